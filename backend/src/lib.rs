@@ -1,1 +1,3 @@
-//! Placeholder of the crate's front page.
+//! Runs one dataflow graph over all the devices of a workstation.
+
+pub mod program;

@@ -1,1 +1,20 @@
-//! Placeholder of the crate's front page.
+//! Tensors, the operator set that models are lowered to, and the kernels that compute it on CPU and GPU.
+//!
+//! A model is lowered to a program of [`op::Op`]s over dense row-major tensors whose shapes are all known.
+//! [`cpu::prepare`] turns one op into a kernel for a team of threads, [`gpu::compile`] into a few dispatches of
+//! compute shaders; both see the same [`op::NodeSpec`], and both compute the same function to within rounding.
+//!
+//! This crate knows neither graphs nor devices' placement.
+
+pub mod cpu;
+pub mod dtype;
+pub mod error;
+pub mod gpu;
+pub mod op;
+pub mod shape;
+pub mod tensor;
+
+pub use dtype::DType;
+pub use error::KernelError;
+pub use shape::Shape;
+pub use tensor::{Buffer, Tensor, TensorSpec};

@@ -1,0 +1,139 @@
+//! The lowered program: nodes that kernels compute, on values of known types and shapes.
+
+use anabranch_kernels::op::NodeSpec;
+use anabranch_kernels::{Tensor, TensorSpec};
+use std::fmt;
+
+/// Index of a value of a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub u32);
+
+/// Index of a node of a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+impl ValueId {
+    /// The index as `usize`.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl NodeId {
+    /// The index as `usize`.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for ValueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "n{}", self.0)
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// Given by the caller at each run.
+    Input,
+    /// The same in every run.
+    Constant(Tensor),
+    /// An output of a node.
+    Node(NodeId),
+}
+
+/// A tensor of the program. Every value has one origin; nodes may read it under other shapes of as many elements.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// The model's name for it, or a made-up one.
+    pub name: String,
+    /// Type and shape in which it is made.
+    pub spec: TensorSpec,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// One op applied to values.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Unique; the model's name of the (last) operator that it came from.
+    pub name: String,
+    /// The model's operators that this node computes, in order: more than one after fusion.
+    pub operators: Vec<String>,
+    /// What is computed, with the type and shape under which each input is read.
+    pub spec: NodeSpec,
+    /// The values read; `spec.inputs` says under which shape.
+    pub inputs: Vec<ValueId>,
+    /// The values made.
+    pub outputs: Vec<ValueId>,
+}
+
+/// An output of the program: a value under the shape that the model declares.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The model's name for the output.
+    pub name: String,
+    /// The value.
+    pub value: ValueId,
+    /// Type and shape in which the caller receives it.
+    pub spec: TensorSpec,
+}
+
+/// A whole lowered program. Nodes are in topological order: each reads only inputs, constants and outputs of nodes before it.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// All values.
+    pub values: Vec<Value>,
+    /// All nodes, in topological order.
+    pub nodes: Vec<Node>,
+    /// The values that the caller gives, in the model's order.
+    pub inputs: Vec<ValueId>,
+    /// What the caller receives, in the model's order.
+    pub outputs: Vec<Output>,
+}
+
+impl Program {
+    /// A value.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.index()]
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// All node ids, in topological order.
+    pub fn node_ids(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// The value's data if it is a constant.
+    pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
+        match &self.value(id).origin {
+            Origin::Constant(tensor) => Some(tensor),
+            Origin::Input | Origin::Node(_) => None,
+        }
+    }
+
+    /// For each value, the nodes that read it, ascending and without repeats. O(nodes + edges).
+    pub fn consumers(&self) -> Vec<Vec<NodeId>> {
+        let mut consumers = vec![Vec::new(); self.values.len()];
+        for id in self.node_ids() {
+            for input in &self.node(id).inputs {
+                let list: &mut Vec<NodeId> = &mut consumers[input.index()];
+                if list.last() != Some(&id) {
+                    list.push(id);
+                }
+            }
+        }
+        consumers
+    }
+}

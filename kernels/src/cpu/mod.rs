@@ -1,0 +1,57 @@
+//! Kernels for CPUs: one file a kernel, all run by a [`Team`] of threads that share a cache.
+//!
+//! A kernel's result has the same bits whatever the number of threads: work is cut by the shapes alone, never by the
+//! number of threads, and every reduction has a fixed tree.
+
+mod team;
+
+pub use team::Team;
+
+use crate::error::KernelError;
+use crate::op::NodeSpec;
+use crate::tensor::Tensor;
+use std::ops::Range;
+
+/// One node, ready to be run any number of times.
+pub trait CpuKernel: Send + Sync {
+    /// Bytes of scratch memory that a call needs, aligned as a [`Buffer`](crate::Buffer).
+    fn scratch_bytes(&self) -> usize {
+        0
+    }
+
+    /// Bytes that the kernel keeps between calls: packed weights, tables.
+    fn resident_bytes(&self) -> usize {
+        0
+    }
+
+    /// Computes the rows `call.rows` of the outputs.
+    ///
+    /// # Errors
+    /// If an element's value makes the op undefined ([`KernelError::Value`]).
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError>;
+}
+
+/// What one execution of a kernel reads and writes.
+pub struct Call<'a> {
+    /// Bytes of each input; of a windowed input (see [`RowPlan`](crate::op::RowPlan)) only the rows at hand. Constants
+    /// that the kernel packed when it was prepared may be empty.
+    pub inputs: &'a [&'a [u8]],
+    /// Bytes of each output; only the rows at hand. What they hold before is undefined; all of it is written.
+    pub outputs: &'a mut [&'a mut [u8]],
+    /// The rows at hand; `0..1` for a node that does not divide into rows.
+    pub rows: Range<usize>,
+    /// At least [`CpuKernel::scratch_bytes`] bytes of undefined content.
+    pub scratch: &'a mut [u8],
+    /// The threads to use.
+    pub team: &'a Team,
+}
+
+/// Builds the kernel for a node. `constants` holds, for each input, its value if that never changes; the kernel may
+/// pack it into the layout it likes.
+///
+/// # Errors
+/// If the node does not fit its op's definition, or there is no CPU kernel for its types.
+pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn CpuKernel>, KernelError> {
+    let _ = constants;
+    Err(KernelError::Unsupported { op: node.op.name(), reason: "there is no CPU kernel for this op".into() })
+}

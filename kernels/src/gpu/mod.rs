@@ -1,0 +1,1 @@
+//! Kernels for GPUs: one `.wgsl` file and its dispatch a kernel, run through wgpu.

@@ -1,0 +1,277 @@
+//! The parameters of each op. Axes are indices from the outermost; all shapes are known from the node's tensors.
+
+use super::Expression;
+use serde::{Deserialize, Serialize};
+
+/// `C = A · B` over batches. Inputs: A `[…, m, k]` (or `[…, k, m]` if `transpose_a`), B `[…, k, n]` (or `[…, n, k]`),
+/// both of rank ≥ 2, batch dimensions broadcast; then the epilogue's. Output: `[…, m, n]`. `f32`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MatMul {
+    /// A is stored transposed.
+    pub transpose_a: bool,
+    /// B is stored transposed.
+    pub transpose_b: bool,
+    /// Applied to each element of the product.
+    pub epilogue: Option<Expression>,
+}
+
+/// Two-dimensional cross-correlation, as networks mean by convolution. Inputs: X `[n, c, h, w]`, W `[m, c / group, kh,
+/// kw]`, then the epilogue's. Output `[n, m, oh, ow]`. `f32`. One-dimensional convolution is lowered to `h = kh = 1`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Conv {
+    /// Step of the window in rows and columns, ≥ 1.
+    pub strides: [usize; 2],
+    /// Rows and columns of zeros added above, left, below, right.
+    pub pads: [usize; 4],
+    /// Distance of the window's elements in rows and columns, ≥ 1.
+    pub dilations: [usize; 2],
+    /// Number of groups; divides both channel counts. Equal to `c` for a depthwise convolution.
+    pub group: usize,
+    /// Applied to each element of the result.
+    pub epilogue: Option<Expression>,
+}
+
+/// Two-dimensional transposed convolution (the gradient of [`Conv`] by its input). Inputs: X `[n, c, h, w]`, W `[c, m /
+/// group, kh, kw]`, then the epilogue's. Output `[n, m, oh, ow]`, whose size is the node's. `f32`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConvTranspose {
+    /// Distance in the output of neighbouring inputs, in rows and columns, ≥ 1.
+    pub strides: [usize; 2],
+    /// Rows and columns cut from the full result above, left, below, right.
+    pub pads: [usize; 4],
+    /// Distance of the window's elements in rows and columns, ≥ 1.
+    pub dilations: [usize; 2],
+    /// Number of groups; divides both channel counts.
+    pub group: usize,
+    /// Applied to each element of the result.
+    pub epilogue: Option<Expression>,
+}
+
+/// How a pooling window becomes one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolKind {
+    /// The greatest element; NaN if one is NaN.
+    Max,
+    /// The mean; padding counts as zeros if `count_padding`, else it does not count.
+    Average {
+        /// Whether the divisor counts padded elements.
+        count_padding: bool,
+    },
+}
+
+/// Two-dimensional pooling. Input: X `[n, c, h, w]`. Output: `[n, c, oh, ow]`. `f32`. A window may reach beyond the padded
+/// input at the end (ONNX's `ceil_mode`): what is beyond never counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pool {
+    /// How the window becomes one element.
+    pub kind: PoolKind,
+    /// Rows and columns of the window.
+    pub window: [usize; 2],
+    /// Step of the window in rows and columns, ≥ 1.
+    pub strides: [usize; 2],
+    /// Padding above, left, below, right.
+    pub pads: [usize; 4],
+    /// Distance of the window's elements in rows and columns, ≥ 1.
+    pub dilations: [usize; 2],
+}
+
+/// What a reduction computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReduceKind {
+    /// Sum.
+    Sum,
+    /// Arithmetic mean.
+    Mean,
+    /// Greatest; NaN if one is NaN.
+    Max,
+    /// Least; NaN if one is NaN.
+    Min,
+    /// Product.
+    Product,
+    /// Sum of squares.
+    SumOfSquares,
+    /// Sum of absolute values.
+    SumOfMagnitudes,
+    /// `ln Σ exp x`, computed without overflow.
+    LogSumExp,
+}
+
+/// Reduction over axes. Input: X (`f32`; `i32` and `i64` on the CPU). Output: X's type; its elements are those of X's
+/// remaining axes in order (kept axes of size 1 do not matter: only the element count is read).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reduce {
+    /// What is computed.
+    pub kind: ReduceKind,
+    /// The axes reduced, ascending, without repeats.
+    pub axes: Vec<usize>,
+}
+
+/// Index of the greatest or least element along an axis. Input: X of any number type. Output: `i64`, X's other axes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArgReduce {
+    /// The axis searched.
+    pub axis: usize,
+    /// Search the greatest element rather than the least.
+    pub greatest: bool,
+    /// Of equal elements take the last rather than the first.
+    pub last: bool,
+}
+
+/// Softmax along one axis. Input and output: equal shapes, `f32`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Softmax {
+    /// The axis that sums to 1.
+    pub axis: usize,
+    /// The logarithm of the softmax instead.
+    pub log: bool,
+}
+
+/// `(x − mean) / √(variance + ε)` over all axes from `axis` on. Inputs: X, then the epilogue's (scale and bias are
+/// there). Output: X's elements, `f32`; the epilogue's operands are broadcast to the *output's* shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Normalize {
+    /// The first of the axes that are normalised together.
+    pub axis: usize,
+    /// Added to the variance (or the mean square).
+    pub epsilon: f32,
+    /// Subtract the mean; without it this is the root-mean-square norm `x / √(mean(x²) + ε)`.
+    pub center: bool,
+    /// Applied to each element of the result.
+    pub epilogue: Option<Expression>,
+}
+
+/// How a resized element is made from its neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interpolation {
+    /// The nearest element.
+    Nearest(NearestRounding),
+    /// Linear in both directions.
+    Linear,
+    /// Cubic convolution with this coefficient.
+    Cubic {
+        /// The coefficient `a`, usually −0.75.
+        coefficient: f32,
+    },
+}
+
+/// Which neighbour is nearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NearestRounding {
+    /// Round, halves down.
+    RoundPreferFloor,
+    /// Round, halves up.
+    RoundPreferCeil,
+    /// Round down.
+    Floor,
+    /// Round up.
+    Ceil,
+}
+
+/// Which coordinate of the input an output's coordinate stands for (`s` is the scale, `i`, `o` the sizes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Coordinates {
+    /// `(x + ½) / s − ½`.
+    HalfPixel,
+    /// [`Self::HalfPixel`], but 0 where the output has one element.
+    PytorchHalfPixel,
+    /// `x · (i − 1) / (o − 1)`; 0 where the output has one element.
+    AlignCorners,
+    /// `x / s`.
+    Asymmetric,
+}
+
+/// Resampling of the two innermost axes. Input: X `[…, h, w]`. Output: `[…, oh, ow]`. `f32`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Resize {
+    /// How an element is made.
+    pub interpolation: Interpolation,
+    /// Which input coordinate an output's coordinate stands for.
+    pub coordinates: Coordinates,
+    /// Scale of rows and columns (not always `oh / h`).
+    pub scales: [f64; 2],
+}
+
+/// The cell of a recurrent layer, with ONNX's gate orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecurrentKind {
+    /// Gates z, r, h.
+    Gru {
+        /// The reset gate is applied after the product with the recurrent weights.
+        linear_before_reset: bool,
+    },
+    /// Gates i, o, f, c.
+    Lstm,
+}
+
+/// One direction of a recurrent layer; the product of the inputs with the weights is done ahead, as a [`MatMul`]. With `g` =
+/// 3 (GRU) or 4 (LSTM) gates and `u` units. Inputs: P `[t, b, g·u]` (`X·Wᵀ` plus the input bias), R `[g·u, u]`, the
+/// recurrent bias `[g·u]`, h₀ `[b, u]`, and for an LSTM c₀ `[b, u]`. Outputs: Y `[t, b, u]`, the last h `[b, u]`, and for
+/// an LSTM the last c `[b, u]`. All `f32`. Sigmoid and tanh activations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recurrent {
+    /// The cell.
+    pub kind: RecurrentKind,
+    /// Run from the last time step to the first; Y stays in input order.
+    pub reverse: bool,
+}
+
+/// Permutation of axes: output axis `i` is input axis `permutation[i]`. Any type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Transpose {
+    /// A permutation of `0..rank`.
+    pub permutation: Vec<usize>,
+}
+
+/// Concatenation of one or more inputs along an axis. Any type, all the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Concat {
+    /// The axis along which sizes add up.
+    pub axis: usize,
+}
+
+/// Strided sub-tensor: output index `i` along an axis reads input index `start + i · step`. Any type. Both lists have
+/// the input's rank; every index read is within the input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// First index along each axis.
+    pub starts: Vec<usize>,
+    /// Step along each axis, not 0; may be negative.
+    pub steps: Vec<isize>,
+}
+
+/// What stands in a border.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PadMode {
+    /// One value, converted to the tensor's type.
+    Constant(f64),
+    /// The elements mirrored at the edge, which itself is not repeated.
+    Reflect,
+    /// The edge's element.
+    Edge,
+}
+
+/// Border around a tensor: output index `i` along an axis stands for input index `i − before`. Any type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pad {
+    /// What stands in the border.
+    pub mode: PadMode,
+    /// Elements added before the first along each axis; negative cuts. The output's shape gives what is added after.
+    pub before: Vec<isize>,
+}
+
+/// Slices chosen along an axis. Inputs: X of any type, indices (`i32` or `i64`, negative counts from the end).
+/// Output: X's shape with `axis` replaced by the indices' shape (only element counts before and after it matter).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gather {
+    /// The axis that the indices choose along.
+    pub axis: usize,
+    /// ONNX GatherElements instead: indices have X's rank, and choose one element each.
+    pub elementwise: bool,
+}

@@ -1,0 +1,187 @@
+//! The operator set after lowering: few ops, each on dense row-major tensors of known shapes.
+//!
+//! What the set leaves out is as telling as what it has. There is no reshape: a node reads a value under whatever
+//! shape it likes ([`NodeSpec::inputs`]). There is no broadcast, cast, select or activation: each is a [`Map`]. There is
+//! no bias: it is an epilogue, a [`Map`]'s expression applied to the result while that is still in cache.
+
+mod expression;
+mod kinds;
+mod rows;
+mod work;
+
+pub use expression::{Binary, Domain, Expression, ExpressionError, Literal, Register, Step, Unary};
+pub use kinds::{
+    ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Gather, Interpolation, MatMul, NearestRounding, Normalize,
+    Pad, PadMode, Pool, PoolKind, Recurrent, RecurrentKind, Reduce, ReduceKind, Resize, Slice, Softmax, Transpose,
+};
+pub use rows::RowPlan;
+pub use work::Work;
+
+use crate::tensor::TensorSpec;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One lowered operation. The order of the inputs is documented at each kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// An expression over corresponding elements of the inputs, which are broadcast to the output's shape.
+    Map(Map),
+    /// Matrix product over batches, with an epilogue.
+    MatMul(MatMul),
+    /// Two-dimensional convolution, with an epilogue.
+    Conv(Conv),
+    /// Two-dimensional transposed convolution, with an epilogue.
+    ConvTranspose(ConvTranspose),
+    /// Two-dimensional pooling.
+    Pool(Pool),
+    /// Reduction over axes.
+    Reduce(Reduce),
+    /// Index of the greatest or least element along an axis.
+    ArgReduce(ArgReduce),
+    /// Softmax along one axis.
+    Softmax(Softmax),
+    /// Normalisation to zero mean and unit variance over trailing axes, with an epilogue.
+    Normalize(Normalize),
+    /// Resampling of the two innermost axes.
+    Resize(Resize),
+    /// A recurrent layer over time, in one direction.
+    Recurrent(Recurrent),
+    /// Permutation of the axes.
+    Transpose(Transpose),
+    /// Concatenation along an axis.
+    Concat(Concat),
+    /// Strided sub-tensor.
+    Slice(Slice),
+    /// Border added around a tensor.
+    Pad(Pad),
+    /// Slices chosen along an axis by indices.
+    Gather(Gather),
+}
+
+/// An expression over corresponding elements of inputs of any shapes that broadcast to the output's.
+///
+/// Inputs: as many as the expression has. Output: one, of any type; it is converted on the way out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Map {
+    /// The type in which every register is held.
+    pub domain: Domain,
+    /// What is computed.
+    pub expression: Expression,
+}
+
+/// The class of an op in a canonical task graph (De Matteis 2023, section 3): how its output volume follows from its
+/// input volume, and whether it can start before its whole input is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// As many elements out as in, one for one.
+    ElementWise,
+    /// Fewer elements out than in, each from consecutive inputs.
+    Downsampler,
+    /// More elements out than in.
+    Upsampler,
+    /// A product of matrices or a convolution.
+    MatMul,
+    /// Needs its whole input before its first output.
+    Buffer,
+}
+
+impl Class {
+    /// The name as reports show it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ElementWise => "element-wise",
+            Self::Downsampler => "downsampler",
+            Self::Upsampler => "upsampler",
+            Self::MatMul => "matmul",
+            Self::Buffer => "buffer",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// An op with the tensors that one node applies it to: all that a kernel needs to know ahead of the data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeSpec {
+    /// The operation.
+    pub op: Op,
+    /// Type of each input, and the shape *under which this node reads it*.
+    pub inputs: Vec<TensorSpec>,
+    /// Type and shape of each output.
+    pub outputs: Vec<TensorSpec>,
+}
+
+impl Op {
+    /// The op's name as reports show it: `matmul`, `conv`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Map(_) => "map",
+            Self::MatMul(_) => "matmul",
+            Self::Conv(_) => "conv",
+            Self::ConvTranspose(_) => "conv_transpose",
+            Self::Pool(_) => "pool",
+            Self::Reduce(_) => "reduce",
+            Self::ArgReduce(_) => "arg_reduce",
+            Self::Softmax(_) => "softmax",
+            Self::Normalize(_) => "normalize",
+            Self::Resize(_) => "resize",
+            Self::Recurrent(_) => "recurrent",
+            Self::Transpose(_) => "transpose",
+            Self::Concat(_) => "concat",
+            Self::Slice(_) => "slice",
+            Self::Pad(_) => "pad",
+            Self::Gather(_) => "gather",
+        }
+    }
+
+    /// The expression applied to each element of the result before it is stored, where the op has one. Register 0 is
+    /// the element; the registers after it are the node's inputs from [`Self::epilogue_inputs_start`] on, each broadcast
+    /// to the output's shape, all `f32`.
+    pub const fn epilogue(&self) -> Option<&Expression> {
+        match self {
+            Self::MatMul(op) => op.epilogue.as_ref(),
+            Self::Conv(op) => op.epilogue.as_ref(),
+            Self::ConvTranspose(op) => op.epilogue.as_ref(),
+            Self::Normalize(op) => op.epilogue.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The place that holds the epilogue, for the ops that can have one.
+    pub const fn epilogue_mut(&mut self) -> Option<&mut Option<Expression>> {
+        match self {
+            Self::MatMul(op) => Some(&mut op.epilogue),
+            Self::Conv(op) => Some(&mut op.epilogue),
+            Self::ConvTranspose(op) => Some(&mut op.epilogue),
+            Self::Normalize(op) => Some(&mut op.epilogue),
+            _ => None,
+        }
+    }
+
+    /// How many of a node's inputs the op itself reads; the inputs after them belong to the epilogue.
+    pub const fn epilogue_inputs_start(&self) -> usize {
+        match self {
+            Self::Normalize(_) => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl NodeSpec {
+    /// A key under which a node's time can be looked up again: the op with all its parameters and tensors. Two nodes
+    /// with equal keys take equal time on equal devices.
+    pub fn key(&self) -> String {
+        let tensors = |specs: &[TensorSpec]| specs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let parameters = match &self.op {
+            Op::Map(map) => map.expression.to_string(),
+            op => format!("{op:?}"),
+        };
+        format!("{}({})->{} {parameters}", self.op.name(), tensors(&self.inputs), tensors(&self.outputs))
+    }
+}

@@ -1,0 +1,104 @@
+//! Which nodes can be computed piece by piece: rows of the output from the same rows of the inputs.
+
+use super::{NodeSpec, Op};
+use crate::shape::Shape;
+use serde::{Deserialize, Serialize};
+
+/// A node seen as independent rows: row `r` of every output depends on row `r` of the windowed inputs and on the whole
+/// of the others. A kernel can then be run for any range of rows, given only that range of each windowed input.
+///
+/// A tensor windowed in `rows` rows is its elements in order, cut into `rows` equal pieces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowPlan {
+    /// The number of rows, ≥ 1.
+    pub rows: usize,
+    /// For each input, whether only the rows at hand are given rather than the whole tensor.
+    pub windowed: Vec<bool>,
+}
+
+impl NodeSpec {
+    /// How the node divides into rows, if it does into more than one.
+    ///
+    /// Element-wise nodes divide at every leading axis that no other operand is broadcast along in part; reductions,
+    /// softmax and normalisation divide at the axes before those that they work on.
+    pub fn row_plan(&self) -> Option<RowPlan> {
+        let output = self.outputs.first().filter(|_| self.outputs.len() == 1)?;
+        let lead = match &self.op {
+            Op::Map(_) => output.shape.rank(),
+            Op::Reduce(op) => op.axes.first().copied().filter(|first| is_tail(*first, &op.axes, self.rank(0)))?,
+            Op::Softmax(op) if op.axis + 1 == self.rank(0) => op.axis,
+            Op::Normalize(op) if op.epilogue.is_none() => op.axis,
+            _ => return None,
+        };
+        match &self.op {
+            Op::Map(_) => self.map_rows(&output.shape),
+            _ => {
+                let rows = self.inputs[0].shape.dims()[..lead].iter().product();
+                (rows > 1).then(|| RowPlan { rows, windowed: vec![true] })
+            }
+        }
+    }
+
+    /// Cuts an element-wise node at the deepest leading axes such that every operand either has its own element for each
+    /// combination of them or does not vary along them at all.
+    fn map_rows(&self, output: &Shape) -> Option<RowPlan> {
+        let strides: Vec<_> =
+            self.inputs.iter().map(|i| i.shape.broadcast_strides(output).ok()).collect::<Option<_>>()?;
+        let dims = output.dims();
+        let full = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] != 0);
+        let fixed = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] == 0);
+        let depth = (0..=dims.len()).rev().find(|depth| strides.iter().all(|s| full(s, *depth) || fixed(s, *depth)))?;
+        let rows: usize = dims[..depth].iter().product();
+        let windowed = strides.iter().map(|s| !fixed(s, depth)).collect();
+        (rows > 1).then_some(RowPlan { rows, windowed })
+    }
+
+    fn rank(&self, input: usize) -> usize {
+        self.inputs.get(input).map_or(0, |spec| spec.shape.rank())
+    }
+}
+
+/// Whether `axes` are all of `first..rank`.
+fn is_tail(first: usize, axes: &[usize], rank: usize) -> bool {
+    axes.iter().copied().eq(first..rank)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Binary, Domain, Expression, Map, Reduce, ReduceKind};
+    use crate::{DType, TensorSpec};
+
+    fn spec(dims: &[usize]) -> TensorSpec {
+        TensorSpec::new(DType::F32, Shape::new(dims).expect("small"))
+    }
+
+    fn add(a: &[usize], b: &[usize], out: &[usize]) -> Option<RowPlan> {
+        let op = Op::Map(Map { domain: Domain::F32, expression: Expression::binary(Binary::Add) });
+        NodeSpec { op, inputs: vec![spec(a), spec(b)], outputs: vec![spec(out)] }.row_plan()
+    }
+
+    #[test]
+    fn maps_divide_as_deep_as_every_operand_allows() {
+        let plan = |rows, windowed: [bool; 2]| Some(RowPlan { rows, windowed: windowed.to_vec() });
+        assert_eq!(add(&[4, 5], &[4, 5], &[4, 5]), plan(20, [true, true]));
+        assert_eq!(add(&[4, 5], &[5], &[4, 5]), plan(4, [true, false]));
+        assert_eq!(add(&[2, 3, 4], &[3, 1], &[2, 3, 4]), plan(2, [true, false]));
+        assert_eq!(add(&[1, 3, 4], &[3, 1], &[1, 3, 4]), plan(3, [true, true]));
+        assert_eq!(add(&[1, 1, 4], &[4], &[1, 1, 4]), plan(4, [true, true]));
+        assert_eq!(add(&[], &[6], &[6]), plan(6, [false, true]));
+    }
+
+    #[test]
+    fn reductions_divide_before_their_axes() {
+        let reduce = |axes: &[usize]| NodeSpec {
+            op: Op::Reduce(Reduce { kind: ReduceKind::Sum, axes: axes.to_vec() }),
+            inputs: vec![spec(&[2, 3, 4])],
+            outputs: vec![spec(&[1])],
+        };
+        assert_eq!(reduce(&[2]).row_plan().map(|p| p.rows), Some(6));
+        assert_eq!(reduce(&[1, 2]).row_plan().map(|p| p.rows), Some(2));
+        assert_eq!(reduce(&[1]).row_plan(), None);
+        assert_eq!(reduce(&[0, 1, 2]).row_plan(), None);
+    }
+}

@@ -1,0 +1,215 @@
+//! Dense row-major tensors in reference-counted, cache-line-aligned buffers.
+
+use crate::dtype::{DType, Element};
+use crate::shape::{Shape, ShapeError};
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// Bytes to which every [`Buffer`] is aligned: one cache line, one AVX-512 register.
+pub const ALIGNMENT: usize = 64;
+
+/// What a tensor is, without its data.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TensorSpec {
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Dimensions, outermost first.
+    pub shape: Shape,
+}
+
+impl TensorSpec {
+    /// A tensor of `shape` with elements of `dtype`.
+    pub fn new(dtype: DType, shape: Shape) -> Self {
+        Self { dtype, shape }
+    }
+
+    /// Bytes of the data. Cannot overflow: see [`Shape`].
+    pub fn bytes(&self) -> usize {
+        self.shape.elements() * self.dtype.size()
+    }
+}
+
+impl fmt::Display for TensorSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}]", self.dtype, self.shape)
+    }
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; ALIGNMENT]);
+
+/// Bytes aligned to [`ALIGNMENT`], so that any element type may be read from them.
+#[derive(Clone)]
+pub struct Buffer {
+    lines: Vec<Line>,
+    bytes: usize,
+}
+
+impl Buffer {
+    /// `bytes` zero bytes. Fresh pages come zeroed from the operating system and are touched at first use.
+    pub fn zeroed(bytes: usize) -> Self {
+        Self { lines: bytemuck::allocation::zeroed_vec(bytes.div_ceil(ALIGNMENT)), bytes }
+    }
+
+    /// A copy of `bytes`.
+    pub fn copied(bytes: &[u8]) -> Self {
+        let mut buffer = Self::zeroed(bytes.len());
+        buffer.bytes_mut().copy_from_slice(bytes);
+        buffer
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The bytes, to write.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.bytes]
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.bytes]
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.bytes)
+    }
+}
+
+/// A tensor: a spec and exactly `spec.bytes()` bytes of data, shared between clones.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    spec: TensorSpec,
+    buffer: Arc<Buffer>,
+}
+
+/// Data and shape of a tensor differ in size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a tensor {spec} takes {} bytes, but {found} were given", spec.bytes())]
+pub struct SizeMismatch {
+    /// The tensor that was to be made.
+    pub spec: TensorSpec,
+    /// The bytes that were there.
+    pub found: usize,
+}
+
+impl Tensor {
+    /// A tensor over `buffer`.
+    ///
+    /// # Errors
+    /// If the buffer's length is not exactly the spec's.
+    pub fn new(spec: TensorSpec, buffer: Arc<Buffer>) -> Result<Self, SizeMismatch> {
+        match buffer.len() {
+            found if found == spec.bytes() => Ok(Self { spec, buffer }),
+            found => Err(SizeMismatch { spec, found }),
+        }
+    }
+
+    /// A tensor that holds a copy of `elements`.
+    ///
+    /// # Errors
+    /// If the shape has another number of elements.
+    pub fn from_elements<T: Element>(shape: Shape, elements: &[T]) -> Result<Self, SizeMismatch> {
+        let buffer = Arc::new(Buffer::copied(bytemuck::cast_slice(elements)));
+        Self::new(TensorSpec::new(T::DTYPE, shape), buffer)
+    }
+
+    /// A tensor of zero bytes.
+    pub fn zeroed(spec: TensorSpec) -> Self {
+        let buffer = Arc::new(Buffer::zeroed(spec.bytes()));
+        Self { spec, buffer }
+    }
+
+    /// A vector of 64-bit integers: how shapes, axes and indices travel.
+    pub fn from_i64s(elements: &[i64]) -> Self {
+        let shape = Shape::new(vec![elements.len()]).expect("a slice that exists fits the address space");
+        Self::from_elements(shape, elements).expect("the shape was made from the slice's length")
+    }
+
+    /// Element type and shape.
+    pub fn spec(&self) -> &TensorSpec {
+        &self.spec
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.spec.dtype
+    }
+
+    /// Shape.
+    pub fn shape(&self) -> &Shape {
+        &self.spec.shape
+    }
+
+    /// The data.
+    pub fn buffer(&self) -> &Arc<Buffer> {
+        &self.buffer
+    }
+
+    /// The data as bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.bytes()
+    }
+
+    /// The elements, if the tensor's type is `T`'s (`u8` reads `Bool` too).
+    pub fn elements<T: Element>(&self) -> Option<&[T]> {
+        let matches = self.spec.dtype == T::DTYPE || (T::DTYPE == DType::U8 && self.spec.dtype == DType::Bool);
+        matches.then(|| bytemuck::cast_slice(self.bytes()))
+    }
+
+    /// The same data under another shape.
+    ///
+    /// # Errors
+    /// If the shape has another number of elements.
+    pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeMismatch> {
+        Self::new(TensorSpec::new(self.spec.dtype, shape), Arc::clone(&self.buffer))
+    }
+
+    /// Whether two tensors have the same type, shape and bits.
+    pub fn same_bits(&self, other: &Self) -> bool {
+        self.spec == other.spec && self.bytes() == other.bytes()
+    }
+}
+
+impl TryFrom<(DType, Vec<usize>)> for TensorSpec {
+    type Error = ShapeError;
+    fn try_from((dtype, dims): (DType, Vec<usize>)) -> Result<Self, ShapeError> {
+        Ok(Self::new(dtype, Shape::new(dims)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_hold_what_was_written() {
+        let mut buffer = Buffer::zeroed(100);
+        assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
+        assert_eq!(buffer.len(), 100);
+        buffer.bytes_mut()[99] = 7;
+        assert_eq!((buffer.bytes()[98], buffer.bytes()[99]), (0, 7));
+    }
+
+    #[test]
+    fn a_tensor_knows_its_type_and_refuses_other_sizes() {
+        let shape = Shape::new(vec![2, 2]).expect("small");
+        let tensor = Tensor::from_elements(shape.clone(), &[1f32, 2.0, 3.0, 4.0]).expect("four elements");
+        assert_eq!(tensor.elements::<f32>(), Some(&[1.0, 2.0, 3.0, 4.0][..]));
+        assert_eq!(tensor.elements::<i32>(), None);
+        assert!(Tensor::from_elements(shape, &[1f32]).is_err());
+        assert!(tensor.reshaped(Shape::scalar()).is_err());
+    }
+}
