@@ -1,3 +1,4 @@
 //! Runs one dataflow graph over all the devices of a workstation.
 
+pub mod profile;
 pub mod program;
