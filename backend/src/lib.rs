@@ -1,4 +1,5 @@
 //! Runs one dataflow graph over all the devices of a workstation.
 
+pub mod npy;
 pub mod profile;
 pub mod program;
