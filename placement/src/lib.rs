@@ -1,1 +1,74 @@
-//! Placeholder of the crate's front page.
+//! Which device runs which task of a dataflow graph, and when.
+//!
+//! Everything here is a pure function of a graph, a platform and costs: no threads, no devices, no clock. The same input gives
+//! the same result.
+//!
+//! The way through the crate: build a [`graph::TaskGraph`] and a [`platform::Platform`], say what things cost with a
+//! [`cost::CostModel`], verify all three together as a [`problem::Problem`], let a [`place::Placer`] choose devices, and let
+//! [`simulate::simulate`] say what the devices will then do and when, under an [`order::Order`]. [`check`] judges placements and
+//! schedules independently of how they came about.
+//!
+//! ```
+//! use anabranch_placement::check::{check_placement, check_schedule};
+//! use anabranch_placement::cost::CostTable;
+//! use anabranch_placement::graph::{GraphBuilder, Task};
+//! use anabranch_placement::order::Pct;
+//! use anabranch_placement::place::{Heft, Placer};
+//! use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
+//! use anabranch_placement::problem::{MemoryRule, Problem};
+//! use anabranch_placement::simulate::{SimulateOptions, simulate};
+//!
+//! // A source for the model's input and a sink for its output, both on the host, and two kernels between them.
+//! let host = DeviceId(0);
+//! let mut builder = GraphBuilder::new();
+//! let input = builder.task(Task::new("input").with_pin(host));
+//! let matmul = builder.task(Task::new("matmul").with_memory(4 << 20));
+//! let top_k = builder.task(Task::new("top_k").with_allowed(DeviceKinds::CPU));
+//! let output = builder.task(Task::new("output").with_pin(host));
+//! builder.edge(input, matmul, 1 << 20);
+//! builder.edge(matmul, top_k, 1 << 20);
+//! builder.edge(top_k, output, 4 << 10);
+//! let graph = builder.build()?;
+//!
+//! // Two devices; the link has 10 µs of latency and 10 GB/s.
+//! let devices = vec![
+//!     Device::new("cpu0", DeviceKind::Cpu),
+//!     Device::new("gpu0", DeviceKind::Gpu).with_memory(8 << 30),
+//! ];
+//! let platform = Platform::uniform(devices, 10e-6, 10e9)?;
+//!
+//! // Seconds of each task on each device; `None` where there is no kernel for it.
+//! let seconds = [[Some(0.0), None], [Some(5e-3), Some(2e-4)], [Some(1e-4), None], [Some(0.0), None]];
+//! let costs = CostTable::from_fn(&graph, &platform, |task, device| seconds[task.index()][device.index()])?;
+//!
+//! let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident)?;
+//! let placement = Heft.place(&problem)?;
+//! assert_eq!(placement.device_of[matmul.index()], DeviceId(1));
+//! println!("{}", placement.reasons[matmul.index()].explained(&graph, &platform));
+//!
+//! let options = SimulateOptions::default();
+//! let schedule = simulate(&problem, &placement.device_of, &Pct, &options)?;
+//! assert!(check_placement(&problem, &placement.device_of).is_empty());
+//! assert!(check_schedule(&problem, &placement.device_of, &schedule, &options).is_empty());
+//!
+//! // What to run: one order over all tasks, and one for each device.
+//! assert_eq!(schedule.order, [input, matmul, top_k, output]);
+//! assert_eq!(schedule.device_orders(2), [vec![input, top_k, output], vec![matmul]]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod cost;
+mod device_sets;
+pub mod format;
+pub mod graph;
+pub mod order;
+pub mod place;
+pub mod platform;
+pub mod problem;
+pub mod rank;
+pub mod schedule;
+pub mod simulate;
+pub mod transfer;

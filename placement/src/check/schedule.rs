@@ -1,0 +1,254 @@
+//! Does a schedule respect data, devices and links, and do its numbers add up?
+
+use super::{Subject, Violation};
+use crate::graph::{DatumId, TaskId};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::schedule::{Schedule, TransferSpan};
+use crate::simulate::{LinkContention, SimulateOptions};
+use std::collections::BTreeMap;
+
+/// Relative error that sums of times may have.
+const TOLERANCE: f64 = 1e-9;
+
+/// Everything that is wrong with `schedule` as an execution of the placement `device_of` under `options`. `O((V + E) log (V + E))`.
+///
+/// `device_of` itself is judged by [`check_placement`](super::check_placement) and must have passed it.
+pub fn check_schedule(
+    problem: &Problem<'_>,
+    device_of: &[DeviceId],
+    schedule: &Schedule,
+    options: &SimulateOptions,
+) -> Vec<Violation> {
+    let tasks = problem.graph().task_count();
+    for given in [device_of.len(), schedule.tasks.len()] {
+        if given != tasks {
+            return vec![Violation::Length { tasks, given }];
+        }
+    }
+    let mut checker = Checker { problem, device_of, schedule, options, slack: slack(schedule), violations: Vec::new() };
+    checker.check_times();
+    if !checker.violations.is_empty() {
+        // Nothing can be compared with a time that is none.
+        return checker.violations;
+    }
+    checker.check_tasks();
+    let arrivals = checker.check_transfers();
+    checker.check_precedence(&arrivals);
+    checker.check_exclusive_devices();
+    checker.check_exclusive_links();
+    checker.check_order();
+    checker.check_sums();
+    checker.violations
+}
+
+struct Checker<'a> {
+    problem: &'a Problem<'a>,
+    device_of: &'a [DeviceId],
+    schedule: &'a Schedule,
+    options: &'a SimulateOptions,
+    slack: f64,
+    violations: Vec<Violation>,
+}
+
+/// What times may differ by: a little of the greatest time in the schedule.
+fn slack(schedule: &Schedule) -> f64 {
+    let tasks = schedule.tasks.iter().map(|span| span.end);
+    let transfers = schedule.transfers.iter().map(|transfer| transfer.end);
+    TOLERANCE * tasks.chain(transfers).filter(|end| end.is_finite()).fold(0.0, f64::max)
+}
+
+impl Checker<'_> {
+    fn check_times(&mut self) {
+        let impossible = |times: &[f64]| times.iter().any(|time| !(time.is_finite() && *time >= 0.0));
+        for (number, span) in self.schedule.tasks.iter().enumerate() {
+            if impossible(&[span.start, span.end]) {
+                self.violations.push(Violation::Time { what: Subject::Task(TaskId(number as u32)) });
+            }
+        }
+        for transfer in &self.schedule.transfers {
+            if impossible(&[transfer.send_start, transfer.send_end, transfer.start, transfer.end]) {
+                self.violations.push(Violation::Time { what: Subject::Transfer(transfer.datum, transfer.to) });
+            }
+        }
+    }
+
+    fn check_tasks(&mut self) {
+        for (number, span) in self.schedule.tasks.iter().enumerate() {
+            let (task, placed) = (TaskId(number as u32), self.device_of[number]);
+            if span.device != placed {
+                self.violations.push(Violation::OtherDevice { task, placed, runs: span.device });
+            }
+            match self.problem.costs().task_time(task, placed) {
+                None => self.violations.push(Violation::CannotRun { task, device: placed }),
+                Some(cost) => self.check_duration(Subject::Task(task), span.end - span.start, cost),
+            }
+        }
+    }
+
+    fn check_duration(&mut self, what: Subject, taken: f64, cost: f64) {
+        if (taken - cost).abs() > self.slack + TOLERANCE * cost {
+            self.violations.push(Violation::Duration { what, taken, cost });
+        }
+    }
+
+    /// Checks every transfer by itself, and that each (datum, target) that is needed is served once. Returns when each arrives.
+    fn check_transfers(&mut self) -> BTreeMap<(DatumId, DeviceId), f64> {
+        let mut needed = self.needed();
+        let mut arrivals = BTreeMap::new();
+        let schedule = self.schedule;
+        for transfer in &schedule.transfers {
+            let &TransferSpan { datum, from, to, bytes, end, .. } = transfer;
+            let wanted = needed.remove(&(datum, to));
+            if wanted != Some(from) || bytes != self.problem.graph().bytes(datum) {
+                self.violations.push(Violation::NeedlessTransfer { datum, from, to });
+                continue;
+            }
+            arrivals.insert((datum, to), end);
+            self.check_transfer(transfer);
+        }
+        self.violations.extend(needed.into_keys().map(|(datum, to)| Violation::MissingTransfer { datum, to }));
+        arrivals
+    }
+
+    /// Every (datum, target) with a consumer that is not on the producer's device, and that device.
+    fn needed(&self) -> BTreeMap<(DatumId, DeviceId), DeviceId> {
+        let graph = self.problem.graph();
+        let mut needed = BTreeMap::new();
+        for datum in graph.datum_ids() {
+            let from = self.device_of[graph.producer(datum).index()];
+            for consumer in graph.consumers(datum) {
+                let to = self.device_of[consumer.index()];
+                if to != from {
+                    needed.insert((datum, to), from);
+                }
+            }
+        }
+        needed
+    }
+
+    fn check_transfer(&mut self, transfer: &TransferSpan) {
+        let &TransferSpan { datum, from, to, bytes, send_start, send_end, start, end } = transfer;
+        let produced = self.schedule.tasks[self.problem.graph().producer(datum).index()].end;
+        for (start, available) in [(send_start, produced), (start, send_end)] {
+            if start < available - self.slack {
+                self.violations.push(Violation::EarlyTransfer { datum, to, start, available });
+            }
+        }
+        let send_cost = self.options.send_costs.send_operations / self.problem.platform().device(from).speed;
+        self.check_duration(Subject::Send(datum, to), send_end - send_start, send_cost);
+        let cost = self.problem.costs().transfer_time(bytes, from, to);
+        self.check_duration(Subject::Transfer(datum, to), end - start, cost);
+    }
+
+    fn check_precedence(&mut self, arrivals: &BTreeMap<(DatumId, DeviceId), f64>) {
+        let graph = self.problem.graph();
+        for datum in graph.datum_ids() {
+            let producer = graph.producer(datum).index();
+            for &task in graph.consumers(datum) {
+                let (start, device) = (self.schedule.tasks[task.index()].start, self.device_of[task.index()]);
+                let available = if device == self.device_of[producer] {
+                    Some(self.schedule.tasks[producer].end)
+                } else {
+                    arrivals.get(&(datum, device)).copied()
+                };
+                // A transfer that is missing has been reported.
+                if let Some(available) = available
+                    && start < available - self.slack
+                {
+                    self.violations.push(Violation::Precedence { task, start, datum, available });
+                }
+            }
+        }
+    }
+
+    fn check_exclusive_devices(&mut self) {
+        let mut work: BTreeMap<DeviceId, Vec<(f64, f64, Subject)>> = BTreeMap::new();
+        for (number, span) in self.schedule.tasks.iter().enumerate() {
+            work.entry(span.device).or_default().push((span.start, span.end, Subject::Task(TaskId(number as u32))));
+        }
+        for transfer in &self.schedule.transfers {
+            let send = Subject::Send(transfer.datum, transfer.to);
+            // A send that costs nothing is no work of the device.
+            if self.options.send_costs.send_operations > 0.0 {
+                work.entry(transfer.from).or_default().push((transfer.send_start, transfer.send_end, send));
+            }
+        }
+        for (device, mut spans) in work {
+            let overlap = |(first, second)| Violation::Overlap { device, first, second };
+            self.violations.extend(overlaps(&mut spans, self.slack).into_iter().map(overlap));
+        }
+    }
+
+    fn check_exclusive_links(&mut self) {
+        if self.options.contention == LinkContention::None {
+            return;
+        }
+        let mut links: BTreeMap<_, Vec<(f64, f64, DatumId)>> = BTreeMap::new();
+        for transfer in &self.schedule.transfers {
+            let link = links.entry((transfer.from, transfer.to)).or_default();
+            link.push((transfer.start, transfer.end, transfer.datum));
+        }
+        for ((from, to), mut spans) in links {
+            let overlap = |(first, second)| Violation::SharedLink { from, to, first, second };
+            self.violations.extend(overlaps(&mut spans, self.slack).into_iter().map(overlap));
+        }
+    }
+
+    fn check_order(&mut self) {
+        let graph = self.problem.graph();
+        let mut place = vec![None; graph.task_count()];
+        let mut before = 0.0;
+        for (position, &task) in self.schedule.order.iter().enumerate() {
+            let known = place.get_mut(task.index());
+            let Some(entry @ None) = known else {
+                return self.violations.push(Violation::Order { task });
+            };
+            *entry = Some(position);
+            let start = self.schedule.tasks[task.index()].start;
+            if start < before - self.slack {
+                self.violations.push(Violation::Order { task });
+            }
+            before = f64::max(before, start);
+        }
+        for task in graph.task_ids() {
+            let late = graph.predecessors(task).iter().any(|before| place[before.index()] >= place[task.index()]);
+            if place[task.index()].is_none() || late {
+                self.violations.push(Violation::Order { task });
+            }
+        }
+    }
+
+    fn check_sums(&mut self) {
+        let last = self.schedule.tasks.iter().map(|span| span.end).fold(0.0, f64::max);
+        let given = self.schedule.makespan;
+        // Not a number does not agree either.
+        let agrees = (given - last).abs() <= self.slack;
+        if !agrees {
+            self.violations.push(Violation::Makespan { given, last });
+        }
+        let sum = self.schedule.transfers.iter().map(|transfer| u128::from(transfer.bytes)).sum::<u128>();
+        let given = self.schedule.traffic;
+        if u128::from(given) != sum.min(u128::from(u64::MAX)) {
+            self.violations.push(Violation::Traffic { given, sum });
+        }
+    }
+}
+
+/// Neighbours in time of which the second starts before the end of what came before.
+fn overlaps<T: Copy>(spans: &mut [(f64, f64, T)], slack: f64) -> Vec<(T, T)> {
+    spans.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
+    let mut found = Vec::new();
+    let mut last: Option<(f64, T)> = None;
+    for &(start, end, what) in spans.iter() {
+        if let Some((until, before)) = last
+            && start < until - slack
+        {
+            found.push((before, what));
+        }
+        if last.is_none_or(|(until, _)| end >= until) {
+            last = Some((end, what));
+        }
+    }
+    found
+}

@@ -1,0 +1,149 @@
+//! What running a task and moving a datum cost: one trait, and the two models that need nothing from outside.
+//!
+//! Times are `f64` in any one unit; the runtime uses seconds, the thesis its execution units.
+
+use crate::graph::{TaskGraph, TaskId};
+use crate::platform::{DeviceId, Platform};
+
+/// Time of every task on every device and of every transfer over every link.
+///
+/// Whoever implements it promises that times are finite and not negative, that the same question always has the same answer,
+/// and that a transfer from a device to itself takes no time. [`Problem`](crate::problem::Problem) verifies the tasks' times
+/// and samples the transfers'.
+pub trait CostModel: Sync {
+    /// Time that `task` takes on `device`; `None` where it cannot run there.
+    fn task_time(&self, task: TaskId, device: DeviceId) -> Option<f64>;
+
+    /// Time from the start of sending `bytes` until all of them have arrived.
+    fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64;
+}
+
+/// Operations over speed, size over rate: the model of Laich 2017, section 2.2. Every device can run every task.
+#[derive(Debug, Clone, Copy)]
+pub struct OperationsOverSpeed<'a> {
+    graph: &'a TaskGraph,
+    platform: &'a Platform,
+}
+
+impl<'a> OperationsOverSpeed<'a> {
+    /// The costs of `graph` on `platform`.
+    pub fn new(graph: &'a TaskGraph, platform: &'a Platform) -> Self {
+        OperationsOverSpeed { graph, platform }
+    }
+}
+
+impl CostModel for OperationsOverSpeed<'_> {
+    fn task_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
+        Some(self.graph.task(task).operations / self.platform.device(device).speed)
+    }
+
+    fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
+        self.platform.transfer_time(bytes, from, to)
+    }
+}
+
+/// A time that a table cannot hold.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error(
+    "{task} is said to take {time} on {device}; a time is finite and not negative (leave it out where the task cannot run)"
+)]
+pub struct CostError {
+    /// The task.
+    pub task: TaskId,
+    /// The device.
+    pub device: DeviceId,
+    /// What was given.
+    pub time: f64,
+}
+
+/// One time for each task and device, and the links of a platform.
+#[derive(Debug, Clone)]
+pub struct CostTable<'a> {
+    platform: &'a Platform,
+    /// Task-major; infinite where the task cannot run.
+    times: Vec<f64>,
+}
+
+impl<'a> CostTable<'a> {
+    /// Asks `time` for every task and device, task by task. `O(tasks × devices)` time and memory.
+    ///
+    /// # Errors
+    /// The first time that is negative, infinite or not a number.
+    pub fn from_fn(
+        graph: &TaskGraph,
+        platform: &'a Platform,
+        mut time: impl FnMut(TaskId, DeviceId) -> Option<f64>,
+    ) -> Result<Self, CostError> {
+        let mut times = Vec::with_capacity(graph.task_count().saturating_mul(platform.device_count()));
+        for task in graph.task_ids() {
+            for device in platform.device_ids() {
+                times.push(match time(task, device) {
+                    Some(time) if time >= 0.0 && time.is_finite() => time,
+                    Some(time) => return Err(CostError { task, device, time }),
+                    None => f64::INFINITY,
+                });
+            }
+        }
+        Ok(CostTable { platform, times })
+    }
+}
+
+impl CostModel for CostTable<'_> {
+    /// The table's entry; `None` also for a task or device that the table does not know.
+    fn task_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
+        let devices = self.platform.device_count();
+        if device.index() >= devices {
+            return None;
+        }
+        self.times.get(task.index() * devices + device.index()).copied().filter(|time| time.is_finite())
+    }
+
+    fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
+        self.platform.transfer_time(bytes, from, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind};
+
+    fn pair() -> (TaskGraph, Platform) {
+        let mut builder = GraphBuilder::new();
+        builder.task(Task::new("a").with_operations(30.0));
+        builder.task(Task::new("b").with_operations(60.0));
+        let devices = vec![
+            Device::new("slow", DeviceKind::Cpu).with_speed(10.0),
+            Device::new("fast", DeviceKind::Gpu).with_speed(40.0),
+        ];
+        (builder.build().unwrap(), Platform::uniform(devices, 0.5, 25.0).unwrap())
+    }
+
+    #[test]
+    fn operations_over_speed_divides() {
+        let (graph, platform) = pair();
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        assert_eq!(costs.task_time(TaskId(1), DeviceId(1)), Some(1.5));
+        assert_eq!(costs.transfer_time(50, DeviceId(0), DeviceId(1)), 2.5);
+    }
+
+    #[test]
+    fn a_table_answers_what_it_was_told() {
+        let (graph, platform) = pair();
+        let costs = CostTable::from_fn(&graph, &platform, |task, device| (task.0 != device.0).then_some(7.0)).unwrap();
+        assert_eq!(costs.task_time(TaskId(0), DeviceId(0)), None);
+        assert_eq!(costs.task_time(TaskId(0), DeviceId(1)), Some(7.0));
+        assert_eq!(costs.task_time(TaskId(9), DeviceId(1)), None);
+        assert_eq!(costs.task_time(TaskId(0), DeviceId(9)), None);
+    }
+
+    #[test]
+    fn impossible_times_are_refused() {
+        let (graph, platform) = pair();
+        for time in [f64::NAN, f64::INFINITY, -1.0] {
+            let error = CostTable::from_fn(&graph, &platform, |task, _| Some(if task.0 == 1 { time } else { 0.0 }));
+            assert!(matches!(error, Err(CostError { task: TaskId(1), device: DeviceId(0), .. })));
+        }
+    }
+}

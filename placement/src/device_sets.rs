@@ -1,0 +1,55 @@
+//! Many sets of devices in one flat bit vector.
+
+use crate::platform::DeviceId;
+
+/// As many sets of devices as wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct DeviceSets {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl DeviceSets {
+    pub(crate) fn empty(sets: usize, devices: usize) -> Self {
+        let words = devices.div_ceil(64);
+        DeviceSets { words, bits: vec![0; sets.saturating_mul(words)] }
+    }
+
+    pub(crate) fn insert(&mut self, set: usize, device: DeviceId) {
+        self.bits[set * self.words + device.index() / 64] |= 1 << (device.index() % 64);
+    }
+
+    pub(crate) fn contains(&self, set: usize, device: DeviceId) -> bool {
+        self.bits[set * self.words + device.index() / 64] >> (device.index() % 64) & 1 == 1
+    }
+
+    pub(crate) fn iter(&self, set: usize) -> impl Iterator<Item = DeviceId> + Clone + '_ {
+        let words = &self.bits[set * self.words..(set + 1) * self.words];
+        words.iter().enumerate().flat_map(|(word, &bits)| {
+            let rest = |bits: &u64| Some(bits & (bits - 1)).filter(|&bits| bits != 0);
+            std::iter::successors(Some(bits).filter(|&bits| bits != 0), rest)
+                .map(move |bits| DeviceId(word as u32 * 64 + bits.trailing_zeros()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_hold_what_was_inserted_in_ascending_order() {
+        let mut sets = DeviceSets::empty(3, 130);
+        for device in [129, 0, 64, 63, 64] {
+            sets.insert(1, DeviceId(device));
+        }
+        assert_eq!(sets.iter(1).collect::<Vec<_>>(), [0, 63, 64, 129].map(DeviceId));
+        assert!(sets.contains(1, DeviceId(129)) && !sets.contains(1, DeviceId(128)));
+        assert_eq!(sets.iter(0).chain(sets.iter(2)).count(), 0);
+    }
+
+    #[test]
+    fn without_devices_every_set_is_empty() {
+        assert_eq!(DeviceSets::empty(2, 0).iter(1).count(), 0);
+    }
+}

@@ -1,0 +1,3 @@
+//! Graphs and platforms from files.
+
+pub mod thesis;

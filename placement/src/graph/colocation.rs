@@ -1,0 +1,170 @@
+//! Colocation groups: formed transitively by union-find, refused where their members contradict each other (Laich 2017, section 3.1.2).
+
+use super::{GraphError, Rows, Task, TaskId, UnitId};
+use crate::platform::{DeviceId, DeviceKinds};
+
+/// The assignment units of a graph and what their members agree on.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Units {
+    unit_of: Vec<UnitId>,
+    members: Rows<TaskId>,
+    allowed: Vec<DeviceKinds>,
+    pinned: Vec<Option<DeviceId>>,
+}
+
+impl Units {
+    /// Joins the tasks of every pair. Near-linear in tasks and pairs.
+    ///
+    /// # Errors
+    /// A pair whose two sides have no device kind in common or are pinned to different devices.
+    pub(super) fn form(tasks: &[Task], pairs: &[(TaskId, TaskId)]) -> Result<Self, GraphError> {
+        let mut forest = Forest::new(tasks);
+        for &(first, second) in pairs {
+            forest.join(tasks, first, second)?;
+        }
+        Ok(forest.into_units())
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.allowed.len()
+    }
+
+    pub(super) fn of(&self, task: TaskId) -> UnitId {
+        self.unit_of[task.index()]
+    }
+
+    pub(super) fn members(&self, unit: UnitId) -> &[TaskId] {
+        self.members.row(unit.index())
+    }
+
+    pub(super) fn allowed(&self, unit: UnitId) -> DeviceKinds {
+        self.allowed[unit.index()]
+    }
+
+    pub(super) fn pinned(&self, unit: UnitId) -> Option<DeviceId> {
+        self.pinned[unit.index()]
+    }
+}
+
+/// Union-find over the tasks; a root carries its group's kinds and pin. The root is the group's smallest member.
+struct Forest {
+    parent: Vec<u32>,
+    allowed: Vec<DeviceKinds>,
+    pinned: Vec<Option<DeviceId>>,
+}
+
+impl Forest {
+    fn new(tasks: &[Task]) -> Self {
+        Forest {
+            parent: (0..tasks.len() as u32).collect(),
+            allowed: tasks.iter().map(|task| task.allowed).collect(),
+            pinned: tasks.iter().map(|task| task.pinned).collect(),
+        }
+    }
+
+    fn join(&mut self, tasks: &[Task], first: TaskId, second: TaskId) -> Result<(), GraphError> {
+        let (one, other) = (self.root(first.index()), self.root(second.index()));
+        if one == other {
+            return Ok(());
+        }
+        let names = || (tasks[first.index()].name.clone(), tasks[second.index()].name.clone());
+        let allowed = self.allowed[one].intersection(self.allowed[other]);
+        if allowed.is_empty() {
+            let (first, second) = names();
+            let (first_kinds, second_kinds) = (self.allowed[one], self.allowed[other]);
+            return Err(GraphError::ColocatedKinds { first, first_kinds, second, second_kinds });
+        }
+        if let (Some(first_pin), Some(second_pin)) = (self.pinned[one], self.pinned[other])
+            && first_pin != second_pin
+        {
+            let (first, second) = names();
+            return Err(GraphError::ColocatedPins { first, first_pin, second, second_pin });
+        }
+        let (root, child) = (one.min(other), one.max(other));
+        self.parent[child] = root as u32;
+        self.allowed[root] = allowed;
+        self.pinned[root] = self.pinned[root].or(self.pinned[child]);
+        Ok(())
+    }
+
+    /// The root of `task`'s tree, halving the path on the way.
+    fn root(&mut self, mut task: usize) -> usize {
+        while self.parent[task] as usize != task {
+            let grandparent = self.parent[self.parent[task] as usize];
+            self.parent[task] = grandparent;
+            task = grandparent as usize;
+        }
+        task
+    }
+
+    fn into_units(mut self) -> Units {
+        let count = self.parent.len();
+        let mut unit_of = vec![UnitId(0); count];
+        let (mut allowed, mut pinned) = (Vec::new(), Vec::new());
+        for task in 0..count {
+            let root = self.root(task);
+            // The root is the smallest member, so it has been numbered when another member comes.
+            if root == task {
+                unit_of[task] = UnitId(allowed.len() as u32);
+                allowed.push(self.allowed[task]);
+                pinned.push(self.pinned[task]);
+            } else {
+                unit_of[task] = unit_of[root];
+            }
+        }
+        let pairs = unit_of.iter().enumerate().map(|(task, unit)| (unit.index(), TaskId(task as u32)));
+        let members = Rows::group(allowed.len(), pairs);
+        Units { unit_of, members, allowed, pinned }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tasks(kinds: &[DeviceKinds]) -> Vec<Task> {
+        kinds.iter().enumerate().map(|(id, &kinds)| Task::new(format!("t{id}")).with_allowed(kinds)).collect()
+    }
+
+    #[test]
+    fn groups_are_transitive_and_numbered_by_smallest_member() {
+        let tasks = tasks(&[DeviceKinds::ALL; 6]);
+        let pairs = [(5, 3), (4, 1), (3, 1)].map(|(a, b)| (TaskId(a), TaskId(b)));
+        let units = Units::form(&tasks, &pairs).unwrap();
+        assert_eq!(units.count(), 3);
+        assert_eq!(units.members(UnitId(1)), [1, 3, 4, 5].map(TaskId));
+        assert_eq!(units.members(UnitId(2)), [TaskId(2)]);
+        assert_eq!(units.of(TaskId(5)), UnitId(1));
+    }
+
+    #[test]
+    fn members_share_kinds_and_pins() {
+        let mut tasks = tasks(&[DeviceKinds::ALL, DeviceKinds::CPU.union(DeviceKinds::GPU), DeviceKinds::GPU]);
+        tasks[1].pinned = Some(DeviceId(7));
+        let units = Units::form(&tasks, &[(TaskId(2), TaskId(1)), (TaskId(0), TaskId(2))]).unwrap();
+        assert_eq!(units.allowed(UnitId(0)), DeviceKinds::GPU);
+        assert_eq!(units.pinned(UnitId(0)), Some(DeviceId(7)));
+    }
+
+    #[test]
+    fn a_contradiction_reached_through_a_third_task_names_the_pair_that_closed_it() {
+        let tasks = tasks(&[DeviceKinds::CPU, DeviceKinds::ALL, DeviceKinds::GPU]);
+        let error = Units::form(&tasks, &[(TaskId(0), TaskId(1)), (TaskId(1), TaskId(2))]).unwrap_err();
+        let expected = GraphError::ColocatedKinds {
+            first: "t1".into(),
+            first_kinds: DeviceKinds::CPU,
+            second: "t2".into(),
+            second_kinds: DeviceKinds::GPU,
+        };
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn different_pins_contradict() {
+        let mut tasks = tasks(&[DeviceKinds::ALL; 2]);
+        tasks[0].pinned = Some(DeviceId(0));
+        tasks[1].pinned = Some(DeviceId(1));
+        let error = Units::form(&tasks, &[(TaskId(0), TaskId(1))]).unwrap_err();
+        assert!(matches!(error, GraphError::ColocatedPins { first, second, .. } if first == "t0" && second == "t1"));
+    }
+}

@@ -1,0 +1,79 @@
+//! Orders: which of the ready items of a device runs next.
+//!
+//! An [`Order`] looks at a [`Flow`] once and gives a [`Rule`]; the simulator applies it at every decision. Ties go to the
+//! smaller item: tasks by id, before sends by datum and target.
+
+mod fifo;
+mod flow;
+mod msr;
+mod path;
+mod planned;
+
+pub use fifo::Fifo;
+pub use flow::{Flow, Item, SendCosts};
+pub use msr::Msr;
+pub use path::{Pct, path_computation_times};
+pub use planned::Planned;
+
+use crate::graph::TaskId;
+use crate::platform::DeviceId;
+
+/// A scheduling strategy for what is ready on a device.
+pub trait Order: Sync {
+    /// Its short name, as typed on a command line.
+    fn name(&self) -> &'static str;
+
+    /// How it ranks the items of `flow`.
+    fn rule(&self, flow: &Flow<'_>) -> Rule;
+}
+
+/// How ready items are ranked. Vectors are indexed by [`Flow::position`].
+#[derive(Debug, Clone)]
+pub enum Rule {
+    /// The item that became ready first.
+    Earliest,
+    /// The item of the greatest number.
+    Greatest(Vec<f64>),
+    /// The item of the greatest score at the moment of the decision, and among these of the greatest number.
+    Score {
+        /// Computes the score of an item.
+        score: fn(&Flow<'_>, &dyn Moment, Item) -> f64,
+        /// Breaks ties between scores.
+        otherwise: Vec<f64>,
+    },
+}
+
+/// What a score may know of the moment of its decision.
+pub trait Moment {
+    /// Number of inputs of `task` that are not yet on its device.
+    fn missing(&self, task: TaskId) -> u32;
+
+    /// Whether `device` runs nothing and has nothing to run.
+    fn is_idle(&self, device: DeviceId) -> bool;
+}
+
+/// Every order that [`order_by_name`] knows.
+pub const ORDERS: &[&str] = &["pct", "msr", "fifo"];
+
+/// The order called `name`, if there is one.
+pub fn order_by_name(name: &str) -> Option<Box<dyn Order>> {
+    match name {
+        "pct" => Some(Box::new(Pct)),
+        "msr" => Some(Box::new(Msr)),
+        "fifo" => Some(Box::new(Fifo)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_order_is_known_by_its_own_name() {
+        for &name in ORDERS {
+            assert_eq!(order_by_name(name).map(|order| order.name()), Some(name));
+        }
+        assert!(order_by_name("none").is_none());
+    }
+}

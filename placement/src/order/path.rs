@@ -1,0 +1,84 @@
+//! Path computation time first: run the item from which the longest way to the end leads (Laich 2017, section 5.3).
+//!
+//! With sends as items of their own, equation 5.1 reads, for a task `t`, a send `s` and the device `d` of each:
+//!
+//! ```text
+//! PCT(t) = time(t, d) + max over local consumers c and sends s of t's data:  PCT(c), PCT(s)
+//! PCT(s) = send(d) + transfer(s) + receive(to) + max over receivers c:  PCT(c)
+//! ```
+
+use super::{Flow, Item, Order, Rule};
+use crate::graph::TaskId;
+
+/// The PCT order: the greatest path computation time first.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pct;
+
+impl Order for Pct {
+    fn name(&self) -> &'static str {
+        "pct"
+    }
+
+    fn rule(&self, flow: &Flow<'_>) -> Rule {
+        Rule::Greatest(path_computation_times(flow))
+    }
+}
+
+/// The path computation time of every item, indexed by [`Flow::position`]. `O(V + E)`.
+pub fn path_computation_times(flow: &Flow<'_>) -> Vec<f64> {
+    let graph = flow.problem().graph();
+    let mut times = vec![0.0; flow.item_count()];
+    for &task in graph.topological().iter().rev() {
+        let mut rest: f64 = 0.0;
+        for &datum in graph.outputs(task) {
+            rest = rest.max(longest(&times, flow.sends().local_consumers(datum)));
+            for send in flow.sends().of_datum(datum) {
+                let time = send_time(flow, send, &times);
+                times[flow.position(Item::Send(send))] = time;
+                rest = rest.max(time);
+            }
+        }
+        times[task.index()] = rest + flow.time(Item::Task(task));
+    }
+    times
+}
+
+fn send_time(flow: &Flow<'_>, send: usize, times: &[f64]) -> f64 {
+    let receiver = flow.problem().platform().device(flow.sends().all()[send].to);
+    let receive = flow.send_costs().receive_operations / receiver.speed;
+    let rest = longest(times, flow.sends().receivers(send));
+    flow.time(Item::Send(send)) + flow.transfer_time(send) + receive + rest
+}
+
+fn longest(times: &[f64], tasks: &[TaskId]) -> f64 {
+    tasks.iter().map(|task| times[task.index()]).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::order::SendCosts;
+    use crate::platform::{Device, DeviceId, DeviceKind, Platform};
+    use crate::problem::{MemoryRule, Problem};
+
+    #[test]
+    fn path_computation_times_are_those_of_the_equation() {
+        let mut builder = GraphBuilder::new();
+        let tasks = [20.0, 10.0, 30.0].map(|work| builder.task(Task::new("t").with_operations(work)));
+        let datum = builder.datum(tasks[0], 8);
+        builder.consume(datum, tasks[1]);
+        builder.consume(datum, tasks[2]);
+        let graph = builder.build().unwrap();
+        let device = |speed| Device::new("d", DeviceKind::Cpu).with_speed(speed);
+        let platform = Platform::uniform(vec![device(10.0), device(5.0)], 0.5, 4.0).unwrap();
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let device_of = [0, 0, 1].map(DeviceId);
+        let cases = [(SendCosts::default(), [10.5, 1.0, 6.0, 8.5]), (SendCosts::THESIS, [13.5, 1.0, 6.0, 11.5])];
+        for (costs, expected) in cases {
+            assert_eq!(path_computation_times(&Flow::new(&problem, &device_of, costs)), expected);
+        }
+    }
+}

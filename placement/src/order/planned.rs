@@ -1,0 +1,38 @@
+//! The order of a schedule that is already there, such as the one that a list scheduler planned while it placed.
+
+use super::{Flow, Item, Order, Rule};
+use crate::graph::TaskId;
+
+/// Runs the task first that a given sequence names first. A send goes before every task, so that what others wait for is
+/// never held up.
+#[derive(Debug, Clone, Copy)]
+pub struct Planned<'a> {
+    sequence: &'a [TaskId],
+}
+
+impl<'a> Planned<'a> {
+    /// Follows `sequence`; tasks that it leaves out come last.
+    pub fn new(sequence: &'a [TaskId]) -> Self {
+        Planned { sequence }
+    }
+}
+
+impl Order for Planned<'_> {
+    fn name(&self) -> &'static str {
+        "planned"
+    }
+
+    fn rule(&self, flow: &Flow<'_>) -> Rule {
+        let mut priority = vec![f64::NEG_INFINITY; flow.task_count()];
+        for (place, task) in self.sequence.iter().enumerate() {
+            if let Some(priority) = priority.get_mut(task.index()) {
+                *priority = -(place as f64);
+            }
+        }
+        let rank = |position| match flow.item(position) {
+            Item::Task(task) => priority[task.index()],
+            Item::Send(_) => f64::INFINITY,
+        };
+        Rule::Greatest((0..flow.item_count()).map(rank).collect())
+    }
+}

@@ -1,0 +1,70 @@
+//! A placement in the making: units get devices, tasks get reasons, memory gets used.
+
+use super::room::Room;
+use super::{PlaceError, Placement, Reason};
+use crate::graph::{TaskId, UnitId};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::schedule::Schedule;
+
+/// Devices for some of the units.
+pub(crate) struct Assignment<'p> {
+    problem: &'p Problem<'p>,
+    room: Room<'p>,
+    device_of_unit: Vec<Option<DeviceId>>,
+    reasons: Vec<Reason>,
+}
+
+impl<'p> Assignment<'p> {
+    pub(crate) fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
+        Ok(Assignment {
+            problem,
+            room: Room::new(problem)?,
+            device_of_unit: vec![None; problem.graph().unit_count()],
+            reasons: vec![Reason::OnlyFeasible; problem.graph().task_count()],
+        })
+    }
+
+    pub(crate) fn device(&self, unit: UnitId) -> Option<DeviceId> {
+        self.device_of_unit[unit.index()]
+    }
+
+    pub(crate) fn device_of_task(&self, task: TaskId) -> Option<DeviceId> {
+        self.device(self.problem.graph().unit(task))
+    }
+
+    pub(crate) fn room(&self) -> &Room<'p> {
+        &self.room
+    }
+
+    /// The one device where `unit` can be, and the reason for that.
+    pub(crate) fn forced(&self, unit: UnitId) -> Option<(DeviceId, Reason)> {
+        let device = self.problem.only_feasible(unit)?;
+        let pinned = self.problem.graph().unit_pinned(unit).is_some();
+        Some((device, if pinned { Reason::Pinned } else { Reason::OnlyFeasible }))
+    }
+
+    /// The feasible devices that have room for `unit`, ascending; `unit` must have more than one feasible device.
+    pub(crate) fn candidates(&self, unit: UnitId) -> impl Iterator<Item = DeviceId> + '_ {
+        self.problem.feasible(unit).filter(move |&device| self.room.holds(unit, device))
+    }
+
+    /// Puts `unit` on `device`: `task`, a member of it, for `reason`, and the other members because they follow it.
+    pub(crate) fn assign(&mut self, unit: UnitId, task: TaskId, device: DeviceId, reason: Reason) {
+        self.room.take(unit, device);
+        self.device_of_unit[unit.index()] = Some(device);
+        for &member in self.problem.graph().members(unit) {
+            self.reasons[member.index()] = Reason::ColocatedWith(task);
+        }
+        self.reasons[task.index()] = reason;
+    }
+
+    /// The finished placement. Every unit must have a device by now.
+    pub(crate) fn finish(self, strategy: &'static str, planned: Option<Schedule>) -> Placement {
+        let graph = self.problem.graph();
+        let device =
+            |task| self.device_of_unit[graph.unit(task).index()].expect("the strategy has gone through every unit");
+        let device_of = graph.task_ids().map(device).collect();
+        Placement { strategy, device_of, reasons: self.reasons, planned }
+    }
+}

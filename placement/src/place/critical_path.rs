@@ -1,0 +1,102 @@
+//! CP: the critical path on the fastest device, the rest where least is to do (Laich 2017, section 4.6).
+//!
+//! The critical path is that of upward ranks. Its units go to the fastest feasible device with room; every other unit to the
+//! feasible device that then has the smallest load, where a device's load is the time of all that is assigned to it
+//! (equation 4.5).
+//!
+//! Where the text leaves a choice: *fastest* is judged on the whole path, so that a path stays together where every task has
+//! times of its own; the load includes the unit in hand, without which the first units would go to slow devices because those
+//! have as little to do as fast ones; units off the path go by decreasing upward rank of their first member.
+//!
+//! Time: `O(V log V + E + V × devices)`.
+
+use super::assignment::Assignment;
+use super::reason::Best;
+use super::slowness::fastest_first;
+use super::{LoadOn, PlaceError, Placement, Placer, Reason};
+use crate::graph::{TaskId, UnitId};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::rank::{by_decreasing_rank, critical_path, upward_ranks};
+
+/// The CP strategy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CriticalPath;
+
+impl Placer for CriticalPath {
+    fn name(&self) -> &'static str {
+        "cp"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        let ranks = upward_ranks(problem);
+        let path = critical_path(problem, &ranks);
+        let mut state = State::new(problem)?;
+        state.place_path(&path)?;
+        for task in by_decreasing_rank(problem, &ranks) {
+            state.place_by_load(task)?;
+        }
+        Ok(state.assignment.finish(self.name(), None))
+    }
+}
+
+struct State<'p> {
+    problem: &'p Problem<'p>,
+    assignment: Assignment<'p>,
+    load: Vec<f64>,
+}
+
+impl<'p> State<'p> {
+    fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
+        let load = vec![0.0; problem.platform().device_count()];
+        Ok(State { problem, assignment: Assignment::new(problem)?, load })
+    }
+
+    fn place_path(&mut self, path: &[TaskId]) -> Result<(), PlaceError> {
+        let units: Vec<UnitId> = path.iter().map(|&task| self.problem.graph().unit(task)).collect();
+        let devices = fastest_first(self.problem, &units);
+        for (&task, &unit) in path.iter().zip(&units) {
+            if self.assignment.device(unit).is_some() {
+                continue;
+            }
+            let (device, reason) = match self.assignment.forced(unit) {
+                Some(forced) => forced,
+                None => (self.first_with_room(&devices, unit)?, Reason::CriticalPath),
+            };
+            self.assign(unit, task, device, reason);
+        }
+        Ok(())
+    }
+
+    fn first_with_room(&self, devices: &[DeviceId], unit: UnitId) -> Result<DeviceId, PlaceError> {
+        let room = self.assignment.room();
+        let takes = |&device: &DeviceId| self.problem.is_feasible(unit, device) && room.holds(unit, device);
+        devices.iter().copied().find(takes).ok_or_else(|| room.refusal(unit))
+    }
+
+    fn place_by_load(&mut self, task: TaskId) -> Result<(), PlaceError> {
+        let unit = self.problem.graph().unit(task);
+        if self.assignment.device(unit).is_some() {
+            return Ok(());
+        }
+        if let Some((device, reason)) = self.assignment.forced(unit) {
+            self.assign(unit, task, device, reason);
+            return Ok(());
+        }
+        let mut best = Best::new();
+        for device in self.assignment.candidates(unit) {
+            let load = self.load[device.index()] + self.problem.unit_time(unit, device);
+            best.offer(LoadOn { device, load }, |one, other| one.load < other.load);
+        }
+        let Some(&LoadOn { device, .. }) = best.first() else {
+            return Err(self.assignment.room().refusal(unit));
+        };
+        self.assign(unit, task, device, Reason::LeastLoaded(best.into_list()));
+        Ok(())
+    }
+
+    fn assign(&mut self, unit: UnitId, task: TaskId, device: DeviceId, reason: Reason) {
+        self.load[device.index()] += self.problem.unit_time(unit, device);
+        self.assignment.assign(unit, task, device, reason);
+    }
+}

@@ -1,0 +1,212 @@
+//! Why a task is on its device, as data with a one-line text.
+
+use crate::graph::TaskGraph;
+use crate::graph::TaskId;
+use crate::platform::{DeviceId, Platform};
+use std::fmt;
+
+/// Why a task is on its device. Lists of candidates are best first and hold at most [`Reason::CANDIDATES`] devices.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The assignment was given.
+    Given,
+    /// The task, or one colocated with it, is pinned there.
+    Pinned,
+    /// No other device is feasible.
+    OnlyFeasible,
+    /// It follows a member of its colocation group that was placed first.
+    ColocatedWith(TaskId),
+    /// It would finish there first (HEFT).
+    EarliestFinish(Vec<FinishOn>),
+    /// The product of the four factors is smallest there (MITE).
+    Mite(Vec<MiteFactors>),
+    /// It is on the critical path, or colocated with a task that is, and this is the path's fastest feasible device (CP).
+    CriticalPath,
+    /// The device is the one that would be done first (CP, off the critical path).
+    LeastLoaded(Vec<LoadOn>),
+    /// It is the fastest device of the wanted kind, where the task can run.
+    WantedKind,
+    /// The wanted device cannot take it; of the others this is the fastest that can.
+    NotOnWantedKind,
+}
+
+/// When a task would finish on a device.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FinishOn {
+    /// The device.
+    pub device: DeviceId,
+    /// The earliest finish time there.
+    pub finish: f64,
+}
+
+/// What a device would have to do in all with a unit on it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadOn {
+    /// The device.
+    pub device: DeviceId,
+    /// Time of all that is assigned to it, this unit included.
+    pub load: f64,
+}
+
+/// MITE's factors for one device; smaller is better.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MiteFactors {
+    /// The device.
+    pub device: DeviceId,
+    /// Share of its memory in use (equation 4.14).
+    pub memory: f64,
+    /// One minus importance times relative speed (equation 4.15).
+    pub importance_speed_boost: f64,
+    /// Transfers that the choice causes, over the most that a choice would (equation 4.11).
+    pub traffic: f64,
+    /// Time of all that the device would have to do, over the most that a choice would give (equation 4.13).
+    pub execution_time: f64,
+}
+
+impl MiteFactors {
+    /// The product that MITE minimises (equation 4.6).
+    pub fn product(&self) -> f64 {
+        self.traffic * self.execution_time * self.memory * self.importance_speed_boost
+    }
+}
+
+impl Reason {
+    /// Most candidates that a reason keeps, so that 36 000 tasks on 100 devices stay small.
+    pub const CANDIDATES: usize = 8;
+
+    /// This reason with the names of tasks and devices instead of their numbers.
+    pub fn explained<'a>(&'a self, graph: &'a TaskGraph, platform: &'a Platform) -> Explained<'a> {
+        Explained { reason: self, names: Some((graph, platform)) }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Explained { reason: self, names: None }.fmt(formatter)
+    }
+}
+
+/// A [`Reason`] that can be shown with names.
+#[derive(Debug, Clone, Copy)]
+pub struct Explained<'a> {
+    reason: &'a Reason,
+    names: Option<(&'a TaskGraph, &'a Platform)>,
+}
+
+impl Explained<'_> {
+    fn device(&self, device: DeviceId) -> String {
+        match self.names {
+            Some((_, platform)) if platform.contains(device) => platform.device(device).name.clone(),
+            _ => device.to_string(),
+        }
+    }
+
+    fn task(&self, task: TaskId) -> String {
+        match self.names {
+            Some((graph, _)) if task.index() < graph.task_count() => graph.task(task).name.clone(),
+            _ => task.to_string(),
+        }
+    }
+
+    fn list<T>(&self, candidates: &[T], show: impl Fn(&T) -> String) -> String {
+        let listed: Vec<String> = candidates.iter().map(show).collect();
+        listed.join(", ")
+    }
+}
+
+impl fmt::Display for Explained<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason {
+            Reason::Given => formatter.write_str("given"),
+            Reason::Pinned => formatter.write_str("pinned"),
+            Reason::OnlyFeasible => formatter.write_str("only feasible device"),
+            Reason::ColocatedWith(task) => write!(formatter, "colocated with {}", self.task(*task)),
+            Reason::EarliestFinish(candidates) => {
+                let show = |on: &FinishOn| format!("{} {:.4e}", self.device(on.device), on.finish);
+                write!(formatter, "earliest finish: {}", self.list(candidates, show))
+            }
+            Reason::Mite(candidates) => {
+                let show = |on: &MiteFactors| {
+                    format!(
+                        "{} {:.3e} (memory {:.3e}, importance {:.3e}, traffic {:.3e}, execution {:.3e})",
+                        self.device(on.device),
+                        on.product(),
+                        on.memory,
+                        on.importance_speed_boost,
+                        on.traffic,
+                        on.execution_time
+                    )
+                };
+                write!(formatter, "smallest product: {}", self.list(candidates, show))
+            }
+            Reason::CriticalPath => formatter.write_str("on the critical path"),
+            Reason::LeastLoaded(candidates) => {
+                let show = |on: &LoadOn| format!("{} {:.4e}", self.device(on.device), on.load);
+                write!(formatter, "least loaded: {}", self.list(candidates, show))
+            }
+            Reason::WantedKind => formatter.write_str("fastest device of the wanted kind"),
+            Reason::NotOnWantedKind => formatter.write_str("cannot run on the wanted device"),
+        }
+    }
+}
+
+/// The best candidates seen so far, best first, at most [`Reason::CANDIDATES`] of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Best<T> {
+    kept: Vec<T>,
+}
+
+impl<T> Best<T> {
+    pub(crate) fn new() -> Self {
+        Best { kept: Vec::with_capacity(Reason::CANDIDATES) }
+    }
+
+    /// Keeps `candidate` if fewer than the limit are `better`; of equals the earlier is kept before the later.
+    pub(crate) fn offer(&mut self, candidate: T, better: impl Fn(&T, &T) -> bool) {
+        let place = self.kept.iter().rposition(|kept| !better(&candidate, kept)).map_or(0, |last| last + 1);
+        if place == Reason::CANDIDATES {
+            return;
+        }
+        if self.kept.len() == Reason::CANDIDATES {
+            self.kept.pop();
+        }
+        self.kept.insert(place, candidate);
+    }
+
+    pub(crate) fn first(&self) -> Option<&T> {
+        self.kept.first()
+    }
+
+    pub(crate) fn into_list(self) -> Vec<T> {
+        self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind};
+
+    #[test]
+    fn the_best_candidates_are_kept_in_order_and_the_first_of_equals_leads() {
+        let mut best = Best::new();
+        for (place, value) in [5, 3, 9, 3, 1, 7, 8, 6, 4, 2, 1].into_iter().enumerate() {
+            best.offer((value, place), |one, other| one.0 < other.0);
+        }
+        assert_eq!(best.into_list(), [(1, 4), (1, 10), (2, 9), (3, 1), (3, 3), (4, 8), (5, 0), (6, 7)]);
+    }
+
+    #[test]
+    fn reasons_show_numbers_or_names() {
+        let mut builder = GraphBuilder::new();
+        builder.task(Task::new("conv"));
+        let graph = builder.build().unwrap();
+        let platform = Platform::uniform(vec![Device::new("cpu0", DeviceKind::Cpu)], 0.0, 1.0).unwrap();
+        let reason = Reason::EarliestFinish(vec![FinishOn { device: DeviceId(0), finish: 1.5 }]);
+        assert_eq!(reason.to_string(), "earliest finish: device 0 1.5000e0");
+        assert_eq!(reason.explained(&graph, &platform).to_string(), "earliest finish: cpu0 1.5000e0");
+        assert_eq!(Reason::ColocatedWith(TaskId(0)).explained(&graph, &platform).to_string(), "colocated with conv");
+    }
+}

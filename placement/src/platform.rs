@@ -1,0 +1,321 @@
+//! The machine that a graph is placed on: devices with a kind, a memory and a speed, and a link between every two of them.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A device, by its position in the [`Platform`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DeviceId(pub u32);
+
+impl DeviceId {
+    /// The position as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "device {}", self.0)
+    }
+}
+
+/// The family that a device belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// Cores of a processor.
+    Cpu,
+    /// A graphics processor.
+    Gpu,
+    /// A tensor processor.
+    Tpu,
+    /// Any other accelerator.
+    Other,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            DeviceKind::Cpu => "CPU",
+            DeviceKind::Gpu => "GPU",
+            DeviceKind::Tpu => "TPU",
+            DeviceKind::Other => "other",
+        })
+    }
+}
+
+/// A set of device kinds: where a task may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DeviceKinds(u8);
+
+impl DeviceKinds {
+    /// No kind at all.
+    pub const NONE: DeviceKinds = DeviceKinds(0);
+    /// Processors only.
+    pub const CPU: DeviceKinds = DeviceKinds(1);
+    /// Graphics processors only.
+    pub const GPU: DeviceKinds = DeviceKinds(2);
+    /// Tensor processors only.
+    pub const TPU: DeviceKinds = DeviceKinds(4);
+    /// Other accelerators only.
+    pub const OTHER: DeviceKinds = DeviceKinds(8);
+    /// Every kind.
+    pub const ALL: DeviceKinds = DeviceKinds(15);
+
+    /// The kinds in either set.
+    pub const fn union(self, other: DeviceKinds) -> DeviceKinds {
+        DeviceKinds(self.0 | other.0)
+    }
+
+    /// The kinds in both sets.
+    pub const fn intersection(self, other: DeviceKinds) -> DeviceKinds {
+        DeviceKinds(self.0 & other.0)
+    }
+
+    /// Whether the set holds `kind`.
+    pub fn contains(self, kind: DeviceKind) -> bool {
+        self.0 & DeviceKinds::from(kind).0 != 0
+    }
+
+    /// Whether the set holds nothing.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl From<DeviceKind> for DeviceKinds {
+    fn from(kind: DeviceKind) -> Self {
+        match kind {
+            DeviceKind::Cpu => DeviceKinds::CPU,
+            DeviceKind::Gpu => DeviceKinds::GPU,
+            DeviceKind::Tpu => DeviceKinds::TPU,
+            DeviceKind::Other => DeviceKinds::OTHER,
+        }
+    }
+}
+
+impl fmt::Display for DeviceKinds {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for kind in [DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Tpu, DeviceKind::Other] {
+            if self.contains(kind) {
+                write!(formatter, "{separator}{kind}")?;
+                separator = "|";
+            }
+        }
+        if self.is_empty() { formatter.write_str("no kind") } else { Ok(()) }
+    }
+}
+
+/// One device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// What people call it.
+    pub name: String,
+    /// Its family.
+    pub kind: DeviceKind,
+    /// Bytes that it can hold; `None` where there is no limit.
+    pub memory: Option<u64>,
+    /// Operations a time unit, greater than zero. Read only by models that divide operations by speed.
+    pub speed: f64,
+}
+
+impl Device {
+    /// A device of speed 1 without a memory limit.
+    pub fn new(name: impl Into<String>, kind: DeviceKind) -> Self {
+        Device { name: name.into(), kind, memory: None, speed: 1.0 }
+    }
+
+    /// The same device with a memory of `bytes`.
+    pub fn with_memory(self, bytes: u64) -> Self {
+        Device { memory: Some(bytes), ..self }
+    }
+
+    /// The same device with another speed.
+    pub fn with_speed(self, speed: f64) -> Self {
+        Device { speed, ..self }
+    }
+}
+
+/// Why a platform was refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlatformError {
+    /// A speed is not a positive finite number.
+    #[error("device {device:?} has speed {speed}; a speed is a finite number greater than zero")]
+    Speed {
+        /// The device's name.
+        device: String,
+        /// What was given.
+        speed: f64,
+    },
+    /// A link's latency is negative or not finite.
+    #[error("the link from {from:?} to {to:?} has latency {latency}; a latency is finite and not negative")]
+    Latency {
+        /// The sender's name.
+        from: String,
+        /// The receiver's name.
+        to: String,
+        /// What was given.
+        latency: f64,
+    },
+    /// A link's rate is zero, negative or not a number.
+    #[error("the link from {from:?} to {to:?} has rate {rate}; a rate is greater than zero")]
+    Rate {
+        /// The sender's name.
+        from: String,
+        /// The receiver's name.
+        to: String,
+        /// What was given.
+        rate: f64,
+    },
+    /// More devices than an id can number.
+    #[error("{0} devices are too many; at most 65536 can be placed on")]
+    TooMany(usize),
+}
+
+/// Devices and links, validated.
+///
+/// Links are two full matrices, so that the two directions may differ. On the diagonal the latency is 0 and the rate infinite.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Platform {
+    devices: Vec<Device>,
+    latency: Vec<f64>,
+    rate: Vec<f64>,
+}
+
+impl Platform {
+    /// Most devices that a platform may have: its matrices hold the square of it.
+    pub const MAX_DEVICES: usize = 65_536;
+
+    /// Builds a platform whose link from `a` to `b` has the (latency, rate) that `link(a, b)` says, in time units and bytes a
+    /// time unit. `link` is asked only for different devices. `O(devices²)`.
+    ///
+    /// # Errors
+    /// A speed, latency or rate outside its range, or too many devices.
+    pub fn new(
+        devices: Vec<Device>,
+        mut link: impl FnMut(DeviceId, DeviceId) -> (f64, f64),
+    ) -> Result<Self, PlatformError> {
+        let count = devices.len();
+        if count > Self::MAX_DEVICES {
+            return Err(PlatformError::TooMany(count));
+        }
+        if let Some(device) = devices.iter().find(|device| !(device.speed > 0.0 && device.speed.is_finite())) {
+            return Err(PlatformError::Speed { device: device.name.clone(), speed: device.speed });
+        }
+        let mut latency = vec![0.0; count * count];
+        let mut rate = vec![f64::INFINITY; count * count];
+        for (from, sender) in devices.iter().enumerate() {
+            for (to, receiver) in devices.iter().enumerate().filter(|&(to, _)| to != from) {
+                let (seconds, bytes_a_second) = link(DeviceId(from as u32), DeviceId(to as u32));
+                validate_link(sender, receiver, seconds, bytes_a_second)?;
+                latency[from * count + to] = seconds;
+                rate[from * count + to] = bytes_a_second;
+            }
+        }
+        Ok(Platform { devices, latency, rate })
+    }
+
+    /// Builds a platform whose links are all alike.
+    ///
+    /// # Errors
+    /// As [`Platform::new`].
+    pub fn uniform(devices: Vec<Device>, latency: f64, rate: f64) -> Result<Self, PlatformError> {
+        Self::new(devices, |_, _| (latency, rate))
+    }
+
+    /// Number of devices.
+    pub fn device_count(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Every device's id, ascending.
+    pub fn device_ids(&self) -> impl ExactSizeIterator<Item = DeviceId> + Clone + use<> {
+        (0..self.devices.len() as u32).map(DeviceId)
+    }
+
+    /// All devices, in id order.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// The device `id`, which must belong to this platform.
+    pub fn device(&self, id: DeviceId) -> &Device {
+        &self.devices[id.index()]
+    }
+
+    /// Whether `id` names a device of this platform.
+    pub fn contains(&self, id: DeviceId) -> bool {
+        id.index() < self.devices.len()
+    }
+
+    /// Time that a transfer takes before its first byte moves.
+    pub fn latency(&self, from: DeviceId, to: DeviceId) -> f64 {
+        self.latency[from.index() * self.devices.len() + to.index()]
+    }
+
+    /// Bytes a time unit; infinite from a device to itself.
+    pub fn rate(&self, from: DeviceId, to: DeviceId) -> f64 {
+        self.rate[from.index() * self.devices.len() + to.index()]
+    }
+
+    /// Latency plus `bytes` over rate; 0 from a device to itself.
+    pub fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
+        self.latency(from, to) + bytes as f64 / self.rate(from, to)
+    }
+}
+
+fn validate_link(from: &Device, to: &Device, latency: f64, rate: f64) -> Result<(), PlatformError> {
+    if !(latency >= 0.0 && latency.is_finite()) {
+        return Err(PlatformError::Latency { from: from.name.clone(), to: to.name.clone(), latency });
+    }
+    if rate.is_nan() || rate <= 0.0 {
+        return Err(PlatformError::Rate { from: from.name.clone(), to: to.name.clone(), rate });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(speed: f64) -> Vec<Device> {
+        vec![Device::new("a", DeviceKind::Cpu), Device::new("b", DeviceKind::Gpu).with_speed(speed)]
+    }
+
+    #[test]
+    fn links_have_two_directions_and_a_free_diagonal() {
+        let platform = Platform::new(pair(2.0), |from, _| if from.0 == 0 { (1.0, 10.0) } else { (2.0, 5.0) }).unwrap();
+        let (a, b) = (DeviceId(0), DeviceId(1));
+        assert_eq!(platform.transfer_time(20, a, b), 3.0);
+        assert_eq!(platform.transfer_time(20, b, a), 6.0);
+        assert_eq!(platform.transfer_time(20, a, a), 0.0);
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_by_name() {
+        for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(
+                matches!(Platform::uniform(pair(speed), 0.0, 1.0), Err(PlatformError::Speed { device, .. }) if device == "b")
+            );
+        }
+        for latency in [-1.0, f64::NAN, f64::INFINITY] {
+            assert!(matches!(Platform::uniform(pair(1.0), latency, 1.0), Err(PlatformError::Latency { .. })));
+        }
+        for rate in [0.0, -1.0, f64::NAN] {
+            assert!(matches!(Platform::uniform(pair(1.0), 0.0, rate), Err(PlatformError::Rate { .. })));
+        }
+    }
+
+    #[test]
+    fn kinds_are_sets() {
+        let either = DeviceKinds::CPU.union(DeviceKinds::GPU);
+        assert!(either.contains(DeviceKind::Cpu) && !either.contains(DeviceKind::Tpu));
+        assert_eq!(either.intersection(DeviceKinds::GPU), DeviceKinds::GPU);
+        assert!(DeviceKinds::CPU.intersection(DeviceKinds::TPU).is_empty());
+        assert_eq!(either.to_string(), "CPU|GPU");
+        assert_eq!(DeviceKinds::NONE.to_string(), "no kind");
+    }
+}

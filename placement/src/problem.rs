@@ -1,0 +1,343 @@
+//! A placement problem: a graph, a platform, costs and a memory rule, verified to be solvable unit by unit.
+
+mod error;
+
+pub use error::ProblemError;
+
+use crate::cost::CostModel;
+use crate::device_sets::DeviceSets;
+use crate::graph::{TaskGraph, TaskId, UnitId};
+use crate::platform::{DeviceId, Platform};
+
+/// What counts against a device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MemoryRule {
+    /// For each task its resident memory, its outputs and its inputs (`size_est` of Laich 2017, Table 2.2).
+    SizeEstimate,
+    /// For each task its resident memory only; buffers are planned elsewhere.
+    #[default]
+    Resident,
+    /// Nothing.
+    Ignore,
+}
+
+/// A verified problem and what every strategy asks about it.
+///
+/// A device is *feasible* for an assignment unit where the unit's kinds and pin admit it, every member can run on it and the
+/// unit alone fits into its memory. A problem in which some unit has no feasible device is refused here, before anything is
+/// placed. Takes `O(tasks × devices)` time and memory.
+#[derive(Clone)]
+pub struct Problem<'a> {
+    graph: &'a TaskGraph,
+    platform: &'a Platform,
+    costs: &'a dyn CostModel,
+    memory_rule: MemoryRule,
+    /// Task-major; infinite where the task cannot run.
+    times: Vec<f64>,
+    demand: Vec<u64>,
+    feasible: DeviceSets,
+    mean_latency: f64,
+    mean_time_a_byte: f64,
+}
+
+impl<'a> Problem<'a> {
+    /// Verifies the costs and finds the feasible devices of every unit.
+    ///
+    /// # Errors
+    /// A time that is negative, infinite or not a number; a pin to an unknown device; a unit without a feasible device.
+    pub fn new(
+        graph: &'a TaskGraph,
+        platform: &'a Platform,
+        costs: &'a dyn CostModel,
+        memory_rule: MemoryRule,
+    ) -> Result<Self, ProblemError> {
+        let times = read_times(graph, platform, costs)?;
+        let largest = graph.datum_ids().map(|datum| graph.bytes(datum)).max().unwrap_or(0);
+        let mean_latency = mean_transfer(platform, costs, 0)?;
+        let mean_largest = mean_transfer(platform, costs, largest)?;
+        let demand = graph.unit_ids().map(|unit| demand(graph, memory_rule, unit)).collect();
+        let mut problem = Problem {
+            graph,
+            platform,
+            costs,
+            memory_rule,
+            times,
+            demand,
+            feasible: DeviceSets::empty(graph.unit_count(), platform.device_count()),
+            mean_latency,
+            mean_time_a_byte: if largest == 0 { 0.0 } else { (mean_largest - mean_latency) / largest as f64 },
+        };
+        problem.find_feasible()?;
+        Ok(problem)
+    }
+
+    fn find_feasible(&mut self) -> Result<(), ProblemError> {
+        for unit in self.graph.unit_ids() {
+            let mut any = false;
+            for device in self.platform.device_ids() {
+                if self.admits(unit, device) && self.can_run(unit, device) && self.fits_alone(unit, device) {
+                    self.feasible.insert(unit.index(), device);
+                    any = true;
+                }
+            }
+            if !any {
+                return Err(ProblemError::of_unit(self, unit));
+            }
+        }
+        Ok(())
+    }
+
+    /// The graph to be placed.
+    pub fn graph(&self) -> &'a TaskGraph {
+        self.graph
+    }
+
+    /// The devices to place it on.
+    pub fn platform(&self) -> &'a Platform {
+        self.platform
+    }
+
+    /// The cost model.
+    pub fn costs(&self) -> &'a dyn CostModel {
+        self.costs
+    }
+
+    /// What counts against memory.
+    pub fn memory_rule(&self) -> MemoryRule {
+        self.memory_rule
+    }
+
+    /// Time of `task` on `device`; infinite where it cannot run. A look-up.
+    pub fn time(&self, task: TaskId, device: DeviceId) -> f64 {
+        self.times[task.index() * self.platform.device_count() + device.index()]
+    }
+
+    /// Time of all members of `unit` on `device`, one after the other.
+    pub fn unit_time(&self, unit: UnitId, device: DeviceId) -> f64 {
+        self.graph.members(unit).iter().map(|&task| self.time(task, device)).sum()
+    }
+
+    /// Mean time of `task` over the devices that are feasible for it: the weight of a task in list scheduling.
+    pub fn mean_time(&self, task: TaskId) -> f64 {
+        mean(self.feasible(self.graph.unit(task)).map(|device| self.time(task, device)))
+    }
+
+    /// Mean time of `task` over all devices that could run it, whatever its constraints.
+    ///
+    /// Where time is operations over speed this is the task's operations times one constant of the platform, so it stands for
+    /// the number of operations wherever an algorithm compares those, and it is as well defined where only times are known.
+    pub fn work(&self, task: TaskId) -> f64 {
+        mean(self.platform.device_ids().map(|device| self.time(task, device)).filter(|time| time.is_finite()))
+    }
+
+    /// Time to move `bytes` from a device to another; 0 to itself.
+    pub fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
+        if from == to { 0.0 } else { self.costs.transfer_time(bytes, from, to) }
+    }
+
+    /// Mean time to move `bytes` over the pairs of different devices; 0 on a platform of one device.
+    ///
+    /// Affine in `bytes`, through the mean of sending nothing and the mean of sending the graph's largest datum: exact where
+    /// every link has a latency and a rate, and an estimate for other models.
+    pub fn mean_transfer_time(&self, bytes: u64) -> f64 {
+        self.mean_latency + self.mean_time_a_byte * bytes as f64
+    }
+
+    /// Bytes that `unit` takes on its device under the memory rule; saturates at the greatest `u64`.
+    pub fn demand(&self, unit: UnitId) -> u64 {
+        self.demand[unit.index()]
+    }
+
+    /// Whether `device` is feasible for `unit`.
+    pub fn is_feasible(&self, unit: UnitId, device: DeviceId) -> bool {
+        self.feasible.contains(unit.index(), device)
+    }
+
+    /// The feasible devices of `unit`, ascending; never empty.
+    pub fn feasible(&self, unit: UnitId) -> impl Iterator<Item = DeviceId> + Clone + '_ {
+        self.feasible.iter(unit.index())
+    }
+
+    /// The device that `unit` must be on, where only one is feasible.
+    pub fn only_feasible(&self, unit: UnitId) -> Option<DeviceId> {
+        let mut feasible = self.feasible(unit);
+        feasible.next().filter(|_| feasible.next().is_none())
+    }
+
+    fn admits(&self, unit: UnitId, device: DeviceId) -> bool {
+        let kind = self.platform.device(device).kind;
+        self.graph.unit_allowed(unit).contains(kind) && self.graph.unit_pinned(unit).is_none_or(|pin| pin == device)
+    }
+
+    fn can_run(&self, unit: UnitId, device: DeviceId) -> bool {
+        self.graph.members(unit).iter().all(|&task| self.time(task, device).is_finite())
+    }
+
+    fn fits_alone(&self, unit: UnitId, device: DeviceId) -> bool {
+        self.platform.device(device).memory.is_none_or(|memory| self.demand(unit) <= memory)
+    }
+}
+
+fn read_times(graph: &TaskGraph, platform: &Platform, costs: &dyn CostModel) -> Result<Vec<f64>, ProblemError> {
+    let mut times = Vec::with_capacity(graph.task_count().saturating_mul(platform.device_count()));
+    for task in graph.task_ids() {
+        for device in platform.device_ids() {
+            let time = costs.task_time(task, device);
+            if let Some(time) = time
+                && !(time >= 0.0 && time.is_finite())
+            {
+                return Err(ProblemError::time(graph, platform, task, device, time));
+            }
+            times.push(time.unwrap_or(f64::INFINITY));
+        }
+    }
+    Ok(times)
+}
+
+/// Mean over the ordered pairs of different devices, each of which is verified on the way.
+fn mean_transfer(platform: &Platform, costs: &dyn CostModel, bytes: u64) -> Result<f64, ProblemError> {
+    let (mut sum, mut pairs) = (0.0, 0u64);
+    for from in platform.device_ids() {
+        for to in platform.device_ids().filter(|&to| to != from) {
+            let time = costs.transfer_time(bytes, from, to);
+            if !(time >= 0.0 && time.is_finite()) {
+                return Err(ProblemError::transfer(platform, from, to, bytes, time));
+            }
+            sum += time;
+            pairs += 1;
+        }
+    }
+    Ok(if pairs == 0 { 0.0 } else { sum / pairs as f64 })
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    if count == 0 { 0.0 } else { sum / f64::from(count) }
+}
+
+fn demand(graph: &TaskGraph, rule: MemoryRule, unit: UnitId) -> u64 {
+    let of_task = |task: TaskId| match rule {
+        MemoryRule::Ignore => 0,
+        MemoryRule::Resident => graph.task(task).memory,
+        MemoryRule::SizeEstimate => graph
+            .outputs(task)
+            .iter()
+            .chain(graph.inputs(task))
+            .fold(graph.task(task).memory, |sum, &datum| sum.saturating_add(graph.bytes(datum))),
+    };
+    graph.members(unit).iter().fold(0, |sum: u64, &task| sum.saturating_add(of_task(task)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::{CostTable, OperationsOverSpeed};
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind, DeviceKinds};
+
+    fn platform(devices: usize) -> Platform {
+        let kind = |id| {
+            if id % 2 == 0 { DeviceKind::Cpu } else { DeviceKind::Gpu }
+        };
+        let devices = (0..devices).map(|id| Device::new(format!("d{id}"), kind(id)).with_memory(100)).collect();
+        Platform::uniform(devices, 1.0, 10.0).unwrap()
+    }
+
+    #[test]
+    fn feasible_devices_meet_kinds_pins_costs_and_memory() {
+        let mut builder = GraphBuilder::new();
+        let gpu = builder.task(Task::new("gpu").with_allowed(DeviceKinds::GPU));
+        let pinned = builder.task(Task::new("pinned").with_pin(DeviceId(2)));
+        let lame = builder.task(Task::new("lame"));
+        let graph = builder.build().unwrap();
+        let platform = platform(130);
+        let costs =
+            CostTable::from_fn(&graph, &platform, |task, device| (task != lame || device.0 >= 128).then_some(1.0));
+        let costs = costs.unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let feasible = |task| problem.feasible(graph.unit(task)).map(|device| device.0).collect::<Vec<_>>();
+        assert_eq!(feasible(gpu), (0..65).map(|half| half * 2 + 1).collect::<Vec<_>>());
+        assert_eq!(feasible(pinned), [2]);
+        assert_eq!(feasible(lame), [128, 129]);
+        assert_eq!(problem.only_feasible(graph.unit(pinned)), Some(DeviceId(2)));
+        assert_eq!(problem.only_feasible(graph.unit(lame)), None);
+        assert_eq!(problem.mean_time(lame), 1.0);
+    }
+
+    #[test]
+    fn memory_rules_count_what_they_say() {
+        let mut builder = GraphBuilder::new();
+        let a = builder.task(Task::new("a").with_memory(10));
+        let b = builder.task(Task::new("b").with_memory(1));
+        builder.edge(a, b, 20);
+        builder.datum(a, 5);
+        builder.colocate(a, b);
+        let graph = builder.build().unwrap();
+        let platform = platform(2);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let demand = |rule| Problem::new(&graph, &platform, &costs, rule).unwrap().demand(UnitId(0));
+        assert_eq!(demand(MemoryRule::SizeEstimate), 56);
+        assert_eq!(demand(MemoryRule::Resident), 11);
+        assert_eq!(demand(MemoryRule::Ignore), 0);
+    }
+
+    #[test]
+    fn a_unit_without_a_feasible_device_is_refused_with_its_reason() {
+        let refusal = |task: Task, runs: bool| {
+            let mut builder = GraphBuilder::new();
+            builder.task(task);
+            let graph = builder.build().unwrap();
+            let platform = platform(2);
+            let costs = CostTable::from_fn(&graph, &platform, |_, _| runs.then_some(1.0)).unwrap();
+            Problem::new(&graph, &platform, &costs, MemoryRule::Resident).err().unwrap().to_string()
+        };
+        let large = refusal(Task::new("large").with_memory(101).with_allowed(DeviceKinds::GPU), true);
+        assert!(["\"large\"", "\"d1\"", "101", "100"].iter().all(|part| large.contains(part)), "{large}");
+        let kind = refusal(Task::new("odd").with_allowed(DeviceKinds::TPU), true);
+        assert!(kind.contains("\"odd\"") && kind.contains("TPU"), "{kind}");
+        let pin = refusal(Task::new("lost").with_pin(DeviceId(9)), true);
+        assert!(pin.contains("\"lost\"") && pin.contains("device 9"), "{pin}");
+        let pin = refusal(Task::new("torn").with_pin(DeviceId(0)).with_allowed(DeviceKinds::GPU), true);
+        assert!(pin.contains("\"torn\"") && pin.contains("\"d0\"") && pin.contains("GPU"), "{pin}");
+        let lame = refusal(Task::new("lame"), false);
+        assert!(lame.contains("\"lame\""), "{lame}");
+    }
+
+    #[test]
+    fn times_that_are_no_times_are_refused() {
+        struct Broken(f64, f64);
+        impl CostModel for Broken {
+            fn task_time(&self, _: TaskId, _: DeviceId) -> Option<f64> {
+                Some(self.0)
+            }
+            fn transfer_time(&self, _: u64, _: DeviceId, _: DeviceId) -> f64 {
+                self.1
+            }
+        }
+        let mut builder = GraphBuilder::new();
+        builder.task(Task::new("a"));
+        let graph = builder.build().unwrap();
+        let platform = platform(2);
+        for bad in [f64::NAN, -1.0, f64::INFINITY] {
+            let error = Problem::new(&graph, &platform, &Broken(bad, 0.0), MemoryRule::Ignore).err();
+            assert!(matches!(error, Some(ProblemError::Time { .. })));
+            let error = Problem::new(&graph, &platform, &Broken(0.0, bad), MemoryRule::Ignore).err();
+            assert!(matches!(error, Some(ProblemError::Transfer { .. })));
+        }
+    }
+
+    #[test]
+    fn the_mean_transfer_is_exact_for_latencies_and_rates() {
+        let mut builder = GraphBuilder::new();
+        let a = builder.task(Task::new("a"));
+        builder.datum(a, 1000);
+        let graph = builder.build().unwrap();
+        let devices = (0..3).map(|id| Device::new(format!("d{id}"), DeviceKind::Cpu)).collect();
+        let platform = Platform::new(devices, |from, to| (f64::from(from.0), f64::from(1 + to.0))).unwrap();
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let pairs = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)];
+        let sum: f64 = pairs.iter().map(|&(from, to)| platform.transfer_time(60, DeviceId(from), DeviceId(to))).sum();
+        assert!((problem.mean_transfer_time(60) - sum / 6.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,103 @@
+//! Ranks of tasks before anything is placed: how long the ways to the sinks and from the sources are.
+
+use crate::graph::TaskId;
+use crate::problem::Problem;
+
+/// The upward rank of every task (Topcuoglu 2002, section 4.1): its mean time over its feasible devices plus the longest way
+/// from there to a sink, mean transfers included. `O(V + E)`, and `O(V × devices)` for the means.
+///
+/// A rank is never below that of a successor.
+pub fn upward_ranks(problem: &Problem<'_>) -> Vec<f64> {
+    let graph = problem.graph();
+    let mut ranks = vec![0.0; graph.task_count()];
+    for &task in graph.topological().iter().rev() {
+        let mut rest: f64 = 0.0;
+        for &datum in graph.outputs(task) {
+            let longest = graph.consumers(datum).iter().map(|consumer| ranks[consumer.index()]).reduce(f64::max);
+            if let Some(longest) = longest {
+                rest = rest.max(problem.mean_transfer_time(graph.bytes(datum)) + longest);
+            }
+        }
+        ranks[task.index()] = problem.mean_time(task) + rest;
+    }
+    ranks
+}
+
+/// Every task by decreasing rank; equal ranks in topological order. `O(V log V)`.
+///
+/// Where no rank is below that of a successor, this is a topological order too.
+pub fn by_decreasing_rank(problem: &Problem<'_>, ranks: &[f64]) -> Vec<TaskId> {
+    let mut sorted = problem.graph().topological().to_vec();
+    sorted.sort_by(|one, other| ranks[other.index()].total_cmp(&ranks[one.index()]));
+    sorted
+}
+
+/// The path of greatest upward rank: from the task of the greatest rank, each time to the successor over which that rank came.
+///
+/// Empty only for an empty graph.
+pub fn critical_path(problem: &Problem<'_>, ranks: &[f64]) -> Vec<TaskId> {
+    let graph = problem.graph();
+    // Of equal ways the first found is taken: data by id, consumers by id.
+    let first_greatest = |ways: &mut dyn Iterator<Item = (f64, TaskId)>| {
+        ways.reduce(|best, way| if way.0 > best.0 { way } else { best }).map(|(_, task)| task)
+    };
+    let mut path = Vec::new();
+    let sources = graph.task_ids().filter(|&task| graph.inputs(task).is_empty());
+    let mut next = first_greatest(&mut sources.map(|task| (ranks[task.index()], task)));
+    while let Some(task) = next {
+        path.push(task);
+        let mut ways = graph.outputs(task).iter().flat_map(|&datum| {
+            let transfer = problem.mean_transfer_time(graph.bytes(datum));
+            graph.consumers(datum).iter().map(move |&consumer| (transfer + ranks[consumer.index()], consumer))
+        });
+        next = first_greatest(&mut ways);
+    }
+    path
+}
+
+/// The operations rank of every task (Laich 2017, section 4.4.1): the most work on a way through it from a source to a sink,
+/// transfers left out. Work is [`Problem::work`]. `O(V × devices + E)`.
+pub fn operations_ranks(problem: &Problem<'_>) -> Vec<f64> {
+    let graph = problem.graph();
+    let work: Vec<f64> = graph.task_ids().map(|task| problem.work(task)).collect();
+    let mut source = vec![0.0f64; work.len()];
+    for &task in graph.topological() {
+        let before = graph.predecessors(task).iter().map(|before| source[before.index()] + work[before.index()]);
+        source[task.index()] = before.fold(0.0, f64::max);
+    }
+    let mut sink = vec![0.0f64; work.len()];
+    for &task in graph.topological().iter().rev() {
+        let after = graph.successors(task).iter().map(|after| sink[after.index()]);
+        sink[task.index()] = work[task.index()] + after.fold(0.0, f64::max);
+    }
+    source.iter().zip(sink).map(|(source, sink)| source + sink).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind, Platform};
+    use crate::problem::MemoryRule;
+
+    /// A diamond whose lower arm is heavier in work and whose upper arm is longer with its transfers.
+    #[test]
+    fn ranks_of_a_diamond() {
+        let mut builder = GraphBuilder::new();
+        let [a, b, c, d] = [4.0, 2.0, 8.0, 6.0].map(|work| builder.task(Task::new("t").with_operations(work)));
+        for (from, to, bytes) in [(a, b, 30), (a, c, 0), (b, d, 10), (c, d, 0)] {
+            builder.edge(from, to, bytes);
+        }
+        let graph = builder.build().unwrap();
+        let devices = vec![Device::new("d", DeviceKind::Cpu).with_speed(2.0); 2];
+        let platform = Platform::uniform(devices, 0.0, 10.0).unwrap();
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let ranks = upward_ranks(&problem);
+        assert_eq!(ranks, [10.0, 5.0, 7.0, 3.0]);
+        assert_eq!(critical_path(&problem, &ranks), [a, b, d]);
+        assert_eq!(by_decreasing_rank(&problem, &ranks), [a, c, b, d]);
+        assert_eq!(operations_ranks(&problem), [9.0, 6.0, 9.0, 9.0]);
+    }
+}

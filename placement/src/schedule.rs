@@ -1,0 +1,80 @@
+//! A schedule: when and where every task runs and every datum travels.
+
+use crate::graph::{DatumId, TaskId};
+use crate::platform::DeviceId;
+use serde::{Deserialize, Serialize};
+
+/// A task's stay on its device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    /// Where.
+    pub device: DeviceId,
+    /// When it starts.
+    pub start: f64,
+    /// When it has finished.
+    pub end: f64,
+}
+
+/// One transfer of one datum to one device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TransferSpan {
+    /// What travels.
+    pub datum: DatumId,
+    /// The device that has it.
+    pub from: DeviceId,
+    /// The device that wants it.
+    pub to: DeviceId,
+    /// Its size.
+    pub bytes: u64,
+    /// When the sending device starts to work on the send.
+    pub send_start: f64,
+    /// When the sending device has finished that work; equal to `send_start` where sends cost nothing.
+    pub send_end: f64,
+    /// When the transfer takes the link; later than `send_end` only where links are contended.
+    pub start: f64,
+    /// When all of it has arrived.
+    pub end: f64,
+}
+
+/// Every task's and every transfer's times under one placement.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Schedule {
+    /// By task id.
+    pub tasks: Vec<Span>,
+    /// By datum, then by target device.
+    pub transfers: Vec<TransferSpan>,
+    /// All tasks in the order in which they start; each after its predecessors.
+    pub order: Vec<TaskId>,
+    /// When the last task ends; 0 for an empty graph.
+    pub makespan: f64,
+    /// Bytes of all transfers together.
+    pub traffic: u64,
+}
+
+impl Schedule {
+    /// Each device's tasks in the order in which it runs them. `O(tasks)`.
+    ///
+    /// Following these orders, every device can run without deadlock: together they agree with [`Schedule::order`].
+    pub fn device_orders(&self, device_count: usize) -> Vec<Vec<TaskId>> {
+        let mut orders = vec![Vec::new(); device_count];
+        for &task in &self.order {
+            if let Some(order) = orders.get_mut(self.tasks[task.index()].device.index()) {
+                order.push(task);
+            }
+        }
+        orders
+    }
+
+    /// Time that each device spends on tasks and sends.
+    pub fn busy(&self, device_count: usize) -> Vec<f64> {
+        let mut busy = vec![0.0; device_count];
+        let tasks = self.tasks.iter().map(|span| (span.device, span.end - span.start));
+        let sends = self.transfers.iter().map(|transfer| (transfer.from, transfer.send_end - transfer.send_start));
+        for (device, time) in tasks.chain(sends) {
+            if let Some(sum) = busy.get_mut(device.index()) {
+                *sum += time;
+            }
+        }
+        busy
+    }
+}
