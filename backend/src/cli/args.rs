@@ -1,0 +1,83 @@
+//! Arguments that several commands share.
+
+use crate::device::{CpuGranularity, DetectOptions, parse_memory_override};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Which devices there are.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct DeviceArgs {
+    /// Cores that make one CPU device: machine, package, numa, l3 or core
+    #[arg(long, value_name = "DIVISION", default_value = "l3")]
+    pub(crate) cpu_devices: CpuGranularity,
+    /// Count a software Vulkan adapter (llvmpipe) as a GPU
+    #[arg(long)]
+    pub(crate) software_gpu: bool,
+    /// Take no GPU at all
+    #[arg(long, conflicts_with = "software_gpu")]
+    pub(crate) no_gpu: bool,
+    /// Memory that a device may use, for example gpu0=2GiB; may be repeated
+    #[arg(long, value_name = "DEVICE=BYTES", value_parser = parse_memory_override)]
+    pub(crate) memory: Vec<(String, u64)>,
+}
+
+/// The model, and what its inputs are.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// An ONNX file; without one, a small residual network that is built in
+    pub(crate) model: Option<PathBuf>,
+    /// NAME=FILE.npy for one input, or FILE.npz whose members are named as the inputs; may be repeated
+    #[arg(long, value_name = "[NAME=]FILE")]
+    pub(crate) input: Vec<String>,
+    /// Fill inputs that are not given with random elements; 0 is used where a model is run without any input
+    #[arg(long, value_name = "SEED")]
+    pub(crate) random: Option<u64>,
+    /// Size of a symbolic dimension that no given input binds, for example batch=4; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
+    pub(crate) dim: Vec<(String, usize)>,
+    /// Run every operator as a node of its own
+    #[arg(long)]
+    pub(crate) no_fuse: bool,
+}
+
+/// Where nodes run.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Placement")]
+pub(crate) struct PlaceArgs {
+    /// Strategy (heft, mite, cp, cpu, gpu), or a plan file that `anabranch place` wrote
+    #[arg(long, value_name = "STRATEGY|PLAN.json", default_value = "heft")]
+    pub(crate) place: String,
+    /// Run the nodes whose names match on this device, for example '*conv*=gpu0'; may be repeated
+    #[arg(long, value_name = "PATTERN=DEVICE", value_parser = parse_pin)]
+    pub(crate) pin: Vec<(String, String)>,
+    /// Run the nodes whose names match all on one device, whichever; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) colocate: Vec<String>,
+    /// The cost store [default: anabranch/costs.json in the XDG data directory]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) costs: Option<PathBuf>,
+}
+
+impl DeviceArgs {
+    /// The options of the inventory.
+    pub(crate) fn options(&self) -> DetectOptions {
+        DetectOptions {
+            cpu_granularity: self.cpu_devices,
+            software_gpu: self.software_gpu,
+            memory_overrides: self.memory.clone(),
+            ..DetectOptions::default()
+        }
+    }
+}
+
+fn parse_dimension(text: &str) -> Result<(String, usize), String> {
+    let (name, size) = text.split_once('=').ok_or("write NAME=N, for example batch=4")?;
+    Ok((name.to_owned(), size.parse().map_err(|e| format!("{size} is no size: {e}"))?))
+}
+
+fn parse_pin(text: &str) -> Result<(String, String), String> {
+    let (pattern, device) = text.rsplit_once('=').ok_or("write PATTERN=DEVICE, for example '*conv*=gpu0'")?;
+    Ok((pattern.to_owned(), device.to_owned()))
+}

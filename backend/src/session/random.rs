@@ -1,0 +1,83 @@
+//! Seeded random tensors, the same on every machine: what stands in for inputs that nobody gives.
+
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use half::{bf16, f16};
+
+/// The SplitMix64 generator (Steele, Lea, Flood 2014).
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in −1 … 1, with 24 random bits: exact in `f32`.
+    fn uniform(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// A tensor of uniform random elements: floats in −1 … 1, integers 0 or 1, truth values. The name goes into the seed, so
+/// that inputs of one model differ.
+pub fn random_tensor(name: &str, spec: &TensorSpec, seed: u64) -> Tensor {
+    let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
+    let mut random = SplitMix(seed ^ hash);
+    let shape = spec.shape.clone();
+    let count = shape.elements();
+    macro_rules! fill {
+        ($element:expr) => {
+            filled(shape, &(0..count).map($element).collect::<Vec<_>>())
+        };
+    }
+    match spec.dtype {
+        DType::F32 => fill!(|_| random.uniform()),
+        DType::F64 => fill!(|_| f64::from(random.uniform())),
+        DType::F16 => fill!(|_| f16::from_f32(random.uniform())),
+        DType::BF16 => fill!(|_| bf16::from_f32(random.uniform())),
+        DType::I8 => fill!(|_| (random.next() >> 63) as i8),
+        DType::I16 => fill!(|_| (random.next() >> 63) as i16),
+        DType::I32 => fill!(|_| (random.next() >> 63) as i32),
+        DType::I64 => fill!(|_| (random.next() >> 63) as i64),
+        DType::U8 => fill!(|_| (random.next() >> 63) as u8),
+        DType::U16 => fill!(|_| (random.next() >> 63) as u16),
+        DType::U32 => fill!(|_| (random.next() >> 63) as u32),
+        DType::U64 => fill!(|_| random.next() >> 63),
+        DType::Bool => {
+            let bits = fill!(|_| (random.next() >> 63) as u8);
+            Tensor::new(spec.clone(), bits.buffer().clone()).expect("a truth value is one byte")
+        }
+    }
+}
+
+fn filled<T: anabranch_kernels::dtype::Element>(shape: Shape, elements: &[T]) -> Tensor {
+    Tensor::from_elements(shape, elements).expect("one element was made for each of the shape's")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(name: &str, seed: u64) -> Vec<f32> {
+        let spec = TensorSpec::new(DType::F32, Shape::new(vec![1000]).expect("small"));
+        random_tensor(name, &spec, seed).elements().expect("f32").to_vec()
+    }
+
+    #[test]
+    fn the_same_seed_and_name_give_the_same_elements() {
+        assert_eq!(values("x", 1), values("x", 1));
+        assert_ne!(values("x", 1), values("x", 2));
+        assert_ne!(values("x", 1), values("y", 1));
+    }
+
+    #[test]
+    fn elements_fill_the_range() {
+        let values = values("x", 1);
+        assert!(values.iter().all(|v| (-1.0..1.0).contains(v)));
+        let mean = values.iter().sum::<f32>() / 1000.0;
+        assert!(mean.abs() < 0.1, "{mean}");
+    }
+}

@@ -1,0 +1,138 @@
+//! The task graph of a program: what placement decides over.
+//!
+//! Task `i` is the program's node `i`. After the nodes comes one task for each input of the program and one for each
+//! output: they take no time, and are pinned to the host device, where callers' tensors are. A datum is a value that
+//! some node makes or the caller gives; constants are no data, each device has its own.
+
+use crate::program::{NodeId, Origin, Program, ValueId};
+use anabranch_placement::graph::{DatumId, GraphBuilder, GraphError, Task, TaskGraph, TaskId};
+use anabranch_placement::platform::{DeviceId, DeviceKind, DeviceKinds};
+
+/// The device that holds the program's inputs and outputs: the first CPU device.
+pub const HOST: DeviceId = DeviceId(0);
+
+/// What a task of a program's graph stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A node.
+    Node(NodeId),
+    /// The caller hands over the program's input of this index.
+    Input(usize),
+    /// The caller receives the program's output of this index.
+    Output(usize),
+}
+
+/// What restricts one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeLimits {
+    /// Kinds of devices that have a kernel for it.
+    pub allowed: DeviceKinds,
+    /// The device that the user wants it on.
+    pub pinned: Option<DeviceId>,
+    /// Bytes that stay on its device between runs: constants and packed weights.
+    pub resident: u64,
+}
+
+/// A program's task graph, and which task and datum stands for what.
+#[derive(Clone, Debug)]
+pub struct ProgramTasks {
+    graph: TaskGraph,
+    nodes: usize,
+    inputs: usize,
+    data: Vec<Option<DatumId>>,
+    values: Vec<ValueId>,
+}
+
+impl ProgramTasks {
+    /// Builds the graph. `limits` has one entry a node; `colocated` are pairs of nodes that must share a device. O(nodes
+    /// + edges).
+    ///
+    /// # Errors
+    /// If colocated nodes contradict each other.
+    pub fn new(program: &Program, limits: &[NodeLimits], colocated: &[(NodeId, NodeId)]) -> Result<Self, GraphError> {
+        let mut builder = GraphBuilder::new();
+        for (node, limits) in program.nodes.iter().zip(limits) {
+            let task = Task::new(&node.name)
+                .with_allowed(limits.allowed)
+                .with_memory(limits.resident)
+                .with_operations(node.spec.work().flops);
+            builder.task(match limits.pinned {
+                Some(device) => task.with_pin(device),
+                None => task,
+            });
+        }
+        let host = |name: String| Task::new(name).with_allowed(DeviceKind::Cpu.into()).with_pin(HOST);
+        for input in &program.inputs {
+            builder.task(host(format!("input {}", program.value(*input).name)));
+        }
+        for output in &program.outputs {
+            builder.task(host(format!("output {}", output.name)));
+        }
+        let mut tasks = Self {
+            graph: GraphBuilder::new().build()?,
+            nodes: program.nodes.len(),
+            inputs: program.inputs.len(),
+            data: vec![None; program.values.len()],
+            values: Vec::new(),
+        };
+        tasks.add_data(program, &mut builder);
+        for (first, second) in colocated {
+            builder.colocate(TaskId(first.0), TaskId(second.0));
+        }
+        tasks.graph = builder.build()?;
+        Ok(tasks)
+    }
+
+    fn add_data(&mut self, program: &Program, builder: &mut GraphBuilder) {
+        let consumers = program.consumers();
+        for (index, value) in program.values.iter().enumerate() {
+            let id = ValueId(index as u32);
+            let producer = match &value.origin {
+                Origin::Constant(_) => continue,
+                Origin::Node(node) => TaskId(node.0),
+                Origin::Input => match program.inputs.iter().position(|input| *input == id) {
+                    Some(position) => TaskId((self.nodes + position) as u32),
+                    None => continue,
+                },
+            };
+            let datum = builder.datum(producer, value.spec.bytes() as u64);
+            self.data[index] = Some(datum);
+            self.values.push(id);
+            for node in &consumers[index] {
+                builder.consume(datum, TaskId(node.0));
+            }
+            for (position, _) in program.outputs.iter().enumerate().filter(|(_, output)| output.value == id) {
+                builder.consume(datum, TaskId((self.nodes + self.inputs + position) as u32));
+            }
+        }
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &TaskGraph {
+        &self.graph
+    }
+
+    /// What a task stands for.
+    pub fn role(&self, task: TaskId) -> Role {
+        match task.index() {
+            node if node < self.nodes => Role::Node(NodeId(task.0)),
+            input if input < self.nodes + self.inputs => Role::Input(input - self.nodes),
+            output => Role::Output(output - self.nodes - self.inputs),
+        }
+    }
+
+    /// The task of a node.
+    pub fn task(&self, node: NodeId) -> TaskId {
+        TaskId(node.0)
+    }
+
+    /// The datum of a value; constants have none.
+    pub fn datum(&self, value: ValueId) -> Option<DatumId> {
+        self.data[value.index()]
+    }
+
+    /// The value of a datum.
+    pub fn value(&self, datum: DatumId) -> ValueId {
+        self.values[datum.index()]
+    }
+}
