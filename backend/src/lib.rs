@@ -3,3 +3,4 @@
 pub mod npy;
 pub mod profile;
 pub mod program;
+pub mod tasks;

@@ -136,3 +136,50 @@ impl ProgramTasks {
         self.values[datum.index()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Node, Output, Value};
+    use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
+    use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+
+    /// `y = relu(x)`, and a constant that is an output as it is.
+    fn program() -> Program {
+        let spec = TensorSpec::new(DType::F32, Shape::new(vec![4]).expect("small"));
+        let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
+        let value = |name: &str, origin| Value { name: name.into(), spec: spec.clone(), origin };
+        let output = |name: &str, value| Output { name: name.into(), value, spec: spec.clone() };
+        Program {
+            values: vec![
+                value("c", Origin::Constant(Tensor::zeroed(spec.clone()))),
+                value("x", Origin::Input),
+                value("y", Origin::Node(NodeId(0))),
+            ],
+            nodes: vec![Node {
+                name: "relu".into(),
+                operators: vec!["relu".into()],
+                spec: NodeSpec { op, inputs: vec![spec.clone()], outputs: vec![spec.clone()] },
+                inputs: vec![ValueId(1)],
+                outputs: vec![ValueId(2)],
+            }],
+            inputs: vec![ValueId(1)],
+            outputs: vec![output("c", ValueId(0)), output("y", ValueId(2))],
+        }
+    }
+
+    #[test]
+    fn nodes_inputs_and_outputs_become_tasks_and_values_data() {
+        let limits = [NodeLimits { allowed: DeviceKinds::ALL, pinned: None, resident: 8 }];
+        let tasks = ProgramTasks::new(&program(), &limits, &[]).expect("consistent");
+        let roles: Vec<_> = tasks.graph().task_ids().map(|task| tasks.role(task)).collect();
+        assert_eq!(roles, [Role::Node(NodeId(0)), Role::Input(0), Role::Output(0), Role::Output(1)]);
+        assert_eq!(tasks.graph().datum_count(), 2);
+        assert_eq!(tasks.datum(ValueId(0)), None);
+        let made = tasks.datum(ValueId(2)).expect("a node's output is a datum");
+        assert_eq!(tasks.value(made), ValueId(2));
+        assert_eq!(tasks.graph().bytes(made), 16);
+        assert_eq!(tasks.graph().consumers(made), [TaskId(3)]);
+        assert_eq!(tasks.graph().task(TaskId(1)).pinned, Some(HOST));
+    }
+}
