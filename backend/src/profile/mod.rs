@@ -3,7 +3,9 @@
 mod cost;
 mod statistics;
 mod store;
+mod trace;
 
 pub use cost::{CostSource, NodeCost};
 pub use statistics::Statistics;
 pub use store::{CostStore, DeviceCosts, FORMAT_VERSION, LinkCosts, Loaded, Rates, StoreError};
+pub use trace::{Slice, Trace, Track};
