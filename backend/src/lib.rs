@@ -3,4 +3,5 @@
 pub mod npy;
 pub mod profile;
 pub mod program;
+pub mod session;
 pub mod tasks;

@@ -1,1 +1,5 @@
-fn main() {}
+//! The command `anabranch`.
+
+fn main() -> std::process::ExitCode {
+    anabranch::cli::main()
+}

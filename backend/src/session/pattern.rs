@@ -1,7 +1,7 @@
 //! Patterns over node names, as shells have them: `*` stands for any text, `?` for one character.
 
 /// Whether the whole of `name` matches `pattern`. O(pattern × name).
-pub fn matches(pattern: &str, name: &str) -> bool {
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     // Where to go on from when the text after the last star does not fit: the star, and how much it has swallowed.

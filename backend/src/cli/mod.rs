@@ -1,0 +1,137 @@
+//! The command `anabranch`, one file a command.
+
+mod args;
+mod costs;
+mod devices;
+mod inputs;
+mod place;
+mod profile;
+mod report;
+mod run;
+mod table;
+
+use clap::{Parser, Subcommand};
+use serde_json::Value;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Run one dataflow graph over all the devices of this machine.
+#[derive(Parser, Debug)]
+#[command(name = "anabranch", version, about, propagate_version = true)]
+#[command(after_help = "Start with `anabranch devices`, then `anabranch run MODEL.onnx --random 1`.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Print one JSON object instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List the CPU devices and GPUs that plans can use
+    Devices(devices::DevicesCommand),
+    /// Place a model on the devices, run it, and compare what was predicted with what was measured
+    Run(Box<run::RunCommand>),
+    /// Place a model and write the plan, with the reason for each node's device
+    Place(Box<place::PlaceCommand>),
+    /// Measure every node of a model on every device, and keep the times in the cost store
+    Profile(Box<profile::ProfileCommand>),
+    /// Show, locate or forget measured costs
+    Costs(costs::CostsCommand),
+}
+
+/// What ends a command: one line for the user, and the exit code.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    message: String,
+    code: u8,
+}
+
+impl CliError {
+    /// Bad input or an infeasible wish: exit code 2.
+    pub(crate) fn input(error: impl std::fmt::Display) -> Self {
+        Self { message: error.to_string(), code: 2 }
+    }
+
+    /// Something that should not happen: exit code 1.
+    pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
+        Self { message: error.to_string(), code: 1 }
+    }
+
+    /// The user interrupted: exit code 130, as shells have it.
+    pub(crate) fn interrupted() -> Self {
+        Self { message: "interrupted".into(), code: 130 }
+    }
+}
+
+impl<E: std::error::Error> From<E> for CliError {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            if !message.contains(&text) {
+                message = format!("{message}: {text}");
+            }
+            source = cause.source();
+        }
+        Self { message, code: 2 }
+    }
+}
+
+/// Where results go, and in which form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// One JSON object instead of text.
+    pub(crate) json: bool,
+}
+
+impl Output {
+    /// Prints text as it is.
+    pub(crate) fn text(self, text: &str) -> Result<(), CliError> {
+        finish(io::stdout().write_all(text.as_bytes()))
+    }
+
+    /// Prints a JSON value.
+    pub(crate) fn json(self, value: &Value) -> Result<(), CliError> {
+        let text = serde_json::to_string_pretty(value).map_err(CliError::internal)?;
+        self.text(&format!("{text}\n"))
+    }
+
+    /// Prints a line, or the value where JSON is wanted.
+    pub(crate) fn text_or_json(self, line: &str, value: &Value) -> Result<(), CliError> {
+        if self.json { self.json(value) } else { self.text(&format!("{line}\n")) }
+    }
+}
+
+/// A reader that went away (`| head`) is no error.
+fn finish(written: io::Result<()>) -> Result<(), CliError> {
+    match written.and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(CliError::internal(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Parses the process' arguments, runs the command, and says how it ended: 0 for success, 1 for a fault of Anabranch, 2 for
+/// input that cannot be used, 130 after an interruption.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output { json: cli.json };
+    let result = match &cli.command {
+        Command::Devices(command) => command.run(output),
+        Command::Run(command) => command.run(output),
+        Command::Place(command) => command.run(output),
+        Command::Profile(command) => command.run(output),
+        Command::Costs(command) => command.run(output),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("anabranch: {}", error.message);
+            ExitCode::from(error.code)
+        }
+    }
+}

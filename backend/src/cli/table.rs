@@ -1,0 +1,111 @@
+//! Plain tables and figures for terminals of 100 columns.
+
+use std::fmt;
+
+/// Columns of a terminal that tables must fit.
+const WIDTH: usize = 100;
+
+/// The side on which a column's text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Left, for words.
+    Left,
+    /// Right, for figures.
+    Right,
+}
+
+/// A table with a head line. Its last column is cut where a line would be longer than a terminal.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table with these columns.
+    pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
+        Self { columns: columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.into());
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let head: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
+        let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(&self.rows).collect();
+        let width = |column: usize| {
+            lines.iter().map(|l| l.get(column).map_or(0, |c| c.chars().count())).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        for line in lines {
+            let mut text = String::from(" ");
+            for ((cell, width), (_, align)) in line.iter().zip(&widths).zip(&self.columns) {
+                text.push_str(&match align {
+                    Align::Left => format!(" {cell:<width$} "),
+                    Align::Right => format!(" {cell:>width$} "),
+                });
+            }
+            writeln!(f, "{}", shortened(text.trim_end(), WIDTH))?;
+        }
+        Ok(())
+    }
+}
+
+/// `text`, cut to `width` characters with an ellipsis for what is missing.
+pub(crate) fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Seconds with a unit and three digits: `1.23 ms`.
+pub(crate) fn duration(seconds: f64) -> String {
+    let (value, unit) = match seconds.abs() {
+        s if s == 0.0 => return "0".to_owned(),
+        s if s < 1e-6 => (seconds * 1e9, "ns"),
+        s if s < 1e-3 => (seconds * 1e6, "µs"),
+        s if s < 1.0 => (seconds * 1e3, "ms"),
+        _ => (seconds, "s"),
+    };
+    let digits = match value.abs() {
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_long_lines_cut() {
+        let mut table = Table::new(&[("time", Align::Right), ("node", Align::Left)]);
+        table.row(["1 ms".into(), "conv".into()]);
+        table.row(["12.5 ms".into(), "x".repeat(200)]);
+        let text = table.to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "     time  node");
+        assert_eq!(lines[1], "     1 ms  conv");
+        assert_eq!(lines[2].chars().count(), 100);
+        assert!(lines[2].ends_with("x…"));
+    }
+
+    #[test]
+    fn durations_have_three_digits() {
+        for (seconds, want) in
+            [(0.0, "0"), (1.5e-7, "150 ns"), (1.234e-3, "1.23 ms"), (0.0999999, "100 ms"), (12.34, "12.3 s")]
+        {
+            assert_eq!(duration(seconds), want);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The library's face: open a model, run arrays through it.
+
+mod pattern;
+mod placing;
+mod random;
+
+pub use placing::{Placed, Placing, PlacingError, Target, Wishes};
+pub use random::random_tensor;

@@ -1,0 +1,253 @@
+//! From a program and the devices' costs to a placement and its predicted schedule.
+
+use super::pattern;
+use crate::profile::{CostStore, LinkCosts, NodeCost};
+use crate::program::{NodeId, Program};
+use crate::tasks::{NodeLimits, ProgramTasks, Role};
+use anabranch_placement::check::{check_placement, check_schedule};
+use anabranch_placement::cost::CostTable;
+use anabranch_placement::order::Pct;
+use anabranch_placement::place::{Placement, Placer};
+use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
+use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::schedule::Schedule;
+use anabranch_placement::simulate::{SimulateOptions, simulate};
+
+/// A device as placement sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Name within this machine: `cpu0`, `gpu0`.
+    pub name: String,
+    /// CPU or GPU.
+    pub kind: DeviceKind,
+    /// What its costs are filed under.
+    pub key: String,
+    /// Bytes that a plan may use there.
+    pub memory: u64,
+}
+
+/// What the user wants of the placement.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wishes {
+    /// Nodes whose names match the pattern run on the device of this name. The first match counts.
+    pub pins: Vec<(String, String)>,
+    /// Nodes whose names match one pattern run all on one device.
+    pub colocated: Vec<String>,
+}
+
+/// A wish that cannot be met, or a problem without a solution.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlacingError {
+    /// A pin names no device.
+    #[error("pin `{pattern}={device}`: there is no device `{device}`; the devices are {known}")]
+    UnknownDevice {
+        /// The pattern.
+        pattern: String,
+        /// The device named.
+        device: String,
+        /// The devices that there are.
+        known: String,
+    },
+    /// A pattern matches no node.
+    #[error("no node's name matches `{pattern}`; `anabranch place` lists the names")]
+    NoMatch {
+        /// The pattern.
+        pattern: String,
+    },
+    /// Constraints contradict each other.
+    #[error(transparent)]
+    Graph(#[from] anabranch_placement::graph::GraphError),
+    /// A device or link has impossible figures.
+    #[error(transparent)]
+    Platform(#[from] anabranch_placement::platform::PlatformError),
+    /// A cost is impossible.
+    #[error(transparent)]
+    Cost(#[from] anabranch_placement::cost::CostError),
+    /// Some node can run nowhere.
+    #[error(transparent)]
+    Problem(#[from] anabranch_placement::problem::ProblemError),
+    /// The strategy found no placement.
+    #[error(transparent)]
+    Place(#[from] anabranch_placement::place::PlaceError),
+    /// The placement cannot be simulated.
+    #[error(transparent)]
+    Simulate(#[from] anabranch_placement::simulate::SimulateError),
+    /// The independent checker found a fault in the strategy's result.
+    #[error("the strategy `{strategy}` gave an invalid result, which is a fault of Anabranch: {violation}")]
+    Checker {
+        /// The strategy.
+        strategy: &'static str,
+        /// The first violation.
+        violation: String,
+    },
+}
+
+/// A placed program.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The task graph that was placed.
+    pub tasks: ProgramTasks,
+    /// The devices and links that it was placed on.
+    pub platform: Platform,
+    /// Predicted cost of each node on each device, node by node; `None` where it cannot run.
+    pub costs: Vec<Vec<Option<NodeCost>>>,
+    /// The device of each task, and why.
+    pub placement: Placement,
+    /// The predicted schedule, under PCT.
+    pub schedule: Schedule,
+}
+
+/// A program on a set of devices: what all strategies share.
+pub struct Placing<'a> {
+    program: &'a Program,
+    targets: &'a [Target],
+    tasks: ProgramTasks,
+    costs: Vec<Vec<Option<NodeCost>>>,
+    store: &'a CostStore,
+}
+
+impl<'a> Placing<'a> {
+    /// Predicts the cost of each node on each device and applies the wishes. `gpu_runs` says which nodes GPUs have a kernel
+    /// for; CPUs run all.
+    ///
+    /// # Errors
+    /// If a wish names what is not there, or wishes contradict each other.
+    pub fn new(
+        program: &'a Program,
+        targets: &'a [Target],
+        store: &'a CostStore,
+        wishes: &Wishes,
+        gpu_runs: &dyn Fn(NodeId) -> bool,
+    ) -> Result<Self, PlacingError> {
+        let allowed: Vec<_> =
+            program.node_ids().map(|n| if gpu_runs(n) { DeviceKinds::ALL } else { DeviceKinds::CPU }).collect();
+        let pins = pins(program, targets, &wishes.pins)?;
+        let limits: Vec<_> = program
+            .node_ids()
+            .map(|n| NodeLimits {
+                allowed: allowed[n.index()],
+                pinned: pins[n.index()],
+                resident: resident(program, n),
+            })
+            .collect();
+        let tasks = ProgramTasks::new(program, &limits, &colocated(program, &wishes.colocated)?)?;
+        let costs = program
+            .nodes
+            .iter()
+            .zip(&allowed)
+            .map(|(node, allowed)| {
+                let runs = |target: &Target| allowed.contains(target.kind);
+                targets.iter().map(|t| runs(t).then(|| store.predict(&t.key, &node.spec))).collect()
+            })
+            .collect();
+        Ok(Self { program, targets, tasks, costs, store })
+    }
+
+    /// Places the program within `memory` bytes per device (in the order of the targets), checks the result, and
+    /// simulates it.
+    ///
+    /// # Errors
+    /// If there is no placement within the constraints.
+    pub fn place(&self, placer: &dyn Placer, memory: &[u64]) -> Result<Placed, PlacingError> {
+        let platform = self.platform(memory)?;
+        let graph = self.tasks.graph();
+        let table = CostTable::from_fn(graph, &platform, |task, device| match self.tasks.role(task) {
+            Role::Node(node) => self.costs[node.index()][device.index()].map(|cost| cost.seconds),
+            Role::Input(_) | Role::Output(_) => Some(0.0),
+        })?;
+        let problem = Problem::new(graph, &platform, &table, MemoryRule::Resident)?;
+        let placement = placer.place(&problem)?;
+        let refuse = |violation: String| PlacingError::Checker { strategy: placement.strategy, violation };
+        if let Some(violation) = check_placement(&problem, &placement.device_of).first() {
+            return Err(refuse(violation.to_string()));
+        }
+        let options = SimulateOptions::default();
+        let schedule = simulate(&problem, &placement.device_of, &Pct, &options)?;
+        if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule, &options).first() {
+            return Err(refuse(violation.to_string()));
+        }
+        let (tasks, costs) = (self.tasks.clone(), self.costs.clone());
+        Ok(Placed { tasks, costs, placement, schedule, platform })
+    }
+
+    fn platform(&self, memory: &[u64]) -> Result<Platform, PlacingError> {
+        let speed = |device: usize| {
+            // Ranks that want one figure a device get its mean rate over the nodes that it can run.
+            let costs = self.costs.iter().zip(&self.program.nodes);
+            let (flops, seconds) = costs.fold((1.0, 1e-9), |(flops, seconds), (costs, node)| match costs[device] {
+                Some(cost) => (flops + node.spec.work().flops, seconds + cost.seconds),
+                None => (flops, seconds),
+            });
+            flops / seconds
+        };
+        let devices = self.targets.iter().zip(memory).enumerate().map(|(index, (target, bytes))| {
+            Device::new(&target.name, target.kind).with_memory(*bytes).with_speed(speed(index))
+        });
+        let link = |from: DeviceId, to: DeviceId| {
+            let link = self.store.link(&self.targets[from.index()], &self.targets[to.index()]);
+            (link.latency, link.rate)
+        };
+        Ok(Platform::new(devices.collect(), link)?)
+    }
+}
+
+impl CostStore {
+    /// The link between two devices as measured; else assumed: between CPU devices only a message and cache misses, else
+    /// a bus of 10 GB/s.
+    pub fn link(&self, from: &Target, to: &Target) -> LinkCosts {
+        let assumed = match (from.kind, to.kind) {
+            (DeviceKind::Cpu, DeviceKind::Cpu) => LinkCosts { latency: 5e-6, rate: 4e10 },
+            _ => LinkCosts { latency: 3e-5, rate: 1e10 },
+        };
+        self.links.get(&Self::link_key(&from.key, &to.key)).copied().unwrap_or(assumed)
+    }
+}
+
+/// Bytes of the constants that a node reads.
+fn resident(program: &Program, node: NodeId) -> u64 {
+    let inputs = &program.node(node).inputs;
+    inputs.iter().filter_map(|input| program.constant(*input)).map(|tensor| tensor.bytes().len() as u64).sum()
+}
+
+fn pins(
+    program: &Program,
+    targets: &[Target],
+    pins: &[(String, String)],
+) -> Result<Vec<Option<DeviceId>>, PlacingError> {
+    let mut pinned = vec![None; program.nodes.len()];
+    for (pattern, device) in pins.iter().rev() {
+        let position = targets.iter().position(|target| target.name == *device);
+        let position = position.ok_or_else(|| PlacingError::UnknownDevice {
+            pattern: pattern.clone(),
+            device: device.clone(),
+            known: targets.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", "),
+        })?;
+        for node in matching(program, pattern)? {
+            pinned[node.index()] = Some(DeviceId(position as u32));
+        }
+    }
+    Ok(pinned)
+}
+
+fn colocated(program: &Program, patterns: &[String]) -> Result<Vec<(NodeId, NodeId)>, PlacingError> {
+    let mut pairs = Vec::new();
+    for pattern in patterns {
+        let nodes = matching(program, pattern)?;
+        pairs.extend(nodes.windows(2).map(|pair| (pair[0], pair[1])));
+    }
+    Ok(pairs)
+}
+
+/// The nodes one of whose operators' names matches.
+fn matching(program: &Program, pattern: &str) -> Result<Vec<NodeId>, PlacingError> {
+    let named = |node: &NodeId| {
+        let node = program.node(*node);
+        pattern::matches(pattern, &node.name) || node.operators.iter().any(|name| pattern::matches(pattern, name))
+    };
+    let nodes: Vec<_> = program.node_ids().filter(named).collect();
+    if nodes.is_empty() {
+        return Err(PlacingError::NoMatch { pattern: pattern.to_owned() });
+    }
+    Ok(nodes)
+}
