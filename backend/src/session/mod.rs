@@ -1,8 +1,10 @@
 //! The library's face: open a model, run arrays through it.
 
+mod array;
 mod pattern;
 mod placing;
 mod random;
 
+pub use array::{ArrayError, array, tensor};
 pub use placing::{Placed, Placing, PlacingError, Target, Wishes};
 pub use random::random_tensor;
