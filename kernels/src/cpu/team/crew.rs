@@ -1,0 +1,272 @@
+//! The helpers of a team and the protocol by which they join a job.
+//!
+//! One word, [`Shared::state`], says whether a job is open, which one, and how many helpers are in it. The caller
+//! publishes a job, works on it until no part is left, closes it so that nobody can join any more, and waits for the
+//! helpers that are still in it. A helper that sleeps through a job thus costs the caller nothing but the wake-up call.
+
+use super::SPIN;
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Instant;
+
+/// In the state: helpers may join the job. The bits below count the helpers in it.
+const OPEN: u64 = 1 << 32;
+/// In the state: helpers shall end.
+const ENDING: u64 = 1 << 33;
+/// In the state: the first bit of the job's number.
+const JOB: u64 = 1 << 34;
+
+type Body<'a> = &'a (dyn Fn(usize) + Sync);
+type Payload = Box<dyn Any + Send>;
+
+/// Helper threads, waiting for jobs.
+pub(super) struct Crew {
+    shared: Arc<Shared>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+/// What is to be done: a pointer to the caller's [`Body`] without its lifetime, and the number of parts.
+#[derive(Clone, Copy)]
+struct Job {
+    body: *const (),
+    parts: usize,
+}
+
+/// A word on a cache line of its own (two, because processors fetch lines in pairs).
+#[repr(align(128))]
+struct Padded<T>(T);
+
+struct Shared {
+    state: Padded<AtomicU64>,
+    next_part: Padded<AtomicUsize>,
+    /// Whether a call is in progress.
+    busy: AtomicBool,
+    job: UnsafeCell<Job>,
+    /// The panic of the lowest part that panicked.
+    panic: Mutex<Option<(usize, Payload)>>,
+    berths: Vec<Padded<Berth>>,
+}
+
+/// Where one helper sleeps.
+struct Berth {
+    asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+// SAFETY: `job` is the only field that is not `Sync` by itself. It is written only by the caller that holds `busy`, while
+// the state is closed with no helper in it, and read only by helpers that joined while it was open: joining and
+// publishing are ordered by `state`. The body that it points to is `Sync`.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; a `Job` is a pointer to a `Sync` body and a number.
+unsafe impl Send for Shared {}
+
+impl Crew {
+    /// Starts `helpers` threads; fewer if the system refuses, none gives `None`.
+    pub(super) fn new(helpers: usize, on_start: impl Fn(usize) + Send + Sync + 'static) -> Option<Self> {
+        let berth = |_| Padded(Berth { asleep: AtomicBool::new(false), thread: OnceLock::new() });
+        let shared = Arc::new(Shared {
+            state: Padded(AtomicU64::new(0)),
+            next_part: Padded(AtomicUsize::new(0)),
+            busy: AtomicBool::new(false),
+            job: UnsafeCell::new(Job { body: std::ptr::null(), parts: 0 }),
+            panic: Mutex::new(None),
+            berths: (0..helpers).map(berth).collect(),
+        });
+        let on_start = Arc::new(on_start);
+        let start = |index: usize| {
+            let (shared, on_start) = (Arc::clone(&shared), Arc::clone(&on_start));
+            let main = move || {
+                on_start(index + 1);
+                drop(on_start);
+                shared.help(index);
+            };
+            thread::Builder::new().name(format!("helper {}", index + 1)).spawn(main).ok()
+        };
+        let handles: Vec<_> = (0..helpers).map_while(start).collect();
+        for (berth, handle) in shared.berths.iter().zip(&handles) {
+            // The berth was empty: only this loop sets it.
+            let _ = berth.0.thread.set(handle.thread().clone());
+        }
+        (!handles.is_empty()).then_some(Self { shared, handles })
+    }
+
+    pub(super) fn helpers(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// Runs all parts of `body` on the crew and the calling thread; see [`Team::run`](super::Team::run).
+    pub(super) fn run(&self, parts: usize, body: Body<'_>) {
+        let shared = &*self.shared;
+        if shared.busy.swap(true, Ordering::Acquire) {
+            return (0..parts).for_each(body);
+        }
+        shared.publish(Job { body: std::ptr::from_ref(&body).cast(), parts });
+        shared.work(body, parts);
+        shared.close();
+        let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        shared.busy.store(false, Ordering::Release);
+        if let Some((_, payload)) = panic {
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.shared.state.0.fetch_or(ENDING, Ordering::SeqCst);
+        for handle in self.handles.drain(..) {
+            handle.thread().unpark();
+            // A helper catches the panics of its parts; `on_start` may have panicked, which has been reported.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Opens a job and wakes the first helpers, which wake the others.
+    fn publish(&self, job: Job) {
+        // SAFETY: the caller holds `busy`, and the job before was closed and left by all helpers (`close`), so nobody
+        // reads the cell until the state is opened below.
+        unsafe { *self.job.get() = job };
+        self.next_part.0.store(0, Ordering::Relaxed);
+        let closed = self.state.0.load(Ordering::Relaxed);
+        // Sequentially consistent, as are the accesses in `sleep`: either this thread sees the helper asleep or the helper
+        // sees the job. Only `ENDING` could be set meanwhile, and then `Crew` is being dropped and nobody calls.
+        self.state.0.store(closed.wrapping_add(JOB) | OPEN, Ordering::SeqCst);
+        self.wake(0, job.parts);
+        self.wake(1, job.parts);
+    }
+
+    /// Wakes a helper if it sleeps and there is a part for it beside the caller and the helpers before it.
+    fn wake(&self, helper: usize, parts: usize) {
+        if let Some(Padded(berth)) = self.berths.get(helper)
+            && helper + 1 < parts
+            && berth.asleep.load(Ordering::SeqCst)
+            && berth.asleep.swap(false, Ordering::SeqCst)
+            && let Some(thread) = berth.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// Claims and runs parts until none is left.
+    fn work(&self, body: Body<'_>, parts: usize) {
+        loop {
+            let part = self.next_part.0.fetch_add(1, Ordering::Relaxed);
+            if part >= parts {
+                return;
+            }
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(part))) {
+                self.keep_panic(part, payload);
+            }
+        }
+    }
+
+    /// Keeps the panic of the lowest part, so that it does not depend on the threads' timing which is reported.
+    fn keep_panic(&self, part: usize, payload: Payload) {
+        let mut kept = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        let loser = match kept.take() {
+            Some(earlier) if earlier.0 < part => {
+                *kept = Some(earlier);
+                Some(payload)
+            }
+            earlier => {
+                *kept = Some((part, payload));
+                earlier.map(|(_, payload)| payload)
+            }
+        };
+        // Dropping a payload could panic again, here where nothing catches it.
+        std::mem::forget(loser);
+    }
+
+    /// Lets nobody join any more and waits until the helpers in the job have left it.
+    fn close(&self) {
+        let mut state = self.state.0.fetch_and(!OPEN, Ordering::Acquire);
+        let mut spinner = Spinner::new();
+        while state as u32 != 0 {
+            // A helper in the job that has lost its core needs one to finish.
+            if !spinner.spin() {
+                thread::yield_now();
+            }
+            state = self.state.0.load(Ordering::Acquire);
+        }
+    }
+
+    /// The life of a helper.
+    fn help(&self, helper: usize) {
+        let mut last = 0;
+        let mut spinner = Spinner::new();
+        loop {
+            let state = self.state.0.load(Ordering::Acquire);
+            if state & ENDING != 0 {
+                return;
+            }
+            if state & OPEN != 0 && state / JOB != last {
+                if self.join(helper, state) {
+                    last = state / JOB;
+                    spinner = Spinner::new();
+                }
+            } else if !spinner.spin() {
+                self.sleep(helper, last);
+                spinner = Spinner::new();
+            }
+        }
+    }
+
+    /// Joins the job of `state`, works on it and leaves it; `false` if the state has changed meanwhile.
+    fn join(&self, helper: usize, state: u64) -> bool {
+        if self.state.0.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        // SAFETY: the exchange found the job open and counted this helper in, so the caller neither changes the cell nor
+        // returns, which keeps `body` alive, until the helper has left.
+        let (body, parts) = unsafe {
+            let job = *self.job.get();
+            (*job.body.cast::<Body<'_>>(), job.parts)
+        };
+        self.wake(2 * helper + 2, parts);
+        self.wake(2 * helper + 3, parts);
+        self.work(body, parts);
+        self.state.0.fetch_sub(1, Ordering::Release);
+        true
+    }
+
+    /// Sleeps until there may be a job other than `last`.
+    fn sleep(&self, helper: usize, last: u64) {
+        let berth = &self.berths[helper].0;
+        berth.asleep.store(true, Ordering::SeqCst);
+        let state = self.state.0.load(Ordering::SeqCst);
+        let idle = state & ENDING == 0 && (state & OPEN == 0 || state / JOB == last);
+        if idle {
+            thread::park();
+        }
+        berth.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Counts down [`SPIN`].
+struct Spinner {
+    rounds: u32,
+    since: Option<Instant>,
+}
+
+impl Spinner {
+    fn new() -> Self {
+        Self { rounds: 0, since: None }
+    }
+
+    /// Waits for a moment; `false` once the time is over. Reads the clock rarely, because that takes longer than a look
+    /// at the state.
+    fn spin(&mut self) -> bool {
+        std::hint::spin_loop();
+        self.rounds += 1;
+        if self.rounds % 64 != 0 {
+            return true;
+        }
+        self.since.get_or_insert_with(Instant::now).elapsed() < SPIN
+    }
+}

@@ -1,0 +1,194 @@
+//! A team of threads that work on one kernel at a time: fork and join over numbered parts.
+//!
+//! The calling thread is member 0 and always works itself; the helpers are members 1, 2, …. Parts are claimed one by one
+//! from a shared counter, so a slow or late helper delays nobody: a call returns when all parts are done, whoever did
+//! them. A helper that has nothing to do spins for [`SPIN`], because the next kernel of a graph usually follows within
+//! microseconds and waking a sleeping thread costs about 20 µs, and sleeps after that.
+
+mod crew;
+#[allow(dead_code, reason = "its users, the matrix kernels, follow")]
+mod tiles;
+#[allow(dead_code, reason = "its users, the matrix kernels, follow")]
+mod workspace;
+
+pub(crate) use tiles::{Grid, Tile};
+#[allow(unused_imports, reason = "its users, the matrix kernels, follow")]
+pub(crate) use workspace::with_workspace;
+
+use crew::Crew;
+use std::time::Duration;
+
+/// How long an idle helper spins before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Threads that run the parts of one kernel. The thread that calls is a member.
+///
+/// A team may be shared between threads, but works for one call at a time: a call that finds the team busy, in
+/// particular one made from inside a part, does all its parts itself.
+pub struct Team {
+    crew: Option<Crew>,
+}
+
+impl Team {
+    /// A team of `threads` threads: the calling one and `threads − 1` helpers. Helper `i` (from 1) first calls
+    /// `on_start(i)`, where it can be given a name in a profile or a core of its own.
+    ///
+    /// If the system refuses further threads the team is smaller; [`Self::threads`] tells. Results do not depend on it.
+    pub fn new(threads: usize, on_start: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        Self { crew: Crew::new(threads.saturating_sub(1), on_start) }
+    }
+
+    /// A team of the calling thread alone.
+    pub fn solo() -> Self {
+        Self { crew: None }
+    }
+
+    /// The number of threads, the calling one included.
+    pub fn threads(&self) -> usize {
+        1 + self.crew.as_ref().map_or(0, Crew::helpers)
+    }
+
+    /// Runs `body(0)`, …, `body(parts - 1)`, each once, in any order and on any thread, and returns when all are done.
+    ///
+    /// # Panics
+    /// If a part panics: the others are done first where the team has helpers, then the panic of the part with the
+    /// lowest number goes on in the calling thread.
+    pub fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
+        match &self.crew {
+            Some(crew) if parts > 1 => crew.run(parts, body),
+            _ => (0..parts).for_each(body),
+        }
+    }
+
+    /// Cuts `data` into pieces of `length` elements (the last may be shorter) and runs `body(index, piece)` for each.
+    pub fn run_pieces<T: Send>(&self, data: &mut [T], length: usize, body: &(dyn Fn(usize, &mut [T]) + Sync)) {
+        let grid = Grid { batch: 1, rows: 1, columns: data.len(), tile_rows: 1, tile_columns: length };
+        self.run_tiles(data, grid, &|mut tile| {
+            let index = tile.columns.start / length.max(1);
+            body(index, tile.row(0));
+        });
+    }
+
+    /// Cuts `data`, a stack of row-major matrices, into the tiles of `grid` and runs `body` on each tile.
+    ///
+    /// # Panics
+    /// If `data` has not as many elements as `grid` says.
+    pub(crate) fn run_tiles<T: Send>(&self, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
+        tiles::run(self, data, grid, body);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn every_part_runs_exactly_once() {
+        for threads in [1, 2, 4] {
+            let team = Team::new(threads, |_| {});
+            assert_eq!(team.threads(), threads);
+            for parts in [0, 1, 2, 3, 17, 1000] {
+                let counts: Vec<_> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
+                team.run(parts, &|part| {
+                    counts[part].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1), "{threads} threads, {parts} parts");
+            }
+        }
+    }
+
+    #[test]
+    fn many_short_runs_lose_no_part() {
+        let team = Team::new(3, |_| {});
+        let sum = AtomicUsize::new(0);
+        for _ in 0..20_000 {
+            team.run(3, &|part| {
+                sum.fetch_add(part + 1, Ordering::Relaxed);
+            });
+        }
+        assert_eq!(sum.into_inner(), 20_000 * 6);
+    }
+
+    #[test]
+    fn helpers_that_fell_asleep_wake_up() {
+        let team = Team::new(2, |_| {});
+        for _ in 0..3 {
+            std::thread::sleep(SPIN * 20);
+            let members = std::sync::Mutex::new(std::collections::HashSet::new());
+            team.run(2, &|_| {
+                members.lock().expect("no part panics").insert(std::thread::current().id());
+                // Each part waits for the other to have begun, so the helper must take one of the two.
+                while members.lock().expect("no part panics").len() < 2 {
+                    std::thread::yield_now();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_after_the_other_parts() {
+        let team = Team::new(2, |_| {});
+        for _ in 0..50 {
+            let done = AtomicUsize::new(0);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                team.run(40, &|part| {
+                    if part % 20 == 7 {
+                        std::panic::resume_unwind(Box::new(part));
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                });
+            }));
+            assert_eq!(result.expect_err("two parts panic").downcast_ref(), Some(&7usize));
+            assert_eq!(done.into_inner(), 38);
+        }
+        team.run(2, &|_| {});
+    }
+
+    #[test]
+    fn nested_and_concurrent_calls_run_serially() {
+        let team = Team::new(2, |_| {});
+        let sum = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        team.run(4, &|_| {
+                            team.run(3, &|_| {
+                                sum.fetch_add(1, Ordering::Relaxed);
+                            });
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(sum.into_inner(), 2 * 200 * 12);
+    }
+
+    #[test]
+    fn each_helper_is_started_once_and_joined_by_drop() {
+        let started = Arc::new(AtomicUsize::new(0));
+        let team = Team::new(4, {
+            let started = Arc::clone(&started);
+            move |member| {
+                started.fetch_add(1 << (8 * member), Ordering::Relaxed);
+            }
+        });
+        drop(team);
+        assert_eq!(started.load(Ordering::Relaxed), 0x0101_0100);
+        assert_eq!(Arc::strong_count(&started), 1, "a helper still holds the start function");
+    }
+
+    #[test]
+    fn pieces_cover_the_data_and_the_last_is_shorter() {
+        let team = Team::new(2, |_| {});
+        for (length, piece) in [(0, 3), (1, 3), (10, 3), (9, 3), (5, 100), (4, 0)] {
+            let mut data = vec![0usize; length];
+            team.run_pieces(&mut data, piece, &|index, part| part.fill(index + 1));
+            let want: Vec<_> = (0..length).map(|i| i / piece.max(1) + 1).collect();
+            assert_eq!(data, want, "{length} elements in pieces of {piece}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Rectangular tiles of row-major matrices, which the parts of a run write at once.
+//!
+//! A [`Grid`] cuts a stack of matrices into tiles that do not overlap; each part of a run claims one. Only this file knows
+//! that the tiles alias one slice.
+
+use super::Team;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// How a stack of `batch` matrices of `rows × columns` elements, one after the other, is cut into tiles of
+/// `tile_rows × tile_columns`. Tiles at the right and lower edges may be smaller. A tile never spans two matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grid {
+    /// Number of matrices.
+    pub(crate) batch: usize,
+    /// Rows of each matrix.
+    pub(crate) rows: usize,
+    /// Columns of each matrix: the distance of its rows in memory.
+    pub(crate) columns: usize,
+    /// Rows of a tile; 0 counts as 1.
+    pub(crate) tile_rows: usize,
+    /// Columns of a tile; 0 counts as 1.
+    pub(crate) tile_columns: usize,
+}
+
+impl Grid {
+    /// The number of tiles; none if there is no element.
+    pub(crate) fn tiles(&self) -> usize {
+        let across = self.columns.div_ceil(self.tile_columns.max(1));
+        self.batch * self.rows.div_ceil(self.tile_rows.max(1)) * across
+    }
+
+    /// Matrix, rows and columns of a tile. Tiles are numbered matrix by matrix, within one from the left to the right, and
+    /// within a stripe of columns downwards: neighbours in time read the same columns of a right-hand operand.
+    fn place(&self, tile: usize) -> (usize, Range<usize>, Range<usize>) {
+        let (height, width) = (self.tile_rows.max(1), self.tile_columns.max(1));
+        let (down, across) = (self.rows.div_ceil(height), self.columns.div_ceil(width));
+        let (matrix, within) = (tile / (down * across), tile % (down * across));
+        let (row, column) = (within % down * height, within / down * width);
+        (matrix, row..self.rows.min(row + height), column..self.columns.min(column + width))
+    }
+}
+
+/// Cuts `data` into the tiles of `grid` and runs `body` on each.
+///
+/// # Panics
+/// If `data` has not exactly the grid's elements.
+pub(super) fn run<T: Send>(team: &Team, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
+    let tiles = Tiles::new(data, grid);
+    // SAFETY: `Team::run` runs each part once, so each tile is claimed once.
+    team.run(grid.tiles(), &|part| body(unsafe { tiles.claim(part) }));
+}
+
+/// A slice together with its grid, from which each tile can be claimed once.
+struct Tiles<'a, T> {
+    start: *mut T,
+    grid: Grid,
+    data: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a shared `Tiles` only hands out exclusive access to disjoint elements, each at most once (see `claim`), so
+// sharing it between threads moves elements between threads, which `T: Send` allows.
+unsafe impl<T: Send> Sync for Tiles<'_, T> {}
+
+impl<'a, T> Tiles<'a, T> {
+    fn new(data: &'a mut [T], grid: Grid) -> Self {
+        let elements = grid.rows.checked_mul(grid.columns).and_then(|n| n.checked_mul(grid.batch));
+        assert_eq!(elements, Some(data.len()), "the grid {grid:?} does not fit the data");
+        Self { start: data.as_mut_ptr(), grid, data: PhantomData }
+    }
+
+    /// The tile of this number.
+    ///
+    /// # Safety
+    /// No tile may be claimed twice.
+    unsafe fn claim(&self, tile: usize) -> Tile<'a, T> {
+        assert!(tile < self.grid.tiles(), "tile {tile} of {}", self.grid.tiles());
+        let (matrix, rows, columns) = self.grid.place(tile);
+        let offset = (matrix * self.grid.rows + rows.start) * self.grid.columns + columns.start;
+        // SAFETY: `place` gives rows and columns within the matrix and `matrix < batch`, so the offset lies within the
+        // slice, whose length was checked against the grid.
+        let start = unsafe { self.start.add(offset) };
+        Tile { start, stride: self.grid.columns, matrix, rows, columns, data: PhantomData }
+    }
+}
+
+/// A rectangle of one matrix, to which its owner has exclusive access.
+pub(crate) struct Tile<'a, T> {
+    start: *mut T,
+    stride: usize,
+    /// The matrix's number in the stack.
+    pub(crate) matrix: usize,
+    /// The tile's rows in the matrix.
+    pub(crate) rows: Range<usize>,
+    /// The tile's columns in the matrix.
+    pub(crate) columns: Range<usize>,
+    data: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Tile<'_, T> {
+    /// Row `index` of the tile, counted from its first.
+    ///
+    /// # Panics
+    /// If the tile has fewer rows.
+    pub(crate) fn row(&mut self, index: usize) -> &mut [T] {
+        assert!(index < self.rows.len(), "row {index} of a tile of {} rows", self.rows.len());
+        // SAFETY: the tile's rectangle lies within the slice it was cut from, no other tile shares an element with it,
+        // each tile is handed out once, and the borrow of `self` keeps rows of one tile from being held twice.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.stride), self.columns.len()) }
+    }
+
+    /// Where the tile's first element is. Row `i` begins [`Self::stride`]` · i` elements later; only the `columns.len()`
+    /// elements from each row's beginning belong to the tile.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
+        self.start
+    }
+
+    /// The distance of the tile's rows in elements.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_cover_every_element_once() {
+        let team = Team::new(2, |_| {});
+        for [batch, rows, columns, tile_rows, tile_columns] in [
+            [1, 7, 5, 2, 3],
+            [3, 4, 4, 4, 4],
+            [2, 1, 9, 8, 2],
+            [2, 3, 1, 1, 1],
+            [1, 0, 5, 2, 2],
+            [0, 3, 3, 1, 1],
+            [2, 3, 3, 0, 0],
+        ] {
+            let grid = Grid { batch, rows, columns, tile_rows, tile_columns };
+            let mut data = vec![0; batch * rows * columns];
+            run(&team, &mut data, grid, &|mut tile| {
+                let (matrix, top, left) = (tile.matrix, tile.rows.start, tile.columns.start);
+                for row in 0..tile.rows.len() {
+                    for (column, element) in tile.row(row).iter_mut().enumerate() {
+                        *element += 1 + (matrix * rows + top + row) * columns + left + column;
+                    }
+                }
+            });
+            let want: Vec<_> = (1..=data.len()).collect();
+            assert_eq!(data, want, "{grid:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "does not fit")]
+    fn a_grid_larger_than_the_data_is_refused() {
+        let grid = Grid { batch: 1, rows: 2, columns: 3, tile_rows: 1, tile_columns: 3 };
+        run(&Team::solo(), &mut [0; 5], grid, &|_| {});
+    }
+}
