@@ -264,7 +264,7 @@ impl Spinner {
     fn spin(&mut self) -> bool {
         std::hint::spin_loop();
         self.rounds += 1;
-        if self.rounds % 64 != 0 {
+        if !self.rounds.is_multiple_of(64) {
             return true;
         }
         self.since.get_or_insert_with(Instant::now).elapsed() < SPIN
