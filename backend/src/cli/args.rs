@@ -67,7 +67,7 @@ impl DeviceArgs {
             cpu_granularity: self.cpu_devices,
             software_gpu: self.software_gpu,
             memory_overrides: self.memory.clone(),
-            ..DetectOptions::default()
+            no_gpu: self.no_gpu,
         }
     }
 }

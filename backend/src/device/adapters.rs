@@ -1,0 +1,286 @@
+//! Finds the GPUs: every adapter that wgpu reports, once, in its place beside the CPUs.
+#![forbid(unsafe_code)]
+
+use super::cpu::CpuDevice;
+use super::duplicates::unique;
+use super::gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
+use super::key::DeviceKey;
+use super::pci::{self, PciAddress};
+use std::path::Path;
+
+/// The GPUs found, and what is to be said about them.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) gpus: Vec<GpuDevice>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Every GPU of the machine under `root` (`/`, but for tests), best driver first, named `gpu0`, `gpu1`, …
+///
+/// Software adapters come only if `software` is set. `host_memory` is what adapters without memory of their own share.
+pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuDevice]) -> Found {
+    let adapters = adapters();
+    let infos: Vec<wgpu::AdapterInfo> = adapters.iter().map(wgpu::Adapter::get_info).collect();
+    let mut notes = Vec::new();
+    let mut gpus: Vec<GpuDevice> = Vec::new();
+    for at in unique(&infos, &mut notes) {
+        let is_software = infos[at].device_type == wgpu::DeviceType::Cpu;
+        if software || !is_software {
+            let name = format!("gpu{}", gpus.len());
+            gpus.push(gpu(name, &adapters[at], &infos[at], host_memory).placed(root, cpus));
+        }
+    }
+    notes.extend(absence(&infos, software));
+    notes.extend(undriven(root, &infos));
+    notes.extend(gpus.iter().filter(|gpu| gpu.memory_source == MemorySource::Limits).map(|gpu| {
+        format!("{}: its memory is not known; taken as its largest buffer, set it by --memory {0}=BYTES", gpu.name)
+    }));
+    Found { gpus, notes }
+}
+
+/// All adapters: those of discrete GPUs first, then by backend, else as the driver lists them.
+fn adapters() -> Vec<wgpu::Adapter> {
+    let backends = wgpu::Backends::PRIMARY;
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = backends;
+    descriptor.flags = wgpu::InstanceFlags::empty().with_env();
+    let instance = wgpu::Instance::new(descriptor);
+    let mut adapters = pollster::block_on(instance.enumerate_adapters(backends));
+    adapters.sort_by_key(|adapter| preference(&adapter.get_info()));
+    adapters
+}
+
+/// Lower is better.
+fn preference(info: &wgpu::AdapterInfo) -> (u8, u8) {
+    let kind = match info.device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::VirtualGpu => 1,
+        wgpu::DeviceType::IntegratedGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    };
+    let backend = match info.backend {
+        wgpu::Backend::Vulkan => 0,
+        wgpu::Backend::Metal => 1,
+        wgpu::Backend::Dx12 => 2,
+        _ => 3,
+    };
+    (kind, backend)
+}
+
+fn gpu(name: String, adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, host_memory: u64) -> GpuDevice {
+    let kind = GpuKind::of(info.device_type);
+    let limits = GpuLimits::of(&adapter.limits());
+    let (memory, memory_source) = memory(adapter, kind, host_memory, limits.buffer);
+    let model = format!("{:04x}:{:04x}", info.vendor, info.device);
+    let backend = info.backend.to_str();
+    GpuDevice {
+        name,
+        key: DeviceKey::new("gpu", &[&info.name, &model, backend, &info.driver, &info.driver_info]),
+        description: info.name.clone(),
+        kind,
+        vendor: info.vendor,
+        device: info.device,
+        backend: backend.to_owned(),
+        driver: info.driver.clone(),
+        driver_info: info.driver_info.clone(),
+        memory,
+        memory_source,
+        pci: PciAddress::parse(&info.device_pci_bus_id),
+        numa: None,
+        near: Vec::new(),
+        subgroup_size: [info.subgroup_min_size, info.subgroup_max_size],
+        features: GpuFeatures::of(adapter.features()),
+        limits,
+        adapter: adapter.clone(),
+    }
+}
+
+#[cfg(any(windows, target_os = "linux"))]
+fn memory(adapter: &wgpu::Adapter, kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
+    match super::vulkan::heaps(adapter) {
+        Some(heaps) if kind.shares_host_memory() => (host.min(heaps.all), MemorySource::Host),
+        Some(heaps) if heaps.device_local > 0 => (heaps.device_local, MemorySource::Heaps),
+        _ => memory_without_heaps(kind, host, largest_buffer),
+    }
+}
+
+#[cfg(not(any(windows, target_os = "linux")))]
+fn memory(_: &wgpu::Adapter, kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
+    memory_without_heaps(kind, host, largest_buffer)
+}
+
+fn memory_without_heaps(kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
+    if kind.shares_host_memory() { (host, MemorySource::Host) } else { (largest_buffer, MemorySource::Limits) }
+}
+
+impl GpuDevice {
+    /// Fills in what is near.
+    fn placed(mut self, root: &Path, cpus: &[CpuDevice]) -> Self {
+        let locality = self.pci.and_then(|address| pci::locality(root, address)).unwrap_or_default();
+        self.near = near(&locality, cpus);
+        self.numa = locality.numa;
+        self
+    }
+}
+
+/// Names of the CPU devices with a unit among those near; by NUMA node where no unit is; all where neither tells (no
+/// address, or this process may use nothing near it).
+fn near(locality: &pci::Locality, cpus: &[CpuDevice]) -> Vec<String> {
+    let names = |is_near: &dyn Fn(&CpuDevice) -> bool| -> Vec<String> {
+        cpus.iter().filter(|cpu| is_near(cpu)).map(|cpu| cpu.name.clone()).collect()
+    };
+    let by_unit = names(&|cpu| cpu.pus.iter().any(|pu| locality.pus.contains(pu)));
+    if !by_unit.is_empty() {
+        return by_unit;
+    }
+    let by_node = names(&|cpu| locality.numa.is_some_and(|node| cpu.numa.contains(&node)));
+    if by_node.is_empty() { names(&|_| true) } else { by_node }
+}
+
+/// Why there is no GPU, if there is none.
+fn absence(infos: &[wgpu::AdapterInfo], software: bool) -> Option<String> {
+    if infos.is_empty() {
+        let interface = if cfg!(target_os = "linux") { "Vulkan" } else { "GPU" };
+        return Some(format!("no GPU: no {interface} driver was found; everything runs on the CPU"));
+    }
+    let all_software = infos.iter().all(|info| info.device_type == wgpu::DeviceType::Cpu);
+    (all_software && !software).then(|| {
+        format!("no GPU: only a software adapter was found ({}); --software-gpu lets it count as one", infos[0].name)
+    })
+}
+
+/// GPUs on the bus that no adapter stands for: their driver is missing.
+fn undriven(root: &Path, infos: &[wgpu::AdapterInfo]) -> Vec<String> {
+    let known = |gpu: &pci::BusGpu| {
+        infos.iter().any(|info| match PciAddress::parse(&info.device_pci_bus_id) {
+            Some(address) => address == gpu.address,
+            None => (info.vendor, info.device) == (gpu.vendor, gpu.device),
+        })
+    };
+    let missing = pci::bus_gpus(root).into_iter().filter(|gpu| !known(gpu));
+    let note = |gpu: pci::BusGpu| {
+        format!(
+            "the GPU at PCI address {} ({:04x}:{:04x}) has no Vulkan driver that reports it; install one to use it",
+            gpu.address, gpu.vendor, gpu.device
+        )
+    };
+    missing.map(note).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::child;
+    use super::super::cpu::CpuGranularity;
+    use super::super::duplicates::tests::info;
+    use super::super::granularity::cpu_devices;
+    use super::super::topology::synthetic::{Shape, machine};
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_near_the_cpus_that_its_address_says() {
+        let shape =
+            Shape { packages: 2, numa_per_package: 1, l3_per_numa: 2, cores_per_l3: 2, pus_per_core: 2, has_l3: true };
+        let cpus = cpu_devices(&machine(shape), CpuGranularity::L3, "Model", 1 << 40);
+        let at = |numa, pus: &[u32]| near(&pci::Locality { numa, pus: pus.to_vec() }, &cpus);
+        assert_eq!(at(Some(1), &[4, 5, 6, 7, 12, 13, 14, 15]), ["cpu2", "cpu3"]);
+        assert_eq!(at(None, &[8]), ["cpu0"], "a second hardware thread tells as well");
+        assert_eq!(at(Some(0), &[]), ["cpu0", "cpu1"]);
+        assert_eq!(at(Some(1), &[99]), ["cpu2", "cpu3"]);
+        assert_eq!(at(None, &[]), ["cpu0", "cpu1", "cpu2", "cpu3"]);
+    }
+
+    #[test]
+    fn the_absence_of_a_gpu_has_one_reason() {
+        let mut software = info("llvmpipe", wgpu::Backend::Vulkan, "llvmpipe", "");
+        software.device_type = wgpu::DeviceType::Cpu;
+        let real = info("A", wgpu::Backend::Vulkan, "nv", "");
+        assert!(absence(&[], true).is_some_and(|note| note.contains("no GPU") && note.contains("driver")));
+        assert!(absence(&[software.clone()], false).is_some_and(|note| note.contains("--software-gpu")));
+        assert_eq!(absence(&[software.clone()], true), None);
+        assert_eq!(absence(&[real, software], false), None);
+    }
+
+    #[test]
+    fn a_gpu_on_the_bus_without_a_driver_is_noted() {
+        let root = tempfile::tempdir().expect("a temporary folder can be made");
+        let folder = root.path().join("sys/bus/pci/devices/0000:01:00.0");
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        for (name, text) in [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x0001")] {
+            std::fs::write(folder.join(name), text).expect("the file can be written");
+        }
+        let notes = |infos: &[wgpu::AdapterInfo]| undriven(root.path(), infos);
+        assert!(matches!(&notes(&[])[..], [note] if note.contains("0000:01:00.0 (10de:0001)")));
+        assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:01:00.0")]), Vec::<String>::new());
+        assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "")]), Vec::<String>::new());
+        assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:02:00.0")]).len(), 1);
+    }
+
+    #[test]
+    fn memory_without_heaps_is_the_hosts_or_the_largest_buffer() {
+        assert_eq!(memory_without_heaps(GpuKind::Integrated, 10, 3), (10, MemorySource::Host));
+        assert_eq!(memory_without_heaps(GpuKind::Discrete, 10, 3), (3, MemorySource::Limits));
+    }
+
+    /// Does nothing but in the child process.
+    #[test]
+    fn adapter_child() {
+        if !child::is_child() {
+            return;
+        }
+        let found = detect(Path::new("/"), std::env::var_os(SOFTWARE).is_some(), 1 << 30, &[]);
+        for gpu in &found.gpus {
+            println!("gpu: {} {} {} {:?}", gpu.name, gpu.kind.name(), gpu.memory, gpu.memory_source);
+        }
+        for note in &found.notes {
+            println!("note: {note}");
+        }
+    }
+
+    const SOFTWARE: &str = "ANABRANCH_TEST_SOFTWARE_GPU";
+
+    /// The lines of the child process that begin with `gpu:` or `note:`.
+    fn in_child(drivers: &str, variables: &[(&str, &str)]) -> Vec<String> {
+        // The loader's older and newer name for the list of drivers.
+        let all: Vec<_> =
+            [("VK_ICD_FILENAMES", drivers), ("VK_DRIVER_FILES", drivers)].iter().chain(variables).copied().collect();
+        let output = child::run(concat!(module_path!(), "::adapter_child"), &all);
+        // The test harness writes its own words before the first line.
+        let from_mark =
+            |line: &str| ["gpu: ", "note: "].iter().find_map(|mark| Some(line[line.find(mark)?..].to_owned()));
+        output.lines().filter_map(from_mark).collect()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_machine_without_vulkan_drivers_has_no_gpu_and_says_so() {
+        let lines = in_child("/nonexistent", &[(SOFTWARE, "1")]);
+        assert!(lines.iter().all(|line| line.starts_with("note:")), "{lines:?}");
+        assert_eq!(
+            lines.iter().filter(|line| line.starts_with("note: no GPU: no Vulkan driver")).count(),
+            1,
+            "{lines:?}"
+        );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_software_adapter_counts_only_when_asked_for() {
+        let folder = Path::new("/usr/share/vulkan/icd.d");
+        let manifests = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_lavapipe = |path: &std::path::PathBuf| {
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("lvp_icd"))
+        };
+        let Some(lavapipe) = manifests.into_iter().find(is_lavapipe) else {
+            eprintln!("skipped: Mesa's lavapipe is not installed");
+            return;
+        };
+        let lavapipe = lavapipe.to_string_lossy();
+        let asked = in_child(&lavapipe, &[(SOFTWARE, "1")]);
+        let expected = format!("gpu: gpu0 software {} Host", 1_u64 << 30);
+        assert!(asked.contains(&expected), "{asked:?}");
+        let not_asked = in_child(&lavapipe, &[]);
+        assert!(!not_asked.iter().any(|line| line.starts_with("gpu:")), "{not_asked:?}");
+        assert!(not_asked.iter().any(|line| line.contains("--software-gpu")), "{not_asked:?}");
+    }
+}

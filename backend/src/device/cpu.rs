@@ -1,0 +1,110 @@
+//! A CPU device: cores that work as one team on one node at a time.
+#![forbid(unsafe_code)]
+
+use super::{CacheSummary, DeviceKey};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// How much of the machine's cores one CPU device takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CpuGranularity {
+    /// All cores are one device.
+    Machine,
+    /// One device a package (socket).
+    Package,
+    /// One device a NUMA node.
+    Numa,
+    /// One device a last-level (L3) cache; a NUMA node's cores without L3 are one device.
+    #[default]
+    L3,
+    /// One device a core.
+    Core,
+}
+
+impl CpuGranularity {
+    /// All of them, from the coarsest to the finest.
+    pub const ALL: [Self; 5] = [Self::Machine, Self::Package, Self::Numa, Self::L3, Self::Core];
+
+    /// The name by which the command line knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::Package => "package",
+            Self::Numa => "numa",
+            Self::L3 => "l3",
+            Self::Core => "core",
+        }
+    }
+}
+
+impl fmt::Display for CpuGranularity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A text that names no [`CpuGranularity`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is no division of the CPU; known are machine, package, numa, l3 and core")]
+pub struct UnknownGranularity(String);
+
+impl FromStr for CpuGranularity {
+    type Err = UnknownGranularity;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let lower = text.to_ascii_lowercase();
+        let known = Self::ALL.into_iter().find(|granularity| granularity.name() == lower);
+        known.ok_or_else(|| UnknownGranularity(text.to_owned()))
+    }
+}
+
+/// Cores that run one node at a time together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CpuDevice {
+    /// Name in plans and on the command line: `cpu0`, `cpu1`, …
+    pub name: String,
+    /// Identity for the cost store.
+    pub key: DeviceKey,
+    /// The processor's model.
+    pub description: String,
+    /// Number of cores.
+    pub cores: usize,
+    /// Processing units: first one of each core, then the further hardware threads.
+    pub pus: Vec<u32>,
+    /// Level 1 data caches.
+    pub l1d: Option<CacheSummary>,
+    /// Level 2 caches.
+    pub l2: Option<CacheSummary>,
+    /// Level 3 caches.
+    pub l3: Option<CacheSummary>,
+    /// Bytes of memory that it may fill: its cores' share of their NUMA nodes (see [`Inventory`](super::Inventory)).
+    pub memory: u64,
+    /// NUMA nodes of its cores, ascending.
+    pub numa: Vec<u32>,
+    /// Packages of its cores, ascending.
+    pub packages: Vec<u32>,
+}
+
+impl CpuDevice {
+    /// One processing unit for each core: where a team of one thread a core is pinned.
+    pub fn team(&self) -> &[u32] {
+        &self.pus[..self.cores.min(self.pus.len())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn granularities_read_back_from_their_names() {
+        for granularity in CpuGranularity::ALL {
+            assert_eq!(granularity.to_string().parse(), Ok(granularity));
+        }
+        assert_eq!("NUMA".parse(), Ok(CpuGranularity::Numa));
+        assert_eq!("socket".parse::<CpuGranularity>(), Err(UnknownGranularity("socket".to_owned())));
+    }
+}

@@ -1,0 +1,189 @@
+//! A GPU device: one adapter of wgpu, with what kernels and placement must know of it.
+#![forbid(unsafe_code)]
+
+use super::key::DeviceKey;
+use super::pci::PciAddress;
+use serde::Serialize;
+
+/// What sort of GPU an adapter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GpuKind {
+    /// A card with its own memory.
+    Discrete,
+    /// Shares the host's memory.
+    Integrated,
+    /// Part of a GPU, given to a virtual machine.
+    Virtual,
+    /// A program on the CPU that acts as a GPU (llvmpipe).
+    Software,
+    /// The driver does not say.
+    Other,
+}
+
+impl GpuKind {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Virtual => "virtual",
+            Self::Software => "software",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether its memory is the host's.
+    pub fn shares_host_memory(self) -> bool {
+        matches!(self, Self::Integrated | Self::Software)
+    }
+
+    pub(super) fn of(device_type: wgpu::DeviceType) -> Self {
+        match device_type {
+            wgpu::DeviceType::DiscreteGpu => Self::Discrete,
+            wgpu::DeviceType::IntegratedGpu => Self::Integrated,
+            wgpu::DeviceType::VirtualGpu => Self::Virtual,
+            wgpu::DeviceType::Cpu => Self::Software,
+            wgpu::DeviceType::Other => Self::Other,
+        }
+    }
+}
+
+/// How the size of a GPU's memory is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemorySource {
+    /// The sum of its device-local heaps.
+    Heaps,
+    /// The host's memory, which it shares, as far as its heaps reach.
+    Host,
+    /// Only its largest buffer is known: the true size is at least this.
+    Limits,
+    /// Given by the user.
+    Override,
+}
+
+/// Optional abilities that kernels or the runtime make use of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GpuFeatures {
+    /// Time stamps in command buffers.
+    pub timestamp_query: bool,
+    /// 16-bit floats in shaders.
+    pub shader_f16: bool,
+    /// 64-bit floats in shaders.
+    pub shader_f64: bool,
+    /// 64-bit integers in shaders.
+    pub shader_int64: bool,
+    /// Operations among the threads of a subgroup.
+    pub subgroup: bool,
+    /// Small parameters without a buffer.
+    pub immediates: bool,
+    /// Storage buffers that the host can map.
+    pub mappable_primary_buffers: bool,
+    /// Compiled pipelines that can be kept.
+    pub pipeline_cache: bool,
+    /// Matrix units.
+    pub cooperative_matrix: bool,
+}
+
+impl GpuFeatures {
+    pub(super) fn of(features: wgpu::Features) -> Self {
+        let has = |feature| features.contains(feature);
+        Self {
+            timestamp_query: has(wgpu::Features::TIMESTAMP_QUERY),
+            shader_f16: has(wgpu::Features::SHADER_F16),
+            shader_f64: has(wgpu::Features::SHADER_F64),
+            shader_int64: has(wgpu::Features::SHADER_INT64),
+            subgroup: has(wgpu::Features::SUBGROUP),
+            immediates: has(wgpu::Features::IMMEDIATES),
+            mappable_primary_buffers: has(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
+            pipeline_cache: has(wgpu::Features::PIPELINE_CACHE),
+            cooperative_matrix: has(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX),
+        }
+    }
+}
+
+/// The limits that bound kernels and buffers. Sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GpuLimits {
+    /// Size of a buffer.
+    pub buffer: u64,
+    /// Size of what a shader sees of a storage buffer.
+    pub storage_binding: u64,
+    /// Storage buffers that one shader sees.
+    pub storage_buffers: u32,
+    /// Alignment of a storage binding's offset.
+    pub storage_alignment: u32,
+    /// Memory of a workgroup.
+    pub workgroup_storage: u32,
+    /// Threads of a workgroup.
+    pub workgroup_threads: u32,
+    /// Threads of a workgroup along x, y and z.
+    pub workgroup_size: [u32; 3],
+    /// Workgroups of a dispatch along each axis.
+    pub workgroups: u32,
+    /// Size of immediates; 0 without them.
+    pub immediates: u32,
+}
+
+impl GpuLimits {
+    pub(super) fn of(limits: &wgpu::Limits) -> Self {
+        Self {
+            buffer: limits.max_buffer_size,
+            storage_binding: limits.max_storage_buffer_binding_size,
+            storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            storage_alignment: limits.min_storage_buffer_offset_alignment,
+            workgroup_storage: limits.max_compute_workgroup_storage_size,
+            workgroup_threads: limits.max_compute_invocations_per_workgroup,
+            workgroup_size: [
+                limits.max_compute_workgroup_size_x,
+                limits.max_compute_workgroup_size_y,
+                limits.max_compute_workgroup_size_z,
+            ],
+            workgroups: limits.max_compute_workgroups_per_dimension,
+            immediates: limits.max_immediate_size,
+        }
+    }
+}
+
+/// A GPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct GpuDevice {
+    /// Name in plans and on the command line: `gpu0`, `gpu1`, …
+    pub name: String,
+    /// Identity for the cost store.
+    pub key: DeviceKey,
+    /// The adapter's name.
+    pub description: String,
+    /// What sort it is.
+    pub kind: GpuKind,
+    /// Maker, as the backend numbers it (PCI vendor where there is one).
+    pub vendor: u32,
+    /// Model, as the backend numbers it.
+    pub device: u32,
+    /// Interface through which it is driven: `vulkan`, `metal`, `dx12`.
+    pub backend: String,
+    /// Its driver.
+    pub driver: String,
+    /// The driver's version, in the driver's words.
+    pub driver_info: String,
+    /// Bytes of memory that it may fill. Of a kind that shares the host's memory, these are the CPUs' bytes too.
+    pub memory: u64,
+    /// How `memory` is known.
+    pub memory_source: MemorySource,
+    /// Place on the PCI bus.
+    pub pci: Option<PciAddress>,
+    /// Nearest NUMA node.
+    pub numa: Option<u32>,
+    /// Names of the CPU devices that are near it; all of them where nothing tells them apart.
+    pub near: Vec<String>,
+    /// Threads of a subgroup: least and most.
+    pub subgroup_size: [u32; 2],
+    /// Optional abilities.
+    pub features: GpuFeatures,
+    /// Limits.
+    pub limits: GpuLimits,
+    /// The handle by which it is opened.
+    #[serde(skip)]
+    pub adapter: wgpu::Adapter,
+}

@@ -1,0 +1,181 @@
+//! The inventory: taken once at start, read by everything after.
+#![forbid(unsafe_code)]
+
+use super::adapters::{self, Found};
+use super::cpu::{CpuDevice, CpuGranularity};
+use super::gpu::{GpuDevice, MemorySource};
+use super::granularity::cpu_devices;
+use super::host::{self, Host};
+use super::{DeviceKey, format_bytes};
+use serde::Serialize;
+use std::path::Path;
+use thiserror::Error;
+
+/// What to look for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DetectOptions {
+    /// How the cores are divided into devices.
+    pub cpu_granularity: CpuGranularity,
+    /// Look for no GPU at all: no graphics driver is loaded then.
+    pub no_gpu: bool,
+    /// Whether a software adapter counts as a GPU.
+    pub software_gpu: bool,
+    /// Bytes that a device may fill, by its name, in place of what was found.
+    pub memory_overrides: Vec<(String, u64)>,
+}
+
+/// The machine and its devices.
+///
+/// Memory is counted once among CPU devices: each has its cores' share of their NUMA nodes, within the limit of the
+/// process' control group. An integrated or software GPU shares the host's memory, and its bytes are the CPUs' again.
+#[derive(Clone, Debug, Serialize)]
+pub struct Inventory {
+    /// The machine as a whole.
+    pub host: Host,
+    /// CPU devices, neighbours together.
+    pub cpus: Vec<CpuDevice>,
+    /// GPUs, discrete ones first.
+    pub gpus: Vec<GpuDevice>,
+    /// What a person should know: what is missing, what was assumed.
+    pub notes: Vec<String>,
+}
+
+/// A wish that does not fit this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DetectError {
+    /// Memory was set for a device that is not there.
+    #[error("memory is set for `{device}`, but the devices are {known}")]
+    UnknownDevice {
+        /// The device.
+        device: String,
+        /// Those that are there.
+        known: String,
+    },
+}
+
+/// One device of either family.
+#[derive(Clone, Copy, Debug)]
+pub enum DeviceRef<'a> {
+    /// A CPU device.
+    Cpu(&'a CpuDevice),
+    /// A GPU.
+    Gpu(&'a GpuDevice),
+}
+
+/// Takes the inventory of this machine, within the calling thread's affinity. Takes tens of milliseconds, most of it
+/// the GPU drivers'.
+///
+/// # Errors
+///
+/// Only where `options` name a device that is not there. A machine on which nothing can be read is one core.
+pub fn detect(options: &DetectOptions) -> Result<Inventory, DetectError> {
+    let root = Path::new("/");
+    let surveyed = host::survey(root);
+    let model = &surveyed.host.model;
+    let cpus = cpu_devices(&surveyed.usable, options.cpu_granularity, model, surveyed.usable_memory);
+    let found = if options.no_gpu {
+        Found::default()
+    } else {
+        adapters::detect(root, options.software_gpu, surveyed.usable_memory, &cpus)
+    };
+    let notes = surveyed.notes.into_iter().chain(found.notes).collect();
+    let mut inventory = Inventory { host: surveyed.host, cpus, gpus: found.gpus, notes };
+    for (device, bytes) in &options.memory_overrides {
+        inventory.set_memory(device, *bytes)?;
+    }
+    Ok(inventory)
+}
+
+impl Inventory {
+    /// The devices: CPUs, then GPUs.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceRef<'_>> {
+        self.cpus.iter().map(DeviceRef::Cpu).chain(self.gpus.iter().map(DeviceRef::Gpu))
+    }
+
+    /// The device called `name`.
+    pub fn device(&self, name: &str) -> Option<DeviceRef<'_>> {
+        self.devices().find(|device| device.name() == name)
+    }
+
+    fn set_memory(&mut self, name: &str, bytes: u64) -> Result<(), DetectError> {
+        let found = if let Some(cpu) = self.cpus.iter_mut().find(|cpu| cpu.name == name) {
+            std::mem::replace(&mut cpu.memory, bytes)
+        } else if let Some(gpu) = self.gpus.iter_mut().find(|gpu| gpu.name == name) {
+            gpu.memory_source = MemorySource::Override;
+            std::mem::replace(&mut gpu.memory, bytes)
+        } else {
+            let known: Vec<&str> = self.devices().map(DeviceRef::name).collect();
+            return Err(DetectError::UnknownDevice { device: name.to_owned(), known: known.join(", ") });
+        };
+        if bytes > found {
+            let (wanted, found) = (format_bytes(bytes), format_bytes(found));
+            self.notes.push(format!("{name}: {wanted} of memory are allowed, but only {found} were found"));
+        }
+        Ok(())
+    }
+}
+
+impl<'a> DeviceRef<'a> {
+    /// Its name in plans and on the command line.
+    pub fn name(self) -> &'a str {
+        match self {
+            Self::Cpu(cpu) => &cpu.name,
+            Self::Gpu(gpu) => &gpu.name,
+        }
+    }
+
+    /// Its identity for the cost store.
+    pub fn key(self) -> &'a DeviceKey {
+        match self {
+            Self::Cpu(cpu) => &cpu.key,
+            Self::Gpu(gpu) => &gpu.key,
+        }
+    }
+
+    /// Bytes of memory that it may fill.
+    pub fn memory(self) -> u64 {
+        match self {
+            Self::Cpu(cpu) => cpu.memory,
+            Self::Gpu(gpu) => gpu.memory,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(memory_overrides: &[(&str, u64)]) -> DetectOptions {
+        let memory_overrides = memory_overrides.iter().map(|&(name, bytes)| (name.to_owned(), bytes)).collect();
+        DetectOptions { software_gpu: true, memory_overrides, ..DetectOptions::default() }
+    }
+
+    #[test]
+    fn memory_is_set_by_name() {
+        let set = detect(&options(&[("cpu0", 4096)])).expect("every machine has cpu0");
+        assert_eq!(set.device("cpu0").map(DeviceRef::memory), Some(4096));
+        let most = detect(&options(&[("cpu0", u64::MAX)])).expect("every machine has cpu0");
+        assert!(most.notes.iter().any(|note| note.starts_with("cpu0: 16 EiB")), "{:?}", most.notes);
+        let error = detect(&options(&[("tpu0", 1)])).expect_err("there is no such device").to_string();
+        assert!(error.contains("`tpu0`") && error.contains("cpu0"), "{error}");
+    }
+
+    #[test]
+    fn without_gpus_only_cpus_are_found() {
+        let inventory = detect(&DetectOptions { no_gpu: true, ..options(&[]) }).expect("no device is named");
+        assert!(!inventory.cpus.is_empty() && inventory.gpus.is_empty());
+        assert!(!inventory.notes.iter().any(|note| note.contains("GPU")), "what was not looked for is not missed");
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let inventory = detect(&options(&[])).expect("no device is named");
+        for device in inventory.devices() {
+            let same = inventory.devices().filter(|other| other.name() == device.name());
+            assert_eq!(same.count(), 1);
+            assert_eq!(inventory.device(device.name()).map(DeviceRef::key), Some(device.key()));
+        }
+        assert!(inventory.device("gpu99").is_none());
+    }
+}

@@ -1,0 +1,37 @@
+//! What this machine computes with: its CPU devices, its GPUs, and where they stand to each other.
+//!
+//! [`detect`] takes the inventory once, at start. CPUs come from hwloc (or from `/sys` where hwloc has no answer), GPUs
+//! from wgpu, a GPU's place beside the CPUs from its PCI address. A machine without a GPU is a normal machine: the
+//! inventory then holds CPU devices and one note that says why.
+
+mod adapters;
+pub mod affinity;
+mod bytes;
+#[cfg(test)]
+mod child;
+mod cpu;
+mod cpulist;
+mod duplicates;
+mod gpu;
+mod granularity;
+mod host;
+#[cfg(feature = "hwloc")]
+mod hwloc;
+mod inventory;
+mod key;
+mod memory;
+mod pci;
+mod sysfs;
+mod topology;
+#[cfg(any(windows, target_os = "linux"))]
+mod vulkan;
+
+pub use bytes::{SizeError, format_bytes, parse_bytes, parse_memory_override};
+pub use cpu::{CpuDevice, CpuGranularity, UnknownGranularity};
+pub use cpulist::format_list;
+pub use gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
+pub use host::Host;
+pub use inventory::{DetectError, DetectOptions, DeviceRef, Inventory, detect};
+pub use key::DeviceKey;
+pub use pci::PciAddress;
+pub use topology::{CacheSummary, NumaNode, Source};
