@@ -63,9 +63,22 @@ pub(super) fn survey(root: &Path) -> Surveyed {
     if memory.usable() == 0 {
         notes.push("the size of the memory is not known; set it by --memory cpu0=BYTES".to_owned());
     }
+    notes.extend(
+        std::thread::available_parallelism().ok().and_then(|threads| quota_note(threads.get(), usable.pus.len())),
+    );
     let usable = Topology { numa: topology.numa.clone(), ..usable };
     let host = host(root, &topology, &usable, memory);
     Surveyed { host, usable, usable_memory: memory.usable(), notes }
+}
+
+/// What to say where a control group's quota leaves time for `threads` hardware threads only, of the `usable` ones.
+fn quota_note(threads: usize, usable: usize) -> Option<String> {
+    (threads < usable).then(|| {
+        format!(
+            "a control group gives this process the time of {threads} of its {usable} hardware threads; times will be \
+             steadier if it is bound to as many (taskset)"
+        )
+    })
 }
 
 /// Makes the nodes' memory agree with the host's. One node has all of it: some virtual machines grow without telling the
@@ -144,6 +157,12 @@ fn host(root: &Path, topology: &Topology, usable: &Topology, memory: HostMemory)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_is_noted_where_it_binds() {
+        assert!(quota_note(2, 64).is_some_and(|note| note.contains("2 of its 64")));
+        assert_eq!(quota_note(64, 64), None);
+    }
 
     #[test]
     fn nodes_agree_with_the_host() {
