@@ -3,7 +3,15 @@
 //! A kernel's result has the same bits whatever the number of threads: work is cut by the shapes alone, never by the
 //! number of threads, and every reduction has a fixed tree.
 
+#[allow(dead_code, reason = "the kernels that use it follow")]
+mod elements;
+#[allow(dead_code, unused_imports, reason = "the kernels that use it follow")]
+mod map;
+#[allow(dead_code, reason = "the kernels that use it follow")]
+mod math;
 mod team;
+#[allow(dead_code, reason = "the kernels that use it follow")]
+mod vector;
 
 pub use team::Team;
 

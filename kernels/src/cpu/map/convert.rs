@@ -1,0 +1,106 @@
+//! Elements of any type as numbers of a domain, and back: Rust's `as`, whose float-to-integer conversions saturate.
+
+use crate::cpu::elements::{elements, elements_mut};
+use crate::dtype::DType;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+/// `out[i] = convert(values[i])`.
+fn each<A: Copy, B>(values: &[A], out: &mut [B], convert: impl Fn(A) -> B) {
+    for (out, value) in out.iter_mut().zip(values) {
+        *out = convert(*value);
+    }
+}
+
+/// The arms of the element types that `as` converts from.
+macro_rules! load {
+    ($dtype:expr, $bytes:expr, $out:expr, $number:ty, $($half:tt)*) => {
+        match $dtype {
+            DType::F32 => each(elements::<f32>($bytes), $out, |x| x as $number),
+            DType::F64 => each(elements::<f64>($bytes), $out, |x| x as $number),
+            DType::I8 => each(elements::<i8>($bytes), $out, |x| x as $number),
+            DType::I16 => each(elements::<i16>($bytes), $out, |x| x as $number),
+            DType::I32 => each(elements::<i32>($bytes), $out, |x| x as $number),
+            DType::I64 => each(elements::<i64>($bytes), $out, |x| x as $number),
+            DType::U8 | DType::Bool => each($bytes, $out, |x: u8| x as $number),
+            DType::U16 => each(elements::<u16>($bytes), $out, |x| x as $number),
+            DType::U32 => each(elements::<u32>($bytes), $out, |x| x as $number),
+            DType::U64 => each(elements::<u64>($bytes), $out, |x| x as $number),
+            $($half)*
+        }
+    };
+}
+
+/// The arms of the element types that `as` converts to.
+macro_rules! store {
+    ($values:expr, $dtype:expr, $bytes:expr, $number:ty, $($half:tt)*) => {
+        match $dtype {
+            DType::F32 => each($values, elements_mut::<f32>($bytes), |x| x as f32),
+            DType::F64 => each($values, elements_mut::<f64>($bytes), |x| x as f64),
+            DType::I8 => each($values, elements_mut::<i8>($bytes), |x| x as i8),
+            DType::I16 => each($values, elements_mut::<i16>($bytes), |x| x as i16),
+            DType::I32 => each($values, elements_mut::<i32>($bytes), |x| x as i32),
+            DType::I64 => each($values, elements_mut::<i64>($bytes), |x| x as i64),
+            DType::U8 => each($values, $bytes, |x| x as u8),
+            DType::U16 => each($values, elements_mut::<u16>($bytes), |x| x as u16),
+            DType::U32 => each($values, elements_mut::<u32>($bytes), |x| x as u32),
+            DType::U64 => each($values, elements_mut::<u64>($bytes), |x| x as u64),
+            DType::Bool => each($values, $bytes, |x| u8::from(x != (0 as $number))),
+            $($half)*
+        }
+    };
+}
+
+/// Elements of `dtype` as `f32`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub(crate) fn to_f32(dtype: DType, bytes: &[u8], out: &mut [f32]) {
+    load!(dtype, bytes, out, f32,
+        DType::F16 => elements::<f16>(bytes).convert_to_f32_slice(out),
+        DType::BF16 => elements::<bf16>(bytes).convert_to_f32_slice(out),
+    );
+}
+
+/// Elements of `dtype` as `f64`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub(crate) fn to_f64(dtype: DType, bytes: &[u8], out: &mut [f64]) {
+    load!(dtype, bytes, out, f64,
+        DType::F16 => each(elements::<f16>(bytes), out, f16::to_f64),
+        DType::BF16 => each(elements::<bf16>(bytes), out, bf16::to_f64),
+    );
+}
+
+/// Elements of `dtype` as `i64`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub(crate) fn to_i64(dtype: DType, bytes: &[u8], out: &mut [i64]) {
+    load!(dtype, bytes, out, i64,
+        DType::F16 => each(elements::<f16>(bytes), out, |x| x.to_f32() as i64),
+        DType::BF16 => each(elements::<bf16>(bytes), out, |x| x.to_f32() as i64),
+    );
+}
+
+/// `f32` numbers as elements of `dtype`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub(crate) fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
+    store!(values, dtype, bytes, f32,
+        DType::F16 => elements_mut::<f16>(bytes).convert_from_f32_slice(values),
+        DType::BF16 => elements_mut::<bf16>(bytes).convert_from_f32_slice(values),
+    );
+}
+
+/// `f64` numbers as elements of `dtype`.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub(crate) fn from_f64(values: &[f64], dtype: DType, bytes: &mut [u8]) {
+    store!(values, dtype, bytes, f64,
+        DType::F16 => each(values, elements_mut::<f16>(bytes), f16::from_f64),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), bf16::from_f64),
+    );
+}
+
+/// `i64` numbers as elements of `dtype`; the narrower integers keep the low bits.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub(crate) fn from_i64(values: &[i64], dtype: DType, bytes: &mut [u8]) {
+    store!(values, dtype, bytes, i64,
+        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16::from_f64(x as f64)),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16::from_f64(x as f64)),
+    );
+}

@@ -1,0 +1,381 @@
+//! Expressions applied to a kernel's result while that is still in cache.
+//!
+//! Nearly all epilogues are one form, `clamp(x · scale + bias + residual)`, which is recognised when the kernel is
+//! prepared and then takes one pass; every other expression is interpreted.
+
+use super::code::Code;
+use super::interpret::Inputs;
+use super::layout::Layout;
+use super::source::Source;
+use crate::cpu::elements::elements;
+use crate::cpu::vector::{Isa, Loop, vectorised};
+use crate::error::KernelError;
+use crate::op::{Binary, Expression, Literal, Register, Step, Unary};
+use crate::shape::Shape;
+
+/// An expression whose register 0 is an element of a result, and whose other inputs are operands broadcast to the
+/// result's shape.
+pub(crate) struct Epilogue {
+    layout: Layout,
+    /// The length of the output's last dimension.
+    width: usize,
+    form: Form,
+}
+
+enum Form {
+    Affine(Affine),
+    Interpreted(Code<f32>),
+}
+
+impl Epilogue {
+    /// An epilogue of a result of shape `output`; `extras` are the shapes of the expression's inputs after the first.
+    ///
+    /// # Errors
+    /// If the expression has another number of inputs, one of them cannot be broadcast to `output`, or the expression
+    /// holds more values at once than the interpreter has room for.
+    pub(crate) fn new(expression: &Expression, output: &Shape, extras: &[&Shape]) -> Result<Self, KernelError> {
+        if expression.inputs() != extras.len() + 1 {
+            return Err(KernelError::Invalid {
+                op: "epilogue",
+                reason: format!(
+                    "its expression has {} inputs, but {} operands are there",
+                    expression.inputs(),
+                    extras.len() + 1
+                ),
+                inputs: Vec::new(),
+                outputs: Vec::new(),
+            });
+        }
+        let layout = Layout::new(output, extras)?;
+        let form = match Affine::recognised(expression) {
+            Some(affine) => Form::Affine(affine),
+            None => Form::Interpreted(Code::new(expression, &vec![true; expression.inputs()])?),
+        };
+        let width = output.dims().last().copied().unwrap_or(1).max(1);
+        Ok(Self { layout, width, form })
+    }
+
+    /// Replaces each element of `data` by the expression's value. `data` are consecutive elements of the output that
+    /// begin at `column` of row `row`, rows being the output's last dimension and counted over all others; they may
+    /// reach over the ends of rows. `extras` are the bytes of the whole `f32` operands. O(elements · steps).
+    #[inline]
+    pub(crate) fn apply(&self, row: usize, column: usize, data: &mut [f32], extras: &[&[u8]]) {
+        self.layout.runs(row * self.width + column, data.len(), |row, column, run| {
+            let operands = Operands { layout: &self.layout, extras, row, column, length: run.len() };
+            let data = &mut data[run];
+            match &self.form {
+                Form::Affine(affine) => affine.apply(&operands, data),
+                Form::Interpreted(code) => interpret(code, &operands, data),
+            }
+        });
+    }
+}
+
+/// Elements that the interpreter copies at a time, since their result overwrites them.
+const COPIED: usize = 512;
+
+fn interpret(code: &Code<f32>, operands: &Operands<'_>, data: &mut [f32]) {
+    let mut copy = [0.0; COPIED];
+    code.with_slots(data.len().min(COPIED), |slots, block| {
+        let block = block.min(COPIED);
+        for (index, data) in data.chunks_mut(block).enumerate() {
+            let element = &mut copy[..data.len()];
+            element.copy_from_slice(data);
+            let inputs = Registers { element, operands: operands.part(index * block, data.len()) };
+            code.run(&inputs, slots, data).expect("functions of floats are defined everywhere");
+        }
+    });
+}
+
+/// The operands of an epilogue in one run inside a row.
+struct Operands<'a> {
+    layout: &'a Layout,
+    extras: &'a [&'a [u8]],
+    row: usize,
+    column: usize,
+    length: usize,
+}
+
+impl Operands<'_> {
+    fn part(&self, start: usize, length: usize) -> Self {
+        Self { column: self.column + start, length, ..*self }
+    }
+
+    #[inline]
+    fn extra(&self, extra: usize) -> Source<'_, f32> {
+        let offset = self.layout.offset(extra, self.row);
+        let values = elements::<f32>(self.extras[extra]);
+        if self.layout.varies(extra) {
+            Source::Slice(&values[offset + self.column..][..self.length])
+        } else {
+            Source::Scalar(values[offset])
+        }
+    }
+}
+
+struct Registers<'a> {
+    element: &'a [f32],
+    operands: Operands<'a>,
+}
+
+impl Inputs<f32> for Registers<'_> {
+    fn direct(&self, input: usize) -> Source<'_, f32> {
+        match input.checked_sub(1) {
+            None => Source::Slice(self.element),
+            Some(extra) => self.operands.extra(extra),
+        }
+    }
+
+    fn load(&self, input: usize, out: &mut [f32]) {
+        self.direct(input).copy_to(out);
+    }
+}
+
+/// `min(max(x · scale + bias + residual, least), greatest)`, each of whose operands is there or is neutral.
+struct Affine {
+    scale: Term,
+    bias: Term,
+    residual: Term,
+    least: f32,
+    greatest: f32,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Term {
+    Constant(f32),
+    Extra(usize),
+}
+
+/// Leaves every number as it is when added, −0 too.
+const NEUTRAL: Term = Term::Constant(-0.0);
+
+impl Affine {
+    const IDENTITY: Self = Self {
+        scale: Term::Constant(1.0),
+        bias: NEUTRAL,
+        residual: NEUTRAL,
+        least: f32::NEG_INFINITY,
+        greatest: f32::INFINITY,
+    };
+
+    /// The form of an expression in which each step changes the step's before it by an operand or a constant.
+    fn recognised(expression: &Expression) -> Option<Self> {
+        let mut form = Self::IDENTITY;
+        let mut stage = Stage::Scale;
+        let mut current = Register(0);
+        for (index, step) in expression.steps().iter().enumerate() {
+            if matches!(step, Step::Constant(_)) {
+                continue;
+            }
+            let (function, term) = changed(expression, *step, current)?;
+            stage = form.extend(function, term, stage)?;
+            current = Register((expression.inputs() + index) as u16);
+        }
+        (current == expression.result()).then_some(form)
+    }
+
+    /// Adds a step after those before, if the form has room for it there.
+    fn extend(&mut self, function: Binary, term: Term, stage: Stage) -> Option<Stage> {
+        match (function, term, stage) {
+            (Binary::Multiply, _, Stage::Scale) => {
+                self.scale = term;
+                Some(Stage::Bias)
+            }
+            (Binary::Add, _, Stage::Scale | Stage::Bias) => {
+                self.bias = term;
+                Some(Stage::Residual)
+            }
+            (Binary::Add, _, Stage::Residual) => {
+                self.residual = term;
+                Some(Stage::Least)
+            }
+            (Binary::Max, Term::Constant(least), Stage::Scale | Stage::Bias | Stage::Residual | Stage::Least)
+                if !least.is_nan() =>
+            {
+                self.least = least;
+                Some(Stage::Greatest)
+            }
+            (Binary::Min, Term::Constant(greatest), stage) if stage < Stage::Done && !greatest.is_nan() => {
+                self.greatest = greatest;
+                Some(Stage::Done)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn apply(&self, operands: &Operands<'_>, data: &mut [f32]) {
+        let source = |term: Term| match term {
+            Term::Constant(value) => Source::Scalar(value),
+            Term::Extra(extra) => operands.extra(extra),
+        };
+        let (scale, bias, residual) = (source(self.scale), source(self.bias), source(self.residual));
+        vectorised(Apply { scale, bias, residual, least: self.least, greatest: self.greatest, data });
+    }
+}
+
+/// What the form can still take.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Scale,
+    Bias,
+    Residual,
+    Least,
+    Greatest,
+    Done,
+}
+
+/// A step as a function of the current register and one term.
+fn changed(expression: &Expression, step: Step, current: Register) -> Option<(Binary, Term)> {
+    let term = |register: Register| match usize::from(register.0) {
+        0 => None,
+        input if input < expression.inputs() => Some(Term::Extra(input - 1)),
+        later => match expression.steps()[later - expression.inputs()] {
+            Step::Constant(Literal::Float(value)) => Some(Term::Constant(value as f32)),
+            Step::Constant(Literal::Int(value)) => Some(Term::Constant(value as f32)),
+            _ => None,
+        },
+    };
+    match step {
+        Step::Unary(Unary::Relu, a) if a == current => Some((Binary::Max, Term::Constant(0.0))),
+        Step::Binary(function, a, b) if a == current && b != current => Some((function, term(b)?)),
+        Step::Binary(function @ (Binary::Add | Binary::Multiply), a, b) if b == current && a != current => {
+            Some((function, term(a)?))
+        }
+        _ => None,
+    }
+}
+
+struct Apply<'a> {
+    scale: Source<'a, f32>,
+    bias: Source<'a, f32>,
+    residual: Source<'a, f32>,
+    least: f32,
+    greatest: f32,
+    data: &'a mut [f32],
+}
+
+impl Loop for Apply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { scale, bias, residual, least, greatest, data } = self;
+        let clamp = |x: f32| {
+            let raised = if x < least { least } else { x };
+            if raised > greatest { greatest } else { raised }
+        };
+        match (scale, bias, residual) {
+            (Source::Scalar(s), Source::Scalar(b), Source::Scalar(r)) => {
+                data.iter_mut().for_each(|x| *x = clamp(*x * s + b + r));
+            }
+            (Source::Scalar(s), Source::Slice(b), Source::Scalar(r)) => {
+                data.iter_mut().zip(b).for_each(|(x, b)| *x = clamp(*x * s + b + r));
+            }
+            (Source::Scalar(s), Source::Scalar(b), Source::Slice(r)) => {
+                data.iter_mut().zip(r).for_each(|(x, r)| *x = clamp(*x * s + b + r));
+            }
+            (Source::Slice(s), Source::Slice(b), Source::Scalar(r)) => {
+                data.iter_mut().zip(s).zip(b).for_each(|((x, s), b)| *x = clamp(*x * s + b + r));
+            }
+            (scale, bias, residual) => {
+                for (index, x) in data.iter_mut().enumerate() {
+                    *x = clamp(*x * scale.at(index) + bias.at(index) + residual.at(index));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(dims: &[usize]) -> Shape {
+        Shape::new(dims).expect("small")
+    }
+
+    fn chain(steps: &[Expression]) -> Expression {
+        steps.iter().fold(Expression::identity(), |whole, next| whole.then(next, 0).expect("fits"))
+    }
+
+    fn clip(least: f64, greatest: f64) -> Expression {
+        let steps = vec![
+            Step::Constant(Literal::Float(least)),
+            Step::Constant(Literal::Float(greatest)),
+            Step::Binary(Binary::Max, Register(0), Register(1)),
+            Step::Binary(Binary::Min, Register(3), Register(2)),
+        ];
+        Expression::new(1, steps).expect("sound")
+    }
+
+    /// Every expression over every mix of operands, in runs that begin anywhere, against the scalar definition.
+    #[test]
+    fn recognised_and_interpreted_forms_agree_with_the_definition() {
+        let (add, multiply) = (Expression::binary(Binary::Add), Expression::binary(Binary::Multiply));
+        let relu = Expression::unary(Unary::Relu);
+        let clamp = |x: f32| x.clamp(-1.0, 2.0);
+        type Definition = fn(f32, &[f32]) -> f32;
+        let cases: [(Expression, bool, Definition); 8] = [
+            (add.clone(), true, |x, e| x + e[0]),
+            (chain(&[add.clone(), relu.clone()]), true, |x, e| (x + e[0]).max(0.0)),
+            (chain(&[add.clone(), add.clone(), relu.clone()]), true, |x, e| (x + e[0] + e[1]).max(0.0)),
+            (chain(&[multiply.clone(), add.clone()]), true, |x, e| x * e[0] + e[1]),
+            (chain(&[multiply.clone(), add.clone(), add.clone(), relu.clone()]), true, |x, e| {
+                (x * e[0] + e[1] + e[2]).max(0.0)
+            }),
+            (chain(&[relu, add.clone()]), false, |x, e| x.max(0.0) + e[0]),
+            (chain(&[add.clone(), Expression::unary(Unary::Abs), multiply]), false, |x, e| (x + e[0]).abs() * e[1]),
+            (Expression::identity(), true, |x, _| x),
+        ];
+        let output = shape(&[2, 3, 5, 7]);
+        let operands = [vec![3, 1, 1], vec![7], vec![2, 3, 5, 7], vec![], vec![2, 1, 5, 1], vec![3, 5, 7]];
+        for (index, (expression, affine, definition)) in cases.iter().enumerate() {
+            for rotation in 0..operands.len() {
+                let count = expression.inputs() - 1;
+                let shapes: Vec<Shape> =
+                    (0..count).map(|i| shape(&operands[(rotation + i) % operands.len()])).collect();
+                let epilogue = Epilogue::new(expression, &output, &shapes.iter().collect::<Vec<_>>()).expect("sound");
+                assert_eq!(matches!(epilogue.form, Form::Affine(_)), *affine, "{expression}");
+                let extras: Vec<Vec<f32>> =
+                    shapes.iter().map(|s| (0..s.elements()).map(|i| (i * 37 % 19) as f32 - 9.0).collect()).collect();
+                let bytes: Vec<&[u8]> = extras.iter().map(|e| bytemuck::cast_slice(e)).collect();
+                let strides: Vec<_> =
+                    shapes.iter().map(|s| s.broadcast_strides(&output).expect("broadcastable")).collect();
+                let (start, end) = (index * 13, 210 - rotation);
+                let mut data: Vec<f32> = (start..end).map(|i| (i * 29 % 23) as f32 - 11.0).collect();
+                let before = data.clone();
+                epilogue.apply(start / 7, start % 7, &mut data, &bytes);
+                for (i, flat) in (start..end).enumerate() {
+                    let coordinates = [flat / 105, flat / 35 % 3, flat / 7 % 5, flat % 7];
+                    let offset = |s: &[usize]| s.iter().zip(coordinates).map(|(s, c)| s * c).sum::<usize>();
+                    let values: Vec<f32> = extras.iter().zip(&strides).map(|(e, s)| e[offset(s)]).collect();
+                    assert_eq!(data[i], definition(before[i], &values), "{expression} of {shapes:?} at {flat}");
+                }
+            }
+        }
+        let clipped = Epilogue::new(&clip(-1.0, 2.0), &output, &[]).expect("sound");
+        let mut data = [-5.0, f32::NAN, 0.5, 9.0];
+        clipped.apply(0, 0, &mut data, &[]);
+        assert_eq!(data.map(f32::to_bits), [clamp(-5.0), f32::NAN, 0.5, clamp(9.0)].map(f32::to_bits));
+    }
+
+    #[test]
+    fn long_runs_are_interpreted_in_blocks() {
+        let expression = chain(&[Expression::binary(Binary::Add), Expression::unary(Unary::Abs)]);
+        let epilogue = Epilogue::new(&expression, &shape(&[3, 2000]), &[&shape(&[2000])]).expect("sound");
+        let bias: Vec<f32> = (0..2000u16).map(f32::from).collect();
+        let mut data = vec![-1000.0; 3000];
+        epilogue.apply(1, 500, &mut data, &[bytemuck::cast_slice(&bias)]);
+        for (i, found) in data.iter().enumerate() {
+            assert_eq!(*found, (bias[(500 + i) % 2000] - 1000.0).abs());
+        }
+    }
+
+    #[test]
+    fn operands_that_do_not_fit_are_refused() {
+        let add = Expression::binary(Binary::Add);
+        assert!(matches!(Epilogue::new(&add, &shape(&[2, 3]), &[]), Err(KernelError::Invalid { .. })));
+        assert!(matches!(Epilogue::new(&add, &shape(&[2, 3]), &[&shape(&[2])]), Err(KernelError::Shape(_))));
+    }
+}

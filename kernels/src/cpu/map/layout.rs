@@ -1,0 +1,150 @@
+//! Where the operands' elements lie for each element of an output that they are broadcast to.
+
+use crate::shape::{Shape, ShapeError};
+
+/// The output's dimensions, with neighbours joined wherever every operand allows, and each operand's strides in
+/// elements along them. At least one dimension is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    dims: Vec<usize>,
+    strides: Vec<Vec<usize>>,
+}
+
+impl Layout {
+    /// The layout of operands of these shapes over an output of shape `output`.
+    ///
+    /// # Errors
+    /// If one cannot be broadcast to it.
+    pub(crate) fn new(output: &Shape, operands: &[&Shape]) -> Result<Self, ShapeError> {
+        let strides = operands.iter().map(|o| o.broadcast_strides(output)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::joined(output.dims(), &strides))
+    }
+
+    /// Drops dimensions of size 1, and joins two neighbours where each operand's stride along the outer one is what a
+    /// step over the whole inner one would be.
+    fn joined(dims: &[usize], strides: &[Vec<usize>]) -> Self {
+        let mut kept: Vec<(usize, Vec<usize>)> = Vec::new();
+        for axis in (0..dims.len()).filter(|axis| dims[*axis] != 1) {
+            let here: Vec<usize> = strides.iter().map(|s| s[axis]).collect();
+            match kept.last_mut() {
+                Some((outer, outer_strides)) if outer_strides.iter().zip(&here).all(|(o, h)| *o == h * dims[axis]) => {
+                    *outer *= dims[axis];
+                    *outer_strides = here;
+                }
+                _ => kept.push((dims[axis], here)),
+            }
+        }
+        if kept.is_empty() {
+            kept.push((1, vec![0; strides.len()]));
+        }
+        let dims = kept.iter().map(|(dim, _)| *dim).collect();
+        let strides = (0..strides.len()).map(|o| kept.iter().map(|(_, s)| s[o]).collect()).collect();
+        Self { dims, strides }
+    }
+
+    /// The layout of one operand alone, over fewer dimensions than that of all.
+    pub(crate) fn of_operand(&self, operand: usize) -> Self {
+        Self::joined(&self.dims, &self.strides[operand..=operand])
+    }
+
+    /// The number of elements of the innermost dimension: a row. Along it every operand is one value or consecutive.
+    pub(crate) fn row(&self) -> usize {
+        self.dims[self.dims.len() - 1]
+    }
+
+    /// Whether the operand is consecutive along a row, rather than one value.
+    pub(crate) fn varies(&self, operand: usize) -> bool {
+        self.strides[operand][self.dims.len() - 1] != 0
+    }
+
+    /// Whether the operand is one value for the whole output.
+    pub(crate) fn is_scalar(&self, operand: usize) -> bool {
+        self.strides[operand].iter().all(|stride| *stride == 0)
+    }
+
+    /// Whether the operand has an element for each of the output's, in the same order.
+    pub(crate) fn is_linear(&self, operand: usize) -> bool {
+        let mut expected = 1;
+        self.dims.iter().zip(&self.strides[operand]).rev().all(|(dim, stride)| {
+            let linear = *stride == expected;
+            expected *= dim;
+            linear
+        })
+    }
+
+    /// Offset in elements of the operand's first element in row `row`. O(rank).
+    pub(crate) fn offset(&self, operand: usize, mut row: usize) -> usize {
+        let outer = self.dims.len() - 1;
+        let mut offset = 0;
+        for (dim, stride) in self.dims[..outer].iter().zip(&self.strides[operand][..outer]).rev() {
+            if row == 0 {
+                break;
+            }
+            offset += row % dim * stride;
+            row /= dim;
+        }
+        offset
+    }
+
+    /// Cuts the output's elements `start..start + length` into runs inside rows: `visit(row, column, run)`, where `run`
+    /// counts from `start`.
+    #[inline]
+    pub(crate) fn runs(
+        &self,
+        start: usize,
+        length: usize,
+        mut visit: impl FnMut(usize, usize, std::ops::Range<usize>),
+    ) {
+        let width = self.row();
+        let (mut row, mut column) = if start < width { (0, start) } else { (start / width, start % width) };
+        let mut done = 0;
+        while done < length {
+            let take = (width - column).min(length - done);
+            visit(row, column, done..done + take);
+            done += take;
+            row += 1;
+            column = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(dims: &[usize]) -> Shape {
+        Shape::new(dims).expect("small")
+    }
+
+    fn layout(output: &[usize], operands: &[&[usize]]) -> Layout {
+        let operands: Vec<_> = operands.iter().map(|o| shape(o)).collect();
+        Layout::new(&shape(output), &operands.iter().collect::<Vec<_>>()).expect("broadcastable")
+    }
+
+    #[test]
+    fn dimensions_are_joined_where_all_operands_allow() {
+        let found = layout(&[2, 3, 4, 5], &[&[2, 3, 4, 5], &[3, 1, 1]]);
+        assert_eq!(found, Layout { dims: vec![2, 3, 20], strides: vec![vec![60, 20, 1], vec![0, 1, 0]] });
+        let found = layout(&[2, 3, 1, 5], &[&[2, 3, 1, 5], &[]]);
+        assert_eq!(found, Layout { dims: vec![30], strides: vec![vec![1], vec![0]] });
+        assert_eq!(layout(&[1, 1], &[&[1]]), Layout { dims: vec![1], strides: vec![vec![0]] });
+        assert_eq!(layout(&[2, 3, 20], &[&[2, 3, 20], &[3, 1]]).of_operand(0).dims, [120]);
+    }
+
+    #[test]
+    fn every_element_is_found_as_by_its_coordinates() {
+        let (output, operand) = (shape(&[2, 3, 4]), shape(&[3, 1]));
+        let layout = Layout::new(&output, &[&operand, &output]).expect("broadcastable");
+        let mut seen = 0;
+        layout.runs(5, 17, |row, column, run| {
+            for i in run {
+                let flat = 5 + i;
+                assert_eq!(layout.offset(0, row), flat / 4 % 3);
+                assert_eq!(layout.offset(1, row) + column + (flat - row * layout.row() - column), flat);
+                seen += 1;
+            }
+        });
+        assert_eq!(seen, 17);
+        assert!(layout.is_linear(1) && !layout.is_linear(0) && !layout.varies(0) && !layout.is_scalar(0));
+    }
+}

@@ -1,0 +1,40 @@
+//! The number types in which expressions are computed: one implementation of every function for each domain.
+
+use super::source::Source;
+use crate::dtype::DType;
+use crate::op::{Binary, Literal, Unary};
+use bytemuck::Pod;
+use std::fmt;
+
+/// An element's value makes the function undefined; the text says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Undefined(pub(crate) &'static str);
+
+/// The type of a [`Domain`](crate::op::Domain)'s registers.
+///
+/// The functions over blocks write every element of `out`; slices among the sources have its length.
+pub(crate) trait Number: Pod + PartialEq + fmt::Debug + Send + Sync {
+    /// The tensor type whose elements are this type.
+    const DTYPE: DType;
+
+    /// Why a function does not exist in the domain, if it does not.
+    fn missing(function: Unary) -> Option<&'static str>;
+
+    /// A constant's value.
+    fn literal(literal: Literal) -> Self;
+
+    /// A function of one operand at each element.
+    fn unary(function: Unary, a: Source<'_, Self>, out: &mut [Self]) -> Result<(), Undefined>;
+
+    /// A function of two operands at each element.
+    fn binary(function: Binary, a: Source<'_, Self>, b: Source<'_, Self>, out: &mut [Self]) -> Result<(), Undefined>;
+
+    /// `b` where `a` is not 0, else `c`.
+    fn select(a: Source<'_, Self>, b: Source<'_, Self>, c: Source<'_, Self>, out: &mut [Self]);
+
+    /// Converts elements of `dtype`.
+    fn load(dtype: DType, bytes: &[u8], out: &mut [Self]);
+
+    /// Converts to elements of `dtype`.
+    fn store(values: &[Self], dtype: DType, bytes: &mut [u8]);
+}

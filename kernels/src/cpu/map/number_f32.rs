@@ -1,0 +1,268 @@
+//! Expressions over 32-bit floats: every function as a loop compiled for the processor's vectors.
+
+use super::convert;
+use super::number::{Number, Undefined};
+use super::source::Source;
+use crate::cpu::math;
+use crate::cpu::vector::{Isa, Loop, vectorised};
+use crate::dtype::DType;
+use crate::op::{Binary, Literal, Unary};
+use std::marker::PhantomData;
+
+/// A function of one number, branch-free so that a loop over it is vectorised.
+trait Function {
+    fn at<I: Isa>(x: f32) -> f32;
+}
+
+/// A function of two numbers, likewise.
+trait Function2 {
+    fn at<I: Isa>(x: f32, y: f32) -> f32;
+}
+
+struct Each<'a, F>(&'a [f32], &'a mut [f32], PhantomData<F>);
+
+impl<F: Function> Loop for Each<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        for (out, x) in self.1.iter_mut().zip(self.0) {
+            *out = F::at::<I>(*x);
+        }
+    }
+}
+
+struct Pairs<'a, F>(&'a [f32], &'a [f32], &'a mut [f32], PhantomData<F>);
+
+impl<F: Function2> Loop for Pairs<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        for ((out, x), y) in self.2.iter_mut().zip(self.0).zip(self.1) {
+            *out = F::at::<I>(*x, *y);
+        }
+    }
+}
+
+struct WithSecond<'a, F>(&'a [f32], f32, &'a mut [f32], PhantomData<F>);
+
+impl<F: Function2> Loop for WithSecond<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        for (out, x) in self.2.iter_mut().zip(self.0) {
+            *out = F::at::<I>(*x, self.1);
+        }
+    }
+}
+
+struct WithFirst<'a, F>(f32, &'a [f32], &'a mut [f32], PhantomData<F>);
+
+impl<F: Function2> Loop for WithFirst<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        for (out, y) in self.2.iter_mut().zip(self.1) {
+            *out = F::at::<I>(self.0, *y);
+        }
+    }
+}
+
+fn each<F: Function>(a: Source<'_, f32>, out: &mut [f32]) {
+    match a {
+        Source::Slice(a) => vectorised(Each::<F>(a, out, PhantomData)),
+        Source::Scalar(a) => {
+            let mut value = [0.0];
+            vectorised(Each::<F>(&[a], &mut value, PhantomData));
+            out.fill(value[0]);
+        }
+    }
+}
+
+fn pairs<F: Function2>(a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
+    match (a, b) {
+        (Source::Slice(a), Source::Slice(b)) => vectorised(Pairs::<F>(a, b, out, PhantomData)),
+        (Source::Slice(a), Source::Scalar(b)) => vectorised(WithSecond::<F>(a, b, out, PhantomData)),
+        (Source::Scalar(a), Source::Slice(b)) => vectorised(WithFirst::<F>(a, b, out, PhantomData)),
+        (Source::Scalar(a), Source::Scalar(b)) => {
+            let mut value = [0.0];
+            vectorised(WithSecond::<F>(&[a], b, &mut value, PhantomData));
+            out.fill(value[0]);
+        }
+    }
+}
+
+/// Functions that only the standard library has, one element at a time.
+fn scalar(function: fn(f32) -> f32, a: Source<'_, f32>, out: &mut [f32]) {
+    for (index, out) in out.iter_mut().enumerate() {
+        *out = function(a.at(index));
+    }
+}
+
+/// Names a [`Function`] and runs it: `each!(a, out, |x| expression)`.
+macro_rules! each {
+    ($a:expr, $out:expr, |$x:ident| $body:expr) => {{
+        struct This;
+        impl Function for This {
+            #[inline(always)]
+            fn at<I: Isa>($x: f32) -> f32 {
+                $body
+            }
+        }
+        each::<This>($a, $out)
+    }};
+}
+
+/// Names a [`Function2`] and runs it: `pairs!(a, b, out, |x, y| expression)`.
+macro_rules! pairs {
+    ($a:expr, $b:expr, $out:expr, |$x:ident, $y:ident| $body:expr) => {{
+        struct This;
+        impl Function2 for This {
+            #[inline(always)]
+            fn at<I: Isa>($x: f32, $y: f32) -> f32 {
+                $body
+            }
+        }
+        pairs::<This>($a, $b, $out)
+    }};
+}
+
+#[inline(always)]
+fn truth(value: bool) -> f32 {
+    if value { 1.0 } else { 0.0 }
+}
+
+impl Number for f32 {
+    const DTYPE: DType = DType::F32;
+
+    fn missing(_: Unary) -> Option<&'static str> {
+        None
+    }
+
+    fn literal(literal: Literal) -> Self {
+        match literal {
+            Literal::Float(value) => value as f32,
+            Literal::Int(value) => value as f32,
+        }
+    }
+
+    fn unary(function: Unary, a: Source<'_, f32>, out: &mut [f32]) -> Result<(), Undefined> {
+        match function {
+            Unary::Negate => each!(a, out, |x| -x),
+            Unary::Abs => each!(a, out, |x| x.abs()),
+            Unary::Sign => each!(a, out, |x| if x > 0.0 {
+                1.0
+            } else if x < 0.0 {
+                -1.0
+            } else {
+                x
+            }),
+            Unary::Reciprocal => each!(a, out, |x| 1.0 / x),
+            Unary::Sqrt => each!(a, out, |x| x.sqrt()),
+            Unary::Exp => each!(a, out, |x| math::exp::<I>(x)),
+            Unary::Log => each!(a, out, |x| math::log::<I>(x)),
+            Unary::Sin => each!(a, out, |x| math::sin::<I>(x)),
+            Unary::Cos => each!(a, out, |x| math::cos::<I>(x)),
+            Unary::Tanh => each!(a, out, |x| math::tanh::<I>(x)),
+            Unary::Sigmoid => each!(a, out, |x| math::sigmoid::<I>(x)),
+            Unary::Erf => each!(a, out, |x| math::erf::<I>(x)),
+            Unary::Relu => each!(a, out, |x| if x < 0.0 { 0.0 } else { x }),
+            Unary::Floor => each!(a, out, |x| x.floor()),
+            Unary::Ceil => each!(a, out, |x| x.ceil()),
+            Unary::Round => each!(a, out, |x| x.round_ties_even()),
+            Unary::Truncate => each!(a, out, |x| x.trunc()),
+            Unary::Not => each!(a, out, |x| truth(x == 0.0)),
+            Unary::IsNan => each!(a, out, |x| truth(x.is_nan())),
+            Unary::IsInfinite => each!(a, out, |x| truth(x.is_infinite())),
+            Unary::Tan => scalar(f32::tan, a, out),
+            Unary::Asin => scalar(f32::asin, a, out),
+            Unary::Acos => scalar(f32::acos, a, out),
+            Unary::Atan => scalar(f32::atan, a, out),
+            Unary::Sinh => scalar(f32::sinh, a, out),
+            Unary::Cosh => scalar(f32::cosh, a, out),
+            Unary::Asinh => scalar(f32::asinh, a, out),
+            Unary::Acosh => scalar(f32::acosh, a, out),
+            Unary::Atanh => scalar(f32::atanh, a, out),
+        }
+        Ok(())
+    }
+
+    fn binary(function: Binary, a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) -> Result<(), Undefined> {
+        match function {
+            Binary::Add => pairs!(a, b, out, |x, y| x + y),
+            Binary::Subtract => pairs!(a, b, out, |x, y| x - y),
+            Binary::Multiply => pairs!(a, b, out, |x, y| x * y),
+            Binary::Divide => pairs!(a, b, out, |x, y| x / y),
+            // `x` unless `y` is beyond it or NaN; a NaN in `x` makes both comparisons false.
+            Binary::Min => pairs!(a, b, out, |x, y| if y < x || y.is_nan() { y } else { x }),
+            Binary::Max => pairs!(a, b, out, |x, y| if y > x || y.is_nan() { y } else { x }),
+            Binary::Power => power(a, b, out),
+            Binary::FloorModulo => pairs!(a, b, out, |x, y| floor_modulo(x, y)),
+            Binary::TruncatedModulo => pairs!(a, b, out, |x, y| x % y),
+            Binary::Equal => pairs!(a, b, out, |x, y| truth(x == y)),
+            Binary::Less => pairs!(a, b, out, |x, y| truth(x < y)),
+            Binary::LessOrEqual => pairs!(a, b, out, |x, y| truth(x <= y)),
+            Binary::Greater => pairs!(a, b, out, |x, y| truth(x > y)),
+            Binary::GreaterOrEqual => pairs!(a, b, out, |x, y| truth(x >= y)),
+            Binary::And => pairs!(a, b, out, |x, y| truth((x != 0.0) & (y != 0.0))),
+            Binary::Or => pairs!(a, b, out, |x, y| truth((x != 0.0) | (y != 0.0))),
+            Binary::Xor => pairs!(a, b, out, |x, y| truth((x != 0.0) ^ (y != 0.0))),
+        }
+        Ok(())
+    }
+
+    fn select(a: Source<'_, f32>, b: Source<'_, f32>, c: Source<'_, f32>, out: &mut [f32]) {
+        vectorised(Choose(a, b, c, out));
+    }
+
+    fn load(dtype: DType, bytes: &[u8], out: &mut [f32]) {
+        convert::to_f32(dtype, bytes, out);
+    }
+
+    fn store(values: &[f32], dtype: DType, bytes: &mut [u8]) {
+        convert::from_f32(values, dtype, bytes);
+    }
+}
+
+/// Small whole exponents, common in normalisations and polynomials, are products.
+fn power(a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
+    match b {
+        Source::Scalar(2.0) => each!(a, out, |x| x * x),
+        Source::Scalar(3.0) => each!(a, out, |x| x * x * x),
+        _ => pairs!(a, b, out, |x, y| math::power::<I>(x, y)),
+    }
+}
+
+#[inline(always)]
+fn floor_modulo(x: f32, y: f32) -> f32 {
+    let remainder = x % y;
+    if remainder != 0.0 && (remainder < 0.0) != (y < 0.0) { remainder + y } else { remainder }
+}
+
+struct Choose<'a>(Source<'a, f32>, Source<'a, f32>, Source<'a, f32>, &'a mut [f32]);
+
+impl Loop for Choose<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self(a, b, c, out) = self;
+        match (a, b, c) {
+            (Source::Slice(a), Source::Slice(b), Source::Slice(c)) => choose(a, |i| b[i], |i| c[i], out),
+            (Source::Slice(a), Source::Slice(b), Source::Scalar(c)) => choose(a, |i| b[i], |_| c, out),
+            (Source::Slice(a), Source::Scalar(b), Source::Slice(c)) => choose(a, |_| b, |i| c[i], out),
+            (Source::Slice(a), Source::Scalar(b), Source::Scalar(c)) => choose(a, |_| b, |_| c, out),
+            (Source::Scalar(a), b, c) => if a != 0.0 { b } else { c }.copy_to(out),
+        }
+    }
+}
+
+#[inline(always)]
+fn choose(a: &[f32], b: impl Fn(usize) -> f32, c: impl Fn(usize) -> f32, out: &mut [f32]) {
+    for (index, (out, a)) in out.iter_mut().zip(a).enumerate() {
+        *out = if *a != 0.0 { b(index) } else { c(index) };
+    }
+}

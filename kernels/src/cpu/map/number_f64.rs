@@ -1,0 +1,102 @@
+//! Expressions over 64-bit floats: the standard library's functions, one element at a time.
+
+use super::convert;
+use super::number::{Number, Undefined};
+use super::source::{Source, each, pairs, select};
+use crate::cpu::math;
+use crate::dtype::DType;
+use crate::op::{Binary, Literal, Unary};
+
+fn truth(value: bool) -> f64 {
+    f64::from(u8::from(value))
+}
+
+impl Number for f64 {
+    const DTYPE: DType = DType::F64;
+
+    fn missing(_: Unary) -> Option<&'static str> {
+        None
+    }
+
+    fn literal(literal: Literal) -> Self {
+        match literal {
+            Literal::Float(value) => value,
+            Literal::Int(value) => value as f64,
+        }
+    }
+
+    fn unary(function: Unary, a: Source<'_, f64>, out: &mut [f64]) -> Result<(), Undefined> {
+        match function {
+            Unary::Negate => each(a, out, |x| -x),
+            Unary::Abs => each(a, out, f64::abs),
+            Unary::Sign => each(a, out, |x| if x == 0.0 { x } else { x.signum() }),
+            Unary::Reciprocal => each(a, out, f64::recip),
+            Unary::Sqrt => each(a, out, f64::sqrt),
+            Unary::Exp => each(a, out, f64::exp),
+            Unary::Log => each(a, out, f64::ln),
+            Unary::Sin => each(a, out, f64::sin),
+            Unary::Cos => each(a, out, f64::cos),
+            Unary::Tan => each(a, out, f64::tan),
+            Unary::Asin => each(a, out, f64::asin),
+            Unary::Acos => each(a, out, f64::acos),
+            Unary::Atan => each(a, out, f64::atan),
+            Unary::Sinh => each(a, out, f64::sinh),
+            Unary::Cosh => each(a, out, f64::cosh),
+            Unary::Asinh => each(a, out, f64::asinh),
+            Unary::Acosh => each(a, out, f64::acosh),
+            Unary::Atanh => each(a, out, f64::atanh),
+            Unary::Tanh => each(a, out, f64::tanh),
+            Unary::Sigmoid => each(a, out, |x| 1.0 / (1.0 + (-x).exp())),
+            Unary::Erf => each(a, out, math::erf_f64),
+            Unary::Relu => each(a, out, |x| if x < 0.0 { 0.0 } else { x }),
+            Unary::Floor => each(a, out, f64::floor),
+            Unary::Ceil => each(a, out, f64::ceil),
+            Unary::Round => each(a, out, f64::round_ties_even),
+            Unary::Truncate => each(a, out, f64::trunc),
+            Unary::Not => each(a, out, |x| truth(x == 0.0)),
+            Unary::IsNan => each(a, out, |x| truth(x.is_nan())),
+            Unary::IsInfinite => each(a, out, |x| truth(x.is_infinite())),
+        }
+        Ok(())
+    }
+
+    fn binary(function: Binary, a: Source<'_, f64>, b: Source<'_, f64>, out: &mut [f64]) -> Result<(), Undefined> {
+        match function {
+            Binary::Add => pairs(a, b, out, |x, y| x + y),
+            Binary::Subtract => pairs(a, b, out, |x, y| x - y),
+            Binary::Multiply => pairs(a, b, out, |x, y| x * y),
+            Binary::Divide => pairs(a, b, out, |x, y| x / y),
+            Binary::Min => pairs(a, b, out, |x, y| if y < x || y.is_nan() { y } else { x }),
+            Binary::Max => pairs(a, b, out, |x, y| if y > x || y.is_nan() { y } else { x }),
+            Binary::Power => pairs(a, b, out, f64::powf),
+            Binary::FloorModulo => pairs(a, b, out, floor_modulo),
+            Binary::TruncatedModulo => pairs(a, b, out, |x, y| x % y),
+            Binary::Equal => pairs(a, b, out, |x, y| truth(x == y)),
+            Binary::Less => pairs(a, b, out, |x, y| truth(x < y)),
+            Binary::LessOrEqual => pairs(a, b, out, |x, y| truth(x <= y)),
+            Binary::Greater => pairs(a, b, out, |x, y| truth(x > y)),
+            Binary::GreaterOrEqual => pairs(a, b, out, |x, y| truth(x >= y)),
+            Binary::And => pairs(a, b, out, |x, y| truth((x != 0.0) & (y != 0.0))),
+            Binary::Or => pairs(a, b, out, |x, y| truth((x != 0.0) | (y != 0.0))),
+            Binary::Xor => pairs(a, b, out, |x, y| truth((x != 0.0) ^ (y != 0.0))),
+        }
+        Ok(())
+    }
+
+    fn select(a: Source<'_, f64>, b: Source<'_, f64>, c: Source<'_, f64>, out: &mut [f64]) {
+        select(a, b, c, out, |condition| condition != 0.0);
+    }
+
+    fn load(dtype: DType, bytes: &[u8], out: &mut [f64]) {
+        convert::to_f64(dtype, bytes, out);
+    }
+
+    fn store(values: &[f64], dtype: DType, bytes: &mut [u8]) {
+        convert::from_f64(values, dtype, bytes);
+    }
+}
+
+fn floor_modulo(x: f64, y: f64) -> f64 {
+    let remainder = x % y;
+    if remainder != 0.0 && (remainder < 0.0) != (y < 0.0) { remainder + y } else { remainder }
+}

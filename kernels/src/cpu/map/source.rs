@@ -1,0 +1,71 @@
+//! What one operand of a vectorised loop is: a slice, or one value for all elements.
+
+/// An operand's values over a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a, T> {
+    /// One value an element.
+    Slice(&'a [T]),
+    /// The same value everywhere.
+    Scalar(T),
+}
+
+impl<T: Copy> Source<'_, T> {
+    /// The value at `index`.
+    #[inline(always)]
+    pub(crate) fn at(&self, index: usize) -> T {
+        match self {
+            Self::Slice(slice) => slice[index],
+            Self::Scalar(value) => *value,
+        }
+    }
+
+    /// Copies the values into `out`.
+    pub(crate) fn copy_to(self, out: &mut [T]) {
+        match self {
+            Self::Slice(slice) => out.copy_from_slice(slice),
+            Self::Scalar(value) => out.fill(value),
+        }
+    }
+}
+
+/// `out[i] = function(a[i])`.
+pub(crate) fn each<T: Copy>(a: Source<'_, T>, out: &mut [T], function: impl Fn(T) -> T) {
+    match a {
+        Source::Slice(a) => out.iter_mut().zip(a).for_each(|(out, a)| *out = function(*a)),
+        Source::Scalar(a) => out.fill(function(a)),
+    }
+}
+
+/// `out[i] = function(a[i], b[i])`.
+pub(crate) fn pairs<T: Copy>(a: Source<'_, T>, b: Source<'_, T>, out: &mut [T], function: impl Fn(T, T) -> T) {
+    match (a, b) {
+        (Source::Slice(a), Source::Slice(b)) => {
+            out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = function(*a, *b));
+        }
+        (Source::Slice(a), Source::Scalar(b)) => {
+            out.iter_mut().zip(a).for_each(|(out, a)| *out = function(*a, b));
+        }
+        (Source::Scalar(a), Source::Slice(b)) => {
+            out.iter_mut().zip(b).for_each(|(out, b)| *out = function(a, *b));
+        }
+        (Source::Scalar(a), Source::Scalar(b)) => out.fill(function(a, b)),
+    }
+}
+
+/// `out[i] = b[i]` where `holds(a[i])`, else `c[i]`.
+pub(crate) fn select<T: Copy>(
+    a: Source<'_, T>,
+    b: Source<'_, T>,
+    c: Source<'_, T>,
+    out: &mut [T],
+    holds: impl Fn(T) -> bool,
+) {
+    match a {
+        Source::Scalar(a) => if holds(a) { b } else { c }.copy_to(out),
+        Source::Slice(a) => {
+            for (index, (out, a)) in out.iter_mut().zip(a).enumerate() {
+                *out = if holds(*a) { b.at(index) } else { c.at(index) };
+            }
+        }
+    }
+}
