@@ -91,8 +91,12 @@ fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(
         nodes.sort_by(|a, b| b.1.mean.total_cmp(&a.1.mean).then(a.0.cmp(b.0)));
         let all = nodes.len();
         let shown = if top == 0 { all } else { top.min(all) };
-        let mut table =
-            Table::new(&[("mean", Align::Right), ("± dev", Align::Right), ("runs", Align::Right), ("node", Align::Left)]);
+        let mut table = Table::new(&[
+            ("mean", Align::Right),
+            ("± dev", Align::Right),
+            ("runs", Align::Right),
+            ("node", Align::Left),
+        ]);
         for (key, statistics) in nodes.into_iter().take(shown) {
             let (mean, deviation) = (statistics.mean * 1e-9, statistics.deviation() * 1e-9);
             table.row([duration(mean), duration(deviation), statistics.count.to_string(), key.clone()]);

@@ -4,10 +4,6 @@ mod args;
 mod costs;
 mod devices;
 mod inputs;
-mod place;
-mod profile;
-mod report;
-mod run;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -31,12 +27,6 @@ struct Cli {
 enum Command {
     /// List the CPU devices and GPUs that plans can use
     Devices(devices::DevicesCommand),
-    /// Place a model on the devices, run it, and compare what was predicted with what was measured
-    Run(Box<run::RunCommand>),
-    /// Place a model and write the plan, with the reason for each node's device
-    Place(Box<place::PlaceCommand>),
-    /// Measure every node of a model on every device, and keep the times in the cost store
-    Profile(Box<profile::ProfileCommand>),
     /// Show, locate or forget measured costs
     Costs(costs::CostsCommand),
 }
@@ -122,9 +112,6 @@ pub fn main() -> ExitCode {
     let output = Output { json: cli.json };
     let result = match &cli.command {
         Command::Devices(command) => command.run(output),
-        Command::Run(command) => command.run(output),
-        Command::Place(command) => command.run(output),
-        Command::Profile(command) => command.run(output),
         Command::Costs(command) => command.run(output),
     };
     match result {

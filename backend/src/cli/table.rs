@@ -40,9 +40,8 @@ impl fmt::Display for Table {
         }
         let head: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(&self.rows).collect();
-        let width = |column: usize| {
-            lines.iter().map(|l| l.get(column).map_or(0, |c| c.chars().count())).max().unwrap_or(0)
-        };
+        let width =
+            |column: usize| lines.iter().map(|l| l.get(column).map_or(0, |c| c.chars().count())).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         for line in lines {
             let mut text = String::from(" ");
