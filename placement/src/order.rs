@@ -1,7 +1,7 @@
 //! Orders: which of the ready items of a device runs next.
 //!
-//! An [`Order`] looks at a [`Flow`] once and gives a [`Rule`]; the simulator applies it at every decision. Ties go to the
-//! smaller item: tasks by id, before sends by datum and target.
+//! An [`Order`] looks at a [`Flow`] once and gives a [`Rule`]; the simulator applies it at every decision. Ties go to
+//! sends, by datum and target, because another device waits for each of them, and then to tasks, by id.
 
 mod fifo;
 mod flow;

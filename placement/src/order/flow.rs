@@ -30,13 +30,13 @@ impl SendCosts {
 /// Something that a device does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Item {
-    /// Run a task.
-    Task(TaskId),
     /// Work on the send at this position of [`Sends::all`].
     Send(usize),
+    /// Run a task.
+    Task(TaskId),
 }
 
-/// A placed graph: tasks and sends as items, numbered tasks first.
+/// A placed graph: sends and tasks as items, numbered sends first.
 pub struct Flow<'a> {
     problem: &'a Problem<'a>,
     device_of: &'a [DeviceId],
@@ -80,16 +80,16 @@ impl<'a> Flow<'a> {
     /// The number of an item.
     pub fn position(&self, item: Item) -> usize {
         match item {
-            Item::Task(task) => task.index(),
-            Item::Send(send) => self.device_of.len() + send,
+            Item::Send(send) => send,
+            Item::Task(task) => self.sends.count() + task.index(),
         }
     }
 
     /// The item of a number below [`Flow::item_count`].
     pub fn item(&self, position: usize) -> Item {
-        match position.checked_sub(self.device_of.len()) {
-            None => Item::Task(TaskId(position as u32)),
-            Some(send) => Item::Send(send),
+        match position.checked_sub(self.sends.count()) {
+            None => Item::Send(position),
+            Some(task) => Item::Task(TaskId(task as u32)),
         }
     }
 
