@@ -69,6 +69,8 @@ pub mod place;
 pub mod platform;
 pub mod problem;
 pub mod rank;
+#[cfg(test)]
+mod sample;
 pub mod schedule;
 pub mod simulate;
 pub mod transfer;

@@ -112,3 +112,61 @@ fn validate(problem: &Problem<'_>, device_of: &[DeviceId], options: &SimulateOpt
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::graph::TaskId;
+    use crate::order::Pct;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    /// What takes no time is done at once, and what it sets free is known before a device starts something longer.
+    #[test]
+    fn instant_tasks_come_before_decisions() {
+        // Tasks 0 and 1 take no time on device 0. Device 1 can start 2 after 0, or the more urgent 3 after 1.
+        let graph = sample::graph(&[0.0, 0.0, 1.0, 9.0], &[(0, 2, 0), (1, 3, 0)]);
+        let platform = sample::platform(&[1.0; 2]);
+        let costs = CostTable::from_fn(&graph, &platform, |task, _| Some(graph.task(task).operations)).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let schedule = simulate(&problem, &[0, 0, 1, 1].map(DeviceId), &Pct, &SimulateOptions::default()).unwrap();
+        assert_eq!(schedule.device_orders(2)[1], [TaskId(3), TaskId(2)]);
+        assert_eq!((schedule.makespan, schedule.busy(2)), (10.0, vec![0.0, 10.0]));
+    }
+
+    /// The transfer of greater path computation time goes first where both are ready at the same time.
+    #[test]
+    fn serial_links_take_the_most_urgent_of_what_is_ready_together() {
+        let graph = sample::graph(&[1.0, 1.0, 5.0], &[(0, 1, 10), (0, 2, 10)]);
+        let platform = sample::platform(&[1.0; 2]);
+        let costs = CostTable::from_fn(&graph, &platform, |task, _| Some(graph.task(task).operations)).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let options = SimulateOptions { contention: LinkContention::Serial, ..SimulateOptions::default() };
+        let schedule = simulate(&problem, &[0, 1, 1].map(DeviceId), &Pct, &options).unwrap();
+        let arrivals: Vec<f64> = schedule.transfers.iter().map(|transfer| transfer.end).collect();
+        assert_eq!(arrivals, [3.0, 2.0]);
+        assert_eq!(schedule.makespan, 8.0);
+    }
+
+    #[test]
+    fn what_cannot_be_simulated_is_refused() {
+        let graph = sample::graph(&[1.0], &[]);
+        let platform = sample::platform(&[1.0; 2]);
+        let costs = CostTable::from_fn(&graph, &platform, |_, device| (device.0 == 0).then_some(1.0)).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let run = |devices: &[u32], send_operations| {
+            let send_costs = SendCosts { send_operations, receive_operations: 0.0 };
+            let options = SimulateOptions { send_costs, ..SimulateOptions::default() };
+            let device_of: Vec<DeviceId> = devices.iter().copied().map(DeviceId).collect();
+            simulate(&problem, &device_of, &Pct, &options)
+        };
+        assert!(run(&[0], 0.0).is_ok());
+        assert!(matches!(run(&[], 0.0), Err(SimulateError::Length { tasks: 1, given: 0 })));
+        assert!(matches!(run(&[1], 0.0), Err(SimulateError::CannotRun { device, .. }) if device == "d1"));
+        assert!(matches!(run(&[2], 0.0), Err(SimulateError::UnknownDevice { count: 2, .. })));
+        for send_operations in [f64::NAN, -1.0, f64::INFINITY] {
+            assert!(matches!(run(&[0], send_operations), Err(SimulateError::SendCosts(_))));
+        }
+    }
+}

@@ -100,3 +100,39 @@ impl<'p> State<'p> {
         self.assignment.assign(unit, task, device, reason);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::cost::OperationsOverSpeed;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    #[test]
+    fn the_path_takes_the_fastest_device_and_the_rest_the_least_loaded() {
+        let graph = sample::graph(&[4.0, 8.0, 3.0, 4.0, 4.0], &[(0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 3, 1)]);
+        let platform = sample::platform(&[1.0, 4.0]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let placement = CriticalPath.place(&problem).unwrap();
+        // The path has 16 operations; with 3 more the fast device would take 4.75, the slow one takes 3. The lone task then
+        // finds 5 on the fast device and 7 on the slow one.
+        assert_eq!(placement.device_of, [1, 1, 0, 1, 1].map(DeviceId));
+        let loads = [(0, 3.0), (1, 4.75)].map(|(device, load)| LoadOn { device: DeviceId(device), load });
+        assert_eq!(placement.reasons[1], Reason::CriticalPath);
+        assert_eq!(placement.reasons[2], Reason::LeastLoaded(loads.to_vec()));
+    }
+
+    /// One task of the path is a little faster elsewhere; the path does not change devices for it.
+    #[test]
+    fn a_path_stays_together_where_each_task_has_times_of_its_own() {
+        let graph = sample::graph(&[0.0; 3], &[(0, 1, 1), (1, 2, 1)]);
+        let platform = sample::platform(&[1.0, 1.0]);
+        let times = [[9.0, 1.0], [1.0, 1.1], [9.0, 1.0]];
+        let costs =
+            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        assert_eq!(CriticalPath.place(&problem).unwrap().device_of, [DeviceId(1); 3]);
+    }
+}

@@ -150,3 +150,40 @@ fn plan(problem: &Problem<'_>, device_of: &[DeviceId], spans: Vec<Span>) -> Sche
         tasks: spans,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::{CostTable, OperationsOverSpeed};
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    /// The second input decides: a scheduler that took the minimum over predecessors would start task 2 too early.
+    #[test]
+    fn a_task_waits_for_its_last_input() {
+        let graph = sample::graph(&[2.0, 8.0, 1.0], &[(0, 2, 0), (1, 2, 30)]);
+        let platform = sample::platform(&[1.0; 2]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let placement = Heft.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [1, 0, 0].map(DeviceId));
+        let planned = placement.planned.unwrap();
+        assert_eq!(planned.tasks[2].start, 8.0);
+        let finishes = [(0, 9.0), (1, 12.0)].map(|(device, finish)| FinishOn { device: DeviceId(device), finish });
+        assert_eq!(placement.reasons[2], Reason::EarliestFinish(finishes.to_vec()));
+    }
+
+    #[test]
+    fn a_group_follows_its_first_member_to_a_device_where_all_can_run() {
+        let mut builder = sample::tasks(&[0.0; 3]);
+        builder.colocate(TaskId(0), TaskId(2));
+        let graph = builder.build().unwrap();
+        let platform = sample::platform(&[1.0; 3]);
+        let times = [[Some(3.0), Some(1.0), Some(2.0)], [Some(5.0); 3], [Some(1.0), None, Some(1.0)]];
+        let costs = CostTable::from_fn(&graph, &platform, |task, device| times[task.index()][device.index()]).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let placement = Heft.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [2, 0, 2].map(DeviceId));
+        assert_eq!(placement.reasons[2], Reason::ColocatedWith(TaskId(0)));
+    }
+}

@@ -68,3 +68,42 @@ impl<'p> Room<'p> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::place::{Heft, Placer};
+    use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
+    use crate::problem::MemoryRule;
+
+    fn place(tasks: &[(u64, DeviceKinds)]) -> Result<Vec<u32>, PlaceError> {
+        let mut builder = GraphBuilder::new();
+        for &(memory, kinds) in tasks {
+            builder.task(Task::new("t").with_memory(memory).with_allowed(kinds).with_operations(1.0));
+        }
+        let graph = builder.build().unwrap();
+        let device = |name, kind, speed| Device::new(name, kind).with_memory(100).with_speed(speed);
+        let devices = vec![device("cpu", DeviceKind::Cpu, 1.0), device("gpu", DeviceKind::Gpu, 9.0)];
+        let platform = Platform::uniform(devices, 0.0, 1.0).unwrap();
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        Ok(Heft.place(&problem)?.device_of.iter().map(|device| device.0).collect())
+    }
+
+    #[test]
+    fn what_can_be_on_one_device_only_finds_its_room_there() {
+        let (any, gpu) = (DeviceKinds::ALL, DeviceKinds::GPU);
+        assert_eq!(place(&[(60, any), (40, any), (60, gpu)]), Ok(vec![0, 1, 1]));
+    }
+
+    #[test]
+    fn a_refusal_names_task_device_and_bytes() {
+        let any = DeviceKinds::ALL;
+        let (task, device) = ("t".to_string(), "gpu".to_string());
+        let expected = PlaceError::NoRoom { task, device, needed: 60, available: 40, memory: 100 };
+        assert_eq!(place(&[(60, any), (60, any), (60, any)]), Err(expected.clone()));
+        assert_eq!(place(&[(60, DeviceKinds::GPU), (60, DeviceKinds::GPU)]), Err(expected));
+    }
+}

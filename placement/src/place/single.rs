@@ -57,3 +57,33 @@ impl Single {
         Ok((device, if wanted { Reason::WantedKind } else { Reason::NotOnWantedKind }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::graph::Task;
+    use crate::platform::{Device, DeviceKinds, Platform};
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    #[test]
+    fn the_fastest_of_the_kind_takes_what_it_can() {
+        let mut builder = sample::tasks(&[0.0, 0.0]);
+        builder.task(Task::new("large").with_memory(60));
+        builder.task(Task::new("host").with_allowed(DeviceKinds::CPU));
+        builder.task(Task::new("pinned").with_pin(DeviceId(0)));
+        let graph = builder.build().unwrap();
+        let kinds = [DeviceKind::Cpu, DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Gpu];
+        let devices =
+            kinds.map(|kind| Device::new("d", kind).with_memory(50 + 10 * u64::from(kind == DeviceKind::Cpu)));
+        let platform = Platform::uniform(devices.to_vec(), 0.0, 1.0).unwrap();
+        let seconds = [4.0, 3.0, 2.0, 1.0];
+        let costs = CostTable::from_fn(&graph, &platform, |_, device| Some(seconds[device.index()])).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let placement = Single { kind: DeviceKind::Gpu }.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [3, 3, 1, 1, 0].map(DeviceId));
+        let (wanted, other) = (Reason::WantedKind, Reason::NotOnWantedKind);
+        assert_eq!(placement.reasons, [wanted.clone(), wanted, other.clone(), other, Reason::Pinned]);
+    }
+}

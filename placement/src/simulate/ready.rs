@@ -72,18 +72,12 @@ impl Ready {
                 let Rule::Score { score, otherwise } = rule else {
                     return None;
                 };
-                let ranked = list.iter().enumerate().map(|(place, &position)| {
-                    let rank = score(flow, moment, flow.item(position));
-                    (Ranked { rank, position }, otherwise[position], place)
+                let scored = list.iter().enumerate().map(|(place, &position)| {
+                    let tie = Ranked { rank: otherwise[position], position };
+                    (score(flow, moment, flow.item(position)), tie, place)
                 });
-                let better = |one: &(Ranked, f64, usize), other: &(Ranked, f64, usize)| {
-                    one.0
-                        .rank
-                        .total_cmp(&other.0.rank)
-                        .then(one.1.total_cmp(&other.1))
-                        .then(other.0.position.cmp(&one.0.position))
-                };
-                ranked.max_by(better).map(|(ranked, _, place)| Choice { position: ranked.position, place })
+                let best = scored.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+                best.map(|(_, tie, place)| Choice { position: tie.position, place })
             }
         }
     }

@@ -1,0 +1,143 @@
+//! Whatever the problem, every strategy under every order gives what the independent checker accepts.
+
+mod instances;
+
+use anabranch_placement::check::{check_placement, check_schedule};
+use anabranch_placement::order::{ORDERS, Order, Planned, SendCosts, order_by_name};
+use anabranch_placement::place::{PlaceError, Placement, STRATEGIES, strategy_by_name};
+use anabranch_placement::problem::Problem;
+use anabranch_placement::schedule::Schedule;
+use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
+use instances::Instance;
+
+const OPTIONS: [SimulateOptions; 3] = [
+    SimulateOptions {
+        send_costs: SendCosts { send_operations: 0.0, receive_operations: 0.0 },
+        contention: LinkContention::None,
+    },
+    SimulateOptions::THESIS,
+    SimulateOptions {
+        send_costs: SendCosts { send_operations: 0.5, receive_operations: 0.0 },
+        contention: LinkContention::Serial,
+    },
+];
+
+/// Runs `check` on random problems that have a solution unit by unit.
+fn for_random_problems(check: impl Fn(&Problem<'_>)) {
+    arbtest::arbtest(|random| {
+        if let Some(instance) = Instance::draw(random)? {
+            instance.with_problem(&check);
+        }
+        Ok(())
+    })
+    .budget_ms(700);
+}
+
+/// Every strategy's placement; only memory may keep a strategy from finding one.
+fn placements(problem: &Problem<'_>) -> Vec<Placement> {
+    let place = |&(name, _): &(&str, &str)| match strategy_by_name(name).unwrap().place(problem) {
+        Ok(placement) => Some(placement),
+        Err(PlaceError::NoRoom { needed, available, .. }) if needed > available => None,
+        Err(error) => panic!("{name}: {error}"),
+    };
+    STRATEGIES.iter().filter_map(place).collect()
+}
+
+/// The longest path of the shortest times, which no execution can beat.
+fn critical_path_bound(problem: &Problem<'_>) -> f64 {
+    let graph = problem.graph();
+    let mut ends = vec![0.0f64; graph.task_count()];
+    for &task in graph.topological() {
+        let start = graph.predecessors(task).iter().map(|before| ends[before.index()]).fold(0.0, f64::max);
+        let times = problem.feasible(graph.unit(task)).map(|device| problem.time(task, device));
+        ends[task.index()] = start + times.fold(f64::INFINITY, f64::min);
+    }
+    ends.into_iter().fold(0.0, f64::max)
+}
+
+/// Between the moment when a task has its inputs and the moment when it starts, its device must be busy.
+fn assert_never_idle(problem: &Problem<'_>, schedule: &Schedule) {
+    let graph = problem.graph();
+    for task in graph.task_ids() {
+        let span = schedule.tasks[task.index()];
+        let arrival = |datum| match graph.producer(datum) {
+            producer if schedule.tasks[producer.index()].device == span.device => schedule.tasks[producer.index()].end,
+            _ => schedule.transfers.iter().find(|sent| sent.datum == datum && sent.to == span.device).unwrap().end,
+        };
+        let ready = graph.inputs(task).iter().map(|&datum| arrival(datum)).fold(0.0, f64::max);
+        let busy = |start: f64, end: f64| (end.min(span.start) - start.max(ready)).max(0.0);
+        let tasks = schedule.tasks.iter().filter(|other| other.device == span.device);
+        let sends = schedule.transfers.iter().filter(|sent| sent.from == span.device);
+        let sum = tasks.map(|other| busy(other.start, other.end)).sum::<f64>()
+            + sends.map(|sent| busy(sent.send_start, sent.send_end)).sum::<f64>();
+        assert!(
+            (span.start - ready - sum).abs() < 1e-6,
+            "{task} waits from {ready} to {} beside {sum} of work",
+            span.start
+        );
+    }
+}
+
+#[test]
+fn placements_are_valid_and_the_same_every_time() {
+    for_random_problems(|problem| {
+        let first = placements(problem);
+        for placement in &first {
+            assert_eq!(check_placement(problem, &placement.device_of), [], "{}", placement.strategy);
+            assert_eq!(placement.reasons.len(), placement.device_of.len());
+            if let Some(planned) = &placement.planned {
+                let options = SimulateOptions::default();
+                assert_eq!(
+                    check_schedule(problem, &placement.device_of, planned, &options),
+                    [],
+                    "{}",
+                    placement.strategy
+                );
+                assert!(planned.makespan >= critical_path_bound(problem) - 1e-9);
+            }
+        }
+        assert_eq!(first, placements(problem));
+    });
+}
+
+#[test]
+fn schedules_are_valid_under_every_order() {
+    for_random_problems(|problem| {
+        let bound = critical_path_bound(problem);
+        for placement in placements(problem) {
+            let planned = placement.planned.as_ref().map(|planned| Planned::new(&planned.order));
+            let named = ORDERS.iter().map(|name| order_by_name(name).unwrap());
+            let orders: Vec<Box<dyn Order + '_>> =
+                named.chain(planned.map(|planned| Box::new(planned) as Box<dyn Order>)).collect();
+            for (order, options) in orders.iter().flat_map(|order| OPTIONS.iter().map(move |options| (order, options)))
+            {
+                let schedule = simulate(problem, &placement.device_of, order.as_ref(), options).unwrap();
+                let violations = check_schedule(problem, &placement.device_of, &schedule, options);
+                assert_eq!(violations, [], "{} {} {options:?}", placement.strategy, order.name());
+                assert!(schedule.makespan >= bound - 1e-9);
+                assert_never_idle(problem, &schedule);
+            }
+        }
+    });
+}
+
+/// Contention and send costs can only be told apart where something is sent; on one device all orders take the sum of all times.
+#[test]
+fn one_device_takes_the_sum_of_all_times() {
+    for_random_problems(|problem| {
+        if problem.platform().device_count() > 1 {
+            return;
+        }
+        let device = problem.platform().device_ids().next().unwrap();
+        let sum: f64 = problem.graph().task_ids().map(|task| problem.time(task, device)).sum();
+        for placement in placements(problem) {
+            for name in ORDERS {
+                let order = order_by_name(name).unwrap();
+                let schedule =
+                    simulate(problem, &placement.device_of, order.as_ref(), &SimulateOptions::THESIS).unwrap();
+                assert!((schedule.makespan - sum).abs() < 1e-9);
+                assert_eq!(schedule.traffic, 0);
+            }
+        }
+    });
+}
