@@ -44,7 +44,8 @@ impl<'a> Problem<'a> {
     /// Verifies the costs and finds the feasible devices of every unit.
     ///
     /// # Errors
-    /// A time that is negative, infinite or not a number; a pin to an unknown device; a unit without a feasible device.
+    /// A time that is negative, infinite or not a number, or times whose sum is; a pin to an unknown device; a unit without a
+    /// feasible device.
     pub fn new(
         graph: &'a TaskGraph,
         platform: &'a Platform,
@@ -53,8 +54,9 @@ impl<'a> Problem<'a> {
     ) -> Result<Self, ProblemError> {
         let times = read_times(graph, platform, costs)?;
         let largest = graph.datum_ids().map(|datum| graph.bytes(datum)).max().unwrap_or(0);
-        let mean_latency = mean_transfer(platform, costs, 0)?;
-        let mean_largest = mean_transfer(platform, costs, largest)?;
+        let empty = Transfers::of(platform, costs, 0)?;
+        let full = Transfers::of(platform, costs, largest)?;
+        refuse_overflow(graph, platform, &times, empty.longest.max(full.longest))?;
         let demand = graph.unit_ids().map(|unit| demand(graph, memory_rule, unit)).collect();
         let mut problem = Problem {
             graph,
@@ -64,8 +66,8 @@ impl<'a> Problem<'a> {
             times,
             demand,
             feasible: DeviceSets::empty(graph.unit_count(), platform.device_count()),
-            mean_latency,
-            mean_time_a_byte: if largest == 0 { 0.0 } else { (mean_largest - mean_latency) / largest as f64 },
+            mean_latency: empty.mean,
+            mean_time_a_byte: if largest == 0 { 0.0 } else { (full.mean - empty.mean).max(0.0) / largest as f64 },
         };
         problem.find_feasible()?;
         Ok(problem)
@@ -194,20 +196,42 @@ fn read_times(graph: &TaskGraph, platform: &Platform, costs: &dyn CostModel) -> 
     Ok(times)
 }
 
-/// Mean over the ordered pairs of different devices, each of which is verified on the way.
-fn mean_transfer(platform: &Platform, costs: &dyn CostModel, bytes: u64) -> Result<f64, ProblemError> {
-    let (mut sum, mut pairs) = (0.0, 0u64);
-    for from in platform.device_ids() {
-        for to in platform.device_ids().filter(|&to| to != from) {
-            let time = costs.transfer_time(bytes, from, to);
-            if !(time >= 0.0 && time.is_finite()) {
-                return Err(ProblemError::transfer(platform, from, to, bytes, time));
+/// How long it takes to move so many bytes, over the ordered pairs of different devices; 0 where there are none.
+struct Transfers {
+    mean: f64,
+    longest: f64,
+}
+
+impl Transfers {
+    /// Asks for every pair, and verifies the answers.
+    fn of(platform: &Platform, costs: &dyn CostModel, bytes: u64) -> Result<Self, ProblemError> {
+        let (mut sum, mut longest, mut pairs) = (0.0, 0.0f64, 0u64);
+        for from in platform.device_ids() {
+            for to in platform.device_ids().filter(|&to| to != from) {
+                let time = costs.transfer_time(bytes, from, to);
+                if !(time >= 0.0 && time.is_finite()) {
+                    return Err(ProblemError::transfer(platform, from, to, bytes, time));
+                }
+                sum += time;
+                longest = longest.max(time);
+                pairs += 1;
             }
-            sum += time;
-            pairs += 1;
         }
+        Ok(Transfers { mean: if pairs == 0 { 0.0 } else { sum / pairs as f64 }, longest })
     }
-    Ok(if pairs == 0 { 0.0 } else { sum / pairs as f64 })
+}
+
+/// Refuses times whose sum is no number any more, so that no strategy ever has to compare infinities.
+fn refuse_overflow(
+    graph: &TaskGraph,
+    platform: &Platform,
+    times: &[f64],
+    longest_transfer: f64,
+) -> Result<(), ProblemError> {
+    let finite = |row: &[f64]| row.iter().copied().filter(|time| time.is_finite()).sum::<f64>();
+    let tasks: f64 = times.chunks(platform.device_count().max(1)).map(finite).sum();
+    let pairs = (platform.device_count() * platform.device_count()).max(graph.edge_count()) as f64;
+    if (tasks + pairs * longest_transfer).is_finite() { Ok(()) } else { Err(ProblemError::Overflow) }
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -324,6 +348,23 @@ mod tests {
             let error = Problem::new(&graph, &platform, &Broken(0.0, bad), MemoryRule::Ignore).err();
             assert!(matches!(error, Some(ProblemError::Transfer { .. })));
         }
+    }
+
+    #[test]
+    fn times_whose_sum_is_infinite_are_refused() {
+        let mut builder = GraphBuilder::new();
+        let [a, b, c] = ["a", "b", "c"].map(|name| builder.task(Task::new(name)));
+        builder.edge(a, b, u64::MAX);
+        builder.edge(b, c, u64::MAX);
+        let graph = builder.build().unwrap();
+        let huge = |time: f64, rate: f64| {
+            let platform = Platform::uniform(platform(2).devices().to_vec(), 0.0, rate).unwrap();
+            let costs = CostTable::from_fn(&graph, &platform, |_, _| Some(time)).unwrap();
+            Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).err()
+        };
+        assert_eq!(huge(1e307, 1.0), None);
+        assert_eq!(huge(1e308, 1.0), Some(ProblemError::Overflow));
+        assert_eq!(huge(1.0, 2e-289), Some(ProblemError::Overflow));
     }
 
     #[test]

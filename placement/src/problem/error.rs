@@ -30,6 +30,9 @@ pub enum ProblemError {
         /// What the model said.
         time: f64,
     },
+    /// Times that are finite one by one, but not when they are added up.
+    #[error("the times of all tasks and transfers together are more than a number can hold; use a larger unit of time")]
+    Overflow,
     /// There is nothing to place on.
     #[error("task {task:?} cannot be placed: the platform has no device")]
     NoDevice {
