@@ -5,8 +5,9 @@
 //! (equation 4.5).
 //!
 //! Where the text leaves a choice: *fastest* is judged on the whole path, so that a path stays together where every task has
-//! times of its own; the load includes the unit in hand, without which the first units would go to slow devices because those
-//! have as little to do as fast ones; units off the path go by decreasing upward rank of their first member.
+//! times of its own; the load includes the unit in hand, without which an expensive unit would go to a device that is bad at it
+//! only because that has had little to do; units off the path go by decreasing work, without which the many cheap ones would
+//! gather on slow devices, which then spend their time on sends.
 //!
 //! Time: `O(V log V + E + V × devices)`.
 
@@ -17,7 +18,7 @@ use super::{LoadOn, PlaceError, Placement, Placer, Reason};
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
-use crate::rank::{by_decreasing_rank, critical_path, upward_ranks};
+use crate::rank::{critical_path, upward_ranks};
 
 /// The CP strategy.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,11 +34,20 @@ impl Placer for CriticalPath {
         let path = critical_path(problem, &ranks);
         let mut state = State::new(problem)?;
         state.place_path(&path)?;
-        for task in by_decreasing_rank(problem, &ranks) {
-            state.place_by_load(task)?;
+        for unit in by_decreasing_work(problem) {
+            state.place_by_load(unit)?;
         }
         Ok(state.assignment.finish(self.name(), None))
     }
+}
+
+fn by_decreasing_work(problem: &Problem<'_>) -> Vec<UnitId> {
+    let graph = problem.graph();
+    let work = |unit| graph.members(unit).iter().map(|&task| problem.work(task)).sum();
+    let work: Vec<f64> = graph.unit_ids().map(work).collect();
+    let mut units: Vec<UnitId> = graph.unit_ids().collect();
+    units.sort_by(|one, other| work[other.index()].total_cmp(&work[one.index()]));
+    units
 }
 
 struct State<'p> {
@@ -74,8 +84,8 @@ impl<'p> State<'p> {
         devices.iter().copied().find(takes).ok_or_else(|| room.refusal(unit))
     }
 
-    fn place_by_load(&mut self, task: TaskId) -> Result<(), PlaceError> {
-        let unit = self.problem.graph().unit(task);
+    fn place_by_load(&mut self, unit: UnitId) -> Result<(), PlaceError> {
+        let task = self.problem.graph().members(unit)[0];
         if self.assignment.device(unit).is_some() {
             return Ok(());
         }
@@ -116,10 +126,10 @@ mod tests {
         let costs = OperationsOverSpeed::new(&graph, &platform);
         let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
         let placement = CriticalPath.place(&problem).unwrap();
-        // The path has 16 operations; with 3 more the fast device would take 4.75, the slow one takes 3. The lone task then
-        // finds 5 on the fast device and 7 on the slow one.
-        assert_eq!(placement.device_of, [1, 1, 0, 1, 1].map(DeviceId));
-        let loads = [(0, 3.0), (1, 4.75)].map(|(device, load)| LoadOn { device: DeviceId(device), load });
+        // The path has 16 operations. The lone task of 4 comes first: 4 on the slow device, 5 on the fast one. Task 2 of 3 then
+        // finds 7 and 4.75.
+        assert_eq!(placement.device_of, [1, 1, 1, 1, 0].map(DeviceId));
+        let loads = [(1, 4.75), (0, 7.0)].map(|(device, load)| LoadOn { device: DeviceId(device), load });
         assert_eq!(placement.reasons[1], Reason::CriticalPath);
         assert_eq!(placement.reasons[2], Reason::LeastLoaded(loads.to_vec()));
     }
