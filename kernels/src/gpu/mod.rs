@@ -1,1 +1,223 @@
 //! Kernels for GPUs: one `.wgsl` file and its dispatch a kernel, run through wgpu.
+//!
+//! [`supports`] tells from a node's shapes alone whether it can run on a GPU of given [`GpuLimits`]; [`compile`] records
+//! the node's dispatches over fixed buffers once, and [`Kernel::encode`] puts them into a pass at every run. All tensors
+//! are `f32`. Shaders run with wgpu's bounds checks, so that no node can read or write outside its buffers.
+//!
+//! A kernel's result has the same bits at every run on the same device: work is cut by shapes alone, every reduction is
+//! a fixed tree, and nothing is accumulated atomically.
+
+mod device;
+mod expression;
+mod kernel;
+mod library;
+mod limits;
+mod map;
+mod pipelines;
+mod shader;
+mod space;
+#[cfg(test)]
+mod testing;
+mod timestamps;
+
+pub use device::Gpu;
+pub use kernel::Kernel;
+pub use limits::GpuLimits;
+pub use timestamps::TimestampRing;
+
+use crate::dtype::DType;
+use crate::error::KernelError;
+use crate::op::{NodeSpec, Op};
+use crate::tensor::{Tensor, TensorSpec};
+use kernel::Recorder;
+use std::ops::Range;
+
+/// The buffers that a kernel is compiled for. Each holds one whole tensor from its first byte on, has the usage `STORAGE`,
+/// and may be larger than the tensor. A buffer that is written must not be bound twice.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers<'a> {
+    /// Each input's buffer; `None` for those that [`binds`] says are not needed.
+    pub inputs: &'a [Option<&'a wgpu::Buffer>],
+    /// Each output's buffer.
+    pub outputs: &'a [&'a wgpu::Buffer],
+    /// At least [`scratch_bytes`], if that is not 0. Kernels that run one after the other may share it.
+    pub scratch: Option<&'a wgpu::Buffer>,
+}
+
+/// How one node is computed: what each kernel's file provides. Made from a node whose tensors were checked against the
+/// op's definition, so that what it does with their sizes cannot fail.
+pub(crate) trait Recipe {
+    /// Storage buffers that its greediest dispatch binds.
+    fn bindings(&self) -> usize;
+
+    /// Workgroups of its greatest dispatch that is not linear, along the grid's dimensions.
+    fn grid(&self) -> [usize; 3] {
+        [1; 3]
+    }
+
+    /// Bytes of scratch memory.
+    fn scratch_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Bytes of tables and packed constants that the kernel keeps.
+    fn resident_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Whether the input's plain buffer is read.
+    fn binds(&self, _input: usize) -> bool {
+        true
+    }
+
+    /// Records the dispatches.
+    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError>;
+}
+
+/// Whether a node can run on a GPU of these limits. `constants[i]` says that input `i` never changes.
+///
+/// # Errors
+/// Why it cannot; the caller makes a device constraint of it.
+pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Result<(), KernelError> {
+    let recipe = recipe(node, constants)?;
+    let refuse = |reason: String| Err(unsupported(node, reason));
+    if limits.threads < limits::THREADS || limits.workgroup_bytes < limits::WORKGROUP_BYTES {
+        return refuse(format!(
+            "kernels need workgroups of {} threads and {} bytes; the device has {} and {}",
+            limits::THREADS,
+            limits::WORKGROUP_BYTES,
+            limits.threads,
+            limits.workgroup_bytes
+        ));
+    }
+    let tensors = node.inputs.iter().chain(&node.outputs).map(|spec| spec.bytes() as u64);
+    let largest = tensors.chain([recipe.scratch_bytes(), recipe.resident_bytes()]).max().unwrap_or(0);
+    if largest > limits.binding_bytes {
+        return refuse(format!("a buffer of {largest} bytes; the device binds {} at most", limits.binding_bytes));
+    }
+    if recipe.bindings() > limits.bindings as usize {
+        return refuse(format!("{} buffers; the device binds {} at most", recipe.bindings(), limits.bindings));
+    }
+    let most = limits.groups as usize;
+    if recipe.grid().into_iter().any(|n| n > most) {
+        return refuse(format!("a grid of {:?} workgroups; the device starts {most} a dimension", recipe.grid()));
+    }
+    Ok(())
+}
+
+/// Bytes of scratch memory that the node's kernel needs while it runs; 0 for a node that no GPU supports.
+pub fn scratch_bytes(node: &NodeSpec) -> u64 {
+    let constants = vec![true; node.inputs.len()];
+    recipe(node, &constants).map_or(0, |recipe| recipe.scratch_bytes())
+}
+
+/// Bytes of device memory that a compiled kernel keeps for itself: tables, and constants in its own layout.
+pub fn resident_bytes(node: &NodeSpec, constants: &[bool]) -> u64 {
+    recipe(node, constants).map_or(0, |recipe| recipe.resident_bytes())
+}
+
+/// Which inputs are read from buffers. The others are constants that the kernel keeps in a layout of its own.
+pub fn binds(node: &NodeSpec, constants: &[bool]) -> Vec<bool> {
+    match recipe(node, constants) {
+        Ok(recipe) => (0..node.inputs.len()).map(|input| recipe.binds(input)).collect(),
+        Err(_) => vec![true; node.inputs.len()],
+    }
+}
+
+/// Records a node's dispatches over `buffers`. `constants[i]` is the value of input `i` if that never changes. With `rows`
+/// only those rows of a node that divides into rows ([`NodeSpec::row_plan`]) are computed: read and written where they
+/// are in the whole tensors.
+///
+/// Takes milliseconds for the first kernel of a kind and microseconds after; any thread may compile.
+///
+/// # Errors
+/// What [`supports`] says, buffers that do not fit the node, a constant index out of range, or the driver's refusal.
+pub fn compile(
+    gpu: &Gpu,
+    node: &NodeSpec,
+    constants: &[Option<Tensor>],
+    buffers: &Buffers<'_>,
+    rows: Option<Range<usize>>,
+) -> Result<Kernel, KernelError> {
+    let constant: Vec<_> = (0..node.inputs.len()).map(|i| matches!(constants.get(i), Some(Some(_)))).collect();
+    supports(node, &constant, gpu.facts())?;
+    let recipe = recipe(node, &constant)?;
+    check_constants(node, constants)?;
+    check_buffers(node, recipe.as_ref(), buffers)?;
+    check_rows(node, rows.as_ref())?;
+    gpu.guarded(node.op.name(), || Recorder::new(gpu, node, constants, buffers, rows).finish(recipe.as_ref()))
+}
+
+/// The kernel for a node, once its tensors fit the op's definition.
+fn recipe(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn Recipe>, KernelError> {
+    let _ = constants;
+    let is_f32 = |spec: &TensorSpec| spec.dtype == DType::F32;
+    if !node.inputs.iter().chain(&node.outputs).all(is_f32) {
+        return Err(unsupported(node, "GPU kernels compute f32 only"));
+    }
+    if node.outputs.is_empty() {
+        return Err(invalid(node, "a node without an output"));
+    }
+    Ok(match &node.op {
+        Op::Map(op) => Box::new(map::MapRecipe::new(node, op)?),
+        _ => return Err(unsupported(node, "there is no GPU kernel for this op")),
+    })
+}
+
+fn check_constants(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<(), KernelError> {
+    let differs = |(spec, constant): (&TensorSpec, &Option<Tensor>)| {
+        constant
+            .as_ref()
+            .is_some_and(|tensor| tensor.dtype() != spec.dtype || tensor.shape().elements() != spec.shape.elements())
+    };
+    match node.inputs.iter().zip(constants).position(differs) {
+        Some(input) => Err(invalid(node, format!("the constant of input {input} is another tensor"))),
+        None => Ok(()),
+    }
+}
+
+fn check_buffers(node: &NodeSpec, recipe: &dyn Recipe, buffers: &Buffers<'_>) -> Result<(), KernelError> {
+    let refuse = |reason: String| Err(KernelError::Gpu(format!("{}: {reason}", node.op.name())));
+    if buffers.inputs.len() != node.inputs.len() || buffers.outputs.len() != node.outputs.len() {
+        return refuse(format!("{} and {} buffers were given", buffers.inputs.len(), buffers.outputs.len()));
+    }
+    let inputs = node.inputs.iter().zip(buffers.inputs).enumerate();
+    let bound = inputs.filter(|(index, _)| recipe.binds(*index)).map(|(_, (spec, buffer))| (spec, *buffer));
+    let outputs = node.outputs.iter().zip(buffers.outputs).map(|(spec, buffer)| (spec, Some(*buffer)));
+    for (spec, buffer) in bound.chain(outputs) {
+        let size = buffer.map_or(0, wgpu::Buffer::size);
+        if size < spec.bytes() as u64 {
+            return refuse(format!("a buffer of {size} bytes for {spec}"));
+        }
+    }
+    match buffers.scratch.map_or(0, wgpu::Buffer::size) {
+        size if size < recipe.scratch_bytes() => {
+            refuse(format!("{size} bytes of scratch memory; {} are needed", recipe.scratch_bytes()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_rows(node: &NodeSpec, rows: Option<&Range<usize>>) -> Result<(), KernelError> {
+    let Some(rows) = rows else { return Ok(()) };
+    let most = node.row_plan().map_or(1, |plan| plan.rows);
+    if rows.start <= rows.end && rows.end <= most {
+        return Ok(());
+    }
+    Err(invalid(node, format!("rows {rows:?} of a node that has {most}")))
+}
+
+/// The error of a node that does not fit its op's definition.
+pub(crate) fn invalid(node: &NodeSpec, reason: impl Into<String>) -> KernelError {
+    KernelError::Invalid {
+        op: node.op.name(),
+        reason: reason.into(),
+        inputs: node.inputs.clone(),
+        outputs: node.outputs.clone(),
+    }
+}
+
+/// The error of a sound node that has no kernel here.
+pub(crate) fn unsupported(node: &NodeSpec, reason: impl Into<String>) -> KernelError {
+    KernelError::Unsupported { op: node.op.name(), reason: reason.into() }
+}

@@ -1,0 +1,173 @@
+//! An opened GPU: its queue, what it can do, its compiled pipelines, and the first thing that went wrong on it.
+
+use super::limits::GpuLimits;
+use super::pipelines::Pipelines;
+use crate::error::KernelError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// One opened adapter. Share it by [`Arc`]: every method takes `&self`.
+///
+/// wgpu reports some failures to handlers rather than to the caller. Both handlers set here keep the first report as
+/// the GPU's [fault](Self::fault); after one, results are not to be trusted and the GPU is to be opened anew.
+pub struct Gpu {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    limits: wgpu::Limits,
+    facts: GpuLimits,
+    features: wgpu::Features,
+    fault: Arc<OnceLock<String>>,
+    pipelines: Pipelines,
+}
+
+impl Gpu {
+    /// Opens the adapter with all its limits, and with timestamps where it has them.
+    ///
+    /// # Errors
+    /// If the driver refuses to open the device.
+    pub fn open(adapter: &wgpu::Adapter) -> Result<Self, KernelError> {
+        let features = adapter.features() & optional_features();
+        let limits = adapter.limits();
+        let description = wgpu::DeviceDescriptor {
+            label: Some("anabranch"),
+            required_features: features,
+            required_limits: limits.clone(),
+            ..Default::default()
+        };
+        let name = adapter.get_info().name;
+        let (device, queue) = pollster::block_on(adapter.request_device(&description))
+            .map_err(|error| KernelError::Gpu(format!("{name} cannot be opened: {error}")))?;
+        let fault = Arc::new(OnceLock::new());
+        record_faults(&device, &fault);
+        let facts = GpuLimits::from(&limits);
+        Ok(Self { device, queue, limits, facts, features, fault, pipelines: Pipelines::default() })
+    }
+
+    /// The device, for buffers and encoders.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.device
+    }
+
+    /// The device's one queue.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
+
+    /// All limits the device was opened with.
+    pub fn limits(&self) -> &wgpu::Limits {
+        &self.limits
+    }
+
+    /// The limits that [`supports`](super::supports) wants.
+    pub fn facts(&self) -> &GpuLimits {
+        &self.facts
+    }
+
+    /// Whether passes can be timed ([`TimestampRing`](super::TimestampRing)).
+    pub fn has_timestamps(&self) -> bool {
+        self.features.contains(wgpu::Features::TIMESTAMP_QUERY)
+    }
+
+    /// Whether timestamps can also be written between the dispatches of one pass.
+    pub fn has_timestamps_inside_passes(&self) -> bool {
+        self.features.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES)
+    }
+
+    /// Nanoseconds of one timestamp tick.
+    pub fn timestamp_period(&self) -> f64 {
+        f64::from(self.queue.get_timestamp_period())
+    }
+
+    /// The number of pipelines compiled so far.
+    pub fn pipeline_count(&self) -> usize {
+        self.pipelines.count()
+    }
+
+    /// The first error that no caller was told of, or the loss of the device. Look here after every poll and before
+    /// trusting a result: a lost device accepts submissions silently.
+    pub fn fault(&self) -> Option<String> {
+        self.fault.get().cloned()
+    }
+
+    /// Runs the callbacks of finished work; with a `timeout`, first waits that long at most for all submitted work.
+    /// Returns whether the queue was empty.
+    ///
+    /// # Errors
+    /// The GPU's fault, if there is one. wgpu 30 panics in `poll` when the driver reports a loss; that becomes a fault.
+    pub fn poll(&self, timeout: Option<Duration>) -> Result<bool, KernelError> {
+        let kind = match timeout {
+            Some(_) => wgpu::PollType::Wait { submission_index: None, timeout },
+            None => wgpu::PollType::Poll,
+        };
+        let empty = match catch_unwind(AssertUnwindSafe(|| self.device.poll(kind))) {
+            Ok(Ok(status)) => status.is_queue_empty(),
+            Ok(Err(wgpu::PollError::Timeout)) => false,
+            Ok(Err(error)) => return Err(self.failed(error.to_string())),
+            Err(_) => return Err(self.failed("the device was lost while it was polled".into())),
+        };
+        match self.fault() {
+            Some(fault) => Err(KernelError::Gpu(fault)),
+            None => Ok(empty),
+        }
+    }
+
+    /// Runs `work`, whose wgpu calls are all on this thread, and turns the errors that they report into one of `name`.
+    ///
+    /// # Errors
+    /// The first error of the scopes, else that of `work`.
+    pub(crate) fn guarded<T>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Result<T, KernelError>,
+    ) -> Result<T, KernelError> {
+        let filters = [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Internal];
+        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
+        let result = work();
+        // Scopes are popped in reverse order of their creation.
+        let errors: Vec<_> = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop())).collect();
+        match errors.first() {
+            Some(error) => Err(KernelError::Gpu(format!("{name}: {error}"))),
+            None => result,
+        }
+    }
+
+    pub(crate) fn pipelines(&self) -> &Pipelines {
+        &self.pipelines
+    }
+
+    /// Keeps `text` as the fault if it is the first, and returns the first.
+    fn failed(&self, text: String) -> KernelError {
+        KernelError::Gpu(self.fault.get_or_init(|| text).clone())
+    }
+
+    /// Replaces the limits that kernels are compiled for by stricter ones.
+    #[cfg(test)]
+    pub(crate) fn with_facts(mut self, facts: GpuLimits) -> Self {
+        self.facts = facts;
+        self
+    }
+}
+
+fn optional_features() -> wgpu::Features {
+    wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
+        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
+}
+
+fn record_faults(device: &wgpu::Device, fault: &Arc<OnceLock<String>>) {
+    let record = Arc::clone(fault);
+    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        record.get_or_init(|| error.to_string());
+    }));
+    let record = Arc::clone(fault);
+    device.set_device_lost_callback(move |reason, text| {
+        record.get_or_init(|| format!("the device was lost ({reason:?}): {text}"));
+    });
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpu").field("facts", &self.facts).field("fault", &self.fault).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,167 @@
+//! A node's dispatches, recorded once for fixed buffers and encoded at every run.
+
+use super::device::Gpu;
+use super::shader::Shader;
+use super::{Buffers, Recipe};
+use crate::error::KernelError;
+use crate::op::NodeSpec;
+use crate::tensor::Tensor;
+use std::ops::Range;
+
+/// All dispatches of a node over fixed buffers, ready to be encoded any number of times.
+#[derive(Debug)]
+pub struct Kernel {
+    dispatches: Vec<Dispatch>,
+}
+
+#[derive(Debug)]
+struct Dispatch {
+    pipeline: wgpu::ComputePipeline,
+    bindings: wgpu::BindGroup,
+    grid: [u32; 3],
+}
+
+impl Kernel {
+    /// Writes the dispatches into `pass`. Consecutive ones that touch the same buffer are ordered by wgpu's barriers.
+    pub fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
+        for dispatch in &self.dispatches {
+            let [x, y, z] = dispatch.grid;
+            pass.set_pipeline(&dispatch.pipeline);
+            pass.set_bind_group(0, &dispatch.bindings, &[]);
+            pass.dispatch_workgroups(x, y, z);
+        }
+    }
+
+    /// The number of dispatches; 0 if the outputs have no elements.
+    pub fn dispatches(&self) -> usize {
+        self.dispatches.len()
+    }
+}
+
+/// What a recipe records its dispatches through.
+pub(crate) struct Recorder<'a> {
+    gpu: &'a Gpu,
+    node: &'a NodeSpec,
+    constants: &'a [Option<Tensor>],
+    buffers: &'a Buffers<'a>,
+    rows: Option<Range<usize>>,
+    dispatches: Vec<Dispatch>,
+}
+
+/// A dispatch's number of workgroups.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Groups {
+    /// So many, spread over two dimensions of the grid if need be: see [`linear_group`](Shader) in the shaders.
+    Linear(usize),
+    /// Exactly these along the grid's dimensions.
+    Exact([usize; 3]),
+}
+
+impl<'a> Recorder<'a> {
+    pub(crate) fn new(
+        gpu: &'a Gpu,
+        node: &'a NodeSpec,
+        constants: &'a [Option<Tensor>],
+        buffers: &'a Buffers<'a>,
+        rows: Option<Range<usize>>,
+    ) -> Self {
+        Self { gpu, node, constants, buffers, rows, dispatches: Vec::new() }
+    }
+
+    /// Records all of `recipe`'s dispatches.
+    pub(crate) fn finish(mut self, recipe: &dyn Recipe) -> Result<Kernel, KernelError> {
+        recipe.record(&mut self)?;
+        Ok(Kernel { dispatches: self.dispatches })
+    }
+
+    /// The node's input.
+    pub(crate) fn input(&self, index: usize) -> Result<&'a wgpu::Buffer, KernelError> {
+        let found = self.buffers.inputs.get(index).copied().flatten();
+        found.ok_or_else(|| self.error(format!("input {index} has no buffer")))
+    }
+
+    /// The node's output.
+    pub(crate) fn output(&self, index: usize) -> Result<&'a wgpu::Buffer, KernelError> {
+        let found = self.buffers.outputs.get(index).copied();
+        found.ok_or_else(|| self.error(format!("output {index} has no buffer")))
+    }
+
+    /// The scratch buffer.
+    pub(crate) fn scratch(&self) -> Result<&'a wgpu::Buffer, KernelError> {
+        self.buffers.scratch.ok_or_else(|| self.error("a scratch buffer is needed".into()))
+    }
+
+    /// The value of a constant input.
+    pub(crate) fn constant(&self, index: usize) -> Result<&'a Tensor, KernelError> {
+        let found = self.constants.get(index).and_then(Option::as_ref);
+        found.ok_or_else(|| self.error(format!("input {index} is not constant")))
+    }
+
+    /// The rows to compute of a node that has `rows` in all.
+    pub(crate) fn rows(&self, rows: usize) -> Range<usize> {
+        self.rows.clone().unwrap_or(0..rows)
+    }
+
+    /// A buffer that the kernel keeps, holding `words`.
+    pub(crate) fn resident(&self, words: &[u32]) -> wgpu::Buffer {
+        self.upload(words, wgpu::BufferUsages::STORAGE)
+    }
+
+    /// Records one dispatch. None is recorded for 0 workgroups.
+    pub(crate) fn dispatch(&mut self, shader: &Shader<'_>, groups: Groups) -> Result<(), KernelError> {
+        let grid = match groups {
+            Groups::Linear(0) => return Ok(()),
+            Groups::Exact(grid) if grid.contains(&0) => return Ok(()),
+            groups => self.grid(groups)?,
+        };
+        let device = self.gpu.device();
+        let signature = shader.signature();
+        let layouts = self.gpu.pipelines().layouts(device, signature);
+        let pipeline = self.gpu.pipelines().pipeline(device, shader.name(), shader.source(), &layouts);
+        let uniform = (signature.uniforms > 0).then(|| self.upload(&shader.parameters(), wgpu::BufferUsages::UNIFORM));
+        let entries: Vec<_> = uniform
+            .iter()
+            .chain(shader.buffers())
+            .zip(0..)
+            .map(|(buffer, binding)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+            .collect();
+        let bindings = device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some(shader.name()),
+            layout: &layouts.bindings,
+            entries: &entries,
+        });
+        self.dispatches.push(Dispatch { pipeline, bindings, grid });
+        Ok(())
+    }
+
+    /// A driver's error of this node.
+    pub(crate) fn error(&self, reason: String) -> KernelError {
+        KernelError::Gpu(format!("{}: {reason}", self.node.op.name()))
+    }
+
+    fn grid(&self, groups: Groups) -> Result<[u32; 3], KernelError> {
+        let facts = self.gpu.facts();
+        let grid = match groups {
+            Groups::Linear(groups) => facts.grid(groups as u64),
+            Groups::Exact(grid) => {
+                let fits = grid.iter().all(|n| *n <= facts.groups as usize);
+                fits.then_some(grid.map(|n| n as u32))
+            }
+        };
+        grid.ok_or_else(|| self.error(format!("{groups:?} workgroups are more than the device can start")))
+    }
+
+    /// A new buffer of these words. The data goes along with the next submission.
+    fn upload(&self, words: &[u32], usage: wgpu::BufferUsages) -> wgpu::Buffer {
+        // A uniform struct's size is a multiple of 16 bytes.
+        let size = (words.len() as u64 * 4).next_multiple_of(16).max(16);
+        let buffer = self.gpu.device().create_buffer(&wgpu::BufferDescriptor {
+            label: Some(self.node.op.name()),
+            size,
+            usage: usage | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        self.gpu.queue().write_buffer(&buffer, 0, bytemuck::cast_slice(words));
+        buffer
+    }
+}

@@ -1,0 +1,74 @@
+//! The few facts about a device that decide whether a kernel can run on it.
+
+/// Limits of a GPU, readable from an adapter without opening it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuLimits {
+    /// Bytes of the largest buffer that a kernel may read or write.
+    pub binding_bytes: u64,
+    /// Buffers that one dispatch may bind.
+    pub bindings: u32,
+    /// Workgroups of one dispatch in each of its dimensions.
+    pub groups: u32,
+    /// Threads of one workgroup.
+    pub threads: u32,
+    /// Bytes of memory that a workgroup shares.
+    pub workgroup_bytes: u32,
+}
+
+/// Threads in each workgroup of every kernel here. WebGPU's own default limit, so that practically every adapter has it.
+pub(crate) const THREADS: u32 = 256;
+
+/// Bytes of workgroup memory that kernels may use: WebGPU's own default limit.
+pub(crate) const WORKGROUP_BYTES: u32 = 16 << 10;
+
+impl GpuLimits {
+    /// The limits that `adapter` offers, all of which [`Gpu::open`](super::Gpu::open) asks for.
+    pub fn of(adapter: &wgpu::Adapter) -> Self {
+        Self::from(&adapter.limits())
+    }
+
+    /// The dispatch of `groups` workgroups as two dimensions `[x, y, 1]` with `x · y ≥ groups`, or `None` if even that is
+    /// too many. A shader finds its number as `y · x_size + x`.
+    pub(crate) fn grid(&self, groups: u64) -> Option<[u32; 3]> {
+        let most = u64::from(self.groups.max(1));
+        let rows = groups.div_ceil(most).max(1);
+        let columns = groups.div_ceil(rows).max(1);
+        (rows <= most).then_some([columns as u32, rows as u32, 1])
+    }
+}
+
+impl From<&wgpu::Limits> for GpuLimits {
+    fn from(limits: &wgpu::Limits) -> Self {
+        let bindings = limits
+            .max_storage_buffers_per_shader_stage
+            .min(limits.max_bindings_per_bind_group.saturating_sub(1))
+            .min(limits.max_non_sampler_bindings.saturating_sub(1));
+        Self {
+            binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
+            bindings,
+            groups: limits.max_compute_workgroups_per_dimension,
+            threads: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
+            workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_workgroups_become_two_dimensions() {
+        let limits = GpuLimits { groups: 65_535, ..GpuLimits::from(&wgpu::Limits::default()) };
+        for (groups, grid) in [
+            (0, Some([1, 1, 1])),
+            (1, Some([1, 1, 1])),
+            (65_535, Some([65_535, 1, 1])),
+            (65_536, Some([32_768, 2, 1])),
+            (65_535 * 65_535, Some([65_535, 65_535, 1])),
+            (65_535 * 65_535 + 1, None),
+        ] {
+            assert_eq!(limits.grid(groups), grid, "{groups} groups");
+        }
+    }
+}

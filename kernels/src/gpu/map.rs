@@ -1,0 +1,212 @@
+//! Element-wise expressions over broadcast operands.
+
+use super::kernel::{Groups, Recorder};
+use super::limits::THREADS;
+use super::shader::Shader;
+use super::space::{Space, broadcast_strides};
+use super::{Recipe, expression, invalid, unsupported};
+use crate::error::KernelError;
+use crate::op::{Domain, Expression, Map, NodeSpec};
+use std::fmt::Write;
+
+/// Operands beyond this do not fit a WGSL function's parameters.
+const MOST_OPERANDS: usize = 200;
+
+pub(crate) struct MapRecipe {
+    expression: Expression,
+    space: Space,
+    elements: usize,
+    rows: usize,
+}
+
+impl MapRecipe {
+    pub(crate) fn new(node: &NodeSpec, map: &Map) -> Result<Self, KernelError> {
+        let [output] = &node.outputs[..] else { return Err(invalid(node, "one output is expected")) };
+        if map.domain != Domain::F32 {
+            return Err(unsupported(node, "GPU kernels compute in f32 only"));
+        }
+        if map.expression.inputs() != node.inputs.len() {
+            return Err(invalid(node, format!("the expression has {} inputs", map.expression.inputs())));
+        }
+        if node.inputs.len() > MOST_OPERANDS {
+            return Err(unsupported(node, format!("more than {MOST_OPERANDS} operands")));
+        }
+        let strides = node.inputs.iter().map(|input| broadcast_strides(&input.shape, &output.shape));
+        let strides = strides.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            expression: map.expression.clone(),
+            space: Space::collapsed(output.shape.dims(), &strides),
+            elements: output.shape.elements(),
+            rows: node.row_plan().map_or(1, |plan| plan.rows),
+        })
+    }
+
+    /// Whether vectors of four elements never straddle two runs of any operand, for elements `first..first + count`.
+    fn vectors(&self, first: usize, count: usize) -> bool {
+        let Some((inner, outer)) = self.space.dims.split_last() else { return false };
+        let whole = |strides: &[isize]| {
+            let (last, others) = strides.split_last().map_or((0, &[][..]), |(last, others)| (*last, others));
+            last == 0 || (last == 1 && others.iter().all(|stride| stride % 4 == 0))
+        };
+        let aligned = outer.is_empty() || inner % 4 == 0;
+        aligned && first % 4 == 0 && count % 4 == 0 && self.space.strides.iter().all(|strides| whole(strides))
+    }
+
+    /// The shader's `element` for single elements.
+    fn element(&self) -> String {
+        let operands = (0..self.space.strides.len()).map(|i| format!("x{i}[{}]", self.offset(i)));
+        let arguments: Vec<_> = operands.collect();
+        let coordinates = self.space.coordinates("index");
+        format!("fn element(index: u32) -> f32 {{\n{coordinates}    return evaluate({});\n}}\n", arguments.join(", "))
+    }
+
+    /// The shader's `element` for vectors of four elements.
+    fn vector(&self) -> String {
+        let mut text = String::from("fn element(vector: u32) -> vec4<f32> {\n    let index = vector * 4u;\n");
+        text.push_str(&self.space.coordinates("index"));
+        for operand in 0..self.space.strides.len() {
+            let offset = self.offset(operand);
+            let _ = match self.varies(operand) {
+                true => writeln!(text, "    let v{operand} = x{operand}[({offset}) / 4u];"),
+                false => writeln!(text, "    let v{operand} = vec4<f32>(x{operand}[{offset}]);"),
+            };
+        }
+        let lane = |component: &str| {
+            let arguments: Vec<_> = (0..self.space.strides.len()).map(|i| format!("v{i}.{component}")).collect();
+            format!("evaluate({})", arguments.join(", "))
+        };
+        let lanes = ["x", "y", "z", "w"].map(lane);
+        let _ = writeln!(text, "    return vec4<f32>({});\n}}", lanes.join(", "));
+        text
+    }
+
+    /// Whether the operand changes from one element to the next.
+    fn varies(&self, operand: usize) -> bool {
+        self.space.strides[operand].last().is_some_and(|stride| *stride != 0)
+    }
+
+    /// The operand's offset. That of one in the output's own order does not name the sizes, so that nodes of all sizes
+    /// share a pipeline.
+    fn offset(&self, operand: usize) -> String {
+        if self.space.is_dense(operand) && !self.space.dims.is_empty() {
+            "index".into()
+        } else {
+            self.space.offset(operand)
+        }
+    }
+}
+
+impl Recipe for MapRecipe {
+    fn bindings(&self) -> usize {
+        self.space.strides.len() + 1
+    }
+
+    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+        let rows = recorder.rows(self.rows);
+        let row = self.elements / self.rows;
+        let (first, count) = (rows.start * row, rows.len() * row);
+        let vectors = self.vectors(first, count);
+        let width = if vectors { 4 } else { 1 };
+        let mut shader = Shader::new("map", include_str!("map.wgsl"));
+        shader.parameter("first", first / width).parameter("count", count / width);
+        for operand in 0..self.space.strides.len() {
+            let element = if vectors && self.varies(operand) { "vec4<f32>" } else { "f32" };
+            shader.read(format!("x{operand}"), element, recorder.input(operand)?);
+        }
+        shader.write("y", if vectors { "vec4<f32>" } else { "f32" }, recorder.output(0)?);
+        shader.code(&expression::function("evaluate", &self.expression));
+        shader.code(&if vectors { self.vector() } else { self.element() });
+        recorder.dispatch(&shader, Groups::Linear((count / width).div_ceil(THREADS as usize)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Run, assert_close, inputs, narrow, node, tensor};
+    use super::*;
+    use crate::op::{Binary, Literal, Op, Register, Step, Unary};
+
+    fn map(expression: Expression, inputs: &[&[usize]], output: &[usize]) -> NodeSpec {
+        node(Op::Map(Map { domain: Domain::F32, expression }), inputs, &[output])
+    }
+
+    fn run(node: &NodeSpec, values: &[crate::Tensor]) -> Vec<f32> {
+        Run::new(node).outputs(values).unwrap_or_else(|error| panic!("{error}")).remove(0)
+    }
+
+    #[test]
+    fn operands_are_broadcast_and_read_in_vectors_where_possible() {
+        let cases: [(&[usize], &[usize], &[usize]); 9] = [
+            (&[], &[], &[]),
+            (&[4, 8], &[4, 8], &[4, 8]),
+            (&[7, 11], &[7, 11], &[7, 11]),
+            (&[2, 3, 8], &[8], &[2, 3, 8]),
+            (&[2, 3, 8], &[3, 1], &[2, 3, 8]),
+            (&[2, 1, 5], &[3, 1], &[2, 3, 5]),
+            (&[1, 1, 1], &[5, 1025], &[1, 5, 1025]),
+            (&[6, 1, 4, 1], &[1, 3, 1, 4], &[6, 3, 4, 4]),
+            (&[8], &[3, 2, 1], &[3, 2, 8]),
+        ];
+        for (a, b, out) in cases {
+            let node = map(Expression::binary(Binary::Subtract), &[a, b], out);
+            let values = inputs(&node, 1);
+            let read = |i: usize| {
+                let target = &node.outputs[0].shape;
+                let strides = node.inputs[i].shape.broadcast_strides(target).expect("broadcasts");
+                let data = values[i].elements::<f32>().expect("f32").to_vec();
+                (0..target.elements()).map(move |index| {
+                    let at = strides.iter().zip(target.strides()).zip(target.dims());
+                    data[at.map(|((s, o), d)| index / o % d * s).sum::<usize>()]
+                })
+            };
+            let want: Vec<_> = read(0).zip(read(1)).map(|(a, b)| a - b).collect();
+            assert_eq!(run(&node, &values), want, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_computed_in_place() {
+        for (dims, rows) in [([6, 8], 1..3), ([6, 7], 2..5), ([6, 7], 4..4)] {
+            let node = map(Expression::binary(Binary::Add), &[&dims, &dims[1..]], &dims);
+            let values = inputs(&node, 2);
+            let whole = run(&node, &values);
+            let run = Run { rows: Some(rows.clone()), ..Run::new(&node) };
+            let part = run.outputs(&values).expect("runs").remove(0);
+            for (index, (part, whole)) in part.iter().zip(whole).enumerate() {
+                let inside = rows.contains(&(index / dims[1]));
+                assert_eq!(*part, if inside { whole } else { super::super::testing::UNWRITTEN });
+            }
+        }
+    }
+
+    #[test]
+    fn more_workgroups_than_one_dimension_holds() {
+        let node = map(Expression::unary(Unary::Negate), &[&[100_001]], &[100_001]);
+        let values = inputs(&node, 3);
+        let got = Run { gpu: narrow(), ..Run::new(&node) }.outputs(&values).expect("runs").remove(0);
+        let want: Vec<_> = values[0].elements::<f32>().expect("f32").iter().map(|x| -x).collect();
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn constants_select_and_infinite_literals() {
+        let steps = vec![
+            Step::Constant(Literal::Float(f64::NEG_INFINITY)),
+            Step::Constant(Literal::Float(f64::NAN)),
+            Step::Select(Register(0), Register(1), Register(2)),
+        ];
+        let node = map(Expression::new(1, steps).expect("valid"), &[&[4]], &[4]);
+        let got = run(&node, &[tensor(&[4], &[1.0, 0.0, f32::NAN, -0.0])]);
+        assert_close(&got, &[f32::NEG_INFINITY, f32::NAN, f32::NEG_INFINITY, f32::NAN], "selected literals");
+    }
+
+    #[test]
+    fn nodes_of_all_sizes_share_a_pipeline() {
+        let gpu = super::super::testing::open();
+        for dims in [[4, 4], [8, 12], [5, 100]] {
+            let node = map(Expression::unary(Unary::Relu), &[&dims], &dims);
+            Run { gpu: &gpu, ..Run::new(&node) }.outputs(&inputs(&node, 4)).expect("runs");
+        }
+        assert_eq!(gpu.pipeline_count(), 1);
+    }
+}

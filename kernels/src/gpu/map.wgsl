@@ -1,0 +1,17 @@
+// One thread an element, or a vector of four neighbouring elements where every operand allows; 256 threads a group.
+//
+// Declared by map.rs: y, the operands, parameters.first and .count (in elements, or in vectors), `evaluate` and `element`,
+// which computes element or vector `index` of the output.
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let at = (group.y * groups.x + group.x) * 256u + thread;
+    if at < parameters.count {
+        let index = parameters.first + at;
+        y[index] = element(index);
+    }
+}

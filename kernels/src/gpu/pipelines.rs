@@ -1,0 +1,95 @@
+//! Compiled pipelines, kept by their source so that nodes that run the same code share them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// How many buffers of each kind a shader binds, in this order: its parameters (0 or 1), those it reads, those it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Signature {
+    pub(crate) uniforms: u32,
+    pub(crate) reads: u32,
+    pub(crate) writes: u32,
+}
+
+/// The layouts of one signature.
+#[derive(Clone)]
+pub(crate) struct Layouts {
+    pub(crate) bindings: wgpu::BindGroupLayout,
+    pipeline: wgpu::PipelineLayout,
+}
+
+/// The pipelines and layouts of one device.
+#[derive(Default)]
+pub(crate) struct Pipelines {
+    layouts: Mutex<BTreeMap<Signature, Layouts>>,
+    pipelines: Mutex<BTreeMap<String, wgpu::ComputePipeline>>,
+}
+
+impl Pipelines {
+    /// The layouts of a signature.
+    pub(crate) fn layouts(&self, device: &wgpu::Device, signature: Signature) -> Layouts {
+        let mut layouts = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        layouts.entry(signature).or_insert_with(|| create_layouts(device, signature)).clone()
+    }
+
+    /// The pipeline of a shader whose entry point is `main`. Compiles it if it is the first of its source, which takes
+    /// milliseconds; other threads may compile meanwhile. Errors go to the caller's error scope.
+    pub(crate) fn pipeline(
+        &self,
+        device: &wgpu::Device,
+        label: &str,
+        source: String,
+        layouts: &Layouts,
+    ) -> wgpu::ComputePipeline {
+        let known = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner).get(&source).cloned();
+        if let Some(pipeline) = known {
+            return pipeline;
+        }
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(label),
+            source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
+        });
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(label),
+            layout: Some(&layouts.pipeline),
+            module: &module,
+            entry_point: Some("main"),
+            // Every kernel writes what it reads of workgroup memory.
+            compilation_options: wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        });
+        let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        pipelines.entry(source).or_insert(pipeline).clone()
+    }
+
+    /// The number of pipelines.
+    pub(crate) fn count(&self) -> usize {
+        self.pipelines.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+fn create_layouts(device: &wgpu::Device, signature: Signature) -> Layouts {
+    let kind = |binding: u32| match binding {
+        b if b < signature.uniforms => wgpu::BufferBindingType::Uniform,
+        b if b < signature.uniforms + signature.reads => wgpu::BufferBindingType::Storage { read_only: true },
+        _ => wgpu::BufferBindingType::Storage { read_only: false },
+    };
+    let entries: Vec<_> = (0..signature.uniforms + signature.reads + signature.writes)
+        .map(|binding| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer { ty: kind(binding), has_dynamic_offset: false, min_binding_size: None },
+            count: None,
+        })
+        .collect();
+    let bindings = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
+    let pipeline = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: None,
+        bind_group_layouts: &[Some(&bindings)],
+        immediate_size: 0,
+    });
+    Layouts { bindings, pipeline }
+}

@@ -1,0 +1,144 @@
+//! A shader about to be dispatched: hand-written WGSL with the constants, parameters and buffers of one node.
+//!
+//! A kernel's `.wgsl` file uses names that its Rust file declares here. Constants are part of the source, so each
+//! combination is a pipeline of its own; parameters are read from a uniform buffer, so that they may differ between
+//! nodes that share a pipeline.
+
+use super::library;
+use super::pipelines::Signature;
+use std::fmt::{Display, Write};
+
+/// A buffer under the name that the shader knows it by.
+struct Binding<'a> {
+    name: String,
+    element: &'static str,
+    buffer: &'a wgpu::Buffer,
+}
+
+/// WGSL source and what it is bound to.
+pub(crate) struct Shader<'a> {
+    name: &'static str,
+    body: String,
+    constants: String,
+    parameters: Vec<(&'static str, u32)>,
+    reads: Vec<Binding<'a>>,
+    writes: Vec<Binding<'a>>,
+}
+
+impl<'a> Shader<'a> {
+    /// A shader with an entry point `main`.
+    pub(crate) fn new(name: &'static str, body: &str) -> Self {
+        Self {
+            name,
+            body: body.into(),
+            constants: String::new(),
+            parameters: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+        }
+    }
+
+    /// Declares a constant of type `u32`.
+    pub(crate) fn constant(&mut self, name: &str, value: impl Display) -> &mut Self {
+        let _ = writeln!(self.constants, "const {name} = {value}u;");
+        self
+    }
+
+    /// Declares `parameters.name`, a `u32`.
+    pub(crate) fn parameter(&mut self, name: &'static str, value: usize) -> &mut Self {
+        // Offsets and counts are below 2³²: a buffer that can be bound has fewer than 2³⁰ elements.
+        self.parameters.push((name, value as u32));
+        self
+    }
+
+    /// Declares an array of `element`s that is read. More than one name may stand for the same buffer.
+    pub(crate) fn read(
+        &mut self,
+        name: impl Into<String>,
+        element: &'static str,
+        buffer: &'a wgpu::Buffer,
+    ) -> &mut Self {
+        self.reads.push(Binding { name: name.into(), element, buffer });
+        self
+    }
+
+    /// Declares an array of `element`s that is written.
+    pub(crate) fn write(
+        &mut self,
+        name: impl Into<String>,
+        element: &'static str,
+        buffer: &'a wgpu::Buffer,
+    ) -> &mut Self {
+        self.writes.push(Binding { name: name.into(), element, buffer });
+        self
+    }
+
+    /// Adds functions to the source.
+    pub(crate) fn code(&mut self, text: &str) -> &mut Self {
+        self.body.push('\n');
+        self.body.push_str(text);
+        self
+    }
+
+    /// Replaces `{{slot}}` in the source.
+    pub(crate) fn fill(&mut self, slot: &str, text: &str) -> &mut Self {
+        self.body = self.body.replace(&format!("{{{{{slot}}}}}"), text);
+        self
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn signature(&self) -> Signature {
+        Signature {
+            uniforms: u32::from(!self.parameters.is_empty()),
+            reads: self.reads.len() as u32,
+            writes: self.writes.len() as u32,
+        }
+    }
+
+    /// The values of the parameters, in the layout of the uniform buffer.
+    pub(crate) fn parameters(&self) -> Vec<u32> {
+        self.parameters.iter().map(|(_, value)| *value).collect()
+    }
+
+    /// The buffers in binding order, without the parameters.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &'a wgpu::Buffer> + '_ {
+        self.reads.iter().chain(&self.writes).map(|binding| binding.buffer)
+    }
+
+    /// The whole module.
+    pub(crate) fn source(&self) -> String {
+        let mut source = self.declarations();
+        source.push_str(&self.constants);
+        source.push_str(&self.body);
+        let functions = library::needed_by(&source);
+        source.push('\n');
+        source.push_str(&functions);
+        source
+    }
+
+    fn declarations(&self) -> String {
+        let mut text = String::new();
+        let mut next = 0;
+        let mut declare = |space: &str, name: &str, kind: &str| {
+            let _ = writeln!(text, "@group(0) @binding({next}) var<{space}> {name}: {kind};");
+            next += 1;
+        };
+        if !self.parameters.is_empty() {
+            declare("uniform", "parameters", "Parameters");
+        }
+        for binding in &self.reads {
+            declare("storage, read", &binding.name, &format!("array<{}>", binding.element));
+        }
+        for binding in &self.writes {
+            declare("storage, read_write", &binding.name, &format!("array<{}>", binding.element));
+        }
+        if !self.parameters.is_empty() {
+            let fields: Vec<_> = self.parameters.iter().map(|(name, _)| format!("{name}: u32")).collect();
+            let _ = writeln!(text, "struct Parameters {{ {} }}", fields.join(", "));
+        }
+        text
+    }
+}

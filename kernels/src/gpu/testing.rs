@@ -1,0 +1,173 @@
+//! What the tests of GPU kernels share: one device, a runner, and comparison with a reference.
+
+use super::{Buffers, Gpu, GpuLimits, binds, compile, scratch_bytes};
+use crate::op::{NodeSpec, Op};
+use crate::shape::Shape;
+use crate::tensor::{Tensor, TensorSpec};
+use crate::{DType, KernelError};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// The device of all tests of this binary: the software adapter.
+pub(crate) fn gpu() -> &'static Gpu {
+    static GPU: OnceLock<Gpu> = OnceLock::new();
+    GPU.get_or_init(open)
+}
+
+/// A device of its own for one test.
+pub(crate) fn open() -> Gpu {
+    Gpu::open(&adapter()).expect("the software adapter opens")
+}
+
+fn adapter() -> wgpu::Adapter {
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
+    let software = adapters.into_iter().find(|a| a.get_info().device_type == wgpu::DeviceType::Cpu);
+    software.expect("these tests need a software Vulkan adapter: install the package mesa-vulkan-drivers")
+}
+
+pub(crate) fn shape(dims: &[usize]) -> Shape {
+    Shape::new(dims).expect("a small shape")
+}
+
+pub(crate) fn spec(dims: &[usize]) -> TensorSpec {
+    TensorSpec::new(DType::F32, shape(dims))
+}
+
+pub(crate) fn node(op: Op, inputs: &[&[usize]], outputs: &[&[usize]]) -> NodeSpec {
+    let specs = |dims: &[&[usize]]| dims.iter().map(|d| spec(d)).collect();
+    NodeSpec { op, inputs: specs(inputs), outputs: specs(outputs) }
+}
+
+pub(crate) fn tensor(dims: &[usize], values: &[f32]) -> Tensor {
+    Tensor::from_elements(shape(dims), values).expect("as many values as the shape has")
+}
+
+/// Numbers in [−1, 1), the same for the same seed.
+pub(crate) fn noise(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Noise for each input of a node.
+pub(crate) fn inputs(node: &NodeSpec, seed: u64) -> Vec<Tensor> {
+    let fill = |(index, spec): (usize, &TensorSpec)| {
+        tensor(spec.shape.dims(), &noise(seed + index as u64, spec.shape.elements()))
+    };
+    node.inputs.iter().enumerate().map(fill).collect()
+}
+
+/// What stands in outputs before a kernel runs.
+pub(crate) const UNWRITTEN: f32 = 12345.678;
+
+/// One run of a node on a device.
+pub(crate) struct Run<'a> {
+    pub(crate) gpu: &'a Gpu,
+    pub(crate) node: &'a NodeSpec,
+    /// Which inputs are given as constants.
+    pub(crate) constants: Vec<bool>,
+    pub(crate) rows: Option<Range<usize>>,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(node: &'a NodeSpec) -> Self {
+        Self { gpu: gpu(), node, constants: vec![false; node.inputs.len()], rows: None }
+    }
+
+    /// The outputs' elements.
+    pub(crate) fn outputs(self, inputs: &[Tensor]) -> Result<Vec<Vec<f32>>, KernelError> {
+        let Self { gpu, node, constants, rows } = self;
+        let bound = binds(node, &constants);
+        let held: Vec<_> = inputs.iter().zip(&bound).map(|(t, b)| b.then(|| buffer(gpu, t.bytes()))).collect();
+        let values: Vec<_> = inputs.iter().zip(&constants).map(|(t, c)| c.then(|| t.clone())).collect();
+        let unwritten = |bytes: usize| vec![UNWRITTEN; bytes.div_ceil(4) + 3];
+        let outputs: Vec<_> =
+            node.outputs.iter().map(|s| buffer(gpu, bytemuck::cast_slice(&unwritten(s.bytes())))).collect();
+        let scratch = match scratch_bytes(node) {
+            0 => None,
+            bytes => Some(buffer(gpu, bytemuck::cast_slice(&unwritten(bytes as usize)))),
+        };
+        let buffers = Buffers {
+            inputs: &held.iter().map(Option::as_ref).collect::<Vec<_>>(),
+            outputs: &outputs.iter().collect::<Vec<_>>(),
+            scratch: scratch.as_ref(),
+        };
+        let kernel = compile(gpu, node, &values, &buffers, rows)?;
+        let mut encoder = gpu.device().create_command_encoder(&Default::default());
+        kernel.encode(&mut encoder.begin_compute_pass(&Default::default()));
+        gpu.queue().submit([encoder.finish()]);
+        let read = outputs.iter().zip(&node.outputs).map(|(b, s)| download(gpu, b, s.shape.elements()));
+        let read = read.collect();
+        assert_eq!(gpu.fault(), None);
+        Ok(read)
+    }
+}
+
+fn buffer(gpu: &Gpu, bytes: &[u8]) -> wgpu::Buffer {
+    let mut bytes = bytes.to_vec();
+    bytes.resize(bytes.len().next_multiple_of(4).max(4), 0);
+    let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+    let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: bytes.len() as u64,
+        usage,
+        mapped_at_creation: false,
+    });
+    gpu.queue().write_buffer(&buffer, 0, &bytes);
+    buffer
+}
+
+fn download(gpu: &Gpu, buffer: &wgpu::Buffer, elements: usize) -> Vec<f32> {
+    let readable = gpu.device().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: buffer.size(),
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let mut encoder = gpu.device().create_command_encoder(&Default::default());
+    encoder.copy_buffer_to_buffer(buffer, 0, &readable, 0, buffer.size());
+    gpu.queue().submit([encoder.finish()]);
+    readable.slice(..).map_async(wgpu::MapMode::Read, |_| {});
+    gpu.poll(Some(std::time::Duration::from_secs(60))).expect("the software adapter answers");
+    let view = readable.slice(..).get_mapped_range().expect("the poll waited for the copy");
+    let mut values = bytemuck::pod_collect_to_vec::<u8, f32>(&view);
+    assert!(values[elements..].iter().all(|v| *v == UNWRITTEN), "written beyond the tensor");
+    values.truncate(elements);
+    values
+}
+
+/// Asserts that a node's outputs are `want` to within 10⁻⁵ of the greatest magnitude.
+#[track_caller]
+pub(crate) fn check(node: &NodeSpec, inputs: &[Tensor], want: &[Vec<f32>]) {
+    let got = Run::new(node).outputs(inputs).unwrap_or_else(|error| panic!("{error}"));
+    for (output, (got, want)) in got.iter().zip(want).enumerate() {
+        assert_close(got, want, &format!("output {output} of {}", node.key()));
+    }
+}
+
+/// Asserts that `got` is `want` to within 10⁻⁵ of the greatest finite magnitude, NaN and infinities exactly.
+#[track_caller]
+pub(crate) fn assert_close(got: &[f32], want: &[f32], what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    let scale = want.iter().filter(|w| w.is_finite()).fold(0f32, |m, w| m.max(w.abs()));
+    for (index, (&got, &want)) in got.iter().zip(want).enumerate() {
+        let equal = got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= 1e-5 * scale;
+        assert!(equal, "{what}: element {index} is {got}, not {want} (scale {scale})");
+    }
+}
+
+/// Stricter limits than the device's, so that little work takes the paths of much.
+pub(crate) fn narrow() -> &'static Gpu {
+    static GPU: OnceLock<Gpu> = OnceLock::new();
+    GPU.get_or_init(|| {
+        let gpu = open();
+        let facts = GpuLimits { groups: 64, ..*gpu.facts() };
+        gpu.with_facts(facts)
+    })
+}
