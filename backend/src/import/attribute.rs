@@ -1,0 +1,341 @@
+//! Parameters of nodes, and their typed reading: each error names the node, the attribute and what was expected.
+
+use super::error::Name;
+use super::model::Node;
+use anabranch_kernels::Tensor;
+use std::ops::RangeInclusive;
+
+/// A parameter of a node.
+#[derive(Clone, Debug)]
+pub enum Attribute {
+    /// A number.
+    Float(f32),
+    /// An integer.
+    Int(i64),
+    /// A text, as bytes: it is checked to be one when it is read.
+    String(Vec<u8>),
+    /// A tensor.
+    Tensor(Tensor),
+    /// Numbers.
+    Floats(Vec<f32>),
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Texts.
+    Strings(Vec<Vec<u8>>),
+    /// One or more subgraphs, whose content is not kept.
+    Graph,
+    /// Something else that no supported operator has; the text says what.
+    Other(&'static str),
+}
+
+impl Attribute {
+    /// The kind of value, in words.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Float(_) => "a number",
+            Self::Int(_) => "an integer",
+            Self::String(_) => "a text",
+            Self::Tensor(_) => "a tensor",
+            Self::Floats(_) => "a list of numbers",
+            Self::Ints(_) => "a list of integers",
+            Self::Strings(_) => "a list of texts",
+            Self::Graph => "a subgraph",
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+/// An attribute that a node should have, or have otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("node {} ({}): attribute {} {problem}", Name(node), Name(op_type), Name(attribute))]
+pub struct AttributeError {
+    /// The node's name.
+    pub node: String,
+    /// The node's operator.
+    pub op_type: String,
+    /// The attribute's name.
+    pub attribute: String,
+    /// What is wrong with it.
+    pub problem: AttributeProblem,
+}
+
+/// What is wrong with an attribute.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttributeProblem {
+    /// It is not there.
+    #[error("is missing")]
+    Missing,
+    /// It holds nothing.
+    #[error("holds no value of the type that it declares")]
+    Empty,
+    /// It refers to a function's attribute outside a function.
+    #[error("refers to a function's parameter, outside a function")]
+    Reference,
+    /// It is of another kind.
+    #[error("is {found}, but {expected} is expected")]
+    Kind {
+        /// What the operator asks for.
+        expected: &'static str,
+        /// What is there.
+        found: &'static str,
+    },
+    /// A number is too small or too large.
+    #[error("holds {value}, outside {least} to {most}")]
+    Range {
+        /// The number.
+        value: i64,
+        /// The least allowed.
+        least: i64,
+        /// The most allowed.
+        most: i64,
+    },
+    /// A list is too short or too long.
+    #[error("has {found} entries where {expected} are expected")]
+    Length {
+        /// The entries that the operator asks for.
+        expected: usize,
+        /// The entries there.
+        found: usize,
+    },
+    /// Bytes that are no text.
+    #[error("is not valid UTF-8")]
+    NotText,
+    /// A text that the operator does not know.
+    #[error("is {}, but only {} are supported", Name(found), allowed.join(", "))]
+    Choice {
+        /// The text.
+        found: String,
+        /// What is known.
+        allowed: &'static [&'static str],
+    },
+}
+
+type Result<T> = std::result::Result<T, AttributeError>;
+
+/// Typed reading of attributes. `None` stands for an attribute that is not there; the operator's default is the
+/// caller's.
+impl Node {
+    /// The attribute of this name.
+    pub fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.get(name)
+    }
+
+    /// The name of the first attribute that holds a subgraph, as `If`, `Loop` and `Scan` have.
+    pub fn subgraph(&self) -> Option<&str> {
+        let is_graph = |(_, value): &(&String, &Attribute)| matches!(value, Attribute::Graph);
+        self.attributes.iter().find(is_graph).map(|(name, _)| name.as_str())
+    }
+
+    /// An error about this node's attribute `name`.
+    pub fn attribute_error(&self, name: &str, problem: AttributeProblem) -> AttributeError {
+        AttributeError { node: self.name.clone(), op_type: self.op_type.clone(), attribute: name.into(), problem }
+    }
+
+    /// The error that attribute `name`, which the operator needs, is missing.
+    pub fn missing(&self, name: &str) -> AttributeError {
+        self.attribute_error(name, AttributeProblem::Missing)
+    }
+
+    /// An integer.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind.
+    pub fn int(&self, name: &str) -> Result<Option<i64>> {
+        self.read(name, "an integer", |value| match value {
+            Attribute::Int(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// An integer within `range`.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind, or its value is not in the range.
+    pub fn int_within(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>> {
+        let value = self.int(name)?;
+        match value {
+            Some(value) if !range.contains(&value) => {
+                let (least, most) = range.into_inner();
+                Err(self.attribute_error(name, AttributeProblem::Range { value, least, most }))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// An integer that stands for yes or no.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind, or neither 0 nor 1.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>> {
+        Ok(self.int_within(name, 0..=1)?.map(|value| value == 1))
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind.
+    pub fn float(&self, name: &str) -> Result<Option<f32>> {
+        self.read(name, "a number", |value| match value {
+            Attribute::Float(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind, or not UTF-8.
+    pub fn string(&self, name: &str) -> Result<Option<&str>> {
+        let bytes = self.read(name, "a text", |value| match value {
+            Attribute::String(bytes) => Some(bytes.as_slice()),
+            _ => None,
+        })?;
+        bytes.map(|bytes| self.text(name, bytes)).transpose()
+    }
+
+    /// A text that must be one of `allowed`; its index there.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind, or another text.
+    pub fn choice(&self, name: &str, allowed: &'static [&'static str]) -> Result<Option<usize>> {
+        let index = |found: &str| {
+            let problem = || AttributeProblem::Choice { found: found.into(), allowed };
+            allowed
+                .iter()
+                .position(|choice| *choice == found)
+                .ok_or_else(|| self.attribute_error(name, problem()))
+        };
+        self.string(name)?.map(index).transpose()
+    }
+
+    /// Integers.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind.
+    pub fn ints(&self, name: &str) -> Result<Option<&[i64]>> {
+        self.read(name, "a list of integers", |value| match value {
+            Attribute::Ints(values) => Some(values.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// `length` integers within `range`, as sizes: strides, dilations, pads.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind or length, or a value is not in the range or does not fit `usize`.
+    pub fn sizes(&self, name: &str, length: usize, range: RangeInclusive<i64>) -> Result<Option<Vec<usize>>> {
+        let Some(values) = self.ints(name)? else { return Ok(None) };
+        if values.len() != length {
+            let problem = AttributeProblem::Length { expected: length, found: values.len() };
+            return Err(self.attribute_error(name, problem));
+        }
+        let size = |value: &i64| {
+            let (least, most) = (*range.start(), *range.end());
+            let problem = AttributeProblem::Range { value: *value, least, most };
+            let size = usize::try_from(*value).ok().filter(|_| range.contains(value));
+            size.ok_or_else(|| self.attribute_error(name, problem))
+        };
+        values.iter().map(size).collect::<Result<Vec<_>>>().map(Some)
+    }
+
+    /// Numbers.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind.
+    pub fn floats(&self, name: &str) -> Result<Option<&[f32]>> {
+        self.read(name, "a list of numbers", |value| match value {
+            Attribute::Floats(values) => Some(values.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// Texts.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind, or one of the texts is not UTF-8.
+    pub fn strings(&self, name: &str) -> Result<Option<Vec<&str>>> {
+        let texts = self.read(name, "a list of texts", |value| match value {
+            Attribute::Strings(texts) => Some(texts),
+            _ => None,
+        })?;
+        texts.map(|texts| texts.iter().map(|bytes| self.text(name, bytes)).collect()).transpose()
+    }
+
+    /// A tensor.
+    ///
+    /// # Errors
+    /// If the attribute is of another kind.
+    pub fn tensor(&self, name: &str) -> Result<Option<&Tensor>> {
+        self.read(name, "a tensor", |value| match value {
+            Attribute::Tensor(tensor) => Some(tensor),
+            _ => None,
+        })
+    }
+
+    fn read<'a, T>(
+        &'a self,
+        name: &str,
+        expected: &'static str,
+        pick: impl FnOnce(&'a Attribute) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.attribute(name) else { return Ok(None) };
+        let problem = || AttributeProblem::Kind { expected, found: value.kind() };
+        pick(value).map(Some).ok_or_else(|| self.attribute_error(name, problem()))
+    }
+
+    fn text<'a>(&self, name: &str, bytes: &'a [u8]) -> Result<&'a str> {
+        std::str::from_utf8(bytes).map_err(|_| self.attribute_error(name, AttributeProblem::NotText))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> Node {
+        let attributes = [
+            ("group", Attribute::Int(0)),
+            ("pads", Attribute::Ints(vec![1, -1])),
+            ("mode", Attribute::String(b"cubic".to_vec())),
+            ("bytes", Attribute::String(vec![0xff])),
+            ("body", Attribute::Graph),
+        ];
+        Node {
+            name: "conv_1".into(),
+            op_type: "Conv".into(),
+            domain: String::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            attributes: attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_none() {
+        let node = node();
+        assert_eq!(node.int("axis"), Ok(None));
+        assert_eq!(node.sizes("strides", 2, 1..=9), Ok(None));
+        assert_eq!(node.choice("auto_pad", &["NOTSET"]), Ok(None));
+        assert_eq!(node.subgraph(), Some("body"));
+    }
+
+    #[test]
+    fn errors_name_node_attribute_and_expectation() {
+        let node = node();
+        let cases = [
+            (node.int_within("group", 1..=64).map(|_| ()), "`group` holds 0, outside 1 to 64"),
+            (node.sizes("pads", 2, 0..=9).map(|_| ()), "`pads` holds -1, outside 0 to 9"),
+            (node.sizes("pads", 4, 0..=9).map(|_| ()), "`pads` has 2 entries where 4 are expected"),
+            (node.float("group").map(|_| ()), "`group` is an integer, but a number is expected"),
+            (node.choice("mode", &["nearest", "linear"]).map(|_| ()), "`mode` is `cubic`, but only nearest, linear are supported"),
+            (node.string("bytes").map(|_| ()), "`bytes` is not valid UTF-8"),
+            (Err(node.missing("to")), "`to` is missing"),
+        ];
+        for (result, text) in cases {
+            let error = result.expect_err("every case is wrong");
+            assert_eq!(error.to_string(), format!("node `conv_1` (`Conv`): attribute {text}"));
+        }
+        assert_eq!(node.flag("group"), Ok(Some(false)));
+    }
+}

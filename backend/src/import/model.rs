@@ -1,0 +1,132 @@
+//! A model as the file gives it: operators with their parameters, on named values, checked to be a graph.
+
+use super::attribute::Attribute;
+use anabranch_kernels::{DType, Tensor};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Index of a value of a [`Model`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueIndex(pub u32);
+
+impl ValueIndex {
+    /// The index as `usize`.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A dimension of an input or output.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Dim {
+    /// A number.
+    Known(usize),
+    /// A name; dimensions of one name are equal.
+    Symbol(String),
+    /// Nothing is known.
+    Unknown,
+}
+
+impl fmt::Display for Dim {
+    /// `224`, `batch` or `?`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(dim) => write!(f, "{dim}"),
+            Self::Symbol(name) => f.write_str(name),
+            Self::Unknown => f.write_str("?"),
+        }
+    }
+}
+
+/// A value that the caller gives.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Its name.
+    pub name: String,
+    /// The value.
+    pub value: ValueIndex,
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Dimensions, outermost first; `None` if not even their number is known.
+    pub dims: Option<Vec<Dim>>,
+    /// Whether it may be left out, because an initialiser of the same name gives its value.
+    pub optional: bool,
+}
+
+/// A value that the caller receives.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Its name.
+    pub name: String,
+    /// The value.
+    pub value: ValueIndex,
+    /// Type of the elements, if declared.
+    pub dtype: Option<DType>,
+    /// Dimensions, outermost first, as declared; `None` if not even their number is.
+    pub dims: Option<Vec<Dim>>,
+}
+
+/// An operator applied to values. The typed readers of its attributes are in [`super::attribute`].
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Unique in the model; made from operator and position where the file gives none.
+    pub name: String,
+    /// The operator.
+    pub op_type: String,
+    /// The operator's domain: empty for the standard one.
+    pub domain: String,
+    /// Values read; `None` where an optional one is left out. The last is not `None`.
+    pub inputs: Vec<Option<ValueIndex>>,
+    /// Values made; `None` where one is not wanted. The last is not `None`.
+    pub outputs: Vec<Option<ValueIndex>>,
+    /// Parameters by name.
+    pub attributes: BTreeMap<String, Attribute>,
+}
+
+impl Node {
+    /// The input at `position`, unless it is left out.
+    pub fn input(&self, position: usize) -> Option<ValueIndex> {
+        self.inputs.get(position).copied().flatten()
+    }
+
+    /// The output at `position`, unless it is not wanted.
+    pub fn output(&self, position: usize) -> Option<ValueIndex> {
+        self.outputs.get(position).copied().flatten()
+    }
+}
+
+/// A whole model.
+///
+/// Nodes are in topological order: each reads only inputs, initialisers and outputs of nodes before it. Each value
+/// has one maker, and every value that is read or is an output has one.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The graph's name.
+    pub name: String,
+    /// What wrote the file, with its version.
+    pub producer: String,
+    /// Version of each domain's operators; the standard domain is the empty text.
+    pub opsets: BTreeMap<String, i64>,
+    /// Name of each value.
+    pub values: Vec<String>,
+    /// What the caller gives, in the file's order.
+    pub inputs: Vec<Input>,
+    /// What the caller receives, in the file's order.
+    pub outputs: Vec<Output>,
+    /// The operators, in topological order.
+    pub nodes: Vec<Node>,
+    /// Constants, and defaults of optional inputs.
+    pub initializers: BTreeMap<ValueIndex, Tensor>,
+}
+
+impl Model {
+    /// The version of the standard operators.
+    pub fn opset(&self) -> i64 {
+        self.opsets.get("").copied().unwrap_or_default()
+    }
+
+    /// A value's name.
+    pub fn value_name(&self, value: ValueIndex) -> &str {
+        &self.values[value.index()]
+    }
+}
