@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod device;
+pub mod import;
 pub mod npy;
 pub mod profile;
 pub mod program;

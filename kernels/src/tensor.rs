@@ -54,6 +54,12 @@ impl Buffer {
         Self { lines: bytemuck::allocation::zeroed_vec(bytes.div_ceil(ALIGNMENT)), bytes }
     }
 
+    /// [`zeroed`](Self::zeroed), or `None` if there is not so much memory: for sizes that a file asks for.
+    pub fn try_zeroed(bytes: usize) -> Option<Self> {
+        let lines = bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(ALIGNMENT)).ok()?;
+        Some(Self { lines, bytes })
+    }
+
     /// A copy of `bytes`.
     pub fn copied(bytes: &[u8]) -> Self {
         let mut buffer = Self::zeroed(bytes.len());

@@ -201,10 +201,7 @@ impl Node {
     pub fn choice(&self, name: &str, allowed: &'static [&'static str]) -> Result<Option<usize>> {
         let index = |found: &str| {
             let problem = || AttributeProblem::Choice { found: found.into(), allowed };
-            allowed
-                .iter()
-                .position(|choice| *choice == found)
-                .ok_or_else(|| self.attribute_error(name, problem()))
+            allowed.iter().position(|choice| *choice == found).ok_or_else(|| self.attribute_error(name, problem()))
         };
         self.string(name)?.map(index).transpose()
     }
@@ -328,7 +325,10 @@ mod tests {
             (node.sizes("pads", 2, 0..=9).map(|_| ()), "`pads` holds -1, outside 0 to 9"),
             (node.sizes("pads", 4, 0..=9).map(|_| ()), "`pads` has 2 entries where 4 are expected"),
             (node.float("group").map(|_| ()), "`group` is an integer, but a number is expected"),
-            (node.choice("mode", &["nearest", "linear"]).map(|_| ()), "`mode` is `cubic`, but only nearest, linear are supported"),
+            (
+                node.choice("mode", &["nearest", "linear"]).map(|_| ()),
+                "`mode` is `cubic`, but only nearest, linear are supported",
+            ),
             (node.string("bytes").map(|_| ()), "`bytes` is not valid UTF-8"),
             (Err(node.missing("to")), "`to` is missing"),
         ];

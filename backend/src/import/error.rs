@@ -58,7 +58,7 @@ pub enum ImportErrorKind {
     #[error("is not a regular file; name an ONNX file")]
     NotAFile,
     /// The file is larger than allowed.
-    #[error("takes {bytes} bytes, more than the limit of {limit} (`Limits::file_bytes`)")]
+    #[error("takes {bytes} bytes, above the limit of {limit}; raise `Limits::file_bytes` if you trust the file")]
     FileTooLarge {
         /// The file's size.
         bytes: u64,
@@ -72,7 +72,7 @@ pub enum ImportErrorKind {
         bytes: u64,
     },
     /// The bytes are not an ONNX model, or exceed a limit.
-    #[error("is not an ONNX model within the limits: {0}; check that the file is complete, or export it again")]
+    #[error("is refused as an ONNX model: {0}")]
     Scan(#[from] ScanError),
     /// The bytes are protobuf but not an ONNX model.
     #[error("is not an ONNX model: {0}; check that the file is complete, or export it again")]
@@ -174,7 +174,7 @@ pub enum TensorProblem {
         /// Position of the element.
         index: usize,
         /// Its value.
-        value: i64,
+        value: i128,
         /// The type.
         dtype: DType,
     },
@@ -182,7 +182,7 @@ pub enum TensorProblem {
     #[error("the data ends within an element")]
     Cut,
     /// All constants together are too large.
-    #[error("{bytes} more bytes of tensors exceed the limit of {limit} (`Limits::tensor_bytes`)")]
+    #[error("its {bytes} bytes bring the tensors above the limit of {limit}; raise `Limits` if you trust the file")]
     Budget {
         /// The tensor's size.
         bytes: u64,
@@ -201,9 +201,6 @@ pub enum TensorProblem {
     /// Data in another file that cannot be used.
     #[error(transparent)]
     External(#[from] ExternalError),
-    /// A name that is empty or cannot be printed.
-    #[error(transparent)]
-    Name(#[from] NameProblem),
 }
 
 /// The name of an element type, or its number if it is not one of ONNX's.
@@ -213,9 +210,34 @@ pub struct ElementTypeName(pub i32);
 impl fmt::Display for ElementTypeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMES: [&str; 29] = [
-            "undefined", "float", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16",
-            "double", "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz",
-            "float8e5m2", "float8e5m2fnuz", "uint4", "int4", "float4e2m1", "float8e8m0", "uint2", "int2", "float6e2m3",
+            "undefined",
+            "float",
+            "uint8",
+            "int8",
+            "uint16",
+            "int16",
+            "int32",
+            "int64",
+            "string",
+            "bool",
+            "float16",
+            "double",
+            "uint32",
+            "uint64",
+            "complex64",
+            "complex128",
+            "bfloat16",
+            "float8e4m3fn",
+            "float8e4m3fnuz",
+            "float8e5m2",
+            "float8e5m2fnuz",
+            "uint4",
+            "int4",
+            "float4e2m1",
+            "float8e8m0",
+            "uint2",
+            "int2",
+            "float6e2m3",
             "float6e3m2",
         ];
         match usize::try_from(self.0).ok().and_then(|index| NAMES.get(index)) {
@@ -272,8 +294,13 @@ pub enum NodeProblem {
     #[error("reads {}, which no node, input or initializer makes", Name(.0))]
     MissingInput(String),
     /// It makes a value that something else makes.
-    #[error("makes {}, which {1} already makes; each value has one maker", Name(.0))]
-    SecondMaker(String, String),
+    #[error("makes {}, which is made by {by} already; each value has one maker", Name(value))]
+    SecondMaker {
+        /// The value.
+        value: String,
+        /// Its first maker, in words.
+        by: String,
+    },
     /// It reads, by way of other nodes, what it makes.
     #[error("waits for its own output: {0}")]
     Cycle(String),
@@ -297,6 +324,11 @@ impl fmt::Display for Name<'_> {
             Some((end, _)) => write!(f, "`{}…`", self.0[..end].escape_debug()),
         }
     }
+}
+
+/// [`Name`] as text.
+pub(super) fn shortened(name: &str) -> String {
+    Name(name).to_string()
 }
 
 #[cfg(test)]

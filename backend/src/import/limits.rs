@@ -13,7 +13,7 @@ pub struct Limits {
     /// Bytes of memory that the decoded structure (everything but tensor data) may take. Default 256 MiB, which is
     /// more than 200 000 nodes with names and attributes.
     pub structure_bytes: u64,
-    /// Fields of the file, whether used or not: bounds the time to read it. Default 32 Mi.
+    /// Fields of the file, whether used or not: bounds the time to read it. Default 16 Mi.
     pub fields: u64,
     /// Nodes, those of subgraphs included. Default 1 000 000.
     pub nodes: u64,
@@ -21,8 +21,10 @@ pub struct Limits {
     pub depth: usize,
     /// Bytes of one name. Default 64 KiB.
     pub name_bytes: u64,
-    /// Bytes of all tensors together. Default 64 GiB.
+    /// Bytes of all tensors together as the files hold them. Default 64 GiB.
     pub tensor_bytes: u64,
+    /// Bytes of all sparse tensors once they are dense, which a file of a few bytes can ask for. Default 256 MiB.
+    pub sparse_bytes: u64,
 }
 
 impl Default for Limits {
@@ -30,11 +32,12 @@ impl Default for Limits {
         Self {
             file_bytes: 2 * GIB,
             structure_bytes: 256 * MIB,
-            fields: 32 * MIB,
+            fields: 16 * MIB,
             nodes: 1_000_000,
             depth: 64,
             name_bytes: 64 << 10,
             tensor_bytes: 64 * GIB,
+            sparse_bytes: 256 * MIB,
         }
     }
 }

@@ -1,0 +1,277 @@
+//! Tensor data in files beside the model, and nowhere else.
+
+use super::beneath::Directory;
+use super::error::Name;
+use super::proto::StringStringEntryProto;
+use anabranch_kernels::Buffer;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// Why a tensor's data cannot be read from another file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExternalError {
+    /// The model was given as bytes without a directory.
+    #[error("its data is in another file, but the model was given without a directory; load it from its file")]
+    NoDirectory,
+    /// No location, or the same key twice.
+    #[error("its entry {} for data in another file is missing or given twice; export the model again", Name(.0))]
+    Entry(&'static str),
+    /// An offset or length that is not a number.
+    #[error("its data's {key} is {}, which is not a number; export the model again", Name(value))]
+    Number {
+        /// `offset` or `length`.
+        key: &'static str,
+        /// What is there.
+        value: String,
+    },
+    /// An absolute path, a path out of the directory, an empty path.
+    #[error("its data is in {}, which is not a path within the model's directory; move the file there", Name(.0))]
+    Location(String),
+    /// The file does not exist.
+    #[error("its data's file {} does not exist; put it beside the model", Name(.0))]
+    Missing(String),
+    /// A symbolic link, a hard link, a pipe, a device, a directory.
+    #[error("its data's file {} is {found}; put a regular file with a single name there", Name(location))]
+    NotAFile {
+        /// The file.
+        location: String,
+        /// What is there.
+        found: &'static str,
+    },
+    /// The region is not within the file.
+    #[error("its data is at byte {offset} of {}, {length} bytes long, but the file has {size} bytes", Name(location))]
+    Region {
+        /// The file.
+        location: String,
+        /// The first byte.
+        offset: u64,
+        /// The bytes to read.
+        length: u64,
+        /// The bytes that the file has.
+        size: u64,
+    },
+    /// Tensors overlap, so that they would take more memory than the files do.
+    #[error("the tensors in {} are together larger than the file; export the model again", Name(.0))]
+    Overlap(String),
+    /// The operating system refused.
+    #[error("its data's file {} cannot be read: {source}", Name(location))]
+    Io {
+        /// The file.
+        location: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Bytes of a file in the model's directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Region {
+    /// Ordinary names only: relative, without `.` and `..`.
+    path: PathBuf,
+    offset: u64,
+    length: u64,
+}
+
+impl Region {
+    /// The region that a message's entries describe, and its length. Without a length it is `expected` bytes long.
+    pub(super) fn parse(entries: &[StringStringEntryProto], expected: u64) -> Result<(Self, u64), ExternalError> {
+        let location = entry(entries, "location")?.ok_or(ExternalError::Entry("location"))?;
+        let path = contained(location).ok_or_else(|| ExternalError::Location(location.to_owned()))?;
+        let offset = number(entries, "offset")?.unwrap_or(0);
+        let length = number(entries, "length")?.unwrap_or(expected);
+        Ok((Self { path, offset, length }, length))
+    }
+
+    fn location(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn check(&self, size: u64) -> Result<(), ExternalError> {
+        match size.checked_sub(self.offset) {
+            Some(left) if self.length <= left => Ok(()),
+            _ => {
+                let (offset, length) = (self.offset, self.length);
+                Err(ExternalError::Region { location: self.location(), offset, length, size })
+            }
+        }
+    }
+}
+
+fn entry<'a>(entries: &'a [StringStringEntryProto], key: &'static str) -> Result<Option<&'a str>, ExternalError> {
+    let mut values = entries.iter().filter(|entry| entry.key.as_deref() == Some(key)).map(|entry| entry.value());
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        _ => Err(ExternalError::Entry(key)),
+    }
+}
+
+fn number(entries: &[StringStringEntryProto], key: &'static str) -> Result<Option<u64>, ExternalError> {
+    let digits = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parse = |text: &str| {
+        let value = Some(text).filter(digits).and_then(|text| text.parse().ok());
+        value.ok_or_else(|| ExternalError::Number { key, value: text.to_owned() })
+    };
+    entry(entries, key)?.map(parse).transpose()
+}
+
+/// The path that `location` names if it consists of ordinary names.
+fn contained(location: &str) -> Option<PathBuf> {
+    let mut path = PathBuf::new();
+    for component in Path::new(location).components() {
+        match component {
+            Component::Normal(name) => path.push(name),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    (!path.as_os_str().is_empty() && !location.contains('\0')).then_some(path)
+}
+
+/// The files in a model's directory that hold its tensors.
+pub(super) struct ExternalFiles {
+    directory: Directory,
+    regions: BTreeMap<Region, Arc<Buffer>>,
+    taken: BTreeMap<PathBuf, u64>,
+}
+
+impl ExternalFiles {
+    pub(super) fn new(directory: &Path) -> Self {
+        Self { directory: Directory::new(directory), regions: BTreeMap::new(), taken: BTreeMap::new() }
+    }
+
+    /// The data of a region that was read before: tied weights are kept once.
+    pub(super) fn known(&self, region: &Region) -> Option<Arc<Buffer>> {
+        self.regions.get(region).cloned()
+    }
+
+    /// Keeps a region's data for [`known`](Self::known).
+    pub(super) fn keep(&mut self, region: Region, buffer: Buffer) -> Arc<Buffer> {
+        let buffer = Arc::new(buffer);
+        self.regions.insert(region, Arc::clone(&buffer));
+        buffer
+    }
+
+    /// Opens the region's file, if the region lies within it and all regions together do.
+    ///
+    /// The size is that of the opened file: whatever happens to its name afterwards, the same file is read.
+    pub(super) fn open(&mut self, region: &Region) -> Result<File, ExternalError> {
+        let location = || region.location();
+        let file = self.directory.open(&region.path)?;
+        let size = file.metadata().map_err(|source| ExternalError::Io { location: location(), source })?.len();
+        region.check(size)?;
+        let taken = self.taken.entry(region.path.clone()).or_default();
+        *taken = taken.saturating_add(region.length);
+        match *taken <= size {
+            true => Ok(file),
+            false => Err(ExternalError::Overlap(location())),
+        }
+    }
+}
+
+/// Reads the region from its opened file.
+pub(super) fn read_region(
+    file: &mut (impl Read + Seek),
+    region: &Region,
+    bytes: &mut [u8],
+) -> Result<(), ExternalError> {
+    let read = file.seek(SeekFrom::Start(region.offset)).and_then(|_| file.read_exact(bytes));
+    read.map_err(|source| ExternalError::Io { location: region.location(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(entries: &[(&str, &str)]) -> Result<Region, String> {
+        let proto = |(key, value): &(&str, &str)| StringStringEntryProto {
+            key: Some(key.to_string()),
+            value: Some(value.to_string()),
+        };
+        let entries: Vec<_> = entries.iter().map(proto).collect();
+        Region::parse(&entries, 8).map(|(region, _)| region).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_plain_paths_within_the_directory_are_locations() {
+        for location in
+            ["../x", "a/../../x", "a/..", "..", "/etc/passwd", "/dev/zero", "/proc/self/environ", "", ".", "./", "a\0b"]
+        {
+            let error = parse(&[("location", location)]).expect_err(location);
+            assert!(error.contains("is not a path within the model's directory"), "{error}");
+        }
+        for (location, path) in [("w.bin", "w.bin"), ("./w.bin", "w.bin"), ("sub//w.bin", "sub/w.bin")] {
+            assert_eq!(parse(&[("location", location)]).map(|region| region.path), Ok(PathBuf::from(path)));
+        }
+    }
+
+    #[test]
+    fn offsets_and_lengths_are_plain_numbers_given_once() {
+        for (key, value) in
+            [("offset", "-1"), ("offset", "+1"), ("offset", ""), ("length", "1e3"), ("length", "18446744073709551616")]
+        {
+            let error = parse(&[("location", "w"), (key, value)]).expect_err(value);
+            assert!(error.contains(&format!("its data's {key} is")), "{error}");
+        }
+        assert!(parse(&[("location", "w"), ("location", "v")]).expect_err("twice").contains("`location`"));
+        assert!(parse(&[("offset", "1")]).expect_err("none").contains("`location`"));
+        let region = parse(&[("location", "w"), ("offset", "4"), ("checksum", "x")]).expect("plain");
+        assert_eq!((region.offset, region.length), (4, 8));
+    }
+
+    #[test]
+    fn regions_do_not_wrap() {
+        let check = |offset, length, size| Region { path: "w".into(), offset, length }.check(size).is_ok();
+        assert!(check(0, 10, 10) && check(10, 0, 10) && check(3, 7, 10));
+        assert!(!check(0, 11, 10) && !check(11, 0, 10) && !check(4, 7, 10));
+        assert!(!check(u64::MAX, 1, 10) && !check(1, u64::MAX, 10) && !check(u64::MAX, u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn overlapping_regions_are_refused_and_equal_ones_kept_once() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(folder.path().join("w"), [1u8; 16]).expect("a small file");
+        let mut files = ExternalFiles::new(folder.path());
+        let region = |offset| Region { path: "w".into(), offset, length: 12 };
+        assert!(files.open(&region(0)).is_ok());
+        let kept = files.keep(region(0), Buffer::copied(&[1; 12]));
+        assert!(files.known(&region(0)).is_some_and(|buffer| Arc::ptr_eq(&buffer, &kept)));
+        assert!(matches!(files.open(&region(4)), Err(ExternalError::Overlap(_))));
+    }
+
+    /// Fails at the `n`-th read, each of which gives three bytes.
+    struct Faulty(io::Cursor<Vec<u8>>, usize);
+
+    impl Read for Faulty {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.1 = self.1.checked_sub(1).ok_or_else(|| io::Error::other("injected"))?;
+            let most = bytes.len().min(3);
+            self.0.read(&mut bytes[..most])
+        }
+    }
+
+    impl Seek for Faulty {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.0.seek(to)
+        }
+    }
+
+    #[test]
+    fn a_failing_read_is_an_error_wherever_it_fails() {
+        let region = Region { path: "w".into(), offset: 2, length: 8 };
+        let attempt = |reads| {
+            let mut bytes = [0; 8];
+            read_region(&mut Faulty(io::Cursor::new((0..10).collect()), reads), &region, &mut bytes).map(|()| bytes)
+        };
+        for reads in 0..3 {
+            let error = attempt(reads).expect_err("too few reads").to_string();
+            assert!(error.contains("`w` cannot be read: injected"), "{error}");
+        }
+        assert_eq!(attempt(3).expect("enough reads"), [2, 3, 4, 5, 6, 7, 8, 9]);
+        let mut beyond = [0; 9];
+        assert!(read_region(&mut io::Cursor::new(vec![0; 10]), &region, &mut beyond).is_err(), "the file shrank");
+    }
+}

@@ -1,0 +1,461 @@
+//! From a decoded file to a [`Model`]: values get indices, every rule of a graph is checked, nodes are put in order.
+
+use super::declared::{declared_input, declared_output};
+use super::error::{ImportErrorKind, NameProblem, NodeProblem, OpsetError, TensorProblem, ValueProblem, shortened};
+use super::model::{Input, Model, Node, Output, ValueIndex};
+use super::parameters;
+use super::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto};
+use super::sort::Needs;
+use super::tensor::TensorReader;
+use anabranch_kernels::Tensor;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The versions of the standard operators that are known.
+pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
+
+type Result<T> = std::result::Result<T, ImportErrorKind>;
+
+/// The model that `proto` describes. O(nodes log nodes + values), plus the tensors' bytes.
+pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>) -> Result<Model> {
+    let graph = proto.graph.as_ref().ok_or(ImportErrorKind::NoGraph)?;
+    let opsets = opsets(&proto.opset_import)?;
+    let mut builder = Builder { functions: local_functions(&proto.functions), ..Builder::default() };
+    for tensor in &graph.initializer {
+        builder.initializer(tensor.name(), || tensors.read(tensor))?;
+    }
+    for sparse in &graph.sparse_initializer {
+        let name = sparse.values.as_ref().map_or("", TensorProto::name);
+        builder.initializer(name, || tensors.read_sparse(sparse))?;
+    }
+    for input in &graph.input {
+        builder.input(input)?;
+    }
+    for node in &graph.node {
+        builder.node(node, tensors)?;
+    }
+    for output in &graph.output {
+        builder.output(output)?;
+    }
+    builder.order()?;
+    Ok(Model {
+        name: graph.name().to_owned(),
+        producer: format!("{} {}", proto.producer_name(), proto.producer_version()).trim().to_owned(),
+        opsets,
+        values: builder.values.into_iter().map(str::to_owned).collect(),
+        inputs: builder.inputs,
+        outputs: builder.outputs,
+        nodes: builder.nodes,
+        initializers: builder.initializers,
+    })
+}
+
+fn opsets(imports: &[OperatorSetIdProto]) -> Result<BTreeMap<String, i64>> {
+    let mut opsets = BTreeMap::new();
+    for import in imports {
+        let domain = standard(import.domain());
+        match opsets.insert(domain.to_owned(), import.version()) {
+            Some(other) if other != import.version() => return Err(OpsetError::Twice(domain.to_owned()).into()),
+            _ => {}
+        }
+    }
+    match opsets.get("") {
+        None => Err(OpsetError::Missing.into()),
+        Some(version) if OPSETS.contains(version) => Ok(opsets),
+        Some(version) => {
+            Err(OpsetError::Unknown { found: *version, oldest: *OPSETS.start(), newest: *OPSETS.end() }.into())
+        }
+    }
+}
+
+/// The domain's name, empty for both names of the standard one.
+fn standard(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
+}
+
+fn local_functions(functions: &[FunctionProto]) -> HashSet<(&str, &str)> {
+    functions.iter().map(|function| (standard(function.domain()), function.name())).collect()
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Maker {
+    Input,
+    Initializer,
+    /// The node at this position in the file.
+    Node(u32),
+}
+
+#[derive(Default)]
+struct Builder<'p> {
+    functions: HashSet<(&'p str, &'p str)>,
+    /// Only looked up in: its order is never seen.
+    index: HashMap<&'p str, ValueIndex>,
+    values: Vec<&'p str>,
+    makers: Vec<Option<Maker>>,
+    node_names: HashSet<String>,
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+    nodes: Vec<Node>,
+    initializers: BTreeMap<ValueIndex, Tensor>,
+}
+
+impl<'p> Builder<'p> {
+    fn initializer(
+        &mut self,
+        name: &'p str,
+        read: impl FnOnce() -> std::result::Result<Tensor, TensorProblem>,
+    ) -> Result<()> {
+        let wrong = |problem| value_error("initializer", name, problem);
+        checked_name(name).map_err(|problem| wrong(problem.into()))?;
+        let value = self.make(name, Maker::Initializer).map_err(|_| wrong(ValueProblem::Twice))?;
+        let role = "initializer".to_owned();
+        let tensor = read().map_err(|problem| ImportErrorKind::Tensor { role, name: name.to_owned(), problem })?;
+        self.initializers.insert(value, tensor);
+        Ok(())
+    }
+
+    fn input(&mut self, proto: &'p ValueInfoProto) -> Result<()> {
+        let name = proto.name();
+        let wrong = |problem| value_error("input", name, problem);
+        checked_name(name).map_err(|problem| wrong(problem.into()))?;
+        // An initialiser of the same name is the input's default.
+        let (value, optional) = match self.make(name, Maker::Input) {
+            Ok(value) => (value, false),
+            Err((value, Maker::Initializer)) => (value, true),
+            Err(_) => return Err(wrong(ValueProblem::Twice)),
+        };
+        self.makers[value.index()] = Some(Maker::Input);
+        let (dtype, dims) = declared_input(proto).map_err(wrong)?;
+        self.inputs.push(Input { name: name.to_owned(), value, dtype, dims, optional });
+        Ok(())
+    }
+
+    fn output(&mut self, proto: &'p ValueInfoProto) -> Result<()> {
+        let name = proto.name();
+        let wrong = |problem| value_error("output", name, problem);
+        checked_name(name).map_err(|problem| wrong(problem.into()))?;
+        let value = self.value(name);
+        if self.makers[value.index()].is_none() {
+            return Err(wrong(ValueProblem::NotMade));
+        }
+        let (dtype, dims) = declared_output(proto).map_err(wrong)?;
+        self.outputs.push(Output { name: name.to_owned(), value, dtype, dims });
+        Ok(())
+    }
+
+    fn node(&mut self, proto: &'p NodeProto, tensors: &mut TensorReader<'_>) -> Result<()> {
+        let position = self.nodes.len() as u32;
+        let name = self.node_name(proto, position);
+        let wrong = |problem| node_error(&name, proto.op_type(), problem);
+        let domain = standard(proto.domain());
+        check_node_names(proto).map_err(wrong)?;
+        if self.functions.contains(&(domain, proto.op_type())) {
+            return Err(wrong(NodeProblem::LocalFunction));
+        }
+        let mut node = Node {
+            op_type: proto.op_type().to_owned(),
+            domain: domain.to_owned(),
+            inputs: Vec::with_capacity(proto.input.len()),
+            outputs: Vec::with_capacity(proto.output.len()),
+            attributes: BTreeMap::new(),
+            name: name.clone(),
+        };
+        for input in &proto.input {
+            node.inputs.push((!input.is_empty()).then(|| self.value(input)));
+        }
+        for output in &proto.output {
+            node.outputs.push(match output.as_str() {
+                "" => None,
+                output => Some(self.make(output, Maker::Node(position)).map_err(|(_, maker)| {
+                    wrong(NodeProblem::SecondMaker { value: output.to_owned(), by: self.describe(maker, &name) })
+                })?),
+            });
+        }
+        without_trailing_gaps(&mut node.inputs);
+        without_trailing_gaps(&mut node.outputs);
+        parameters::read(&proto.attribute, &mut node, tensors)?;
+        self.nodes.push(node);
+        Ok(())
+    }
+
+    /// A name that no node before has: the file's, or one made from operator and position.
+    fn node_name(&mut self, proto: &NodeProto, position: u32) -> String {
+        let mut name = match proto.name() {
+            "" => format!("{}_{position}", proto.op_type()),
+            name => name.to_owned(),
+        };
+        while self.node_names.contains(&name) {
+            name = format!("{name}#{position}");
+        }
+        self.node_names.insert(name.clone());
+        name
+    }
+
+    /// The index of the value `name`.
+    fn value(&mut self, name: &'p str) -> ValueIndex {
+        *self.index.entry(name).or_insert_with(|| {
+            let next =
+                u32::try_from(self.values.len()).expect("the scan admits fewer fields, so fewer names, than 2³²");
+            self.values.push(name);
+            self.makers.push(None);
+            ValueIndex(next)
+        })
+    }
+
+    /// Records who makes the value `name`; the value and its maker so far if it has one already.
+    fn make(&mut self, name: &'p str, maker: Maker) -> std::result::Result<ValueIndex, (ValueIndex, Maker)> {
+        let value = self.value(name);
+        match self.makers[value.index()] {
+            Some(first) => Err((value, first)),
+            None => {
+                self.makers[value.index()] = Some(maker);
+                Ok(value)
+            }
+        }
+    }
+
+    /// A maker in words, where the node that is being read is called `current`.
+    fn describe(&self, maker: Maker, current: &str) -> String {
+        match maker {
+            Maker::Input => "an input".to_owned(),
+            Maker::Initializer => "an initializer".to_owned(),
+            Maker::Node(at) => {
+                let name = self.nodes.get(at as usize).map_or(current, |node| node.name.as_str());
+                format!("node {}", shortened(name))
+            }
+        }
+    }
+
+    /// Checks that every value that is read is made, and puts each node after those whose outputs it reads.
+    fn order(&mut self) -> Result<()> {
+        let mut needs = Needs::new();
+        for node in &self.nodes {
+            for input in node.inputs.iter().flatten() {
+                if self.makers[input.index()].is_none() {
+                    let problem = NodeProblem::MissingInput(self.values[input.index()].to_owned());
+                    return Err(node_error(&node.name, &node.op_type, problem));
+                }
+            }
+            needs.push(node.inputs.iter().flatten().filter_map(|input| match self.makers[input.index()] {
+                Some(Maker::Node(maker)) => Some(maker),
+                _ => None,
+            }));
+        }
+        let order = needs.order().map_err(|cycle| self.cycle_error(&cycle))?;
+        if order.is_sorted() {
+            return Ok(());
+        }
+        let mut nodes: Vec<_> = std::mem::take(&mut self.nodes).into_iter().map(Some).collect();
+        self.nodes = order.iter().filter_map(|at| nodes[*at as usize].take()).collect();
+        Ok(())
+    }
+
+    fn cycle_error(&self, cycle: &[u32]) -> ImportErrorKind {
+        const SHOWN: usize = 4;
+        let node = |at: &u32| &self.nodes[*at as usize];
+        // Each node of the cycle needs the next, so the data goes the other way.
+        let mut path: Vec<_> = cycle.iter().rev().take(SHOWN).map(|at| shortened(&node(at).name)).collect();
+        if cycle.len() > SHOWN {
+            path.push("…".to_owned());
+        }
+        path.push(path[0].clone());
+        let first = node(&cycle[cycle.len() - 1]);
+        node_error(&first.name, &first.op_type, NodeProblem::Cycle(path.join(" → ")))
+    }
+}
+
+fn without_trailing_gaps(values: &mut Vec<Option<ValueIndex>>) {
+    let used = values.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    values.truncate(used);
+}
+
+fn value_error(role: &'static str, name: &str, problem: ValueProblem) -> ImportErrorKind {
+    ImportErrorKind::Value { role, name: name.to_owned(), problem }
+}
+
+fn node_error(node: &str, op_type: &str, problem: NodeProblem) -> ImportErrorKind {
+    ImportErrorKind::Node { node: node.to_owned(), op_type: op_type.to_owned(), problem }
+}
+
+fn checked_name(name: &str) -> std::result::Result<(), NameProblem> {
+    if name.is_empty() { Err(NameProblem::Empty) } else { without_controls(name) }
+}
+
+/// Names go to terminals, tables and other files, where a control character does harm and no exporter writes one.
+fn without_controls(name: &str) -> std::result::Result<(), NameProblem> {
+    if name.chars().any(char::is_control) { Err(NameProblem::Control) } else { Ok(()) }
+}
+
+fn check_node_names(proto: &NodeProto) -> std::result::Result<(), NodeProblem> {
+    let named = |what: &'static str| move |problem| NodeProblem::Name(what, problem);
+    checked_name(proto.op_type()).map_err(named("its operator"))?;
+    without_controls(proto.name()).map_err(named("it"))?;
+    without_controls(proto.domain()).map_err(named("its domain"))?;
+    proto.input.iter().try_for_each(|name| without_controls(name)).map_err(named("an input"))?;
+    proto.output.iter().try_for_each(|name| without_controls(name)).map_err(named("an output"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::import::proto::{
+        AttributeProto, DimensionProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+        TensorProto, ValueInfoProto, data_type,
+    };
+    use crate::import::{Dim, Model, from_bytes};
+
+    fn graph(node: Vec<NodeProto>) -> GraphProto {
+        GraphProto {
+            node,
+            input: vec![ValueInfoProto::f32s("x", &[1])],
+            initializer: vec![TensorProto::f32s("w", &[1], &[2.0])],
+            ..GraphProto::default()
+        }
+    }
+
+    fn load(model: &ModelProto) -> Result<Model, String> {
+        from_bytes(&model.to_bytes(), None).map_err(|error| error.to_string())
+    }
+
+    fn model(nodes: Vec<NodeProto>) -> Result<Model, String> {
+        load(&ModelProto::of(graph(nodes), 17))
+    }
+
+    #[test]
+    fn wrong_graphs_are_refused_by_the_name_of_what_is_wrong() {
+        let relu = |input: &str, output: &str, name: &str| NodeProto::of("Relu", &[input], &[output]).named(name);
+        let cases = [
+            (vec![relu("a", "b", "n")], "node `n` (`Relu`): reads `a`, which no node, input or initializer makes"),
+            (vec![relu("a", "a", "n")], "node `n` (`Relu`): waits for its own output: `n` → `n`"),
+            (vec![relu("x", "a", "m"), relu("c", "b", "n"), relu("b", "c", "o")], "`o` → `n` → `o`"),
+            (vec![relu("x", "a", "m"), relu("x", "a", "n")], "node `n` (`Relu`): makes `a`, which is made by node `m`"),
+            (vec![NodeProto::of("Split", &["x"], &["a", "a"]).named("n")], "makes `a`, which is made by node `n`"),
+            (vec![relu("x", "w", "n")], "makes `w`, which is made by an initializer"),
+            (vec![relu("x", "x", "n")], "makes `x`, which is made by an input"),
+            (vec![NodeProto::of("", &["x"], &["a"])], "its operator has no name"),
+            (vec![relu("x", "a\0", "n")], "an output has a control character in its name"),
+            (vec![relu("x", "a", "n\u{1b}")], "node `n\\u{1b}` (`Relu`): it has a control character"),
+            (
+                vec![relu("x", "a", "n").with(AttributeProto::int("k", 1)).with(AttributeProto::int("k", 1))],
+                "has two attributes `k`",
+            ),
+            (vec![relu("x", "a", "n").with(AttributeProto::default())], "an attribute has no name"),
+            (
+                vec![relu("x", "a", "n").with(AttributeProto { r#type: Some(99), ..AttributeProto::int("k", 1) })],
+                "attribute `k` holds no value",
+            ),
+            (
+                vec![relu("x", "a", "n").with(AttributeProto::tensor("k", TensorProto::raw("", 23, &[2], vec![0])))],
+                "node `n` (`Relu`), attribute `k`: elements of type float4e2m1 are not supported",
+            ),
+        ];
+        for (nodes, text) in cases {
+            let error = model(nodes).expect_err(text);
+            assert!(error.contains(text), "{error} should contain: {text}");
+        }
+    }
+
+    #[test]
+    fn wrong_declarations_are_refused_by_name() {
+        let base = || graph(vec![NodeProto::of("Relu", &["x"], &["y"])]);
+        let output = |name: &str| ValueInfoProto { name: Some(name.into()), r#type: None };
+        let cases = [
+            (GraphProto { output: vec![output("z")], ..base() }, "output `z`: nothing makes it"),
+            (GraphProto { input: vec![output("x")], ..base() }, "input `x`: is not declared as a tensor"),
+            (
+                GraphProto { input: vec![ValueInfoProto::f32s("x", &[]), ValueInfoProto::f32s("x", &[])], ..base() },
+                "input `x`: is given twice",
+            ),
+            (
+                GraphProto { initializer: vec![TensorProto::f32s("w", &[0], &[]); 2], ..base() },
+                "initializer `w`: is given twice",
+            ),
+            (
+                GraphProto { initializer: vec![TensorProto::f32s("", &[0], &[])], ..base() },
+                "initializer ``: has no name",
+            ),
+            (
+                GraphProto { input: vec![ValueInfoProto::tensor("x", data_type::STRING, vec![])], ..base() },
+                "input `x`: elements of type string are not supported",
+            ),
+            (
+                GraphProto { initializer: vec![TensorProto::f32s("w", &[3], &[0.0])], ..base() },
+                "initializer `w`: f32[3] takes 12 bytes, but 4 are there",
+            ),
+        ];
+        for (graph, text) in cases {
+            let error = load(&ModelProto::of(graph, 17)).expect_err(text);
+            assert!(error.contains(text), "{error} should contain: {text}");
+        }
+    }
+
+    #[test]
+    fn only_known_operator_sets_are_accepted() {
+        let with = |imports: &[(&str, i64)]| ModelProto {
+            opset_import: imports
+                .iter()
+                .map(|(domain, version)| OperatorSetIdProto { domain: Some((*domain).into()), version: Some(*version) })
+                .collect(),
+            ..ModelProto::of(graph(vec![]), 17)
+        };
+        for (imports, text) in [
+            (&[][..], "does not say which version"),
+            (&[("com.microsoft", 1)], "does not say which version"),
+            (&[("", 0)], "uses opset 0; versions 7 to 26 are known"),
+            (&[("", 999)], "uses opset 999"),
+            (&[("", 17), ("ai.onnx", 18)], "gives two versions"),
+        ] {
+            let error = load(&with(imports)).expect_err(text);
+            assert!(error.contains(text), "{error} should contain: {text}");
+        }
+        let model = load(&with(&[("ai.onnx", 17), ("com.microsoft", 1)])).expect("known");
+        assert_eq!((model.opset(), model.opsets["com.microsoft"]), (17, 1));
+        assert!(load(&ModelProto::default()).expect_err("empty").contains("holds no graph"));
+    }
+
+    #[test]
+    fn functions_of_the_model_are_refused_where_they_are_called() {
+        let function = FunctionProto { name: Some("Gelu2".into()), domain: Some("mine".into()) };
+        let call = NodeProto { domain: Some("mine".into()), ..NodeProto::of("Gelu2", &["x"], &["y"]) };
+        let with = |nodes| ModelProto { functions: vec![function.clone()], ..ModelProto::of(graph(nodes), 17) };
+        assert!(load(&with(vec![])).is_ok());
+        let error = load(&with(vec![call])).expect_err("a call");
+        assert!(error.contains("node `Gelu2_0` (`Gelu2`): calls a function of the model's own"), "{error}");
+    }
+
+    #[test]
+    fn nodes_are_put_in_order_and_named_uniquely() {
+        let nodes = vec![
+            NodeProto::of("Add", &["b", "w"], &["c"]).named("n"),
+            NodeProto::of("Clip", &["x", "", "w", ""], &["b", ""]).named("n"),
+            NodeProto::of("Relu", &["x"], &["d"]),
+        ];
+        let model = model(nodes).expect("sound");
+        let names: Vec<_> = model.nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!(names, ["n#1", "n", "Relu_2"]);
+        let clip = &model.nodes[0];
+        assert_eq!((clip.inputs.len(), clip.outputs.len()), (3, 1));
+        assert_eq!((clip.input(1), clip.input(3)), (None, None));
+        assert_eq!(clip.input(2).map(|value| model.value_name(value)), Some("w"));
+        assert_eq!(clip.output(0), model.nodes[1].input(0));
+    }
+
+    #[test]
+    fn an_initializer_of_an_inputs_name_is_its_default() {
+        let dims = vec![DimensionProto::symbol("batch"), DimensionProto::known(-1), DimensionProto::known(3)];
+        let input = vec![ValueInfoProto::tensor("x", data_type::FLOAT16, dims), ValueInfoProto::f32s("w", &[1])];
+        let graph = GraphProto { input, output: vec![ValueInfoProto::f32s("w", &[1])], ..graph(vec![]) };
+        let model = load(&ModelProto::of(graph, 17)).expect("sound");
+        let dims = vec![Dim::Symbol("batch".into()), Dim::Unknown, Dim::Known(3)];
+        assert_eq!(model.inputs[0].dims, Some(dims));
+        assert_eq!((model.inputs[0].optional, model.inputs[1].optional), (false, true));
+        assert!(model.initializers.contains_key(&model.inputs[1].value));
+        assert_eq!(model.outputs[0].value, model.inputs[1].value);
+    }
+
+    #[test]
+    fn subgraphs_leave_a_mark() {
+        let body = GraphProto { node: vec![NodeProto::of("Foo", &["captured"], &["z"])], ..GraphProto::default() };
+        let node = NodeProto::of("If", &["x"], &["y"]).with(AttributeProto::graph("then_branch", &body));
+        assert_eq!(model(vec![node]).expect("sound").nodes[0].subgraph(), Some("then_branch"));
+    }
+}

@@ -1,0 +1,104 @@
+//! Tensor data in the typed fields of a message: packed numbers, which are counted before they are unpacked.
+
+use super::error::TensorProblem;
+use super::wire::{Reader, WireError};
+use anabranch_kernels::DType;
+use prost::bytes::Bytes;
+
+/// How a typed field packs its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// `float_data`: four bytes each.
+    Float,
+    /// `double_data`: eight bytes each.
+    Double,
+    /// `int32_data`: integers of variable length, for all types of at most 32 bits but `uint32` and `float`; 16-bit
+    /// floats are given as their bits.
+    Int32,
+    /// `int64_data`: integers of variable length.
+    Int64,
+    /// `uint64_data`: integers of variable length, for `uint32` too.
+    Uint64,
+}
+
+impl Encoding {
+    /// The field that holds elements of `dtype`.
+    pub(super) fn of(dtype: DType) -> Self {
+        match dtype {
+            DType::F32 => Self::Float,
+            DType::F64 => Self::Double,
+            DType::I64 => Self::Int64,
+            DType::U32 | DType::U64 => Self::Uint64,
+            DType::F16 | DType::BF16 | DType::I8 | DType::I16 | DType::I32 | DType::U8 | DType::U16 | DType::Bool => {
+                Self::Int32
+            }
+        }
+    }
+
+    /// The numbers in `chunks`, unless one ends within a number. O(bytes), without unpacking.
+    pub(super) fn count(self, chunks: &[Bytes]) -> Option<u64> {
+        let mut count = 0;
+        for chunk in chunks {
+            count += match self {
+                Self::Float => exact(chunk.len(), 4)?,
+                Self::Double => exact(chunk.len(), 8)?,
+                Self::Int32 | Self::Int64 | Self::Uint64 if chunk.last().is_some_and(|byte| *byte >= 0x80) => {
+                    return None;
+                }
+                Self::Int32 | Self::Int64 | Self::Uint64 => chunk.iter().filter(|byte| **byte < 0x80).count() as u64,
+            };
+        }
+        Some(count)
+    }
+
+    /// Unpacks `chunks` to elements of `dtype`, whose field this is. `elements` has room for exactly as many.
+    pub(super) fn unpack(self, chunks: &[Bytes], dtype: DType, elements: &mut [u8]) -> Result<(), TensorProblem> {
+        match self {
+            Self::Float | Self::Double => {
+                let bytes = chunks.iter().flat_map(|chunk| chunk.iter());
+                elements.iter_mut().zip(bytes).for_each(|(element, byte)| *element = *byte);
+                Ok(())
+            }
+            Self::Int32 | Self::Int64 | Self::Uint64 => self.unpack_integers(chunks, dtype, elements),
+        }
+    }
+
+    fn unpack_integers(self, chunks: &[Bytes], dtype: DType, elements: &mut [u8]) -> Result<(), TensorProblem> {
+        let mut slots = elements.chunks_exact_mut(dtype.size()).enumerate();
+        for chunk in chunks {
+            let mut reader = Reader::new(chunk);
+            while reader.position() < chunk.len() {
+                let Some((index, slot)) = slots.next() else { return Err(TensorProblem::Cut) };
+                let bits = reader.varint(chunk.len()).map_err(|_: WireError| TensorProblem::Cut)?;
+                let value = match self {
+                    Self::Uint64 => i128::from(bits),
+                    Self::Int64 => i128::from(bits as i64),
+                    // As every reader of protobuf does: the low 32 bits count.
+                    _ => i128::from(bits as i32),
+                };
+                store(value, dtype, slot).ok_or(TensorProblem::Element { index, value, dtype })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn exact(bytes: usize, width: usize) -> Option<u64> {
+    bytes.is_multiple_of(width).then_some((bytes / width) as u64)
+}
+
+/// Writes `value` as an element of `dtype` if it fits. Bits of 16-bit floats come as unsigned integers.
+fn store(value: i128, dtype: DType, slot: &mut [u8]) -> Option<()> {
+    match dtype {
+        DType::Bool if !(0..=1).contains(&value) => return None,
+        DType::I8 => slot.copy_from_slice(&i8::try_from(value).ok()?.to_le_bytes()),
+        DType::U8 | DType::Bool => slot.copy_from_slice(&u8::try_from(value).ok()?.to_le_bytes()),
+        DType::I16 => slot.copy_from_slice(&i16::try_from(value).ok()?.to_le_bytes()),
+        DType::U16 | DType::F16 | DType::BF16 => slot.copy_from_slice(&u16::try_from(value).ok()?.to_le_bytes()),
+        DType::I32 => slot.copy_from_slice(&i32::try_from(value).ok()?.to_le_bytes()),
+        DType::U32 | DType::F32 => slot.copy_from_slice(&u32::try_from(value).ok()?.to_le_bytes()),
+        DType::I64 => slot.copy_from_slice(&i64::try_from(value).ok()?.to_le_bytes()),
+        DType::U64 | DType::F64 => slot.copy_from_slice(&u64::try_from(value).ok()?.to_le_bytes()),
+    }
+    Some(())
+}

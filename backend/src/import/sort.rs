@@ -1,0 +1,137 @@
+//! Topological order of a graph's nodes (Kahn 1962), the file's order kept where it is one.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Who needs whom: for each node, the nodes whose outputs it reads.
+pub(super) struct Needs {
+    /// For each node the end of its entries in `makers`.
+    ends: Vec<usize>,
+    makers: Vec<u32>,
+}
+
+impl Needs {
+    pub(super) fn new() -> Self {
+        Self { ends: Vec::new(), makers: Vec::new() }
+    }
+
+    /// Adds the next node, which reads outputs of `makers`.
+    pub(super) fn push(&mut self, makers: impl Iterator<Item = u32>) {
+        self.makers.extend(makers);
+        self.ends.push(self.makers.len());
+    }
+
+    fn of(&self, node: usize) -> &[u32] {
+        let start = if node == 0 { 0 } else { self.ends[node - 1] };
+        &self.makers[start..self.ends[node]]
+    }
+
+    /// The nodes such that each comes after those it needs; of those that may come next, the first in the file.
+    /// O((nodes + needs) log nodes).
+    ///
+    /// # Errors
+    /// If there is none: the nodes along a cycle, each needing the next, the last needing the first.
+    pub(super) fn order(&self) -> Result<Vec<u32>, Vec<u32>> {
+        let nodes = self.ends.len();
+        let needers = self.needers();
+        let mut missing: Vec<usize> = (0..nodes).map(|node| self.of(node).len()).collect();
+        let mut ready: BinaryHeap<_> =
+            (0..nodes as u32).filter(|node| missing[*node as usize] == 0).map(Reverse).collect();
+        let mut order = Vec::with_capacity(nodes);
+        while let Some(Reverse(node)) = ready.pop() {
+            order.push(node);
+            for needer in needers.of(node as usize) {
+                missing[*needer as usize] -= 1;
+                if missing[*needer as usize] == 0 {
+                    ready.push(Reverse(*needer));
+                }
+            }
+        }
+        if order.len() == nodes { Ok(order) } else { Err(self.cycle(&missing)) }
+    }
+
+    /// The relation turned round.
+    fn needers(&self) -> Self {
+        let mut ends = vec![0; self.ends.len()];
+        self.makers.iter().for_each(|maker| ends[*maker as usize] += 1);
+        let mut total = 0;
+        for end in &mut ends {
+            total += std::mem::replace(end, total);
+        }
+        let mut makers = vec![0; total];
+        for node in 0..self.ends.len() {
+            for maker in self.of(node) {
+                makers[ends[*maker as usize]] = node as u32;
+                ends[*maker as usize] += 1;
+            }
+        }
+        Self { ends, makers }
+    }
+
+    /// A cycle among the nodes that still miss something: from any of them on to a missing one until one comes twice.
+    fn cycle(&self, missing: &[usize]) -> Vec<u32> {
+        let mut seen_at = vec![None; missing.len()];
+        let mut path = Vec::new();
+        let mut here = missing.iter().position(|count| *count > 0);
+        while let Some(node) = here {
+            if let Some(start) = seen_at[node] {
+                return path.split_off(start);
+            }
+            seen_at[node] = Some(path.len());
+            path.push(node as u32);
+            here = self.of(node).iter().map(|maker| *maker as usize).find(|maker| missing[*maker] > 0);
+        }
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(list: &[&[u32]]) -> Needs {
+        let mut needs = Needs::new();
+        list.iter().for_each(|makers| needs.push(makers.iter().copied()));
+        needs
+    }
+
+    #[test]
+    fn the_files_order_is_kept_where_it_is_one() {
+        assert_eq!(needs(&[&[], &[], &[0], &[1, 1], &[2, 3]]).order(), Ok(vec![0, 1, 2, 3, 4]));
+        assert_eq!(needs(&[&[1], &[2], &[], &[]]).order(), Ok(vec![2, 1, 0, 3]));
+        assert_eq!(needs(&[]).order(), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_cycle_is_shown_without_what_leads_to_it() {
+        assert_eq!(needs(&[&[1], &[2], &[3], &[1]]).order(), Err(vec![1, 2, 3]));
+        assert_eq!(needs(&[&[], &[1, 0]]).order(), Err(vec![1]));
+    }
+
+    #[test]
+    fn every_random_graph_is_ordered_or_has_a_cycle() {
+        arbtest::arbtest(|u| {
+            let nodes = u.int_in_range(1..=12)?;
+            let mut list = Vec::new();
+            for _ in 0..nodes {
+                let count = u.int_in_range(0..=2)?;
+                list.push((0..count).map(|_| u.int_in_range(0..=nodes - 1)).collect::<Result<Vec<u32>, _>>()?);
+            }
+            match needs(&list.iter().map(Vec::as_slice).collect::<Vec<_>>()).order() {
+                Ok(order) => {
+                    let mut place = vec![usize::MAX; list.len()];
+                    order.iter().enumerate().for_each(|(at, node)| place[*node as usize] = at);
+                    for (node, makers) in list.iter().enumerate() {
+                        assert!(makers.iter().all(|maker| place[*maker as usize] < place[node]));
+                    }
+                }
+                Err(cycle) => {
+                    let next = cycle.iter().cycle().skip(1);
+                    assert!(cycle.iter().zip(next).all(|(node, maker)| list[*node as usize].contains(maker)));
+                }
+            }
+            Ok(())
+        })
+        .budget_ms(300);
+    }
+}

@@ -1,0 +1,368 @@
+//! Constants: from a message's data, or another file's, to tensors whose size is known to be right.
+
+use super::error::{ElementTypeName, TensorProblem};
+use super::external::{ExternalError, ExternalFiles, Region, read_region};
+use super::limits::Limits;
+use super::packed::Encoding;
+use super::proto::{SparseTensorProto, TensorProto, data_type};
+use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
+use prost::bytes::Bytes;
+use std::path::Path;
+use std::sync::Arc;
+
+#[cfg(target_endian = "big")]
+compile_error!("tensor data is kept as the little-endian bytes that ONNX files hold");
+
+/// Makes tensors of a model's messages and counts the bytes that they take.
+pub(super) struct TensorReader<'a> {
+    external: Option<ExternalFiles>,
+    limits: &'a Limits,
+    /// Bytes of all tensors that the files hold.
+    used: u64,
+    /// Bytes of all tensors made of sparse ones.
+    sparse: u64,
+}
+
+impl<'a> TensorReader<'a> {
+    /// A reader that looks for external data in `directory`.
+    pub(super) fn new(directory: Option<&Path>, limits: &'a Limits) -> Self {
+        Self { external: directory.map(ExternalFiles::new), limits, used: 0, sparse: 0 }
+    }
+
+    /// The tensor that `proto` describes.
+    pub(super) fn read(&mut self, proto: &TensorProto) -> Result<Tensor, TensorProblem> {
+        let code = proto.data_type();
+        let dtype = dtype(code).ok_or(TensorProblem::ElementType(ElementTypeName(code)))?;
+        let spec = TensorSpec::new(dtype, shape(&proto.dims)?);
+        let buffer = match proto.data_location {
+            Some(1) => self.external(proto, &spec)?,
+            _ => {
+                // The data is measured first, so that a claim without data costs no memory.
+                let data = Data::of(proto, &spec)?;
+                let mut buffer = allocate(&mut self.used, self.limits.tensor_bytes, spec.bytes())?;
+                data.copy_to(buffer.bytes_mut(), spec.dtype)?;
+                Arc::new(buffer)
+            }
+        };
+        check_bools(&spec, &buffer)?;
+        Ok(tensor(spec, buffer))
+    }
+
+    /// The dense tensor that a sparse one stands for.
+    pub(super) fn read_sparse(&mut self, proto: &SparseTensorProto) -> Result<Tensor, TensorProblem> {
+        let missing = TensorProblem::Sparse("its values or indices are missing");
+        let (Some(values), Some(indices)) = (&proto.values, &proto.indices) else { return Err(missing) };
+        let (values, indices) = (self.read(values)?, self.read(indices)?);
+        let spec = TensorSpec::new(values.dtype(), shape(&proto.dims)?);
+        let mut buffer = allocate(&mut self.sparse, self.limits.sparse_bytes, spec.bytes())?;
+        scatter(&indices, &values, &spec, buffer.bytes_mut())?;
+        Ok(tensor(spec, Arc::new(buffer)))
+    }
+
+    fn external(&mut self, proto: &TensorProto, spec: &TensorSpec) -> Result<Arc<Buffer>, TensorProblem> {
+        if has_data(proto) {
+            return Err(TensorProblem::Field(spec.dtype));
+        }
+        let (region, length) = Region::parse(&proto.external_data, spec.bytes() as u64)?;
+        check_size(spec, "bytes", spec.bytes() as u64, length)?;
+        let files = self.external.as_mut().ok_or(ExternalError::NoDirectory)?;
+        if let Some(buffer) = files.known(&region) {
+            return Ok(buffer);
+        }
+        let mut file = files.open(&region)?;
+        let mut buffer = allocate(&mut self.used, self.limits.tensor_bytes, spec.bytes())?;
+        read_region(&mut file, &region, buffer.bytes_mut())?;
+        Ok(files.keep(region, buffer))
+    }
+}
+
+/// Zeroed memory, counted in `used` against the limit.
+fn allocate(used: &mut u64, limit: u64, bytes: usize) -> Result<Buffer, TensorProblem> {
+    let needed = bytes as u64;
+    *used = used.saturating_add(needed);
+    if *used > limit {
+        return Err(TensorProblem::Budget { bytes: needed, limit });
+    }
+    Buffer::try_zeroed(bytes).ok_or(TensorProblem::OutOfMemory { bytes: needed })
+}
+
+/// The type that ONNX's `code` stands for, if it is supported.
+pub(super) fn dtype(code: i32) -> Option<DType> {
+    Some(match code {
+        data_type::FLOAT => DType::F32,
+        data_type::DOUBLE => DType::F64,
+        data_type::FLOAT16 => DType::F16,
+        data_type::BFLOAT16 => DType::BF16,
+        data_type::INT8 => DType::I8,
+        data_type::INT16 => DType::I16,
+        data_type::INT32 => DType::I32,
+        data_type::INT64 => DType::I64,
+        data_type::UINT8 => DType::U8,
+        data_type::UINT16 => DType::U16,
+        data_type::UINT32 => DType::U32,
+        data_type::UINT64 => DType::U64,
+        data_type::BOOL => DType::Bool,
+        _ => return None,
+    })
+}
+
+fn shape(dims: &[i64]) -> Result<Shape, TensorProblem> {
+    let dim = |dim: &i64| usize::try_from(*dim).map_err(|_| TensorProblem::Dimension(*dim));
+    Ok(Shape::new(dims.iter().map(dim).collect::<Result<Vec<_>, _>>()?)?)
+}
+
+fn tensor(spec: TensorSpec, buffer: Arc<Buffer>) -> Tensor {
+    Tensor::new(spec, buffer).expect("the buffer was allocated with the spec's size")
+}
+
+fn check_size(spec: &TensorSpec, unit: &'static str, expected: u64, found: u64) -> Result<(), TensorProblem> {
+    match expected == found {
+        true => Ok(()),
+        false => Err(TensorProblem::Size { spec: spec.clone(), unit, expected, found }),
+    }
+}
+
+fn check_bools(spec: &TensorSpec, buffer: &Buffer) -> Result<(), TensorProblem> {
+    let wrong = match spec.dtype {
+        DType::Bool => buffer.bytes().iter().position(|byte| *byte > 1),
+        _ => None,
+    };
+    match wrong {
+        Some(index) => {
+            Err(TensorProblem::Element { index, value: i128::from(buffer.bytes()[index]), dtype: DType::Bool })
+        }
+        None => Ok(()),
+    }
+}
+
+fn has_data(proto: &TensorProto) -> bool {
+    proto.raw_data.as_ref().is_some_and(|data| !data.is_empty())
+        || typed_data(proto).iter().any(|(_, chunks)| !chunks.is_empty())
+}
+
+fn typed_data(proto: &TensorProto) -> [(Encoding, &[Bytes]); 5] {
+    [
+        (Encoding::Float, &proto.float_data),
+        (Encoding::Double, &proto.double_data),
+        (Encoding::Int32, &proto.int32_data),
+        (Encoding::Int64, &proto.int64_data),
+        (Encoding::Uint64, &proto.uint64_data),
+    ]
+}
+
+/// A message's own data, of the right size.
+enum Data<'p> {
+    Raw(&'p [u8]),
+    Typed(Encoding, &'p [Bytes]),
+}
+
+impl<'p> Data<'p> {
+    fn of(proto: &'p TensorProto, spec: &TensorSpec) -> Result<Self, TensorProblem> {
+        let raw = proto.raw_data.as_deref().unwrap_or_default();
+        let mut typed = typed_data(proto).into_iter().filter(|(_, chunks)| !chunks.is_empty());
+        match (typed.next(), typed.next()) {
+            (None, _) => {
+                check_size(spec, "bytes", spec.bytes() as u64, raw.len() as u64)?;
+                Ok(Self::Raw(raw))
+            }
+            (Some((encoding, chunks)), None) if raw.is_empty() && encoding == Encoding::of(spec.dtype) => {
+                let elements = encoding.count(chunks).ok_or(TensorProblem::Cut)?;
+                check_size(spec, "elements", spec.shape.elements() as u64, elements)?;
+                Ok(Self::Typed(encoding, chunks))
+            }
+            _ => Err(TensorProblem::Field(spec.dtype)),
+        }
+    }
+
+    /// Writes the data to `bytes`, which have the spec's size.
+    fn copy_to(self, bytes: &mut [u8], dtype: DType) -> Result<(), TensorProblem> {
+        match self {
+            Self::Raw(raw) => {
+                bytes.copy_from_slice(raw);
+                Ok(())
+            }
+            Self::Typed(encoding, chunks) => encoding.unpack(chunks, dtype, bytes),
+        }
+    }
+}
+
+/// Writes a sparse tensor's elements to their places in the dense one. The positions must ascend, as ONNX demands.
+fn scatter(indices: &Tensor, values: &Tensor, spec: &TensorSpec, dense: &mut [u8]) -> Result<(), TensorProblem> {
+    let count = values.shape().elements();
+    let (coordinates, flat) = match (indices.elements::<i64>(), indices.shape().dims()) {
+        (Some(coordinates), [rows]) if *rows == count => (coordinates, true),
+        (Some(coordinates), [rows, rank]) if (*rows, *rank) == (count, spec.shape.rank()) => (coordinates, false),
+        _ => return Err(TensorProblem::Sparse("its indices are not one row of 64-bit integers for each value")),
+    };
+    let (width, row) = (spec.dtype.size(), if flat { 1 } else { spec.shape.rank() });
+    let mut last = None;
+    for (index, element) in values.bytes().chunks_exact(width).enumerate() {
+        let position = position(&coordinates[index * row..][..row], flat, &spec.shape);
+        let position = position.ok_or(TensorProblem::Sparse("an index is out of range"))?;
+        if last >= Some(position) {
+            return Err(TensorProblem::Sparse("its indices do not ascend"));
+        }
+        last = Some(position);
+        dense[position * width..][..width].copy_from_slice(element);
+    }
+    Ok(())
+}
+
+/// The flat position of one row of indices, if it is within the shape.
+fn position(row: &[i64], flat: bool, shape: &Shape) -> Option<usize> {
+    let mut position = 0;
+    let elements = [shape.elements()];
+    let dims = if flat { &elements[..] } else { shape.dims() };
+    for (coordinate, dim) in row.iter().zip(dims) {
+        let coordinate = usize::try_from(*coordinate).ok().filter(|coordinate| coordinate < dim)?;
+        position = position * dim + coordinate;
+    }
+    Some(position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(proto: &TensorProto) -> Result<Tensor, String> {
+        TensorReader::new(None, &Limits::default()).read(proto).map_err(|error| error.to_string())
+    }
+
+    fn varints(values: &[u64]) -> Vec<Bytes> {
+        let mut packed = Vec::new();
+        values.iter().for_each(|value| prost::encoding::encode_varint(*value, &mut packed));
+        // In two chunks, as the wire allows.
+        let first = packed.iter().position(|byte| *byte < 0x80).map_or(0, |last| last + 1);
+        let rest = packed.split_off(first);
+        vec![packed.into(), rest.into()]
+    }
+
+    #[test]
+    fn every_type_reads_the_same_from_its_two_encodings() {
+        let minus_one = u64::MAX;
+        let int32 = |values: &[u64]| TensorProto { int32_data: varints(values), ..TensorProto::default() };
+        let int64 = |values: &[u64]| TensorProto { int64_data: varints(values), ..TensorProto::default() };
+        let uint64 = |values: &[u64]| TensorProto { uint64_data: varints(values), ..TensorProto::default() };
+        let floats = Bytes::from_static(&[0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0]);
+        let doubles = Bytes::from_static(&[0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0xc0]);
+        let cases: [(i32, TensorProto, &[u8]); 13] = [
+            (data_type::FLOAT, TensorProto { float_data: vec![floats.clone()], ..TensorProto::default() }, &floats),
+            (data_type::DOUBLE, TensorProto { double_data: vec![doubles.clone()], ..TensorProto::default() }, &doubles),
+            (data_type::FLOAT16, int32(&[0x3c00, 0xc000]), &[0x00, 0x3c, 0x00, 0xc0]),
+            (data_type::BFLOAT16, int32(&[0x3f80, 0xc000]), &[0x80, 0x3f, 0x00, 0xc0]),
+            (data_type::INT8, int32(&[minus_one, 127]), &[0xff, 0x7f]),
+            (data_type::UINT8, int32(&[255, 0]), &[0xff, 0]),
+            (data_type::INT16, int32(&[minus_one, 0x7fff]), &[0xff, 0xff, 0xff, 0x7f]),
+            (data_type::UINT16, int32(&[0xffff, 1]), &[0xff, 0xff, 1, 0]),
+            (data_type::INT32, int32(&[minus_one, 1]), &[0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0]),
+            (data_type::UINT32, uint64(&[0xffff_ffff, 1]), &[0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0]),
+            (
+                data_type::INT64,
+                int64(&[minus_one, 1]),
+                &[255, 255, 255, 255, 255, 255, 255, 255, 1, 0, 0, 0, 0, 0, 0, 0],
+            ),
+            (
+                data_type::UINT64,
+                uint64(&[u64::MAX, 1]),
+                &[255, 255, 255, 255, 255, 255, 255, 255, 1, 0, 0, 0, 0, 0, 0, 0],
+            ),
+            (data_type::BOOL, int32(&[1, 0]), &[1, 0]),
+        ];
+        for (code, typed, raw) in cases {
+            let typed = TensorProto { data_type: Some(code), dims: vec![2], ..typed };
+            let typed = read(&typed).unwrap_or_else(|error| panic!("{code}: {error}"));
+            let raw = read(&TensorProto::raw("", code, &[2], raw.to_vec())).expect("two elements");
+            assert!(typed.same_bits(&raw), "{code}: {:?} and {:?}", typed.bytes(), raw.bytes());
+        }
+    }
+
+    #[test]
+    fn wrong_data_is_refused_with_both_numbers() {
+        let int32 =
+            |code, values: &[u64]| TensorProto { int32_data: varints(values), ..TensorProto::empty("t", code, &[2]) };
+        let cut = TensorProto {
+            int32_data: vec![Bytes::from_static(&[0x80])],
+            ..TensorProto::empty("t", data_type::INT32, &[1])
+        };
+        let both = TensorProto { raw_data: Some(vec![0; 8].into()), ..int32(data_type::INT32, &[1, 2]) };
+        let cases = [
+            (TensorProto::raw("t", data_type::FLOAT, &[2], vec![0; 7]), "f32[2] takes 8 bytes, but 7 are there"),
+            (TensorProto::raw("t", data_type::FLOAT, &[], vec![0; 8]), "f32[scalar] takes 4 bytes, but 8 are there"),
+            (TensorProto::empty("t", data_type::FLOAT, &[2]), "f32[2] takes 8 bytes, but 0 are there"),
+            (int32(data_type::INT32, &[1]), "i32[2] takes 2 elements, but 1 are there"),
+            (int32(data_type::INT8, &[0, 128]), "element 1 is 128, which is no i8"),
+            (int32(data_type::FLOAT16, &[0x1_0000, 0]), "element 0 is 65536, which is no f16"),
+            (int32(data_type::BOOL, &[2, 0]), "element 0 is 2, which is no bool"),
+            (TensorProto::raw("t", data_type::BOOL, &[2], vec![1, 3]), "element 1 is 3, which is no bool"),
+            (int32(data_type::FLOAT, &[0, 0]), "f32 data must be in `raw_data` or in the one field"),
+            (both, "i32 data must be in `raw_data`"),
+            (cut, "the data ends within an element"),
+            (TensorProto::raw("t", 8, &[1], vec![]), "elements of type string are not supported"),
+            (TensorProto::raw("t", 14, &[1], vec![]), "elements of type complex64 are not supported"),
+            (TensorProto::raw("t", 22, &[1], vec![]), "elements of type int4 are not supported"),
+            (TensorProto::raw("t", 17, &[1], vec![]), "elements of type float8e4m3fn are not supported"),
+            (TensorProto::raw("t", 0, &[1], vec![]), "elements of type undefined are not supported"),
+            (TensorProto::raw("t", 999, &[1], vec![]), "elements of type number 999 are not supported"),
+        ];
+        for (proto, text) in cases {
+            let error = read(&proto).expect_err(text);
+            assert!(error.contains(text), "{error} should contain: {text}");
+        }
+    }
+
+    #[test]
+    fn dimensions_cannot_overflow() {
+        for (dims, text) in [
+            (&[1i64 << 32, 1 << 32][..], "too large"),
+            (&[i64::MAX], "too large"),
+            (&[0, i64::MAX, i64::MAX], "too large"),
+            (&[-1], "dimension -1 is negative"),
+            (&[1; 1000], "1000 dimensions"),
+            (&[1 << 40], "f32[1099511627776] takes 4398046511104 bytes, but 0 are there"),
+        ] {
+            let error = read(&TensorProto::raw("t", data_type::FLOAT, dims, vec![])).expect_err(text);
+            assert!(error.contains(text), "{error} should contain: {text}");
+        }
+        let empty = read(&TensorProto::raw("t", data_type::FLOAT, &[0, 1 << 20], vec![])).expect("no elements");
+        assert_eq!(empty.bytes().len(), 0);
+    }
+
+    #[test]
+    fn the_budget_holds_for_all_tensors_together() {
+        let limits = Limits { tensor_bytes: 20, ..Limits::default() };
+        let mut reader = TensorReader::new(None, &limits);
+        let tensor = TensorProto::f32s("t", &[3], &[0.0; 3]);
+        assert!(reader.read(&tensor).is_ok());
+        assert!(matches!(reader.read(&tensor), Err(TensorProblem::Budget { bytes: 12, limit: 20 })));
+    }
+
+    #[test]
+    fn sparse_tensors_become_dense_ones() {
+        let read = |dims: &[i64], values: &[f32], index_dims: &[i64], indices: &[i64]| {
+            let proto = SparseTensorProto {
+                values: Some(TensorProto::f32s("s", &[values.len() as i64], values)),
+                indices: Some(TensorProto::i64s("", index_dims, indices)),
+                dims: dims.to_vec(),
+            };
+            TensorReader::new(None, &Limits::default()).read_sparse(&proto).map_err(|error| error.to_string())
+        };
+        for (index_dims, indices) in [(&[2][..], &[1, 5][..]), (&[2, 2], &[0, 1, 1, 2])] {
+            let dense = read(&[2, 3], &[7.0, 8.0], index_dims, indices).expect("sound");
+            assert_eq!(dense.elements::<f32>(), Some(&[0.0, 7.0, 0.0, 0.0, 0.0, 8.0][..]));
+        }
+        for (index_dims, indices, text) in [
+            (&[2][..], &[1, 6][..], "out of range"),
+            (&[2], &[-1, 1], "out of range"),
+            (&[2], &[1, 1], "do not ascend"),
+            (&[2, 2], &[0, 0, 2, 0], "out of range"),
+            (&[1], &[1], "not one row"),
+            (&[2, 3], &[0; 6], "not one row"),
+        ] {
+            let error = read(&[2, 3], &[7.0, 8.0], index_dims, indices).expect_err(text);
+            assert!(error.contains(text), "{error} should contain: {text}");
+        }
+        assert!(read(&[1 << 40], &[1.0], &[1], &[0]).expect_err("huge").contains("above the limit of 268435456"));
+        assert!(read(&[0], &[1.0], &[1], &[0]).expect_err("no place").contains("out of range"));
+        assert!(TensorReader::new(None, &Limits::default()).read_sparse(&SparseTensorProto::default()).is_err());
+    }
+}
