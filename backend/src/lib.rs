@@ -3,7 +3,9 @@
 pub mod cli;
 pub mod device;
 pub mod import;
+pub mod execute;
 pub mod npy;
+pub mod plan;
 pub mod profile;
 pub mod program;
 pub mod session;

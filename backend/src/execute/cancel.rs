@@ -1,0 +1,27 @@
+//! Ending a run from outside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Asks runs to stop. Clones are the same token; a token once cancelled stays so.
+///
+/// A run looks at its token every few milliseconds, and its workers then end after the kernel that they are at.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that asks for nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks every run with this token to stop, now or when it begins.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked to.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,45 @@
+//! Waiting for a GPU, and knowing when it is gone.
+
+use crate::execute::error::{Failure, Place, RunErrorKind};
+use crate::execute::message::{Halt, Mail};
+use anabranch_kernels::KernelError;
+use anabranch_kernels::gpu::Gpu;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// How long one wait for the device takes at most before the stop flag is looked at.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// The failure of a GPU: lost, if it has reported a fault to its handlers. A loss shows itself to other calls before it is
+/// reported, which happens in a poll.
+pub(in crate::execute) fn failure(gpu: &Gpu, place: Place, error: KernelError) -> Failure {
+    let _ = gpu.poll(None);
+    match gpu.fault() {
+        Some(fault) => Failure::at(place, RunErrorKind::DeviceLost(fault)),
+        None => Failure::at(place, error),
+    }
+}
+
+/// Polls until `done`, at least until the submission is finished.
+pub(in crate::execute) fn wait_for(
+    gpu: &Gpu,
+    submission: &wgpu::SubmissionIndex,
+    (mail, place): (&Mail, Place),
+    done: impl Fn() -> bool,
+) -> Result<(), Halt> {
+    while !done() {
+        mail.stopped()?;
+        let kind = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(SLICE) };
+        // wgpu 30 panics in `poll` when the driver reports a loss.
+        let polled = catch_unwind(AssertUnwindSafe(|| gpu.device().poll(kind)));
+        let lost = match polled {
+            Ok(Ok(_) | Err(wgpu::PollError::Timeout)) => gpu.fault(),
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
+        };
+        if let Some(fault) = lost {
+            return Err(Failure::at(place, RunErrorKind::DeviceLost(fault)).into());
+        }
+    }
+    Ok(())
+}

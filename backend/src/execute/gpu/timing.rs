@@ -1,0 +1,211 @@
+//! When nodes ran on a GPU: by its own clock where it has one, brought to the host's.
+//!
+//! Every node of a profiled run has passes of its own, timed by the device. The two clocks are compared by an empty pass
+//! that the host waits for: it ended somewhere between the host's two looks at its clock. Without timestamps the host waits
+//! for each command buffer and shares its time out evenly.
+
+use super::lost::{failure, wait_for};
+use super::side::GpuSide;
+use crate::execute::actor::Desk;
+use crate::execute::error::{Failure, Place};
+use crate::execute::event::{Activity, Event, Lane};
+use crate::execute::message::{Halt, Run};
+use crate::execute::script::{DeviceScript, NodeScript};
+use crate::program::NodeId;
+use anabranch_kernels::gpu::TimestampRing;
+use anabranch_placement::platform::DeviceId;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pairs of timestamps in one set.
+const SET: u32 = 2048;
+
+/// How long a comparison of clocks holds.
+const CLOCKS_HOLD: Duration = Duration::from_secs(10);
+
+/// A node whose times are taken.
+pub(super) struct Mark {
+    node: NodeId,
+    bytes: u64,
+    ready: u64,
+    /// Its pairs of timestamps, one a pass.
+    pairs: Range<u32>,
+    /// Without timestamps: its share of its command buffer's time.
+    times: Option<(Instant, Instant)>,
+}
+
+/// A moment on both clocks: when an empty pass ended.
+#[derive(Clone, Copy)]
+struct Clocks {
+    host: Instant,
+    device: Duration,
+}
+
+/// The times of one run, and what is needed to take them.
+pub(super) struct Timing {
+    device: DeviceId,
+    has_timestamps: bool,
+    sets: Vec<TimestampRing>,
+    marks: Vec<Mark>,
+    pairs: u32,
+    /// Marks before this one have their times.
+    timed: usize,
+    since: Option<Instant>,
+    clocks: Option<Clocks>,
+}
+
+impl Timing {
+    pub(super) fn new(device: DeviceId, side: &GpuSide) -> Self {
+        let has_timestamps = side.gpu.has_timestamps();
+        Self {
+            device,
+            has_timestamps,
+            sets: Vec::new(),
+            marks: Vec::new(),
+            pairs: 0,
+            timed: 0,
+            since: None,
+            clocks: None,
+        }
+    }
+
+    /// Makes room for the passes of a run, once.
+    pub(super) fn prepare(&mut self, side: &GpuSide, script: &DeviceScript) -> Result<(), Failure> {
+        let passes: usize = (0..script.nodes.len()).map(|at| side.nodes[at].chunks.len().max(1)).sum();
+        while self.has_timestamps && self.sets.len() * (SET as usize) < passes {
+            match TimestampRing::new(&side.gpu, SET) {
+                Ok(Some(set)) => self.sets.push(set),
+                Ok(None) => self.has_timestamps = false,
+                Err(error) => return Err(failure(&side.gpu, Place::Nowhere, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a node is encoded next.
+    pub(super) fn begin(&mut self, node: &NodeScript, now: u64) {
+        let pairs = self.pairs..self.pairs;
+        self.marks.push(Mark { node: node.node, bytes: node.made, ready: now, pairs, times: None });
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// What the next pass of the node is to be begun with.
+    pub(super) fn writes(&mut self) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+        let pair = self.pairs;
+        self.pairs += 1;
+        if let Some(mark) = self.marks.last_mut() {
+            mark.pairs.end = self.pairs;
+        }
+        self.sets.get((pair / SET) as usize).map(|set| set.writes(pair % SET))
+    }
+
+    /// Without timestamps: waits for what was submitted and shares out the time.
+    pub(super) fn submitted(&mut self, side: &GpuSide, desk: &Desk) -> Result<(), Halt> {
+        let since = self.since.take();
+        if self.has_timestamps {
+            return Ok(());
+        }
+        let last = side.gpu.queue().submit([]);
+        wait_for_work(side, &last, desk)?;
+        let (end, marks) = (Instant::now(), &mut self.marks[self.timed..]);
+        let begin = since.unwrap_or(end);
+        let share = end.duration_since(begin) / marks.len().max(1) as u32;
+        for (at, mark) in marks.iter_mut().enumerate() {
+            mark.times = Some((begin + share * at as u32, begin + share * (at as u32 + 1)));
+        }
+        self.timed = self.marks.len();
+        Ok(())
+    }
+
+    /// The events of the run.
+    pub(super) fn events(&mut self, side: &GpuSide, desk: &Desk, run: &Run) -> Result<Vec<Event>, Halt> {
+        let times = if self.has_timestamps && self.pairs > 0 { self.read(side, desk)? } else { Vec::new() };
+        let clocks = self.clocks;
+        let host = |device: Duration| match clocks {
+            Some(clocks) if device >= clocks.device => clocks.host.checked_add(device - clocks.device),
+            Some(clocks) => clocks.host.checked_sub(clocks.device - device),
+            None => None,
+        };
+        let mut free = 0;
+        let mut event = |mark: Mark| {
+            let pairs = times.get(mark.pairs.start as usize..mark.pairs.end as usize).unwrap_or(&[]);
+            let measured = match (pairs.first(), pairs.last()) {
+                (Some(first), Some(last)) => host(first[0]).zip(host(last[1])),
+                _ => mark.times,
+            };
+            let (start, end) = measured.map_or((mark.ready, mark.ready), |(s, e)| (run.at(s), run.at(e)));
+            // Neighbours may overlap a little on the device, and the clocks agree to some microseconds.
+            let start = start.max(mark.ready).max(free);
+            free = end.max(start);
+            let (what, lane) = (Activity::Node(mark.node), Lane::Device(self.device));
+            Event { what, lane, ready: mark.ready, start, end: free, bytes: mark.bytes }
+        };
+        Ok(self.marks.drain(..).map(&mut event).collect())
+    }
+
+    /// Prepares the next run.
+    pub(super) fn clear(&mut self) {
+        self.marks.clear();
+        (self.pairs, self.timed, self.since) = (0, 0, None);
+    }
+
+    /// The pairs of the run on the device's clock.
+    fn read(&mut self, side: &GpuSide, desk: &Desk) -> Result<Vec<[Duration; 2]>, Halt> {
+        if self.clocks.is_none_or(|clocks| clocks.host.elapsed() > CLOCKS_HOLD) {
+            self.clocks = self.compare_clocks(side, desk)?;
+        }
+        let mut times = Vec::new();
+        for (at, set) in self.sets.iter().enumerate() {
+            let pairs = self.pairs.saturating_sub(at as u32 * SET).min(SET);
+            if pairs > 0 {
+                times.extend(read_set(set, pairs, side, desk)?);
+            }
+        }
+        Ok(times)
+    }
+
+    /// The narrowest of three comparisons.
+    fn compare_clocks(&self, side: &GpuSide, desk: &Desk) -> Result<Option<Clocks>, Halt> {
+        let mut best: Option<(Duration, Clocks)> = None;
+        let set = match TimestampRing::new(&side.gpu, 1) {
+            Ok(Some(set)) => set,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(failure(&side.gpu, Place::Nowhere, error).into()),
+        };
+        for _ in 0..3 {
+            let mut encoder = side.gpu.device().create_command_encoder(&Default::default());
+            let timestamp_writes = Some(set.writes(0));
+            drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }));
+            let before = Instant::now();
+            let submission = side.gpu.queue().submit([encoder.finish()]);
+            wait_for_work(side, &submission, desk)?;
+            let width = before.elapsed();
+            let device = read_set(&set, 1, side, desk)?.first().map_or(Duration::ZERO, |pair| pair[1]);
+            if best.as_ref().is_none_or(|(narrowest, _)| width < *narrowest) {
+                best = Some((width, Clocks { host: before + width / 2, device }));
+            }
+        }
+        Ok(best.map(|(_, clocks)| clocks))
+    }
+}
+
+/// Resolves and reads the first pairs of a set.
+fn read_set(set: &TimestampRing, pairs: u32, side: &GpuSide, desk: &Desk) -> Result<Vec<[Duration; 2]>, Halt> {
+    let mut encoder = side.gpu.device().create_command_encoder(&Default::default());
+    set.resolve(&mut encoder, pairs);
+    let submission = side.gpu.queue().submit([encoder.finish()]);
+    let mapped = Arc::new(AtomicU8::new(0));
+    let told = Arc::clone(&mapped);
+    set.map(move |result| told.store(1 + u8::from(result.is_err()), Ordering::Release));
+    wait_for(&side.gpu, &submission, (&desk.mail, Place::Nowhere), || mapped.load(Ordering::Acquire) != 0)?;
+    Ok(set.take(pairs).map_err(|error| failure(&side.gpu, Place::Nowhere, error))?)
+}
+
+fn wait_for_work(side: &GpuSide, submission: &wgpu::SubmissionIndex, desk: &Desk) -> Result<(), Halt> {
+    let done = Arc::new(AtomicU8::new(0));
+    let told = Arc::clone(&done);
+    side.gpu.queue().on_submitted_work_done(move || told.store(1, Ordering::Release));
+    wait_for(&side.gpu, submission, (&desk.mail, Place::Nowhere), || done.load(Ordering::Acquire) != 0)
+}

@@ -1,0 +1,92 @@
+//! From a GPU to the host: copies run ahead of the reading by as many pieces as there are staging buffers.
+
+use super::staging::{Staging, refused};
+use crate::execute::error::Place;
+use crate::execute::gpu::GpuSide;
+use crate::execute::message::{Halt, Mail};
+use anabranch_kernels::KernelError;
+use std::sync::Arc;
+
+/// The sending end of a link from a GPU.
+pub(super) struct Download {
+    side: Arc<GpuSide>,
+    staging: Vec<Staging>,
+    size: (u64, u64),
+}
+
+/// Takes a piece: its offset in the value, and its bytes.
+pub(super) type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<(), Halt>;
+
+impl Download {
+    /// An end with `depth` staging buffers of `bytes` bytes.
+    pub(super) fn new(side: Arc<GpuSide>, (bytes, depth): (u64, u64)) -> Result<Self, KernelError> {
+        let mut end = Self { side, staging: Vec::new(), size: (bytes, depth) };
+        end.renew();
+        end.side.gpu.poll(None)?;
+        Ok(end)
+    }
+
+    /// Makes the staging buffers anew, after a failure that may have left them anywhere.
+    pub(super) fn renew(&mut self) {
+        let (bytes, depth) = self.size;
+        self.staging = (0..depth).map(|_| Staging::new(&self.side, bytes, wgpu::MapMode::Read)).collect();
+    }
+
+    /// Reads the first `bytes` bytes of a slot in pieces of `piece` bytes, a multiple of 4 that fits the staging buffers.
+    pub(super) fn read(
+        &mut self,
+        slot: u32,
+        (bytes, piece): (usize, usize),
+        (mail, at): (&Mail, Place),
+        sink: Sink<'_>,
+    ) -> Result<(), Halt> {
+        let pieces = bytes.div_ceil(piece);
+        let depth = self.staging.len();
+        let length = |number: usize| piece.min(bytes - number * piece);
+        for number in 0..pieces.min(depth) {
+            self.fetch(slot, number, (number * piece, length(number)), at)?;
+        }
+        for number in 0..pieces {
+            mail.stopped()?;
+            self.take(number, (number * piece, length(number)), (mail, at), sink)?;
+            let next = number + depth;
+            if next < pieces {
+                self.fetch(slot, next, (next * piece, length(next)), at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a piece into its staging buffer.
+    fn fetch(&mut self, slot: u32, number: usize, (offset, bytes): (usize, usize), at: Place) -> Result<(), Halt> {
+        self.side.healthy(at)?;
+        let depth = self.staging.len();
+        let staging = &mut self.staging[number % depth];
+        let padded = (bytes as u64).next_multiple_of(4);
+        let mut encoder = self.side.gpu.device().create_command_encoder(&Default::default());
+        let source = &self.side.slots[slot as usize];
+        encoder.copy_buffer_to_buffer(source, offset as u64, &staging.buffer, 0, padded);
+        staging.submit(&self.side, encoder.finish(), wgpu::MapMode::Read, padded);
+        Ok(())
+    }
+
+    /// Hands a piece to the sink once it is there.
+    fn take(
+        &mut self,
+        number: usize,
+        (offset, bytes): (usize, usize),
+        (mail, at): (&Mail, Place),
+        sink: Sink<'_>,
+    ) -> Result<(), Halt> {
+        let staging = &self.staging[number % self.staging.len()];
+        staging.wait(&self.side, (mail, at))?;
+        self.side.healthy(at)?;
+        let padded = (bytes as u64).next_multiple_of(4);
+        let view = staging.buffer.get_mapped_range(..padded);
+        let view = view.map_err(|error| refused(&self.side, at, error.to_string()))?;
+        let result = sink(offset, &view[..bytes]);
+        drop(view);
+        staging.buffer.unmap();
+        result
+    }
+}

@@ -1,0 +1,63 @@
+//! From the host to a GPU: through staging buffers that stay mapped while they are the host's.
+//!
+//! `Queue::write_buffer` would allocate a staging buffer for each piece and free it when the piece has been copied, with no
+//! bound on how many there are; these are as many as the plan counts.
+
+use super::staging::{Staging, refused};
+use crate::execute::error::Place;
+use crate::execute::gpu::GpuSide;
+use crate::execute::message::{Halt, Mail};
+use anabranch_kernels::KernelError;
+use std::sync::Arc;
+
+/// The receiving end of a link to a GPU.
+pub(super) struct Upload {
+    side: Arc<GpuSide>,
+    staging: Vec<Staging>,
+    next: usize,
+    size: (u64, u64),
+}
+
+impl Upload {
+    /// An end with `depth` staging buffers of `bytes` bytes.
+    pub(super) fn new(side: Arc<GpuSide>, (bytes, depth): (u64, u64)) -> Result<Self, KernelError> {
+        let mut end = Self { side, staging: Vec::new(), next: 0, size: (bytes, depth) };
+        end.renew();
+        end.side.gpu.poll(None)?;
+        Ok(end)
+    }
+
+    /// Makes the staging buffers anew, after a failure that may have left them anywhere.
+    pub(super) fn renew(&mut self) {
+        let (bytes, depth) = self.size;
+        self.staging = (0..depth).map(|_| Staging::new(&self.side, bytes, wgpu::MapMode::Write)).collect();
+    }
+
+    /// Writes a piece into a slot and submits the copy: whatever is submitted later sees it. `offset` is a multiple of 4.
+    pub(super) fn write(
+        &mut self,
+        slot: u32,
+        offset: usize,
+        bytes: &[u8],
+        (mail, at): (&Mail, Place),
+    ) -> Result<(), Halt> {
+        self.side.healthy(at)?;
+        let depth = self.staging.len();
+        let staging = &mut self.staging[self.next % depth];
+        self.next = (self.next + 1) % depth;
+        staging.wait(&self.side, (mail, at))?;
+        let padded = (bytes.len() as u64).next_multiple_of(4);
+        let view = staging.buffer.get_mapped_range_mut(..padded);
+        let mut view = view.map_err(|error| refused(&self.side, at, error.to_string()))?;
+        view.slice(..bytes.len()).copy_from_slice(bytes);
+        drop(view);
+        staging.buffer.unmap();
+        let mut encoder = self.side.gpu.device().create_command_encoder(&Default::default());
+        let target = &self.side.slots[slot as usize];
+        encoder.copy_buffer_to_buffer(&staging.buffer, 0, target, offset as u64, padded);
+        // Mapped whole again: the next piece may be longer.
+        staging.submit(&self.side, encoder.finish(), wgpu::MapMode::Write, self.size.0);
+        self.side.healthy(at)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! Which buffer of a device holds which value.
+
+use super::{Cells, ConstantCell, SlotScript};
+use crate::plan::{Plan, Step};
+use crate::program::{Program, ValueId};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The cells of all devices.
+pub(super) struct CellMap {
+    of: BTreeMap<(DeviceId, ValueId), u32>,
+    pub(super) devices: Vec<Cells>,
+}
+
+impl CellMap {
+    pub(super) fn new(plan: &Plan, program: &Program) -> Self {
+        let mut map = Self { of: BTreeMap::new(), devices: Vec::new() };
+        let mut counted = BTreeSet::new();
+        for at in 0..plan.devices().len() {
+            let device = DeviceId(at as u32);
+            let mut cells = Cells { slots: slots(plan, device), ..Cells::default() };
+            let (guests, constants) = foreign(plan, program, device);
+            for (at, value) in guests.iter().chain(&constants).enumerate() {
+                map.of.insert((device, *value), (cells.slots.len() + at) as u32);
+            }
+            cells.guests = guests.len();
+            let shared = plan.device(device).kind == DeviceKind::Cpu;
+            let cell = |value: &ValueId| {
+                let buffer = Arc::clone(program.constant(*value)?.buffer());
+                Some(ConstantCell { buffer, counted: !shared || counted.insert(*value) })
+            };
+            cells.constants = constants.iter().filter_map(cell).collect();
+            map.devices.push(cells);
+        }
+        for stay in plan.memory().tenancies() {
+            map.of.insert((stay.device, stay.value), stay.slot as u32);
+        }
+        map
+    }
+
+    /// The cell of a value on a device; the first for one that is not there (an operand that is not read).
+    pub(super) fn cell(&self, device: DeviceId, value: ValueId) -> u32 {
+        self.of.get(&(device, value)).copied().unwrap_or(0)
+    }
+}
+
+fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotScript> {
+    let bytes = &plan.memory().devices()[device.index()].slots;
+    let mut slots: Vec<_> = bytes.iter().map(|bytes| SlotScript { bytes: *bytes, handed_out: false }).collect();
+    let end = plan.steps().len() as u32;
+    let cpu = plan.device(device).kind == DeviceKind::Cpu;
+    for stay in plan.memory().tenancies().iter().filter(|stay| stay.device == device && stay.until == end) {
+        slots[stay.slot].handed_out = cpu;
+    }
+    slots
+}
+
+/// The values that a device reads without having made or landed them, and the constants that it reads.
+fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, Vec<ValueId>) {
+    let (mut guests, mut constants) = (BTreeSet::new(), BTreeSet::new());
+    let mut read = |value: ValueId| {
+        if program.constant(value).is_some() {
+            constants.insert(value);
+        } else if plan.memory().home(device, value).is_none() {
+            guests.insert(value);
+        }
+    };
+    for step in plan.steps() {
+        match step {
+            Step::Node(node) if plan.device_of(*node) == device => {
+                let reads = &plan.memory().needs(*node).reads;
+                let inputs = program.node(*node).inputs.iter().enumerate();
+                inputs.filter(|(at, _)| reads.get(*at).copied().unwrap_or(true)).for_each(|(_, value)| read(*value));
+            }
+            Step::Output(index) if device == crate::tasks::HOST => read(program.outputs[*index].value),
+            Step::Input(index) if device == crate::tasks::HOST => read(program.inputs[*index]),
+            Step::Node(_) | Step::Output(_) | Step::Input(_) | Step::Transfer(_) => {}
+        }
+    }
+    (guests.into_iter().collect(), constants.into_iter().collect())
+}

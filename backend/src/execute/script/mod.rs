@@ -1,0 +1,198 @@
+//! A plan turned into one script for each worker: tables that the worker follows without asking anybody.
+//!
+//! All waits of a run are countdowns at [`Gate`]s, whose numbers are known here. A gate belongs to a step of a device, to a
+//! transfer of a link, or to a *landing*: the moment at which a CPU device hands a slot to the link that fills it.
+
+mod build;
+mod cells;
+mod release;
+
+use super::message::Gate;
+use crate::plan::{Plan, TransferId};
+use crate::program::{NodeId, Program};
+use anabranch_kernels::Buffer;
+use anabranch_placement::platform::DeviceId;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// All scripts of a plan. Workers are the devices, by their ids, and then the links, by their order in the plan.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) devices: Vec<DeviceScript>,
+    pub(super) links: Vec<LinkScript>,
+    /// For each worker, how many messages one run may bring it.
+    pub(super) messages: Vec<usize>,
+    /// For each worker and gate, the workers whose messages open it: what is told about a stall.
+    pub(super) openers: Vec<Vec<Vec<u32>>>,
+}
+
+/// What a device does in a run.
+#[derive(Debug, Default)]
+pub(super) struct DeviceScript {
+    pub(super) steps: Vec<DeviceStep>,
+    pub(super) after: Vec<After>,
+    pub(super) nodes: Vec<NodeScript>,
+    pub(super) operands: Vec<Operand>,
+    /// Countdowns at the beginning of a run: the steps', then the landings'.
+    pub(super) gates: Vec<u32>,
+    pub(super) landings: Vec<Landing>,
+    pub(super) cells: Cells,
+}
+
+/// Where a device keeps buffers: slots, then what is shared with it for a while, then constants.
+#[derive(Debug, Default)]
+pub(super) struct Cells {
+    pub(super) slots: Vec<SlotScript>,
+    /// Values of other CPU devices, and the caller's.
+    pub(super) guests: usize,
+    pub(super) constants: Vec<ConstantCell>,
+}
+
+/// A buffer of the device's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotScript {
+    pub(super) bytes: u64,
+    /// The caller receives the buffer itself, so each run needs another.
+    pub(super) handed_out: bool,
+}
+
+/// A constant that the device's kernels read.
+#[derive(Clone, Debug)]
+pub(super) struct ConstantCell {
+    pub(super) buffer: Arc<Buffer>,
+    /// Whether it counts on this device.
+    pub(super) counted: bool,
+}
+
+/// One step of a device.
+#[derive(Clone, Debug)]
+pub(super) struct DeviceStep {
+    pub(super) work: Work,
+    /// What follows it, in [`DeviceScript::after`].
+    pub(super) after: Range<u32>,
+    /// Whether a link waits for what it made: a GPU submits at once.
+    pub(super) urgent: bool,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    /// Puts the caller's tensor into a cell.
+    Input { index: u32, cell: u32 },
+    /// Runs a node of [`DeviceScript::nodes`].
+    Node(u32),
+    /// Sets a cell's value aside for the caller.
+    Output { index: u32, cell: u32 },
+}
+
+/// What follows a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum After {
+    /// Counts down at another worker's gate.
+    Open(Gate),
+    /// Counts down at an own landing.
+    Landing(u32),
+    /// Gives a value to a link, or to another CPU device into a cell. `transfer` only if nothing else records it.
+    Share { cell: u32, gate: Gate, there: u32, transfer: Option<TransferId> },
+    /// Forgets a value of another device.
+    Forget(u32),
+}
+
+/// A slot to hand to a link once its last value is done with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Landing {
+    pub(super) cell: u32,
+    pub(super) gate: Gate,
+}
+
+/// A tensor of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Operand {
+    pub(super) cell: u32,
+    /// Bytes; 0 for what the kernel does not read.
+    pub(super) bytes: usize,
+    /// Bytes of a row, if only the rows at hand are given.
+    pub(super) row: Option<usize>,
+}
+
+/// A node as its device sees it.
+#[derive(Clone, Debug)]
+pub(super) struct NodeScript {
+    pub(super) node: NodeId,
+    pub(super) inputs: Range<u32>,
+    pub(super) outputs: Range<u32>,
+    /// Rows, if it divides.
+    pub(super) rows: usize,
+    /// Bytes of the outputs.
+    pub(super) made: u64,
+    pub(super) stream: Option<StreamScript>,
+}
+
+/// The input that arrives in chunks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StreamScript {
+    pub(super) transfer: TransferId,
+    pub(super) input: usize,
+    /// The link, as a worker.
+    pub(super) link: u32,
+}
+
+/// What a link does in a run.
+#[derive(Debug)]
+pub(super) struct LinkScript {
+    pub(super) from: DeviceId,
+    pub(super) to: DeviceId,
+    pub(super) steps: Vec<LinkStep>,
+    /// Countdowns at the beginning of a run, one a step.
+    pub(super) gates: Vec<u32>,
+    pub(super) staging_bytes: u64,
+    pub(super) staging_depth: u64,
+    pub(super) ring_bytes: u64,
+    pub(super) ring_depth: u64,
+}
+
+/// One transfer of a link.
+#[derive(Clone, Debug)]
+pub(super) struct LinkStep {
+    pub(super) transfer: TransferId,
+    pub(super) bytes: usize,
+    /// Slot of the source, on a GPU.
+    pub(super) source: u32,
+    /// Slot of the target, if the value lands whole.
+    pub(super) target: Option<u32>,
+    /// What waits for the arrival, and the cell there. A stream's reader hears of each chunk instead.
+    pub(super) arrival: Option<(Gate, u32)>,
+    /// What waits for the source to be read.
+    pub(super) after: Vec<Gate>,
+}
+
+impl Scripts {
+    /// The scripts of a plan of this program. O(steps · log).
+    pub(super) fn of(plan: &Plan, program: &Program) -> Self {
+        build::Builder::new(plan, program).finish()
+    }
+}
+
+impl DeviceScript {
+    /// The operands in `range`.
+    pub(super) fn operands(&self, range: &Range<u32>) -> &[Operand] {
+        &self.operands[range.start as usize..range.end as usize]
+    }
+
+    /// What follows a step.
+    pub(super) fn after(&self, range: &Range<u32>) -> &[After] {
+        &self.after[range.start as usize..range.end as usize]
+    }
+}
+
+impl Cells {
+    /// The number of cells.
+    pub(super) fn count(&self) -> usize {
+        self.slots.len() + self.guests + self.constants.len()
+    }
+
+    /// The first cell of a constant.
+    pub(super) fn first_constant(&self) -> usize {
+        self.slots.len() + self.guests
+    }
+}

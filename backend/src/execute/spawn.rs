@@ -1,0 +1,162 @@
+//! Making an engine: kernels, buffers, channels and threads.
+
+use super::actor::{Desk, serve};
+use super::cpu::CpuWorker;
+use super::device::{ComputeDevice, CpuTeam};
+use super::engine::{Engine, Report, Shared, Worker};
+use super::error::{ExecError, Failure};
+use super::gpu::{GpuSide, GpuWorker};
+use super::ledger::Ledger;
+use super::link::LinkWorker;
+use super::message::{Halt, Mail, Message, Status};
+use super::script::{DeviceScript, Scripts};
+use super::{Kernels, inside};
+use crate::device::affinity;
+use crate::plan::Plan;
+use crate::program::NodeId;
+use anabranch_kernels::cpu::{CpuKernel, Team};
+use anabranch_placement::platform::DeviceId;
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+/// What an engine is made of.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) plan: Arc<Plan>,
+    pub(super) kernels: Arc<Kernels>,
+    pub(super) devices: Vec<ComputeDevice>,
+    #[cfg(test)]
+    pub(super) lost: std::sync::Mutex<Option<super::message::Gate>>,
+}
+
+impl Setup {
+    /// Takes all memory, prepares all kernels and starts all threads.
+    pub(super) fn build(&self) -> Result<Engine, ExecError> {
+        let program = self.kernels.program();
+        let Scripts { devices, links, messages, openers } = Scripts::of(&self.plan, program);
+        let ledger = Ledger::new(self.plan.devices().len());
+        let (sender, reports) = unbounded();
+        let shared = Arc::new(Shared { plan: Arc::clone(&self.plan), ledger: ledger.clone(), reports: sender });
+        let (senders, inboxes): (Vec<Sender<Message>>, Vec<Receiver<Message>>) =
+            messages.iter().map(|capacity| bounded(*capacity)).unzip();
+        let stop = Arc::new(AtomicBool::new(false));
+        let peers: Arc<[Sender<Message>]> = senders.clone().into();
+        let mut engine = Engine {
+            plan: Arc::clone(&self.plan),
+            program: Arc::clone(program),
+            workers: Vec::new(),
+            reports,
+            stop,
+            ledger,
+            openers,
+        };
+        let mut boxes = inboxes.into_iter();
+        let mut mail = |engine: &mut Engine, name: String| {
+            let at = engine.workers.len();
+            let status = Arc::new(Status::default());
+            let worker = Worker { name, inbox: senders[at].clone(), status: Arc::clone(&status), thread: None };
+            engine.workers.push(worker);
+            Mail {
+                inbox: boxes.next().unwrap_or_else(crossbeam_channel::never),
+                peers: Arc::clone(&peers),
+                status,
+                stop: Arc::clone(&engine.stop),
+                #[cfg(test)]
+                lost: *self.lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
+            }
+        };
+        let mut gpus: Vec<Option<Arc<GpuSide>>> = Vec::new();
+        for (at, (device, script)) in self.devices.iter().zip(devices).enumerate() {
+            let id = DeviceId(at as u32);
+            let script = Arc::new(script);
+            let mail = mail(&mut engine, device.name().to_owned());
+            gpus.push(match device {
+                ComputeDevice::Cpu(team) => {
+                    let kernels = self.cpu_kernels(&script, device)?;
+                    let desk = Desk::new(id.0, Arc::clone(&shared), mail);
+                    self.start_cpu(&mut engine, team, desk, MakeCpu { device: id, script, kernels })?;
+                    None
+                }
+                ComputeDevice::Gpu(opener) => {
+                    let side = GpuSide::new(opener, id, &script, &self.kernels, &shared)?;
+                    let worker = GpuWorker::new(id, script, Arc::clone(&shared), mail, Arc::clone(&side));
+                    start(&mut engine, &shared, move || serve(worker))?;
+                    Some(side)
+                }
+            });
+        }
+        for script in links {
+            let name = |device: DeviceId| self.devices[device.index()].name();
+            let mail = mail(&mut engine, format!("{} -> {}", name(script.from), name(script.to)));
+            let at = engine.workers.len() as u32 - 1;
+            let ends = [script.from, script.to].map(|end| gpus[end.index()].clone());
+            let worker = LinkWorker::new(at, script, Arc::clone(&shared), mail, ends)?;
+            start(&mut engine, &shared, move || serve(worker))?;
+        }
+        Ok(engine)
+    }
+
+    fn cpu_kernels(&self, script: &DeviceScript, device: &ComputeDevice) -> Result<Vec<Arc<dyn CpuKernel>>, ExecError> {
+        let kernel = |node: NodeId| {
+            self.kernels.cpu(node).map_err(|source| ExecError::Kernel {
+                node: self.kernels.program().node(node).name.clone(),
+                device: device.name().to_owned(),
+                source: Box::new(source),
+            })
+        };
+        script.nodes.iter().map(|node| kernel(node.node)).collect()
+    }
+
+    /// Starts the thread of a CPU device, which makes its own buffers and team.
+    fn start_cpu(&self, engine: &mut Engine, team: &CpuTeam, desk: Desk, make: MakeCpu) -> Result<(), ExecError> {
+        let (threads, units) = (team.threads.max(1), Arc::new(team.units.clone()));
+        let shared = Arc::clone(&desk.shared);
+        start(engine, &shared, move || {
+            pin(&units, 0);
+            let team = Team::new(threads, move |member| {
+                inside::enter();
+                pin(&units, member);
+            });
+            serve(CpuWorker::new(make.device, desk, make.script, make.kernels, team));
+        })
+    }
+}
+
+/// What the worker of a CPU device is made from on its own thread.
+struct MakeCpu {
+    device: DeviceId,
+    script: Arc<DeviceScript>,
+    kernels: Vec<Arc<dyn CpuKernel>>,
+}
+
+/// Keeps the calling thread, the `member`th of a team, on its processing unit for as long as it lives. Where the system
+/// does not allow it, the thread runs elsewhere: slower perhaps, and as right.
+fn pin(units: &[u32], member: usize) {
+    if !units.is_empty()
+        && let Ok(pinned) = affinity::pin_current_thread(&[units[member % units.len()]])
+    {
+        std::mem::forget(pinned);
+    }
+}
+
+/// Starts the thread of the worker that was added last.
+fn start(engine: &mut Engine, shared: &Arc<Shared>, main: impl FnOnce() + Send + 'static) -> Result<(), ExecError> {
+    let number = engine.workers.len() as u32 - 1;
+    let Some(worker) = engine.workers.last_mut() else { return Ok(()) };
+    let shared = Arc::clone(shared);
+    let body = move || {
+        inside::enter();
+        // Runs catch their panics; this is for one outside of them, which would otherwise leave the supervisor waiting.
+        if catch_unwind(AssertUnwindSafe(main)).is_err() {
+            let result = Err(Halt::Failed(Failure::internal("a worker is gone")));
+            shared.report(Report { result, ..Report::idle(number) });
+        }
+    };
+    let spawned = thread::Builder::new().name(worker.name.clone()).spawn(body);
+    worker.thread =
+        Some(spawned.map_err(|error| ExecError::Thread { worker: worker.name.clone(), reason: error.to_string() })?);
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Whatever fails is named, leaves every worker idle, and does not touch the next run.
+
+use super::runs::ladder;
+use super::{assert_right, executor, executor_with, inputs, kernels, naive::Naive, threads_named};
+use crate::execute::message::Gate;
+use crate::execute::{CancelToken, Executor, Kernels, RunErrorKind, RunOptions};
+use crate::plan::PlanOptions;
+use crate::plan::test_programs::Placed;
+use crate::program::NodeId;
+use anabranch_kernels::KernelError;
+use anabranch_kernels::cpu::{Call, CpuKernel};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A naive kernel that does something bad once it is told to.
+struct Bad {
+    naive: Naive,
+    mood: Arc<AtomicU8>,
+}
+
+const WELL: u8 = 0;
+const REFUSES: u8 = 1;
+const PANICS: u8 = 2;
+const SLEEPS: u8 = 3;
+
+impl CpuKernel for Bad {
+    fn scratch_bytes(&self) -> usize {
+        self.naive.scratch_bytes()
+    }
+
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        match self.mood.load(Ordering::Relaxed) {
+            REFUSES => return Err(KernelError::Value { op: "bad", reason: "index 7 is out of range".into() }),
+            PANICS => std::panic::resume_unwind(Box::new("a bad kernel")),
+            SLEEPS => std::thread::sleep(Duration::from_millis(100)),
+            _ => {}
+        }
+        self.naive.run(call)
+    }
+}
+
+/// A program of which one node is bad.
+fn bad(placed: &Placed, node: u32) -> (Arc<Kernels>, Arc<AtomicU8>) {
+    let (kernels, mood) = (kernels(&placed.program), Arc::new(AtomicU8::new(WELL)));
+    let naive = Naive::new(&placed.program.node(NodeId(node)).spec);
+    kernels.replace(NodeId(node), Arc::new(Bad { naive, mood: Arc::clone(&mood) }));
+    (kernels, mood)
+}
+
+fn run(executor: &Executor, options: &RunOptions) -> Result<(), crate::execute::RunError> {
+    executor.run(&inputs(executor.program()), options).map(|_| ())
+}
+
+#[test]
+fn errors_and_panics_name_node_and_device_and_pass() {
+    let placed = ladder(&["cpu", "cpu", "cpu"], 4, &[6]);
+    for node in [0, 4, 11] {
+        let (kernels, mood) = bad(&placed, node);
+        let executor = executor_with(&placed, kernels, &PlanOptions::default(), 2);
+        let device = placed.devices[placed.placement.device_of[node as usize].index()].name.clone();
+        for _ in 0..3 {
+            for ill in [REFUSES, PANICS] {
+                mood.store(ill, Ordering::Relaxed);
+                let error = run(&executor, &RunOptions::default()).expect_err("the kernel is bad");
+                assert_eq!(error.node, Some(format!("node{node}")));
+                assert_eq!(error.device, Some(device.clone()));
+                let text = error.to_string();
+                assert!(text.contains("index 7") || text.contains("a bad kernel"), "{text}");
+                mood.store(WELL, Ordering::Relaxed);
+                assert_right(&executor, &RunOptions::default());
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_end_with_the_executor() {
+    let mut placed = ladder(&["cpu", "cpu"], 1, &[5]);
+    for device in &mut placed.devices {
+        device.name = format!("ending-{}", device.name);
+    }
+    assert_eq!(threads_named("ending-"), 0);
+    let executor = executor(&placed, &PlanOptions::default(), 1);
+    assert_right(&executor, &RunOptions::default());
+    assert_eq!(threads_named("ending-"), 2);
+    drop(executor);
+    assert_eq!(threads_named("ending-"), 0);
+}
+
+#[test]
+fn runs_can_be_cancelled_at_any_time() {
+    let placed = ladder(&["cpu", "cpu", "cpu"], 40, &[256]);
+    let executor = executor(&placed, &PlanOptions::default(), 1);
+    for microseconds in (0..40).map(|step| step * step) {
+        let token = CancelToken::new();
+        let options = RunOptions { cancel: Some(token.clone()), ..RunOptions::default() };
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_micros(microseconds));
+                token.cancel();
+            });
+            run(&executor, &options)
+        });
+        assert!(result.is_ok_and(|()| true) || token.is_cancelled());
+        let error = run(&executor, &options).expect_err("the token stays cancelled");
+        assert_eq!(error.kind, RunErrorKind::Cancelled);
+    }
+    assert_right(&executor, &RunOptions::default());
+}
+
+#[test]
+fn a_sleeping_kernel_is_left_after_the_timeout() {
+    let placed = ladder(&["cpu", "cpu"], 4, &[6]);
+    let (kernels, mood) = bad(&placed, 1);
+    let executor = executor_with(&placed, kernels, &PlanOptions::default(), 1);
+    mood.store(SLEEPS, Ordering::Relaxed);
+    let (timeout, begin) = (Duration::from_millis(20), Instant::now());
+    let options = RunOptions { timeout: Some(timeout), ..RunOptions::default() };
+    assert_eq!(run(&executor, &options).expect_err("too slow").kind, RunErrorKind::Timeout(timeout));
+    assert!(begin.elapsed() >= Duration::from_millis(100), "a kernel is not interrupted");
+    mood.store(WELL, Ordering::Relaxed);
+    assert_right(&executor, &RunOptions::default());
+}
+
+#[test]
+fn a_lost_message_is_a_stall_with_its_graph() {
+    let placed = ladder(&["cpu", "cpu"], 2, &[6]);
+    let executor = executor(&placed, &PlanOptions::default(), 1);
+    let scripts = crate::execute::script::Scripts::of(executor.plan(), &placed.program);
+    let waits = |device: usize| scripts.devices[device].gates.iter().position(|count| *count > 0);
+    let lost = Gate { worker: 1, index: waits(1).expect("the second device reads what the first makes") as u32 };
+    *executor.setup.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(lost);
+    *executor.engine.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let options = RunOptions { stall_after: Duration::from_millis(50), ..RunOptions::default() };
+    let error = run(&executor, &options).expect_err("a message is lost");
+    let RunErrorKind::Stalled(graph) = &error.kind else { panic!("{error}") };
+    assert_eq!(graph.len(), 2, "{error}");
+    assert!(graph.iter().any(|waiting| waiting.worker == "cpu1" && waiting.on == ["cpu0"]), "{error}");
+    assert!(error.to_string().contains("cpu1 waits at node \"node"), "{error}");
+    *executor.setup.lost.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    assert_right(&executor, &RunOptions::default());
+}
+
+/// A kernel that runs the executor that runs it.
+struct Nested(Arc<Mutex<Option<Arc<Executor>>>>);
+
+impl CpuKernel for Nested {
+    fn run(&self, _: Call<'_>) -> Result<(), KernelError> {
+        let executor = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().expect("set before the run");
+        match run(&executor, &RunOptions::default()) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(KernelError::Value { op: "nested", reason: error.to_string() }),
+        }
+    }
+}
+
+#[test]
+fn a_run_within_a_run_is_refused() {
+    let placed = ladder(&["cpu", "cpu"], 1, &[6]);
+    let (kernels, own) = (kernels(&placed.program), Arc::new(Mutex::new(None)));
+    kernels.replace(NodeId(0), Arc::new(Nested(Arc::clone(&own))));
+    let executor = Arc::new(executor_with(&placed, kernels, &PlanOptions::default(), 1));
+    *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&executor));
+    let error = run(&executor, &RunOptions::default()).expect_err("a run within a run");
+    assert!(error.to_string().contains("from within a kernel"), "{error}");
+    *own.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}

@@ -1,0 +1,141 @@
+//! GPUs, links and streams.
+
+use super::runs::ladder;
+use super::{adapter, assert_right, devices, executor, gpu, inputs, kernels};
+use crate::execute::{Activity, ComputeDevice, Executor, GpuOpener, Lane, RunErrorKind, RunOptions};
+use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
+use crate::plan::{ChunkRule, PlanOptions, Route};
+use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::op::{Op, Reduce, ReduceKind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[test]
+fn values_cross_between_cpu_and_gpu() {
+    if gpu().is_none() {
+        return;
+    }
+    for kinds in [&["cpu", "gpu"][..], &["cpu", "gpu", "gpu"], &["cpu", "gpu", "cpu"]] {
+        let executor = executor(&ladder(kinds, 4, &[9, 5]), &PlanOptions::default(), 1);
+        for profile in [false, true, true] {
+            assert_right(&executor, &RunOptions { profile, ..RunOptions::default() });
+        }
+    }
+}
+
+#[test]
+fn large_values_go_in_pieces() {
+    if gpu().is_none() {
+        return;
+    }
+    let placed = ladder(&["cpu", "gpu"], 2, &[1300, 1024]);
+    let executor = executor(&placed, &PlanOptions { streaming: false, ..PlanOptions::default() }, 2);
+    assert!(executor.plan().links().iter().all(|link| link.staging_bytes < 1300 * 1024 * 4));
+    assert_right(&executor, &RunOptions::default());
+    assert_right(&executor, &RunOptions::default());
+}
+
+/// A value of a GPU that a CPU reduces row by row and adds to, and a value of a CPU that a GPU adds to: all streamable.
+fn streams() -> Placed {
+    let dims = [60, 33];
+    let mut maker = Maker::new();
+    let x = maker.input(&dims);
+    let bias = maker.constant(&[33], |at| at as f32 * 0.5 - 3.0);
+    let on_cpu = maker.node(relu(), &[x], &dims);
+    let on_gpu = maker.node(add(), &[on_cpu, bias], &dims);
+    let again = maker.node(add(), &[on_gpu, on_gpu], &dims);
+    let other = maker.node(relu(), &[on_gpu], &dims);
+    let sum = Op::Reduce(Reduce { kind: ReduceKind::Sum, axes: vec![1] });
+    let sums = maker.node(sum, &[again], &[60, 1]);
+    let joined = maker.node(add(), &[other, on_cpu], &dims);
+    Placed::new(maker.finish(&[sums, joined]), &["cpu", "gpu"], &[0, 1, 1, 1, 0, 0])
+}
+
+#[test]
+fn streamed_and_whole_transfers_give_the_same_bits() {
+    if gpu().is_none() {
+        return;
+    }
+    let placed = streams();
+    for rule in [ChunkRule::Rows(1), ChunkRule::Rows(7), ChunkRule::Bytes(1000), ChunkRule::Auto] {
+        for capacity in [2, 5] {
+            let options = PlanOptions { streaming: true, chunk: rule, capacity };
+            let executor = executor(&placed, &options, 1);
+            let streamed = executor.plan().transfers().iter().filter(|t| matches!(t.route, Route::Streamed(_))).count();
+            assert_eq!(streamed, if rule == ChunkRule::Auto { 0 } else { 3 }, "{rule:?}");
+            for profile in [false, true] {
+                assert_right(&executor, &RunOptions { profile, ..RunOptions::default() });
+            }
+        }
+    }
+    assert_right(
+        &executor(&placed, &PlanOptions { streaming: false, ..PlanOptions::default() }, 1),
+        &RunOptions::default(),
+    );
+}
+
+#[test]
+fn profiles_have_the_times_of_gpu_nodes() {
+    if gpu().is_none() {
+        return;
+    }
+    let executor = executor(&streams(), &PlanOptions { chunk: ChunkRule::Rows(16), ..PlanOptions::default() }, 1);
+    let run = executor.run(&inputs(executor.program()), &RunOptions { profile: true, ..RunOptions::default() });
+    let run = run.expect("nothing fails");
+    let on_gpu = |event: &&crate::execute::Event| matches!(event.lane, Lane::Device(device) if device.0 == 1);
+    let nodes: Vec<_> = run.events.iter().filter(on_gpu).collect();
+    assert_eq!(nodes.len(), 3);
+    assert!(nodes.iter().all(|event| matches!(event.what, Activity::Node(_)) && event.ready <= event.start));
+    assert!(nodes.iter().any(|event| event.end > event.start), "{nodes:?}");
+    assert!(nodes.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    let moved = run.events.iter().filter(|event| matches!(event.what, Activity::Transfer(_))).count();
+    assert_eq!(moved, executor.plan().transfers().len());
+}
+
+#[test]
+fn random_programs_give_the_bits_of_node_after_node() {
+    if gpu().is_none() {
+        return;
+    }
+    arbtest::arbtest(|u| {
+        let placed = random_program(u, 3)?.maps_on_gpus();
+        let options = PlanOptions {
+            streaming: u.arbitrary()?,
+            chunk: ChunkRule::Rows(u.int_in_range(1..=9)?),
+            capacity: u.int_in_range(2..=4)?,
+        };
+        let executor = executor(&placed, &options, 1);
+        for _ in 0..2 {
+            assert_right(&executor, &RunOptions { profile: u.arbitrary()?, ..RunOptions::default() });
+        }
+        Ok(())
+    })
+    .budget_ms(1500);
+}
+
+#[test]
+fn a_lost_gpu_is_named_and_opened_again() {
+    let Some(adapter) = adapter() else { return };
+    let placed = ladder(&["cpu", "gpu"], 4, &[9, 5]);
+    // The GPU that is open at the time, for the test to take away.
+    let open: Arc<Mutex<Option<Arc<Gpu>>>> = Arc::default();
+    let shown = Arc::clone(&open);
+    let opener = GpuOpener::with("gpu1", move || {
+        let gpu = Arc::new(Gpu::open(&adapter)?);
+        *shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&gpu));
+        Ok(gpu)
+    });
+    let kernels = kernels(&placed.program);
+    let plan = placed.plan_with(&*kernels, &PlanOptions::default()).expect("no limits");
+    let cpu = devices(&placed, 1).swap_remove(0);
+    let executor = Executor::new(plan, kernels, vec![cpu, ComputeDevice::Gpu(opener)]).expect("all devices are there");
+    assert_right(&executor, &RunOptions::default());
+    for _ in 0..2 {
+        let gpu = open.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was opened");
+        gpu.device().destroy();
+        let error = executor.run(&inputs(&placed.program), &RunOptions::default()).expect_err("the GPU is lost");
+        assert!(matches!(error.kind, RunErrorKind::DeviceLost(_)), "{error:?}");
+        assert_eq!(error.device.as_deref(), Some("gpu1"));
+        assert!(error.node.is_some(), "{error:?}");
+        assert_right(&executor, &RunOptions::default());
+    }
+}

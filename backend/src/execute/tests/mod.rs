@@ -1,0 +1,95 @@
+//! What executors promise, on made-up kernels and on whatever GPU is there.
+
+mod failures;
+mod gpu;
+mod naive;
+mod runs;
+
+use super::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels, RunOptions};
+use crate::plan::test_programs::Placed;
+use crate::plan::{PlanOptions, check};
+use crate::program::{Program, ValueId};
+use anabranch_kernels::Tensor;
+use anabranch_kernels::gpu::Gpu;
+use anabranch_placement::platform::DeviceKind;
+use naive::Naive;
+use std::sync::{Arc, OnceLock};
+
+/// The kernels of a program, all naive.
+fn kernels(program: &Program) -> Arc<Kernels> {
+    let program = Arc::new(program.clone());
+    let kernels = Kernels::new(Arc::clone(&program));
+    for node in program.node_ids() {
+        kernels.replace(node, Arc::new(Naive::new(&program.node(node).spec)));
+    }
+    Arc::new(kernels)
+}
+
+/// A team of so many threads for each CPU device, a shared GPU for each other.
+fn devices(placed: &Placed, threads: usize) -> Vec<ComputeDevice> {
+    let device = |device: &crate::plan::PlanDevice| match device.kind {
+        DeviceKind::Cpu => ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads, units: Vec::new() }),
+        _ => ComputeDevice::Gpu(GpuOpener::with(device.name.clone(), || gpu().ok_or_else(naive::no_gpu))),
+    };
+    placed.devices.iter().map(device).collect()
+}
+
+fn executor_with(placed: &Placed, kernels: Arc<Kernels>, options: &PlanOptions, threads: usize) -> Executor {
+    let plan = placed.plan_with(&*kernels, options).expect("no limits");
+    assert_eq!(check(&placed.program, &plan), []);
+    Executor::new(plan, kernels, devices(placed, threads)).expect("all devices are there")
+}
+
+fn executor(placed: &Placed, options: &PlanOptions, threads: usize) -> Executor {
+    executor_with(placed, kernels(&placed.program), options, threads)
+}
+
+/// Inputs that are different in every element.
+fn inputs(program: &Program) -> Vec<Tensor> {
+    let tensor = |(number, id): (usize, &ValueId)| {
+        let shape = program.value(*id).spec.shape.clone();
+        let element = |at: usize| ((at * 37 + number * 11) % 101) as f32 * 0.125 - 5.0;
+        let elements: Vec<f32> = (0..shape.elements()).map(element).collect();
+        Tensor::from_elements(shape, &elements).expect("one for each")
+    };
+    program.inputs.iter().enumerate().map(tensor).collect()
+}
+
+/// Runs and compares every output's bits with those of node after node.
+fn assert_right(executor: &Executor, options: &RunOptions) {
+    let inputs = inputs(executor.program());
+    let output = executor.run(&inputs, options).expect("nothing fails");
+    let expected = naive::evaluate(executor.program(), &inputs);
+    for (at, (output, expected)) in output.outputs.iter().zip(&expected).enumerate() {
+        assert!(
+            output.same_bits(expected),
+            "output {at}: {:?} not {:?}",
+            output.elements::<f32>(),
+            expected.elements::<f32>()
+        );
+    }
+    assert_eq!(output.outputs.len(), expected.len());
+    for (device, (taken, memory)) in output.peaks.iter().zip(executor.plan().memory().devices()).enumerate() {
+        assert!(*taken <= memory.peak(), "device {device} took {taken} bytes of {}", memory.peak());
+    }
+}
+
+/// A GPU for all tests. `None` on a machine without any, not even a software one.
+fn gpu() -> Option<Arc<Gpu>> {
+    static OPEN: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
+    OPEN.get_or_init(|| adapter().and_then(|adapter| Gpu::open(&adapter).ok()).map(Arc::new)).clone()
+}
+
+fn adapter() -> Option<wgpu::Adapter> {
+    let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
+    description.backends = wgpu::Backends::PRIMARY;
+    let instance = wgpu::Instance::new(description);
+    pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY)).into_iter().next()
+}
+
+/// The number of this process's threads whose name begins so.
+fn threads_named(prefix: &str) -> usize {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.flatten().map(name).filter(|name| name.starts_with(prefix)).count()
+}

@@ -1,0 +1,337 @@
+//! An independent judge of plans: replays the total order and follows every value through memory.
+//!
+//! Nothing here is shared with the code that makes plans. What a value's memory is used for is found by the replay itself: a
+//! node that reads a value on a device reads the value's own slot there or, where it has none (shared memory, streams), the
+//! slot in which the value was made.
+
+use super::{Plan, Route, Step, TransferId};
+use crate::program::{NodeId, Origin, Program, ValueId};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is wrong with a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// Not exactly once in the order.
+    Count(Step, usize),
+    /// Comes before the value that it needs is on the device.
+    NotThere(Step, ValueId, DeviceId),
+    /// A value sent twice to a device, or to where it is made, or to where nobody reads it.
+    Transfer(TransferId),
+    /// A stream that is not right before its one reader.
+    Stream(TransferId),
+    /// A link does not list the transfers between its ends, in order.
+    Link(DeviceId, DeviceId),
+    /// A value without memory on a device where it is made or arrives.
+    NoMemory(ValueId, DeviceId),
+    /// A slot smaller than a value in it.
+    Small(ValueId, DeviceId),
+    /// Two values in one slot at one time: the first is still used when the second comes.
+    Clash(ValueId, ValueId, DeviceId),
+    /// A part of a device's memory is not what the plan says: the part, what the plan says, what it is.
+    Figure(DeviceId, &'static str, u64, u64),
+    /// A device's peak is over its limit.
+    Limit(DeviceId),
+}
+
+/// Everything that is wrong with `plan` for `program`; empty for every plan that was built. O(s log s) for s steps.
+pub fn check(program: &Program, plan: &Plan) -> Vec<Violation> {
+    let mut found = Vec::new();
+    counts(program, plan, &mut found);
+    if found.is_empty() {
+        availability(program, plan, &mut found);
+        streams(program, plan, &mut found);
+        links(plan, &mut found);
+        clashes(program, plan, &mut found);
+        figures(program, plan, &mut found);
+    }
+    found
+}
+
+fn counts(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
+    let mut expected: BTreeSet<Step> = (0..program.inputs.len()).map(Step::Input).collect();
+    expected.extend(program.node_ids().map(Step::Node));
+    expected.extend((0..program.outputs.len()).map(Step::Output));
+    expected.extend((0..plan.transfers().len()).map(|at| Step::Transfer(TransferId(at as u32))));
+    let mut times: BTreeMap<Step, usize> = BTreeMap::new();
+    for step in plan.steps() {
+        *times.entry(*step).or_default() += 1;
+    }
+    let wrong = |step: &Step| {
+        let wanted = usize::from(expected.contains(step));
+        let times = times.get(step).copied().unwrap_or(0);
+        (times != wanted).then_some(Violation::Count(*step, times))
+    };
+    let all: BTreeSet<Step> = expected.iter().chain(times.keys()).copied().collect();
+    found.extend(all.iter().filter_map(wrong));
+}
+
+/// Replays the order and sees that every value is there when it is needed, and sent once and for somebody.
+fn availability(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
+    let mut there: BTreeSet<(DeviceId, ValueId)> = BTreeSet::new();
+    let mut unread: BTreeMap<(DeviceId, ValueId), TransferId> = BTreeMap::new();
+    for step in plan.steps() {
+        for (device, value) in reads(program, plan, *step) {
+            if !there.contains(&(device, value)) {
+                found.push(Violation::NotThere(*step, value, device));
+            }
+            if !matches!(step, Step::Transfer(_)) {
+                unread.remove(&(device, value));
+            }
+        }
+        for place in writes(program, plan, *step) {
+            let fresh = there.insert(place);
+            if let Step::Transfer(id) = step {
+                unread.insert(place, *id);
+                if !fresh {
+                    found.push(Violation::Transfer(*id));
+                }
+            }
+        }
+    }
+    found.extend(unread.into_values().map(Violation::Transfer));
+}
+
+/// What a step reads, and where. Constants are everywhere.
+fn reads(program: &Program, plan: &Plan, step: Step) -> Vec<(DeviceId, ValueId)> {
+    let (device, values) = match step {
+        Step::Input(_) => return Vec::new(),
+        Step::Node(node) => (plan.device_of(node), program.node(node).inputs.clone()),
+        Step::Transfer(id) => (plan.transfer(id).from, vec![plan.transfer(id).value]),
+        Step::Output(index) => (DeviceId(0), vec![program.outputs[index].value]),
+    };
+    values.into_iter().filter(|value| program.constant(*value).is_none()).map(|value| (device, value)).collect()
+}
+
+fn writes(program: &Program, plan: &Plan, step: Step) -> Vec<(DeviceId, ValueId)> {
+    match step {
+        Step::Input(index) => vec![(DeviceId(0), program.inputs[index])],
+        Step::Node(node) => program.node(node).outputs.iter().map(|value| (plan.device_of(node), *value)).collect(),
+        Step::Transfer(id) => vec![(plan.transfer(id).to, plan.transfer(id).value)],
+        Step::Output(_) => Vec::new(),
+    }
+}
+
+/// Streams feed the step behind them, nothing else, and cover the value; a node has at most one.
+fn streams(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
+    for (place, step) in plan.steps().iter().enumerate() {
+        let Step::Transfer(id) = step else { continue };
+        let transfer = plan.transfer(*id);
+        let Some(stream) = transfer.stream() else { continue };
+        let readers = |node: &NodeId| {
+            plan.device_of(*node) == transfer.to && program.node(*node).inputs.contains(&transfer.value)
+        };
+        let only = program.node_ids().filter(readers).eq([stream.node]);
+        let output = transfer.to == DeviceId(0) && program.outputs.iter().any(|o| o.value == transfer.value);
+        let next = plan.steps().get(place + 1) == Some(&Step::Node(stream.node));
+        let covers = stream.rows as u64 * stream.row_bytes as u64 == transfer.bytes && stream.chunk_rows > 0;
+        if !only || output || !next || !covers || stream.capacity < 2 {
+            found.push(Violation::Stream(*id));
+        }
+    }
+}
+
+fn links(plan: &Plan, found: &mut Vec<Violation>) {
+    let mut moved: BTreeMap<(DeviceId, DeviceId), Vec<TransferId>> = BTreeMap::new();
+    for step in plan.steps() {
+        if let Step::Transfer(id) = step {
+            let transfer = plan.transfer(*id);
+            let cpus = [transfer.from, transfer.to].iter().all(|end| plan.device(*end).kind == DeviceKind::Cpu);
+            if cpus != (transfer.route == Route::Shared) {
+                found.push(Violation::Transfer(*id));
+            }
+            if !cpus {
+                moved.entry((transfer.from, transfer.to)).or_default().push(*id);
+            }
+        }
+    }
+    for link in plan.links() {
+        if moved.remove(&(link.from, link.to)).as_ref() != Some(&link.transfers) {
+            found.push(Violation::Link(link.from, link.to));
+        }
+    }
+    found.extend(moved.into_keys().map(|(from, to)| Violation::Link(from, to)));
+}
+
+/// Finds each value's last use in each memory, then replays all arrivals and sees who is still there.
+fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
+    let slot = |device, value| plan.memory().home(device, value).map(|stay| (device, stay.slot));
+    let mut last: BTreeMap<(DeviceId, ValueId), usize> = BTreeMap::new();
+    for (place, step) in plan.steps().iter().enumerate() {
+        for (device, value) in reads(program, plan, *step) {
+            let made = plan.origin(program, value).unwrap_or(device);
+            let owner = if slot(device, value).is_some() { device } else { made };
+            let until = if matches!(step, Step::Output(_)) { usize::MAX } else { place };
+            let known = last.entry((owner, value)).or_default();
+            *known = until.max(*known);
+        }
+    }
+    let mut tenant: BTreeMap<(DeviceId, usize), (ValueId, usize)> = BTreeMap::new();
+    for (place, step) in plan.steps().iter().enumerate() {
+        let lands = match step {
+            Step::Input(_) | Step::Output(_) => false,
+            Step::Node(_) => true,
+            Step::Transfer(id) => {
+                let transfer = plan.transfer(*id);
+                let through = plan.device(transfer.to).kind == DeviceKind::Cpu && transfer.stream().is_some();
+                transfer.route != Route::Shared && !through
+            }
+        };
+        for (device, value) in writes(program, plan, *step).into_iter().filter(|_| lands) {
+            let Some(slot) = slot(device, value) else {
+                found.push(Violation::NoMemory(value, device));
+                continue;
+            };
+            let size = plan.memory().devices()[device.index()].slots.get(slot.1).copied().unwrap_or(0);
+            if size < program.value(value).spec.bytes() as u64 {
+                found.push(Violation::Small(value, device));
+            }
+            let until = last.get(&(device, value)).copied().unwrap_or(place);
+            if let Some((other, busy)) = tenant.insert(slot, (value, until))
+                && busy >= place
+            {
+                found.push(Violation::Clash(other, value, device));
+            }
+        }
+    }
+}
+
+/// Adds every device's memory up again.
+fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
+    let mut counted: BTreeSet<ValueId> = BTreeSet::new();
+    for (index, device) in plan.devices().iter().enumerate() {
+        let id = DeviceId(index as u32);
+        let said = &plan.memory().devices()[index];
+        let nodes: Vec<NodeId> = program.node_ids().filter(|node| plan.device_of(*node) == id).collect();
+        let needs = || nodes.iter().map(|node| plan.memory().needs(*node));
+        let mut constants: BTreeSet<ValueId> = BTreeSet::new();
+        if index == 0 {
+            constants.extend(program.outputs.iter().map(|o| o.value).filter(|v| program.constant(*v).is_some()));
+        }
+        for node in &nodes {
+            let reads = &plan.memory().needs(*node).reads;
+            let inputs = program.node(*node).inputs.iter().enumerate();
+            let read = inputs.filter(|(at, _)| reads.get(*at).copied().unwrap_or(true)).map(|(_, value)| *value);
+            constants.extend(read.filter(|value| program.constant(*value).is_some()));
+        }
+        if device.kind == DeviceKind::Cpu {
+            constants.retain(|value| counted.insert(*value));
+        }
+        let size = |value: &ValueId| program.value(*value).spec.bytes() as u64;
+        // A GPU's buffers are whole words, at least one.
+        let whole = |bytes: u64| if device.kind == DeviceKind::Cpu { bytes } else { bytes.div_ceil(4).max(1) * 4 };
+        let host = |value: &&ValueId| index == 0 && matches!(program.value(**value).origin, Origin::Input);
+        let values: Vec<ValueId> = (0..program.values.len() as u32).map(ValueId).collect();
+        let parts = [
+            ("constants", said.constants, constants.iter().map(|value| whole(size(value))).sum()),
+            ("kernels", said.kernels, needs().map(|needs| needs.resident).sum()),
+            ("scratch", said.scratch, needs().map(|needs| needs.scratch).max().unwrap_or(0)),
+            ("inputs", said.given, values.iter().filter(host).map(size).sum()),
+            ("rings", said.rings, rings(plan, id)),
+        ];
+        let wrong = parts.iter().filter(|(_, said, is)| said != is);
+        found.extend(wrong.map(|(part, said, is)| Violation::Figure(id, part, *said, *is)));
+        let total = parts.iter().map(|(_, _, is)| is).chain(&said.slots).chain([&said.staging]).sum::<u64>();
+        if total != said.peak() {
+            found.push(Violation::Figure(id, "peak", said.peak(), total));
+        }
+        if device.limit.is_some_and(|limit| total > limit) {
+            found.push(Violation::Limit(id));
+        }
+    }
+}
+
+/// Bytes of the buffers in which streams land on a CPU: for each sender, the largest chunk times the deepest ring.
+fn rings(plan: &Plan, to: DeviceId) -> u64 {
+    if plan.device(to).kind != DeviceKind::Cpu {
+        return 0;
+    }
+    let mut largest: BTreeMap<DeviceId, (u64, u64)> = BTreeMap::new();
+    for transfer in plan.transfers().iter().filter(|transfer| transfer.to == to) {
+        if let Some(stream) = transfer.stream() {
+            let known = largest.entry(transfer.from).or_default();
+            known.0 = known.0.max((stream.chunk_rows * stream.row_bytes).next_multiple_of(4) as u64);
+            known.1 = known.1.max(u64::from(stream.capacity));
+        }
+    }
+    largest.values().map(|(bytes, depth)| bytes * depth).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
+    use crate::plan::{ChunkRule, PlanError, PlanOptions};
+
+    /// Two branches over three devices, joined on the host.
+    fn fork() -> Placed {
+        let mut maker = Maker::new();
+        let x = maker.input(&[8, 16]);
+        let a = maker.node(relu(), &[x], &[8, 16]);
+        let b = maker.node(relu(), &[a], &[8, 16]);
+        let c = maker.node(relu(), &[a], &[8, 16]);
+        let d = maker.node(add(), &[b, c], &[8, 16]);
+        Placed::new(maker.finish(&[d, a]), &["cpu", "cpu", "gpu"], &[1, 0, 2, 0])
+    }
+
+    #[test]
+    fn built_plans_pass() {
+        let placed = fork();
+        for chunk in [ChunkRule::Auto, ChunkRule::Rows(1)] {
+            let options = PlanOptions { chunk, ..PlanOptions::default() };
+            let plan = placed.plan(&options).expect("feasible");
+            assert_eq!(check(&placed.program, &plan), []);
+        }
+    }
+
+    #[test]
+    fn broken_plans_are_found_out() {
+        let placed = fork();
+        let plan = placed.plan(&PlanOptions { streaming: false, ..PlanOptions::default() }).expect("feasible");
+        let broken = |damage: &dyn Fn(&mut Plan)| {
+            let mut plan = plan.clone();
+            damage(&mut plan);
+            check(&placed.program, &plan)
+        };
+        assert!(matches!(broken(&|p| p.steps.truncate(3))[0], Violation::Count(..)));
+        assert!(matches!(broken(&|p| p.steps.reverse())[0], Violation::NotThere(..)));
+        assert!(broken(&|p| p.links.clear()).iter().any(|v| matches!(v, Violation::Link(..))));
+        let merged = broken(&|p| {
+            p.memory = p.memory.clone().with_all_in_slot_0();
+        });
+        assert!(merged.iter().any(|v| matches!(v, Violation::Clash(..))), "{merged:?}");
+        let doubled = broken(&|p| {
+            let copy = p.transfers[0].clone();
+            p.steps.push(Step::Transfer(TransferId(p.transfers.len() as u32)));
+            p.transfers.push(copy);
+        });
+        assert!(doubled.iter().any(|v| matches!(v, Violation::Transfer(_))), "{doubled:?}");
+        assert!(broken(&|p| p.devices[0].limit = Some(1)).contains(&Violation::Limit(DeviceId(0))));
+    }
+
+    #[test]
+    fn random_plans_pass_and_their_peak_is_the_least_limit() {
+        arbtest::arbtest(|u| {
+            let placed = random_program(u, 3)?;
+            let options = PlanOptions { chunk: ChunkRule::Rows(u.int_in_range(1..=5)?), ..PlanOptions::default() };
+            let plan = placed.plan(&options).expect("no limit");
+            assert_eq!(check(&placed.program, &plan), []);
+            let peaks: Vec<u64> = plan.memory().devices().iter().map(super::super::DeviceMemory::peak).collect();
+            let exact = placed.limited(|device| peaks[device]).plan(&options).expect("exactly the peak is enough");
+            assert_eq!(check(&placed.program, &exact), []);
+            for (device, peak) in peaks.iter().enumerate().filter(|(_, peak)| **peak > 0) {
+                let short = |other: usize| if other == device { peak - 1 } else { u64::MAX };
+                match placed.limited(short).plan(&options) {
+                    Err(PlanError::Memory(shortage)) => {
+                        assert_eq!((shortage.needed, shortage.available), (*peak, peak - 1));
+                        assert_eq!(shortage.device, placed.devices[device].name);
+                    }
+                    other => panic!("one byte too few on {device} gave {other:?}"),
+                }
+            }
+            Ok(())
+        })
+        .budget_ms(600);
+    }
+}

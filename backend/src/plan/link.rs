@@ -1,0 +1,78 @@
+//! The links that a plan uses, and their buffers.
+
+use super::PlanDevice;
+use super::transfer::{Route, Transfer, TransferId};
+use crate::tasks::HOST;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::collections::BTreeMap;
+
+/// Most bytes of a staging buffer.
+const STAGING_BYTES: u64 = 4 << 20;
+
+/// Staging buffers of one end: one is filled, one travels, one is emptied.
+const STAGING_DEPTH: u64 = 3;
+
+/// A directed link over which bytes move. CPU devices have none between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkPlan {
+    /// Its sending end.
+    pub from: DeviceId,
+    /// Its receiving end.
+    pub to: DeviceId,
+    /// What it moves, in this order.
+    pub transfers: Vec<TransferId>,
+    /// Bytes of a staging buffer, a multiple of 4.
+    pub staging_bytes: u64,
+    /// Staging buffers at each GPU end.
+    pub staging_depth: u64,
+    /// Bytes of one buffer of the ring in which streams land on a CPU; 0 without streams.
+    pub ring_bytes: u64,
+    /// Buffers of that ring.
+    pub ring_depth: u64,
+}
+
+impl LinkPlan {
+    /// Bytes of all staging buffers: they are host memory.
+    pub fn staging(&self, devices: &[PlanDevice]) -> u64 {
+        let gpu_ends = [self.from, self.to].iter().filter(|end| devices[end.index()].kind != DeviceKind::Cpu).count();
+        self.staging_bytes * self.staging_depth * gpu_ends as u64
+    }
+
+    /// Bytes of the ring on the target.
+    pub fn ring(&self) -> u64 {
+        self.ring_bytes * self.ring_depth
+    }
+
+    /// The CPU device in whose memory the staging buffers are: the CPU end, or the host between two GPUs.
+    pub fn staging_device(&self, devices: &[PlanDevice]) -> DeviceId {
+        let cpu = |end: &&DeviceId| devices[end.index()].kind == DeviceKind::Cpu;
+        [self.from, self.to].iter().find(cpu).copied().unwrap_or(HOST)
+    }
+}
+
+/// The links of these transfers, which are in total order, by their ends.
+pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer]) -> Vec<LinkPlan> {
+    let mut links: BTreeMap<(DeviceId, DeviceId), LinkPlan> = BTreeMap::new();
+    for (index, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.route != Route::Shared) {
+        let link = links.entry((transfer.from, transfer.to)).or_insert_with(|| LinkPlan {
+            from: transfer.from,
+            to: transfer.to,
+            transfers: Vec::new(),
+            staging_bytes: 4,
+            staging_depth: STAGING_DEPTH,
+            ring_bytes: 0,
+            ring_depth: 0,
+        });
+        link.transfers.push(TransferId(index as u32));
+        // A chunk of a stream goes through one staging buffer; other values are cut into as many pieces as it takes.
+        let piece = transfer.stream().map_or(transfer.bytes.min(STAGING_BYTES), |stream| stream.chunk_bytes());
+        link.staging_bytes = link.staging_bytes.max(piece.next_multiple_of(4));
+        if let Some(stream) = transfer.stream()
+            && devices[transfer.to.index()].kind == DeviceKind::Cpu
+        {
+            link.ring_bytes = link.ring_bytes.max(stream.chunk_bytes().next_multiple_of(4));
+            link.ring_depth = link.ring_depth.max(u64::from(stream.capacity));
+        }
+    }
+    links.into_values().collect()
+}

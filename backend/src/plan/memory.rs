@@ -1,0 +1,342 @@
+//! The exact memory of a plan: every value's slot and lifetime, and every device's peak.
+
+use super::lifetime::{Reader, Uses};
+use super::slots::{self, Guest};
+use super::{KernelNeeds, LinkPlan, MemoryShortage, Needs, PlanDevice, PlanError, Route, Step, Transfer, TransferId};
+use crate::program::{NodeId, Origin, Program, ValueId};
+use crate::tasks::HOST;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The stay of a value in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenancy {
+    /// Who.
+    pub value: ValueId,
+    /// On which device.
+    pub device: DeviceId,
+    /// In which of its slots.
+    pub slot: usize,
+    /// Bytes of the value; the slot may have more.
+    pub bytes: u64,
+    /// The place in the total order at which it is made or arrives.
+    pub from: u32,
+    /// The place of its last use. Of an output, past the end: the caller takes the buffer.
+    pub until: u32,
+}
+
+/// What a plan takes of one device's memory. Bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// Constants that kernels read as they are. CPU devices share theirs: they count on the first that reads them.
+    pub constants: u64,
+    /// What kernels keep.
+    pub kernels: u64,
+    /// The largest scratch memory of a kernel.
+    pub scratch: u64,
+    /// The caller's inputs, on the host.
+    pub given: u64,
+    /// Buffers of streams that land here.
+    pub rings: u64,
+    /// Staging buffers of links that end here.
+    pub staging: u64,
+    /// Slots for values.
+    pub slots: Vec<u64>,
+}
+
+impl DeviceMemory {
+    /// What stays there between runs for the model's sake.
+    pub fn resident(&self) -> u64 {
+        self.constants.saturating_add(self.kernels)
+    }
+
+    /// All of it together.
+    pub fn peak(&self) -> u64 {
+        let parts = [self.constants, self.kernels, self.scratch, self.given, self.rings, self.staging];
+        parts.iter().chain(&self.slots).fold(0, |sum: u64, part| sum.saturating_add(*part))
+    }
+}
+
+/// Every device's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryPlan {
+    devices: Vec<DeviceMemory>,
+    tenancies: Vec<Tenancy>,
+    homes: BTreeMap<(DeviceId, ValueId), usize>,
+    needs: Vec<KernelNeeds>,
+}
+
+impl MemoryPlan {
+    /// The memory of each device.
+    pub fn devices(&self) -> &[DeviceMemory] {
+        &self.devices
+    }
+
+    /// All stays, by device and then by the place at which they begin.
+    pub fn tenancies(&self) -> &[Tenancy] {
+        &self.tenancies
+    }
+
+    /// A value's stay on a device, if it has a slot there.
+    pub fn home(&self, device: DeviceId, value: ValueId) -> Option<&Tenancy> {
+        self.homes.get(&(device, value)).map(|at| &self.tenancies[*at])
+    }
+
+    /// What a node's kernel needs.
+    pub fn needs(&self, node: NodeId) -> &KernelNeeds {
+        &self.needs[node.index()]
+    }
+}
+
+/// All that the memory of a plan depends on.
+pub(super) struct Frame<'a> {
+    pub(super) program: &'a Program,
+    pub(super) devices: &'a [PlanDevice],
+    pub(super) device_of: &'a [DeviceId],
+    pub(super) uses: &'a Uses,
+    pub(super) steps: &'a [Step],
+    pub(super) transfers: &'a [Transfer],
+    pub(super) links: &'a [LinkPlan],
+    pub(super) needs: &'a dyn Needs,
+}
+
+/// Something that takes memory of a device from a place of the total order on.
+struct Charge {
+    device: DeviceId,
+    bytes: u64,
+    /// The place at which it is first wanted.
+    place: u32,
+}
+
+/// Plans the memory.
+pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
+    let places = Places::of(frame);
+    let needs = frame.kernel_needs()?;
+    let mut memory = MemoryPlan {
+        devices: vec![DeviceMemory::default(); frame.devices.len()],
+        needs,
+        tenancies: frame.stays(&places),
+        homes: BTreeMap::new(),
+    };
+    let mut charges = frame.charge_nodes(&places, &mut memory);
+    frame.charge_edges(&mut memory);
+    frame.settle(&mut memory, &mut charges);
+    memory.homes = memory.tenancies.iter().enumerate().map(|(at, stay)| ((stay.device, stay.value), at)).collect();
+    charges.sort_by_key(|charge| charge.place);
+    for (index, device) in frame.devices.iter().enumerate() {
+        if device.limit.is_some_and(|limit| memory.devices[index].peak() > limit) {
+            return Err(PlanError::Memory(Box::new(frame.shortage(index, &memory.devices[index], &charges))));
+        }
+    }
+    Ok(memory)
+}
+
+/// The places of nodes and transfers in the total order.
+struct Places {
+    node: Vec<u32>,
+    transfer: Vec<u32>,
+    end: u32,
+}
+
+impl Places {
+    fn of(frame: &Frame<'_>) -> Self {
+        let mut places = Self {
+            node: vec![0; frame.program.nodes.len()],
+            transfer: vec![0; frame.transfers.len()],
+            end: frame.steps.len() as u32,
+        };
+        for (place, step) in frame.steps.iter().enumerate() {
+            match step {
+                Step::Node(node) => places.node[node.index()] = place as u32,
+                Step::Transfer(transfer) => places.transfer[transfer.index()] = place as u32,
+                Step::Input(_) | Step::Output(_) => {}
+            }
+        }
+        places
+    }
+
+    fn reader(&self, reader: Reader) -> u32 {
+        match reader {
+            Reader::Node(node) => self.node[node.index()],
+            Reader::Output(_) => self.end,
+        }
+    }
+
+    /// The last use among these readers.
+    fn last(&self, readers: &[(DeviceId, Reader)]) -> u32 {
+        readers.iter().map(|(_, reader)| self.reader(*reader)).max().unwrap_or(0)
+    }
+}
+
+impl Frame<'_> {
+    fn kind(&self, device: DeviceId) -> DeviceKind {
+        self.devices[device.index()].kind
+    }
+
+    fn kernel_needs(&self) -> Result<Vec<KernelNeeds>, PlanError> {
+        let of = |node: NodeId| {
+            let device = self.device_of[node.index()];
+            self.needs.needs(node, self.kind(device)).map_err(|source| PlanError::Kernel {
+                node: self.program.node(node).name.clone(),
+                device: self.devices[device.index()].name.clone(),
+                source: Box::new(source),
+            })
+        };
+        self.program.node_ids().map(of).collect()
+    }
+
+    /// Every value's stay on every device where it has memory of its own; slots are not assigned yet.
+    fn stays(&self, places: &Places) -> Vec<Tenancy> {
+        let mut stays = Vec::new();
+        for node in self.program.node_ids() {
+            let (device, from) = (self.device_of[node.index()], places.node[node.index()]);
+            for value in &self.program.node(node).outputs {
+                stays.push(self.stay(*value, device, from, places.last(self.uses.on(*value, device)).max(from)));
+            }
+        }
+        let origin: BTreeMap<ValueId, usize> = stays.iter().enumerate().map(|(at, stay)| (stay.value, at)).collect();
+        for (index, transfer) in self.transfers.iter().enumerate() {
+            let place = places.transfer[index];
+            let last = places.last(self.uses.on(transfer.value, transfer.to));
+            // Until when the sender must keep the value.
+            let sent = match transfer.route {
+                Route::Copied => place,
+                Route::Shared | Route::Streamed(_) => last,
+            };
+            if let Some(at) = origin.get(&transfer.value) {
+                stays[*at].until = stays[*at].until.max(sent);
+            }
+            if transfer.lands(self.kind(transfer.to)) {
+                stays.push(self.stay(transfer.value, transfer.to, place, last));
+            }
+        }
+        stays.sort_by_key(|stay| (stay.device, stay.from, stay.value));
+        stays
+    }
+
+    fn stay(&self, value: ValueId, device: DeviceId, from: u32, until: u32) -> Tenancy {
+        Tenancy { value, device, slot: 0, bytes: self.bytes_on(device, value), from, until }
+    }
+
+    /// A GPU's buffers are multiples of 4 bytes, and not empty.
+    fn bytes_on(&self, device: DeviceId, value: ValueId) -> u64 {
+        let bytes = self.program.value(value).spec.bytes() as u64;
+        if self.kind(device) == DeviceKind::Cpu { bytes } else { bytes.max(1).next_multiple_of(4) }
+    }
+
+    /// Constants, packed weights and scratch.
+    fn charge_nodes(&self, places: &Places, memory: &mut MemoryPlan) -> Vec<Charge> {
+        let mut charges = Vec::new();
+        let mut counted: BTreeSet<(DeviceId, ValueId)> = BTreeSet::new();
+        // Constants that the caller receives are on the host in any case.
+        for value in self.program.outputs.iter().map(|output| output.value) {
+            if self.program.constant(value).is_some() && counted.insert((HOST, value)) {
+                let bytes = self.bytes_on(HOST, value);
+                memory.devices[HOST.index()].constants += bytes;
+                charges.push(Charge { device: HOST, bytes, place: places.end });
+            }
+        }
+        // By device first, so that constants shared by CPU devices count on the first.
+        let mut nodes: Vec<NodeId> = self.program.node_ids().collect();
+        nodes.sort_by_key(|node| (self.device_of[node.index()], places.node[node.index()]));
+        for node in nodes {
+            let (device, place) = (self.device_of[node.index()], places.node[node.index()]);
+            let needs = &memory.needs[node.index()];
+            let owner = if self.kind(device) == DeviceKind::Cpu { HOST } else { device };
+            let fresh = |(at, value): (usize, &ValueId)| {
+                self.program.constant(*value)?;
+                let bytes = self.bytes_on(device, *value);
+                let read = needs.reads.get(at).copied().unwrap_or(true);
+                (read && counted.insert((owner, *value))).then_some(bytes)
+            };
+            let constants: u64 = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).sum();
+            let used = &mut memory.devices[device.index()];
+            let scratch = needs.scratch.saturating_sub(used.scratch);
+            used.constants = used.constants.saturating_add(constants);
+            used.kernels = used.kernels.saturating_add(needs.resident);
+            used.scratch += scratch;
+            let bytes = constants.saturating_add(needs.resident).saturating_add(scratch);
+            charges.push(Charge { device, bytes, place });
+        }
+        charges
+    }
+
+    /// What links take at their ends, and the caller's inputs.
+    fn charge_edges(&self, memory: &mut MemoryPlan) {
+        for link in self.links {
+            let staging = link.staging_device(self.devices);
+            memory.devices[staging.index()].staging += link.staging(self.devices);
+            memory.devices[link.to.index()].rings += link.ring();
+        }
+        let given = self.program.values.iter().filter(|value| matches!(value.origin, Origin::Input));
+        memory.devices[HOST.index()].given = given.map(|value| value.spec.bytes() as u64).sum();
+    }
+
+    /// Moves every value into a slot.
+    fn settle(&self, memory: &mut MemoryPlan, charges: &mut Vec<Charge>) {
+        let end = self.steps.len() as u32;
+        for stays in memory.tenancies.chunk_by_mut(|one, other| one.device == other.device) {
+            let device = stays[0].device;
+            let alone = |stay: &Tenancy| stay.until == end && self.kind(device) == DeviceKind::Cpu;
+            let guest =
+                |stay: &Tenancy| Guest { bytes: stay.bytes, from: stay.from, until: stay.until, alone: alone(stay) };
+            let guests: Vec<Guest> = stays.iter().map(guest).collect();
+            let (slot_of, slots) = slots::assign(&guests);
+            let mut wanted = vec![end; slots.len()];
+            for (stay, slot) in stays.iter_mut().zip(slot_of) {
+                stay.slot = slot;
+                wanted[slot] = wanted[slot].min(stay.from);
+            }
+            let opened = slots.iter().zip(wanted).map(|(bytes, place)| Charge { device, bytes: *bytes, place });
+            charges.extend(opened);
+            memory.devices[device.index()].slots = slots;
+        }
+    }
+
+    /// Names the first node with which the device's memory goes over its limit.
+    fn shortage(&self, device: usize, used: &DeviceMemory, charges: &[Charge]) -> MemoryShortage {
+        let available = self.devices[device].limit.unwrap_or(u64::MAX);
+        let mut sum = used.given.saturating_add(used.rings).saturating_add(used.staging);
+        let mut place = 0;
+        for charge in charges.iter().filter(|charge| charge.device.index() == device) {
+            sum = sum.saturating_add(charge.bytes);
+            place = charge.place;
+            if sum > available {
+                break;
+            }
+        }
+        MemoryShortage {
+            device: self.devices[device].name.clone(),
+            node: self.node_at(place as usize, DeviceId(device as u32)),
+            needed: used.peak(),
+            resident: used.resident(),
+            available,
+        }
+    }
+
+    /// The node that a place of the total order is for: itself, or the one that a transfer feeds.
+    fn node_at(&self, place: usize, device: DeviceId) -> String {
+        let of_transfer = |transfer: TransferId| {
+            let value = self.transfers[transfer.index()].value;
+            self.uses.on(value, device).iter().find_map(|(_, reader)| match reader {
+                Reader::Node(node) => Some(self.program.node(*node).name.clone()),
+                Reader::Output(_) => None,
+            })
+        };
+        let name = match self.steps.get(place) {
+            Some(Step::Node(node)) => Some(self.program.node(*node).name.clone()),
+            Some(Step::Transfer(transfer)) => of_transfer(*transfer),
+            Some(Step::Input(_) | Step::Output(_)) | None => None,
+        };
+        name.unwrap_or_else(|| "inputs and outputs".into())
+    }
+}
+
+#[cfg(test)]
+impl MemoryPlan {
+    /// A broken plan, to test the checker.
+    pub(super) fn with_all_in_slot_0(mut self) -> Self {
+        self.tenancies.iter_mut().for_each(|stay| stay.slot = 0);
+        self
+    }
+}

@@ -1,0 +1,140 @@
+//! Which transfers are streamed, and in chunks of which size.
+//!
+//! A value that only one node of the target reads, and that node row by row, need not be there whole before the node
+//! starts: chunks of rows arrive through a bounded ring and are computed one by one. The node is the end of a streaming
+//! block in the sense of De Matteis 2023, section 4: its output is whole when it ends. As all its other inputs are whole
+//! before the first chunk, no undirected cycle of streams exists, and any capacity is free of deadlock (section 5 there);
+//! two chunks suffice for overlap.
+//!
+//! On a CPU the chunks pass through a ring of buffers, and the whole value never exists there. On a GPU they land where they
+//! belong in the whole value, because kernels for rows read them there.
+
+use super::PlanOptions;
+use crate::program::{NodeId, Program, ValueId};
+use anabranch_kernels::TensorSpec;
+
+/// Bytes of a chunk unless told otherwise: large enough that a hop of some microseconds does not count, small enough that
+/// the chunks under way stay in cache.
+const AUTO_BYTES: usize = 1 << 20;
+
+/// Bytes to which copies between host and GPU are aligned.
+const COPY_ALIGNMENT: usize = 4;
+
+/// How large the chunks of a streamed transfer are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChunkRule {
+    /// About a mebibyte.
+    #[default]
+    Auto,
+    /// As many rows as fit these bytes, at least one.
+    Bytes(usize),
+    /// This many rows.
+    Rows(usize),
+}
+
+/// A streamed transfer. Chunk `i` holds the rows from `i × chunk_rows` on; the last may be shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// The node that reads it.
+    pub node: NodeId,
+    /// Which of the node's inputs it is.
+    pub input: usize,
+    /// Rows in all.
+    pub rows: usize,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Rows of a chunk.
+    pub chunk_rows: usize,
+    /// Chunks under way to a CPU at most.
+    pub capacity: u32,
+}
+
+impl Stream {
+    /// The number of chunks.
+    pub fn chunks(&self) -> usize {
+        self.rows.div_ceil(self.chunk_rows)
+    }
+
+    /// The rows of a chunk.
+    pub fn rows_of(&self, chunk: usize) -> std::ops::Range<usize> {
+        let start = chunk * self.chunk_rows;
+        start..(start + self.chunk_rows).min(self.rows)
+    }
+
+    /// Bytes of the largest chunk.
+    pub fn chunk_bytes(&self) -> u64 {
+        (self.chunk_rows.min(self.rows) * self.row_bytes) as u64
+    }
+}
+
+/// The stream of `value` into `node` on a device of this kind, if the node reads it once and row by row, and there is more
+/// than one chunk.
+pub(super) fn into_node(program: &Program, node: NodeId, value: ValueId, options: &PlanOptions) -> Option<Stream> {
+    let reader = program.node(node);
+    let mut places = (0..reader.inputs.len()).filter(|at| reader.inputs[*at] == value);
+    let (input, None) = (places.next()?, places.next()) else { return None };
+    let rows = reader.spec.row_plan()?;
+    if !rows.windowed.get(input).copied().unwrap_or(false) {
+        return None;
+    }
+    let row_bytes = |spec: &TensorSpec| spec.bytes().is_multiple_of(rows.rows).then_some(spec.bytes() / rows.rows);
+    let own = row_bytes(&reader.spec.inputs[input]).filter(|bytes| *bytes > 0)?;
+    let windowed = reader.spec.inputs.iter().zip(&rows.windowed).filter(|(_, windowed)| **windowed);
+    let windows = windowed.map(|(spec, _)| spec).chain(&reader.spec.outputs);
+    let sizes = windows.map(row_bytes).collect::<Option<Vec<_>>>()?;
+    let granule = sizes.iter().map(|bytes| granule(*bytes)).max()?;
+    let wanted = match options.chunk {
+        ChunkRule::Auto => AUTO_BYTES / own,
+        ChunkRule::Bytes(bytes) => bytes / own,
+        ChunkRule::Rows(rows) => rows,
+    };
+    let chunk_rows = wanted.max(1).checked_next_multiple_of(granule)?;
+    let capacity = options.capacity.max(2);
+    let stream = Stream { node, input, rows: rows.rows, row_bytes: own, chunk_rows, capacity };
+    (stream.chunk_rows < stream.rows).then_some(stream)
+}
+
+/// The least number of rows of `bytes` bytes whose multiples all start at a place where copies may.
+fn granule(bytes: usize) -> usize {
+    COPY_ALIGNMENT >> bytes.trailing_zeros().min(COPY_ALIGNMENT.trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::test_programs::{Maker, add, relu};
+
+    #[test]
+    fn granules_align_every_chunk() {
+        for (bytes, want) in [(4, 1), (1, 4), (6, 2), (1024, 1), (3, 4)] {
+            assert_eq!(granule(bytes), want, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn chunks_cover_the_rows_and_the_last_is_shorter() {
+        let stream = Stream { node: NodeId(0), input: 0, rows: 10, row_bytes: 8, chunk_rows: 4, capacity: 2 };
+        let chunks: Vec<_> = (0..stream.chunks()).map(|chunk| stream.rows_of(chunk)).collect();
+        assert_eq!(chunks, [0..4, 4..8, 8..10]);
+        assert_eq!(stream.chunk_bytes(), 32);
+    }
+
+    #[test]
+    fn only_inputs_read_once_and_by_rows_are_streamed() {
+        let mut maker = Maker::new();
+        let (x, y) = (maker.input(&[64, 100]), maker.input(&[100]));
+        let single = maker.node(relu(), &[x], &[64, 100]);
+        let twice = maker.node(add(), &[x, x], &[64, 100]);
+        let broadcast = maker.node(add(), &[x, y], &[64, 100]);
+        let program = maker.finish(&[single, twice, broadcast]);
+        let options = PlanOptions { chunk: ChunkRule::Rows(7), ..PlanOptions::default() };
+        let stream = |node: u32, value| into_node(&program, NodeId(node), value, &options);
+        // Element by element: 6400 rows of 4 bytes.
+        assert_eq!(stream(0, x).map(|s| (s.rows, s.chunk_rows)), Some((6400, 7)));
+        assert_eq!(stream(1, x), None);
+        assert_eq!(stream(2, x).map(|s| (s.rows, s.row_bytes)), Some((64, 400)));
+        assert_eq!(stream(2, y), None, "a broadcast operand is needed whole");
+        let whole = PlanOptions { chunk: ChunkRule::Bytes(1 << 30), ..PlanOptions::default() };
+        assert_eq!(into_node(&program, NodeId(0), x, &whole), None, "one chunk is no stream");
+    }
+}

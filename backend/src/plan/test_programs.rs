@@ -1,0 +1,215 @@
+//! Small placed programs for the tests of plans and of the executor.
+
+use super::{KernelNeeds, Needs, Plan, PlanDevice, PlanError, PlanOptions};
+use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
+use crate::tasks::{HOST, NodeLimits, ProgramTasks};
+use anabranch_kernels::op::{Binary, Domain, Expression, Map, MatMul, NodeSpec, Op, Reduce, ReduceKind, Unary};
+use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
+use anabranch_placement::cost::CostTable;
+use anabranch_placement::order::Pct;
+use anabranch_placement::place::{Fixed, Placement, Placer};
+use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
+use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::schedule::Schedule;
+use anabranch_placement::simulate::{SimulateOptions, simulate};
+use arbtest::arbitrary::{Result, Unstructured};
+
+/// Builds a program node by node, all of `f32`.
+#[derive(Default)]
+pub(crate) struct Maker {
+    program: Program,
+}
+
+pub(crate) fn spec(dims: &[usize]) -> TensorSpec {
+    TensorSpec::new(DType::F32, Shape::new(dims).expect("tests are small"))
+}
+
+pub(crate) fn map(expression: Expression) -> Op {
+    Op::Map(Map { domain: Domain::F32, expression })
+}
+
+pub(crate) fn relu() -> Op {
+    map(Expression::unary(Unary::Relu))
+}
+
+pub(crate) fn add() -> Op {
+    map(Expression::binary(Binary::Add))
+}
+
+impl Maker {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    fn value(&mut self, dims: &[usize], origin: Origin) -> ValueId {
+        let id = ValueId(self.program.values.len() as u32);
+        self.program.values.push(Value { name: format!("value{}", id.0), spec: spec(dims), origin });
+        id
+    }
+
+    pub(crate) fn input(&mut self, dims: &[usize]) -> ValueId {
+        let id = self.value(dims, Origin::Input);
+        self.program.inputs.push(id);
+        id
+    }
+
+    pub(crate) fn constant(&mut self, dims: &[usize], element: impl Fn(usize) -> f32) -> ValueId {
+        let spec = spec(dims);
+        let elements: Vec<f32> = (0..spec.shape.elements()).map(element).collect();
+        let tensor = Tensor::from_elements(spec.shape, &elements).expect("one for each");
+        self.value(dims, Origin::Constant(tensor))
+    }
+
+    pub(crate) fn node(&mut self, op: Op, inputs: &[ValueId], dims: &[usize]) -> ValueId {
+        let node = NodeId(self.program.nodes.len() as u32);
+        let name = format!("node{}", node.0);
+        let specs = inputs.iter().map(|input| self.program.value(*input).spec.clone()).collect();
+        let output = self.value(dims, Origin::Node(node));
+        self.program.nodes.push(Node {
+            operators: vec![name.clone()],
+            name,
+            spec: NodeSpec { op, inputs: specs, outputs: vec![spec(dims)] },
+            inputs: inputs.to_vec(),
+            outputs: vec![output],
+        });
+        output
+    }
+
+    pub(crate) fn finish(mut self, outputs: &[ValueId]) -> Program {
+        for value in outputs {
+            let name = format!("out{}", self.program.outputs.len());
+            let spec = self.program.value(*value).spec.clone();
+            self.program.outputs.push(Output { name, value: *value, spec });
+        }
+        self.program
+    }
+}
+
+/// A program with a device for each node.
+pub(crate) struct Placed {
+    pub(crate) program: Program,
+    pub(crate) devices: Vec<PlanDevice>,
+    pub(crate) placement: Placement,
+    pub(crate) schedule: Schedule,
+}
+
+impl Placed {
+    /// Node `n` on device `device_of[n]`; devices by kind.
+    pub(crate) fn new(program: Program, kinds: &[&str], device_of: &[u32]) -> Self {
+        let kind = |kind: &&str| if *kind == "cpu" { DeviceKind::Cpu } else { DeviceKind::Gpu };
+        let name = |at: usize| format!("{}{at}", kinds[at]);
+        let device = |at: usize| PlanDevice { name: name(at), kind: kind(&kinds[at]), limit: None };
+        let devices: Vec<PlanDevice> = (0..kinds.len()).map(device).collect();
+        let limits = vec![NodeLimits { allowed: DeviceKinds::ALL, pinned: None, resident: 0 }; program.nodes.len()];
+        let tasks = ProgramTasks::new(&program, &limits, &[]).expect("no colocation");
+        let platform = devices.iter().map(|device| Device::new(device.name.clone(), device.kind)).collect();
+        let platform = Platform::uniform(platform, 1e-5, 1e9).expect("valid");
+        let costs = CostTable::from_fn(tasks.graph(), &platform, |task, _| Some(f64::from(task.0 % 3) * 1e-4));
+        let costs = costs.expect("times");
+        let problem = Problem::new(tasks.graph(), &platform, &costs, MemoryRule::Ignore).expect("feasible");
+        let host = tasks.graph().task_count() - program.nodes.len();
+        let all = device_of.iter().map(|device| DeviceId(*device)).chain(std::iter::repeat_n(HOST, host)).collect();
+        let placement = Fixed::new(all).place(&problem).expect("feasible");
+        let schedule = simulate(&problem, &placement.device_of, &Pct, &SimulateOptions::default()).expect("valid");
+        Self { program, devices, placement, schedule }
+    }
+
+    pub(crate) fn plan(&self, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {
+        self.plan_with(&Sample(&self.program), options)
+    }
+
+    pub(crate) fn plan_with(&self, needs: &dyn Needs, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {
+        let placed = (&self.placement, &self.schedule);
+        Plan::build(&self.program, &self.devices, placed, Vec::new(), needs, options)
+    }
+
+    /// The same nodes on CPU devices only.
+    pub(crate) fn all_on_cpus(&self) -> Self {
+        self.moved(|placed, at| placed.placement.device_of[at].0, &["cpu", "cpu", "cpu"])
+    }
+
+    /// The same, but what is no map leaves the GPUs for the host.
+    pub(crate) fn maps_on_gpus(&self) -> Self {
+        let kinds: Vec<&str> =
+            self.devices.iter().map(|d| if d.kind == DeviceKind::Cpu { "cpu" } else { "gpu" }).collect();
+        let device = |placed: &Self, at: usize| match &placed.program.nodes[at].spec.op {
+            Op::Map(_) => placed.placement.device_of[at].0,
+            _ if placed.devices[placed.placement.device_of[at].index()].kind == DeviceKind::Gpu => 0,
+            _ => placed.placement.device_of[at].0,
+        };
+        self.moved(device, &kinds)
+    }
+
+    fn moved(&self, device: impl Fn(&Self, usize) -> u32, kinds: &[&str]) -> Self {
+        let device_of: Vec<u32> = (0..self.program.nodes.len()).map(|at| device(self, at)).collect();
+        Self::new(self.program.clone(), kinds, &device_of)
+    }
+
+    /// The same with limits.
+    pub(crate) fn limited(&self, limit: impl Fn(usize) -> u64) -> Self {
+        let limited = |(at, device): (usize, &PlanDevice)| PlanDevice { limit: Some(limit(at)), ..device.clone() };
+        Self {
+            program: self.program.clone(),
+            devices: self.devices.iter().enumerate().map(limited).collect(),
+            placement: self.placement.clone(),
+            schedule: self.schedule.clone(),
+        }
+    }
+}
+
+/// Made-up needs, different from node to node.
+struct Sample<'a>(&'a Program);
+
+impl Needs for Sample<'_> {
+    fn needs(&self, node: NodeId, _: DeviceKind) -> std::result::Result<KernelNeeds, KernelError> {
+        let reads = (0..self.0.node(node).inputs.len()).map(|at| (at + node.index()) % 3 != 1).collect();
+        Ok(KernelNeeds { resident: u64::from(node.0 % 4) * 10, scratch: u64::from(node.0 % 5), reads })
+    }
+}
+
+/// A random program of maps, row reductions and matrix products of one height, on `kinds` random devices of which the first
+/// is a CPU.
+pub(crate) fn random_program(u: &mut Unstructured<'_>, devices: usize) -> Result<Placed> {
+    let rows = u.int_in_range(1..=24)?;
+    let mut maker = Maker::new();
+    let mut pool: Vec<(ValueId, usize)> = Vec::new();
+    for _ in 0..u.int_in_range(1..=2)? {
+        let columns = u.int_in_range(1..=9)?;
+        pool.push((maker.input(&[rows, columns]), columns));
+    }
+    for _ in 0..u.int_in_range(1..=14)? {
+        let (value, columns) = *u.choose(&pool)?;
+        let made = match u.int_in_range(0..=4)? {
+            0 => (maker.node(relu(), &[value], &[rows, columns]), columns),
+            1 => {
+                let bias = maker.constant(&[columns], |at| at as f32 - 1.5);
+                (maker.node(add(), &[value, bias], &[rows, columns]), columns)
+            }
+            2 => {
+                let same: Vec<ValueId> = pool.iter().filter(|(_, c)| *c == columns).map(|(value, _)| *value).collect();
+                (maker.node(add(), &[value, *u.choose(&same)?], &[rows, columns]), columns)
+            }
+            3 => {
+                let sum = Op::Reduce(Reduce { kind: ReduceKind::Sum, axes: vec![1] });
+                (maker.node(sum, &[value], &[rows, 1]), 1)
+            }
+            _ => {
+                let wide = u.int_in_range(1..=9)?;
+                let weights = maker.constant(&[columns, wide], |at| (at % 7) as f32 * 0.25 - 0.5);
+                (maker.node(Op::MatMul(MatMul::default()), &[value, weights], &[rows, wide]), wide)
+            }
+        };
+        pool.push(made);
+    }
+    let mut outputs = vec![pool[pool.len() - 1].0];
+    if u.arbitrary()? {
+        outputs.push(u.choose(&pool)?.0);
+    }
+    let program = maker.finish(&outputs);
+    let mut kinds = vec!["cpu"];
+    for _ in 1..devices {
+        kinds.push(if u.arbitrary()? { "gpu" } else { "cpu" });
+    }
+    let device_of = program.nodes.iter().map(|_| u.int_in_range(0..=devices as u32 - 1)).collect::<Result<Vec<_>>>()?;
+    Ok(Placed::new(program, &kinds, &device_of))
+}
