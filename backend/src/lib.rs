@@ -2,8 +2,8 @@
 
 pub mod cli;
 pub mod device;
-pub mod import;
 pub mod execute;
+pub mod import;
 pub mod npy;
 pub mod plan;
 pub mod profile;
