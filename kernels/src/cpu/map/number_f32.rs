@@ -102,6 +102,18 @@ fn scalar(function: fn(f32) -> f32, a: Source<'_, f32>, out: &mut [f32]) {
     }
 }
 
+/// Puts the standard library's results where an argument is too large for ours.
+fn correct_large(function: fn(f32) -> f32, a: Source<'_, f32>, out: &mut [f32]) {
+    let is_large = |x: f32| x.abs() > math::LARGEST_REDUCED;
+    let any = match a {
+        Source::Slice(a) => a.iter().fold(false, |any, x| any | is_large(*x)),
+        Source::Scalar(a) => is_large(a),
+    };
+    for (index, out) in out.iter_mut().enumerate().filter(|(index, _)| any && is_large(a.at(*index))) {
+        *out = function(a.at(index));
+    }
+}
+
 /// Names a [`Function`] and runs it: `each!(a, out, |x| expression)`.
 macro_rules! each {
     ($a:expr, $out:expr, |$x:ident| $body:expr) => {{
@@ -164,8 +176,14 @@ impl Number for f32 {
             Unary::Sqrt => each!(a, out, |x| x.sqrt()),
             Unary::Exp => each!(a, out, |x| math::exp::<I>(x)),
             Unary::Log => each!(a, out, |x| math::log::<I>(x)),
-            Unary::Sin => each!(a, out, |x| math::sin::<I>(x)),
-            Unary::Cos => each!(a, out, |x| math::cos::<I>(x)),
+            Unary::Sin => {
+                each!(a, out, |x| math::sin::<I>(x));
+                correct_large(f32::sin, a, out);
+            }
+            Unary::Cos => {
+                each!(a, out, |x| math::cos::<I>(x));
+                correct_large(f32::cos, a, out);
+            }
             Unary::Tanh => each!(a, out, |x| math::tanh::<I>(x)),
             Unary::Sigmoid => each!(a, out, |x| math::sigmoid::<I>(x)),
             Unary::Erf => each!(a, out, |x| math::erf::<I>(x)),
