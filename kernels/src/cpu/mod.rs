@@ -4,19 +4,19 @@
 //! number of threads, and every reduction has a fixed tree.
 
 #[allow(dead_code, reason = "the kernels that use it follow")]
+mod check;
 mod elements;
-#[allow(dead_code, unused_imports, reason = "the kernels that use it follow")]
 mod map;
-#[allow(dead_code, reason = "the kernels that use it follow")]
 mod math;
 mod team;
-#[allow(dead_code, reason = "the kernels that use it follow")]
+#[cfg(test)]
+mod testing;
 mod vector;
 
 pub use team::Team;
 
 use crate::error::KernelError;
-use crate::op::NodeSpec;
+use crate::op::{NodeSpec, Op};
 use crate::tensor::Tensor;
 use std::ops::Range;
 
@@ -61,5 +61,8 @@ pub struct Call<'a> {
 /// If the node does not fit its op's definition, or there is no CPU kernel for its types.
 pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn CpuKernel>, KernelError> {
     let _ = constants;
-    Err(KernelError::Unsupported { op: node.op.name(), reason: "there is no CPU kernel for this op".into() })
+    match &node.op {
+        Op::Map(op) => map::prepare(node, op),
+        _ => Err(KernelError::Unsupported { op: node.op.name(), reason: "there is no CPU kernel for this op".into() }),
+    }
 }

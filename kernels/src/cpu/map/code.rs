@@ -3,8 +3,10 @@
 //! A slot is one register's values for a block of elements. Slots are reused as soon as their register has been read
 //! for the last time, so that a long expression needs few and its whole working set stays in the innermost cache.
 
+use super::chain::Chain;
 use super::interpret::MOST_SLOTS;
 use super::number::Number;
+use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{Binary, Expression, Register, Step, Unary};
 
@@ -41,6 +43,8 @@ pub(crate) enum Action<T> {
     Binary(Binary, Operand<T>, Operand<T>),
     /// The second operand where the first is not 0, else the third.
     Select(Operand<T>, Operand<T>, Operand<T>),
+    /// Several steps in one pass; the second operand does not count if nothing is joined.
+    Chain(Chain, Operand<T>, Operand<T>),
 }
 
 /// One loop over a block.
@@ -80,9 +84,28 @@ impl<T: Number> Code<T> {
 /// What is known of a register while the steps are visited in order.
 #[derive(Clone, Copy)]
 struct Value<T> {
-    operand: Option<Operand<T>>,
+    state: State<T>,
     /// Uses that are still to come.
     uses: u32,
+}
+
+#[derive(Clone, Copy)]
+enum State<T> {
+    /// An input that was not loaded yet, or a step that was not visited yet.
+    Unread,
+    Ready(Operand<T>),
+    /// To be computed when it is needed, unless the step that needs it can be joined to the chain.
+    Pending(Pending<T>),
+}
+
+/// A chain over operands that are ready, and kept until it is emitted.
+#[derive(Clone, Copy)]
+struct Pending<T> {
+    chain: Chain,
+    /// What to emit instead as long as the chain is one step.
+    single: Option<Action<T>>,
+    first: Register,
+    second: Option<Register>,
 }
 
 struct Compiler<T> {
@@ -93,7 +116,7 @@ struct Compiler<T> {
 
 impl<T: Number> Compiler<T> {
     fn new(expression: &Expression, direct: &[bool]) -> Self {
-        let mut values = vec![Value { operand: None, uses: 0 }; expression.registers()];
+        let mut values = vec![Value { state: State::Unread, uses: 0 }; expression.registers()];
         values[usize::from(expression.result().0)].uses = 1;
         // Backwards, so that a step that nothing uses does not count as a use.
         for (index, step) in expression.steps().iter().enumerate().rev() {
@@ -102,67 +125,160 @@ impl<T: Number> Compiler<T> {
             }
         }
         for (input, _) in direct.iter().enumerate().take(expression.inputs()).filter(|(_, direct)| **direct) {
-            values[input].operand = Some(Operand::Input(input as u16));
+            values[input].state = State::Ready(Operand::Input(input as u16));
         }
         Self { values, free: Vec::new(), code: Code { instructions: Vec::new(), slots: 0 } }
     }
 
     fn compile(mut self, expression: &Expression) -> Code<T> {
-        let result = usize::from(expression.result().0);
         for (index, step) in expression.steps().iter().enumerate() {
-            let register = expression.inputs() + index;
-            if self.values[register].uses > 0 {
-                self.step(step, register, register == result);
+            let register = Register((expression.inputs() + index) as u16);
+            if self.value(register).uses > 0 {
+                self.step(*step, register, register == expression.result());
             }
         }
-        if expression.steps().is_empty() {
-            self.emit(Action::Load(0), Place::Output);
+        match self.value(expression.result()).state {
+            State::Ready(Operand::Constant(value)) => self.emit(Action::Fill(value), Place::Output),
+            State::Pending(pending) => self.emit_chain(pending, Place::Output),
+            _ if expression.steps().is_empty() => self.emit(Action::Load(0), Place::Output),
+            _ => {}
         }
         self.code
     }
 
-    /// Emits one step, or remembers its value if that is constant.
-    fn step(&mut self, step: &Step, register: usize, is_result: bool) {
-        let read: Vec<Register> = step.operands().collect();
-        let operands: Vec<Operand<T>> = read.iter().map(|r| self.operand(*r)).collect();
-        let action = match (*step, operands.as_slice()) {
-            (Step::Constant(literal), _) => Action::Fill(T::literal(literal)),
-            (Step::Unary(function, _), &[a]) => Action::Unary(function, a),
-            (Step::Binary(function, ..), &[a, b]) => Action::Binary(function, a, b),
-            (Step::Select(..), &[a, b, c]) => Action::Select(a, b, c),
-            _ => unreachable!("a step has as many operands as its kind"),
-        };
-        match folded(action) {
-            Some(value) if is_result => self.emit(Action::Fill(value), Place::Output),
-            Some(value) => self.values[register].operand = Some(Operand::Constant(value)),
-            None if is_result => self.emit(action, Place::Output),
-            None => {
-                // Before the operands' slots are freed: no instruction writes what it reads.
-                let slot = self.slot();
-                self.emit(action, Place::Slot(slot));
-                self.values[register].operand = Some(Operand::Slot(slot));
+    /// Visits one step: remembers its value if that is constant, joins it to a chain if it fits, else emits it.
+    fn step(&mut self, step: Step, register: Register, is_result: bool) {
+        if let Some(value) = self.folded(step) {
+            self.set(register, State::Ready(Operand::Constant(value)));
+            step.operands().for_each(|r| self.release(r));
+        } else if let Some(pending) = self.chained(step) {
+            self.set(register, State::Pending(pending));
+        } else {
+            let action = self.action(step);
+            let place = if is_result { Place::Output } else { Place::Slot(self.slot()) };
+            self.emit(action, place);
+            if let Place::Slot(slot) = place {
+                self.set(register, State::Ready(Operand::Slot(slot)));
             }
+            // After the result's slot is taken: no instruction writes what it reads.
+            step.operands().for_each(|r| self.release(r));
         }
-        read.iter().for_each(|r| self.release(*r));
     }
 
-    /// The register's operand, after loading it if it is an input that was not read yet.
-    fn operand(&mut self, register: Register) -> Operand<T> {
-        let index = usize::from(register.0);
-        if let Some(operand) = self.values[index].operand {
-            return operand;
+    /// The step's value over constants, unless that is undefined.
+    fn folded(&self, step: Step) -> Option<T> {
+        let constant = |r: Register| match self.value(r).state {
+            State::Ready(operand @ Operand::Constant(_)) => Some(operand),
+            _ => None,
+        };
+        folded(match step {
+            Step::Constant(literal) => Action::Fill(T::literal(literal)),
+            Step::Unary(function, a) => Action::Unary(function, constant(a)?),
+            Step::Binary(function, a, b) => Action::Binary(function, constant(a)?, constant(b)?),
+            Step::Select(a, b, c) => Action::Select(constant(a)?, constant(b)?, constant(c)?),
+        })
+    }
+
+    /// The step joined to the chain of an operand, or a new chain of the step alone, if a chain has room for it.
+    fn chained(&mut self, step: Step) -> Option<Pending<T>> {
+        if T::DTYPE != DType::F32 {
+            return None;
         }
-        let slot = self.slot();
-        self.emit(Action::Load(register.0), Place::Slot(slot));
-        self.values[index].operand = Some(Operand::Slot(slot));
-        Operand::Slot(slot)
+        let (candidates, count) = match step {
+            Step::Unary(_, a) => ([a, a], 1),
+            Step::Binary(_, a, b) => ([a, b], 2),
+            _ => return None,
+        };
+        let candidates = &candidates[..count];
+        let joined = candidates.iter().find_map(|of| match self.value(*of) {
+            Value { state: State::Pending(pending), uses: 1 } => {
+                let (chain, second) = self.extended(pending.chain, step, *of)?;
+                Some(Pending { chain, single: None, second: pending.second.or(second), ..pending })
+            }
+            _ => None,
+        });
+        let alone = || {
+            candidates.iter().find_map(|of| {
+                let (chain, second) = self.extended(Chain::EMPTY, step, *of)?;
+                Some(Pending { chain, single: None, first: *of, second })
+            })
+        };
+        let is_joined = joined.is_some();
+        let mut pending = joined.or_else(alone)?;
+        // What the chain reads is computed now, before this step's turn is over, and kept until the chain is emitted.
+        if is_joined {
+            pending.second.iter().for_each(|r| {
+                self.operand(*r);
+            });
+        } else {
+            pending.single = Some(self.action(step));
+        }
+        Some(pending)
+    }
+
+    /// The chain extended by a step on register `of`, and the register that is joined by it.
+    fn extended(&self, chain: Chain, step: Step, of: Register) -> Option<(Chain, Option<Register>)> {
+        let constant = |r: Register| match self.value(r).state {
+            State::Ready(Operand::Constant(value)) => bytemuck::try_cast::<T, f32>(value).ok(),
+            _ => None,
+        };
+        match step {
+            Step::Unary(function, _) => Some((chain.then_unary(function)?, None)),
+            Step::Binary(function, a, b) => match (constant(a), constant(b)) {
+                (_, Some(value)) if a == of => Some((chain.then_constant(function, value)?, None)),
+                (Some(value), _) if b == of => Some((chain.after_constant(function, value)?, None)),
+                (None, None) => Some((chain.then_join(function)?, Some(if a == of { b } else { a }))),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The step as an instruction of its own, with its operands ready.
+    fn action(&mut self, step: Step) -> Action<T> {
+        match step {
+            Step::Constant(literal) => Action::Fill(T::literal(literal)),
+            Step::Unary(function, a) => Action::Unary(function, self.operand(a)),
+            Step::Binary(function, a, b) => Action::Binary(function, self.operand(a), self.operand(b)),
+            Step::Select(a, b, c) => Action::Select(self.operand(a), self.operand(b), self.operand(c)),
+        }
+    }
+
+    /// The register's operand, after computing it if it is not ready.
+    fn operand(&mut self, register: Register) -> Operand<T> {
+        match self.value(register).state {
+            State::Ready(operand) => operand,
+            State::Unread => {
+                let slot = self.slot();
+                self.emit(Action::Load(register.0), Place::Slot(slot));
+                self.set(register, State::Ready(Operand::Slot(slot)));
+                Operand::Slot(slot)
+            }
+            State::Pending(pending) => {
+                let slot = self.slot();
+                self.emit_chain(pending, Place::Slot(slot));
+                self.set(register, State::Ready(Operand::Slot(slot)));
+                Operand::Slot(slot)
+            }
+        }
+    }
+
+    fn emit_chain(&mut self, pending: Pending<T>, place: Place) {
+        let action = pending.single.unwrap_or_else(|| {
+            let first = self.operand(pending.first);
+            let second = pending.second.map_or(first, |r| self.operand(r));
+            Action::Chain(pending.chain, first, second)
+        });
+        self.emit(action, place);
+        self.release(pending.first);
+        pending.second.iter().for_each(|r| self.release(*r));
     }
 
     fn release(&mut self, register: Register) {
         let value = &mut self.values[usize::from(register.0)];
         value.uses -= 1;
         if value.uses == 0
-            && let Some(Operand::Slot(slot)) = value.operand
+            && let State::Ready(Operand::Slot(slot)) = value.state
         {
             self.free.push(slot);
         }
@@ -177,6 +293,14 @@ impl<T: Number> Compiler<T> {
 
     fn emit(&mut self, action: Action<T>, target: Place) {
         self.code.instructions.push(Instruction { action, target });
+    }
+
+    fn value(&self, register: Register) -> Value<T> {
+        self.values[usize::from(register.0)]
+    }
+
+    fn set(&mut self, register: Register, state: State<T>) {
+        self.values[usize::from(register.0)].state = state;
     }
 }
 
@@ -232,6 +356,7 @@ mod tests {
                 Action::Unary(_, a) => vec![a],
                 Action::Binary(_, a, b) => vec![a, b],
                 Action::Select(a, b, c) => vec![a, b, c],
+                Action::Chain(_, a, b) => vec![a, b],
             };
             let Place::Slot(target) = *target else { continue };
             assert!(!read.contains(&Operand::Slot(target)), "{action:?} writes {target}");
@@ -250,6 +375,27 @@ mod tests {
         let code = Code::<f32>::new(&Expression::new(1, steps).expect("sound"), &[true]).expect("few slots");
         let action = Action::Binary(Binary::Multiply, Operand::Input(0), Operand::Constant(2f32.sqrt()));
         assert_eq!(code.instructions, [Instruction { action, target: Place::Output }]);
+    }
+
+    #[test]
+    fn steps_that_fit_are_joined_into_chains() {
+        let half = Step::Constant(Literal::Float(0.5));
+        // ((a + b) / 2) · tanh((a + b) / 2): the first chain is read twice, so it has a slot.
+        let steps = vec![
+            half,
+            Step::Binary(Binary::Add, register(0), register(1)),
+            Step::Binary(Binary::Multiply, register(3), register(2)),
+            Step::Unary(Unary::Tanh, register(4)),
+            Step::Binary(Binary::Multiply, register(4), register(5)),
+        ];
+        let code = Code::<f32>::new(&Expression::new(2, steps).expect("sound"), &[true, true]).expect("few slots");
+        let places: Vec<_> = code.instructions.iter().map(|i| i.target).collect();
+        assert_eq!(places, [Place::Slot(0), Place::Output]);
+        assert!(code.instructions.iter().all(|i| matches!(i.action, Action::Chain(..))), "{code:?}");
+        let steps =
+            vec![half, Step::Binary(Binary::Divide, register(1), register(0)), Step::Unary(Unary::Relu, register(2))];
+        let code = Code::<f64>::new(&Expression::new(1, steps).expect("sound"), &[true]).expect("few slots");
+        assert_eq!(code.instructions.len(), 2);
     }
 
     #[test]

@@ -71,13 +71,9 @@ impl Epilogue {
     }
 }
 
-/// Elements that the interpreter copies at a time, since their result overwrites them.
-const COPIED: usize = 512;
-
 fn interpret(code: &Code<f32>, operands: &Operands<'_>, data: &mut [f32]) {
-    let mut copy = [0.0; COPIED];
-    code.with_slots(data.len().min(COPIED), |slots, block| {
-        let block = block.min(COPIED);
+    // The result overwrites the elements, so the instructions read a copy of them.
+    code.with_slots(1, data.len(), |slots, copy, block| {
         for (index, data) in data.chunks_mut(block).enumerate() {
             let element = &mut copy[..data.len()];
             element.copy_from_slice(data);

@@ -13,38 +13,48 @@ pub(crate) trait Inputs<T> {
     fn load(&self, input: usize, out: &mut [T]);
 }
 
-/// Elements of the memory that a block's slots take up together.
-const SLOT_ELEMENTS: usize = 4096;
+/// Elements of the memory that a block's registers take up together.
+const MEMORY_ELEMENTS: usize = 4096;
 /// The same for calls on few elements, which would otherwise spend their time clearing it.
-const FEW_SLOT_ELEMENTS: usize = 256;
+const FEW_ELEMENTS: usize = 256;
 /// More slots than this cannot be interpreted: a block would be shorter than a vector.
-pub(crate) const MOST_SLOTS: usize = SLOT_ELEMENTS / 16;
+pub(crate) const MOST_SLOTS: usize = MEMORY_ELEMENTS / 16 - 1;
 /// Elements of a block, at most: what a few operands and the result leave in a first-level cache.
-const LONGEST_BLOCK: usize = 2048;
+const LONGEST_BLOCK: usize = 1024;
 
-/// The slots of one block, aligned to a vector.
+/// The registers of one block, aligned to a vector.
 #[repr(align(64))]
-struct Slots<T, const N: usize>([T; N]);
+struct Memory<T, const N: usize>([T; N]);
 
 impl<T: Number> Code<T> {
-    /// Runs `body(slots, block)` with memory for the slots of blocks of `block` elements, where `length` elements are
-    /// to be computed in all.
+    /// Runs `body(slots, spare, block)` with memory for the slots of blocks of `block` elements, and for `spare` blocks
+    /// beside them, where `length` elements are to be computed in all.
     #[inline]
-    pub(crate) fn with_slots<R>(&self, length: usize, body: impl FnOnce(&mut [T], usize) -> R) -> R {
+    pub(crate) fn with_slots<R>(
+        &self,
+        spare: usize,
+        length: usize,
+        body: impl FnOnce(&mut [T], &mut [T], usize) -> R,
+    ) -> R {
         let zero = T::zeroed();
-        if self.slots == 0 {
-            body(&mut [], length)
-        } else if self.slots * length.max(1) <= FEW_SLOT_ELEMENTS {
-            let block = length.max(1);
-            body(&mut Slots([zero; FEW_SLOT_ELEMENTS]).0[..self.slots * block], block)
-        } else {
-            let block = (SLOT_ELEMENTS / self.slots / 16 * 16).min(LONGEST_BLOCK);
-            body(&mut Slots([zero; SLOT_ELEMENTS]).0[..self.slots * block], block)
+        let length = length.max(1);
+        let blocks = self.slots + spare;
+        if blocks == 0 {
+            return body(&mut [], &mut [], length);
         }
+        if blocks * length <= FEW_ELEMENTS {
+            let mut memory = Memory([zero; FEW_ELEMENTS]);
+            let (slots, spare) = memory.0[..blocks * length].split_at_mut(self.slots * length);
+            return body(slots, spare, length);
+        }
+        let block = (MEMORY_ELEMENTS / blocks).min(LONGEST_BLOCK) & !15;
+        let mut memory = Memory([zero; MEMORY_ELEMENTS]);
+        let (slots, spare) = memory.0[..blocks * block].split_at_mut(self.slots * block);
+        body(slots, spare, block)
     }
 
     /// Computes a block's result into `output`, at most as many elements as the block of [`Self::with_slots`] has; `slots`
-    /// are of there too.
+    /// are from there too.
     #[inline]
     pub(crate) fn run(&self, inputs: &impl Inputs<T>, slots: &mut [T], output: &mut [T]) -> Result<(), Undefined> {
         let length = output.len();
@@ -76,6 +86,7 @@ impl<T: Number> Code<T> {
                 Action::Fill(value) => target.fill(value),
                 Action::Unary(function, a) => T::unary(function, source(a), target)?,
                 Action::Binary(function, a, b) => T::binary(function, source(a), source(b), target)?,
+                Action::Chain(ref chain, a, b) => T::chain(chain, source(a), source(b), target),
                 Action::Select(a, b, c) => T::select(source(a), source(b), source(c), target),
             }
         }

@@ -47,6 +47,18 @@ impl Layout {
         Self::joined(&self.dims, &self.strides[operand..=operand])
     }
 
+    /// The layout whose only row is the whole output. Operands that are neither one value nor linear are not in it: their
+    /// strides do not count.
+    pub(crate) fn as_one_row(&self) -> Self {
+        let stride = |operand| vec![usize::from(!self.is_scalar(operand))];
+        Self { dims: vec![self.dims.iter().product()], strides: (0..self.strides.len()).map(stride).collect() }
+    }
+
+    /// A cursor that finds the operand's rows, quickest in order.
+    pub(crate) fn rows(&self, operand: usize) -> Rows<'_> {
+        Rows { layout: self, operand, row: usize::MAX, offset: 0, left: 0 }
+    }
+
     /// The number of elements of the innermost dimension: a row. Along it every operand is one value or consecutive.
     pub(crate) fn row(&self) -> usize {
         self.dims[self.dims.len() - 1]
@@ -96,6 +108,9 @@ impl Layout {
         mut visit: impl FnMut(usize, usize, std::ops::Range<usize>),
     ) {
         let width = self.row();
+        if length == 0 {
+            return;
+        }
         let (mut row, mut column) = if start < width { (0, start) } else { (start / width, start % width) };
         let mut done = 0;
         while done < length {
@@ -105,6 +120,33 @@ impl Layout {
             row += 1;
             column = 0;
         }
+    }
+}
+
+/// The offsets of one operand's rows. Neighbouring rows are found by a step of the innermost stride but one.
+pub(crate) struct Rows<'a> {
+    layout: &'a Layout,
+    operand: usize,
+    row: usize,
+    offset: usize,
+    /// Rows that follow in the same innermost dimension but one.
+    left: usize,
+}
+
+impl Rows<'_> {
+    /// As [`Layout::offset`].
+    #[inline]
+    pub(crate) fn offset(&mut self, row: usize) -> usize {
+        if self.left > 0 && row == self.row + 1 {
+            self.left -= 1;
+            self.offset += self.layout.strides[self.operand][self.layout.dims.len() - 2];
+        } else {
+            let depth = self.layout.dims.len().checked_sub(2).map_or(1, |axis| self.layout.dims[axis]);
+            self.left = depth - 1 - row % depth;
+            self.offset = self.layout.offset(self.operand, row);
+        }
+        self.row = row;
+        self.offset
     }
 }
 
@@ -135,8 +177,9 @@ mod tests {
     fn every_element_is_found_as_by_its_coordinates() {
         let (output, operand) = (shape(&[2, 3, 4]), shape(&[3, 1]));
         let layout = Layout::new(&output, &[&operand, &output]).expect("broadcastable");
-        let mut seen = 0;
+        let (mut seen, mut cursor) = (0, layout.rows(0));
         layout.runs(5, 17, |row, column, run| {
+            assert_eq!(cursor.offset(row), layout.offset(0, row));
             for i in run {
                 let flat = 5 + i;
                 assert_eq!(layout.offset(0, row), flat / 4 % 3);

@@ -1,9 +1,13 @@
 //! Element-wise kernels: an expression interpreted over blocks of elements.
 
+mod chain;
+mod chain_f32;
 mod code;
 mod convert;
+#[allow(dead_code, reason = "the kernels that use it follow")]
 mod epilogue;
 mod interpret;
+mod kernel;
 mod layout;
 mod number;
 mod number_f32;
@@ -11,4 +15,8 @@ mod number_f64;
 mod number_i64;
 mod source;
 
+#[cfg(test)]
+pub(crate) use convert::from_f64;
+#[allow(unused_imports, reason = "the kernels that use it follow")]
 pub(crate) use epilogue::Epilogue;
+pub(crate) use kernel::prepare;

@@ -1,5 +1,6 @@
 //! The number types in which expressions are computed: one implementation of every function for each domain.
 
+use super::chain::Chain;
 use super::source::Source;
 use crate::dtype::DType;
 use crate::op::{Binary, Literal, Unary};
@@ -28,6 +29,9 @@ pub(crate) trait Number: Pod + PartialEq + fmt::Debug + Send + Sync {
 
     /// A function of two operands at each element.
     fn binary(function: Binary, a: Source<'_, Self>, b: Source<'_, Self>, out: &mut [Self]) -> Result<(), Undefined>;
+
+    /// A chain at each element. Only code in 32-bit floats has chains.
+    fn chain(chain: &Chain, a: Source<'_, Self>, b: Source<'_, Self>, out: &mut [Self]);
 
     /// `b` where `a` is not 0, else `c`.
     fn select(a: Source<'_, Self>, b: Source<'_, Self>, c: Source<'_, Self>, out: &mut [Self]);

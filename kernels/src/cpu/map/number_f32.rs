@@ -1,5 +1,7 @@
 //! Expressions over 32-bit floats: every function as a loop compiled for the processor's vectors.
 
+use super::chain::Chain;
+use super::chain_f32;
 use super::convert;
 use super::number::{Number, Undefined};
 use super::source::Source;
@@ -230,6 +232,10 @@ impl Number for f32 {
             Binary::Xor => pairs!(a, b, out, |x, y| truth((x != 0.0) ^ (y != 0.0))),
         }
         Ok(())
+    }
+
+    fn chain(chain: &Chain, a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
+        chain_f32::run(chain, a, b, out);
     }
 
     fn select(a: Source<'_, f32>, b: Source<'_, f32>, c: Source<'_, f32>, out: &mut [f32]) {

@@ -1,5 +1,6 @@
 //! Expressions over 64-bit floats: the standard library's functions, one element at a time.
 
+use super::chain::Chain;
 use super::convert;
 use super::number::{Number, Undefined};
 use super::source::{Source, each, pairs, select};
@@ -81,6 +82,10 @@ impl Number for f64 {
             Binary::Xor => pairs(a, b, out, |x, y| truth((x != 0.0) ^ (y != 0.0))),
         }
         Ok(())
+    }
+
+    fn chain(_: &Chain, _: Source<'_, f64>, _: Source<'_, f64>, _: &mut [f64]) {
+        unreachable!("the compiler makes chains of 32-bit floats only");
     }
 
     fn select(a: Source<'_, f64>, b: Source<'_, f64>, c: Source<'_, f64>, out: &mut [f64]) {

@@ -19,11 +19,13 @@ pub(crate) fn exp<I: Isa>(x: f32) -> f32 {
     mantissa * power_of_two(half) * power_of_two(exponent.wrapping_sub(half))
 }
 
-/// [`exp`] for `x` in −87…0, where one step of scaling is enough.
+/// [`exp`] of a number that is not positive.
 #[inline(always)]
-pub(super) fn exp_of_moderate<I: Isa>(x: f32) -> f32 {
+fn exp_below_one<I: Isa>(x: f32) -> f32 {
+    let x = if x < -104.0 { -104.0 } else { x };
     let (mantissa, exponent) = reduced::<I>(x);
-    mantissa * power_of_two(exponent)
+    // The exponent is at least −150: 24 more is that of a normal number, and the constant does the rest.
+    mantissa * power_of_two(exponent.wrapping_add(24)) * (1.0 / 16_777_216.0)
 }
 
 /// `e^x` as `mantissa · 2^exponent`, the mantissa in about 0.7…1.5.
@@ -41,22 +43,28 @@ fn reduced<I: Isa>(x: f32) -> (f32, u32) {
 #[inline(always)]
 pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
     // Of the two equal forms the one whose exponential is at most 1.
-    let small = exp::<I>(-x.abs());
+    let small = exp_below_one::<I>(-x.abs());
     let numerator = if x < 0.0 { small } else { 1.0 };
     numerator / (1.0 + small)
 }
 
-/// The hyperbolic tangent: at most 1.75 units in the last place.
+/// The hyperbolic tangent: at most 5 units in the last place, never beyond ±1.
+///
+/// A quotient of polynomials, fitted up to where the result is 1 to the last place; twice as fast as by way of the
+/// exponential function, which would be exact to 2 units.
 #[inline(always)]
 pub(crate) fn tanh<I: Isa>(x: f32) -> f32 {
-    let magnitude = x.abs();
-    let square = x * x;
-    let series =
-        polynomial::<I, 5>(square, [-0.333_332_84, 0.133_313_61, -0.053_726_86, 0.020_584_093, -0.005_633_166_5]);
-    let near = I::fused(series * square, magnitude, magnitude);
-    let clamped = if magnitude > 10.0 { 10.0 } else { magnitude };
-    let small = exp_of_moderate::<I>(-2.0 * clamped);
-    let far = (1.0 - small) / (1.0 + small);
-    let value = if magnitude < 0.625 { near } else { far };
-    value.copysign(x)
+    let clamped = if x > 9.02 { 9.02 } else { x };
+    let clamped = if clamped < -9.02 { -9.02 } else { clamped };
+    let square = clamped * clamped;
+    let numerator = polynomial::<I, 5>(square, [1.0, 0.133_797_17, 0.003_494_033_8, 2.058_347_1e-5, 1.331_906e-8]);
+    let denominator = polynomial::<I, 5>(square, [1.0, 0.467_130_33, 0.025_871_07, 0.000_328_309_2, 7.762_014_3e-7]);
+    within_one(clamped * numerator / denominator)
+}
+
+/// At most 1 in magnitude; NaN stays.
+#[inline(always)]
+pub(super) fn within_one(x: f32) -> f32 {
+    let x = if x > 1.0 { 1.0 } else { x };
+    if x < -1.0 { -1.0 } else { x }
 }

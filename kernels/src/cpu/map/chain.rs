@@ -1,0 +1,188 @@
+//! Chains of cheap steps around one function, computed in a single pass.
+//!
+//! A pass over a block costs as much as a dozen instructions an element, so steps that scale, shift, clamp or combine
+//! are worth joining: `x / 2 · (1 + erf(x / √2))` is one pass instead of five. A [`Chain`] is the form that steps are
+//! joined into as long as they fit; what does not fit begins a new pass.
+
+use crate::op::{Binary, Unary};
+
+/// The function in the middle of a chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Middle {
+    /// Nothing.
+    Identity,
+    /// Between two bounds; NaN stays.
+    Clamp(f32, f32),
+    /// One of the functions of their names.
+    Exp,
+    Sigmoid,
+    Tanh,
+    Erf,
+}
+
+/// How a chain's second operand enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    Nothing,
+    Times,
+    Plus,
+}
+
+/// `join(middle(a · scale + shift) · factor + offset, b) · last`, each operation rounded by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Chain {
+    pub(crate) scale: f32,
+    pub(crate) shift: f32,
+    pub(crate) middle: Middle,
+    pub(crate) factor: f32,
+    pub(crate) offset: f32,
+    pub(crate) join: Join,
+    pub(crate) last: f32,
+    /// The first part that is still free.
+    pub(crate) stage: Stage,
+}
+
+/// The parts of a chain, in the order in which they are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Scale,
+    Shift,
+    Middle,
+    Upper,
+    Factor,
+    Offset,
+    Join,
+    Last,
+    End,
+}
+
+impl Chain {
+    /// The chain that changes nothing, which any first step extends. Adding −0 leaves every number as it is.
+    pub(crate) const EMPTY: Self = Self {
+        scale: 1.0,
+        shift: -0.0,
+        middle: Middle::Identity,
+        factor: 1.0,
+        offset: -0.0,
+        join: Join::Nothing,
+        last: 1.0,
+        stage: Stage::Scale,
+    };
+
+    /// The chain followed by a function of one operand, if it has room for that.
+    pub(crate) fn then_unary(self, function: Unary) -> Option<Self> {
+        match function {
+            Unary::Relu => self.then_middle(Middle::Clamp(0.0, f32::INFINITY), Stage::Upper),
+            Unary::Exp => self.then_middle(Middle::Exp, Stage::Factor),
+            Unary::Sigmoid => self.then_middle(Middle::Sigmoid, Stage::Factor),
+            Unary::Tanh => self.then_middle(Middle::Tanh, Stage::Factor),
+            Unary::Erf => self.then_middle(Middle::Erf, Stage::Factor),
+            Unary::Negate => self.times(-1.0),
+            _ => None,
+        }
+    }
+
+    /// The chain followed by a function of it and a constant.
+    pub(crate) fn then_constant(self, function: Binary, constant: f32) -> Option<Self> {
+        let reciprocal = 1.0 / constant;
+        match function {
+            Binary::Multiply => self.times(constant),
+            Binary::Divide if constant.is_normal() && reciprocal.is_normal() => self.times(reciprocal),
+            Binary::Add => self.plus(constant),
+            Binary::Subtract => self.plus(-constant),
+            Binary::Max if !constant.is_nan() => self.then_middle(Middle::Clamp(constant, f32::INFINITY), Stage::Upper),
+            Binary::Min if !constant.is_nan() => self.at_most(constant),
+            _ => None,
+        }
+    }
+
+    /// A function of a constant and the chain, in this order.
+    pub(crate) fn after_constant(self, function: Binary, constant: f32) -> Option<Self> {
+        match function {
+            Binary::Multiply | Binary::Add => self.then_constant(function, constant),
+            Binary::Subtract => self.times(-1.0)?.plus(constant),
+            _ => None,
+        }
+    }
+
+    /// A function of the chain and a second operand, in any order.
+    pub(crate) fn then_join(self, function: Binary) -> Option<Self> {
+        let join = match function {
+            Binary::Multiply => Join::Times,
+            Binary::Add => Join::Plus,
+            _ => return None,
+        };
+        (self.stage <= Stage::Join).then_some(Self { join, stage: Stage::Last, ..self })
+    }
+
+    fn then_middle(self, middle: Middle, stage: Stage) -> Option<Self> {
+        (self.stage <= Stage::Middle).then_some(Self { middle, stage, ..self })
+    }
+
+    fn at_most(self, upper: f32) -> Option<Self> {
+        match self.middle {
+            Middle::Clamp(lower, _) if self.stage == Stage::Upper => {
+                Some(Self { middle: Middle::Clamp(lower, upper), stage: Stage::Factor, ..self })
+            }
+            _ => self.then_middle(Middle::Clamp(f32::NEG_INFINITY, upper), Stage::Factor),
+        }
+    }
+
+    fn times(self, factor: f32) -> Option<Self> {
+        match self.stage {
+            Stage::Scale => Some(Self { scale: factor, stage: Stage::Shift, ..self }),
+            Stage::Shift | Stage::Middle | Stage::Upper | Stage::Factor => {
+                Some(Self { factor, stage: Stage::Offset, ..self })
+            }
+            Stage::Offset | Stage::Join | Stage::Last => Some(Self { last: factor, stage: Stage::End, ..self }),
+            Stage::End => None,
+        }
+    }
+
+    fn plus(self, summand: f32) -> Option<Self> {
+        match self.stage {
+            Stage::Scale | Stage::Shift => Some(Self { shift: summand, stage: Stage::Middle, ..self }),
+            Stage::Middle | Stage::Upper | Stage::Factor | Stage::Offset => {
+                Some(Self { offset: summand, stage: Stage::Join, ..self })
+            }
+            Stage::Join | Stage::Last | Stage::End => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_activations_are_one_chain() {
+        let gelu = Chain::EMPTY
+            .then_constant(Binary::Divide, std::f32::consts::SQRT_2)
+            .and_then(|c| c.then_unary(Unary::Erf))
+            .and_then(|c| c.then_constant(Binary::Add, 1.0))
+            .and_then(|c| c.then_join(Binary::Multiply))
+            .and_then(|c| c.then_constant(Binary::Multiply, 0.5));
+        assert!(gelu.is_some_and(|c| c.middle == Middle::Erf && c.offset == 1.0 && c.last == 0.5));
+        let hard_swish = Chain::EMPTY
+            .then_constant(Binary::Add, 3.0)
+            .and_then(|c| c.then_constant(Binary::Max, 0.0))
+            .and_then(|c| c.then_constant(Binary::Min, 6.0))
+            .and_then(|c| c.then_join(Binary::Multiply))
+            .and_then(|c| c.then_constant(Binary::Divide, 6.0));
+        assert!(hard_swish.is_some_and(|c| c.middle == Middle::Clamp(0.0, 6.0) && c.shift == 3.0));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let tanh = Chain::EMPTY.then_unary(Unary::Tanh).expect("fits");
+        assert_eq!(tanh.then_unary(Unary::Exp), None);
+        assert_eq!(tanh.then_constant(Binary::Divide, 0.0), None);
+        assert_eq!(tanh.then_constant(Binary::Power, 2.0), None);
+        let joined = tanh.then_join(Binary::Add).expect("fits");
+        assert_eq!(joined.then_join(Binary::Add), None);
+        assert_eq!(joined.then_constant(Binary::Add, 1.0), None);
+        // min, then max, is another clamp than max, then min.
+        let below = Chain::EMPTY.then_constant(Binary::Min, 1.0).expect("fits");
+        assert_eq!(below.then_constant(Binary::Max, 0.0), None);
+    }
+}
