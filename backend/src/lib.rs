@@ -4,6 +4,7 @@ pub mod cli;
 pub mod device;
 pub mod execute;
 pub mod import;
+pub mod lower;
 pub mod npy;
 pub mod plan;
 pub mod profile;

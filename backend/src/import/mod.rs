@@ -43,6 +43,7 @@ pub use graph::OPSETS;
 pub use limits::Limits;
 pub use model::{Dim, Input, Model, Node, Output, ValueIndex};
 pub use scan::{ScanError, ScanReason};
+pub(crate) use tensor::dtype as element_type;
 pub use wire::WireError;
 
 use prost::Message;

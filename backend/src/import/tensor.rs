@@ -87,7 +87,7 @@ fn allocate(used: &mut u64, limit: u64, bytes: usize) -> Result<Buffer, TensorPr
 }
 
 /// The type that ONNX's `code` stands for, if it is supported.
-pub(super) fn dtype(code: i32) -> Option<DType> {
+pub(crate) fn dtype(code: i32) -> Option<DType> {
     Some(match code {
         data_type::FLOAT => DType::F32,
         data_type::DOUBLE => DType::F64,

@@ -1,0 +1,167 @@
+//! Collects the nodes and values of a program while its model's operators are lowered one by one.
+
+use super::error::Fault;
+use super::fold::Folding;
+use super::view::View;
+use crate::program::{Node, NodeId, Origin, Program, Value, ValueId};
+use anabranch_kernels::op::{NodeSpec, Op};
+use anabranch_kernels::{Tensor, TensorSpec};
+use std::collections::BTreeMap;
+
+/// The program so far. A node whose inputs are all constant is computed at once where that is cheap, so that shapes
+/// computed by the model are there when the next operator asks for them.
+pub(crate) struct Builder {
+    program: Program,
+    folding: Folding,
+    /// Names of nodes, each with the number that makes the next such name new.
+    names: BTreeMap<String, usize>,
+    operator: String,
+    first_node: usize,
+}
+
+impl Builder {
+    /// A program without nodes; constants may take as much as `folding` has.
+    pub(crate) fn new(folding: Folding) -> Self {
+        Self { program: Program::default(), folding, names: BTreeMap::new(), operator: String::new(), first_node: 0 }
+    }
+
+    /// Adds an input of the program.
+    pub(crate) fn input(&mut self, name: &str, spec: TensorSpec) -> View {
+        let view = self.value(name.into(), spec, Origin::Input);
+        self.program.inputs.push(view.value);
+        view
+    }
+
+    /// Adds a constant.
+    pub(crate) fn constant(&mut self, name: impl Into<String>, tensor: Tensor) -> View {
+        self.value(name.into(), tensor.spec().clone(), Origin::Constant(tensor))
+    }
+
+    /// Adds a constant made by the operator at hand.
+    ///
+    /// # Errors
+    /// If constants may not take as many bytes.
+    pub(crate) fn made(&mut self, tensor: Tensor) -> Result<View, Fault> {
+        self.reserve(tensor.spec().bytes())?;
+        Ok(self.constant(format!("{}:constant", self.operator), tensor))
+    }
+
+    /// Takes bytes from what constants may take, before they are allocated by the caller.
+    ///
+    /// # Errors
+    /// If constants may not take as many bytes.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), Fault> {
+        let budget = self.folding.bytes_left();
+        if self.folding.take(bytes) { Ok(()) } else { Err(Fault::Budget { bytes, budget }) }
+    }
+
+    /// Whether constants may still take as many bytes.
+    pub(crate) fn affords(&self, bytes: usize) -> bool {
+        bytes <= self.folding.bytes_left()
+    }
+
+    /// The view's data, under its shape, if it is constant.
+    pub(crate) fn tensor(&self, view: &View) -> Option<Tensor> {
+        let tensor = self.program.constant(view.value)?;
+        Some(tensor.reshaped(view.shape().clone()).expect("a view has as many elements as its value"))
+    }
+
+    /// Applies an op to views. The results are constants where they can be had now, else the outputs of a new node.
+    ///
+    /// # Errors
+    /// If a constant node does not fit its op's definition.
+    pub(crate) fn emit(&mut self, op: Op, inputs: &[View], outputs: Vec<TensorSpec>) -> Result<Vec<View>, Fault> {
+        let spec = NodeSpec { op, inputs: inputs.iter().map(|view| view.spec.clone()).collect(), outputs };
+        if spec.outputs.iter().all(|output| output.shape.elements() == 0) {
+            let empty = spec.outputs.into_iter().map(Tensor::zeroed);
+            return Ok(empty.map(|tensor| self.constant(format!("{}:empty", self.operator), tensor)).collect());
+        }
+        let constants: Option<Vec<_>> = inputs.iter().map(|view| self.tensor(view)).collect();
+        if let Some(constants) = constants
+            && let Some(tensors) = self.folding.fold(&spec, &constants)?
+        {
+            let name = format!("{}:folded", self.operator);
+            return Ok(tensors.into_iter().map(|tensor| self.constant(name.clone(), tensor)).collect());
+        }
+        Ok(self.push(spec, inputs))
+    }
+
+    /// [`Self::emit`] for an op of one output.
+    pub(crate) fn emit_one(&mut self, op: Op, inputs: &[View], output: TensorSpec) -> Result<View, Fault> {
+        let mut views = self.emit(op, inputs, vec![output])?;
+        Ok(views.swap_remove(0))
+    }
+
+    /// Starts the operator whose nodes are emitted next. `name` may be empty or taken already; the name that the
+    /// operator has from now on is given back.
+    pub(crate) fn begin(&mut self, name: &str, kind: &str, index: usize) -> String {
+        let wanted = if name.is_empty() { format!("{kind}_{index}") } else { name.to_owned() };
+        self.operator = self.unique(wanted);
+        self.first_node = self.program.nodes.len();
+        self.operator.clone()
+    }
+
+    /// Ends the operator: its last node takes its name, and values that it made take the names of its outputs.
+    pub(crate) fn end(&mut self, outputs: &[(&str, View)]) {
+        let count = self.program.nodes.len() - self.first_node;
+        for offset in 0..count {
+            let name = match offset + 1 {
+                last if last == count => self.operator.clone(),
+                step => self.unique(format!("{}:{step}", self.operator)),
+            };
+            let node = &mut self.program.nodes[self.first_node + offset];
+            node.name = name;
+            node.operators = vec![self.operator.clone()];
+        }
+        for (name, view) in outputs {
+            let value = &mut self.program.values[view.value.index()];
+            let fresh = matches!(value.origin, Origin::Node(id) if id.index() >= self.first_node);
+            if fresh {
+                value.name = (*name).to_owned();
+            }
+        }
+    }
+
+    /// The program, and what is left for folding.
+    pub(crate) fn finish(self) -> (Program, Folding) {
+        (self.program, self.folding)
+    }
+
+    /// The program so far.
+    pub(crate) fn program_mut(&mut self) -> &mut Program {
+        &mut self.program
+    }
+
+    fn push(&mut self, spec: NodeSpec, inputs: &[View]) -> Vec<View> {
+        let node = NodeId(self.program.nodes.len() as u32);
+        let name = format!("{}:value", self.operator);
+        let outputs: Vec<_> =
+            spec.outputs.clone().into_iter().map(|spec| self.value(name.clone(), spec, Origin::Node(node))).collect();
+        self.program.nodes.push(Node {
+            name: String::new(),
+            operators: Vec::new(),
+            spec,
+            inputs: inputs.iter().map(|view| view.value).collect(),
+            outputs: outputs.iter().map(|view| view.value).collect(),
+        });
+        outputs
+    }
+
+    fn value(&mut self, name: String, spec: TensorSpec, origin: Origin) -> View {
+        let value = ValueId(self.program.values.len() as u32);
+        self.program.values.push(Value { name, spec: spec.clone(), origin });
+        View { value, spec }
+    }
+
+    /// `wanted`, or `wanted` with a number that makes it new.
+    fn unique(&mut self, wanted: String) -> String {
+        let mut name = wanted.clone();
+        while self.names.contains_key(&name) {
+            let number = self.names.entry(wanted.clone()).or_insert(1);
+            *number += 1;
+            name = format!("{wanted}#{number}");
+        }
+        self.names.insert(name.clone(), 1);
+        name
+    }
+}

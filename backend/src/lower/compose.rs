@@ -1,0 +1,217 @@
+//! The op set's verbs over views: each method emits one op, or none where a view does.
+
+use super::builder::Builder;
+use super::error::Fault;
+use super::formula::{Formula, domain_of};
+use super::view::View;
+use anabranch_kernels::op::{
+    Binary, Concat, Domain, Expression, Map, MatMul, Op, Pad, PadMode, Reduce, ReduceKind, Register, Slice, Transpose,
+    Unary,
+};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use std::slice::from_ref;
+
+/// What is applied to each element of an op's result: an expression whose register 0 is the element, and the views
+/// that its other registers read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Epilogue {
+    /// The expression; `None` leaves the result as it is.
+    pub(crate) expression: Option<Expression>,
+    /// Its operands, each broadcast to the result's shape.
+    pub(crate) operands: Vec<View>,
+}
+
+impl Builder {
+    /// An expression over views, broadcast together.
+    pub(crate) fn map(&mut self, formula: Formula, inputs: &[View], dtype: DType) -> Result<View, Fault> {
+        let mut shape = Shape::scalar();
+        for input in inputs {
+            shape = shape.broadcast(input.shape())?;
+        }
+        self.map_to(formula, inputs, TensorSpec::new(dtype, shape))
+    }
+
+    /// An expression over views, broadcast to the output's shape.
+    pub(crate) fn map_to(&mut self, formula: Formula, inputs: &[View], output: TensorSpec) -> Result<View, Fault> {
+        debug_assert_eq!(formula.inputs(), inputs.len(), "a formula has as many inputs as it is given views");
+        let (domain, expression) = (formula.domain(), formula.finish());
+        self.emit_one(Op::Map(Map { domain, expression }), inputs, output)
+    }
+
+    /// The view's elements converted to `dtype`; the view itself if it has that type.
+    pub(crate) fn cast(&mut self, view: &View, dtype: DType) -> Result<View, Fault> {
+        let output = TensorSpec::new(dtype, view.shape().clone());
+        let integers = domain_of(view.dtype()) == Domain::I64;
+        let domain = match dtype {
+            _ if dtype == view.dtype() => return Ok(view.clone()),
+            DType::F64 => Domain::F64,
+            DType::Bool => domain_of(view.dtype()),
+            _ if view.dtype() == DType::F64 => Domain::F64,
+            _ if integers && !dtype.is_float() => Domain::I64,
+            _ => Domain::F32,
+        };
+        let mut formula = Formula::new(domain, 1);
+        if dtype == DType::Bool {
+            let zero = formula.unary(Unary::Not, Register(0));
+            formula.unary(Unary::Not, zero);
+        }
+        self.map_to(formula, from_ref(view), output)
+    }
+
+    /// The view's elements as `f32`, in which all compute-heavy ops work.
+    pub(crate) fn as_f32(&mut self, view: &View) -> Result<View, Fault> {
+        self.cast(view, DType::F32)
+    }
+
+    /// The view repeated to fill `shape`.
+    pub(crate) fn expanded(&mut self, view: &View, shape: Shape) -> Result<View, Fault> {
+        if *view.shape() == shape {
+            return Ok(view.clone());
+        }
+        view.shape().broadcast_strides(&shape)?;
+        if view.elements() == shape.elements() {
+            return view.reshaped(shape);
+        }
+        let domain = if view.dtype() == DType::U64 { Domain::I64 } else { domain_of(view.dtype()) };
+        self.map_to(Formula::new(domain, 1), from_ref(view), TensorSpec::new(view.dtype(), shape))
+    }
+
+    /// The view with axes permuted: output axis `i` is axis `permutation[i]`. No node where only axes of one element
+    /// change places with others.
+    pub(crate) fn transposed(&mut self, view: &View, permutation: &[usize]) -> Result<View, Fault> {
+        let dims: Vec<_> = permutation.iter().map(|axis| view.dims()[*axis]).collect();
+        let long = permutation.iter().filter(|axis| view.dims()[**axis] != 1);
+        if long.is_sorted() {
+            return view.reshaped(dims);
+        }
+        let output = TensorSpec::new(view.dtype(), Shape::new(dims)?);
+        self.emit_one(Op::Transpose(Transpose { permutation: permutation.to_vec() }), from_ref(view), output)
+    }
+
+    /// `counts[axis]` elements along each axis from `starts[axis]` on, `steps[axis]` apart. All indices are within
+    /// the view.
+    pub(crate) fn sliced(
+        &mut self,
+        view: &View,
+        starts: Vec<usize>,
+        steps: Vec<isize>,
+        counts: Vec<usize>,
+    ) -> Result<View, Fault> {
+        let forward = steps.iter().zip(&counts).all(|(step, count)| *step == 1 || *count <= 1);
+        if counts == view.dims() && forward {
+            return Ok(view.clone());
+        }
+        let output = TensorSpec::new(view.dtype(), Shape::new(counts)?);
+        self.emit_one(Op::Slice(Slice { starts, steps }), from_ref(view), output)
+    }
+
+    /// The indices `start..start + count` along one axis.
+    pub(crate) fn part(&mut self, view: &View, axis: usize, start: usize, count: usize) -> Result<View, Fault> {
+        let mut starts = vec![0; view.rank()];
+        let mut counts = view.dims().to_vec();
+        starts[axis] = start;
+        counts[axis] = count;
+        self.sliced(view, starts, vec![1; view.rank()], counts)
+    }
+
+    /// Views one after the other along an axis; those without elements are left out.
+    pub(crate) fn concatenated(&mut self, views: &[View], axis: usize) -> Result<View, Fault> {
+        let mut dims = views.first().ok_or(Fault::MissingInput(0))?.dims().to_vec();
+        dims[axis] = views.iter().map(|view| view.dims()[axis]).fold(0, usize::saturating_add);
+        let shape = Shape::new(dims)?;
+        let filled: Vec<_> = views.iter().filter(|view| view.elements() > 0).cloned().collect();
+        match &filled[..] {
+            [single] => single.reshaped(shape),
+            _ => {
+                let output = TensorSpec::new(views[0].dtype(), shape);
+                self.emit_one(Op::Concat(Concat { axis }), &filled, output)
+            }
+        }
+    }
+
+    /// A border around the view: `before[axis]` elements before, and as many after as the output's dimensions leave.
+    pub(crate) fn padded(
+        &mut self,
+        view: &View,
+        mode: PadMode,
+        before: Vec<isize>,
+        dims: Vec<usize>,
+    ) -> Result<View, Fault> {
+        if before.iter().all(|count| *count == 0) && dims == view.dims() {
+            return Ok(view.clone());
+        }
+        let output = TensorSpec::new(view.dtype(), Shape::new(dims)?);
+        self.emit_one(Op::Pad(Pad { mode, before }), from_ref(view), output)
+    }
+
+    /// A reduction over `axes` (ascending); the result keeps them with one element each. Computed in `f32`, or in
+    /// `i64` for integers.
+    pub(crate) fn reduced(&mut self, view: &View, kind: ReduceKind, axes: &[usize]) -> Result<View, Fault> {
+        let mut dims = view.dims().to_vec();
+        axes.iter().for_each(|axis| dims[*axis] = 1);
+        let work = if view.dtype().is_float() || view.dtype() == DType::Bool {
+            DType::F32
+        } else if view.dtype() == DType::I32 {
+            DType::I32
+        } else {
+            DType::I64
+        };
+        let input = self.cast(view, work)?;
+        let output = TensorSpec::new(work, Shape::new(dims)?);
+        let op = Op::Reduce(Reduce { kind, axes: axes.to_vec() });
+        let result = self.emit_one(op, &[input], output)?;
+        if view.dtype() != DType::Bool {
+            return self.cast(&result, view.dtype());
+        }
+        // The greatest of no truth values is −∞, which is to be false.
+        let mut formula = Formula::new(Domain::F32, 1);
+        formula.with(Binary::Greater, Register(0), 0.0);
+        self.map(formula, &[result], DType::Bool)
+    }
+
+    /// The product of `f32` matrices over batches; `dims` is the result's shape.
+    pub(crate) fn product(
+        &mut self,
+        op: MatMul,
+        a: &View,
+        b: &View,
+        dims: Vec<usize>,
+        epilogue: Epilogue,
+    ) -> Result<View, Fault> {
+        let op = Op::MatMul(MatMul { epilogue: epilogue.expression, ..op });
+        let mut inputs = vec![a.clone(), b.clone()];
+        inputs.extend(epilogue.operands);
+        self.emit_one(op, &inputs, TensorSpec::new(DType::F32, Shape::new(dims)?))
+    }
+
+    /// A tensor of one element and no dimensions.
+    pub(crate) fn scalar(&mut self, dtype: DType, value: f64) -> Result<View, Fault> {
+        self.filled(TensorSpec::new(dtype, Shape::scalar()), value)
+    }
+
+    /// A tensor full of one value: a constant where constants may take as much, else computed when the program runs.
+    pub(crate) fn filled(&mut self, spec: TensorSpec, value: f64) -> Result<View, Fault> {
+        let domain = domain_of(spec.dtype);
+        let mut formula = Formula::new(domain, 0);
+        formula.literal(value);
+        self.map_to(formula, &[], spec)
+    }
+
+    /// The numbers `0..count` along `axis` of an otherwise one-element shape of `rank` dimensions, of the type in which
+    /// elements of `dtype` are computed.
+    pub(crate) fn indices(&mut self, dtype: DType, count: usize, axis: usize, rank: usize) -> Result<View, Fault> {
+        let mut dims = vec![1; rank];
+        dims[axis] = count;
+        let shape = Shape::new(dims)?;
+        let bytes = shape.elements() * 8;
+        if !self.affords(bytes) {
+            return Err(Fault::Budget { bytes, budget: 0 });
+        }
+        let tensor = match domain_of(dtype) {
+            Domain::F32 => Tensor::from_elements(shape, &(0..count).map(|i| i as f32).collect::<Vec<_>>()),
+            Domain::F64 => Tensor::from_elements(shape, &(0..count).map(|i| i as f64).collect::<Vec<_>>()),
+            Domain::I64 => Tensor::from_elements(shape, &(0..count).map(|i| i as i64).collect::<Vec<_>>()),
+        };
+        self.made(tensor.expect("as many numbers as the axis has elements"))
+    }
+}

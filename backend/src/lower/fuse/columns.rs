@@ -1,0 +1,121 @@
+//! Cuts a product with constant weights into one for each range of columns that is read: queries, keys and values of an
+//! attention, which are computed together and then taken apart, become three products that need no taking apart.
+
+use super::graph::Graph;
+use super::operands::Operand;
+use crate::lower::fold::Folding;
+use crate::program::{Node, ValueId};
+use anabranch_kernels::op::{MatMul, NodeSpec, Op, Slice};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use std::ops::Range;
+
+/// Columns of a range at least: narrower products are not worth their own.
+const FEWEST_COLUMNS: usize = 64;
+
+/// Cuts products whose result only slices of whole columns read.
+pub(super) fn cut_columns(graph: &mut Graph, folding: &mut Folding) {
+    for position in 0..graph.end() {
+        let Some(readers) = column_readers(graph, position) else { continue };
+        for (reader, columns) in readers {
+            let Some(node) = cut(graph, position, reader, &columns, folding) else { break };
+            graph.replace(reader, node);
+        }
+    }
+}
+
+/// The slices that read the product at `position`, each with the columns that it takes; `None` unless there are several,
+/// they are all that reads it, and no column is taken twice.
+fn column_readers(graph: &Graph, position: usize) -> Option<Vec<(usize, Range<usize>)>> {
+    let node = graph.node(position)?;
+    let Op::MatMul(op) = &node.spec.op else { return None };
+    let plain = !op.transpose_a && node.spec.inputs[1].shape.rank() == 2;
+    let made = node.outputs[0];
+    if !plain || graph.is_received(made) || graph.constant(node.inputs[1]).is_none() {
+        return None;
+    }
+    let width = *node.spec.outputs[0].shape.dims().last()?;
+    let mut readers = Vec::new();
+    for reader in graph.readers(made) {
+        readers.push((reader, taken_columns(graph.node(reader)?, width)?));
+    }
+    let mut ranges: Vec<_> = readers.iter().map(|(_, columns)| columns.clone()).collect();
+    ranges.sort_by_key(|range| range.start);
+    let apart = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
+    let wide = ranges.iter().all(|range| range.len() >= FEWEST_COLUMNS);
+    (readers.len() > 1 && apart && wide).then_some(readers)
+}
+
+/// The columns that a slice takes of a matrix of `width` columns, if it takes all rows of them in order.
+fn taken_columns(node: &Node, width: usize) -> Option<Range<usize>> {
+    let Op::Slice(Slice { starts, steps }) = &node.spec.op else { return None };
+    let (read, made) = (node.spec.inputs[0].shape.dims(), node.spec.outputs[0].shape.dims());
+    // The axes that together are one row of the matrix.
+    let mut first = read.len();
+    let mut columns = 1;
+    while columns < width {
+        first = first.checked_sub(1)?;
+        columns *= read[first];
+    }
+    let mut cut = (0..read.len()).filter(|axis| read[*axis] != made[*axis]);
+    let axis = cut.next().filter(|axis| columns == width && *axis >= first)?;
+    let forward = steps[axis] == 1 || made[axis] == 1;
+    // Axes of the row before the one that is cut would make the columns more than one range.
+    if cut.next().is_some() || !forward || read[first..axis].iter().any(|dim| *dim != 1) {
+        return None;
+    }
+    let below: usize = read[axis + 1..].iter().product();
+    Some(starts[axis] * below..(starts[axis] + made[axis]) * below)
+}
+
+/// The product of only `columns`, in place of the slice at `reader`.
+fn cut(
+    graph: &mut Graph,
+    position: usize,
+    reader: usize,
+    columns: &Range<usize>,
+    folding: &mut Folding,
+) -> Option<Node> {
+    let node = graph.node(position)?.clone();
+    let slice = graph.node(reader)?.clone();
+    let Op::MatMul(op) = &node.spec.op else { return None };
+    let made = &node.spec.outputs[0].shape;
+    let axis = usize::from(!op.transpose_b);
+    let weights = part(&graph.constant_input(&node, 1)?, axis, columns)?;
+    let mut parts = vec![(1, weights)];
+    for index in 2..node.inputs.len() {
+        let spec = &node.spec.inputs[index];
+        match spec.shape.dims().last() {
+            None | Some(1) => {}
+            Some(_) => parts.push((index, part(&graph.constant_input(&node, index)?, spec.shape.rank() - 1, columns)?)),
+        }
+    }
+    let bytes = parts.iter().map(|(_, tensor)| tensor.spec().bytes()).fold(0, usize::saturating_add);
+    if !folding.take(bytes) {
+        return None;
+    }
+    let mut operands: Vec<Operand> = super::maps::operands_of(&node);
+    for (index, tensor) in parts {
+        let spec = tensor.spec().clone();
+        let value: ValueId = graph.add_constant(format!("{}:columns", slice.name), tensor);
+        operands[index] = (value, spec);
+    }
+    let mut dims = made.dims().to_vec();
+    *dims.last_mut()? = columns.len();
+    let (inputs, specs) = operands.into_iter().unzip();
+    let output = TensorSpec::new(DType::F32, Shape::new(dims).ok()?);
+    let spec = NodeSpec { op: Op::MatMul(MatMul { ..op.clone() }), inputs: specs, outputs: vec![output] };
+    let operators = super::maps::both(&node.operators, &slice.operators);
+    Some(Node { name: slice.name, operators, spec, inputs, outputs: slice.outputs })
+}
+
+/// The indices `range` along one axis of an `f32` tensor.
+fn part(tensor: &Tensor, axis: usize, range: &Range<usize>) -> Option<Tensor> {
+    let mut dims = tensor.shape().dims().to_vec();
+    let inner: usize = dims[axis + 1..].iter().product();
+    let row = dims[axis] * inner;
+    let elements = tensor.elements::<f32>()?;
+    let rows = elements.chunks(row.max(1)).map(|row| row.get(range.start * inner..range.end * inner));
+    let elements = rows.collect::<Option<Vec<_>>>()?.concat();
+    dims[axis] = range.len();
+    Tensor::from_elements(Shape::new(dims).ok()?, &elements).ok()
+}

@@ -1,0 +1,171 @@
+//! Joins expression nodes: one whose value only the next one reads becomes part of that one.
+
+use super::graph::{Graph, as_map, is_portable};
+use super::operands::{Operand, tidied};
+use super::reread::reread;
+use crate::lower::fold::Folding;
+use crate::lower::operator::numbers;
+use crate::program::Node;
+use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op};
+use anabranch_kernels::{DType, Tensor, TensorSpec};
+
+/// Tensors that a fused node reads at most: with its output they fit the eight storage buffers that any GPU can bind.
+pub(super) const MOST_INPUTS: usize = 6;
+
+/// Steps of a fused expression at most: the kernels hold a block of elements for each register.
+const MOST_STEPS: usize = 64;
+
+/// Tidies all expression nodes: equal operands are one, constants are literals where they can be, and `f32` otherwise.
+pub(super) fn tidy_maps(graph: &mut Graph, folding: &mut Folding) {
+    for position in 0..graph.end() {
+        tidy(graph, position);
+        convert_constants(graph, position, folding);
+        drop_identity(graph, position);
+    }
+}
+
+/// Joins all expression nodes, in order.
+pub(super) fn fuse_maps(graph: &mut Graph) {
+    for position in 0..graph.end() {
+        while let Some(node) = joined(graph, position) {
+            graph.replace(position, node);
+            tidy(graph, position);
+        }
+        drop_identity(graph, position);
+    }
+}
+
+/// Merges equal operands and makes literals of constants.
+fn tidy(graph: &mut Graph, position: usize) {
+    let Some(node) = graph.node(position) else { return };
+    let Some(map) = as_map(&node.spec) else { return };
+    let operands = operands_of(node);
+    if let Some((expression, operands)) = tidied(graph, &map.expression, map.domain, &operands, 0) {
+        let node = with_map(node, Map { domain: map.domain, expression }, operands);
+        graph.replace(position, node);
+    }
+}
+
+/// Converts constant operands of an expression in `f32` to that type ahead of the run: what is left is `f32` throughout,
+/// which epilogues and GPUs can take.
+fn convert_constants(graph: &mut Graph, position: usize, folding: &mut Folding) {
+    let Some(node) = graph.node(position) else { return };
+    let Some(map) = as_map(&node.spec).filter(|map| map.domain == Domain::F32).cloned() else { return };
+    let mut operands = operands_of(node);
+    let mut changed = false;
+    for (index, (value, spec)) in operands.iter_mut().enumerate() {
+        let other = !matches!(spec.dtype, DType::F32 | DType::I64 | DType::U64);
+        let Some(tensor) = graph.node(position).and_then(|node| graph.constant_input(node, index)).filter(|_| other)
+        else {
+            continue;
+        };
+        let bytes = tensor.shape().elements().saturating_mul(4);
+        let Some(single) = folding.take(bytes).then(|| as_f32(&tensor)).flatten() else { continue };
+        *spec = single.spec().clone();
+        *value = graph.add_constant("converted".into(), single);
+        changed = true;
+    }
+    if changed && let Some(node) = graph.node(position) {
+        let node = with_map(node, map, operands);
+        graph.replace(position, node);
+    }
+}
+
+/// The tensor's elements as `f32`.
+fn as_f32(tensor: &Tensor) -> Option<Tensor> {
+    let elements: Vec<f32> = numbers(tensor)?.into_iter().map(|element| element as f32).collect();
+    Tensor::from_elements(tensor.shape().clone(), &elements).ok()
+}
+
+/// The node at `position` with one of the expression nodes before it taken in.
+fn joined(graph: &Graph, position: usize) -> Option<Node> {
+    let node = graph.node(position)?;
+    let map = as_map(&node.spec)?;
+    (0..node.inputs.len()).find_map(|input| {
+        let broadcast = broadcast_source(graph, node, input);
+        let earlier = broadcast.or_else(|| Some(graph.sole_maker(node.inputs[input], position)?.1))?;
+        join(earlier, node, map, input)
+    })
+}
+
+/// The node that makes an input by only repeating elements, whoever else reads it.
+fn broadcast_source<'a>(graph: &'a Graph, node: &Node, input: usize) -> Option<&'a Node> {
+    let earlier = graph.node(graph.maker(node.inputs[input])?)?;
+    let repeats = as_map(&earlier.spec)?.expression == Expression::identity()
+        && earlier.spec.inputs[0].dtype == earlier.spec.outputs[0].dtype;
+    repeats.then_some(earlier)
+}
+
+/// `earlier`, which makes input `at` of `node`, and `node` in one.
+fn join(earlier: &Node, node: &Node, map: &Map, at: usize) -> Option<Node> {
+    let own = as_map(&earlier.spec)?;
+    let made = &earlier.spec.outputs[0];
+    let read = &node.spec.inputs[at].shape;
+    let output = &node.spec.outputs[0].shape;
+    let repeats = own.expression == Expression::identity() && earlier.spec.inputs[0].dtype == made.dtype;
+    let once = node.inputs.iter().filter(|value| **value == node.inputs[at]).count() == 1;
+    let sound = once
+        && is_portable(&earlier.spec) == is_portable(&node.spec)
+        && (repeats || (own.domain == map.domain && keeps(made.dtype, map.domain)))
+        && (repeats || made.shape.elements() == output.elements());
+    if !sound || own.expression.steps().len() + map.expression.steps().len() > MOST_STEPS {
+        return None;
+    }
+    let mut operands = Vec::with_capacity(earlier.inputs.len() + node.inputs.len() - 1);
+    for (value, spec) in operands_of(earlier) {
+        let shape = reread(&spec.shape, &made.shape, read)?;
+        operands.push((value, TensorSpec::new(spec.dtype, shape)));
+    }
+    let others = operands_of(node).into_iter().enumerate().filter(|(index, _)| *index != at);
+    operands.extend(others.map(|(_, operand)| operand));
+    let mut distinct = operands.clone();
+    distinct.sort();
+    distinct.dedup();
+    if distinct.len() > MOST_INPUTS {
+        return None;
+    }
+    let expression = own.expression.then(&map.expression, at).ok()?;
+    let mut joined = with_map(node, Map { domain: map.domain, expression }, operands);
+    joined.operators = both(&earlier.operators, &node.operators);
+    Some(joined)
+}
+
+/// Whether a value of the type holds what the domain computed, so that storing and reading it between two expressions
+/// changes nothing (but the rounding to 16 bits, which fusion spares).
+fn keeps(dtype: DType, domain: Domain) -> bool {
+    match domain {
+        Domain::F32 => matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::Bool),
+        Domain::F64 => matches!(dtype, DType::F64 | DType::Bool),
+        Domain::I64 => matches!(dtype, DType::I64 | DType::Bool),
+    }
+}
+
+/// Removes a node that neither changes nor repeats elements.
+fn drop_identity(graph: &mut Graph, position: usize) {
+    let Some(node) = graph.node(position) else { return };
+    let Some(map) = as_map(&node.spec) else { return };
+    let (&[input], &[output]) = (&node.inputs[..], &node.outputs[..]) else { return };
+    let (read, made) = (&node.spec.inputs[0], &node.spec.outputs[0]);
+    let same = read.dtype == made.dtype && read.shape.elements() == made.shape.elements();
+    if map.expression == Expression::identity() && same {
+        graph.bypass(position, output, input);
+    }
+}
+
+/// The node's inputs with the shapes under which it reads them.
+pub(super) fn operands_of(node: &Node) -> Vec<Operand> {
+    node.inputs.iter().copied().zip(node.spec.inputs.iter().cloned()).collect()
+}
+
+/// The operators of two nodes in order, each once.
+pub(super) fn both(first: &[String], second: &[String]) -> Vec<String> {
+    let mut all = first.to_vec();
+    all.extend(second.iter().filter(|name| !first.contains(name)).cloned());
+    all
+}
+
+pub(super) fn with_map(node: &Node, map: Map, operands: Vec<Operand>) -> Node {
+    let (inputs, specs) = operands.into_iter().unzip();
+    let spec = NodeSpec { op: Op::Map(map), inputs: specs, outputs: node.spec.outputs.clone() };
+    Node { inputs, spec, ..node.clone() }
+}

@@ -1,0 +1,71 @@
+//! The operands of an expression node or an epilogue: merged where they are the same, literals where they are constant.
+
+use super::graph::Graph;
+use super::rebuild::{Rebuilt, Source, rebuild};
+use crate::program::ValueId;
+use anabranch_kernels::op::{Domain, Expression, Literal};
+use anabranch_kernels::{DType, Tensor, TensorSpec};
+
+/// Elements of a constant that are looked at to see whether they are all the same.
+const MOST_LOOKED_AT: usize = 1 << 16;
+
+/// A value, with type and shape under which it is read.
+pub(super) type Operand = (ValueId, TensorSpec);
+
+/// The expression over the distinct operands that it needs. The first `fixed` operands stay where they are.
+///
+/// `None` if nothing changes, or one of the fixed operands is not needed.
+pub(super) fn tidied(
+    graph: &Graph,
+    expression: &Expression,
+    domain: Domain,
+    operands: &[Operand],
+    fixed: usize,
+) -> Option<(Expression, Vec<Operand>)> {
+    let mut distinct: Vec<&Operand> = Vec::new();
+    let mut sources = Vec::with_capacity(operands.len());
+    for (index, operand) in operands.iter().enumerate() {
+        let literal = if index < fixed { None } else { uniform(graph, operand, domain) };
+        let known = distinct.iter().skip(fixed).position(|known| **known == *operand).map(|at| at + fixed);
+        sources.push(match literal {
+            Some(literal) => Source::Literal(literal),
+            None => Source::Input(u16::try_from(known.unwrap_or(distinct.len())).ok()?),
+        });
+        if literal.is_none() && known.is_none() {
+            distinct.push(operand);
+        }
+    }
+    let Rebuilt { expression: new, used } = rebuild(expression, domain, &sources)?;
+    let keeps_fixed = (0..fixed).all(|index| used.get(index).is_some_and(|input| usize::from(*input) == index));
+    if !keeps_fixed || (new == *expression && used.len() == operands.len()) {
+        return None;
+    }
+    Some((new, used.iter().map(|input| distinct[usize::from(*input)].clone()).collect()))
+}
+
+/// The literal that a constant of equal elements is in the domain.
+fn uniform(graph: &Graph, (value, spec): &Operand, domain: Domain) -> Option<Literal> {
+    let tensor = graph.constant(*value).filter(|_| spec.shape.elements() <= MOST_LOOKED_AT)?;
+    let size = tensor.dtype().size();
+    let first = tensor.bytes().get(..size)?;
+    if tensor.bytes().chunks(size).any(|element| element != first) {
+        return None;
+    }
+    let number = *crate::lower::operator::numbers(&first_element(tensor)?)?.first()?;
+    match domain {
+        Domain::F32 | Domain::F64 => exact_float(tensor.dtype(), number).then_some(Literal::Float(number)),
+        Domain::I64 => crate::lower::operator::integers(&first_element(tensor)?)?.first().copied().map(Literal::Int),
+    }
+}
+
+/// Whether the element's value as a float is the element's value.
+fn exact_float(dtype: DType, number: f64) -> bool {
+    dtype.is_float() || number.abs() < 9.0e15
+}
+
+/// A scalar of the tensor's first element.
+fn first_element(tensor: &Tensor) -> Option<Tensor> {
+    let spec = TensorSpec::new(tensor.dtype(), anabranch_kernels::Shape::scalar());
+    let bytes = tensor.bytes().get(..tensor.dtype().size())?;
+    Tensor::new(spec, std::sync::Arc::new(anabranch_kernels::Buffer::copied(bytes))).ok()
+}

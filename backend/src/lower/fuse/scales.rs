@@ -1,0 +1,184 @@
+//! Puts a constant factor and offset for each channel of a convolution's result into its weights and bias: what a batch
+//! normalisation comes to after training.
+
+use super::graph::{Graph, as_map};
+use crate::lower::fold::Folding;
+use crate::program::Node;
+use anabranch_kernels::op::{Binary, Expression, Literal, NodeSpec, Op, Register, Step};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+
+/// Folds scaling expressions into the convolutions before them, as long as `folding` allows the new weights.
+pub(super) fn fold_scales(graph: &mut Graph, folding: &mut Folding) {
+    for position in 0..graph.end() {
+        let Some(scaled) = scaled(graph, position) else { continue };
+        if !folding.take(scaled.weights.spec().bytes() + 4 * scaled.bias.len()) {
+            return;
+        }
+        replace(graph, position, scaled);
+    }
+}
+
+/// A convolution with the expression after it taken into new weights and bias.
+struct Scaled {
+    conv: Node,
+    weights: Tensor,
+    bias: Vec<f32>,
+}
+
+/// `x · factor + offset`, a pair for each channel, in `f64` until they are stored.
+#[derive(Clone, Debug, PartialEq)]
+struct Line {
+    factor: Vec<f64>,
+    offset: Vec<f64>,
+}
+
+fn scaled(graph: &Graph, position: usize) -> Option<Scaled> {
+    let node = graph.node(position)?;
+    as_map(&node.spec)?;
+    let single = |spec: &TensorSpec| spec.dtype == DType::F32;
+    if !node.spec.inputs.iter().chain(&node.spec.outputs).all(single) {
+        return None;
+    }
+    (0..node.inputs.len()).find_map(|at| {
+        let (_, conv) = graph.sole_maker(node.inputs[at], position)?;
+        let made = &conv.spec.outputs[0].shape;
+        let output = &node.spec.outputs[0].shape;
+        let channels = *made.dims().get(1)?;
+        if output.elements() != made.elements() || output.rank() < 3 || output.dims()[..2] != made.dims()[..2] {
+            return None;
+        }
+        let mut line = line_of(graph, node, at, channels)?;
+        let weights = graph.constant_input(conv, 1)?;
+        let factors = weight_factors(&conv.spec, &weights, &line.factor)?;
+        let old_bias = constant_bias(graph, conv, channels)?;
+        let bias = line.offset.iter_mut().zip(&line.factor).zip(&old_bias);
+        let bias = bias.map(|((offset, factor), bias)| (*offset + factor * f64::from(*bias)) as f32).collect();
+        let weights = multiplied(&weights, &factors)?;
+        let mut conv = conv.clone();
+        conv.name = node.name.clone();
+        conv.operators = super::maps::both(&conv.operators, &node.operators);
+        conv.outputs = node.outputs.clone();
+        Some(Scaled { conv, weights, bias })
+    })
+}
+
+/// The expression as a line in its input `at`, if its other operands are constants for each channel.
+fn line_of(graph: &Graph, node: &Node, at: usize, channels: usize) -> Option<Line> {
+    let map = as_map(&node.spec)?;
+    let mut registers: Vec<Number> = Vec::with_capacity(map.expression.registers());
+    for input in 0..node.inputs.len() {
+        registers.push(if input == at {
+            Number::Line(Line { factor: vec![1.0; channels], offset: vec![0.0; channels] })
+        } else {
+            Number::Constant(by_channel(&graph.constant_input(node, input)?, node, channels)?)
+        });
+    }
+    for step in map.expression.steps() {
+        let register = |register: &Register| registers.get(usize::from(register.0));
+        let number = match step {
+            Step::Constant(Literal::Float(value)) => Number::Constant(vec![*value; channels]),
+            Step::Binary(function, a, b) => combined(*function, register(a)?, register(b)?)?,
+            _ => return None,
+        };
+        registers.push(number);
+    }
+    match registers.pop()? {
+        Number::Line(line) => Some(line),
+        Number::Constant(_) => None,
+    }
+}
+
+/// What a register holds: a number for each channel, or a line in the convolution's result.
+enum Number {
+    Constant(Vec<f64>),
+    Line(Line),
+}
+
+fn combined(function: Binary, a: &Number, b: &Number) -> Option<Number> {
+    let each = |a: &[f64], b: &[f64], f: fn(f64, f64) -> f64| a.iter().zip(b).map(|(a, b)| f(*a, *b)).collect();
+    let moved = |line: &Line, by: &[f64], f: fn(f64, f64) -> f64| {
+        Number::Line(Line { factor: line.factor.clone(), offset: each(&line.offset, by, f) })
+    };
+    let stretched = |line: &Line, by: &[f64], f: fn(f64, f64) -> f64| {
+        Number::Line(Line { factor: each(&line.factor, by, f), offset: each(&line.offset, by, f) })
+    };
+    Some(match (function, a, b) {
+        (Binary::Add, Number::Line(line), Number::Constant(c))
+        | (Binary::Add, Number::Constant(c), Number::Line(line)) => moved(line, c, |a, b| a + b),
+        (Binary::Subtract, Number::Line(line), Number::Constant(c)) => moved(line, c, |a, b| a - b),
+        (Binary::Multiply, Number::Line(line), Number::Constant(c))
+        | (Binary::Multiply, Number::Constant(c), Number::Line(line)) => stretched(line, c, |a, b| a * b),
+        (Binary::Divide, Number::Line(line), Number::Constant(c)) => stretched(line, c, |a, b| a / b),
+        _ => return None,
+    })
+}
+
+/// A constant operand as a number for each channel, if it does not vary along other axes.
+fn by_channel(tensor: &Tensor, node: &Node, channels: usize) -> Option<Vec<f64>> {
+    let numbers: Vec<f64> = tensor.elements::<f32>()?.iter().map(|number| f64::from(*number)).collect();
+    let rank = node.spec.outputs[0].shape.rank();
+    let own = tensor.shape();
+    let along_channels = own.rank() + 1 == rank || own.rank() == rank;
+    match numbers.len() {
+        1 => Some(vec![numbers[0]; channels]),
+        count if count == channels && along_channels && own.dims()[own.rank() + 1 - rank] == channels => Some(numbers),
+        _ => None,
+    }
+}
+
+/// The convolution's bias, zeros if it has none; `None` if what follows it is more than a constant bias.
+fn constant_bias(graph: &Graph, conv: &Node, channels: usize) -> Option<Vec<f32>> {
+    match conv.spec.op.epilogue() {
+        None => Some(vec![0.0; channels]),
+        Some(epilogue) if *epilogue == Expression::binary(Binary::Add) => {
+            let bias = graph.constant_input(conv, 2)?;
+            let along = *bias.shape().dims() == [channels, 1, 1];
+            bias.elements::<f32>().filter(|_| along).map(<[f32]>::to_vec)
+        }
+        Some(_) => None,
+    }
+}
+
+/// A factor for each slice `weights[i, j]`, from those of the result's channels.
+fn weight_factors(spec: &NodeSpec, weights: &Tensor, factors: &[f64]) -> Option<Vec<f64>> {
+    let (rows, columns) = (*weights.shape().dims().first()?, *weights.shape().dims().get(1)?);
+    let channel = |row: usize, column: usize| match &spec.op {
+        Op::Conv(_) => Some(row),
+        // The rows of one group of input channels lead to one group of output channels.
+        Op::ConvTranspose(op) => Some(row / (rows / op.group).max(1) * columns + column),
+        _ => None,
+    };
+    let pairs = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+    pairs.map(|(row, column)| factors.get(channel(row, column)?).copied()).collect()
+}
+
+fn multiplied(weights: &Tensor, factors: &[f64]) -> Option<Tensor> {
+    let elements = weights.elements::<f32>()?;
+    let slice = elements.len().checked_div(factors.len())?.max(1);
+    let scaled: Vec<f32> = elements
+        .iter()
+        .enumerate()
+        .map(|(i, w)| (f64::from(*w) * factors[(i / slice).min(factors.len() - 1)]) as f32)
+        .collect();
+    Tensor::from_elements(weights.shape().clone(), &scaled).ok()
+}
+
+/// Puts the scaled convolution where the expression stood.
+fn replace(graph: &mut Graph, position: usize, scaled: Scaled) {
+    let Scaled { mut conv, weights, bias } = scaled;
+    conv.inputs.truncate(2);
+    conv.spec.inputs.truncate(2);
+    conv.spec.inputs[1] = weights.spec().clone();
+    conv.inputs[1] = graph.add_constant(format!("{}:weights", conv.name), weights);
+    let any = bias.iter().any(|bias| *bias != 0.0);
+    if let Some(epilogue) = conv.spec.op.epilogue_mut() {
+        *epilogue = any.then(|| Expression::binary(Binary::Add));
+    }
+    if any {
+        let shape = Shape::new(vec![bias.len(), 1, 1]).expect("as many elements as a vector that exists");
+        let bias = Tensor::from_elements(shape, &bias).expect("one element for each channel");
+        conv.spec.inputs.push(bias.spec().clone());
+        conv.inputs.push(graph.add_constant(format!("{}:bias", conv.name), bias));
+    }
+    graph.replace(position, conv);
+}

@@ -1,0 +1,253 @@
+//! One node of the model with the views that it reads: checked access to its inputs and attributes.
+
+use super::builder::Builder;
+use super::error::Fault;
+use super::view::View;
+use crate::import::Node;
+use anabranch_kernels::{DType, Tensor};
+
+/// A node of the model, its inputs already lowered.
+pub(crate) struct Operator<'a> {
+    node: &'a Node,
+    opset: i64,
+    inputs: Vec<Option<View>>,
+}
+
+impl<'a> Operator<'a> {
+    /// The node under the given version of its domain's operators.
+    pub(crate) fn new(node: &'a Node, opset: i64, inputs: Vec<Option<View>>) -> Self {
+        Self { node, opset, inputs }
+    }
+
+    /// The version of the operators' definitions.
+    pub(crate) fn opset(&self) -> i64 {
+        self.opset
+    }
+
+    /// The number of inputs, those left out included.
+    pub(crate) fn count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The number of outputs, up to the last that is wanted.
+    pub(crate) fn output_count(&self) -> usize {
+        self.node.outputs.len()
+    }
+
+    /// Whether somebody may read output `index`.
+    pub(crate) fn wants(&self, index: usize) -> bool {
+        self.node.output(index).is_some()
+    }
+
+    /// Refuses the outputs from `first` on, which have no lowering, if one is wanted.
+    pub(crate) fn only_outputs(&self, count: usize, what: &str) -> Result<(), Fault> {
+        if (count..self.output_count()).any(|index| self.wants(index)) {
+            return Err(Fault::unsupported(format!("its output {what} is read")));
+        }
+        Ok(())
+    }
+
+    /// A required input.
+    pub(crate) fn input(&self, index: usize) -> Result<&View, Fault> {
+        self.optional(index).ok_or(Fault::MissingInput(index))
+    }
+
+    /// An input that may be left out.
+    pub(crate) fn optional(&self, index: usize) -> Option<&View> {
+        self.inputs.get(index)?.as_ref()
+    }
+
+    /// All inputs, each required.
+    pub(crate) fn all_inputs(&self) -> Result<Vec<View>, Fault> {
+        (0..self.count()).map(|index| self.input(index).cloned()).collect()
+    }
+
+    /// A required input of type `dtype`.
+    pub(crate) fn typed(&self, index: usize, dtype: DType) -> Result<&View, Fault> {
+        let view = self.input(index)?;
+        if view.dtype() == dtype { Ok(view) } else { Err(type_fault(index, view, dtype.name())) }
+    }
+
+    /// A required input of any type but truth values.
+    pub(crate) fn number(&self, index: usize) -> Result<&View, Fault> {
+        let view = self.input(index)?;
+        if view.dtype() == DType::Bool { Err(type_fault(index, view, "a number type")) } else { Ok(view) }
+    }
+
+    /// A required input of a floating-point type.
+    pub(crate) fn float_input(&self, index: usize) -> Result<&View, Fault> {
+        let view = self.input(index)?;
+        if view.dtype().is_float() { Ok(view) } else { Err(type_fault(index, view, "a floating-point type")) }
+    }
+
+    /// A required input of at least `rank` dimensions.
+    pub(crate) fn ranked(&self, index: usize, rank: usize) -> Result<&View, Fault> {
+        let view = self.input(index)?;
+        if view.rank() < rank {
+            let reason = format!("input {index} has shape {}; at least {rank} dimensions are needed", view.shape());
+            return Err(Fault::invalid(reason));
+        }
+        Ok(view)
+    }
+
+    /// The first two inputs, of one type.
+    pub(crate) fn pair(&self) -> Result<(&View, &View), Fault> {
+        let first = self.input(0)?;
+        Ok((first, self.typed(1, first.dtype())?))
+    }
+
+    /// An integer attribute.
+    pub(crate) fn int(&self, name: &str, default: i64) -> Result<i64, Fault> {
+        Ok(self.node.int(name)?.unwrap_or(default))
+    }
+
+    /// An integer attribute that may be left out.
+    pub(crate) fn optional_int(&self, name: &str) -> Result<Option<i64>, Fault> {
+        Ok(self.node.int(name)?)
+    }
+
+    /// A size: an integer attribute ≥ `least`.
+    pub(crate) fn size(&self, name: &'static str, least: i64, default: usize) -> Result<usize, Fault> {
+        let Some(value) = self.node.int(name)? else { return Ok(default) };
+        match usize::try_from(value) {
+            Ok(size) if value >= least => Ok(size),
+            _ => Err(Fault::attribute(name, value, format!("at least {least}"))),
+        }
+    }
+
+    /// An integer attribute that stands for yes (any number but 0) or no.
+    pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, Fault> {
+        Ok(self.node.int(name)?.map_or(default, |value| value != 0))
+    }
+
+    /// A number attribute.
+    pub(crate) fn float(&self, name: &str, default: f32) -> Result<f32, Fault> {
+        Ok(self.node.float(name)?.unwrap_or(default))
+    }
+
+    /// A number attribute that may be left out.
+    pub(crate) fn optional_float(&self, name: &str) -> Result<Option<f32>, Fault> {
+        Ok(self.node.float(name)?)
+    }
+
+    /// A text attribute.
+    pub(crate) fn string(&self, name: &str, default: &'static str) -> Result<&str, Fault> {
+        Ok(self.node.string(name)?.unwrap_or(default))
+    }
+
+    /// A list of texts that may be left out.
+    pub(crate) fn strings(&self, name: &str) -> Result<Option<Vec<&str>>, Fault> {
+        Ok(self.node.strings(name)?)
+    }
+
+    /// A list of integers that may be left out.
+    pub(crate) fn ints(&self, name: &str) -> Result<Option<&[i64]>, Fault> {
+        Ok(self.node.ints(name)?)
+    }
+
+    /// A list of numbers that may be left out.
+    pub(crate) fn floats(&self, name: &str) -> Result<Option<&[f32]>, Fault> {
+        Ok(self.node.floats(name)?)
+    }
+
+    /// A tensor that may be left out.
+    pub(crate) fn tensor(&self, name: &str) -> Result<Option<&Tensor>, Fault> {
+        Ok(self.node.tensor(name)?)
+    }
+
+    /// The integers in an input that decides shapes: it must be known ahead of the run.
+    pub(crate) fn known_ints(&self, builder: &Builder, index: usize, what: &'static str) -> Result<Vec<i64>, Fault> {
+        let view = self.input(index)?;
+        let tensor = builder.tensor(view).ok_or(Fault::RunTime { input: index, what })?;
+        integers(&tensor).ok_or_else(|| type_fault(index, view, "an integer type"))
+    }
+
+    /// [`Self::known_ints`], or `None` if the input is left out.
+    pub(crate) fn optional_known_ints(
+        &self,
+        builder: &Builder,
+        index: usize,
+        what: &'static str,
+    ) -> Result<Option<Vec<i64>>, Fault> {
+        self.optional(index).map(|_| self.known_ints(builder, index, what)).transpose()
+    }
+
+    /// The one integer in an input that decides shapes.
+    pub(crate) fn known_int(&self, builder: &Builder, index: usize, what: &'static str) -> Result<i64, Fault> {
+        match self.known_ints(builder, index, what)?[..] {
+            [value] => Ok(value),
+            ref values => Err(Fault::invalid(format!("input {index} ({what}) has {} elements, not 1", values.len()))),
+        }
+    }
+
+    /// A list of integers that is an attribute before version `since`, and input `index` from there on.
+    pub(crate) fn ints_by_version(
+        &self,
+        builder: &Builder,
+        name: &'static str,
+        since: i64,
+        index: usize,
+    ) -> Result<Option<Vec<i64>>, Fault> {
+        if self.opset < since {
+            return Ok(self.ints(name)?.map(<[i64]>::to_vec));
+        }
+        self.optional_known_ints(builder, index, name)
+    }
+
+    /// The axis attribute, counted from the end if negative, of a tensor of `rank` dimensions.
+    pub(crate) fn axis(&self, default: i64, rank: usize) -> Result<usize, Fault> {
+        axis_of(self.int("axis", default)?, rank)
+    }
+}
+
+/// An axis of a tensor of `rank` dimensions, counted from the end if negative.
+pub(crate) fn axis_of(axis: i64, rank: usize) -> Result<usize, Fault> {
+    let range = -(rank as i64)..rank as i64;
+    if !range.contains(&axis) {
+        return Err(Fault::invalid(format!("axis {axis} is not one of a tensor of {rank} dimensions")));
+    }
+    Ok(axis.rem_euclid(rank as i64) as usize)
+}
+
+/// Axes as [`axis_of`] reads them, ascending; one that is named twice is refused.
+pub(crate) fn axes_of(axes: &[i64], rank: usize) -> Result<Vec<usize>, Fault> {
+    let mut axes = axes.iter().map(|axis| axis_of(*axis, rank)).collect::<Result<Vec<_>, _>>()?;
+    axes.sort_unstable();
+    match axes.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Fault::invalid(format!("axis {} is named twice", pair[0]))),
+        None => Ok(axes),
+    }
+}
+
+/// The elements of an integer or truth-value tensor.
+pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
+    fn widened<T: anabranch_kernels::dtype::Element + Into<i64>>(tensor: &Tensor) -> Option<Vec<i64>> {
+        Some(tensor.elements::<T>()?.iter().map(|element| (*element).into()).collect())
+    }
+    match tensor.dtype() {
+        DType::I64 => tensor.elements::<i64>().map(<[i64]>::to_vec),
+        DType::I32 => widened::<i32>(tensor),
+        DType::I16 => widened::<i16>(tensor),
+        DType::I8 => widened::<i8>(tensor),
+        DType::U32 => widened::<u32>(tensor),
+        DType::U16 => widened::<u16>(tensor),
+        DType::U8 | DType::Bool => widened::<u8>(tensor),
+        DType::U64 => tensor.elements::<u64>()?.iter().map(|element| i64::try_from(*element).ok()).collect(),
+        _ => None,
+    }
+}
+
+/// The elements of a tensor of `f32`, `f64` or integers, as `f64`.
+pub(crate) fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
+    match tensor.dtype() {
+        DType::F32 => Some(tensor.elements::<f32>()?.iter().map(|element| f64::from(*element)).collect()),
+        DType::F64 => tensor.elements::<f64>().map(<[f64]>::to_vec),
+        DType::F16 => Some(tensor.elements::<half::f16>()?.iter().map(|element| element.to_f64()).collect()),
+        DType::BF16 => Some(tensor.elements::<half::bf16>()?.iter().map(|element| element.to_f64()).collect()),
+        _ => Some(integers(tensor)?.into_iter().map(|element| element as f64).collect()),
+    }
+}
+
+fn type_fault(input: usize, view: &View, expected: &str) -> Fault {
+    Fault::Type { input, found: view.dtype(), expected: expected.into() }
+}

@@ -1,0 +1,59 @@
+//! Indices of greatest and least elements.
+
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::error::Fault;
+use crate::lower::formula::Formula;
+use crate::lower::operator::Operator;
+use crate::lower::view::View;
+use anabranch_kernels::op::{ArgReduce, Binary, Domain, Op};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+use std::slice::from_ref;
+
+pub(super) const TABLE: &[Entry] = &[
+    Entry::new("ArgMax", Rule::Call(|o, b| arg_reduce(o, b, true))),
+    Entry::new("ArgMin", Rule::Call(|o, b| arg_reduce(o, b, false))),
+    Entry::new("Hardmax", Rule::Call(hardmax)),
+];
+
+fn arg_reduce(operator: &Operator<'_>, builder: &mut Builder, greatest: bool) -> Result<Vec<View>, Fault> {
+    operator.number(0)?;
+    let x = operator.ranked(0, 1)?;
+    let axis = operator.axis(0, x.rank())?;
+    let last = operator.flag("select_last_index", false)?;
+    let index = index_of(builder, x, ArgReduce { axis, greatest, last })?;
+    if operator.flag("keepdims", true)? {
+        return Ok(vec![index]);
+    }
+    let mut dims = index.dims().to_vec();
+    dims.remove(axis);
+    Ok(vec![index.reshaped(dims)?])
+}
+
+/// The index along the op's axis, which stays with one element.
+fn index_of(builder: &mut Builder, x: &View, op: ArgReduce) -> Result<View, Fault> {
+    if x.dims()[op.axis] == 0 {
+        return Err(Fault::invalid(format!("axis {} of shape {} has no element", op.axis, x.shape())));
+    }
+    let mut dims = x.dims().to_vec();
+    dims[op.axis] = 1;
+    let output = TensorSpec::new(DType::I64, Shape::new(dims)?);
+    builder.emit_one(Op::ArgReduce(op), from_ref(x), output)
+}
+
+/// 1 at the first greatest element along the axis, 0 elsewhere; before version 13 over all axes from the axis on.
+fn hardmax(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    operator.float_input(0)?;
+    let x = operator.ranked(0, 1)?;
+    let (rows, axis) = if operator.opset() >= 13 {
+        (x.clone(), operator.axis(-1, x.rank())?)
+    } else {
+        let (outer, inner) = x.dims().split_at(operator.axis(1, x.rank())?);
+        (x.reshaped(vec![outer.iter().product(), inner.iter().product()])?, 1)
+    };
+    let index = index_of(builder, &rows, ArgReduce { axis, greatest: true, last: false })?;
+    let positions = builder.indices(DType::I64, rows.dims()[axis], axis, rows.rank())?;
+    let formula = Formula::of_two(Domain::I64, Binary::Equal);
+    let hot = builder.map(formula, &[index, positions], x.dtype())?;
+    Ok(vec![hot.reshaped(x.dims())?])
+}

@@ -1,0 +1,56 @@
+//! Conversions between element types, and operators that change nothing.
+
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::error::Fault;
+use crate::lower::operator::Operator;
+use crate::lower::view::View;
+use anabranch_kernels::{DType, Tensor, TensorSpec};
+
+pub(super) const TABLE: &[Entry] = &[
+    Entry::new("Cast", Rule::Call(cast)),
+    Entry::new("CastLike", Rule::Call(cast_like)),
+    Entry::new("Identity", Rule::Call(identity)),
+    Entry::new("Dropout", Rule::Call(dropout)),
+];
+
+fn cast(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let to = operator.optional_int("to")?.ok_or_else(|| Fault::attribute("to", (), "there"))?;
+    Ok(vec![builder.cast(operator.input(0)?, element_type(to)?)?])
+}
+
+fn cast_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    Ok(vec![builder.cast(operator.input(0)?, operator.input(1)?.dtype())?])
+}
+
+fn identity(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
+    Ok(vec![operator.input(0)?.clone()])
+}
+
+/// Inference keeps everything; the mask is all true.
+fn dropout(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.input(0)?;
+    if let Some(training) = operator.optional_known_ints(builder, 2, "training_mode")?
+        && training != [0]
+    {
+        return Err(Fault::unsupported("it is in training mode"));
+    }
+    let mut outputs = vec![x.clone()];
+    if operator.wants(1) {
+        let spec = TensorSpec::new(DType::Bool, x.shape().clone());
+        outputs.push(builder.filled(spec, 1.0)?);
+    }
+    Ok(outputs)
+}
+
+/// The element type of an ONNX type number.
+pub(super) fn element_type(number: i64) -> Result<DType, Fault> {
+    let dtype = i32::try_from(number).ok().and_then(crate::import::element_type);
+    dtype.ok_or_else(|| Fault::unsupported(format!("there are no tensors of type {number}")))
+}
+
+/// A constant of the given numbers.
+pub(super) fn floats(values: &[f32]) -> Tensor {
+    let shape = anabranch_kernels::Shape::new(vec![values.len()]).expect("a slice that exists fits the address space");
+    Tensor::from_elements(shape, values).expect("the shape was made from the slice's length")
+}

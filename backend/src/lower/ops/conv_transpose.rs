@@ -1,0 +1,96 @@
+//! Transposed convolution over one or two axes.
+
+use super::conv::bias;
+use super::window::{AutoPad, Window, as_plane, output_dims, plane, sizes};
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::error::Fault;
+use crate::lower::operator::Operator;
+use crate::lower::view::View;
+use anabranch_kernels::op::{ConvTranspose, Op};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+
+pub(super) const TABLE: &[Entry] = &[Entry::new("ConvTranspose", Rule::Call(conv_transpose))];
+
+fn conv_transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let (x, weights) = operator.pair()?;
+    let dtype = operator.float_input(0)?.dtype();
+    let kernel = weights.dims().get(2..).filter(|_| weights.rank() == x.rank());
+    let kernel = kernel.ok_or_else(|| {
+        Fault::invalid(format!("weights of shape {} do not fit an input of shape {}", weights.shape(), x.shape()))
+    })?;
+    let mut window = Window::read(operator, x, Some(kernel))?;
+    let group = operator.size("group", 1, 1)?;
+    if x.dims()[1] != weights.dims()[0] || !x.dims()[1].is_multiple_of(group) {
+        let (channels, rows) = (x.dims()[1], weights.dims()[0]);
+        return Err(Fault::invalid(format!("{channels} channels in {group} groups, weights for {rows} channels")));
+    }
+    let [rows, columns] = output_plane(operator, &mut window, plane(x)?)?;
+    let filters = weights.dims()[1].checked_mul(group).ok_or_else(|| Fault::invalid(format!("{group} groups")))?;
+
+    let x = builder.as_f32(x)?;
+    let weights = builder.as_f32(weights)?;
+    let bias = bias(operator, builder, 2, filters)?;
+    let mut inputs = vec![as_plane(&x)?, as_plane(&weights)?];
+    inputs.extend(bias.operands);
+    let Window { strides, pads, dilations, .. } = window;
+    let op = Op::ConvTranspose(ConvTranspose { strides, pads, dilations, group, epilogue: bias.expression });
+    let output = TensorSpec::new(DType::F32, Shape::new(vec![x.dims()[0], filters, rows, columns])?);
+    let result = builder.emit_one(op, &inputs, output)?;
+    let result = result.reshaped(output_dims(&window, x.dims()[0], filters, [rows, columns]))?;
+    Ok(vec![builder.cast(&result, dtype)?])
+}
+
+/// Rows and columns of the output. Where the output's size is asked for, by number or as the input's times the stride,
+/// the border is chosen to reach it.
+fn output_plane(operator: &Operator<'_>, window: &mut Window, input: [usize; 2]) -> Result<[usize; 2], Fault> {
+    let auto_pad = AutoPad::read(operator)?;
+    let extra = sizes(operator, "output_padding", window.axes, 0)?.unwrap_or([0; 2]);
+    let extra = if window.axes == 1 { [0, extra[1]] } else { extra };
+    let asked = asked_size(operator, window, auto_pad, input)?;
+    let mut output = [0; 2];
+    for axis in 0..2 {
+        if extra[axis] >= window.strides[axis].max(window.dilations[axis]) {
+            let expected = "smaller than the stride or the dilation";
+            return Err(Fault::attribute("output_padding", extra, expected));
+        }
+        let full = (input[axis].saturating_sub(1).checked_mul(window.strides[axis]))
+            .and_then(|reach| reach.checked_add(window.extent(axis).ok()?))
+            .and_then(|reach| reach.checked_add(extra[axis]))
+            .ok_or_else(|| Fault::invalid(format!("{} elements at strides of {:?}", input[axis], window.strides)))?;
+        if let Some(asked) = asked {
+            let total = full.saturating_sub(asked[axis]);
+            let less = total / 2;
+            let (before, after) =
+                if auto_pad == AutoPad::SameUpper { (less, total - less) } else { (total - less, less) };
+            (window.pads[axis], window.pads[axis + 2]) = (before, after);
+            output[axis] = asked[axis];
+        } else {
+            let (before, after) = (window.pads[axis], window.pads[axis + 2]);
+            let left = full.checked_sub(before).and_then(|left| left.checked_sub(after)).filter(|left| *left > 0);
+            output[axis] = left.ok_or_else(|| {
+                Fault::invalid(format!("nothing is left of {full} elements when {before} and {after} are cut"))
+            })?;
+        }
+    }
+    Ok(output)
+}
+
+fn asked_size(
+    operator: &Operator<'_>,
+    window: &Window,
+    auto_pad: AutoPad,
+    input: [usize; 2],
+) -> Result<Option<[usize; 2]>, Fault> {
+    if let Some(shape) = sizes(operator, "output_shape", window.axes, 1)? {
+        return Ok(Some(shape));
+    }
+    if !matches!(auto_pad, AutoPad::SameUpper | AutoPad::SameLower) {
+        return Ok(None);
+    }
+    let times = |axis: usize| {
+        let size = input[axis].checked_mul(window.strides[axis]);
+        size.ok_or_else(|| Fault::invalid(format!("{} elements at strides of {:?}", input[axis], window.strides)))
+    };
+    Ok(Some([if window.axes == 1 { 1 } else { times(0)? }, times(1)?]))
+}

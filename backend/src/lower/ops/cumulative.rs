@@ -1,0 +1,43 @@
+//! Running sums along an axis, by doubling: after step `i` each element is the sum of the `2^i` elements up to it
+//! (Hillis and Steele 1986, "Data parallel algorithms", partial sums). Takes ⌈log₂ n⌉ passes over the tensor.
+
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::error::Fault;
+use crate::lower::formula::{Formula, domain_of};
+use crate::lower::operator::{Operator, axis_of};
+use crate::lower::view::View;
+use anabranch_kernels::op::{Binary, PadMode};
+use std::slice::from_ref;
+
+pub(super) const TABLE: &[Entry] = &[Entry::new("CumSum", Rule::Call(running_sum))];
+
+fn running_sum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    operator.number(0)?;
+    let x = operator.ranked(0, 1)?;
+    let axis = axis_of(operator.known_int(builder, 1, "axis")?, x.rank())?;
+    let reverse = operator.flag("reverse", false)?;
+    let mut sum = x.clone();
+    if operator.flag("exclusive", false)? {
+        sum = shifted(builder, &sum, axis, 1, reverse)?;
+    }
+    let mut distance = 1;
+    while distance < x.dims()[axis] {
+        let earlier = shifted(builder, &sum, axis, distance, reverse)?;
+        let add = Formula::of_two(domain_of(x.dtype()), Binary::Add);
+        sum = builder.map(add, &[sum, earlier], x.dtype())?;
+        distance *= 2;
+    }
+    Ok(vec![sum])
+}
+
+/// The view moved by `distance` elements along an axis, towards its end or (`back`) its start, zeros behind it.
+fn shifted(builder: &mut Builder, x: &View, axis: usize, distance: usize, back: bool) -> Result<View, Fault> {
+    let mut before = vec![0; x.rank()];
+    let distance = isize::try_from(distance).map_err(|_| Fault::invalid(format!("an axis of {distance} elements")))?;
+    before[axis] = if back { -distance } else { distance };
+    // The shape stays, so what is moved beyond the end is cut.
+    let output = x.spec.clone();
+    let op = anabranch_kernels::op::Pad { mode: PadMode::Constant(0.0), before };
+    builder.emit_one(anabranch_kernels::op::Op::Pad(op), from_ref(x), output)
+}

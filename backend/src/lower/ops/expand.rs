@@ -1,0 +1,44 @@
+//! Repetition along axes: broadcasting written out, and tiling.
+
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::error::Fault;
+use crate::lower::operator::Operator;
+use crate::lower::view::View;
+use anabranch_kernels::Shape;
+
+pub(super) const TABLE: &[Entry] = &[Entry::new("Expand", Rule::Call(expand)), Entry::new("Tile", Rule::Call(tile))];
+
+fn expand(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.input(0)?;
+    let wanted = sizes(&operator.known_ints(builder, 1, "shape")?, "shape")?;
+    let shape = x.shape().broadcast(&Shape::new(wanted)?)?;
+    Ok(vec![builder.expanded(x, shape)?])
+}
+
+/// Each repeated axis is read as `1×dim`, broadcast to `repeats×dim` and read as one axis again.
+fn tile(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.input(0)?;
+    let repeats = sizes(&operator.known_ints(builder, 1, "repeats")?, "repeats")?;
+    if repeats.len() != x.rank() {
+        return Err(Fault::invalid(format!("{} repeats for the shape {}", repeats.len(), x.shape())));
+    }
+    let (mut read, mut made, mut dims) = (Vec::new(), Vec::new(), Vec::new());
+    for (dim, count) in x.dims().iter().zip(&repeats) {
+        if *count != 1 && *dim != 1 {
+            read.push(1);
+            made.push(*count);
+        }
+        read.push(*dim);
+        made.push(if *dim == 1 { *count } else { *dim });
+        dims.push(dim.checked_mul(*count).ok_or_else(|| Fault::invalid(format!("{dim} elements {count} times")))?);
+    }
+    let tiled = builder.expanded(&x.reshaped(read)?, Shape::new(made)?)?;
+    Ok(vec![tiled.reshaped(dims)?])
+}
+
+/// Numbers of elements, none negative.
+pub(super) fn sizes(values: &[i64], what: &str) -> Result<Vec<usize>, Fault> {
+    let size = |value: &i64| usize::try_from(*value).map_err(|_| Fault::invalid(format!("{what} is {values:?}")));
+    values.iter().map(size).collect()
+}

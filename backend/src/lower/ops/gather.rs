@@ -1,0 +1,152 @@
+//! Elements chosen by indices.
+
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::error::Fault;
+use crate::lower::formula::Formula;
+use crate::lower::operator::Operator;
+use crate::lower::view::View;
+use anabranch_kernels::op::{Binary, Domain, Gather, Op, Register};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+
+pub(super) const TABLE: &[Entry] = &[
+    Entry::new("Gather", Rule::Call(gather)),
+    Entry::new("GatherElements", Rule::Call(gather_elements)),
+    Entry::new("GatherND", Rule::Call(gather_many)),
+];
+
+fn gather(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.ranked(0, 1)?;
+    let indices = index_input(operator)?;
+    let axis = operator.axis(0, x.rank())?;
+    let dims = [&x.dims()[..axis], indices.dims(), &x.dims()[axis + 1..]].concat();
+    if let Some(view) = contiguous(builder, x, indices, axis, &dims)? {
+        return Ok(vec![view]);
+    }
+    Ok(vec![chosen(builder, x, indices, axis, dims)?])
+}
+
+fn gather_elements(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.ranked(0, 1)?;
+    let indices = index_input(operator)?;
+    let axis = operator.axis(0, x.rank())?;
+    let fits = indices.rank() == x.rank()
+        && (0..x.rank()).all(|other| other == axis || indices.dims()[other] <= x.dims()[other]);
+    if !fits {
+        let reason = format!("indices of shape {} do not fit the data's {}", indices.shape(), x.shape());
+        return Err(Fault::invalid(reason));
+    }
+    refuse_empty(x, indices, axis)?;
+    let output = TensorSpec::new(x.dtype(), indices.shape().clone());
+    let op = Op::Gather(Gather { axis, elementwise: true });
+    Ok(vec![builder.emit_one(op, &[x.clone(), indices.clone()], output)?])
+}
+
+/// Indices of several axes at once are combined into indices of one.
+fn gather_many(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.ranked(0, 1)?;
+    let indices = operator.typed(1, DType::I64)?;
+    let batch = operator.size("batch_dims", 0, 0)?;
+    let depth = *indices.dims().last().ok_or_else(|| Fault::invalid("the indices are a scalar"))?;
+    let lead = indices.rank() - 1;
+    let fits = depth > 0
+        && batch <= lead
+        && batch.saturating_add(depth) <= x.rank()
+        && indices.dims()[..batch] == x.dims()[..batch];
+    if !fits {
+        let (indices, x) = (indices.shape(), x.shape());
+        return Err(Fault::invalid(format!("indices of shape {indices} do not fit {x} with {batch} batch dimensions")));
+    }
+    let flat = flat_indices(builder, x, indices, batch, depth)?;
+    let rest = &x.dims()[batch + depth..];
+    let chosen_from: usize = x.dims()[..batch + depth].iter().product();
+    let data = x.reshaped([&[chosen_from], rest].concat())?;
+    let dims = [&indices.dims()[..lead], rest].concat();
+    Ok(vec![chosen(builder, &data, &flat, 0, dims)?])
+}
+
+/// For each tuple of indices along the last axis, the index into `x` with its first `batch + depth` axes read as one.
+pub(super) fn flat_indices(
+    builder: &mut Builder,
+    x: &View,
+    indices: &View,
+    batch: usize,
+    depth: usize,
+) -> Result<View, Fault> {
+    let lead = indices.rank() - 1;
+    let dims = indices.dims()[..lead].to_vec();
+    let mut flat: Option<View> = None;
+    for axis in 0..batch + depth {
+        let index = if axis < batch {
+            builder.indices(DType::I64, x.dims()[axis], axis, lead)?
+        } else {
+            builder.part(indices, lead, axis - batch, 1)?.reshaped(dims.clone())?
+        };
+        flat = Some(combined(builder, flat, &index, x.dims()[axis])?);
+    }
+    let flat = flat.ok_or_else(|| Fault::invalid("no index at all"))?;
+    builder.expanded(&flat, Shape::new(dims)?)
+}
+
+/// `flat · size + index`, with a negative index counted from the end.
+fn combined(builder: &mut Builder, flat: Option<View>, index: &View, size: usize) -> Result<View, Fault> {
+    let mut formula = Formula::new(Domain::I64, if flat.is_some() { 2 } else { 1 });
+    let own = Register(0);
+    let negative = formula.with(Binary::Less, own, 0.0);
+    let from_end = formula.with(Binary::Add, own, size as f64);
+    let counted = formula.select(negative, from_end, own);
+    let mut inputs = vec![index.clone()];
+    if let Some(flat) = flat {
+        let scaled = formula.with(Binary::Multiply, Register(1), size as f64);
+        formula.binary(Binary::Add, scaled, counted);
+        inputs.push(flat);
+    }
+    builder.map(formula, &inputs, DType::I64)
+}
+
+/// Slices of `x` along `axis`, as the indices say.
+pub(super) fn chosen(
+    builder: &mut Builder,
+    x: &View,
+    indices: &View,
+    axis: usize,
+    dims: Vec<usize>,
+) -> Result<View, Fault> {
+    refuse_empty(x, indices, axis)?;
+    let output = TensorSpec::new(x.dtype(), Shape::new(dims)?);
+    let op = Op::Gather(Gather { axis, elementwise: false });
+    builder.emit_one(op, &[x.clone(), indices.clone()], output)
+}
+
+/// A slice where the indices are one known index.
+fn contiguous(
+    builder: &mut Builder,
+    x: &View,
+    indices: &View,
+    axis: usize,
+    dims: &[usize],
+) -> Result<Option<View>, Fault> {
+    if indices.elements() != 1 || builder.tensor(x).is_some() {
+        return Ok(None);
+    }
+    let Some(tensor) = builder.tensor(indices) else { return Ok(None) };
+    let Some(&[index]) = crate::lower::operator::integers(&tensor).as_deref() else { return Ok(None) };
+    let size = x.dims()[axis] as i64;
+    let index = if index < 0 { index.saturating_add(size) } else { index };
+    if !(0..size).contains(&index) {
+        return Err(Fault::invalid(format!("index {index} of {size} along axis {axis}")));
+    }
+    Ok(Some(builder.part(x, axis, index as usize, 1)?.reshaped(dims.to_vec())?))
+}
+
+fn index_input<'a>(operator: &'a Operator<'_>) -> Result<&'a View, Fault> {
+    operator.typed(1, DType::I64).or_else(|_| operator.typed(1, DType::I32))
+}
+
+/// Nothing can be chosen from an axis without elements.
+fn refuse_empty(x: &View, indices: &View, axis: usize) -> Result<(), Fault> {
+    if x.dims()[axis] == 0 && indices.elements() > 0 {
+        return Err(Fault::invalid(format!("indices into axis {axis} of shape {}, which is empty", x.shape())));
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Operators that make tensors from shapes and few numbers: constants, ranges, shapes, one-hot rows, triangles.
+
+use super::cast::{element_type, floats};
+use super::expand::sizes;
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::error::Fault;
+use crate::lower::formula::{Formula, domain_of};
+use crate::lower::operator::{Operator, axis_of, numbers};
+use crate::lower::view::View;
+use anabranch_kernels::op::{Binary, Domain, Register};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+
+pub(super) const TABLE: &[Entry] = &[
+    Entry::new("Constant", Rule::Call(constant)),
+    Entry::new("ConstantOfShape", Rule::Call(constant_of_shape)),
+    Entry::new("Shape", Rule::Call(shape)),
+    Entry::new("Size", Rule::Call(size)),
+    Entry::new("Range", Rule::Call(range)),
+    Entry::new("NonZero", Rule::Call(non_zero)),
+    Entry::new("OneHot", Rule::Call(one_hot)),
+    Entry::new("Trilu", Rule::Call(triangle)),
+    Entry::new("EyeLike", Rule::Call(eye_like)),
+];
+
+fn constant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let scalar = |tensor: Tensor| Ok::<_, Fault>(tensor.reshaped(Shape::scalar()).expect("one element"));
+    let tensor = if let Some(tensor) = operator.tensor("value")? {
+        tensor.clone()
+    } else if let Some(value) = operator.optional_float("value_float")? {
+        scalar(floats(&[value]))?
+    } else if let Some(value) = operator.optional_int("value_int")? {
+        scalar(Tensor::from_i64s(&[value]))?
+    } else if let Some(values) = operator.floats("value_floats")? {
+        floats(values)
+    } else if let Some(values) = operator.ints("value_ints")? {
+        Tensor::from_i64s(values)
+    } else {
+        return Err(Fault::unsupported("its value is a text, sparse, or missing"));
+    };
+    Ok(vec![builder.constant("constant", tensor)])
+}
+
+fn constant_of_shape(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let dims = sizes(&operator.known_ints(builder, 0, "shape")?, "the shape")?;
+    let shape = Shape::new(dims)?;
+    let one = Shape::scalar();
+    let value = match operator.tensor("value")? {
+        None => builder.scalar(DType::F32, 0.0)?,
+        Some(value) if value.shape().elements() == 1 => {
+            let value = value.reshaped(one).expect("one element is a scalar");
+            builder.made(value)?
+        }
+        Some(value) => return Err(Fault::attribute("value", value.spec(), "a tensor of one element")),
+    };
+    Ok(vec![builder.expanded(&value, shape)?])
+}
+
+/// From version 15 on a part of the shape may be asked for.
+fn shape(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.input(0)?;
+    let rank = x.rank() as i64;
+    let bound = |value: i64| (if value < 0 { value.saturating_add(rank) } else { value }).clamp(0, rank) as usize;
+    let start = bound(operator.int("start", 0)?);
+    let end = bound(operator.int("end", rank)?).max(start);
+    let dims: Vec<_> = x.dims()[start..end].iter().map(|dim| *dim as i64).collect();
+    Ok(vec![builder.made(Tensor::from_i64s(&dims))?])
+}
+
+fn size(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let elements = operator.input(0)?.elements() as i64;
+    let tensor = Tensor::from_i64s(&[elements]).reshaped(Shape::scalar()).expect("one element is a scalar");
+    Ok(vec![builder.made(tensor)?])
+}
+
+/// `start, start + delta, …` before `limit`; the bounds decide the length, so they must be known.
+fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let dtype = operator.input(0)?.dtype();
+    operator.typed(1, dtype)?;
+    operator.typed(2, dtype)?;
+    let bound = |index: usize, what: &'static str| {
+        let view = operator.number(index)?;
+        let tensor = builder.tensor(view).ok_or(Fault::RunTime { input: index, what })?;
+        match numbers(&tensor).as_deref() {
+            Some(&[value]) => Ok(value),
+            _ => Err(Fault::invalid(format!("input {index} ({what}) has shape {}, not one element", view.shape()))),
+        }
+    };
+    let (start, limit, delta) = (bound(0, "start")?, bound(1, "limit")?, bound(2, "delta")?);
+    let count = ((limit - start) / delta).ceil().max(0.0);
+    if delta == 0.0 || !count.is_finite() {
+        return Err(Fault::invalid(format!("a range from {start} to {limit} in steps of {delta}")));
+    }
+    let budget = isize::MAX as f64 / 64.0;
+    if count > budget {
+        return Err(Fault::invalid(format!("a range of {count} elements")));
+    }
+    let index = builder.indices(dtype, count as usize, 0, 1)?;
+    let mut formula = Formula::new(domain_of(dtype), 3);
+    let offset = formula.binary(Binary::Multiply, Register(0), Register(2));
+    formula.binary(Binary::Add, Register(1), offset);
+    let ends = [operator.input(0)?.reshaped(vec![])?, operator.input(2)?.reshaped(vec![])?];
+    let [start, delta] = ends;
+    Ok(vec![builder.map(formula, &[index, start, delta], dtype)?])
+}
+
+/// The indices of the elements of a known tensor that are not zero, one row an axis.
+fn non_zero(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.input(0)?;
+    let tensor =
+        builder.tensor(x).ok_or_else(|| Fault::unsupported("its input is computed from the model's inputs"))?;
+    let elements = numbers(&tensor).ok_or_else(|| Fault::unsupported("its input holds numbers beyond 63 bits"))?;
+    let found: Vec<usize> = (0..elements.len()).filter(|index| elements[*index] != 0.0).collect();
+    builder.reserve(found.len().saturating_mul(8 * x.rank()))?;
+    let strides = x.shape().strides();
+    let coordinate = |axis: usize, index: &usize| (index / strides[axis] % x.dims()[axis]) as i64;
+    let rows: Vec<i64> = (0..x.rank())
+        .flat_map(|axis| found.iter().map(move |index| (axis, index)))
+        .map(|(a, i)| coordinate(a, i))
+        .collect();
+    let shape = Shape::new(vec![x.rank(), found.len()])?;
+    let tensor = Tensor::from_elements(shape, &rows).expect("a row of as many indices for each axis");
+    Ok(vec![builder.constant("nonzero", tensor)])
+}
+
+/// `on` where the new axis' index is the element's value, else `off`; an index beyond the depth is nowhere.
+fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let indices = operator.number(0)?;
+    let depth_view = operator.input(1)?;
+    let depth = builder.tensor(depth_view).ok_or(Fault::RunTime { input: 1, what: "depth" })?;
+    let depth = match numbers(&depth).as_deref() {
+        Some(&[depth]) if (1.0..9.0e15).contains(&depth) => depth as usize,
+        other => return Err(Fault::invalid(format!("a depth of {:?}", other.unwrap_or_default()))),
+    };
+    let values = operator.input(2)?;
+    if values.elements() != 2 {
+        return Err(Fault::invalid(format!("the values have shape {}, not two elements", values.shape())));
+    }
+    let axis = axis_of(operator.int("axis", -1)?, indices.rank() + 1)?;
+    let mut dims = indices.dims().to_vec();
+    dims.insert(axis, 1);
+    let exact = if depth < 1 << 24 { values.dtype() } else { DType::I64 };
+    let domain = if domain_of(indices.dtype()) == Domain::F64 { Domain::F64 } else { domain_of(exact) };
+    let (row, flat) = (Shape::new(dims)?, values.reshaped(vec![2])?);
+    let positions = builder.indices(DType::I64, depth, axis, row.rank())?;
+    let off = builder.part(&flat, 0, 0, 1)?;
+    let on = builder.part(&flat, 0, 1, 1)?;
+
+    let mut formula = Formula::new(domain, 4);
+    let index = Register(0);
+    let negative = formula.with(Binary::Less, index, 0.0);
+    let from_end = formula.with(Binary::Add, index, depth as f64);
+    let index = formula.select(negative, from_end, index);
+    let hit = formula.binary(Binary::Equal, index, Register(1));
+    formula.select(hit, Register(3), Register(2));
+    Ok(vec![builder.map(formula, &[indices.reshaped(row)?, positions, off, on], values.dtype())?])
+}
+
+/// The elements on and above the `k`-th diagonal, or on and below it; zero elsewhere.
+fn triangle(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.ranked(0, 2)?;
+    let upper = operator.flag("upper", true)?;
+    let diagonal = match operator.optional(1) {
+        Some(_) => operator.known_int(builder, 1, "k")?,
+        None => 0,
+    };
+    let (rows, columns) = diagonal_axes(builder, x)?;
+    let mut formula = Formula::new(domain_of(x.dtype()), 3);
+    let limit = formula.with(Binary::Add, Register(1), bounded(diagonal));
+    let compare = if upper { Binary::GreaterOrEqual } else { Binary::LessOrEqual };
+    let kept = formula.binary(compare, Register(2), limit);
+    let zero = formula.literal(0.0);
+    formula.select(kept, Register(0), zero);
+    Ok(vec![builder.map(formula, &[x.clone(), rows, columns], x.dtype())?])
+}
+
+fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.input(0)?;
+    if x.rank() != 2 {
+        return Err(Fault::invalid(format!("the input has shape {}, not two dimensions", x.shape())));
+    }
+    let dtype = match operator.optional_int("dtype")? {
+        Some(number) => element_type(number)?,
+        None => x.dtype(),
+    };
+    let shaped = builder.filled(TensorSpec::new(dtype, Shape::scalar()), 1.0)?;
+    let (rows, columns) = diagonal_axes(builder, x)?;
+    let mut formula = Formula::new(domain_of(x.dtype()), 3);
+    let limit = formula.with(Binary::Add, Register(1), bounded(operator.int("k", 0)?));
+    let hit = formula.binary(Binary::Equal, Register(2), limit);
+    let zero = formula.literal(0.0);
+    formula.select(hit, Register(0), zero);
+    Ok(vec![builder.map_to(formula, &[shaped, rows, columns], TensorSpec::new(dtype, x.shape().clone()))?])
+}
+
+/// The row and column numbers of the two innermost axes, in the domain of the view's type.
+fn diagonal_axes(builder: &mut Builder, x: &View) -> Result<(View, View), Fault> {
+    let (rank, dims) = (x.rank(), x.dims());
+    if domain_of(x.dtype()) == Domain::F32 && dims[rank - 2].max(dims[rank - 1]) >= 1 << 24 {
+        return Err(Fault::unsupported(format!("a triangle of shape {}", x.shape())));
+    }
+    let rows = builder.indices(x.dtype(), dims[rank - 2], rank - 2, rank)?;
+    let columns = builder.indices(x.dtype(), dims[rank - 1], rank - 1, rank)?;
+    Ok((rows, columns))
+}
+
+/// A diagonal's number; those beyond any matrix are moved to where `f32` still counts exactly.
+fn bounded(diagonal: i64) -> f64 {
+    const FAR: i64 = 1 << 25;
+    diagonal.clamp(-FAR, FAR) as f64
+}

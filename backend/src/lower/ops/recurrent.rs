@@ -1,0 +1,227 @@
+//! Recurrent layers: the product of all inputs with the weights at once, then one pass over time for each direction.
+
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::compose::Epilogue;
+use crate::lower::error::Fault;
+use crate::lower::operator::Operator;
+use crate::lower::view::View;
+use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent, RecurrentKind};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+
+pub(super) const TABLE: &[Entry] = &[Entry::new("GRU", Rule::Call(gru)), Entry::new("LSTM", Rule::Call(lstm))];
+
+/// Which input is what, and the sizes.
+struct Layer {
+    kind: RecurrentKind,
+    gates: usize,
+    /// Whether each direction runs backwards.
+    reversed: Vec<bool>,
+    /// Time steps, batch, input features, units.
+    time: usize,
+    batch: usize,
+    features: usize,
+    units: usize,
+    /// Whether the batch comes before time in the inputs and outputs.
+    batch_first: bool,
+}
+
+fn gru(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let linear_before_reset = operator.flag("linear_before_reset", false)?;
+    let layer = Layer::read(operator, builder, RecurrentKind::Gru { linear_before_reset }, &["Sigmoid", "Tanh"])?;
+    layer.lower(operator, builder)
+}
+
+fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    if operator.flag("input_forget", false)? {
+        return Err(Fault::unsupported("coupled input and forget gates"));
+    }
+    if operator.optional(7).is_some() {
+        return Err(Fault::unsupported("peephole connections"));
+    }
+    let layer = Layer::read(operator, builder, RecurrentKind::Lstm, &["Sigmoid", "Tanh", "Tanh"])?;
+    layer.lower(operator, builder)
+}
+
+impl Layer {
+    fn read(
+        operator: &Operator<'_>,
+        builder: &Builder,
+        kind: RecurrentKind,
+        activations: &[&str],
+    ) -> Result<Self, Fault> {
+        let gates = match kind {
+            RecurrentKind::Gru { .. } => 3,
+            RecurrentKind::Lstm => 4,
+        };
+        operator.float_input(0)?;
+        let batch_first = operator.flag("layout", false)?;
+        let &[outer, inner, features] = operator.input(0)?.dims() else {
+            return Err(Fault::invalid(format!(
+                "an input of shape {}, not three dimensions",
+                operator.input(0)?.shape()
+            )));
+        };
+        let (time, batch) = if batch_first { (inner, outer) } else { (outer, inner) };
+        let reversed = match operator.string("direction", "forward")? {
+            "forward" => vec![false],
+            "reverse" => vec![true],
+            "bidirectional" => vec![false, true],
+            other => return Err(Fault::attribute("direction", other, "forward, reverse or bidirectional")),
+        };
+        let units = operator.input(2)?.dims().last().copied().unwrap_or(0);
+        let hidden = operator.size("hidden_size", 1, units)?;
+        if hidden != units || units == 0 {
+            return Err(Fault::attribute("hidden_size", hidden, format!("the recurrent weights' {units}")));
+        }
+        let layer = Self { kind, gates, reversed, time, batch, features, units, batch_first };
+        layer.check_options(operator, builder, activations)?;
+        Ok(layer)
+    }
+
+    /// Refuses what the op does not compute.
+    fn check_options(&self, operator: &Operator<'_>, builder: &Builder, activations: &[&str]) -> Result<(), Fault> {
+        if let Some(names) = operator.strings("activations")? {
+            let usual = activations.iter().cycle();
+            let same = names.iter().zip(usual).all(|(name, usual)| name.eq_ignore_ascii_case(usual));
+            if !same {
+                return Err(Fault::unsupported(format!("the activations {names:?}")));
+            }
+        }
+        if operator.optional_float("clip")?.is_some_and(|clip| clip > 0.0) {
+            return Err(Fault::unsupported("clipped gates"));
+        }
+        if let Some(lengths) = operator.optional(4).and_then(|lengths| builder.tensor(lengths)) {
+            let lengths = crate::lower::operator::integers(&lengths).unwrap_or_default();
+            if lengths.len() == self.batch && lengths.iter().all(|length| usize::try_from(*length) == Ok(self.time)) {
+                return Ok(());
+            }
+            return Err(Fault::unsupported("sequences of different lengths"));
+        }
+        match operator.optional(4) {
+            Some(_) => Err(Fault::unsupported("sequence lengths that are computed from the model's inputs")),
+            None => Ok(()),
+        }
+    }
+
+    fn lower(&self, operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+        let dtype = operator.input(0)?.dtype();
+        let x = builder.as_f32(operator.input(0)?)?;
+        let x = if self.batch_first { builder.transposed(&x, &[1, 0, 2])? } else { x };
+        let mut outputs: Vec<Vec<View>> = Vec::new();
+        for direction in 0..self.reversed.len() {
+            outputs.push(self.direction(operator, builder, &x, direction)?);
+        }
+        self.joined(operator, builder, &outputs)?.iter().map(|view| builder.cast(view, dtype)).collect()
+    }
+
+    /// Y `[t, b, u]`, the last h `[b, u]`, and for an LSTM the last c, of one direction.
+    fn direction(
+        &self,
+        operator: &Operator<'_>,
+        builder: &mut Builder,
+        x: &View,
+        direction: usize,
+    ) -> Result<Vec<View>, Fault> {
+        let wide = self.gates.checked_mul(self.units).ok_or_else(|| Fault::invalid(format!("{} units", self.units)))?;
+        let weights = self.part(operator, builder, 1, direction, &[wide, self.features])?;
+        let recurrent = self.part(operator, builder, 2, direction, &[wide, self.units])?;
+        let (bias, recurrent_bias) = match operator.optional(3) {
+            Some(_) => {
+                let both = self.part(operator, builder, 3, direction, &[2 * wide])?;
+                (Some(builder.part(&both, 0, 0, wide)?), builder.part(&both, 0, wide, wide)?)
+            }
+            None => (None, self.zeros(builder, &[wide])?),
+        };
+        let rows = self.time.checked_mul(self.batch).ok_or_else(|| Fault::invalid("too many steps"))?;
+        let epilogue = Epilogue {
+            expression: bias.is_some().then(|| Expression::binary(Binary::Add)),
+            operands: bias.into_iter().collect(),
+        };
+        let flat = x.reshaped(vec![rows, self.features])?;
+        let op = MatMul { transpose_b: true, ..MatMul::default() };
+        let projected = builder.product(op, &flat, &weights, vec![rows, wide], epilogue)?;
+
+        let mut inputs = vec![projected.reshaped(vec![self.time, self.batch, wide])?, recurrent, recurrent_bias];
+        let states = if self.kind == RecurrentKind::Lstm { 2 } else { 1 };
+        for state in 0..states {
+            inputs.push(self.initial(operator, builder, 5 + state, direction)?);
+        }
+        let state = TensorSpec::new(DType::F32, Shape::new(vec![self.batch, self.units])?);
+        let sequence = TensorSpec::new(DType::F32, Shape::new(vec![self.time, self.batch, self.units])?);
+        let mut specs = vec![sequence];
+        specs.extend(std::iter::repeat_n(state, states));
+        let op = Recurrent { kind: self.kind, reverse: self.reversed[direction] };
+        builder.emit(Op::Recurrent(op), &inputs, specs)
+    }
+
+    /// One direction's part, of shape `dims`, of input `index`.
+    fn part(
+        &self,
+        operator: &Operator<'_>,
+        builder: &mut Builder,
+        index: usize,
+        direction: usize,
+        dims: &[usize],
+    ) -> Result<View, Fault> {
+        let whole = operator.float_input(index)?;
+        let expected = [&[self.reversed.len()], dims].concat();
+        if *whole.dims() != expected[..] {
+            return Err(Fault::invalid(format!("input {index} has shape {}, not {expected:?}", whole.shape())));
+        }
+        let part = builder.part(whole, 0, direction, 1)?.reshaped(dims)?;
+        builder.as_f32(&part)
+    }
+
+    /// A direction's first state: input `index`, or zeros.
+    fn initial(
+        &self,
+        operator: &Operator<'_>,
+        builder: &mut Builder,
+        index: usize,
+        direction: usize,
+    ) -> Result<View, Fault> {
+        let dims = [self.batch, self.units];
+        if operator.optional(index).is_none() {
+            return self.zeros(builder, &dims);
+        }
+        if !self.batch_first {
+            return self.part(operator, builder, index, direction, &dims);
+        }
+        let whole = operator.float_input(index)?;
+        let expected = [self.batch, self.reversed.len(), self.units];
+        if *whole.dims() != expected {
+            return Err(Fault::invalid(format!("input {index} has shape {}, not {expected:?}", whole.shape())));
+        }
+        let part = builder.part(whole, 1, direction, 1)?.reshaped(dims)?;
+        builder.as_f32(&part)
+    }
+
+    fn zeros(&self, builder: &mut Builder, dims: &[usize]) -> Result<View, Fault> {
+        builder.filled(TensorSpec::new(DType::F32, Shape::new(dims)?), 0.0)
+    }
+
+    /// The directions' outputs side by side: Y `[t, d, b, u]`, states `[d, b, u]`, or with the batch first.
+    fn joined(
+        &self,
+        operator: &Operator<'_>,
+        builder: &mut Builder,
+        outputs: &[Vec<View>],
+    ) -> Result<Vec<View>, Fault> {
+        let (time, batch, units) = (self.time, self.batch, self.units);
+        let mut joined = Vec::new();
+        for index in 0..operator.output_count().min(outputs[0].len()) {
+            let sequence = index == 0;
+            let dims = if sequence { vec![time, 1, batch, units] } else { vec![1, batch, units] };
+            let parts =
+                outputs.iter().map(|views| views[index].reshaped(dims.clone())).collect::<Result<Vec<_>, _>>()?;
+            let whole = builder.concatenated(&parts, if sequence { 1 } else { 0 })?;
+            joined.push(match (self.batch_first, sequence) {
+                (false, _) => whole,
+                (true, true) => builder.transposed(&whole, &[2, 0, 1, 3])?,
+                (true, false) => builder.transposed(&whole, &[1, 0, 2])?,
+            });
+        }
+        Ok(joined)
+    }
+}

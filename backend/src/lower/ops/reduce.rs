@@ -1,0 +1,57 @@
+//! Reductions over axes.
+
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::error::Fault;
+use crate::lower::formula::{Formula, domain_of};
+use crate::lower::operator::{Operator, axes_of};
+use crate::lower::view::View;
+use anabranch_kernels::op::{ReduceKind, Unary};
+
+pub(super) const TABLE: &[Entry] = &[
+    Entry::new("ReduceSum", Rule::Call(|o, b| reduce(o, b, ReduceKind::Sum, None))),
+    Entry::new("ReduceMean", Rule::Call(|o, b| reduce(o, b, ReduceKind::Mean, None))),
+    Entry::new("ReduceMax", Rule::Call(|o, b| reduce(o, b, ReduceKind::Max, None))),
+    Entry::new("ReduceMin", Rule::Call(|o, b| reduce(o, b, ReduceKind::Min, None))),
+    Entry::new("ReduceProd", Rule::Call(|o, b| reduce(o, b, ReduceKind::Product, None))),
+    Entry::new("ReduceSumSquare", Rule::Call(|o, b| reduce(o, b, ReduceKind::SumOfSquares, None))),
+    Entry::new("ReduceL1", Rule::Call(|o, b| reduce(o, b, ReduceKind::SumOfMagnitudes, None))),
+    Entry::new("ReduceL2", Rule::Call(|o, b| reduce(o, b, ReduceKind::SumOfSquares, Some(Unary::Sqrt)))),
+    Entry::new("ReduceLogSum", Rule::Call(|o, b| reduce(o, b, ReduceKind::Sum, Some(Unary::Log)))),
+    Entry::new("ReduceLogSumExp", Rule::Call(|o, b| reduce(o, b, ReduceKind::LogSumExp, None))),
+];
+
+/// The version from which the axes are an input.
+fn axes_input_since(kind: ReduceKind, after: Option<Unary>) -> i64 {
+    if kind == ReduceKind::Sum && after.is_none() { 13 } else { 18 }
+}
+
+fn reduce(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    kind: ReduceKind,
+    after: Option<Unary>,
+) -> Result<Vec<View>, Fault> {
+    let x = operator.input(0)?;
+    let axes = operator.ints_by_version(builder, "axes", axes_input_since(kind, after), 1)?.unwrap_or_default();
+    let kept = operator.flag("keepdims", true)?;
+    let nothing = axes.is_empty() && operator.flag("noop_with_empty_axes", false)?;
+    let axes = if axes.is_empty() { (0..x.rank()).collect() } else { axes_of(&axes, x.rank())? };
+
+    // Without an axis to reduce each element is a group of its own, along an added axis.
+    let (input, reduced) = if nothing || axes.is_empty() {
+        (x.reshaped([x.dims(), &[1]].concat())?, vec![x.rank()])
+    } else {
+        (x.clone(), axes.clone())
+    };
+    let mut result = builder.reduced(&input, kind, &reduced)?;
+    if let Some(function) = after {
+        result = builder.map(Formula::of_one(domain_of(result.dtype()), function), &[result.clone()], x.dtype())?;
+    }
+    let dims = x.dims().iter().enumerate().filter_map(|(axis, dim)| match axes.contains(&axis) {
+        _ if nothing => Some(*dim),
+        true => kept.then_some(1),
+        false => Some(*dim),
+    });
+    Ok(vec![result.reshaped(dims.collect::<Vec<_>>())?])
+}

@@ -1,0 +1,198 @@
+//! Resampling of images.
+
+use super::expand::sizes;
+use super::{Entry, Rule};
+use crate::lower::builder::Builder;
+use crate::lower::error::Fault;
+use crate::lower::operator::{Operator, axes_of, axis_of, numbers};
+use crate::lower::view::View;
+use anabranch_kernels::op::{Coordinates, Interpolation, NearestRounding, Op, Resize};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+
+pub(super) const TABLE: &[Entry] =
+    &[Entry::new("Resize", Rule::Call(resize)), Entry::new("Upsample", Rule::Call(upsample))];
+
+/// Scale and output size along one axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Target {
+    scale: f64,
+    size: usize,
+}
+
+fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.number(0)?;
+    if operator.opset() < 11 {
+        return by_scales(operator, builder, scales(operator, builder, 1)?, true);
+    }
+    if operator.flag("antialias", false)? || operator.flag("exclude_outside", false)? {
+        return Err(Fault::unsupported("antialiasing and the exclusion of outside elements"));
+    }
+    let axes = match operator.ints("axes")? {
+        Some(axes) => {
+            axes_of(axes, x.rank())?;
+            axes.iter().map(|axis| axis_of(*axis, x.rank())).collect::<Result<Vec<_>, _>>()?
+        }
+        None => (0..x.rank()).collect(),
+    };
+    let mut targets: Vec<_> = x.dims().iter().map(|dim| Target { scale: 1.0, size: *dim }).collect();
+    for (axis, target) in axes.iter().zip(wanted(operator, builder, &axes)?) {
+        targets[*axis] = target;
+    }
+    let interpolation = interpolation(operator)?;
+    let coordinates = coordinates(operator, x, &targets)?;
+    Ok(vec![resampled(builder, x, &targets, interpolation, coordinates)?])
+}
+
+/// The older operator: scales only, and coordinates without an offset.
+fn upsample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let scales = match operator.floats("scales")? {
+        Some(scales) if operator.opset() < 9 => scales.iter().map(|scale| f64::from(*scale)).collect(),
+        _ => scales(operator, builder, 1)?,
+    };
+    by_scales(operator, builder, scales, false)
+}
+
+fn by_scales(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    scales: Vec<f64>,
+    may_shrink: bool,
+) -> Result<Vec<View>, Fault> {
+    let x = operator.number(0)?;
+    let axes: Vec<_> = (0..x.rank()).collect();
+    let targets = by_scale(x, &axes, &scales)?;
+    let shrinks = scales.iter().any(|scale| *scale < 1.0);
+    if shrinks && (!may_shrink || scales.iter().any(|scale| *scale > 1.0)) {
+        return Err(Fault::unsupported(format!("scales of {scales:?} in this version of the operator")));
+    }
+    let interpolation = match operator.string("mode", "nearest")? {
+        "nearest" if shrinks => Interpolation::Nearest(NearestRounding::Ceil),
+        "nearest" => Interpolation::Nearest(NearestRounding::Floor),
+        "linear" | "bilinear" => Interpolation::Linear,
+        other => return Err(Fault::attribute("mode", other, "nearest or linear")),
+    };
+    Ok(vec![resampled(builder, x, &targets, interpolation, Coordinates::Asymmetric)?])
+}
+
+fn scales(operator: &Operator<'_>, builder: &Builder, index: usize) -> Result<Vec<f64>, Fault> {
+    let view = operator.input(index)?;
+    let tensor = builder.tensor(view).ok_or(Fault::RunTime { input: index, what: "scales" })?;
+    numbers(&tensor).ok_or_else(|| Fault::invalid("the scales are no numbers"))
+}
+
+/// Scale and size for each of `axes`, from whichever of the inputs `sizes` and `scales` is given.
+fn wanted(operator: &Operator<'_>, builder: &Builder, axes: &[usize]) -> Result<Vec<Target>, Fault> {
+    let x = operator.input(0)?;
+    let given = |index: usize| operator.optional(index).is_some_and(|view| view.elements() > 0);
+    if given(3) {
+        let sizes = sizes(&operator.known_ints(builder, 3, "sizes")?, "sizes")?;
+        return by_size(operator, x, axes, &sizes);
+    }
+    if given(2) {
+        return by_scale(x, axes, &scales(operator, builder, 2)?);
+    }
+    Err(Fault::invalid("neither sizes nor scales are given"))
+}
+
+fn by_scale(x: &View, axes: &[usize], scales: &[f64]) -> Result<Vec<Target>, Fault> {
+    if scales.len() != axes.len() {
+        return Err(Fault::invalid(format!("{} scales for {} axes", scales.len(), axes.len())));
+    }
+    let target = |(axis, scale): (&usize, &f64)| {
+        let size = (x.dims()[*axis] as f64 * scale).floor();
+        if !(*scale > 0.0 && size < isize::MAX as f64) {
+            return Err(Fault::invalid(format!("a scale of {scale} for {} elements", x.dims()[*axis])));
+        }
+        Ok(Target { scale: *scale, size: size as usize })
+    };
+    axes.iter().zip(scales).map(target).collect()
+}
+
+fn by_size(operator: &Operator<'_>, x: &View, axes: &[usize], sizes: &[usize]) -> Result<Vec<Target>, Fault> {
+    if sizes.len() != axes.len() {
+        return Err(Fault::invalid(format!("{} sizes for {} axes", sizes.len(), axes.len())));
+    }
+    let ratio = |(axis, size): (&usize, &usize)| *size as f64 / x.dims()[*axis].max(1) as f64;
+    let ratios = || axes.iter().zip(sizes).map(ratio);
+    let common = match operator.string("keep_aspect_ratio_policy", "stretch")? {
+        "stretch" => None,
+        "not_larger" => ratios().reduce(f64::min),
+        "not_smaller" => ratios().reduce(f64::max),
+        other => {
+            return Err(Fault::attribute("keep_aspect_ratio_policy", other, "stretch, not_larger or not_smaller"));
+        }
+    };
+    let target = |(axis, size): (&usize, &usize)| match common {
+        None => Target { scale: ratio((axis, size)), size: *size },
+        Some(scale) => Target { scale, size: (x.dims()[*axis] as f64 * scale).round() as usize },
+    };
+    Ok(axes.iter().zip(sizes).map(target).collect())
+}
+
+fn interpolation(operator: &Operator<'_>) -> Result<Interpolation, Fault> {
+    match operator.string("mode", "nearest")? {
+        "linear" => Ok(Interpolation::Linear),
+        "cubic" => Ok(Interpolation::Cubic { coefficient: operator.float("cubic_coeff_a", -0.75)? }),
+        "nearest" => Ok(Interpolation::Nearest(match operator.string("nearest_mode", "round_prefer_floor")? {
+            "round_prefer_floor" => NearestRounding::RoundPreferFloor,
+            "round_prefer_ceil" => NearestRounding::RoundPreferCeil,
+            "floor" => NearestRounding::Floor,
+            "ceil" => NearestRounding::Ceil,
+            other => return Err(Fault::attribute("nearest_mode", other, "a way of rounding")),
+        })),
+        other => Err(Fault::attribute("mode", other, "nearest, linear or cubic")),
+    }
+}
+
+fn coordinates(operator: &Operator<'_>, x: &View, targets: &[Target]) -> Result<Coordinates, Fault> {
+    match operator.string("coordinate_transformation_mode", "half_pixel")? {
+        "half_pixel" => Ok(Coordinates::HalfPixel),
+        "pytorch_half_pixel" => Ok(Coordinates::PytorchHalfPixel),
+        "align_corners" => Ok(Coordinates::AlignCorners),
+        "asymmetric" => Ok(Coordinates::Asymmetric),
+        // The same as `half_pixel` where the scales lead to whole sizes.
+        "half_pixel_symmetric"
+            if targets.iter().zip(x.dims()).all(|(t, dim)| t.size as f64 == *dim as f64 * t.scale) =>
+        {
+            Ok(Coordinates::HalfPixel)
+        }
+        other => Err(Fault::unsupported(format!("the coordinate transformation {other}"))),
+    }
+}
+
+/// Resamples two axes at a time, moved innermost; every interpolation here is separable.
+fn resampled(
+    builder: &mut Builder,
+    x: &View,
+    targets: &[Target],
+    interpolation: Interpolation,
+    coordinates: Coordinates,
+) -> Result<View, Fault> {
+    let changed = |axis: &usize| targets[*axis].size != x.dims()[*axis] || targets[*axis].scale != 1.0;
+    let axes: Vec<_> = (0..x.rank()).filter(changed).collect();
+    if let Some(axis) = axes.iter().find(|axis| x.dims()[**axis] == 0 && targets[**axis].size > 0) {
+        return Err(Fault::invalid(format!("axis {axis} has no element to resample")));
+    }
+    let mut result = builder.as_f32(x)?;
+    for pair in axes.chunks(2) {
+        let others = (0..x.rank()).filter(|axis| !pair.contains(axis));
+        let order: Vec<_> = others.chain(pair.iter().copied()).collect();
+        let inner = builder.transposed(&result, &order)?;
+        let outer: Vec<_> = inner.dims()[..x.rank() - pair.len()].to_vec();
+        let outer_elements: usize = outer.iter().product();
+        let rows = if let [row, _] = pair { Some(*row) } else { None };
+        let column = pair[pair.len() - 1];
+        let size = |axis: usize| targets[axis].size;
+        let read = [outer_elements, rows.map_or(1, |row| x.dims()[row]), x.dims()[column]];
+        let made = [outer_elements, rows.map_or(1, size), size(column)];
+        let scales = [rows.map_or(1.0, |row| targets[row].scale), targets[column].scale];
+        let op = Op::Resize(Resize { interpolation, coordinates, scales });
+        let output = TensorSpec::new(DType::F32, Shape::new(made)?);
+        let resized = builder.emit_one(op, &[inner.reshaped(read)?], output)?;
+        let dims = outer.iter().copied().chain(pair.iter().map(|axis| size(*axis))).collect::<Vec<_>>();
+        let mut back = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(position, axis)| back[*axis] = position);
+        result = builder.transposed(&resized.reshaped(dims)?, &back)?;
+    }
+    builder.cast(&result, x.dtype())
+}

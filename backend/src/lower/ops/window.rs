@@ -1,0 +1,184 @@
+//! The sliding windows of convolutions and pools: their attributes, checked, and the output sizes that follow.
+
+use crate::lower::error::Fault;
+use crate::lower::operator::Operator;
+use crate::lower::view::View;
+
+/// A window over one or two axes. One axis is read as the second of two.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Window {
+    /// The number of axes that the operator slides over: 1 or 2.
+    pub(super) axes: usize,
+    /// Rows and columns of the window.
+    pub(super) kernel: [usize; 2],
+    /// Step in rows and columns.
+    pub(super) strides: [usize; 2],
+    /// Distance of the window's elements in rows and columns.
+    pub(super) dilations: [usize; 2],
+    /// Border above, left, below, right.
+    pub(super) pads: [usize; 4],
+}
+
+/// How the border is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AutoPad {
+    /// As given.
+    Explicit,
+    /// None.
+    Valid,
+    /// Such that the output has the input's size over the stride; an odd element goes after.
+    SameUpper,
+    /// The same, with an odd element before.
+    SameLower,
+}
+
+impl AutoPad {
+    /// The attribute of that name.
+    pub(super) fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
+        match operator.string("auto_pad", "NOTSET")? {
+            "NOTSET" | "" => Ok(Self::Explicit),
+            "VALID" => Ok(Self::Valid),
+            "SAME_UPPER" => Ok(Self::SameUpper),
+            "SAME_LOWER" => Ok(Self::SameLower),
+            other => Err(Fault::attribute("auto_pad", other, "NOTSET, VALID, SAME_UPPER or SAME_LOWER")),
+        }
+    }
+}
+
+impl Window {
+    /// The operator's window over the axes of `x` after batch and channel. `kernel` gives the window's size where a
+    /// tensor of weights does; otherwise the attribute must.
+    pub(super) fn read(operator: &Operator<'_>, x: &View, kernel: Option<&[usize]>) -> Result<Self, Fault> {
+        let axes = spatial_axes(x)?;
+        let kernel = match (kernel, sizes(operator, "kernel_shape", axes, 1)?) {
+            (Some(kernel), None) => lifted(kernel, 1)?,
+            (Some(kernel), Some(given)) if lifted(kernel, 1)? == given => given,
+            (Some(kernel), Some(given)) => {
+                return Err(Fault::attribute("kernel_shape", given, format!("the weights' {kernel:?}")));
+            }
+            (None, given) => given.ok_or_else(|| Fault::attribute("kernel_shape", (), "there"))?,
+        };
+        if kernel.contains(&0) {
+            return Err(Fault::invalid(format!("a window of {kernel:?} elements")));
+        }
+        let strides = sizes(operator, "strides", axes, 1)?.unwrap_or([1; 2]);
+        let dilations = sizes(operator, "dilations", axes, 1)?.unwrap_or([1; 2]);
+        let mut window = Self { axes, kernel, strides, dilations, pads: [0; 4] };
+        for axis in 0..2 {
+            window.extent(axis)?;
+        }
+        if AutoPad::read(operator)? == AutoPad::Explicit {
+            window.pads = pads(operator, axes)?.unwrap_or([0; 4]);
+        }
+        Ok(window)
+    }
+
+    /// Elements from the window's first to its last along an axis.
+    pub(super) fn extent(&self, axis: usize) -> Result<usize, Fault> {
+        let (kernel, dilation) = (self.kernel[axis], self.dilations[axis]);
+        let extent = (kernel - 1).checked_mul(dilation).and_then(|extent| extent.checked_add(1));
+        extent
+            .filter(|extent| *extent <= isize::MAX as usize)
+            .ok_or_else(|| Fault::invalid(format!("a window of {kernel} elements at a distance of {dilation}")))
+    }
+
+    /// Chooses the border that `auto_pad` asks for, given the input's rows and columns.
+    pub(super) fn resolve(&mut self, auto_pad: AutoPad, input: [usize; 2]) -> Result<(), Fault> {
+        if !matches!(auto_pad, AutoPad::SameUpper | AutoPad::SameLower) {
+            return Ok(());
+        }
+        for (axis, size) in input.into_iter().enumerate().skip(2 - self.axes) {
+            let steps = size.div_ceil(self.strides[axis]).saturating_sub(1);
+            let reach = steps.saturating_mul(self.strides[axis]).saturating_add(self.extent(axis)?);
+            let total = reach.saturating_sub(size);
+            let less = total / 2;
+            let (before, after) =
+                if auto_pad == AutoPad::SameUpper { (less, total - less) } else { (total - less, less) };
+            (self.pads[axis], self.pads[axis + 2]) = (before, after);
+        }
+        Ok(())
+    }
+
+    /// Rows and columns of the output. With `partial`, a last window that begins within the input or the border before
+    /// it counts even if it ends beyond.
+    pub(super) fn output(&self, input: [usize; 2], partial: bool) -> Result<[usize; 2], Fault> {
+        let mut output = [0; 2];
+        for axis in 0..2 {
+            let (before, after, stride) = (self.pads[axis], self.pads[axis + 2], self.strides[axis]);
+            let padded = input[axis].checked_add(before).and_then(|size| size.checked_add(after));
+            let free = padded.and_then(|padded| padded.checked_sub(self.extent(axis).ok()?));
+            let free = free.ok_or_else(|| {
+                let (kernel, dilation) = (self.kernel[axis], self.dilations[axis]);
+                Fault::invalid(format!(
+                    "a window of {kernel} elements (dilation {dilation}) does not fit {} with a border of {before} and \
+                     {after}",
+                    input[axis]
+                ))
+            })?;
+            let steps = if partial { free.div_ceil(stride) } else { free / stride };
+            let begins_outside = steps.saturating_mul(stride) >= input[axis].saturating_add(before);
+            output[axis] = if partial && steps > 0 && begins_outside { steps } else { steps + 1 };
+        }
+        Ok(output)
+    }
+}
+
+/// The number of axes after batch and channel, if it is one that there are kernels for.
+pub(super) fn spatial_axes(x: &View) -> Result<usize, Fault> {
+    match x.rank().checked_sub(2) {
+        Some(axes @ 1..=2) => Ok(axes),
+        Some(axes @ 3..) => Err(Fault::unsupported(format!("it slides over {axes} axes; 1 and 2 are supported"))),
+        _ => Err(Fault::invalid(format!("an input of shape {} has no batch, channel and further axes", x.shape()))),
+    }
+}
+
+/// Rows and columns of `[n, c, …]`.
+pub(super) fn plane(x: &View) -> Result<[usize; 2], Fault> {
+    lifted(x.dims().get(2..).unwrap_or_default(), 1)
+}
+
+/// `[n, c, w]` as `[n, c, 1, w]`; four dimensions as they are.
+pub(super) fn as_plane(x: &View) -> Result<View, Fault> {
+    let [rows, columns] = plane(x)?;
+    x.reshaped(vec![x.dims()[0], x.dims()[1], rows, columns])
+}
+
+/// The dimensions of an output of the operator: without the axis that was added for one that slides over one only.
+pub(super) fn output_dims(window: &Window, n: usize, channels: usize, [rows, columns]: [usize; 2]) -> Vec<usize> {
+    if window.axes == 1 { vec![n, channels, columns] } else { vec![n, channels, rows, columns] }
+}
+
+/// A list of `axes` sizes ≥ `least` as two, the added one 1.
+pub(super) fn sizes(
+    operator: &Operator<'_>,
+    name: &'static str,
+    axes: usize,
+    least: usize,
+) -> Result<Option<[usize; 2]>, Fault> {
+    let Some(values) = operator.ints(name)? else { return Ok(None) };
+    let fault = || Fault::attribute(name, values, format!("{axes} numbers of at least {least}"));
+    let sizes: Vec<_> = values.iter().filter_map(|value| usize::try_from(*value).ok()).collect();
+    let sound = values.len() == axes && sizes.len() == axes && sizes.iter().all(|size| *size >= least);
+    if sound { lifted(&sizes, 1).map(Some) } else { Err(fault()) }
+}
+
+/// The border: for each axis what comes before, then for each axis what comes after.
+pub(super) fn pads(operator: &Operator<'_>, axes: usize) -> Result<Option<[usize; 4]>, Fault> {
+    let Some(values) = operator.ints("pads")? else { return Ok(None) };
+    let sizes: Vec<_> = values.iter().filter_map(|value| usize::try_from(*value).ok()).collect();
+    match (axes, &sizes[..]) {
+        _ if sizes.len() != values.len() => {}
+        (1, &[left, right]) => return Ok(Some([0, left, 0, right])),
+        (2, &[top, left, bottom, right]) => return Ok(Some([top, left, bottom, right])),
+        _ => {}
+    }
+    Err(Fault::attribute("pads", values, format!("{} numbers of at least 0", 2 * axes)))
+}
+
+fn lifted(sizes: &[usize], added: usize) -> Result<[usize; 2], Fault> {
+    match *sizes {
+        [columns] => Ok([added, columns]),
+        [rows, columns] => Ok([rows, columns]),
+        _ => Err(Fault::unsupported(format!("it slides over {} axes; 1 and 2 are supported", sizes.len()))),
+    }
+}
