@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A naive kernel that does something bad once it is told to.
-struct Bad {
+pub(super) struct Bad {
     naive: Naive,
     mood: Arc<AtomicU8>,
 }
 
-const WELL: u8 = 0;
-const REFUSES: u8 = 1;
-const PANICS: u8 = 2;
+pub(super) const WELL: u8 = 0;
+pub(super) const REFUSES: u8 = 1;
+pub(super) const PANICS: u8 = 2;
 const SLEEPS: u8 = 3;
 
 impl CpuKernel for Bad {
@@ -41,7 +41,7 @@ impl CpuKernel for Bad {
 }
 
 /// A program of which one node is bad.
-fn bad(placed: &Placed, node: u32) -> (Arc<Kernels>, Arc<AtomicU8>) {
+pub(super) fn bad(placed: &Placed, node: u32) -> (Arc<Kernels>, Arc<AtomicU8>) {
     let (kernels, mood) = (kernels(&placed.program), Arc::new(AtomicU8::new(WELL)));
     let naive = Naive::new(&placed.program.node(NodeId(node)).spec);
     kernels.replace(NodeId(node), Arc::new(Bad { naive, mood: Arc::clone(&mood) }));

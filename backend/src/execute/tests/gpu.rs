@@ -1,12 +1,18 @@
 //! GPUs, links and streams.
 
+use super::failures::{PANICS, REFUSES, WELL, bad};
+use super::naive::Naive;
 use super::runs::ladder;
-use super::{adapter, assert_right, devices, executor, gpu, inputs, kernels};
+use super::{adapter, assert_right, devices, executor, executor_with, gpu, inputs, kernels};
 use crate::execute::{Activity, ComputeDevice, Executor, GpuOpener, Lane, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{ChunkRule, PlanOptions, Route};
+use crate::program::NodeId;
+use anabranch_kernels::KernelError;
+use anabranch_kernels::cpu::{Call, CpuKernel};
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::op::{Op, Reduce, ReduceKind};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[test]
@@ -113,11 +119,54 @@ fn random_programs_give_the_bits_of_node_after_node() {
 }
 
 #[test]
+fn a_stream_whose_reader_fails_ends_and_the_next_run_is_right() {
+    if gpu().is_none() {
+        return;
+    }
+    let placed = streams();
+    // Node 4 reads a stream of 60 chunks through a ring of two buffers.
+    let (kernels, mood) = bad(&placed, 4);
+    let options = PlanOptions { chunk: ChunkRule::Rows(1), capacity: 2, ..PlanOptions::default() };
+    let executor = executor_with(&placed, kernels, &options, 1);
+    for ill in [REFUSES, PANICS, REFUSES] {
+        mood.store(ill, Ordering::Relaxed);
+        let error = executor.run(&inputs(&placed.program), &RunOptions::default()).expect_err("the reader fails");
+        assert_eq!((error.node.as_deref(), error.device.as_deref()), (Some("node4"), Some("cpu0")));
+        mood.store(WELL, Ordering::Relaxed);
+        assert_right(&executor, &RunOptions::default());
+    }
+}
+
+/// The GPU that is open at the time, for a test to take away.
+type Open = Arc<Mutex<Option<Arc<Gpu>>>>;
+
+/// A kernel that takes the GPU away once it is told to.
+struct Saboteur {
+    naive: Naive,
+    open: Open,
+    armed: Arc<AtomicU8>,
+}
+
+impl CpuKernel for Saboteur {
+    fn scratch_bytes(&self) -> usize {
+        self.naive.scratch_bytes()
+    }
+
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        if self.armed.swap(0, Ordering::Relaxed) > 0
+            && let Some(gpu) = self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            gpu.device().destroy();
+        }
+        self.naive.run(call)
+    }
+}
+
+#[test]
 fn a_lost_gpu_is_named_and_opened_again() {
     let Some(adapter) = adapter() else { return };
     let placed = ladder(&["cpu", "gpu"], 4, &[9, 5]);
-    // The GPU that is open at the time, for the test to take away.
-    let open: Arc<Mutex<Option<Arc<Gpu>>>> = Arc::default();
+    let (open, armed) = (Open::default(), Arc::new(AtomicU8::new(0)));
     let shown = Arc::clone(&open);
     let opener = GpuOpener::with("gpu1", move || {
         let gpu = Arc::new(Gpu::open(&adapter)?);
@@ -125,17 +174,25 @@ fn a_lost_gpu_is_named_and_opened_again() {
         Ok(gpu)
     });
     let kernels = kernels(&placed.program);
+    for node in [0, 6, 9] {
+        let naive = Naive::new(&placed.program.node(NodeId(node)).spec);
+        let saboteur = Saboteur { naive, open: Arc::clone(&open), armed: Arc::clone(&armed) };
+        kernels.replace(NodeId(node), Arc::new(saboteur));
+    }
     let plan = placed.plan_with(&*kernels, &PlanOptions::default()).expect("no limits");
     let cpu = devices(&placed, 1).swap_remove(0);
     let executor = Executor::new(plan, kernels, vec![cpu, ComputeDevice::Gpu(opener)]).expect("all devices are there");
     assert_right(&executor, &RunOptions::default());
-    for _ in 0..2 {
-        let gpu = open.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was opened");
-        gpu.device().destroy();
+    for before_the_run in [true, false, false] {
+        if before_the_run {
+            let gpu = open.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was opened");
+            gpu.device().destroy();
+        } else {
+            armed.store(1, Ordering::Relaxed);
+        }
         let error = executor.run(&inputs(&placed.program), &RunOptions::default()).expect_err("the GPU is lost");
         assert!(matches!(error.kind, RunErrorKind::DeviceLost(_)), "{error:?}");
         assert_eq!(error.device.as_deref(), Some("gpu1"));
-        assert!(error.node.is_some(), "{error:?}");
         assert_right(&executor, &RunOptions::default());
     }
 }
