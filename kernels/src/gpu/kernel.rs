@@ -32,6 +32,11 @@ impl Kernel {
         }
     }
 
+    /// A kernel that does nothing.
+    pub(crate) fn empty() -> Self {
+        Self { dispatches: Vec::new() }
+    }
+
     /// The number of dispatches; 0 if the outputs have no elements.
     pub fn dispatches(&self) -> usize {
         self.dispatches.len()
@@ -46,15 +51,6 @@ pub(crate) struct Recorder<'a> {
     buffers: &'a Buffers<'a>,
     rows: Option<Range<usize>>,
     dispatches: Vec<Dispatch>,
-}
-
-/// A dispatch's number of workgroups.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Groups {
-    /// So many, spread over two dimensions of the grid if need be: see [`linear_group`](Shader) in the shaders.
-    Linear(usize),
-    /// Exactly these along the grid's dimensions.
-    Exact([usize; 3]),
 }
 
 impl<'a> Recorder<'a> {
@@ -107,13 +103,13 @@ impl<'a> Recorder<'a> {
         self.upload(words, wgpu::BufferUsages::STORAGE)
     }
 
-    /// Records one dispatch. None is recorded for 0 workgroups.
-    pub(crate) fn dispatch(&mut self, shader: &Shader<'_>, groups: Groups) -> Result<(), KernelError> {
-        let grid = match groups {
-            Groups::Linear(0) => return Ok(()),
-            Groups::Exact(grid) if grid.contains(&0) => return Ok(()),
-            groups => self.grid(groups)?,
-        };
+    /// Records one dispatch of so many workgroups, spread over two dimensions of the grid if need be; none for 0.
+    pub(crate) fn dispatch(&mut self, shader: &Shader<'_>, groups: usize) -> Result<(), KernelError> {
+        if groups == 0 {
+            return Ok(());
+        }
+        let grid = self.gpu.facts().grid(groups as u64);
+        let grid = grid.ok_or_else(|| self.error(format!("the device cannot start {groups} workgroups")))?;
         let device = self.gpu.device();
         let signature = shader.signature();
         let layouts = self.gpu.pipelines().layouts(device, signature);
@@ -137,18 +133,6 @@ impl<'a> Recorder<'a> {
     /// A driver's error of this node.
     pub(crate) fn error(&self, reason: String) -> KernelError {
         KernelError::Gpu(format!("{}: {reason}", self.node.op.name()))
-    }
-
-    fn grid(&self, groups: Groups) -> Result<[u32; 3], KernelError> {
-        let facts = self.gpu.facts();
-        let grid = match groups {
-            Groups::Linear(groups) => facts.grid(groups as u64),
-            Groups::Exact(grid) => {
-                let fits = grid.iter().all(|n| *n <= facts.groups as usize);
-                fits.then_some(grid.map(|n| n as u32))
-            }
-        };
-        grid.ok_or_else(|| self.error(format!("{groups:?} workgroups are more than the device can start")))
     }
 
     /// A new buffer of these words. The data goes along with the next submission.

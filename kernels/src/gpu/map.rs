@@ -1,6 +1,6 @@
 //! Element-wise expressions over broadcast operands.
 
-use super::kernel::{Groups, Recorder};
+use super::kernel::Recorder;
 use super::limits::THREADS;
 use super::shader::Shader;
 use super::space::{Space, broadcast_strides};
@@ -49,7 +49,10 @@ impl MapRecipe {
             last == 0 || (last == 1 && others.iter().all(|stride| stride % 4 == 0))
         };
         let aligned = outer.is_empty() || inner % 4 == 0;
-        aligned && first % 4 == 0 && count % 4 == 0 && self.space.strides.iter().all(|strides| whole(strides))
+        aligned
+            && first.is_multiple_of(4)
+            && count.is_multiple_of(4)
+            && self.space.strides.iter().all(|strides| whole(strides))
     }
 
     /// The shader's `element` for single elements.
@@ -116,7 +119,7 @@ impl Recipe for MapRecipe {
         shader.write("y", if vectors { "vec4<f32>" } else { "f32" }, recorder.output(0)?);
         shader.code(&expression::function("evaluate", &self.expression));
         shader.code(&if vectors { self.vector() } else { self.element() });
-        recorder.dispatch(&shader, Groups::Linear((count / width).div_ceil(THREADS as usize)))
+        recorder.dispatch(&shader, (count / width).div_ceil(THREADS as usize))
     }
 }
 

@@ -224,7 +224,7 @@ fn reduce_large(x: f32) -> vec2<f32> {
     let fraction = (top << 2u) | (second >> 30u);
     // Rounding to the nearest quadrant: the fraction's top bit as the sign of what is left.
     let quadrant = (top >> 30u) + (fraction >> 31u);
-    let rest = (f32(bitcast<i32>(fraction)) + f32((second >> 14u) & 0xffffu) * 1.52587890625e-5) * 3.65721408e-10;
+    let rest = (f32(bitcast<i32>(fraction)) + f32((second >> 14u) & 0xffffu) * 1.52587890625e-5) * 3.657295198e-10;
     let negative = (bitcast<u32>(x) >> 31u) == 1u;
     return vec2<f32>(select(rest, -rest, negative), f32(select(quadrant & 3u, (4u - (quadrant & 3u)) & 3u, negative)));
 }
@@ -406,4 +406,16 @@ fn error_function(x: f32) -> f32 {
     let t = 1.0 / (1.0 + 0.3275911 * a);
     let p = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
     return copy_sign(1.0 - p * exponential(-a * a), x);
+}
+
+fn sum_of(a: f32, b: f32) -> f32 {
+    return a + b;
+}
+
+fn product_of(a: f32, b: f32) -> f32 {
+    return a * b;
+}
+
+fn negative_infinity() -> f32 {
+    return bitcast<f32>(0xff800000u);
 }

@@ -7,18 +7,37 @@
 //! A kernel's result has the same bits at every run on the same device: work is cut by shapes alone, every reduction is
 //! a fixed tree, and nothing is accumulated atomically.
 
+mod concat;
+mod conv;
+mod conv_transpose;
+mod copy;
 mod device;
+mod epilogue;
 mod expression;
+mod gather;
 mod kernel;
+mod lanes;
 mod library;
 mod limits;
 mod map;
+mod matmul;
+mod normalize;
+mod pad;
 mod pipelines;
+mod pool;
+mod recurrent;
+mod reduce;
+mod resize;
 mod shader;
+mod slice;
+mod softmax;
 mod space;
 #[cfg(test)]
 mod testing;
+mod tile;
 mod timestamps;
+mod transpose;
+mod window;
 
 pub use device::Gpu;
 pub use kernel::Kernel;
@@ -49,11 +68,6 @@ pub struct Buffers<'a> {
 pub(crate) trait Recipe {
     /// Storage buffers that its greediest dispatch binds.
     fn bindings(&self) -> usize;
-
-    /// Workgroups of its greatest dispatch that is not linear, along the grid's dimensions.
-    fn grid(&self) -> [usize; 3] {
-        [1; 3]
-    }
 
     /// Bytes of scratch memory.
     fn scratch_bytes(&self) -> u64 {
@@ -98,15 +112,12 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
     if recipe.bindings() > limits.bindings as usize {
         return refuse(format!("{} buffers; the device binds {} at most", recipe.bindings(), limits.bindings));
     }
-    let most = limits.groups as usize;
-    if recipe.grid().into_iter().any(|n| n > most) {
-        return refuse(format!("a grid of {:?} workgroups; the device starts {most} a dimension", recipe.grid()));
-    }
     Ok(())
 }
 
 /// Bytes of scratch memory that the node's kernel needs while it runs; 0 for a node that no GPU supports.
 pub fn scratch_bytes(node: &NodeSpec) -> u64 {
+    // Scratch memory does not depend on what is constant, but whether there is a kernel may.
     let constants = vec![true; node.inputs.len()];
     recipe(node, &constants).map_or(0, |recipe| recipe.scratch_bytes())
 }
@@ -145,22 +156,51 @@ pub fn compile(
     check_constants(node, constants)?;
     check_buffers(node, recipe.as_ref(), buffers)?;
     check_rows(node, rows.as_ref())?;
+    if node.outputs.iter().all(|spec| spec.shape.elements() == 0) {
+        return Ok(Kernel::empty());
+    }
     gpu.guarded(node.op.name(), || Recorder::new(gpu, node, constants, buffers, rows).finish(recipe.as_ref()))
 }
 
 /// The kernel for a node, once its tensors fit the op's definition.
 fn recipe(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn Recipe>, KernelError> {
-    let _ = constants;
-    let is_f32 = |spec: &TensorSpec| spec.dtype == DType::F32;
-    if !node.inputs.iter().chain(&node.outputs).all(is_f32) {
-        return Err(unsupported(node, "GPU kernels compute f32 only"));
-    }
     if node.outputs.is_empty() {
         return Err(invalid(node, "a node without an output"));
     }
-    Ok(match &node.op {
+    let recipe: Box<dyn Recipe> = match &node.op {
+        Op::Gather(op) => Box::new(gather::GatherRecipe::new(node, op, constants)?),
+        op => float_recipe(node, op, constants)?,
+    };
+    let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;
+    let some_input = node.inputs.iter().enumerate().any(|(index, spec)| is_empty(spec) && recipe.binds(index));
+    let outputs = node.outputs.iter().filter(|spec| is_empty(spec)).count();
+    if (some_input || outputs > 0) && outputs < node.outputs.len() {
+        return Err(unsupported(node, "a tensor without elements has no buffer on a GPU"));
+    }
+    Ok(recipe)
+}
+
+/// The kernel for a node all of whose tensors are to be `f32`.
+fn float_recipe(node: &NodeSpec, op: &Op, constants: &[bool]) -> Result<Box<dyn Recipe>, KernelError> {
+    if node.inputs.iter().chain(&node.outputs).any(|spec| spec.dtype != DType::F32) {
+        return Err(unsupported(node, "GPU kernels compute f32 only"));
+    }
+    Ok(match op {
         Op::Map(op) => Box::new(map::MapRecipe::new(node, op)?),
-        _ => return Err(unsupported(node, "there is no GPU kernel for this op")),
+        Op::MatMul(op) => Box::new(matmul::MatMulRecipe::new(node, op)?),
+        Op::Conv(op) => Box::new(conv::ConvRecipe::new(node, op)?),
+        Op::ConvTranspose(op) => Box::new(conv_transpose::ConvTransposeRecipe::new(node, op)?),
+        Op::Pool(op) => Box::new(pool::PoolRecipe::new(node, op)?),
+        Op::Reduce(op) => Box::new(reduce::ReduceRecipe::new(node, op)?),
+        Op::Softmax(op) => Box::new(softmax::SoftmaxRecipe::new(node, op)?),
+        Op::Normalize(op) => Box::new(normalize::NormalizeRecipe::new(node, op)?),
+        Op::Resize(op) => Box::new(resize::ResizeRecipe::new(node, op)?),
+        Op::Recurrent(op) => Box::new(recurrent::RecurrentRecipe::new(node, op, constants)?),
+        Op::Transpose(op) => Box::new(transpose::TransposeRecipe::new(node, op)?),
+        Op::Concat(op) => Box::new(concat::ConcatRecipe::new(node, op)?),
+        Op::Slice(op) => Box::new(slice::SliceRecipe::new(node, op)?),
+        Op::Pad(op) => Box::new(pad::PadRecipe::new(node, op)?),
+        Op::ArgReduce(_) | Op::Gather(_) => return Err(unsupported(node, "its result is of integers")),
     })
 }
 

@@ -54,11 +54,6 @@ impl Space {
             dense
         })
     }
-
-    /// Whether the operand is one element everywhere.
-    pub(crate) fn is_single(&self, operand: usize) -> bool {
-        self.strides[operand].iter().all(|stride| *stride == 0)
-    }
 }
 
 /// Strides with which an operand of `shape` is read at every element of `target`, if it can be broadcast to it.
@@ -114,7 +109,7 @@ mod tests {
     #[test]
     fn indices_are_written_as_wgsl() {
         let space = Space { dims: vec![2, 3, 4], strides: vec![vec![12, 4, 1], vec![-1, 0, 2]] };
-        assert!(space.is_dense(0) && !space.is_dense(1) && !space.is_single(1));
+        assert!(space.is_dense(0) && !space.is_dense(1));
         assert_eq!(space.offset(1), "c0 * 4294967295u + c2 * 2u");
         let text = "    let c0 = (i / 12u);\n    let c1 = (i / 4u) % 3u;\n    let c2 = i % 4u;\n";
         assert_eq!(space.coordinates("i"), text);

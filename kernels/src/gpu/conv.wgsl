@@ -1,0 +1,70 @@
+// A convolution as a product of matrices for tile.wgsl, one a group of channels: the weights, one row an output channel, by
+// the windows, one column an output pixel of any image. The second matrix is never stored: b_at finds its elements in x.
+//
+// Declared by conv.rs: x, w, y, WINDOW_Y … PAD_LEFT, finish; parameters.channels (of one group), .all_channels (of x),
+// .all_out_channels, .height, .width, .out_width, .out_area.
+
+struct Line {
+    offset: u32,
+    inside: bool,
+}
+
+// The upper left corner of a window, which wraps around if it is in the padding before the first row or column.
+struct Column {
+    offset: u32,
+    top: u32,
+    left: u32,
+    inside: bool,
+}
+
+fn line_of(batch: u32, row: u32) -> Line {
+    return Line((batch * parameters.m + row) * parameters.k, row < parameters.m);
+}
+
+fn a_at(line: Line, k: u32) -> f32 {
+    if line.inside && k < parameters.k {
+        return w[line.offset + k];
+    }
+    return 0.0;
+}
+
+fn column_of(batch: u32, column: u32) -> Column {
+    let image = column / parameters.out_area;
+    let pixel = column % parameters.out_area;
+    let channel = image * parameters.all_channels + batch * parameters.channels;
+    return Column(
+        channel * parameters.height * parameters.width,
+        pixel / parameters.out_width * STRIDE_Y - PAD_TOP,
+        pixel % parameters.out_width * STRIDE_X - PAD_LEFT,
+        column < parameters.n,
+    );
+}
+
+// A channel of the group, and a place in the window.
+fn tap_of(k: u32) -> Column {
+    let channel = k / (WINDOW_Y * WINDOW_X);
+    let place = k % (WINDOW_Y * WINDOW_X);
+    return Column(
+        channel * parameters.height * parameters.width,
+        place / WINDOW_X * DILATION_Y,
+        place % WINDOW_X * DILATION_X,
+        k < parameters.k,
+    );
+}
+
+fn b_at(column: Column, tap: Column) -> f32 {
+    let row = column.top + tap.top;
+    let place = column.left + tap.left;
+    if column.inside && tap.inside && row < parameters.height && place < parameters.width {
+        return x[column.offset + tap.offset + row * parameters.width + place];
+    }
+    return 0.0;
+}
+
+fn store(batch: u32, row: u32, column: u32, value: f32) {
+    let image = column / parameters.out_area;
+    let pixel = column % parameters.out_area;
+    let channel = batch * parameters.m + row;
+    let index = (image * parameters.all_out_channels + channel) * parameters.out_area + pixel;
+    y[index] = finish(value, index, image, channel, pixel);
+}

@@ -1,0 +1,49 @@
+//! Workgroups of several rows, each reduced by several threads ("lanes") in a fixed tree.
+
+use super::limits::THREADS;
+use super::shader::Shader;
+
+/// How a workgroup's threads are shared out between rows and lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lanes {
+    /// Threads of one row; a power of two.
+    lanes: usize,
+    /// Neighbouring threads work on neighbouring rows rather than on neighbouring elements of one row.
+    across: bool,
+}
+
+impl Lanes {
+    /// About four elements for each thread of a row of `length`. Neighbouring threads read neighbouring memory: `across`
+    /// rows if the elements of one row are apart.
+    pub(crate) fn new(length: usize, across: bool) -> Self {
+        let threads = THREADS as usize;
+        // Rows that lie side by side are read in runs of 32 of them where there is enough of each for that.
+        let most = if across { threads / 32 } else { threads };
+        Self { lanes: length.div_ceil(4).next_power_of_two().clamp(1, most), across }
+    }
+
+    /// Rows of one workgroup.
+    fn rows(&self) -> usize {
+        THREADS as usize / self.lanes
+    }
+
+    /// Workgroups for `rows` rows.
+    pub(crate) fn groups(&self, rows: usize) -> usize {
+        rows.div_ceil(self.rows())
+    }
+
+    /// Declares `LANES`, `ROWS` and `place(thread)`, a thread's row within its group and its lane.
+    pub(crate) fn declare(&self, shader: &mut Shader<'_>) {
+        shader.constant("LANES", self.lanes).constant("ROWS", self.rows());
+        shader.code(match self.across {
+            true => "fn place(thread: u32) -> vec2<u32> { return vec2<u32>(thread % ROWS, thread / ROWS); }\n",
+            false => "fn place(thread: u32) -> vec2<u32> { return vec2<u32>(thread / LANES, thread % LANES); }\n",
+        });
+    }
+}
+
+/// A WGSL function `name(value, at) -> state`, to be called by all threads of the group, that combines the values of a row
+/// in a tree and gives every lane the result. `combine` is a function of two states.
+pub(crate) fn tree(name: &str, state: &str, combine: &str) -> String {
+    include_str!("tree.wgsl").replace("NAME", name).replace("STATE", state).replace("COMBINE", combine)
+}

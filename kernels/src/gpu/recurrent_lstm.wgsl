@@ -1,0 +1,21 @@
+// The cell of an LSTM for recurrent.wgsl; gates i, o, f, c.
+
+fn first_kept(index: u32) -> f32 {
+    return c0[index];
+}
+
+fn keep_last(index: u32, value: f32) {
+    last_c[index] = value;
+}
+
+fn advance(first: u32, thread: u32) {
+    for (var unit = thread; unit < UNITS; unit = unit + 256u) {
+        let take = sigmoid(p[first + unit] + gate_of_hidden(0u, unit));
+        let give = sigmoid(p[first + UNITS + unit] + gate_of_hidden(1u, unit));
+        let retain = sigmoid(p[first + 2u * UNITS + unit] + gate_of_hidden(2u, unit));
+        let proposed = tanh_of(p[first + 3u * UNITS + unit] + gate_of_hidden(3u, unit));
+        let cell = retain * kept[unit] + take * proposed;
+        kept[unit] = cell;
+        next[unit] = give * tanh_of(cell);
+    }
+}

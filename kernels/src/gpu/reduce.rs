@@ -1,0 +1,305 @@
+//! Reductions over any axes, in a fixed tree.
+
+use super::kernel::Recorder;
+use super::lanes::{Lanes, tree};
+use super::shader::Shader;
+use super::space::Space;
+use super::{Recipe, invalid};
+use crate::error::KernelError;
+use crate::op::{NodeSpec, Reduce, ReduceKind};
+use std::ops::Range;
+
+/// A reduction of more elements than this is cut into parts where the outputs alone would not occupy a device.
+const LONG: usize = 1 << 13;
+/// Workgroups that occupy a large device.
+const ENOUGH_GROUPS: usize = 256;
+
+pub(crate) struct ReduceRecipe {
+    kind: ReduceKind,
+    kept: Space,
+    reduced: Space,
+    outputs: usize,
+    length: usize,
+    parts: usize,
+}
+
+impl ReduceRecipe {
+    pub(crate) fn new(node: &NodeSpec, op: &Reduce) -> Result<Self, KernelError> {
+        let ([input], [output]) = (&node.inputs[..], &node.outputs[..]) else {
+            return Err(invalid(node, "one input and one output are expected"));
+        };
+        let rank = input.shape.rank();
+        let ascending = op.axes.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || op.axes.iter().any(|axis| *axis >= rank) {
+            return Err(invalid(node, "ascending axes of the input are expected"));
+        }
+        let strides = input.shape.strides();
+        let space = |reduced: bool| {
+            let axes = (0..rank).filter(|axis| op.axes.contains(axis) == reduced);
+            let (dims, strides) = axes.map(|axis| (input.shape.dims()[axis], strides[axis] as isize)).unzip();
+            let dims: Vec<usize> = dims;
+            (dims.iter().product::<usize>(), Space::collapsed(&dims, &[strides]))
+        };
+        let ((outputs, kept), (length, reduced)) = (space(false), space(true));
+        if output.shape.elements() != outputs {
+            return Err(invalid(node, format!("an output of {outputs} elements is expected")));
+        }
+        let parts = if length > LONG && outputs < ENOUGH_GROUPS {
+            (ENOUGH_GROUPS / outputs.max(1)).min(length.div_ceil(LONG / 2))
+        } else {
+            1
+        };
+        Ok(Self { kind: op.kind, kept, reduced, outputs, length, parts })
+    }
+
+    /// Elements of one part; a whole number of vectors.
+    fn chunk(&self) -> usize {
+        self.length.div_ceil(self.parts).next_multiple_of(4)
+    }
+
+    /// Bytes of one state.
+    fn state_bytes(&self) -> u64 {
+        if self.kind == ReduceKind::LogSumExp { 8 } else { 4 }
+    }
+
+    /// The dispatch that reduces the input, to states if it is cut into parts.
+    fn gather(&self, recorder: &mut Recorder<'_>, rows: Range<usize>) -> Result<(), KernelError> {
+        let across = self.reduced.strides[0].last().is_some_and(|stride| *stride != 1);
+        let lanes = Lanes::new(self.chunk(), across && self.outputs > 1);
+        let whole = self.parts == 1;
+        let mut shader = Shader::new("reduce", include_str!("reduce.wgsl"));
+        shader.read("x", "f32", recorder.input(0)?);
+        match whole {
+            true => shader.write("y", "f32", recorder.output(0)?),
+            false => shader.write("y", "State", recorder.scratch()?),
+        };
+        self.sizes(&mut shader, rows.clone(), self.length, self.parts);
+        shader.code(&element_functions(self.kind)).code(&state_functions(self.kind));
+        shader.code(if whole { lower_function(self.kind) } else { KEEP });
+        self.addresses(&mut shader);
+        finish(&mut shader, &lanes);
+        recorder.dispatch(&shader, lanes.groups(rows.len() * self.parts))
+    }
+
+    /// The dispatch that combines the parts' states.
+    fn combine(&self, recorder: &mut Recorder<'_>, rows: Range<usize>) -> Result<(), KernelError> {
+        let lanes = Lanes::new(self.parts, false);
+        let mut shader = Shader::new("reduce_parts", include_str!("reduce.wgsl"));
+        shader.read("x", "State", recorder.scratch()?).write("y", "f32", recorder.output(0)?);
+        self.sizes(&mut shader, rows.clone(), self.parts, 1);
+        shader.code("fn lift(x: State) -> State { return x; }\n").code(&state_functions(self.kind));
+        shader.code(lower_function(self.kind));
+        // The states of the first output at hand come first.
+        shader.code("fn start(output: u32) -> u32 { return (output - parameters.first) * parameters.length; }\n");
+        shader.code("fn step(index: u32) -> u32 { return index; }\n");
+        finish(&mut shader, &lanes);
+        recorder.dispatch(&shader, lanes.groups(rows.len()))
+    }
+
+    fn sizes(&self, shader: &mut Shader<'_>, rows: Range<usize>, length: usize, parts: usize) {
+        let chunk = if parts == 1 { length } else { self.chunk() };
+        shader.parameter("first", rows.start).parameter("count", rows.len());
+        shader.parameter("length", length).parameter("parts", parts).parameter("chunk", chunk);
+        shader.parameter("divisor", self.length);
+    }
+
+    /// The functions that find an output's elements. The common layouts name no sizes.
+    fn addresses(&self, shader: &mut Shader<'_>) {
+        let start = match (&self.kept.dims[..], self.reduced.is_dense(0)) {
+            ([], _) => "    return 0u;\n".into(),
+            ([_], true) if self.kept.strides[0] == [self.length as isize] => {
+                "    return output * parameters.length;\n".into()
+            }
+            _ => format!("{}    return {};\n", self.kept.coordinates("output"), self.kept.offset(0)),
+        };
+        shader.code(&format!("fn start(output: u32) -> u32 {{\n{start}}}\n"));
+        let step = format!("{}    return {};\n", self.reduced.coordinates("index"), self.reduced.offset(0));
+        shader.code(&format!("fn step(index: u32) -> u32 {{\n{step}}}\n"));
+    }
+}
+
+impl Recipe for ReduceRecipe {
+    fn bindings(&self) -> usize {
+        2
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        if self.parts == 1 { 0 } else { (self.outputs * self.parts) as u64 * self.state_bytes() }
+    }
+
+    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+        let rows = recorder.rows(self.outputs);
+        self.gather(recorder, rows.clone())?;
+        if self.parts > 1 {
+            self.combine(recorder, rows)?;
+        }
+        Ok(())
+    }
+}
+
+fn finish(shader: &mut Shader<'_>, lanes: &Lanes) {
+    lanes.declare(shader);
+    shader.code(&tree("total", "State", "combine"));
+}
+
+const KEEP: &str = "fn lower(state: State) -> State { return state; }\n";
+
+/// The state that one element is.
+fn element_functions(kind: ReduceKind) -> String {
+    let value = match kind {
+        ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min | ReduceKind::Product => "x",
+        ReduceKind::SumOfSquares => "x * x",
+        ReduceKind::SumOfMagnitudes => "abs(x)",
+        ReduceKind::LogSumExp => "State(x, 1.0)",
+    };
+    format!("fn lift(x: f32) -> State {{ return {value}; }}\n")
+}
+
+/// The states, the one of no elements, and how two become one.
+fn state_functions(kind: ReduceKind) -> String {
+    let (identity, combined) = match kind {
+        ReduceKind::Max => ("negative_infinity()", "maximum(a, b)"),
+        ReduceKind::Min => ("-negative_infinity()", "minimum(a, b)"),
+        ReduceKind::Product => ("1.0", "a * b"),
+        ReduceKind::LogSumExp => return LOG_SUM_EXP.into(),
+        _ => ("0.0", "a + b"),
+    };
+    format!(
+        "alias State = f32;\nfn identity() -> State {{ return {identity}; }}\n\
+         fn combine(a: State, b: State) -> State {{ return {combined}; }}\n"
+    )
+}
+
+/// `ln Σ exp x` as the greatest x and the sum of `exp(x − greatest)`.
+const LOG_SUM_EXP: &str = "alias State = vec2<f32>;
+fn identity() -> State { return State(negative_infinity(), 0.0); }
+fn combine(a: State, b: State) -> State {
+    let peak = maximum(a.x, b.x);
+    // Beside an infinite peak every other term vanishes, and the difference of two infinities is to be avoided.
+    if is_infinite(peak) { return State(peak, 1.0); }
+    return State(peak, a.y * exponential(a.x - peak) + b.y * exponential(b.x - peak));
+}
+";
+
+/// The result that the last state is.
+const fn lower_function(kind: ReduceKind) -> &'static str {
+    match kind {
+        ReduceKind::Mean => "fn lower(state: State) -> f32 { return state / f32(parameters.divisor); }\n",
+        ReduceKind::LogSumExp => "fn lower(state: State) -> f32 { return state.x + logarithm(state.y); }\n",
+        _ => "fn lower(state: State) -> f32 { return state; }\n",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Run, assert_close, check, inputs, narrow, node, noise, tensor};
+    use super::*;
+    use crate::op::Op;
+
+    const KINDS: [ReduceKind; 8] = [
+        ReduceKind::Sum,
+        ReduceKind::Mean,
+        ReduceKind::Max,
+        ReduceKind::Min,
+        ReduceKind::Product,
+        ReduceKind::SumOfSquares,
+        ReduceKind::SumOfMagnitudes,
+        ReduceKind::LogSumExp,
+    ];
+
+    fn reduce(kind: ReduceKind, dims: &[usize], axes: &[usize]) -> NodeSpec {
+        let kept: usize = (0..dims.len()).filter(|a| !axes.contains(a)).map(|a| dims[a]).product();
+        node(Op::Reduce(Reduce { kind, axes: axes.to_vec() }), &[dims], &[&[kept]])
+    }
+
+    fn reference(kind: ReduceKind, dims: &[usize], axes: &[usize], x: &[f32]) -> Vec<f32> {
+        let mut sets: Vec<Vec<f64>> = Vec::new();
+        for (index, value) in x.iter().enumerate() {
+            let (mut output, mut inner) = (0, x.len());
+            for (axis, dim) in dims.iter().enumerate() {
+                inner /= dim;
+                if !axes.contains(&axis) {
+                    output = output * dim + index / inner % dim;
+                }
+            }
+            sets.resize_with(sets.len().max(output + 1), Vec::new);
+            sets[output].push(f64::from(*value));
+        }
+        let value = |set: &Vec<f64>| match kind {
+            ReduceKind::Sum => set.iter().sum(),
+            ReduceKind::Mean => set.iter().sum::<f64>() / set.len() as f64,
+            ReduceKind::Max => set.iter().fold(f64::NEG_INFINITY, |m, v| if *v > m || v.is_nan() { *v } else { m }),
+            ReduceKind::Min => set.iter().fold(f64::INFINITY, |m, v| if *v < m || v.is_nan() { *v } else { m }),
+            ReduceKind::Product => set.iter().product(),
+            ReduceKind::SumOfSquares => set.iter().map(|v| v * v).sum(),
+            ReduceKind::SumOfMagnitudes => set.iter().map(|v| v.abs()).sum(),
+            ReduceKind::LogSumExp => set.iter().map(|v| v.exp()).sum::<f64>().ln(),
+        };
+        sets.iter().map(|set| value(set) as f32).collect()
+    }
+
+    #[test]
+    fn every_kind_over_every_layout() {
+        let cases: [(&[usize], &[usize]); 7] = [
+            (&[5, 7], &[1]),
+            (&[5, 7], &[0]),
+            (&[3, 4, 5, 6], &[1, 3]),
+            (&[2, 3, 130, 2], &[2]),
+            (&[2, 9, 70], &[0, 2]),
+            (&[1, 300], &[0, 1]),
+            (&[6, 1], &[1]),
+        ];
+        for (dims, axes) in cases {
+            for kind in KINDS {
+                let node = reduce(kind, dims, axes);
+                let x = inputs(&node, 21);
+                let want = reference(kind, dims, axes, x[0].elements::<f32>().expect("f32"));
+                check(&node, &x, &[want]);
+            }
+        }
+    }
+
+    #[test]
+    fn long_reductions_are_cut_into_parts() {
+        for kind in KINDS {
+            let dims = [3, 40_001];
+            let node = reduce(kind, &dims, &[1]);
+            assert!(super::super::scratch_bytes(&node) > 0);
+            let mut x = noise(5, 3 * 40_001);
+            if kind == ReduceKind::Product {
+                // Powers of two, whose products are exact; in the Thue–Morse order no part of them grows large.
+                let power = |index: usize| if index.count_ones().is_multiple_of(2) { 2f32 } else { 0.5 };
+                x.iter_mut().enumerate().for_each(|(index, v)| *v = power(index).copysign(*v));
+            }
+            let x = [tensor(&dims, &x)];
+            let want = reference(kind, &dims, &[1], x[0].elements::<f32>().expect("f32"));
+            check(&node, &x, std::slice::from_ref(&want));
+            let part = Run { rows: Some(1..2), ..Run::new(&node) }.outputs(&x).expect("runs").remove(0);
+            assert!((part[1] - want[1]).abs() <= 1e-5 * want[1].abs(), "{kind:?}: {} for {}", part[1], want[1]);
+        }
+    }
+
+    #[test]
+    fn special_values() {
+        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        let x = [1.0, nan, 2.0, 1.0, -inf, 2.0, inf, 1.0, 0.0, -inf, -inf, -inf];
+        for (kind, want) in [
+            (ReduceKind::Max, [nan, 2.0, inf, -inf]),
+            (ReduceKind::Min, [nan, -inf, 0.0, -inf]),
+            (ReduceKind::Sum, [nan, -inf, inf, -inf]),
+            (ReduceKind::LogSumExp, [nan, 2.313_261_7, inf, -inf]),
+        ] {
+            check(&reduce(kind, &[4, 3], &[1]), &[tensor(&[4, 3], &x)], &[want.to_vec()]);
+        }
+    }
+
+    #[test]
+    fn more_outputs_than_one_dimension_of_groups_holds() {
+        let dims = [300, 1030];
+        let node = reduce(ReduceKind::Sum, &dims, &[1]);
+        let x = inputs(&node, 22);
+        let got = Run { gpu: narrow(), ..Run::new(&node) }.outputs(&x).expect("runs").remove(0);
+        let want = reference(ReduceKind::Sum, &dims, &[1], x[0].elements::<f32>().expect("f32"));
+        assert_close(&got, &want, "sums");
+    }
+}

@@ -1,0 +1,32 @@
+// LANES threads an output, ROWS outputs a group. A long reduction is cut into parts, each of which is an output of a first
+// dispatch whose states a second one combines.
+//
+// Declared by reduce.rs: x, y (of State where the other dispatch is the one that lowers), LANES, ROWS, place, total,
+// State, identity, lift, combine, lower; start(output) and step(index), the offsets of an output's first element and of
+// the element `index` after it; parameters.first and .count (outputs), .length (elements of an output), .parts and
+// .chunk (elements of a part), .divisor.
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let at = place(thread);
+    let number = (group.y * groups.x + group.x) * ROWS + at.x;
+    let total_count = parameters.count * parameters.parts;
+    let own = min(number, total_count - 1u);
+    let output = parameters.first + own / parameters.parts;
+    let begin = own % parameters.parts * parameters.chunk;
+    let end = min(begin + parameters.chunk, parameters.length);
+
+    let base = start(output);
+    var state = identity();
+    for (var i = begin + at.y; i < end; i = i + LANES) {
+        state = combine(state, lift(x[base + step(i)]));
+    }
+    state = total(state, at);
+    if number < total_count && at.y == 0u {
+        y[select(own, output, parameters.parts == 1u)] = lower(state);
+    }
+}

@@ -1,0 +1,42 @@
+// LANES threads a row, ROWS rows a group; three passes over the row: greatest element, sum of exponentials, result.
+//
+// Declared by softmax.rs: x, y, LANES, ROWS, LOG, place, greatest, total; parameters.first and .count (rows), .length and
+// .inner (elements of a row, and how far they are apart).
+
+fn element(base: u32, index: u32) -> u32 {
+    return base + index * parameters.inner;
+}
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let at = place(thread);
+    let number = (group.y * groups.x + group.x) * ROWS + at.x;
+    // Threads without a row go through the motions for the last one, so that all reach the barriers.
+    let row = parameters.first + min(number, parameters.count - 1u);
+    let base = row / parameters.inner * parameters.length * parameters.inner + row % parameters.inner;
+
+    var peak = negative_infinity();
+    for (var i = at.y; i < parameters.length; i = i + LANES) {
+        peak = maximum(peak, x[element(base, i)]);
+    }
+    peak = greatest(peak, at);
+
+    var sum = 0.0;
+    for (var i = at.y; i < parameters.length; i = i + LANES) {
+        sum = sum + exp(x[element(base, i)] - peak);
+    }
+    sum = total(sum, at);
+
+    if number >= parameters.count {
+        return;
+    }
+    let logarithm_of_sum = logarithm(sum);
+    for (var i = at.y; i < parameters.length; i = i + LANES) {
+        let shifted = x[element(base, i)] - peak;
+        y[element(base, i)] = select(exp(shifted) / sum, shifted - logarithm_of_sum, LOG == 1u);
+    }
+}

@@ -1,0 +1,199 @@
+//! Tiled products of matrices: the body that matrix products and convolutions share, unrolled for a tile's sizes.
+
+use super::limits::THREADS;
+use super::shader::Shader;
+use std::fmt::Write;
+
+/// The sizes of a tile; see `tile.wgsl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tile {
+    /// Rows and columns of outputs of one workgroup.
+    side: usize,
+    /// Elements of the inner dimension in one step.
+    depth: usize,
+    /// Rows and columns of outputs of one thread: 4 or 8.
+    block: usize,
+}
+
+/// Large products: 16 multiply-adds for each vector read from workgroup memory.
+const LARGE: Tile = Tile { side: 128, depth: 8, block: 8 };
+const MEDIUM: Tile = Tile { side: 64, depth: 16, block: 4 };
+/// So that small products still make several workgroups.
+const SMALL: Tile = Tile { side: 32, depth: 16, block: 4 };
+
+/// Workgroups below which a smaller tile occupies a large device better.
+const ENOUGH_GROUPS: usize = 160;
+
+/// Which of an operand's two indices runs through neighbouring memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The inner dimension: neighbouring threads fetch neighbouring `k`.
+    Depth,
+    /// The rows of A or columns of B.
+    Side,
+}
+
+impl Tile {
+    /// The tile for a product of these sizes.
+    pub(crate) fn new(batches: usize, m: usize, n: usize) -> Self {
+        let groups = |tile: &Self| batches.saturating_mul(m.div_ceil(tile.side)).saturating_mul(n.div_ceil(tile.side));
+        let fits = |tile: &Self| m * 2 > tile.side && n * 2 > tile.side && groups(tile) >= ENOUGH_GROUPS;
+        [LARGE, MEDIUM].into_iter().find(fits).unwrap_or(SMALL)
+    }
+
+    /// Declares the tile's numbers and its body, and the product's sizes. Returns the workgroups.
+    pub(crate) fn declare(&self, shader: &mut Shader<'_>, sizes: [usize; 4], a: Order, b: Order) -> usize {
+        let [batches, m, n, k] = sizes;
+        let tiles = [m.div_ceil(self.side), n.div_ceil(self.side)];
+        let count = batches * tiles[0] * tiles[1];
+        shader.parameter("m", m).parameter("n", n).parameter("k", k);
+        shader.parameter("tiles_m", tiles[0]).parameter("tiles_n", tiles[1]).parameter("tiles", count);
+        let shared = (2 * self.depth * self.stride()).max(self.threads() * self.block / 4);
+        for (name, value) in [
+            ("TILE_M", self.side),
+            ("TILE_N", self.side),
+            ("TILE_K", self.depth),
+            ("THREAD_M", self.block),
+            ("THREAD_N", self.block),
+            ("THREADS", self.threads()),
+            ("A_STRIDE", self.stride()),
+            ("B_STRIDE", self.stride()),
+            ("B_START", self.depth * self.stride()),
+            ("SHARED_VECTORS", shared),
+            ("UNROLL", UNROLL),
+        ] {
+            shader.constant(name, value);
+        }
+        shader.code(include_str!("tile.wgsl"));
+        shader.fill("places", &self.places(a, b));
+        shader.fill("accumulators", &self.accumulators());
+        shader.fill("fetch_first", &self.fetch("    ", "    var next_", "0u"));
+        shader.fill("fetch_next", &self.fetch("            ", "            next_", "(k0 + TILE_K)"));
+        shader.fill("keep", &self.keep());
+        shader.fill("multiply", &self.multiply());
+        shader.fill("stage", &self.stage());
+        count
+    }
+
+    /// Rows and columns of outputs of one workgroup.
+    #[cfg(test)]
+    pub(crate) fn side(&self) -> usize {
+        self.side
+    }
+
+    fn threads(&self) -> usize {
+        (self.side / self.block).pow(2)
+    }
+
+    /// Vectors from one row of an operand's tile to the next.
+    fn stride(&self) -> usize {
+        self.side / 4 + 1
+    }
+
+    /// Vectors of each operand that a thread fetches in one step.
+    fn slots(&self) -> usize {
+        self.side / 4 * self.depth / self.threads()
+    }
+
+    /// Where each of a thread's slots is in the tile (`k` and vector), and what the kernel keeps for its four lines.
+    fn places(&self, a: Order, b: Order) -> String {
+        let mut text = String::new();
+        let vectors = self.side / 4;
+        for slot in 0..self.slots() {
+            for (operand, order) in [("a", a), ("b", b)] {
+                let id = format!("(thread + {}u)", slot * self.threads());
+                let (k, vector) = match order {
+                    Order::Depth => (format!("{id} % TILE_K"), format!("{id} / TILE_K")),
+                    Order::Side => (format!("{id} / {vectors}u"), format!("{id} % {vectors}u")),
+                };
+                let _ = writeln!(text, "    let {operand}_k{slot} = {k};");
+                let _ = writeln!(text, "    let {operand}_vector{slot} = {vector};");
+                let (first, line_of) = match operand {
+                    "a" => ("first_row", "line_of"),
+                    _ => ("first_column", "column_of"),
+                };
+                for lane in 0..4 {
+                    let place = format!("{first} + {operand}_vector{slot} * 4u + {lane}u");
+                    let _ = writeln!(text, "    let {operand}_line{slot}_{lane} = {line_of}(batch, {place});");
+                }
+            }
+        }
+        text
+    }
+
+    fn accumulators(&self) -> String {
+        let names = (0..self.block).flat_map(|row| (0..self.block / 4).map(move |vector| (row, vector)));
+        names.map(|(row, vector)| format!("    var sum{row}_{vector} = vec4<f32>();\n")).collect()
+    }
+
+    /// Reads the elements of the step that begins at `k` into registers.
+    fn fetch(&self, indent: &str, register: &str, k: &str) -> String {
+        let mut text = String::new();
+        for slot in 0..self.slots() {
+            let lanes = |read: &dyn Fn(usize) -> String| (0..4).map(read).collect::<Vec<_>>().join(", ");
+            let a = lanes(&|lane| format!("a_at(a_line{slot}_{lane}, {k} + a_k{slot})"));
+            let b = lanes(&|lane| format!("b_at(b_line{slot}_{lane}, tap{slot})"));
+            let _ = writeln!(text, "{register}a{slot} = vec4<f32>({a});");
+            // A step's tap is named anew in each scope.
+            let tap = if k == "0u" { format!("first_tap{slot}") } else { format!("tap{slot}") };
+            let _ = writeln!(text, "{indent}let {tap} = tap_of({k} + b_k{slot});");
+            let _ = writeln!(text, "{register}b{slot} = vec4<f32>({});", b.replace(&format!("tap{slot}"), &tap));
+        }
+        text
+    }
+
+    /// Stores the registers to workgroup memory.
+    fn keep(&self) -> String {
+        let mut text = String::new();
+        for slot in 0..self.slots() {
+            let _ = writeln!(text, "        shared_tile[a_k{slot} * A_STRIDE + a_vector{slot}] = next_a{slot};");
+            let place = format!("B_START + b_k{slot} * B_STRIDE + b_vector{slot}");
+            let _ = writeln!(text, "        shared_tile[{place}] = next_b{slot};");
+        }
+        text
+    }
+
+    /// The multiply-adds of [`UNROLL`] steps of the inner dimension.
+    fn multiply(&self) -> String {
+        let mut text = String::new();
+        let halves = self.block / 4;
+        for step in 0..UNROLL {
+            for half in 0..halves {
+                let skip = half * self.side / 8;
+                let a = format!("(k + {step}u) * A_STRIDE + thread_m + {skip}u");
+                let b = format!("B_START + (k + {step}u) * B_STRIDE + thread_n + {skip}u");
+                let _ = writeln!(text, "            let a{step}_{half} = shared_tile[{a}];");
+                let _ = writeln!(text, "            let b{step}_{half} = shared_tile[{b}];");
+            }
+            for row in 0..self.block {
+                let component = ["x", "y", "z", "w"][row % 4];
+                for vector in 0..halves {
+                    let sum = format!("sum{row}_{vector}");
+                    let a = format!("vec4<f32>(a{step}_{}.{component})", row / 4);
+                    let _ = writeln!(text, "            {sum} = fma({a}, b{step}_{vector}, {sum});");
+                }
+            }
+        }
+        text
+    }
+
+    /// Cases of a switch that put one row of each thread's block into workgroup memory.
+    fn stage(&self) -> String {
+        let mut text = String::new();
+        for row in 0..self.block {
+            let _ = write!(text, "            case {row}u: {{");
+            for vector in 0..self.block / 4 {
+                let skip = vector * self.side / 8;
+                let place = format!("thread_m * (TILE_N / 4u) + thread_n + {skip}u");
+                let _ = write!(text, " shared_tile[{place}] = sum{row}_{vector};");
+            }
+            text.push_str(" }\n");
+        }
+        text
+    }
+}
+
+/// Steps of the inner dimension that are written out.
+const UNROLL: usize = 4;
+
+const _: () = assert!(LARGE.side / LARGE.block * (LARGE.side / LARGE.block) == THREADS as usize);

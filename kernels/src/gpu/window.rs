@@ -1,0 +1,74 @@
+//! Windows that slide over images: the sizes that pooling and both convolutions share.
+
+use super::invalid;
+use super::shader::Shader;
+use crate::error::KernelError;
+use crate::op::NodeSpec;
+use crate::shape::Shape;
+
+/// Sizes beyond this could overflow the shaders' signed coordinates.
+const MOST: usize = 1 << 28;
+
+/// Images of `[n, c, h, w]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Images {
+    pub(crate) count: usize,
+    pub(crate) channels: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+}
+
+impl Images {
+    /// The sizes of a shape of four axes.
+    pub(crate) fn of(shape: &Shape) -> Option<Self> {
+        match *shape.dims() {
+            [count, channels, height, width] => Some(Self { count, channels, height, width }),
+            _ => None,
+        }
+    }
+
+    /// Elements of one channel of one image.
+    pub(crate) fn area(&self) -> usize {
+        self.height * self.width
+    }
+}
+
+/// A window and how it moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) size: [usize; 2],
+    pub(crate) strides: [usize; 2],
+    /// Above, left, below, right.
+    pub(crate) pads: [usize; 4],
+    pub(crate) dilations: [usize; 2],
+}
+
+impl Window {
+    /// Refuses a window that stands still or whose reach is beyond what coordinates can hold.
+    pub(crate) fn check(&self, node: &NodeSpec) -> Result<(), KernelError> {
+        let numbers = [&self.size[..], &self.strides, &self.dilations];
+        let positive = numbers.iter().all(|n| !n.contains(&0));
+        let small = numbers.iter().chain(&[&self.pads[..]]).all(|n| n.iter().all(|n| *n <= MOST));
+        let reach = |axis: usize| self.size[axis].checked_mul(self.dilations[axis]).is_some_and(|n| n <= MOST);
+        let images = node.inputs.iter().chain(&node.outputs).flat_map(|spec| spec.shape.dims());
+        if positive && small && reach(0) && reach(1) && images.into_iter().all(|dim| *dim <= MOST) {
+            return Ok(());
+        }
+        Err(invalid(node, "windows, strides and dilations are between 1 and 2²⁸, and so are all sizes"))
+    }
+
+    /// Whether `output` positions along `axis` all begin within an input of `size` elements and its padding.
+    pub(crate) fn reaches(&self, axis: usize, size: usize, output: usize) -> bool {
+        let begin = output.saturating_sub(1).saturating_mul(self.strides[axis]);
+        begin < size + self.pads[axis] + self.pads[axis + 2]
+    }
+
+    /// Declares the window's numbers as constants.
+    pub(crate) fn declare(&self, shader: &mut Shader<'_>) {
+        let names = ["WINDOW", "STRIDE", "DILATION"];
+        for (name, values) in names.into_iter().zip([self.size, self.strides, self.dilations]) {
+            shader.constant(&format!("{name}_Y"), values[0]).constant(&format!("{name}_X"), values[1]);
+        }
+        shader.constant("PAD_TOP", self.pads[0]).constant("PAD_LEFT", self.pads[1]);
+    }
+}
