@@ -57,7 +57,7 @@ pub struct PlanDevice {
 pub struct PlanOptions {
     /// Whether transfers may be streamed into their consumer chunk by chunk.
     pub streaming: bool,
-    /// How large the chunks of a streamed transfer are.
+    /// How large the chunks of a streamed transfer are, and where transfers are streamed.
     pub chunk: ChunkRule,
     /// Chunks of one stream that may be under way at a time, ≥ 2: one is filled while one is read.
     pub capacity: u32,
@@ -127,7 +127,7 @@ impl Plan {
     ) -> Result<Self, PlanError> {
         let device_of = order::verified(program, devices, &placement.device_of, &schedule.order)?;
         let uses = lifetime::Uses::of(program, &device_of);
-        let transfers = transfer::all(program, devices, &device_of, &uses, options);
+        let transfers = transfer::all(program, devices, &device_of, &uses, (schedule, options));
         let (steps, transfers) = order::total(program, &schedule.order, transfers);
         let links = link::all(devices, &transfers);
         let memory = memory::plan(&memory::Frame {

@@ -12,6 +12,9 @@
 use super::PlanOptions;
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::TensorSpec;
+use anabranch_placement::platform::DeviceId;
+use anabranch_placement::schedule::Schedule;
+use std::collections::BTreeMap;
 
 /// Bytes of a chunk unless told otherwise: large enough that a hop of some microseconds does not count, small enough that
 /// the chunks under way stay in cache.
@@ -20,15 +23,16 @@ const AUTO_BYTES: usize = 1 << 20;
 /// Bytes to which copies between host and GPU are aligned.
 const COPY_ALIGNMENT: usize = 4;
 
-/// How large the chunks of a streamed transfer are.
+/// How large the chunks of a streamed transfer are, and which transfers are streamed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChunkRule {
-    /// About a mebibyte.
+    /// About a mebibyte, where the schedule says that the reader's device will wait for the value. Elsewhere the whole value
+    /// had better travel while the device is busy.
     #[default]
     Auto,
-    /// As many rows as fit these bytes, at least one.
+    /// As many rows as fit these bytes, at least one; wherever it is possible.
     Bytes(usize),
-    /// This many rows.
+    /// This many rows; wherever it is possible.
     Rows(usize),
 }
 
@@ -67,6 +71,24 @@ impl Stream {
     }
 }
 
+/// For each node, whether streaming into it is worthwhile: whether its device is idle when it starts, by the schedule.
+pub(super) fn worthwhile(program: &Program, schedule: &Schedule, options: &PlanOptions) -> Vec<bool> {
+    let mut waits = vec![true; program.nodes.len()];
+    if options.chunk != ChunkRule::Auto {
+        return waits;
+    }
+    let mut free: BTreeMap<DeviceId, f64> = BTreeMap::new();
+    for task in &schedule.order {
+        let Some(span) = schedule.tasks.get(task.index()) else { continue };
+        let free = free.entry(span.device).or_default();
+        if let Some(waits) = waits.get_mut(task.index()) {
+            *waits = span.start > *free;
+        }
+        *free = free.max(span.end);
+    }
+    waits
+}
+
 /// The stream of `value` into `node` on a device of this kind, if the node reads it once and row by row, and there is more
 /// than one chunk.
 pub(super) fn into_node(program: &Program, node: NodeId, value: ValueId, options: &PlanOptions) -> Option<Stream> {
@@ -102,7 +124,7 @@ fn granule(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::test_programs::{Maker, add, relu};
+    use crate::plan::test_programs::{Maker, Placed, add, relu};
 
     #[test]
     fn granules_align_every_chunk() {
@@ -117,6 +139,23 @@ mod tests {
         let chunks: Vec<_> = (0..stream.chunks()).map(|chunk| stream.rows_of(chunk)).collect();
         assert_eq!(chunks, [0..4, 4..8, 8..10]);
         assert_eq!(stream.chunk_bytes(), 32);
+    }
+
+    #[test]
+    fn only_nodes_whose_device_waits_for_them_are_streamed_into() {
+        let mut maker = Maker::new();
+        let x = maker.input(&[8]);
+        let (a, b) = (maker.node(relu(), &[x], &[8]), maker.node(relu(), &[x], &[8]));
+        let c = maker.node(add(), &[a, b], &[8]);
+        let placed = Placed::new(maker.finish(&[c]), &["cpu", "gpu"], &[1, 1, 0]);
+        let worthwhile = |chunk| {
+            let options = PlanOptions { chunk, ..PlanOptions::default() };
+            super::worthwhile(&placed.program, &placed.schedule, &options)
+        };
+        // The first to run on the GPU waits for `x`, the other has it by then; the host waits for both.
+        let auto = worthwhile(ChunkRule::Auto);
+        assert!(auto[0] != auto[1] && auto[2], "{auto:?}");
+        assert_eq!(worthwhile(ChunkRule::Rows(1)), [true; 3]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::stream::{self, Stream};
 use super::{PlanDevice, PlanOptions};
 use crate::program::{Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement::schedule::Schedule;
 use std::fmt;
 
 /// Index of a transfer, by its place in the total order.
@@ -75,7 +76,7 @@ pub(super) fn all(
     devices: &[PlanDevice],
     device_of: &[DeviceId],
     uses: &Uses,
-    options: &PlanOptions,
+    (schedule, options): (&Schedule, &PlanOptions),
 ) -> Vec<Transfer> {
     let mut transfers = Vec::new();
     for (index, value) in program.values.iter().enumerate() {
@@ -89,17 +90,26 @@ pub(super) fn all(
         }
     }
     if options.streaming {
-        choose_streams(program, uses, options, &mut transfers);
+        choose_streams(program, uses, &stream::worthwhile(program, schedule, options), options, &mut transfers);
     }
     transfers
 }
 
-/// Streams the largest transfer into each node that can take one. A node takes at most one stream: with two of them on one
+/// Streams the largest transfer into each `worthwhile` node that can take one. A node takes at most one stream: with two of them on one
 /// link the second would wait behind the first, and the node for both.
-fn choose_streams(program: &Program, uses: &Uses, options: &PlanOptions, transfers: &mut [Transfer]) {
+fn choose_streams(
+    program: &Program,
+    uses: &Uses,
+    worthwhile: &[bool],
+    options: &PlanOptions,
+    transfers: &mut [Transfer],
+) {
     let mut best: Vec<Option<(usize, Stream)>> = vec![None; program.nodes.len()];
     for (at, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.route == Route::Copied) {
         let [(_, Reader::Node(node))] = *uses.on(transfer.value, transfer.to) else { continue };
+        if !worthwhile[node.index()] {
+            continue;
+        }
         let Some(stream) = stream::into_node(program, node, transfer.value, options) else { continue };
         let place = &mut best[node.index()];
         if place.as_ref().is_none_or(|(other, _)| transfers[*other].bytes < transfer.bytes) {
