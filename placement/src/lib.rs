@@ -63,6 +63,7 @@ pub mod check;
 pub mod cost;
 mod device_sets;
 pub mod format;
+pub mod generate;
 pub mod graph;
 pub mod order;
 pub mod place;

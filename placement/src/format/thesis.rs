@@ -5,6 +5,10 @@
 //! successors. A device row is `id, memory, operations a time unit, rate to each device of a higher place;.., kind`; links are
 //! symmetric and have no latency. Files have a heading. Ids may come in any order; tasks and devices are numbered by their ids.
 
+mod write;
+
+pub use write::{write_graph, write_platform};
+
 use crate::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
 use crate::platform::{Device, DeviceKind, DeviceKinds, Platform, PlatformError};
 use std::collections::BTreeMap;

@@ -1,0 +1,265 @@
+//! Our own JSON: a graph, a platform, or a whole problem, complete and without loss.
+//!
+//! ```json
+//! {
+//! "format": "anabranch-problem",
+//! "version": 1,
+//! "name": "example",
+//! "time_unit": "s",
+//! "graph": {
+//!   "tasks": [
+//!     {"name": "input", "pinned": 0},
+//!     {"name": "matmul", "allowed": ["cpu", "gpu"], "memory": 4194304, "operations": 2e9}
+//!   ],
+//!   "data": [
+//!     {"producer": 0, "bytes": 1048576, "consumers": [1]}
+//!   ],
+//!   "colocated": [[0, 1]]
+//! },
+//! "platform": {
+//!   "devices": [
+//!     {"name": "cpu0", "kind": "cpu", "memory": null, "speed": 1.0},
+//!     {"name": "gpu0", "kind": "gpu", "memory": 8589934592}
+//!   ],
+//!   "latency": [[0.0, 1e-5], [1e-5, 0.0]],
+//!   "rate": [[null, 1e10], [1e10, null]]
+//! },
+//! "times": [[0.0, null], [5e-3, 2e-4]],
+//! "memory_rule": "resident",
+//! "bytes_a_unit": 1.0,
+//! "figures": {"measured makespan": 0.0061}
+//! }
+//! ```
+//!
+//! Tasks, data and devices are named by their places in their lists, from 0.
+//!
+//! | member | meaning | when it is left out |
+//! |---|---|---|
+//! | `format`, `version` | `anabranch-problem`, 1 | refused |
+//! | `name` | what to call it | the file's name |
+//! | `time_unit` | unit of all times | unknown |
+//! | `graph` | what to place | the file is a platform |
+//! | `tasks[].name` | need not be unique | refused |
+//! | `tasks[].allowed` | kinds of devices that may run it: `cpu`, `gpu`, `tpu`, `other` | all |
+//! | `tasks[].pinned` | the one device that must run it | none |
+//! | `tasks[].memory` | bytes that stay on its device | 0 |
+//! | `tasks[].operations` | for times that are operations over speed | 0 |
+//! | `data[]` | `producer`, `bytes` and `consumers` of each datum | no data |
+//! | `colocated[]` | tasks that must share a device | none |
+//! | `platform` | where to place it | the file is a graph |
+//! | `devices[].kind` | as in `allowed` | refused |
+//! | `devices[].memory` | bytes that fit | no limit |
+//! | `devices[].speed` | operations a time unit | 1 |
+//! | `latency[from][to]` | time before the first byte moves; the diagonal does not matter | 0 |
+//! | `rate[from][to]` | bytes a time unit; `null` is no limit; the diagonal does not matter | no limit |
+//! | `times[task][device]` | time of a task on a device; `null` where it cannot run | operations over speed |
+//! | `memory_rule` | `resident`, `size_estimate` or `ignore`: see [`MemoryRule`](crate::problem::MemoryRule) | `resident` |
+//! | `bytes_a_unit` | bytes for one unit of size in the file that this was made from | 1 |
+//! | `figures` | numbers that come along | none |
+//!
+//! Members that are not in this table are refused, so that a slip of the pen is found. A later version will only be written
+//! when its content cannot be said in this one.
+
+mod document;
+mod write;
+
+pub use write::{write_graph, write_platform, write_problem};
+
+use super::detect::without_byte_order_mark;
+use super::loaded::check_cells;
+use super::{Costs, Facts, Loaded, LoadedGraph, LoadedProblem, Refusal, TimeTable};
+use crate::graph::{DatumId, GraphBuilder, Task, TaskGraph, TaskId};
+use crate::platform::{Device, DeviceId, DeviceKinds, Platform};
+use document::{Document, GraphPart, PlatformPart, TaskPart};
+
+/// What `format` says.
+const FORMAT: &str = "anabranch-problem";
+/// The version that is written, and the only one that there is.
+const VERSION: u64 = 1;
+
+/// Reads a document; `name` is for one that does not name itself.
+///
+/// # Errors
+/// The first thing in it that is not as the table above says.
+pub fn parse(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
+    let document: Document = serde_json::from_slice(without_byte_order_mark(bytes))?;
+    if document.format != FORMAT {
+        return Err(Refusal::Version { found: document.format, known: "format anabranch-problem" });
+    }
+    if document.version != VERSION {
+        return Err(Refusal::Version { found: document.version.to_string(), known: "version 1" });
+    }
+    let name = document.name.clone().unwrap_or_else(|| name.into());
+    let graph = document.graph.as_ref().map(read_graph).transpose()?;
+    let platform = document.platform.as_ref().map(read_platform).transpose()?;
+    match (graph, platform) {
+        (Some(graph), Some(platform)) => Ok(Loaded::Problems(vec![read_problem(name, graph, platform, &document)?])),
+        (Some(graph), None) => Ok(Loaded::Graph(LoadedGraph { name, graph, time_unit: document.time_unit })),
+        (None, Some(platform)) => Ok(Loaded::Platform(platform)),
+        (None, None) => Err(Refusal::Missing { place: "the document".into(), what: "graph and no platform" }),
+    }
+}
+
+fn read_problem(
+    name: String,
+    graph: TaskGraph,
+    platform: Platform,
+    document: &Document,
+) -> Result<LoadedProblem, Refusal> {
+    check_cells([(graph.task_count(), platform.device_count())].into_iter())?;
+    let costs = match &document.times {
+        Some(rows) => Costs::Times(read_times(rows, &graph, &platform)?),
+        None => Costs::OperationsOverSpeed,
+    };
+    let bytes_a_unit = document.bytes_a_unit.unwrap_or(1.0);
+    if !(bytes_a_unit.is_finite() && bytes_a_unit > 0.0) {
+        let expected = "finite and greater than 0";
+        return Err(Refusal::Number { place: "bytes_a_unit".into(), value: bytes_a_unit, expected });
+    }
+    let facts = Facts { time_unit: document.time_unit.clone(), bytes_a_unit, figures: document.figures.clone() };
+    Ok(LoadedProblem { name, graph, platform, costs, memory_rule: document.memory_rule.into(), facts })
+}
+
+fn read_times(rows: &[Vec<Option<f64>>], graph: &TaskGraph, platform: &Platform) -> Result<TimeTable, Refusal> {
+    let (tasks, devices) = (graph.task_count(), platform.device_count());
+    check_rows("times", rows, tasks, devices)?;
+    Ok(TimeTable::from_fn(tasks, devices, |task, device| rows[task.index()][device.index()])?)
+}
+
+/// Refuses a matrix that does not have `rows` × `columns` entries.
+fn check_rows<T>(place: &str, matrix: &[Vec<T>], rows: usize, columns: usize) -> Result<(), Refusal> {
+    if matrix.len() != rows {
+        return Err(Refusal::Length { place: place.into(), found: matrix.len(), expected: rows });
+    }
+    match matrix.iter().enumerate().find(|(_, row)| row.len() != columns) {
+        Some((number, row)) => {
+            Err(Refusal::Length { place: format!("{place}[{number}]"), found: row.len(), expected: columns })
+        }
+        None => Ok(()),
+    }
+}
+
+fn read_graph(part: &GraphPart) -> Result<TaskGraph, Refusal> {
+    let mut builder = GraphBuilder::new();
+    for task in &part.tasks {
+        builder.task(read_task(task));
+    }
+    // Ids that are out of range are found by the builder.
+    for datum in &part.data {
+        let id: DatumId = builder.datum(TaskId(datum.producer), datum.bytes);
+        datum.consumers.iter().for_each(|&consumer| builder.consume(id, TaskId(consumer)));
+    }
+    for group in &part.colocated {
+        group.windows(2).for_each(|pair| builder.colocate(TaskId(pair[0]), TaskId(pair[1])));
+    }
+    Ok(builder.build()?)
+}
+
+fn read_task(part: &TaskPart) -> Task {
+    let allowed = match &part.allowed {
+        Some(kinds) => kinds.iter().fold(DeviceKinds::NONE, |all, &kind| all.union(kind.into())),
+        None => DeviceKinds::ALL,
+    };
+    Task {
+        name: part.name.clone().into_owned(),
+        allowed,
+        pinned: part.pinned.map(DeviceId),
+        memory: part.memory,
+        operations: part.operations,
+    }
+}
+
+fn read_platform(part: &PlatformPart) -> Result<Platform, Refusal> {
+    let count = part.devices.len();
+    for (place, matrix) in [("platform.latency", &part.latency), ("platform.rate", &part.rate)] {
+        if let Some(rows) = matrix {
+            check_rows(place, rows, count, count)?;
+        }
+    }
+    let devices: Vec<Device> = part
+        .devices
+        .iter()
+        .map(|device| Device {
+            name: device.name.clone().into_owned(),
+            kind: device.kind,
+            memory: device.memory,
+            speed: device.speed,
+        })
+        .collect();
+    let entry = |matrix: &Option<Vec<Vec<Option<f64>>>>, from: DeviceId, to: DeviceId| {
+        matrix.as_ref().and_then(|rows| rows[from.index()][to.index()])
+    };
+    Ok(Platform::new(devices, |from, to| {
+        (entry(&part.latency, from, to).unwrap_or(0.0), entry(&part.rate, from, to).unwrap_or(f64::INFINITY))
+    })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::DeviceKind;
+    use crate::problem::MemoryRule;
+
+    const EXAMPLE: &str = include_str!("../../tests/data/formats/example.json");
+
+    fn problem(text: &str) -> LoadedProblem {
+        match parse("file", text.as_bytes()).unwrap() {
+            Loaded::Problems(mut problems) => problems.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_example_is_read_as_the_table_says() {
+        let loaded = problem(EXAMPLE);
+        assert_eq!((loaded.name.as_str(), loaded.facts.time_unit.as_deref()), ("example", Some("s")));
+        assert_eq!(loaded.facts.figures["measured makespan"], 0.0061);
+        let (graph, platform) = (&loaded.graph, &loaded.platform);
+        assert_eq!(graph.task(TaskId(0)), &Task::new("input").with_pin(DeviceId(0)));
+        let matmul = graph.task(TaskId(1));
+        assert_eq!((matmul.memory, matmul.operations), (4_194_304, 2e9));
+        assert_eq!(matmul.allowed, DeviceKinds::CPU.union(DeviceKinds::GPU));
+        assert_eq!((graph.bytes(DatumId(0)), graph.consumers(DatumId(0))), (1_048_576, &[TaskId(1)][..]));
+        assert_eq!((platform.device(DeviceId(1)).kind, platform.device(DeviceId(1)).speed), (DeviceKind::Gpu, 1.0));
+        assert_eq!(platform.latency(DeviceId(0), DeviceId(1)), 1e-5);
+        let problem = loaded.problem().unwrap();
+        assert_eq!((problem.time(TaskId(1), DeviceId(1)), problem.memory_rule()), (2e-4, MemoryRule::Resident));
+        assert_eq!(problem.time(TaskId(0), DeviceId(1)), f64::INFINITY);
+    }
+
+    #[test]
+    fn parts_stand_alone() {
+        let graph = "{\"format\": \"anabranch-problem\", \"version\": 1, \"graph\": {\"tasks\": [{\"name\": \"a\"}]}}";
+        assert!(
+            matches!(parse("file", graph.as_bytes()), Ok(Loaded::Graph(graph)) if graph.name == "file" && graph.graph.task_count() == 1)
+        );
+        let platform = "{\"format\": \"anabranch-problem\", \"version\": 1, \"platform\": {\"devices\": [{\"name\": \"d\", \
+                        \"kind\": \"cpu\"}, {\"name\": \"e\", \"kind\": \"other\"}]}}";
+        let Ok(Loaded::Platform(platform)) = parse("file", platform.as_bytes()) else { panic!() };
+        assert_eq!(platform.rate(DeviceId(0), DeviceId(1)), f64::INFINITY);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let cases = [
+            ("\"version\": 1", "\"version\": 2", "version 2"),
+            ("\"format\": \"anabranch-problem\"", "\"format\": \"other\"", "other"),
+            ("\"time_unit\"", "\"timeunit\"", "unknown field `timeunit`"),
+            ("\"pinned\": 0", "\"pinned\": -1", "line 7"),
+            ("\"consumers\": [1]", "\"consumers\": [2]", "task 2 is used"),
+            ("\"consumers\": [1]", "\"consumers\": [0]", "cycle"),
+            ("[[0.0, 1e-5], [1e-5, 0.0]]", "[[0.0, 1e-5], [1e-5]]", "platform.latency[1] has 1 entries"),
+            ("[[null, 1e10], [1e10, null]]", "[[null, 0], [1e10, null]]", "rate 0"),
+            ("[[0.0, null], [5e-3, 2e-4]]", "[[0.0, null]]", "times has 1 entries"),
+            ("[5e-3, 2e-4]]", "[5e-3, -1]]", "task 1 is said to take -1"),
+            ("\"resident\"", "\"none\"", "unknown variant `none`"),
+            ("\"bytes_a_unit\": 1.0", "\"bytes_a_unit\": 0", "bytes_a_unit is 0"),
+            ("[\"cpu\", \"gpu\"]", "[]", "allows no kind"),
+        ];
+        for (from, to, expected) in cases {
+            assert!(EXAMPLE.contains(from), "{from}");
+            let error = parse("file", EXAMPLE.replacen(from, to, 1).as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Writing documents, one task, datum, device or row a line.
+
+use super::document::{DatumPart, DevicePart, RulePart, TaskPart};
+use super::{FORMAT, VERSION};
+use crate::cost::CostModel;
+use crate::format::{Costs, LoadedGraph, LoadedProblem, WriteError};
+use crate::graph::{Task, TaskGraph};
+use crate::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Writes a whole problem. Reading it again gives an equal one, but for figures that are not finite: they are left out.
+///
+/// # Errors
+/// A target that fails.
+pub fn write_problem(problem: &LoadedProblem, target: impl Write) -> Result<(), WriteError> {
+    let mut writer = Writer::new(target)?;
+    writer.member("name", &problem.name)?;
+    if let Some(unit) = &problem.facts.time_unit {
+        writer.member("time_unit", unit)?;
+    }
+    writer.graph(&problem.graph)?;
+    writer.platform(&problem.platform)?;
+    if let Costs::Times(_) = &problem.costs {
+        writer.times(problem)?;
+    }
+    writer.member("memory_rule", &RulePart::from(problem.memory_rule))?;
+    writer.member("bytes_a_unit", &problem.facts.bytes_a_unit)?;
+    // JSON has no other numbers than finite ones.
+    let finite = problem.facts.figures.iter().filter(|(_, figure)| figure.is_finite());
+    writer.member("figures", &finite.collect::<BTreeMap<_, _>>())?;
+    writer.finish()
+}
+
+/// Writes a graph without a platform.
+///
+/// # Errors
+/// A target that fails.
+pub fn write_graph(graph: &LoadedGraph, target: impl Write) -> Result<(), WriteError> {
+    let mut writer = Writer::new(target)?;
+    writer.member("name", &graph.name)?;
+    if let Some(unit) = &graph.time_unit {
+        writer.member("time_unit", unit)?;
+    }
+    writer.graph(&graph.graph)?;
+    writer.finish()
+}
+
+/// Writes a platform without a graph.
+///
+/// # Errors
+/// A target that fails.
+pub fn write_platform(platform: &Platform, target: impl Write) -> Result<(), WriteError> {
+    let mut writer = Writer::new(target)?;
+    writer.platform(platform)?;
+    writer.finish()
+}
+
+struct Writer<W> {
+    target: W,
+}
+
+impl<W: Write> Writer<W> {
+    /// Opens the document.
+    fn new(mut target: W) -> Result<Self, WriteError> {
+        write!(target, "{{\n\"format\": \"{FORMAT}\",\n\"version\": {VERSION}")?;
+        Ok(Writer { target })
+    }
+
+    fn member(&mut self, name: &str, value: &impl Serialize) -> Result<(), WriteError> {
+        write!(self.target, ",\n\"{name}\": ")?;
+        Ok(serde_json::to_writer(&mut self.target, value)?)
+    }
+
+    /// Writes `"name": [` and the values, each on a line of its own.
+    fn list(&mut self, name: &str, values: impl Iterator<Item = impl Serialize>) -> Result<(), WriteError> {
+        write!(self.target, "\"{name}\": [")?;
+        let mut separator = "\n  ";
+        for value in values {
+            self.target.write_all(separator.as_bytes())?;
+            serde_json::to_writer(&mut self.target, &value)?;
+            separator = ",\n  ";
+        }
+        Ok(self.target.write_all(b"\n]")?)
+    }
+
+    fn graph(&mut self, graph: &TaskGraph) -> Result<(), WriteError> {
+        write!(self.target, ",\n\"graph\": {{\n")?;
+        self.list("tasks", graph.tasks().iter().map(task_part))?;
+        self.next()?;
+        let data = graph.datum_ids().map(|datum| DatumPart {
+            producer: graph.producer(datum).0,
+            bytes: graph.bytes(datum),
+            consumers: graph.consumers(datum).iter().map(|task| task.0).collect(),
+        });
+        self.list("data", data)?;
+        self.next()?;
+        let groups = graph.unit_ids().map(|unit| graph.members(unit)).filter(|members| members.len() > 1);
+        self.list("colocated", groups.map(|members| members.iter().map(|task| task.0).collect::<Vec<_>>()))?;
+        Ok(self.target.write_all(b"\n}")?)
+    }
+
+    fn platform(&mut self, platform: &Platform) -> Result<(), WriteError> {
+        write!(self.target, ",\n\"platform\": {{\n")?;
+        self.list("devices", platform.devices().iter().map(device_part))?;
+        let ids = || platform.device_ids();
+        self.next()?;
+        let latency = |from: DeviceId| ids().map(move |to| platform.latency(from, to)).collect::<Vec<_>>();
+        self.list("latency", ids().map(latency))?;
+        self.next()?;
+        // Infinity becomes null.
+        let rate = |from: DeviceId| ids().map(move |to| platform.rate(from, to)).collect::<Vec<_>>();
+        self.list("rate", ids().map(rate))?;
+        Ok(self.target.write_all(b"\n}")?)
+    }
+
+    fn times(&mut self, problem: &LoadedProblem) -> Result<(), WriteError> {
+        self.next()?;
+        let devices = || problem.platform.device_ids();
+        let row = |task| devices().map(move |device| problem.task_time(task, device)).collect::<Vec<_>>();
+        self.list("times", problem.graph.task_ids().map(row))
+    }
+
+    fn next(&mut self) -> Result<(), WriteError> {
+        Ok(self.target.write_all(b",\n")?)
+    }
+
+    fn finish(mut self) -> Result<(), WriteError> {
+        self.target.write_all(b"\n}\n")?;
+        Ok(self.target.flush()?)
+    }
+}
+
+fn task_part(task: &Task) -> TaskPart<'_> {
+    let kinds = [DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Tpu, DeviceKind::Other];
+    let allowed = kinds.into_iter().filter(|&kind| task.allowed.contains(kind)).collect();
+    TaskPart {
+        name: Cow::Borrowed(&task.name),
+        allowed: (task.allowed != DeviceKinds::ALL).then_some(allowed),
+        pinned: task.pinned.map(|device| device.0),
+        memory: task.memory,
+        operations: task.operations,
+    }
+}
+
+fn device_part(device: &Device) -> DevicePart<'_> {
+    DevicePart { name: Cow::Borrowed(&device.name), kind: device.kind, memory: device.memory, speed: device.speed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Loaded, TimeTable, json, parse};
+    use crate::graph::GraphBuilder;
+    use crate::problem::MemoryRule;
+
+    fn awkward() -> LoadedProblem {
+        let mut builder = GraphBuilder::new();
+        let names = ["quote \" slash \\ line \n", "", "ünï"];
+        let [a, b, c] = names.map(|name| builder.task(Task::new(name).with_operations(0.1 + 0.2)));
+        let wide = builder.datum(a, u64::MAX);
+        builder.consume(wide, b);
+        builder.consume(wide, c);
+        builder.datum(b, 0);
+        builder.colocate(a, c);
+        let devices =
+            vec![Device::new("d", DeviceKind::Other).with_memory(u64::MAX), Device::new("e", DeviceKind::Tpu)];
+        let platform =
+            Platform::new(devices, |from, _| (f64::from(from.0) / 3.0, [f64::INFINITY, 1e-300][from.index()]));
+        let graph = builder.build().unwrap();
+        let mut problem = LoadedProblem::new("p", graph, platform.unwrap(), MemoryRule::SizeEstimate);
+        problem.costs = Costs::Times(
+            TimeTable::from_fn(3, 2, |task, device| (task.0 > 0).then_some(f64::from(device.0) / 7.0)).unwrap(),
+        );
+        problem.facts.figures.insert("of \"it\"".into(), 1.0 / 3.0);
+        problem.facts.bytes_a_unit = 1e9;
+        problem
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_it_was() {
+        let problem = awkward();
+        let mut bytes = Vec::new();
+        write_problem(&problem, &mut bytes).unwrap();
+        assert_eq!(parse("file", &bytes).unwrap(), Loaded::Problems(vec![problem.clone()]));
+
+        let graph = LoadedGraph { name: "g".into(), graph: problem.graph.clone(), time_unit: Some("ms".into()) };
+        bytes.clear();
+        write_graph(&graph, &mut bytes).unwrap();
+        assert_eq!(json::parse("file", &bytes).unwrap(), Loaded::Graph(graph));
+
+        bytes.clear();
+        write_platform(&problem.platform, &mut bytes).unwrap();
+        assert_eq!(json::parse("file", &bytes).unwrap(), Loaded::Platform(problem.platform));
+    }
+
+    #[test]
+    fn nothing_at_all_is_written_and_read_too() {
+        let graph = GraphBuilder::new().build().unwrap();
+        let empty = LoadedProblem::new("", graph, Platform::uniform(vec![], 0.0, 1.0).unwrap(), MemoryRule::Ignore);
+        let mut bytes = Vec::new();
+        write_problem(&empty, &mut bytes).unwrap();
+        assert_eq!(parse("file", &bytes).unwrap(), Loaded::Problems(vec![empty]));
+    }
+}

@@ -1,0 +1,251 @@
+//! What a file holds: a graph, a platform, or whole problems that own all their parts.
+
+use super::{MAX_CELLS, Refusal};
+use crate::cost::{CostError, CostModel, OperationsOverSpeed};
+use crate::graph::{TaskGraph, TaskId};
+use crate::platform::{DeviceId, Platform};
+use crate::problem::{MemoryRule, Problem, ProblemError};
+use std::collections::BTreeMap;
+
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Loaded {
+    /// A graph, which lacks a platform to be a problem.
+    Graph(LoadedGraph),
+    /// A platform.
+    Platform(Platform),
+    /// Problems, at least one.
+    Problems(Vec<LoadedProblem>),
+}
+
+/// A graph from a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadedGraph {
+    /// The file's name for it, or the file's name.
+    pub name: String,
+    /// The graph.
+    pub graph: TaskGraph,
+    /// Unit of the time that one operation takes at speed 1, where the file says so.
+    pub time_unit: Option<String>,
+}
+
+/// A problem that owns its parts; [`LoadedProblem::problem`] verifies them and lends them out.
+///
+/// It is its own cost model: times come from [`LoadedProblem::costs`], transfers from the platform's links.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadedProblem {
+    /// What to call it.
+    pub name: String,
+    /// What is to be placed.
+    pub graph: TaskGraph,
+    /// Where.
+    pub platform: Platform,
+    /// What tasks take.
+    pub costs: Costs,
+    /// What counts against memory.
+    pub memory_rule: MemoryRule,
+    /// What else the file says.
+    pub facts: Facts,
+}
+
+/// What a file says beside the problem itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// Unit of all times, such as `s` or `ms`.
+    pub time_unit: Option<String>,
+    /// Bytes of the graph that stand for one unit of size in the file, whose sizes may be fractions. Rates are scaled alike.
+    pub bytes_a_unit: f64,
+    /// Numbers that the file gives along, such as makespans of published schedulers, by their path in the file.
+    pub figures: BTreeMap<String, f64>,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Facts { time_unit: None, bytes_a_unit: 1.0, figures: BTreeMap::new() }
+    }
+}
+
+/// What tasks take.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Costs {
+    /// Operations of the task over speed of the device.
+    OperationsOverSpeed,
+    /// A time for each task and device.
+    Times(TimeTable),
+}
+
+/// A time for each task and device; none where the task cannot run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimeTable {
+    devices: usize,
+    /// Task-major; infinite where the task cannot run.
+    times: Vec<f64>,
+}
+
+impl TimeTable {
+    /// Asks `time` for every task and device, task by task. `O(tasks × devices)` time and memory.
+    ///
+    /// # Errors
+    /// The first time that is negative, infinite or not a number.
+    pub fn from_fn(
+        tasks: usize,
+        devices: usize,
+        mut time: impl FnMut(TaskId, DeviceId) -> Option<f64>,
+    ) -> Result<Self, CostError> {
+        let mut times = Vec::with_capacity(tasks.saturating_mul(devices));
+        for task in (0..tasks as u32).map(TaskId) {
+            for device in (0..devices as u32).map(DeviceId) {
+                times.push(match time(task, device) {
+                    Some(time) if time >= 0.0 && time.is_finite() => time,
+                    Some(time) => return Err(CostError { task, device, time }),
+                    None => f64::INFINITY,
+                });
+            }
+        }
+        Ok(TimeTable { devices, times })
+    }
+
+    /// Time of `task` on `device`; `None` where it cannot run, and for what the table does not know.
+    pub fn time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
+        if device.index() >= self.devices {
+            return None;
+        }
+        self.times.get(task.index() * self.devices + device.index()).copied().filter(|time| time.is_finite())
+    }
+}
+
+impl LoadedProblem {
+    /// A problem whose times are operations over speed.
+    pub fn new(name: impl Into<String>, graph: TaskGraph, platform: Platform, memory_rule: MemoryRule) -> Self {
+        let (costs, facts) = (Costs::OperationsOverSpeed, Facts::default());
+        LoadedProblem { name: name.into(), graph, platform, costs, memory_rule, facts }
+    }
+
+    /// Copies a problem, so that it can be written or kept. Its transfers become those of its platform's links.
+    pub fn copy_of(name: impl Into<String>, problem: &Problem<'_>) -> Self {
+        let (graph, platform) = (problem.graph(), problem.platform());
+        let devices = platform.device_count();
+        let times =
+            graph.task_ids().flat_map(|task| platform.device_ids().map(move |device| problem.time(task, device)));
+        LoadedProblem {
+            name: name.into(),
+            graph: graph.clone(),
+            platform: platform.clone(),
+            costs: Costs::Times(TimeTable { devices, times: times.collect() }),
+            memory_rule: problem.memory_rule(),
+            facts: Facts::default(),
+        }
+    }
+
+    /// The verified problem.
+    ///
+    /// # Errors
+    /// As [`Problem::new`].
+    pub fn problem(&self) -> Result<Problem<'_>, ProblemError> {
+        Problem::new(&self.graph, &self.platform, self, self.memory_rule)
+    }
+}
+
+impl CostModel for LoadedProblem {
+    fn task_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
+        match &self.costs {
+            Costs::OperationsOverSpeed => OperationsOverSpeed::new(&self.graph, &self.platform).task_time(task, device),
+            Costs::Times(table) => table.time(task, device),
+        }
+    }
+
+    fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
+        self.platform.transfer_time(bytes, from, to)
+    }
+}
+
+/// Refuses problems of the given numbers of tasks and devices where a table of all times would be too large.
+pub(super) fn check_cells(problems: impl Iterator<Item = (usize, usize)>) -> Result<(), Refusal> {
+    let cells = problems.map(|(tasks, devices)| (tasks as u64).saturating_mul(devices as u64));
+    let count = cells.fold(0, u64::saturating_add);
+    if count > MAX_CELLS {
+        return Err(Refusal::TooMany { what: "pairs of a task and a device", count, limit: MAX_CELLS });
+    }
+    Ok(())
+}
+
+/// Makes problems of parts: each graph on the one platform. Memory counts as in Laich 2017, Table 2.2.
+pub(super) fn combine(parts: Vec<Loaded>) -> Result<Vec<LoadedProblem>, Refusal> {
+    let (mut graphs, mut platform, mut problems) = (Vec::new(), None, Vec::new());
+    for part in parts {
+        match part {
+            Loaded::Graph(graph) => graphs.push(graph),
+            Loaded::Problems(some) => problems.extend(some),
+            Loaded::Platform(_) if platform.is_some() => return Err(Refusal::SeveralPlatforms),
+            Loaded::Platform(one) => platform = Some(one),
+        }
+    }
+    if graphs.is_empty() && problems.is_empty() {
+        return Err(Refusal::Missing { place: "this".into(), what: "graph to place" });
+    }
+    if !graphs.is_empty() {
+        let missing =
+            || Refusal::Missing { place: format!("graph {:?}", graphs[0].name), what: "platform; name one too" };
+        let platform = platform.ok_or_else(missing)?;
+        check_cells(graphs.iter().map(|graph| (graph.graph.task_count(), platform.device_count())))?;
+        problems.extend(graphs.into_iter().map(|LoadedGraph { name, graph, time_unit }| {
+            let problem = LoadedProblem::new(name, graph, platform.clone(), MemoryRule::SizeEstimate);
+            LoadedProblem { facts: Facts { time_unit, ..Facts::default() }, ..problem }
+        }));
+    }
+    Ok(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind};
+
+    fn graph() -> TaskGraph {
+        let mut builder = GraphBuilder::new();
+        let [a, b] = ["a", "b"].map(|name| builder.task(Task::new(name).with_operations(6.0)));
+        builder.edge(a, b, 10);
+        builder.build().unwrap()
+    }
+
+    fn platform() -> Platform {
+        let devices = vec![Device::new("slow", DeviceKind::Cpu), Device::new("fast", DeviceKind::Gpu).with_speed(3.0)];
+        Platform::uniform(devices, 1.0, 10.0).unwrap()
+    }
+
+    #[test]
+    fn a_problem_is_its_own_cost_model() {
+        let mut loaded = LoadedProblem::new("p", graph(), platform(), MemoryRule::Ignore);
+        assert_eq!(loaded.problem().unwrap().time(TaskId(0), DeviceId(1)), 2.0);
+        assert_eq!(loaded.problem().unwrap().transfer_time(20, DeviceId(0), DeviceId(1)), 3.0);
+        let table = TimeTable::from_fn(2, 2, |task, device| (task.0 != device.0).then_some(7.0)).unwrap();
+        loaded.costs = Costs::Times(table);
+        let problem = loaded.problem().unwrap();
+        assert_eq!((problem.time(TaskId(0), DeviceId(1)), problem.time(TaskId(1), DeviceId(1))), (7.0, f64::INFINITY));
+        assert_eq!(LoadedProblem::copy_of("p", &problem), loaded);
+    }
+
+    #[test]
+    fn graphs_need_one_platform() {
+        let part = || Loaded::Graph(LoadedGraph { name: "g".into(), graph: graph(), time_unit: None });
+        assert_eq!(combine(vec![part(), Loaded::Platform(platform()), part()]).unwrap().len(), 2);
+        let cases = [
+            (vec![part()], "graph \"g\" has no platform"),
+            (vec![Loaded::Platform(platform())], "no graph"),
+            (vec![part(), Loaded::Platform(platform()), Loaded::Platform(platform())], "several"),
+        ];
+        for (parts, expected) in cases {
+            let error = combine(parts).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn too_many_cells_are_refused() {
+        assert!(check_cells([(1 << 14, 1 << 13)].into_iter()).is_ok());
+        assert!(check_cells([(1 << 14, 1 << 13), (1, 1)].into_iter()).is_err());
+        assert!(check_cells([(usize::MAX, usize::MAX)].into_iter()).is_err());
+    }
+}

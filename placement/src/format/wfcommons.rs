@@ -1,0 +1,362 @@
+//! Workflows of the WfCommons project: JSON of schema 1.4, 1.5 and 1.6.
+//!
+//! From 1.5 on, `workflow.specification` lists tasks (`id`, `parents`, `children`, `inputFiles`, `outputFiles`) and files (`id`,
+//! `sizeInBytes`), and `workflow.execution` says how long each task took (`runtimeInSeconds`). In 1.4 all of it stands with the
+//! tasks of `workflow.tasks`, whose `files` have a `link` that says input or output, and tasks refer to each other by name.
+//!
+//! A task's operations are the seconds that it took, so that a device of speed 1 is one like those that the workflow ran on. A
+//! file that a task writes is a datum, which goes to those who read it; where several write it, to a reader from those that are
+//! its parents, and from all where none is. A parent of which a child reads nothing sends it a datum of 0 bytes. Files that
+//! no task writes are there everywhere. What the file says about machines, cores and memory is not used: the memory of a process
+//! is not what stays on a device when it has ended.
+
+use super::Refusal;
+use super::amount::bytes;
+use super::detect::without_byte_order_mark;
+use crate::graph::{DatumId, GraphBuilder, Task, TaskGraph, TaskId};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Instance {
+    schema_version: Option<String>,
+    workflow: Workflow,
+}
+
+#[derive(Deserialize)]
+struct Workflow {
+    specification: Option<Specification>,
+    execution: Option<Execution>,
+    tasks: Option<Vec<OldTask>>,
+}
+
+#[derive(Deserialize)]
+struct Specification {
+    tasks: Vec<SpecifiedTask>,
+    #[serde(default)]
+    files: Vec<File>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecifiedTask {
+    name: Option<String>,
+    id: String,
+    #[serde(default)]
+    parents: Vec<String>,
+    #[serde(default)]
+    children: Vec<String>,
+    #[serde(default)]
+    input_files: Vec<String>,
+    #[serde(default)]
+    output_files: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    id: String,
+    size_in_bytes: f64,
+}
+
+#[derive(Deserialize)]
+struct Execution {
+    tasks: Vec<ExecutedTask>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExecutedTask {
+    id: String,
+    runtime_in_seconds: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OldTask {
+    name: String,
+    id: Option<String>,
+    #[serde(default)]
+    parents: Vec<String>,
+    #[serde(default)]
+    children: Vec<String>,
+    #[serde(default)]
+    files: Vec<OldFile>,
+    runtime_in_seconds: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OldFile {
+    name: String,
+    #[serde(default)]
+    path: String,
+    size_in_bytes: f64,
+    link: String,
+}
+
+/// A task of either form.
+struct Step {
+    name: String,
+    seconds: f64,
+    parents: Vec<String>,
+    children: Vec<String>,
+    reads: Vec<String>,
+    writes: Vec<String>,
+}
+
+/// What both forms come to.
+struct Steps {
+    steps: Vec<Step>,
+    /// By whatever tasks are referred to with; `None` where several have the same name.
+    ids: BTreeMap<String, Option<TaskId>>,
+    sizes: BTreeMap<String, f64>,
+    /// Where the tasks stand in the file.
+    place: &'static str,
+}
+
+/// Reads a workflow.
+///
+/// # Errors
+/// JSON of another shape, another version, tasks without a run time, names that are not defined or defined twice, numbers
+/// out of range, or a cycle.
+pub fn parse(bytes: &[u8]) -> Result<TaskGraph, Refusal> {
+    let instance: Instance = serde_json::from_slice(without_byte_order_mark(bytes))?;
+    let known = "schema 1.4, 1.5 or 1.6";
+    match instance.schema_version.as_deref() {
+        Some("1.4" | "1.5" | "1.6") => {}
+        found => return Err(Refusal::Version { found: found.unwrap_or("no schemaVersion").into(), known }),
+    }
+    let steps = match instance.workflow {
+        Workflow { specification: Some(specification), execution, .. } => Steps::specified(specification, execution)?,
+        Workflow { tasks: Some(tasks), .. } => Steps::old(tasks)?,
+        _ => return Err(Refusal::Missing { place: "workflow".into(), what: "specification and no tasks" }),
+    };
+    steps.build()
+}
+
+impl Steps {
+    fn new(place: &'static str) -> Self {
+        Steps { steps: Vec::new(), ids: BTreeMap::new(), sizes: BTreeMap::new(), place }
+    }
+
+    fn specified(specification: Specification, execution: Option<Execution>) -> Result<Self, Refusal> {
+        let mut all = Steps::new("workflow.specification.tasks");
+        for file in specification.files {
+            all.sizes.insert(file.id, file.size_in_bytes);
+        }
+        let execution = execution
+            .ok_or_else(|| Refusal::Missing { place: "workflow".into(), what: "execution, which has the run times" })?;
+        let mut seconds = BTreeMap::new();
+        for (number, task) in execution.tasks.into_iter().enumerate() {
+            if seconds.insert(task.id.clone(), task.runtime_in_seconds).is_some() {
+                let place = format!("workflow.execution.tasks[{number}]");
+                return Err(Refusal::Twice { place, what: "task", name: task.id });
+            }
+        }
+        for task in specification.tasks {
+            let missing = || Refusal::Missing { place: format!("task {:?}", task.id), what: "run time" };
+            let seconds = seconds.get(&task.id).copied().ok_or_else(missing)?;
+            all.name(&task.id)?;
+            all.steps.push(Step {
+                name: task.name.unwrap_or(task.id),
+                seconds,
+                parents: task.parents,
+                children: task.children,
+                reads: task.input_files,
+                writes: task.output_files,
+            });
+        }
+        Ok(all)
+    }
+
+    fn old(tasks: Vec<OldTask>) -> Result<Self, Refusal> {
+        let mut all = Steps::new("workflow.tasks");
+        for task in tasks {
+            let missing = || Refusal::Missing { place: format!("task {:?}", task.name), what: "run time" };
+            let seconds = task.runtime_in_seconds.ok_or_else(missing)?;
+            all.name_loosely(&task.name);
+            if let Some(id) = task.id.filter(|id| *id != task.name) {
+                all.name_loosely(&id);
+            }
+            let (mut reads, mut writes) = (Vec::new(), Vec::new());
+            for file in task.files {
+                let name = file.path + &file.name;
+                all.sizes.entry(name.clone()).or_insert(file.size_in_bytes);
+                if file.link.eq_ignore_ascii_case("input") { reads.push(name) } else { writes.push(name) }
+            }
+            let (parents, children) = (task.parents, task.children);
+            all.steps.push(Step { name: task.name, seconds, parents, children, reads, writes });
+        }
+        Ok(all)
+    }
+
+    /// The next step is called `id`, and nothing else is.
+    fn name(&mut self, id: &str) -> Result<(), Refusal> {
+        let next = TaskId(self.steps.len() as u32);
+        match self.ids.insert(id.into(), Some(next)) {
+            None => Ok(()),
+            Some(_) => {
+                Err(Refusal::Twice { place: format!("{}[{}]", self.place, next.0), what: "task", name: id.into() })
+            }
+        }
+    }
+
+    /// The next step is called `name`, which may turn out to be ambiguous.
+    fn name_loosely(&mut self, name: &str) {
+        let next = TaskId(self.steps.len() as u32);
+        self.ids.entry(name.into()).and_modify(|known| *known = None).or_insert(Some(next));
+    }
+
+    fn look_up(&self, number: usize, name: &str) -> Result<TaskId, Refusal> {
+        let place = || format!("{}[{number}]", self.place);
+        match self.ids.get(name) {
+            Some(Some(id)) => Ok(*id),
+            Some(None) => Err(Refusal::Twice { place: place(), what: "task", name: name.into() }),
+            None => Err(Refusal::Unknown { place: place(), what: "task", name: name.into() }),
+        }
+    }
+
+    fn build(self) -> Result<TaskGraph, Refusal> {
+        let mut builder = GraphBuilder::new();
+        for step in &self.steps {
+            builder.task(Task::new(&step.name).with_operations(step.seconds));
+        }
+        let links = self.links()?;
+        let written = self.add_written(&mut builder)?;
+        let mut served = BTreeSet::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            let reader = TaskId(number as u32);
+            for file in &step.reads {
+                self.size(number, file)?;
+                let writers = written.get(file.as_str()).map_or(&[][..], Vec::as_slice);
+                let is_parent = |&&(writer, _): &&(TaskId, DatumId)| links.contains(&(writer, reader));
+                let any_parent = writers.iter().any(|pair| is_parent(&pair));
+                for &(writer, datum) in writers.iter().filter(|pair| !any_parent || is_parent(pair)) {
+                    if writer != reader {
+                        builder.consume(datum, reader);
+                        served.insert((writer, reader));
+                    }
+                }
+            }
+        }
+        let mut signals = BTreeMap::new();
+        for &(parent, child) in links.difference(&served) {
+            let signal = *signals.entry(parent).or_insert_with(|| builder.datum(parent, 0));
+            builder.consume(signal, child);
+        }
+        Ok(builder.build()?)
+    }
+
+    /// Every pair of a parent and its child, whichever of the two names the other.
+    fn links(&self) -> Result<BTreeSet<(TaskId, TaskId)>, Refusal> {
+        let mut links = BTreeSet::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            let task = TaskId(number as u32);
+            for parent in &step.parents {
+                links.insert((self.look_up(number, parent)?, task));
+            }
+            for child in &step.children {
+                links.insert((task, self.look_up(number, child)?));
+            }
+        }
+        Ok(links)
+    }
+
+    /// Makes a datum of every file and task that writes it, and lists them by file.
+    fn add_written(&self, builder: &mut GraphBuilder) -> Result<BTreeMap<&str, Vec<(TaskId, DatumId)>>, Refusal> {
+        let mut written: BTreeMap<&str, Vec<(TaskId, DatumId)>> = BTreeMap::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            let writer = TaskId(number as u32);
+            for file in &step.writes {
+                let size = self.size(number, file)?;
+                let writers = written.entry(file).or_default();
+                // All of a task's entries come one after the other.
+                if writers.last().is_none_or(|&(last, _)| last != writer) {
+                    writers.push((writer, builder.datum(writer, size)));
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    fn size(&self, number: usize, file: &str) -> Result<u64, Refusal> {
+        let place = || format!("{}[{number}]", self.place);
+        let unknown = || Refusal::Unknown { place: place(), what: "file", name: file.into() };
+        let size = self.sizes.get(file).copied().ok_or_else(unknown)?;
+        bytes(size, 1.0, || format!("size of file {file:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: &str = include_str!("../../tests/data/formats/workflow_1.6.json");
+    const OLD: &str = include_str!("../../tests/data/formats/workflow_1.4.json");
+
+    /// Both files say the same: split → left, right → join, where right gets no file from split.
+    #[test]
+    fn both_forms_give_the_same_graph() {
+        let [new, old] = [NEW, OLD].map(|text| parse(text.as_bytes()).unwrap());
+        assert_eq!(new, old);
+        let names: Vec<&str> = new.tasks().iter().map(|task| task.name.as_str()).collect();
+        assert_eq!(names, ["split", "left", "right", "join"]);
+        assert_eq!(new.tasks().iter().map(|task| task.operations).collect::<Vec<_>>(), [4.25, 10.0, 12.5, 1.0]);
+        let data = |task: u32| {
+            let outputs = new.outputs(TaskId(task)).iter();
+            outputs.map(|&datum| (new.bytes(datum), new.consumers(datum).to_vec())).collect::<Vec<_>>()
+        };
+        assert_eq!(data(0), [(512, vec![TaskId(1)]), (0, vec![TaskId(2)])]);
+        assert_eq!(data(1), [(64, vec![TaskId(3)])]);
+        assert_eq!(data(3), [(128, vec![])]);
+    }
+
+    #[test]
+    fn a_file_of_several_writers_comes_from_parents() {
+        let text = "{\"schemaVersion\": \"1.5\", \"workflow\": {\"specification\": {\"tasks\": [{\"id\": \"a\", \"children\": [\"c\"], \
+                    \"outputFiles\": [\"log\", \"log\"]}, {\"id\": \"b\", \"outputFiles\": [\"log\"]}, {\"id\": \"c\", \
+                    \"inputFiles\": [\"log\"], \"outputFiles\": [\"log\"]}, {\"id\": \"d\", \"inputFiles\": [\"log\"]}], \"files\": \
+                    [{\"id\": \"log\", \"sizeInBytes\": 7}]}, \"execution\": {\"tasks\": [{\"id\": \"a\", \"runtimeInSeconds\": 1}, \
+                    {\"id\": \"b\", \"runtimeInSeconds\": 1}, {\"id\": \"c\", \"runtimeInSeconds\": 1}, {\"id\": \"d\", \
+                    \"runtimeInSeconds\": 1}]}}}";
+        let graph = parse(text.as_bytes()).unwrap();
+        assert_eq!(graph.predecessors(TaskId(2)), [TaskId(0)]);
+        assert_eq!(graph.predecessors(TaskId(3)), [0, 1, 2].map(TaskId));
+        assert_eq!(graph.datum_count(), 3);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let cases = [
+            (NEW, "\"1.6\"", "\"1.2\"", "version 1.2"),
+            (NEW, "\"schemaVersion\"", "\"version\"", "no schemaVersion"),
+            (NEW, "\"id\": \"ID2\", \"runtime", "\"id\": \"ID9\", \"runtime", "task \"ID2\" has no run time"),
+            (
+                NEW,
+                "\"parents\": [\"ID1\"]",
+                "\"parents\": [\"ID7\"]",
+                "workflow.specification.tasks[1] names the task \"ID7\"",
+            ),
+            (
+                NEW,
+                "\"id\": \"chunk\", \"sizeInBytes\": 512",
+                "\"id\": \"x\", \"sizeInBytes\": 512",
+                "the file \"chunk\"",
+            ),
+            (NEW, "512", "-512", "size of file \"chunk\" is -512"),
+            (NEW, "4.25", "-4.25", "-4.25 operations"),
+            (NEW, "\"execution\"", "\"executed\"", "no execution"),
+            (NEW, "\"specification\"", "\"specified\"", "no specification"),
+            (OLD, "\"runtimeInSeconds\": 4.25, ", "", "task \"split\" has no run time"),
+            (OLD, "\"name\": \"right\"", "\"name\": \"left\"", "the task \"left\" is there twice"),
+            (OLD, "\"parents\": []", "\"parents\": [\"join\"]", "cycle"),
+        ];
+        for (text, from, to, expected) in cases {
+            assert!(text.contains(from), "{from}");
+            let error = parse(text.replacen(from, to, 1).as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

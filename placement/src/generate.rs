@@ -1,0 +1,109 @@
+//! Synthetic graphs and platforms, the same on every machine for the same seed.
+//!
+//! * [`Layered`]: random graphs of levels with colocation and device constraints, and [`Devices`], random platforms for them
+//!   (Laich 2017, chapter 6), with the parameters of its six graphs.
+//! * [`Random dags`](RandomDag): the random graphs of Topcuoglu 2002, section 5.
+//! * [`Shape`]: chains, trees, forks and joins, wavefronts, FFT, Gaussian elimination and Cholesky factorisation.
+//! * [`Sweep`]: times on heterogeneous devices and links of a wanted weight for any graph, after Topcuoglu 2002, section 5.
+//!
+//! ```
+//! use anabranch_placement::generate::{Grain, Shape, Sweep};
+//!
+//! let graph = Shape::Cholesky { tiles: 4 }.generate(&Grain::default())?;
+//! let problem = Sweep { devices: 3, communication: 1.0, ..Sweep::default() }.problem("cholesky", graph, 42)?;
+//! assert_eq!(problem.graph.task_count(), 20);
+//! # Ok::<(), anabranch_placement::generate::GenerateError>(())
+//! ```
+//!
+//! Everything is drawn with integer arithmetic and the five operations of IEEE 754 that are exactly rounded, so that equal seeds
+//! give equal bits everywhere.
+
+mod dag;
+mod devices;
+mod family;
+mod layered;
+mod numerical;
+mod random;
+mod shape;
+mod sweep;
+
+pub use dag::RandomDag;
+pub use devices::Devices;
+pub use family::{FAMILIES, graph_by_name};
+pub use layered::{EdgeReach, Layered};
+pub use random::Random;
+pub use shape::{Grain, Shape};
+pub use sweep::{Heterogeneity, Sweep};
+
+use crate::cost::CostError;
+use crate::graph::GraphError;
+use crate::platform::PlatformError;
+
+/// Most tasks that a generated graph may have.
+pub const MAX_TASKS: u64 = 1 << 22;
+/// Most edges that a generated graph may have.
+pub const MAX_EDGES: u64 = 1 << 25;
+/// Most pairs of tasks that a random graph may draw for: the time that it takes.
+pub const MAX_PAIRS: u64 = 1 << 31;
+/// Most devices that a generated platform may have: its links are the square of it.
+pub const MAX_DEVICES: u64 = 1 << 12;
+
+/// Why nothing was generated.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GenerateError {
+    /// A parameter outside its range.
+    #[error("{parameter} is {value}, and should be {expected}")]
+    Parameter {
+        /// Its name.
+        parameter: &'static str,
+        /// What was given.
+        value: f64,
+        /// What should be.
+        expected: &'static str,
+    },
+    /// A result that is too large.
+    #[error("this would make {count} {what}; at most {limit} are made")]
+    TooLarge {
+        /// Tasks, edges, devices, or pairs to draw for.
+        what: &'static str,
+        /// How many, at most `u64::MAX`.
+        count: u64,
+        /// How many may be.
+        limit: u64,
+    },
+    /// The parts do not make a graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The parts do not make a platform.
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
+    /// A time that is none.
+    #[error(transparent)]
+    Cost(#[from] CostError),
+}
+
+/// Refuses counts beyond what is made.
+fn check_size(tasks: u128, edges: u128) -> Result<(), GenerateError> {
+    for (what, count, limit) in [("tasks", tasks, MAX_TASKS), ("edges", edges, MAX_EDGES)] {
+        check_count(what, count, limit)?;
+    }
+    Ok(())
+}
+
+fn check_count(what: &'static str, count: u128, limit: u64) -> Result<(), GenerateError> {
+    if count > u128::from(limit) {
+        return Err(GenerateError::TooLarge { what, count: u64::try_from(count).unwrap_or(u64::MAX), limit });
+    }
+    Ok(())
+}
+
+/// Refuses a parameter that is not in `range`.
+fn check_parameter(
+    parameter: &'static str,
+    value: f64,
+    range: std::ops::RangeInclusive<f64>,
+    expected: &'static str,
+) -> Result<(), GenerateError> {
+    if range.contains(&value) { Ok(()) } else { Err(GenerateError::Parameter { parameter, value, expected }) }
+}

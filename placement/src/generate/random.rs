@@ -1,0 +1,123 @@
+//! Random numbers that are the same on every machine: xoshiro256** seeded through SplitMix64 (Blackman and Vigna 2021).
+
+use std::ops::RangeInclusive;
+
+/// A stream of random numbers. Not for secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Random {
+    state: [u64; 4],
+}
+
+impl Random {
+    /// The stream of a seed.
+    pub fn new(seed: u64) -> Self {
+        Random::stream(seed, 0)
+    }
+
+    /// One of many streams of a seed. What is drawn from one does not change what another gives.
+    pub fn stream(seed: u64, number: u64) -> Self {
+        let mut mixer = seed;
+        let first = split_mix(&mut mixer);
+        let mut mixer = first ^ number.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        // SplitMix64 never gives zero four times in a row, which is the one state that xoshiro must not have.
+        Random { state: std::array::from_fn(|_| split_mix(&mut mixer)) }
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        let [a, b, c, d] = &mut self.state;
+        let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        let shifted = *b << 17;
+        *c ^= *a;
+        *d ^= *b;
+        *b ^= *c;
+        *a ^= *d;
+        *c ^= shifted;
+        *d = d.rotate_left(45);
+        result
+    }
+
+    /// A number below `bound`, all equally likely; 0 for a bound of 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 {
+            return 0;
+        }
+        // Multiply and shift (Lemire 2019); the rejected low parts are those that would make some results likelier.
+        let rejected = bound.wrapping_neg() % bound;
+        loop {
+            let product = u128::from(self.bits()) * u128::from(bound);
+            if product as u64 >= rejected {
+                return (product >> 64) as u64;
+            }
+        }
+    }
+
+    /// A number of `range`, all equally likely; the start of a range that is empty.
+    pub fn between(&mut self, range: &RangeInclusive<u64>) -> u64 {
+        let width = range.end().saturating_sub(*range.start());
+        match width.checked_add(1) {
+            Some(count) => range.start() + self.below(count),
+            None => self.bits(),
+        }
+    }
+
+    /// A number from 0, included, to 1, excluded, in steps of 2^-53.
+    pub fn fraction(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
+    }
+
+    /// A number from `low` to `high`.
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.fraction()
+    }
+
+    /// True with probability `probability`.
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.fraction() < probability
+    }
+}
+
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first outputs of the published generators for seed 0 and for the state 1, 2, 3, 4.
+    #[test]
+    fn the_generators_are_the_published_ones() {
+        let mut state = 0;
+        assert_eq!([(); 2].map(|()| split_mix(&mut state)), [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
+        let mut random = Random { state: [1, 2, 3, 4] };
+        assert_eq!([(); 4].map(|()| random.bits()), [11520, 0, 1_509_978_240, 1_215_971_899_390_074_240]);
+    }
+
+    #[test]
+    fn streams_differ_and_repeat() {
+        let first = |seed, number| Random::stream(seed, number).bits();
+        assert_eq!(first(1, 0), Random::new(1).bits());
+        assert_ne!(first(1, 0), first(1, 1));
+        assert_ne!(first(1, 1), first(2, 1));
+    }
+
+    #[test]
+    fn ranges_are_kept_and_filled() {
+        let mut random = Random::new(7);
+        let mut seen = [0; 6];
+        for _ in 0..6000 {
+            seen[random.below(6) as usize] += 1;
+        }
+        assert!(seen.iter().all(|&count| (850..1150).contains(&count)), "{seen:?}");
+        assert_eq!((random.below(0), random.below(1), random.between(&(9..=9))), (0, 0, 9));
+        assert!((0..100).all(|_| (3..=5).contains(&random.between(&(3..=5)))));
+        assert!((0..100).all(|_| (0.25..=0.5).contains(&random.uniform(0.25, 0.5))));
+        random.between(&(0..=u64::MAX));
+        assert!(!random.chance(0.0) && random.chance(1.0));
+    }
+}
