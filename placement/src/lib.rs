@@ -59,9 +59,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bound;
 pub mod check;
 pub mod cost;
 mod device_sets;
+pub mod exact;
 pub mod format;
 pub mod generate;
 pub mod graph;

@@ -1,0 +1,158 @@
+//! Where things that hang together fit on no one device, some datum must be sent.
+//!
+//! Take a set of tasks that data join to one piece. If no device is feasible for all their units and has memory for all of
+//! them beside what can be nowhere else, then the tasks are on two devices at least, and on the way from one of them to another
+//! along the data there is an edge whose ends are on different devices. For the edge of a datum of `p` to `c` with `p` on `d` and
+//! `c` on `e` the makespan is at least the head of `p` on `d`, the transfer from `d` to `e`, and the time and the tail of `c` on
+//! `e`. Whichever edge it is, the least of that over all edges and all pairs of different devices is a bound.
+
+use super::Paths;
+use crate::graph::{DatumId, TaskId, UnitId};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+
+/// The greatest bound over all pieces of the graph; 0 where each fits on a device. `O(V × devices + E × devices²)` at worst.
+pub(super) fn bound(problem: &Problem<'_>, paths: &Paths) -> f64 {
+    let graph = problem.graph();
+    let pieces = Pieces::of(problem);
+    let mut least = vec![f64::INFINITY; graph.unit_count()];
+    let torn = torn_pieces(problem, &pieces);
+    for datum in graph.datum_ids() {
+        let producer = graph.producer(datum);
+        let piece = pieces.root(graph.unit(producer));
+        for &consumer in graph.consumers(datum).iter().filter(|_| torn[piece.index()]) {
+            if graph.unit(consumer) != graph.unit(producer) {
+                let least = &mut least[piece.index()];
+                *least = crossing(problem, paths, datum, consumer, *least);
+            }
+        }
+    }
+    least.into_iter().filter(|value| value.is_finite()).fold(0.0, f64::max)
+}
+
+/// The least makespan with `datum` sent to `consumer`, or `known` if that is less.
+fn crossing(problem: &Problem<'_>, paths: &Paths, datum: DatumId, consumer: TaskId, known: f64) -> f64 {
+    let graph = problem.graph();
+    let (producer, bytes) = (graph.producer(datum), graph.bytes(datum));
+    let rest = |device| problem.time(consumer, device) + paths.tail(consumer, device);
+    let targets: Vec<(DeviceId, f64)> =
+        problem.feasible(graph.unit(consumer)).map(|device| (device, rest(device))).collect();
+    let nearest = targets.iter().map(|&(_, rest)| rest).fold(f64::INFINITY, f64::min);
+    let mut best = known;
+    for from in problem.feasible(graph.unit(producer)) {
+        let head = paths.head(producer, from);
+        if head + nearest >= best {
+            continue;
+        }
+        for &(to, rest) in targets.iter().filter(|&&(to, _)| to != from) {
+            best = best.min(head + problem.transfer_time(bytes, from, to) + rest);
+        }
+    }
+    best
+}
+
+/// By root of a piece: whether no device takes all of it.
+fn torn_pieces(problem: &Problem<'_>, pieces: &Pieces) -> Vec<bool> {
+    let (graph, devices) = (problem.graph(), problem.platform().device_count());
+    let mut members: Vec<Vec<UnitId>> = vec![Vec::new(); graph.unit_count()];
+    for unit in graph.unit_ids() {
+        members[pieces.root(unit).index()].push(unit);
+    }
+    let mut settled = vec![0u128; devices];
+    for unit in graph.unit_ids() {
+        if let Some(device) = problem.only_feasible(unit) {
+            settled[device.index()] += u128::from(problem.demand(unit));
+        }
+    }
+    let takes = |units: &[UnitId], device: DeviceId| {
+        // What can be nowhere else is on its device anyway; only the rest of the piece comes to it.
+        let free = |unit: &&UnitId| problem.only_feasible(**unit).is_none();
+        let coming: u128 = units.iter().filter(free).map(|&unit| u128::from(problem.demand(unit))).sum();
+        let memory = problem.platform().device(device).memory;
+        memory.is_none_or(|memory| coming + settled[device.index()] <= u128::from(memory))
+            && units.iter().all(|&unit| problem.is_feasible(unit, device))
+    };
+    let torn =
+        |units: &Vec<UnitId>| units.len() > 1 && !problem.platform().device_ids().any(|device| takes(units, device));
+    members.iter().map(torn).collect()
+}
+
+/// The units that data join, directly or over others; each piece has one unit as its root.
+struct Pieces {
+    roots: Vec<UnitId>,
+}
+
+impl Pieces {
+    fn of(problem: &Problem<'_>) -> Self {
+        let graph = problem.graph();
+        let mut parents: Vec<u32> = (0..graph.unit_count() as u32).collect();
+        for datum in graph.datum_ids() {
+            for &consumer in graph.consumers(datum) {
+                let one = find(&mut parents, graph.unit(graph.producer(datum)).0);
+                let other = find(&mut parents, graph.unit(consumer).0);
+                parents[one.max(other) as usize] = one.min(other);
+            }
+        }
+        let roots = (0..parents.len() as u32).map(|unit| UnitId(find(&mut parents, unit))).collect();
+        Pieces { roots }
+    }
+
+    fn root(&self, unit: UnitId) -> UnitId {
+        self.roots[unit.index()]
+    }
+}
+
+/// The root of `unit`, halving the way to it.
+fn find(parents: &mut [u32], mut unit: u32) -> u32 {
+    while parents[unit as usize] != unit {
+        parents[unit as usize] = parents[parents[unit as usize] as usize];
+        unit = parents[unit as usize];
+    }
+    unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::graph::{GraphBuilder, Task, TaskGraph};
+    use crate::platform::{Device, DeviceKind, Platform};
+    use crate::problem::MemoryRule;
+
+    /// A chain of four tasks of 6 bytes that each take 1, with transfers of 30, 20 and 40; and a task apart.
+    fn chain() -> TaskGraph {
+        let mut builder = GraphBuilder::new();
+        let tasks = [(); 5].map(|()| builder.task(Task::new("t").with_memory(6)));
+        for (pair, bytes) in tasks[..4].windows(2).zip([30, 20, 40]) {
+            builder.edge(pair[0], pair[1], bytes);
+        }
+        builder.build().unwrap()
+    }
+
+    fn bound_with(memory: [u64; 2]) -> f64 {
+        let graph = chain();
+        let devices = memory.map(|memory| Device::new("d", DeviceKind::Cpu).with_memory(memory)).to_vec();
+        let platform = Platform::uniform(devices, 0.0, 1.0).unwrap();
+        let costs = CostTable::from_fn(&graph, &platform, |_, _| Some(1.0)).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        bound(&problem, &Paths::new(&problem))
+    }
+
+    #[test]
+    fn a_chain_that_does_not_fit_is_cut_where_it_costs_least() {
+        assert_eq!(bound_with([24, 6]), 0.0, "all four fit on the first");
+        assert_eq!(bound_with([23, 12]), 24.0, "one of them does not: the transfer of 20, and four tasks");
+    }
+
+    #[test]
+    fn what_must_be_apart_sends() {
+        let mut builder = GraphBuilder::new();
+        let [a, b] = [0, 1].map(|device| builder.task(Task::new("t").with_pin(DeviceId(device))));
+        builder.edge(a, b, 10);
+        let graph = builder.build().unwrap();
+        let platform = Platform::uniform(vec![Device::new("d", DeviceKind::Cpu); 2], 0.5, 2.0).unwrap();
+        let costs = CostTable::from_fn(&graph, &platform, |_, _| Some(1.0)).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        assert_eq!(bound(&problem, &Paths::new(&problem)), 1.0 + 5.5 + 1.0);
+    }
+}

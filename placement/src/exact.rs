@@ -1,0 +1,204 @@
+//! The optimum of small problems, so that gaps of strategies are told from what is possible and not from another guess.
+//!
+//! Branch and bound over placement and order together. A node of the search is a schedule of some tasks; its children append one
+//! more task whose predecessors are all there to one device, as early as data and device permit. Appending the tasks of any
+//! schedule by their start times gives each task no later a start than it had, so some sequence of appends reaches the optimum,
+//! and it may be looked for among sequences in which starts never decrease.
+//!
+//! Of sequences that say the same, one is followed: tasks that start together on different devices and do not need each other
+//! come in the order of their ids, and of devices that are alike in everything and unused the first is taken. A node is
+//! left where nothing below it can beat the best schedule that is known: by the longest way from where things are now, and by the
+//! work that is left, shared over the devices from when they are free (as in [`bound`](crate::bound)). The best
+//! schedule of all strategies is known from the start.
+//!
+//! Transfers take their time and do not contend; a device may be idle although it could run something. Constraints, colocation
+//! and memory are kept.
+
+mod search;
+mod state;
+mod twins;
+
+use crate::graph::TaskId;
+use crate::order::Pct;
+use crate::place::{Placer, STRATEGIES, strategy_by_name};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::schedule::{Schedule, Span, TransferSpan};
+use crate::simulate::{SimulateOptions, simulate};
+use crate::transfer::Sends;
+use search::Search;
+
+/// Most tasks that a search can represent. Up to about 12 are proven in a second; more where bounds are close.
+pub const MAX_TASKS: usize = 64;
+
+/// How far a search goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExactOptions {
+    /// Nodes after which it stops.
+    pub nodes: u64,
+}
+
+impl Default for ExactOptions {
+    /// Ten million nodes: some seconds, or less for few tasks.
+    fn default() -> Self {
+        ExactOptions { nodes: 10_000_000 }
+    }
+}
+
+/// Why a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// Nothing is better.
+    Proven,
+    /// The allowed nodes are used up; something may be better.
+    NodeLimit,
+}
+
+/// The best schedule that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Optimum {
+    /// By task id.
+    pub device_of: Vec<DeviceId>,
+    /// When everything happens.
+    pub schedule: Schedule,
+    /// What no schedule can beat: the makespan where that is proven, up to a part in 10^12, else what is known without search.
+    pub lower_bound: f64,
+    /// Nodes that were visited.
+    pub nodes: u64,
+    /// Why the search ended.
+    pub stop: StopReason,
+}
+
+/// Why there is no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExactError {
+    /// More tasks than a search can represent.
+    #[error("{count} tasks are too many for an exact search; it takes at most {MAX_TASKS}")]
+    TooManyTasks {
+        /// Tasks of the problem.
+        count: usize,
+    },
+    /// Memory leaves no placement at all.
+    #[error("no placement fits into the devices' memory")]
+    NoPlacement,
+    /// Nothing was found within the allowed nodes.
+    #[error("no placement was found in {nodes} nodes; allow more")]
+    Unfinished {
+        /// Nodes that were visited.
+        nodes: u64,
+    },
+}
+
+/// Searches for the schedule of least makespan. Takes time exponential in the number of tasks, at most in proportion to
+/// [`ExactOptions::nodes`].
+///
+/// # Errors
+/// Too many tasks, no placement at all, or none within the allowed nodes.
+pub fn optimum(problem: &Problem<'_>, options: &ExactOptions) -> Result<Optimum, ExactError> {
+    let count = problem.graph().task_count();
+    if count > MAX_TASKS {
+        return Err(ExactError::TooManyTasks { count });
+    }
+    let mut search = Search::new(problem, options.nodes);
+    let root = search.root_bound();
+    known_sequences(problem).iter().for_each(|sequence| search.offer(sequence));
+    search.run();
+    let stop = if search.exhausted() { StopReason::NodeLimit } else { StopReason::Proven };
+    let nodes = search.nodes();
+    match (search.into_best(), stop) {
+        (Some(ends), _) => Ok(finish(problem, &ends, root, nodes, stop)),
+        (None, StopReason::Proven) => Err(ExactError::NoPlacement),
+        (None, StopReason::NodeLimit) => Err(ExactError::Unfinished { nodes }),
+    }
+}
+
+/// What every strategy does, as sequences of appends.
+fn known_sequences(problem: &Problem<'_>) -> Vec<Vec<(TaskId, DeviceId)>> {
+    let options = SimulateOptions::default();
+    let strategies = STRATEGIES.iter().filter_map(|(name, _)| strategy_by_name(name));
+    let placements = strategies.filter_map(|strategy: Box<dyn Placer>| strategy.place(problem).ok());
+    let mut sequences = Vec::new();
+    for placement in placements {
+        let simulated = simulate(problem, &placement.device_of, &Pct, &options).ok();
+        for schedule in placement.planned.into_iter().chain(simulated) {
+            let device = |&task: &TaskId| (task, placement.device_of[task.index()]);
+            sequences.push(schedule.order.iter().map(device).collect());
+        }
+    }
+    sequences
+}
+
+/// The schedule of tasks at `spans`, with every transfer as soon as its datum is there.
+fn finish(problem: &Problem<'_>, spans: &[Span], root: f64, nodes: u64, stop: StopReason) -> Optimum {
+    let graph = problem.graph();
+    let device_of: Vec<DeviceId> = spans.iter().map(|span| span.device).collect();
+    let sends = Sends::of(graph, &device_of);
+    let transfers = sends.all().iter().map(|send| {
+        let start = spans[graph.producer(send.datum).index()].end;
+        let end = start + problem.transfer_time(send.bytes, send.from, send.to);
+        let (datum, from, to, bytes) = (send.datum, send.from, send.to, send.bytes);
+        TransferSpan { datum, from, to, bytes, send_start: start, send_end: start, start, end }
+    });
+    let transfers = transfers.collect();
+    let mut order = graph.topological().to_vec();
+    order.sort_by(|one, other| {
+        let (one, other) = (&spans[one.index()], &spans[other.index()]);
+        one.start.total_cmp(&other.start).then(one.end.total_cmp(&other.end))
+    });
+    let makespan = spans.iter().map(|span| span.end).fold(0.0, f64::max);
+    let lower_bound = if stop == StopReason::Proven { makespan } else { root.min(makespan) };
+    let schedule = Schedule { tasks: spans.to_vec(), transfers, order, makespan, traffic: sends.traffic() };
+    Optimum { device_of, schedule, lower_bound, nodes, stop }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind, Platform};
+    use crate::problem::MemoryRule;
+
+    /// Topcuoglu 2002, figure 2: HEFT reaches 80, and nothing is better than 73.
+    #[test]
+    fn the_example_of_heft_has_a_better_schedule() {
+        let bytes = include_bytes!("../tests/data/formats/unrelated.json");
+        let loaded = crate::format::schedulers::parse_unrelated_set(bytes).unwrap().remove(0);
+        let problem = loaded.problem().unwrap();
+        let optimum = optimum(&problem, &ExactOptions::default()).unwrap();
+        assert_eq!((optimum.stop, optimum.schedule.makespan), (StopReason::Proven, 73.0));
+        assert_eq!(optimum.lower_bound, 73.0);
+    }
+
+    fn pair(tasks: usize, memory: u64) -> (crate::graph::TaskGraph, Platform) {
+        let mut builder = GraphBuilder::new();
+        for number in 0..tasks {
+            builder.task(Task::new(format!("t{number}")).with_memory(2));
+        }
+        let devices = vec![Device::new("d", DeviceKind::Cpu).with_memory(memory); 2];
+        (builder.build().unwrap(), Platform::uniform(devices, 0.0, 1.0).unwrap())
+    }
+
+    fn solve(tasks: usize, memory: u64, nodes: u64) -> Result<Optimum, ExactError> {
+        let (graph, platform) = pair(tasks, memory);
+        let costs = CostTable::from_fn(&graph, &platform, |task, _| Some(f64::from(task.0 + 1))).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        optimum(&problem, &ExactOptions { nodes })
+    }
+
+    #[test]
+    fn memory_is_kept_and_limits_are_results() {
+        assert_eq!(solve(0, 2, 100).unwrap().schedule.makespan, 0.0);
+        assert_eq!(solve(4, 8, 1_000_000).unwrap().schedule.makespan, 5.0);
+        assert_eq!(
+            solve(5, 8, 1_000_000).unwrap().schedule.makespan,
+            8.0,
+            "15 in two parts, the greater of 3 or 4 tasks"
+        );
+        assert_eq!(solve(3, 2, 1_000_000), Err(ExactError::NoPlacement));
+        assert_eq!(solve(65, 1000, 100), Err(ExactError::TooManyTasks { count: 65 }));
+        let stopped = solve(40, 1000, 10).unwrap();
+        assert!(stopped.schedule.makespan >= stopped.lower_bound && stopped.nodes <= 10);
+    }
+}
