@@ -4,7 +4,8 @@
 //! the transfer's time between devices. Whatever adds to that, such as contention of links or work for sends, only
 //! lengthens a schedule, so that the bounds hold for it as well. They are proven where they are computed:
 //!
-//! * [`BoundKind::Path`]: some way through the graph, on the best devices, with the transfers that it cannot avoid;
+//! * [`BoundKind::Path`]: some way through the graph, on the best devices, with the transfers that it cannot avoid and the
+//!   work that must be beside it to avoid others;
 //! * [`BoundKind::Work`]: all work, shared out over the devices as if tasks could be cut in pieces;
 //! * [`BoundKind::Window`]: the work that lies between what must come before it and what must come after it;
 //! * [`BoundKind::Separation`]: where things that hang together fit on no one device, some datum must be sent.
@@ -22,11 +23,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod join;
 mod paths;
 mod separation;
 mod window;
 mod work;
 
+pub(crate) use join::{Feeder, earliest};
 pub(crate) use paths::Paths;
 pub(crate) use work::Weights;
 
@@ -77,8 +80,8 @@ pub fn lower_bound(problem: &Problem<'_>) -> LowerBound {
 
 /// Every kind of bound, in the order of [`BoundKind`].
 ///
-/// Takes `O((data + edges) × devices²)` in the worst case for the ways, much less where heads differ more than transfers take, and
-/// time in proportion to a fixed budget for the work.
+/// Takes `O(edges × devices²)` in the worst case for the ways, but `O(edges × devices × log devices)` where ends differ more than
+/// transfers take, and at most the time of some hundred million steps for the work.
 pub fn lower_bounds(problem: &Problem<'_>) -> Vec<LowerBound> {
     let paths = Paths::new(problem);
     let weights = Weights::of(problem);

@@ -14,6 +14,7 @@
 //! Transfers take their time and do not contend; a device may be idle although it could run something. Constraints, colocation
 //! and memory are kept.
 
+mod outlook;
 mod search;
 mod state;
 mod twins;
@@ -28,8 +29,12 @@ use crate::simulate::{SimulateOptions, simulate};
 use crate::transfer::Sends;
 use search::Search;
 
-/// Most tasks that a search can represent. Up to about 12 are proven in a second; more where bounds are close.
+/// Most tasks that are searched for. A dozen takes a fraction of a second; more take long, unless bounds are close.
 pub const MAX_TASKS: usize = 64;
+/// Most devices.
+pub const MAX_DEVICES: usize = 64;
+/// Most data.
+pub const MAX_DATA: usize = 1024;
 
 /// How far a search goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +44,9 @@ pub struct ExactOptions {
 }
 
 impl Default for ExactOptions {
-    /// Ten million nodes: some seconds, or less for few tasks.
+    /// A million nodes: seconds for a dozen tasks, up to a minute for several dozen on several devices.
     fn default() -> Self {
-        ExactOptions { nodes: 10_000_000 }
+        ExactOptions { nodes: 1_000_000 }
     }
 }
 
@@ -73,11 +78,15 @@ pub struct Optimum {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExactError {
-    /// More tasks than a search can represent.
-    #[error("{count} tasks are too many for an exact search; it takes at most {MAX_TASKS}")]
-    TooManyTasks {
-        /// Tasks of the problem.
+    /// A problem that is not small.
+    #[error("{count} {what} are too many for an exact search; it takes at most {limit}")]
+    TooLarge {
+        /// Tasks, devices or data.
+        what: &'static str,
+        /// How many the problem has.
         count: usize,
+        /// How many it may have.
+        limit: usize,
     },
     /// Memory leaves no placement at all.
     #[error("no placement fits into the devices' memory")]
@@ -94,11 +103,16 @@ pub enum ExactError {
 /// [`ExactOptions::nodes`].
 ///
 /// # Errors
-/// Too many tasks, no placement at all, or none within the allowed nodes.
+/// Too many tasks, devices or data, no placement at all, or none within the allowed nodes.
 pub fn optimum(problem: &Problem<'_>, options: &ExactOptions) -> Result<Optimum, ExactError> {
-    let count = problem.graph().task_count();
-    if count > MAX_TASKS {
-        return Err(ExactError::TooManyTasks { count });
+    let (graph, devices) = (problem.graph(), problem.platform().device_count());
+    let sizes = [
+        ("tasks", graph.task_count(), MAX_TASKS),
+        ("devices", devices, MAX_DEVICES),
+        ("data", graph.datum_count(), MAX_DATA),
+    ];
+    if let Some(&(what, count, limit)) = sizes.iter().find(|&&(_, count, limit)| count > limit) {
+        return Err(ExactError::TooLarge { what, count, limit });
     }
     let mut search = Search::new(problem, options.nodes);
     let root = search.root_bound();
@@ -197,7 +211,7 @@ mod tests {
             "15 in two parts, the greater of 3 or 4 tasks"
         );
         assert_eq!(solve(3, 2, 1_000_000), Err(ExactError::NoPlacement));
-        assert_eq!(solve(65, 1000, 100), Err(ExactError::TooManyTasks { count: 65 }));
+        assert_eq!(solve(65, 1000, 100), Err(ExactError::TooLarge { what: "tasks", count: 65, limit: 64 }));
         let stopped = solve(40, 1000, 10).unwrap();
         assert!(stopped.schedule.makespan >= stopped.lower_bound && stopped.nodes <= 10);
     }

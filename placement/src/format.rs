@@ -27,6 +27,7 @@ pub use detect::{Format, detect};
 pub use error::{FormatError, Refusal, WriteError};
 pub use loaded::{Costs, Facts, Loaded, LoadedGraph, LoadedProblem, TimeTable};
 
+use crate::problem::MemoryRule;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -37,7 +38,7 @@ pub const MAX_BYTES: u64 = 1 << 29;
 /// Most pairs of a task and a device that the problems of one file may have together.
 pub const MAX_CELLS: u64 = 1 << 27;
 
-/// Reads a file of any format that [`detect`] knows.
+/// Reads a file of any format that [`detect()`] knows.
 ///
 /// # Errors
 /// A file that cannot be read, is longer than [`MAX_BYTES`], of no known format, or not as its format wants it.
@@ -63,14 +64,19 @@ fn parse_content(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Refusal::TooLong { limit: MAX_BYTES });
     }
-    let graph = |graph, time_unit: Option<&str>| {
-        Loaded::Graph(LoadedGraph { name: name.into(), graph, time_unit: time_unit.map(Into::into) })
+    let graph = |graph, memory_rule, time_unit: Option<&str>| {
+        Loaded::Graph(Box::new(LoadedGraph {
+            name: name.into(),
+            graph,
+            memory_rule,
+            time_unit: time_unit.map(Into::into),
+        }))
     };
     let loaded = match detect(bytes)? {
         Format::Anabranch => json::parse(name, bytes)?,
-        Format::ThesisGraph => graph(thesis::read_graph(bytes)?.0, None),
+        Format::ThesisGraph => graph(thesis::read_graph(bytes)?.0, MemoryRule::SizeEstimate, None),
         Format::ThesisPlatform => Loaded::Platform(thesis::read_platform(bytes)?),
-        Format::WfCommons => graph(wfcommons::parse(bytes)?, Some("s")),
+        Format::WfCommons => graph(wfcommons::parse(bytes)?, MemoryRule::Resident, Some("s")),
         Format::Profiled => Loaded::Problems(vec![profiled::parse(name, bytes)?]),
         Format::Related => Loaded::Problems(schedulers::parse_related(name, bytes)?),
         Format::RelatedSet => Loaded::Problems(schedulers::parse_related_set(bytes)?),

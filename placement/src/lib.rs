@@ -8,6 +8,9 @@
 //! [`simulate::simulate`] say what the devices will then do and when, under an [`order::Order`]. [`check`] judges placements and
 //! schedules independently of how they came about.
 //!
+//! Around that is a laboratory: [`mod@format`] reads and writes what others have and use, [`generate`] makes graphs, platforms and
+//! whole problems from seeds, [`bound`] says what no schedule can beat, and [`exact`] finds the optimum of small problems.
+//!
 //! ```
 //! use anabranch_placement::check::{check_placement, check_schedule};
 //! use anabranch_placement::cost::CostTable;

@@ -1,7 +1,7 @@
 //! Files of every format become problems that strategies solve as the files say.
 
 use anabranch_placement::check::check_placement;
-use anabranch_placement::format::{Loaded, LoadedProblem, read, read_problems};
+use anabranch_placement::format::{Loaded, LoadedProblem, json, parse, read, read_problems, thesis};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::place::{Heft, Placer, STRATEGIES, strategy_by_name};
 use anabranch_placement::platform::DeviceKind;
@@ -70,11 +70,41 @@ fn a_profiled_network_has_its_devices_times_and_memory() {
 
 #[test]
 fn a_workflow_and_a_platform_make_a_problem() {
-    let loaded = read_problems(&[path("workflow_1.6.json"), path("devices.csv")]).unwrap().remove(0);
+    let loaded = read_problems(&[path("workflow_1.6.json"), path("../devices_7.csv")]).unwrap().remove(0);
     assert_eq!((loaded.name.as_str(), loaded.facts.time_unit.as_deref()), ("workflow_1.6", Some("s")));
     let problem = loaded.problem().unwrap();
     let fastest =
         problem.platform().device_ids().map(|device| problem.time(TaskId(2), device)).fold(f64::MAX, f64::min);
     assert_eq!(fastest, 12.5 / 89.0);
     assert!(heft(&loaded) >= 4.25 / 89.0 + fastest + 1.0 / 89.0);
+}
+
+/// The thesis' files, written and read again.
+#[test]
+fn the_files_of_the_thesis_survive_both_ways() {
+    let Loaded::Graph(loaded) = read(path("../convolutional_network_graph.csv")).unwrap() else { panic!() };
+    assert_eq!((loaded.graph.task_count(), loaded.graph.edge_count()), (346, 531));
+    let mut bytes = Vec::new();
+    thesis::write_graph(&loaded.graph, &mut bytes).unwrap();
+    let Loaded::Graph(again) = parse("convolutional_network_graph.csv", &bytes).unwrap() else { panic!() };
+    assert_eq!(again, loaded);
+
+    for name in ["../devices_7.csv", "../devices_50.csv"] {
+        let Loaded::Platform(platform) = read(path(name)).unwrap() else { panic!() };
+        let mut bytes = Vec::new();
+        thesis::write_platform(&platform, &mut bytes).unwrap();
+        assert_eq!(parse(name, &bytes).unwrap(), Loaded::Platform(platform));
+    }
+}
+
+/// Whatever the format, our JSON holds all of it.
+#[test]
+fn everything_survives_as_json() {
+    for name in ["related.json", "unrelated.json", "bert24_layers.json", "example.json"] {
+        for problem in problems(name) {
+            let mut bytes = Vec::new();
+            json::write_problem(&problem, &mut bytes).unwrap();
+            assert_eq!(parse(name, &bytes).unwrap(), Loaded::Problems(vec![problem]));
+        }
+    }
 }

@@ -1,37 +1,41 @@
-//! Heads and tails: how early a task can end on a device, and how long it then still takes at least.
+//! Heads and tails: how early a task can start on a device, and how long everything takes at least after its end.
 //!
-//! *Head*: `h(t, d)` is the time of `t` on `d` plus the latest arrival of its inputs there. A datum of producer `p` arrives no
-//! earlier than the least, over the devices `e` where `p` may be, of `h(p, e)` plus the transfer from `e` to `d`; where `p` must
-//! share its device with `t`, `e` is `d`. By induction along the graph, no schedule that has `t` on `d` ends it before `h(t, d)`.
+//! *Start*: `r(t, d)` is when everything that `t` waits for can be on `d`, as [`join`](super::join) has it: a predecessor `p` is on
+//! `d` too, where it starts at `r(p, d)` or later and takes its time beside other predecessors that are there; or it is
+//! elsewhere, and the task waits for the least, over the other devices `e` where `p` may be, of `r(p, e)`, the time of `p` on
+//! `e` and the transfer of its data from `e` to `d`. A predecessor that must share its device with `t` is never elsewhere. By
+//! induction along the graph, no schedule that has `t` on `d` starts it before `r(t, d)`.
 //!
-//! *Tail*: `q(t, d)` is the same from behind: for each consumer `c` of each output the least, over its devices `e`, of the
-//! transfer from `d` to `e`, the time of `c` there, and `q(c, e)`; of these the greatest. No schedule that has `t` on `d` ends
-//! less than `q(t, d)` after `t` does.
+//! *Tail*: `q(t, d)` is the same seen from the end, with time and edges reversed: no schedule that has `t` on `d` ends less than
+//! `q(t, d)` after `t` does.
 //!
-//! *Bound*: the members of an assignment unit share a device. On `d` the makespan is at least `h(t, d) + q(t, d)` for each
-//! member `t`, and at least the least start of a member, the sum of the members' times and the least tail of a member. A unit is on
-//! the device that is best for it at least, and the makespan is at least what the worst unit needs.
+//! *Bound*: the members of an assignment unit share a device. On `d` the makespan is at least the start, time and tail of each
+//! member, and at least the least start of a member, the sum of the members' times and the least tail of a member. A unit is on
+//! the device that is best for it at best, and the makespan is at least what the worst unit needs.
 
-use crate::graph::{DatumId, TaskId};
+use super::join::{Feeder, earliest};
+use crate::graph::{TaskGraph, TaskId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// Heads and tails of every task on every device; infinite where a task cannot be.
+/// Starts and tails of every task on every device; infinite where a task cannot be.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
     devices: usize,
-    heads: Vec<f64>,
+    starts: Vec<f64>,
     tails: Vec<f64>,
 }
 
 impl Paths {
     pub(crate) fn new(problem: &Problem<'_>) -> Self {
-        Paths { devices: problem.platform().device_count(), heads: heads(problem), tails: tails(problem) }
+        let starts = Sweep { problem, direction: Direction::Forward }.run();
+        let tails = Sweep { problem, direction: Direction::Backward }.run();
+        Paths { devices: problem.platform().device_count(), starts, tails }
     }
 
-    /// The earliest end of `task` on `device`.
-    pub(crate) fn head(&self, task: TaskId, device: DeviceId) -> f64 {
-        self.heads[task.index() * self.devices + device.index()]
+    /// The earliest start of `task` on `device`.
+    pub(crate) fn start(&self, task: TaskId, device: DeviceId) -> f64 {
+        self.starts[task.index() * self.devices + device.index()]
     }
 
     /// The least time from the end of `task` on `device` to the end of everything.
@@ -43,13 +47,14 @@ impl Paths {
     pub(super) fn bound(&self, problem: &Problem<'_>) -> f64 {
         let graph = problem.graph();
         let on_device = |members: &[TaskId], device: DeviceId| {
-            let (mut longest, mut start, mut sum, mut rest) = (0.0f64, f64::INFINITY, 0.0, f64::INFINITY);
+            let (mut longest, mut first, mut sum, mut last) = (0.0f64, f64::INFINITY, 0.0, f64::INFINITY);
             for &task in members {
-                let (time, head, tail) = (problem.time(task, device), self.head(task, device), self.tail(task, device));
-                longest = longest.max(head + tail);
-                (start, sum, rest) = (start.min(head - time), sum + time, rest.min(tail));
+                let (start, time, tail) =
+                    (self.start(task, device), problem.time(task, device), self.tail(task, device));
+                longest = longest.max(start + time + tail);
+                (first, sum, last) = (first.min(start), sum + time, last.min(tail));
             }
-            longest.max(start + sum + rest)
+            longest.max(first + sum + last)
         };
         let of_unit = |unit| {
             problem.feasible(unit).map(|device| on_device(graph.members(unit), device)).fold(f64::INFINITY, f64::min)
@@ -58,90 +63,108 @@ impl Paths {
     }
 }
 
-/// Goes forward; the entry of a task holds the latest arrival of its inputs until its own time is added.
-fn heads(problem: &Problem<'_>) -> Vec<f64> {
-    let (graph, devices) = (problem.graph(), problem.platform().device_count());
-    let mut heads = vec![0.0; graph.task_count() * devices];
-    let mut arrivals = vec![0.0; devices];
-    for &task in graph.topological() {
-        let row = task.index() * devices;
-        for device in problem.platform().device_ids() {
-            let feasible = problem.is_feasible(graph.unit(task), device);
-            let head = &mut heads[row + device.index()];
-            *head = if feasible { *head + problem.time(task, device) } else { f64::INFINITY };
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// One pass over the graph.
+struct Sweep<'p> {
+    problem: &'p Problem<'p>,
+    direction: Direction,
+}
+
+/// Pairs of a neighbour and a device that are looked at together. With more, each neighbour counts by itself, which is less but
+/// still a bound.
+const TOGETHER: usize = 1 << 20;
+
+impl Sweep<'_> {
+    fn run(&self) -> Vec<f64> {
+        let (graph, devices) = (self.problem.graph(), self.problem.platform().device_count());
+        let mut releases = vec![f64::INFINITY; graph.task_count() * devices];
+        let order = graph.topological();
+        for place in 0..order.len() {
+            let task = if self.direction == Direction::Forward { order[place] } else { order[order.len() - 1 - place] };
+            let row = self.release(task, &releases);
+            for device in self.problem.feasible(graph.unit(task)) {
+                releases[task.index() * devices + device.index()] = row[device.index()];
+            }
         }
-        let nearest = by_value(&heads[row..row + devices]);
-        for &datum in graph.outputs(task) {
-            arrive(problem, datum, &nearest, &heads[row..row + devices], &mut arrivals);
-            for &consumer in graph.consumers(datum) {
-                let together = graph.unit(consumer) == graph.unit(task);
-                for device in 0..devices {
-                    let arrival = if together { heads[row + device] } else { arrivals[device] };
-                    let start = &mut heads[consumer.index() * devices + device];
-                    *start = start.max(arrival);
+        releases
+    }
+
+    /// When `task` can start on each device, given its neighbours' releases.
+    fn release(&self, task: TaskId, releases: &[f64]) -> Vec<f64> {
+        let (problem, devices) = (self.problem, self.problem.platform().device_count());
+        let neighbours = self.neighbours(task);
+        let together = neighbours.len() * devices <= TOGETHER;
+        let mut alone = vec![0.0f64; devices];
+        let mut here = Vec::new();
+        let mut feeders: Vec<Vec<Feeder>> = vec![Vec::new(); if together { devices } else { 0 }];
+        for (neighbour, bytes) in neighbours {
+            let row = &releases[neighbour.index() * devices..][..devices];
+            let remotes = self.remotes(task, neighbour, &bytes, row);
+            for (device, remote) in problem.platform().device_ids().zip(remotes) {
+                let release = row[device.index()];
+                let feeder = Feeder { remote, release, time: problem.time(neighbour, device) };
+                match feeders.get_mut(device.index()) {
+                    Some(feeders) => feeders.push(feeder),
+                    None => alone[device.index()] = alone[device.index()].max(earliest(&mut [feeder], &mut here)),
                 }
             }
         }
+        if together { feeders.iter_mut().map(|feeders| earliest(feeders, &mut here)).collect() } else { alone }
     }
-    heads
-}
 
-/// The finite values, ascending, with their devices.
-fn by_value(values: &[f64]) -> Vec<(f64, DeviceId)> {
-    let ids = (0..).map(DeviceId);
-    let mut sorted: Vec<(f64, DeviceId)> =
-        values.iter().copied().zip(ids).filter(|(value, _)| value.is_finite()).collect();
-    sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
-    sorted
-}
-
-/// When `datum` can be on each device at the earliest. `nearest` are its producer's heads, ascending: the search ends where a head
-/// alone is no better than what has been found.
-fn arrive(problem: &Problem<'_>, datum: DatumId, nearest: &[(f64, DeviceId)], heads: &[f64], arrivals: &mut [f64]) {
-    let bytes = problem.graph().bytes(datum);
-    for (to, arrival) in problem.platform().device_ids().zip(arrivals) {
-        let mut best = heads[to.index()];
-        for &(head, from) in nearest {
-            if head >= best {
-                break;
+    /// The tasks that `task` waits for, each once, with the sizes of what it gets from them.
+    fn neighbours(&self, task: TaskId) -> Vec<(TaskId, Vec<u64>)> {
+        let graph = self.problem.graph();
+        let mut pairs: Vec<(TaskId, u64)> = match self.direction {
+            Direction::Forward => {
+                graph.inputs(task).iter().map(|&datum| (graph.producer(datum), graph.bytes(datum))).collect()
             }
-            best = best.min(head + problem.transfer_time(bytes, from, to));
-        }
-        *arrival = best;
+            Direction::Backward => consumers(graph, task),
+        };
+        pairs.sort_unstable();
+        pairs.dedup();
+        let group = |pairs: &[(TaskId, u64)]| (pairs[0].0, pairs.iter().map(|&(_, bytes)| bytes).collect());
+        pairs.chunk_by(|one, other| one.0 == other.0).map(group).collect()
     }
-}
 
-/// Goes backward. Behind a task lies the best of its consumer's times and tails, over all devices, after a transfer.
-fn tails(problem: &Problem<'_>) -> Vec<f64> {
-    let (graph, devices) = (problem.graph(), problem.platform().device_count());
-    let mut tails = vec![0.0f64; graph.task_count() * devices];
-    let mut rest = vec![0.0; devices];
-    for &task in graph.topological().iter().rev() {
-        let row = task.index() * devices;
-        for device in problem.platform().device_ids() {
-            let feasible = problem.is_feasible(graph.unit(task), device);
-            let tail = &mut tails[row + device.index()];
-            *tail = if feasible { *tail } else { f64::INFINITY };
-            rest[device.index()] = *tail + problem.time(task, device);
+    /// When what `task` gets from `neighbour` can be on each device if `neighbour` is on another. The search goes by its ends,
+    /// ascending, and stops where an end alone is no better than what has been found.
+    fn remotes(&self, task: TaskId, neighbour: TaskId, bytes: &[u64], releases: &[f64]) -> Vec<f64> {
+        let (problem, graph) = (self.problem, self.problem.graph());
+        if graph.unit(task) == graph.unit(neighbour) {
+            return vec![f64::INFINITY; releases.len()];
         }
-        let nearest = by_value(&rest);
-        for &datum in graph.inputs(task) {
-            let producer = graph.producer(datum);
-            let together = graph.unit(producer) == graph.unit(task);
-            for from in problem.platform().device_ids() {
-                let mut best = rest[from.index()];
-                for &(behind, to) in nearest.iter().take_while(|_| !together) {
-                    if behind >= best {
-                        break;
-                    }
-                    best = best.min(behind + problem.transfer_time(graph.bytes(datum), from, to));
+        let end = |device: DeviceId| releases[device.index()] + problem.time(neighbour, device);
+        let mut ends: Vec<(f64, DeviceId)> =
+            problem.feasible(graph.unit(neighbour)).map(|device| (end(device), device)).collect();
+        ends.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let transfer = |there: DeviceId, here: DeviceId| {
+            let (from, to) = if self.direction == Direction::Forward { (there, here) } else { (here, there) };
+            bytes.iter().map(|&bytes| problem.transfer_time(bytes, from, to)).fold(0.0, f64::max)
+        };
+        let to = |here: DeviceId| {
+            let mut best = f64::INFINITY;
+            for &(end, there) in ends.iter().filter(|&&(_, there)| there != here) {
+                if end >= best {
+                    break;
                 }
-                let tail = &mut tails[producer.index() * devices + from.index()];
-                *tail = tail.max(best);
+                best = best.min(end + transfer(there, here));
             }
-        }
+            best
+        };
+        problem.platform().device_ids().map(to).collect()
     }
-    tails
+}
+
+/// Every use of what `task` produces: who and how much.
+fn consumers(graph: &TaskGraph, task: TaskId) -> Vec<(TaskId, u64)> {
+    let uses = |&datum: &_| graph.consumers(datum).iter().map(move |&consumer| (consumer, graph.bytes(datum)));
+    graph.outputs(task).iter().flat_map(uses).collect()
 }
 
 #[cfg(test)]
@@ -171,9 +194,9 @@ mod tests {
         let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
         let paths = Paths::new(&problem);
         let gpu = DeviceId(2);
-        assert_eq!((paths.head(a, DeviceId(1)), paths.head(a, gpu)), (2.0, f64::INFINITY));
-        assert_eq!((paths.head(b, gpu), paths.tail(b, gpu)), (1.0 + 1.0 + 2.0, 2.0 + 3.0));
-        assert_eq!((paths.head(c, DeviceId(1)), paths.tail(c, DeviceId(1))), (4.0 + 2.0 + 6.0, 0.0));
+        assert_eq!((paths.start(a, DeviceId(1)), paths.start(a, gpu)), (0.0, f64::INFINITY));
+        assert_eq!((paths.start(b, gpu), paths.tail(b, gpu)), (1.0 + 1.0, 2.0 + 3.0));
+        assert_eq!((paths.start(c, DeviceId(1)), paths.tail(c, DeviceId(1))), (4.0 + 2.0, 0.0));
         assert_eq!(paths.bound(&problem), 9.0);
     }
 
@@ -191,5 +214,19 @@ mod tests {
         let costs = CostTable::from_fn(&graph, &platform, |_, _| Some(2.0)).unwrap();
         let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
         assert_eq!(Paths::new(&problem).bound(&problem), 2.0 + 3.0 * 2.0 + 2.0);
+    }
+
+    /// Two tasks of 5 into one, over transfers of 8: one after the other is best, and the longest way alone is 6.
+    #[test]
+    fn what_meets_is_in_one_place_or_sent() {
+        let mut builder = GraphBuilder::new();
+        let [a, b, c] = [(); 3].map(|()| builder.task(Task::new("t")));
+        builder.edge(a, c, 8);
+        builder.edge(b, c, 8);
+        let graph = builder.build().unwrap();
+        let platform = Platform::uniform(vec![Device::new("d", DeviceKind::Cpu); 2], 0.0, 1.0).unwrap();
+        let costs = CostTable::from_fn(&graph, &platform, |task, _| Some(if task == c { 1.0 } else { 5.0 })).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        assert_eq!(Paths::new(&problem).bound(&problem), 11.0);
     }
 }

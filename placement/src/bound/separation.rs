@@ -40,7 +40,7 @@ fn crossing(problem: &Problem<'_>, paths: &Paths, datum: DatumId, consumer: Task
     let nearest = targets.iter().map(|&(_, rest)| rest).fold(f64::INFINITY, f64::min);
     let mut best = known;
     for from in problem.feasible(graph.unit(producer)) {
-        let head = paths.head(producer, from);
+        let head = paths.start(producer, from) + problem.time(producer, from);
         if head + nearest >= best {
             continue;
         }

@@ -11,6 +11,7 @@
 //! for all work, `r` and `q` some quantiles.
 
 use super::{Paths, Weights};
+use crate::platform::DeviceId;
 use crate::problem::Problem;
 
 /// Quantiles of starts and of tails that are looked at.
@@ -19,11 +20,10 @@ const QUANTILES: usize = 24;
 /// The greatest bound over all pairs of quantiles and all weights. `O(V (log V + devices))` for each vector of weights.
 pub(super) fn bound(problem: &Problem<'_>, paths: &Paths, weights: &Weights) -> f64 {
     let graph = problem.graph();
-    let least = |task, value: &dyn Fn(crate::platform::DeviceId) -> f64| {
+    let least = |task, value: &dyn Fn(DeviceId) -> f64| {
         problem.feasible(graph.unit(task)).map(value).fold(f64::INFINITY, f64::min)
     };
-    let start = |task| least(task, &|device| (paths.head(task, device) - problem.time(task, device)).max(0.0));
-    let starts: Vec<f64> = graph.task_ids().map(start).collect();
+    let starts: Vec<f64> = graph.task_ids().map(|task| least(task, &|device| paths.start(task, device))).collect();
     let tails: Vec<f64> = graph.task_ids().map(|task| least(task, &|device| paths.tail(task, device))).collect();
     let (from, until) = (quantiles(&starts), quantiles(&tails));
     let mut best = 0.0f64;

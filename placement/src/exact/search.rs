@@ -1,8 +1,9 @@
 //! The search: depth first, the most promising child first.
 
+use super::outlook::Outlook;
 use super::state::State;
 use super::twins::first_twins;
-use crate::bound::{Paths, Weights, lower_bound};
+use crate::bound::lower_bound;
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
@@ -14,11 +15,8 @@ const PRECISION: f64 = 1e-12;
 pub(super) struct Search<'p> {
     problem: &'p Problem<'p>,
     state: State<'p>,
-    paths: Paths,
-    weights: Vec<Vec<f64>>,
+    outlook: Outlook<'p>,
     firsts: Vec<DeviceId>,
-    /// Earliest ends of tasks that are still to come, by task and device; from the last [`Search::bound`].
-    ends: Vec<f64>,
     best: Option<Vec<Span>>,
     makespan: f64,
     nodes: u64,
@@ -36,14 +34,11 @@ struct Append {
 
 impl<'p> Search<'p> {
     pub(super) fn new(problem: &'p Problem<'p>, allowed: u64) -> Self {
-        let cells = problem.graph().task_count() * problem.platform().device_count();
         Search {
             problem,
             state: State::new(problem),
-            paths: Paths::new(problem),
-            weights: Weights::of(problem).vectors().map(<[f64]>::to_vec).collect(),
+            outlook: Outlook::new(problem),
             firsts: first_twins(problem),
-            ends: vec![f64::INFINITY; cells],
             best: None,
             makespan: f64::INFINITY,
             nodes: 0,
@@ -74,7 +69,7 @@ impl<'p> Search<'p> {
 
     /// Searches until nothing better can be there, or the allowed nodes are used up.
     pub(super) fn run(&mut self) {
-        if self.bound() < self.limit() {
+        if self.outlook.bound(&self.state) < self.limit() {
             self.visit();
         }
     }
@@ -111,7 +106,7 @@ impl<'p> Search<'p> {
                 return;
             }
             self.state.append(child.task, child.device, child.start);
-            if self.bound() < self.limit() {
+            if self.outlook.bound(&self.state) < self.limit() {
                 self.visit();
             }
             self.state.take_back();
@@ -138,7 +133,7 @@ impl<'p> Search<'p> {
                 }
                 let start = self.state.start(task, device);
                 if self.is_in_order(task, device, start) {
-                    let bound = start + self.problem.time(task, device) + self.paths.tail(task, device);
+                    let bound = start + self.problem.time(task, device) + self.outlook.tail(task, device);
                     children.push(Append { bound, start, task, device });
                 }
             }
@@ -166,68 +161,5 @@ impl<'p> Search<'p> {
         let exchangeable =
             start == span.start && device != span.device && !self.problem.graph().successors(last).contains(&task);
         start >= span.start && !(exchangeable && task < last)
-    }
-
-    /// What no schedule can beat that starts like this one; infinite where there is none.
-    ///
-    /// Every task to come starts when its device is free or later, and not before the last start. From there, ends are as early
-    /// as in [`Paths`], and work is as in [`Weights`], where each device has only from then to the makespan.
-    fn bound(&mut self) -> f64 {
-        let (graph, platform) = (self.problem.graph(), self.problem.platform());
-        let earliest = self.state.last().map_or(0.0, |(_, span)| span.start);
-        let free = |device: DeviceId| self.state.device(device).free.max(earliest);
-        let mut bound = platform.device_ids().map(|device| self.state.device(device).free).fold(0.0, f64::max);
-        let work = |weights: &[f64]| platform.device_ids().map(|device| weights[device.index()] * free(device)).sum();
-        let mut works: Vec<f64> = self.weights.iter().map(|weights| work(weights)).collect();
-        for &task in graph.topological() {
-            if self.state.span(task).is_some() {
-                continue;
-            }
-            let mut least = f64::INFINITY;
-            let row = task.index() * platform.device_count();
-            for device in platform.device_ids() {
-                let end = if self.state.admits(graph.unit(task), device) {
-                    self.earliest_start(task, device, free(device)) + self.problem.time(task, device)
-                } else {
-                    f64::INFINITY
-                };
-                self.ends[row + device.index()] = end;
-                least = least.min(end + self.paths.tail(task, device));
-            }
-            bound = bound.max(least);
-            for (work, weights) in works.iter_mut().zip(&self.weights) {
-                *work += self.share(task, weights);
-            }
-        }
-        works.into_iter().fold(bound, f64::max)
-    }
-
-    /// The earliest start of a task to come, from `free` on. The ends of those before it must be there.
-    fn earliest_start(&self, task: TaskId, device: DeviceId, free: f64) -> f64 {
-        let graph = self.problem.graph();
-        let devices = self.problem.platform().device_count();
-        let mut start = free;
-        for &datum in graph.inputs(task) {
-            let (producer, bytes) = (graph.producer(datum), graph.bytes(datum));
-            let row = producer.index() * devices;
-            let arrival = match self.state.span(producer) {
-                Some(span) => span.end + self.problem.transfer_time(bytes, span.device, device),
-                None if graph.unit(producer) == graph.unit(task) => self.ends[row + device.index()],
-                None => {
-                    let from = self.problem.platform().device_ids();
-                    from.map(|from| self.ends[row + from.index()] + self.problem.transfer_time(bytes, from, device))
-                        .fold(f64::INFINITY, f64::min)
-                }
-            };
-            start = start.max(arrival);
-        }
-        start
-    }
-
-    /// The least weighted time of a task to come over the devices that are left to it.
-    fn share(&self, task: TaskId, weights: &[f64]) -> f64 {
-        let unit = self.problem.graph().unit(task);
-        let devices = self.problem.platform().device_ids().filter(|&device| self.state.admits(unit, device));
-        devices.map(|device| weights[device.index()] * self.problem.time(task, device)).fold(f64::INFINITY, f64::min)
     }
 }

@@ -92,9 +92,15 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     let name = document.name.clone().unwrap_or_else(|| name.into());
     let graph = document.graph.as_ref().map(read_graph).transpose()?;
     let platform = document.platform.as_ref().map(read_platform).transpose()?;
+    let memory_rule = document.memory_rule.into();
+    if platform.is_none() && document.times.is_some() {
+        return Err(Refusal::Missing { place: "the document with times".into(), what: "platform that they are for" });
+    }
     match (graph, platform) {
         (Some(graph), Some(platform)) => Ok(Loaded::Problems(vec![read_problem(name, graph, platform, &document)?])),
-        (Some(graph), None) => Ok(Loaded::Graph(LoadedGraph { name, graph, time_unit: document.time_unit })),
+        (Some(graph), None) => {
+            Ok(Loaded::Graph(Box::new(LoadedGraph { name, graph, memory_rule, time_unit: document.time_unit })))
+        }
         (None, Some(platform)) => Ok(Loaded::Platform(platform)),
         (None, None) => Err(Refusal::Missing { place: "the document".into(), what: "graph and no platform" }),
     }
@@ -255,6 +261,7 @@ mod tests {
             ("\"resident\"", "\"none\"", "unknown variant `none`"),
             ("\"bytes_a_unit\": 1.0", "\"bytes_a_unit\": 0", "bytes_a_unit is 0"),
             ("[\"cpu\", \"gpu\"]", "[]", "allows no kind"),
+            (EXAMPLE, "{\"format\": \"anabranch-problem\", \"version\": 1, \"times\": []}", "no platform"),
         ];
         for (from, to, expected) in cases {
             assert!(EXAMPLE.contains(from), "{from}");

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 #[non_exhaustive]
 pub enum Loaded {
     /// A graph, which lacks a platform to be a problem.
-    Graph(LoadedGraph),
+    Graph(Box<LoadedGraph>),
     /// A platform.
     Platform(Platform),
     /// Problems, at least one.
@@ -26,6 +26,8 @@ pub struct LoadedGraph {
     pub name: String,
     /// The graph.
     pub graph: TaskGraph,
+    /// What counts against memory, once there is a platform.
+    pub memory_rule: MemoryRule,
     /// Unit of the time that one operation takes at speed 1, where the file says so.
     pub time_unit: Option<String>,
 }
@@ -170,7 +172,7 @@ pub(super) fn check_cells(problems: impl Iterator<Item = (usize, usize)>) -> Res
     Ok(())
 }
 
-/// Makes problems of parts: each graph on the one platform. Memory counts as in Laich 2017, Table 2.2.
+/// Makes problems of parts: each graph on the one platform.
 pub(super) fn combine(parts: Vec<Loaded>) -> Result<Vec<LoadedProblem>, Refusal> {
     let (mut graphs, mut platform, mut problems) = (Vec::new(), None, Vec::new());
     for part in parts {
@@ -189,8 +191,9 @@ pub(super) fn combine(parts: Vec<Loaded>) -> Result<Vec<LoadedProblem>, Refusal>
             || Refusal::Missing { place: format!("graph {:?}", graphs[0].name), what: "platform; name one too" };
         let platform = platform.ok_or_else(missing)?;
         check_cells(graphs.iter().map(|graph| (graph.graph.task_count(), platform.device_count())))?;
-        problems.extend(graphs.into_iter().map(|LoadedGraph { name, graph, time_unit }| {
-            let problem = LoadedProblem::new(name, graph, platform.clone(), MemoryRule::SizeEstimate);
+        problems.extend(graphs.into_iter().map(|graph| {
+            let LoadedGraph { name, graph, memory_rule, time_unit } = *graph;
+            let problem = LoadedProblem::new(name, graph, platform.clone(), memory_rule);
             LoadedProblem { facts: Facts { time_unit, ..Facts::default() }, ..problem }
         }));
     }
@@ -229,7 +232,14 @@ mod tests {
 
     #[test]
     fn graphs_need_one_platform() {
-        let part = || Loaded::Graph(LoadedGraph { name: "g".into(), graph: graph(), time_unit: None });
+        let part = || {
+            Loaded::Graph(Box::new(LoadedGraph {
+                name: "g".into(),
+                graph: graph(),
+                memory_rule: MemoryRule::Ignore,
+                time_unit: None,
+            }))
+        };
         assert_eq!(combine(vec![part(), Loaded::Platform(platform()), part()]).unwrap().len(), 2);
         let cases = [
             (vec![part()], "graph \"g\" has no platform"),

@@ -106,6 +106,9 @@ struct Step {
     writes: Vec<String>,
 }
 
+/// The tasks that write a file, by file, and the datum that each makes of it.
+type Written<'a> = BTreeMap<&'a str, Vec<(TaskId, DatumId)>>;
+
 /// What both forms come to.
 struct Steps {
     steps: Vec<Step>,
@@ -265,8 +268,8 @@ impl Steps {
     }
 
     /// Makes a datum of every file and task that writes it, and lists them by file.
-    fn add_written(&self, builder: &mut GraphBuilder) -> Result<BTreeMap<&str, Vec<(TaskId, DatumId)>>, Refusal> {
-        let mut written: BTreeMap<&str, Vec<(TaskId, DatumId)>> = BTreeMap::new();
+    fn add_written(&self, builder: &mut GraphBuilder) -> Result<Written<'_>, Refusal> {
+        let mut written = Written::new();
         for (number, step) in self.steps.iter().enumerate() {
             let writer = TaskId(number as u32);
             for file in &step.writes {

@@ -45,6 +45,7 @@ pub fn write_graph(graph: &LoadedGraph, target: impl Write) -> Result<(), WriteE
         writer.member("time_unit", unit)?;
     }
     writer.graph(&graph.graph)?;
+    writer.member("memory_rule", &RulePart::from(graph.memory_rule))?;
     writer.finish()
 }
 
@@ -186,7 +187,9 @@ mod tests {
         write_problem(&problem, &mut bytes).unwrap();
         assert_eq!(parse("file", &bytes).unwrap(), Loaded::Problems(vec![problem.clone()]));
 
-        let graph = LoadedGraph { name: "g".into(), graph: problem.graph.clone(), time_unit: Some("ms".into()) };
+        let (memory_rule, time_unit) = (MemoryRule::SizeEstimate, Some("ms".into()));
+        let graph = LoadedGraph { name: "g".into(), graph: problem.graph.clone(), memory_rule, time_unit };
+        let graph = Box::new(graph);
         bytes.clear();
         write_graph(&graph, &mut bytes).unwrap();
         assert_eq!(json::parse("file", &bytes).unwrap(), Loaded::Graph(graph));

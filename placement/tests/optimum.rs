@@ -1,0 +1,109 @@
+//! The exact search finds the least makespan, and no schedule whatsoever is below a bound.
+
+mod instances;
+mod small;
+
+use anabranch_placement::bound::{BoundKind, lower_bound, lower_bounds};
+use anabranch_placement::check::{check_placement, check_schedule};
+use anabranch_placement::exact::{ExactError, ExactOptions, StopReason, optimum};
+use anabranch_placement::order::{ORDERS, SendCosts, order_by_name};
+use anabranch_placement::place::{STRATEGIES, strategy_by_name};
+use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
+use instances::Instance;
+use small::{least_makespan, with_problem};
+
+/// Sums of the same times in another order differ by this part.
+const ROUNDING: f64 = 1e-9;
+
+#[test]
+fn the_search_finds_what_trying_everything_finds() {
+    arbtest::arbtest(|random| {
+        with_problem(random, 5, |problem| {
+            let expected = least_makespan(problem);
+            match optimum(problem, &ExactOptions::default()) {
+                Err(error) => assert_eq!((error, expected), (ExactError::NoPlacement, None)),
+                Ok(found) => {
+                    let makespan = found.schedule.makespan;
+                    assert_eq!(found.stop, StopReason::Proven);
+                    assert!(
+                        expected.is_some_and(|least| (makespan - least).abs() <= ROUNDING),
+                        "{makespan} {expected:?}"
+                    );
+                    assert_eq!(check_placement(problem, &found.device_of), []);
+                    let options = SimulateOptions::default();
+                    assert_eq!(check_schedule(problem, &found.device_of, &found.schedule, &options), []);
+                }
+            }
+        })
+    })
+    .budget_ms(900);
+}
+
+#[test]
+fn no_bound_is_above_the_optimum() {
+    arbtest::arbtest(|random| {
+        with_problem(random, 8, |problem| {
+            if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000 })
+                && found.stop == StopReason::Proven
+            {
+                let makespan = found.schedule.makespan;
+                for bound in lower_bounds(problem) {
+                    assert!(bound.value <= makespan * (1.0 + ROUNDING), "{bound:?} above {makespan}");
+                }
+            }
+        })
+    })
+    .budget_ms(900);
+}
+
+#[test]
+fn no_schedule_is_below_a_bound() {
+    let options = [
+        SimulateOptions::default(),
+        SimulateOptions::THESIS,
+        SimulateOptions {
+            send_costs: SendCosts { send_operations: 0.5, receive_operations: 0.0 },
+            contention: LinkContention::Serial,
+        },
+    ];
+    arbtest::arbtest(|random| {
+        if let Some(instance) = Instance::draw(random)? {
+            instance.with_problem(|problem| {
+                let bounds = lower_bounds(problem);
+                for (strategy, _) in STRATEGIES {
+                    let Ok(placement) = strategy_by_name(strategy).unwrap().place(problem) else { continue };
+                    let simulated = ORDERS.iter().flat_map(|order| options.iter().map(move |options| (order, options)));
+                    let simulated = simulated.map(|(order, options)| {
+                        let order = order_by_name(order).unwrap();
+                        simulate(problem, &placement.device_of, order.as_ref(), options).unwrap().makespan
+                    });
+                    for makespan in simulated.chain(placement.planned.iter().map(|planned| planned.makespan)) {
+                        for bound in &bounds {
+                            assert!(
+                                bound.value <= makespan * (1.0 + ROUNDING),
+                                "{bound:?} above {makespan}, {strategy}"
+                            );
+                        }
+                    }
+                }
+            });
+        }
+        Ok(())
+    })
+    .budget_ms(900);
+}
+
+/// Each kind of bound is the best one for some problem; otherwise it would not be worth its time.
+#[test]
+fn every_kind_of_bound_is_the_best_somewhere() {
+    let mut seen = Vec::new();
+    for seed in 0..1000u64 {
+        let mut random = anabranch_placement::generate::Random::new(seed);
+        let bytes: Vec<u8> = (0..4096).map(|_| random.bits() as u8).collect();
+        let mut random = arbtest::arbitrary::Unstructured::new(&bytes);
+        with_problem(&mut random, 8, |problem| seen.push(lower_bound(problem).kind)).unwrap();
+    }
+    for kind in [BoundKind::Path, BoundKind::Work, BoundKind::Window, BoundKind::Separation] {
+        assert!(seen.contains(&kind), "{kind}");
+    }
+}
