@@ -33,7 +33,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Longest file that is read, in bytes.
-pub const MAX_BYTES: u64 = 1 << 29;
+pub const MAX_BYTES: u64 = 1 << 28;
 
 /// Most pairs of a task and a device that the problems of one file may have together.
 pub const MAX_CELLS: u64 = 1 << 27;

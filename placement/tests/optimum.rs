@@ -6,6 +6,7 @@ mod small;
 use anabranch_placement::bound::{BoundKind, lower_bound, lower_bounds};
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::exact::{ExactError, ExactOptions, StopReason, optimum};
+use anabranch_placement::format::read_problems;
 use anabranch_placement::order::{ORDERS, SendCosts, order_by_name};
 use anabranch_placement::place::{STRATEGIES, strategy_by_name};
 use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
@@ -91,6 +92,26 @@ fn no_schedule_is_below_a_bound() {
         Ok(())
     })
     .budget_ms(900);
+}
+
+/// Makespans of published schedulers, whose code is not ours: HEFT and CPoP as an established library reaches them.
+#[test]
+fn published_schedulers_are_between_optimum_and_bound() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/formats/related.json");
+    let mut proven = 0;
+    for loaded in read_problems(&[path]).unwrap() {
+        let problem = loaded.problem().unwrap();
+        let bound = lower_bound(&problem).value;
+        let found = optimum(&problem, &ExactOptions { nodes: 20_000 }).unwrap();
+        for (name, makespan) in &loaded.facts.figures {
+            assert!(bound <= makespan * (1.0 + ROUNDING), "{} {name}: {bound} above {makespan}", loaded.name);
+            if found.stop == StopReason::Proven {
+                assert!(found.schedule.makespan <= makespan * (1.0 + ROUNDING), "{} {name}", loaded.name);
+                proven += 1;
+            }
+        }
+    }
+    assert!(proven >= 9, "{proven}");
 }
 
 /// Each kind of bound is the best one for some problem; otherwise it would not be worth its time.
