@@ -1,22 +1,50 @@
 //! Placement strategies: which device runs which task.
 
 mod assignment;
+mod batch;
+mod cpop;
 mod critical_path;
+mod dfs;
+mod dls;
+mod etf;
+mod factors;
 mod fixed;
+mod frontier;
+mod hash;
 mod heft;
+mod icp;
+mod list;
+mod lookahead;
+mod max_min;
+mod min_min;
 mod mite;
+mod peft;
+mod ready_list;
 mod reason;
 mod room;
 mod single;
 mod slowness;
+mod sucuri;
 mod timeline;
 
+pub use batch::Batch;
+pub use cpop::Cpop;
 pub use critical_path::CriticalPath;
+pub use dfs::Dfs;
+pub use dls::Dls;
+pub use etf::Etf;
 pub use fixed::Fixed;
+pub use hash::Hash;
 pub use heft::Heft;
+pub use icp::Icp;
+pub use lookahead::Lookahead;
+pub use max_min::MaxMin;
+pub use min_min::MinMin;
 pub use mite::Mite;
-pub use reason::{Explained, FinishOn, LoadOn, MiteFactors, Reason};
+pub use peft::Peft;
+pub use reason::{Explained, FinishOn, LoadOn, MiteFactors, Reason, ScoreOn};
 pub use single::Single;
+pub use sucuri::Sucuri;
 
 use crate::platform::{DeviceId, DeviceKind};
 use crate::problem::Problem;
@@ -68,6 +96,22 @@ pub enum PlaceError {
         /// Bytes of the device in all.
         memory: u64,
     },
+    /// Machines for another number of devices.
+    #[error("machines are given for {given} devices, but the platform has {devices}; give one for each device")]
+    Machines {
+        /// Entries given.
+        given: usize,
+        /// Devices of the platform.
+        devices: usize,
+    },
+    /// No device of the machine that a task must be on can take it.
+    #[error("no device of machine {machine} can take task {task:?}; give the task another machine or no manual rank")]
+    Machine {
+        /// The task.
+        task: String,
+        /// Its manual rank, or the machine that the task is bound to against that rank.
+        machine: u32,
+    },
     /// A given assignment breaks a constraint.
     #[error("the given placement does not fit the problem: {0}")]
     Violation(crate::check::Violation),
@@ -76,8 +120,20 @@ pub enum PlaceError {
 /// Every strategy that [`strategy_by_name`] knows, with a line on what it does.
 pub const STRATEGIES: &[(&str, &str)] = &[
     ("heft", "each task where it would finish first, the most urgent task first"),
+    ("cpop", "the critical path on one device, the rest where it would finish first"),
+    ("peft", "each task where its finish and what must follow from there are soonest over"),
+    ("lookahead", "each task where its successors could finish first"),
+    ("minmin", "of all ready tasks the one that can finish first, where it does"),
+    ("maxmin", "of all ready tasks the one that can finish last, where it finishes first"),
+    ("etf", "of all ready tasks the one that can start first, where it does"),
+    ("dls", "of all ready tasks and devices the pair of the highest dynamic level"),
+    ("sucuri", "each task where its heaviest predecessor is, or near to it"),
     ("mite", "each task where memory, importance, traffic and load together are best"),
     ("cp", "the critical path on the fastest device, the rest where least is to do"),
+    ("icp", "the critical path of what is left on one device, again and again"),
+    ("dfs", "depth first, each task where traffic and load together are best"),
+    ("batch", "ranges of equally important tasks, the most important on the fastest device"),
+    ("hash", "devices in turn"),
     ("cpu", "everything on the fastest CPU device, as far as it can run there"),
     ("gpu", "everything on the fastest GPU device, as far as it can run there"),
 ];
@@ -86,8 +142,20 @@ pub const STRATEGIES: &[(&str, &str)] = &[
 pub fn strategy_by_name(name: &str) -> Option<Box<dyn Placer>> {
     match name {
         "heft" => Some(Box::new(Heft)),
+        "cpop" => Some(Box::new(Cpop)),
+        "peft" => Some(Box::new(Peft)),
+        "lookahead" => Some(Box::new(Lookahead)),
+        "minmin" => Some(Box::new(MinMin)),
+        "maxmin" => Some(Box::new(MaxMin)),
+        "etf" => Some(Box::new(Etf)),
+        "dls" => Some(Box::new(Dls)),
+        "sucuri" => Some(Box::new(Sucuri::default())),
         "mite" => Some(Box::new(Mite)),
         "cp" => Some(Box::new(CriticalPath)),
+        "icp" => Some(Box::new(Icp)),
+        "dfs" => Some(Box::new(Dfs)),
+        "batch" => Some(Box::new(Batch)),
+        "hash" => Some(Box::new(Hash)),
         "cpu" => Some(Box::new(Single { kind: DeviceKind::Cpu })),
         "gpu" => Some(Box::new(Single { kind: DeviceKind::Gpu })),
         _ => None,

@@ -23,6 +23,36 @@ pub fn upward_ranks(problem: &Problem<'_>) -> Vec<f64> {
     ranks
 }
 
+/// The downward rank of every task (Topcuoglu 2002, section 4.1): the longest way from a source to its start, in mean times over
+/// feasible devices and mean transfers. `O(V + E)`, and `O(V × devices)` for the means.
+pub fn downward_ranks(problem: &Problem<'_>) -> Vec<f64> {
+    let graph = problem.graph();
+    let mut ranks = vec![0.0f64; graph.task_count()];
+    for &task in graph.topological() {
+        let end = ranks[task.index()] + problem.mean_time(task);
+        for &datum in graph.outputs(task) {
+            let arrival = end + problem.mean_transfer_time(graph.bytes(datum));
+            for consumer in graph.consumers(datum) {
+                let rank = &mut ranks[consumer.index()];
+                *rank = rank.max(arrival);
+            }
+        }
+    }
+    ranks
+}
+
+/// The static level of every task: the greatest sum of `time` on a way from it to a sink, itself included and transfers left
+/// out. `O(V + E)`.
+pub fn static_levels(problem: &Problem<'_>, time: impl Fn(TaskId) -> f64) -> Vec<f64> {
+    let graph = problem.graph();
+    let mut levels = vec![0.0f64; graph.task_count()];
+    for &task in graph.topological().iter().rev() {
+        let after = graph.successors(task).iter().map(|after| levels[after.index()]);
+        levels[task.index()] = time(task) + after.fold(0.0, f64::max);
+    }
+    levels
+}
+
 /// Every task by decreasing rank; equal ranks in topological order. `O(V log V)`.
 ///
 /// Where no rank is below that of a successor, this is a topological order too.
@@ -65,11 +95,7 @@ pub fn operations_ranks(problem: &Problem<'_>) -> Vec<f64> {
         let before = graph.predecessors(task).iter().map(|before| source[before.index()] + work[before.index()]);
         source[task.index()] = before.fold(0.0, f64::max);
     }
-    let mut sink = vec![0.0f64; work.len()];
-    for &task in graph.topological().iter().rev() {
-        let after = graph.successors(task).iter().map(|after| sink[after.index()]);
-        sink[task.index()] = work[task.index()] + after.fold(0.0, f64::max);
-    }
+    let sink = static_levels(problem, |task| work[task.index()]);
     source.iter().zip(sink).map(|(source, sink)| source + sink).collect()
 }
 
@@ -96,6 +122,7 @@ mod tests {
         let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
         let ranks = upward_ranks(&problem);
         assert_eq!(ranks, [10.0, 5.0, 7.0, 3.0]);
+        assert_eq!(downward_ranks(&problem), [0.0, 5.0, 2.0, 7.0]);
         assert_eq!(critical_path(&problem, &ranks), [a, b, d]);
         assert_eq!(by_decreasing_rank(&problem, &ranks), [a, c, b, d]);
         assert_eq!(operations_ranks(&problem), [9.0, 6.0, 9.0, 9.0]);

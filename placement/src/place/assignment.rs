@@ -49,6 +49,29 @@ impl<'p> Assignment<'p> {
         self.problem.feasible(unit).filter(move |&device| self.room.holds(unit, device))
     }
 
+    /// Puts the unit of `task` on the first device of the list, from place `first` round, that is feasible and has room.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(crate) fn place_from(
+        &mut self,
+        task: TaskId,
+        devices: &[DeviceId],
+        first: usize,
+        reason: Reason,
+    ) -> Result<(), PlaceError> {
+        let unit = self.problem.graph().unit(task);
+        if let Some((device, reason)) = self.forced(unit) {
+            self.assign(unit, task, device, reason);
+            return Ok(());
+        }
+        let takes = |device: &&DeviceId| self.problem.is_feasible(unit, **device) && self.room.holds(unit, **device);
+        let &device =
+            devices[first..].iter().chain(&devices[..first]).find(takes).ok_or_else(|| self.room.refusal(unit))?;
+        self.assign(unit, task, device, reason);
+        Ok(())
+    }
+
     /// Puts `unit` on `device`: `task`, a member of it, for `reason`, and the other members because they follow it.
     pub(crate) fn assign(&mut self, unit: UnitId, task: TaskId, device: DeviceId, reason: Reason) {
         self.room.take(unit, device);

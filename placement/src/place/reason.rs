@@ -19,12 +19,21 @@ pub enum Reason {
     ColocatedWith(TaskId),
     /// It would finish there first (HEFT).
     EarliestFinish(Vec<FinishOn>),
-    /// The product of the four factors is smallest there (MITE).
+    /// What the strategy minimises is smallest there (list schedulers other than HEFT); `what` says what that is.
+    Smallest {
+        /// What is compared.
+        what: &'static str,
+        /// The devices.
+        candidates: Vec<ScoreOn>,
+    },
+    /// The product of the factors is smallest there (MITE; DFS, for which memory and importance are 1).
     Mite(Vec<MiteFactors>),
     /// It is on the critical path, or colocated with a task that is, and this is the path's fastest feasible device (CP).
     CriticalPath,
     /// The device is the one that would be done first (CP, off the critical path).
     LeastLoaded(Vec<LoadOn>),
+    /// A rule that compares nothing leads there; the text says which.
+    Rule(&'static str),
     /// It is the fastest device of the wanted kind, where the task can run.
     WantedKind,
     /// The wanted device cannot take it; of the others this is the fastest that can.
@@ -38,6 +47,15 @@ pub struct FinishOn {
     pub device: DeviceId,
     /// The earliest finish time there.
     pub finish: f64,
+}
+
+/// What a strategy thinks of a device; smaller is better.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ScoreOn {
+    /// The device.
+    pub device: DeviceId,
+    /// What the strategy minimises.
+    pub score: f64,
 }
 
 /// What a device would have to do in all with a unit on it.
@@ -74,6 +92,18 @@ impl MiteFactors {
 impl Reason {
     /// Most candidates that a reason keeps, so that 36 000 tasks on 100 devices stay small.
     pub const CANDIDATES: usize = 8;
+
+    /// That the task finishes first on the first of these devices.
+    pub(crate) fn finishing_first(finishes: Vec<ScoreOn>) -> Self {
+        Reason::EarliestFinish(
+            finishes.into_iter().map(|on| FinishOn { device: on.device, finish: on.score }).collect(),
+        )
+    }
+
+    /// That `what` is smallest on the first of these devices.
+    pub(crate) fn smallest(what: &'static str) -> impl FnOnce(Vec<ScoreOn>) -> Self {
+        move |candidates| Reason::Smallest { what, candidates }
+    }
 
     /// This reason with the names of tasks and devices instead of their numbers.
     pub fn explained<'a>(&'a self, graph: &'a TaskGraph, platform: &'a Platform) -> Explained<'a> {
@@ -126,6 +156,10 @@ impl fmt::Display for Explained<'_> {
                 let show = |on: &FinishOn| format!("{} {:.4e}", self.device(on.device), on.finish);
                 write!(formatter, "earliest finish: {}", self.list(candidates, show))
             }
+            Reason::Smallest { what, candidates } => {
+                let show = |on: &ScoreOn| format!("{} {:.4e}", self.device(on.device), on.score);
+                write!(formatter, "smallest {what}: {}", self.list(candidates, show))
+            }
             Reason::Mite(candidates) => {
                 let show = |on: &MiteFactors| {
                     format!(
@@ -145,6 +179,7 @@ impl fmt::Display for Explained<'_> {
                 let show = |on: &LoadOn| format!("{} {:.4e}", self.device(on.device), on.load);
                 write!(formatter, "least loaded: {}", self.list(candidates, show))
             }
+            Reason::Rule(rule) => formatter.write_str(rule),
             Reason::WantedKind => formatter.write_str("fastest device of the wanted kind"),
             Reason::NotOnWantedKind => formatter.write_str("cannot run on the wanted device"),
         }

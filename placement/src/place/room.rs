@@ -34,6 +34,13 @@ impl<'p> Room<'p> {
         self.left[device.index()].is_none_or(|left| self.problem.demand(unit) <= left)
     }
 
+    /// Whether all of `units`, none of which is on a device yet and for each of which `device` is feasible, fit onto it.
+    pub(crate) fn holds_all(&self, units: &[UnitId], device: DeviceId) -> bool {
+        let open = units.iter().filter(|&&unit| self.problem.only_feasible(unit).is_none());
+        let needed = open.fold(0, |sum: u64, &unit| sum.saturating_add(self.problem.demand(unit)));
+        self.left[device.index()].is_none_or(|left| needed <= left)
+    }
+
     /// Takes the room of `unit` on `device`, where it must fit; that of units with one feasible device is taken already.
     pub(crate) fn take(&mut self, unit: UnitId, device: DeviceId) {
         if self.problem.only_feasible(unit).is_none() {

@@ -1,0 +1,98 @@
+//! CPOP: the critical path on one device, every other task where it finishes first (Topcuoglu 2002, section 4.3).
+//!
+//! A task's priority is its upward rank plus its downward rank, the longest way to it from a source and from it to a sink. The
+//! critical path starts at a source of the greatest priority and goes on over successors of the same priority. Its device is
+//! the one with the smallest sum of the path's times. Of the ready tasks the one of the greatest priority is next; those of the
+//! path go to its device, the others where they finish first, both into the first gap that is long enough.
+//!
+//! Constraints: a device that cannot run some of the path has the sum of what it can run against that sum's mean, as
+//! everywhere devices are compared for a set of units; a task of the path that its device cannot take goes where it finishes
+//! first, as do those off the path.
+//!
+//! Where the text leaves a choice: equal priorities go in topological order. Priorities that ought to be equal differ by
+//! rounding, so the path goes on to the successor of the greatest priority.
+//!
+//! Time: `O((V + E) log V + E × devices)`, and for each task off the path and device a search over that device's gaps.
+
+use super::list::{Choice, ListSchedule};
+use super::slowness::fastest_first;
+use super::{PlaceError, Placement, Placer, Reason};
+use crate::graph::{TaskId, UnitId};
+use crate::problem::Problem;
+use crate::rank::{downward_ranks, upward_ranks};
+
+use super::frontier::by_priority;
+
+/// The CPOP strategy. Its [`Placement::planned`] is the schedule that it builds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cpop;
+
+impl Placer for Cpop {
+    fn name(&self) -> &'static str {
+        "cpop"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        let downward = downward_ranks(problem);
+        let priorities: Vec<f64> =
+            upward_ranks(problem).into_iter().zip(downward).map(|(upward, downward)| upward + downward).collect();
+        let path = critical_path(problem, &priorities);
+        let mut on_path = vec![false; priorities.len()];
+        path.iter().for_each(|task| on_path[task.index()] = true);
+        let units: Vec<UnitId> = path.iter().map(|&task| problem.graph().unit(task)).collect();
+        let device = fastest_first(problem, &units).into_iter().next();
+        let mut schedule = ListSchedule::new(problem)?;
+        for task in by_priority(problem.graph(), &priorities) {
+            let device = device.filter(|_| on_path[task.index()]);
+            match (schedule.choice(task)?, device) {
+                (Choice::Free(devices), Some(device)) if devices.contains(&device) => {
+                    schedule.place_on(task, device, Some(Reason::CriticalPath));
+                }
+                _ => {
+                    schedule.place_by(task, |_, span| span.end, Reason::finishing_first)?;
+                }
+            }
+        }
+        Ok(schedule.finish(self.name()))
+    }
+}
+
+/// From the source of the greatest priority on, each time the successor of the greatest priority; of equals, the smallest id.
+fn critical_path(problem: &Problem<'_>, priorities: &[f64]) -> Vec<TaskId> {
+    let graph = problem.graph();
+    let greatest = |tasks: &mut dyn Iterator<Item = TaskId>| {
+        tasks.reduce(|best, task| if priorities[task.index()] > priorities[best.index()] { task } else { best })
+    };
+    let mut sources = graph.task_ids().filter(|&task| graph.predecessors(task).is_empty());
+    let mut path = Vec::new();
+    let mut next = greatest(&mut sources);
+    while let Some(task) = next {
+        path.push(task);
+        next = greatest(&mut graph.successors(task).iter().copied());
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::platform::DeviceId;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    /// The path is 0, 1, 3 and takes least on device 1, although task 3 alone would finish earlier on device 0.
+    #[test]
+    fn the_path_stays_on_the_device_with_its_smallest_sum() {
+        let graph = sample::graph(&[0.0; 4], &[(0, 1, 0), (0, 2, 0), (1, 3, 0), (2, 3, 0)]);
+        let platform = sample::platform(&[1.0; 2]);
+        let times = [[4.0, 2.0], [9.0, 6.0], [2.0, 2.0], [1.0, 3.0]];
+        let costs =
+            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let placement = Cpop.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [1, 1, 0, 1].map(DeviceId));
+        assert_eq!(placement.reasons[3], Reason::CriticalPath);
+        assert_eq!(placement.planned.unwrap().makespan, 11.0);
+    }
+}

@@ -1,0 +1,92 @@
+//! DLS: of all ready tasks and devices the pair of the highest dynamic level (Sih & Lee 1993).
+//!
+//! A pair's level is, with the generalisation to unrelated devices (section 3 of the paper):
+//!
+//! ```text
+//! DL(t, d) = SL(t) − start(t, d) + Δ(t, d)        Δ(t, d) = E(t) − time(t, d)
+//! ```
+//!
+//! `E` is the median of a task's times over its feasible devices (the mean of the middle two where their number is even), `SL`
+//! the sum of `E` on the longest way to a sink, transfers left out, and `start` the time when both inputs and device are there.
+//! Of the paper's further terms, those for descendants and for scarce devices are left out: constraints say where a task
+//! cannot run.
+//!
+//! Of equal levels the greater `SL` wins, then the smaller task id.
+//!
+//! Time and memory: those of choosing [pairs](super::ready_list), and `O(V × devices × log devices)` for the medians.
+
+use super::ready_list::{Pairing, place_pairs};
+use super::{PlaceError, Placement, Placer, Reason, ScoreOn};
+use crate::graph::TaskId;
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::rank::static_levels;
+
+/// The DLS strategy. Its [`Placement::planned`] is the schedule that it builds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Dls;
+
+impl Placer for Dls {
+    fn name(&self) -> &'static str {
+        "dls"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        let medians: Vec<f64> = problem.graph().task_ids().map(|task| median_time(problem, task)).collect();
+        let levels = static_levels(problem, |task| medians[task.index()]);
+        place_pairs(problem, self.name(), &DynamicLevel { problem, medians, levels })
+    }
+}
+
+/// The median time of a task over its feasible devices.
+fn median_time(problem: &Problem<'_>, task: TaskId) -> f64 {
+    let feasible = problem.feasible(problem.graph().unit(task));
+    let mut times: Vec<f64> = feasible.map(|device| problem.time(task, device)).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    (times[(times.len() - 1) / 2] + times[times.len() / 2]) / 2.0
+}
+
+struct DynamicLevel<'p> {
+    problem: &'p Problem<'p>,
+    medians: Vec<f64>,
+    levels: Vec<f64>,
+}
+
+impl Pairing for DynamicLevel<'_> {
+    fn offset(&self, task: TaskId, device: DeviceId) -> f64 {
+        self.problem.time(task, device) - self.medians[task.index()] - self.levels[task.index()]
+    }
+
+    fn urgency(&self, task: TaskId) -> f64 {
+        self.levels[task.index()]
+    }
+
+    fn reason(&self, candidates: Vec<ScoreOn>) -> Reason {
+        Reason::Smallest { what: "negative dynamic level", candidates }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    /// Both tasks prefer device 0; the one that loses more elsewhere gets it.
+    #[test]
+    fn a_device_goes_to_the_task_that_gains_most_from_it() {
+        let graph = sample::graph(&[0.0; 2], &[]);
+        let platform = sample::platform(&[1.0; 3]);
+        let times = [[2.0, 4.0, 4.0], [1.0, 9.0, 3.0]];
+        let costs =
+            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        assert_eq!([0, 1].map(|task| median_time(&problem, TaskId(task))), [4.0, 3.0]);
+        let placement = Dls.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [DeviceId(0); 2]);
+        let Reason::Smallest { candidates, .. } = &placement.reasons[0] else { panic!("no candidates") };
+        assert_eq!(candidates[0], ScoreOn { device: DeviceId(0), score: -6.0 });
+        assert_eq!(placement.planned.unwrap().makespan, 3.0);
+    }
+}

@@ -1,0 +1,68 @@
+//! ETF: of all ready tasks the one that can start first, where it does (Hwang, Chow, Anger & Lee 1989).
+//!
+//! Of pairs that can start together the task of the higher level goes first; its level is the mean time of the longest way from
+//! it to a sink, transfers left out. Then the smaller task id wins, and of a task's devices the one where it ends first (the
+//! paper's processors are alike).
+//!
+//! Time and memory: those of choosing [pairs](super::ready_list).
+
+use super::ready_list::{Pairing, place_pairs};
+use super::{PlaceError, Placement, Placer, Reason, ScoreOn};
+use crate::graph::TaskId;
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::rank::static_levels;
+
+/// The ETF strategy. Its [`Placement::planned`] is the schedule that it builds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Etf;
+
+impl Placer for Etf {
+    fn name(&self) -> &'static str {
+        "etf"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        let levels = static_levels(problem, |task| problem.mean_time(task));
+        place_pairs(problem, self.name(), &EarliestStart { levels })
+    }
+}
+
+struct EarliestStart {
+    levels: Vec<f64>,
+}
+
+impl Pairing for EarliestStart {
+    fn offset(&self, _: TaskId, _: DeviceId) -> f64 {
+        0.0
+    }
+
+    fn urgency(&self, task: TaskId) -> f64 {
+        self.levels[task.index()]
+    }
+
+    fn reason(&self, candidates: Vec<ScoreOn>) -> Reason {
+        Reason::Smallest { what: "start", candidates }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    /// All sources could start at once: the one with the longest way goes first, to the faster device.
+    #[test]
+    fn of_equal_starts_the_higher_level_goes_first() {
+        let graph = sample::graph(&[2.0, 4.0, 2.0, 6.0], &[(2, 3, 0)]);
+        let platform = sample::platform(&[1.0, 2.0]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let placement = Etf.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [1, 0, 1, 1].map(DeviceId));
+        let starts: Vec<f64> = placement.planned.unwrap().tasks.iter().map(|span| span.start).collect();
+        assert_eq!(starts, [4.0, 0.0, 0.0, 1.0]);
+    }
+}

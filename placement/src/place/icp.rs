@@ -1,0 +1,292 @@
+//! ICP: the critical path of what is left goes to one device, again and again (Laich 2017, section 4.5).
+//!
+//! The path is the longest in work, transfers left out, through the edges that are left. It is cut into subpaths of tasks that
+//! some device can take all of: a task that has a device already ends a subpath and is in none. A subpath goes to the device
+//! that then has the smallest load (equation 4.5), the whole of every colocation group with it; where no device has room for all
+//! of it, it is cut into halves. Then the path's edges are removed. It ends when every task has a device.
+//!
+//! Where the text leaves a choice: a path's length includes its sink, as that of a critical path does; the load includes the
+//! subpath in hand, without which the first path would go to the first device instead of the fastest.
+//!
+//! Time: `O(paths × (V + E) log V)` in the worst case. After a path only the ranks behind its edges are computed anew, so that
+//! short paths cost little.
+
+use super::assignment::Assignment;
+use super::reason::Best;
+use super::{LoadOn, PlaceError, Placement, Placer, Reason};
+use crate::graph::{TaskId, UnitId};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// The ICP strategy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Icp;
+
+impl Placer for Icp {
+    fn name(&self) -> &'static str {
+        "icp"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        let mut rest = Rest::new(problem);
+        let mut state = State::new(problem)?;
+        while state.left > 0
+            && let Some(path) = rest.next_path()
+        {
+            state.place_path(&path)?;
+            rest.remove(&path);
+        }
+        Ok(state.assignment.finish(self.name(), None))
+    }
+}
+
+struct State<'p> {
+    problem: &'p Problem<'p>,
+    assignment: Assignment<'p>,
+    load: Vec<f64>,
+    /// Units without a device.
+    left: usize,
+}
+
+impl<'p> State<'p> {
+    fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
+        let load = vec![0.0; problem.platform().device_count()];
+        Ok(State { problem, assignment: Assignment::new(problem)?, load, left: problem.graph().unit_count() })
+    }
+
+    /// Cuts the path into subpaths and gives each a device.
+    fn place_path(&mut self, path: &[TaskId]) -> Result<(), PlaceError> {
+        let mut subpath: Vec<TaskId> = Vec::new();
+        let mut devices: Vec<DeviceId> = Vec::new();
+        for &task in path {
+            let unit = self.problem.graph().unit(task);
+            if subpath.iter().any(|&other| self.problem.graph().unit(other) == unit) {
+                continue;
+            }
+            let taken = self.assignment.device(unit).is_some();
+            let common = self.common(&devices, unit);
+            if !subpath.is_empty() && !taken && !common.is_empty() {
+                subpath.push(task);
+                devices = common;
+                continue;
+            }
+            self.place_subpath(&subpath, &devices)?;
+            subpath.clear();
+            // The subpath that has just been placed may have been of the same group.
+            if !taken && self.assignment.device(unit).is_none() {
+                subpath.push(task);
+                devices = self.problem.feasible(unit).collect();
+            }
+        }
+        self.place_subpath(&subpath, &devices)
+    }
+
+    /// Those of `devices` that are feasible for `unit`.
+    fn common(&self, devices: &[DeviceId], unit: UnitId) -> Vec<DeviceId> {
+        devices.iter().copied().filter(|&device| self.problem.is_feasible(unit, device)).collect()
+    }
+
+    /// Places a part of a subpath, which may have more devices to choose from than the whole.
+    fn place_part(&mut self, part: &[TaskId]) -> Result<(), PlaceError> {
+        let all: Vec<DeviceId> = self.problem.platform().device_ids().collect();
+        let units = part.iter().map(|&task| self.problem.graph().unit(task));
+        let devices = units.fold(all, |devices, unit| self.common(&devices, unit));
+        self.place_subpath(part, &devices)
+    }
+
+    /// Puts all of `subpath` on the best of `devices`, each of which is feasible for all of it; in parts where none has room.
+    fn place_subpath(&mut self, subpath: &[TaskId], devices: &[DeviceId]) -> Result<(), PlaceError> {
+        let units: Vec<UnitId> = subpath.iter().map(|&task| self.problem.graph().unit(task)).collect();
+        let Some(&unit) = units.first() else {
+            return Ok(());
+        };
+        let mut best = Best::new();
+        for &device in devices.iter().filter(|&&device| self.assignment.room().holds_all(&units, device)) {
+            let time: f64 = units.iter().map(|&unit| self.problem.unit_time(unit, device)).sum();
+            let load = self.load[device.index()] + time;
+            best.offer(LoadOn { device, load }, |one: &LoadOn, other: &LoadOn| one.load < other.load);
+        }
+        let Some(&LoadOn { device, load }) = best.first() else {
+            if subpath.len() == 1 {
+                return Err(self.assignment.room().refusal(unit));
+            }
+            let (first, second) = subpath.split_at(subpath.len() / 2);
+            self.place_part(first)?;
+            return self.place_part(second);
+        };
+        self.load[device.index()] = load;
+        self.left -= units.len();
+        let candidates = best.into_list();
+        for (&task, unit) in subpath.iter().zip(units) {
+            let forced = self.assignment.forced(unit).map(|(_, reason)| reason);
+            let reason = forced.unwrap_or_else(|| Reason::LeastLoaded(candidates.clone()));
+            self.assignment.assign(unit, task, device, reason);
+        }
+        Ok(())
+    }
+}
+
+/// A sink with the length of the longest path to its end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Sink {
+    length: f64,
+    task: TaskId,
+}
+
+impl Eq for Sink {}
+
+impl Ord for Sink {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.length.total_cmp(&other.length).then(other.task.cmp(&self.task))
+    }
+}
+
+impl PartialOrd for Sink {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The edges that are left, and the longest way to every task over them.
+struct Rest {
+    predecessors: Vec<Vec<TaskId>>,
+    successors: Vec<Vec<TaskId>>,
+    work: Vec<f64>,
+    /// Operations source rank: work on the longest way to the task, itself left out.
+    source: Vec<f64>,
+    /// Where in topological order a task is, and which task is there.
+    place: Vec<u32>,
+    at: Vec<TaskId>,
+    /// Every sink that is left, with a length that was right once; lengths only shrink.
+    sinks: BinaryHeap<Sink>,
+}
+
+impl Rest {
+    fn new(problem: &Problem<'_>) -> Self {
+        let graph = problem.graph();
+        let count = graph.task_count();
+        let mut rest = Rest {
+            predecessors: graph.task_ids().map(|task| graph.predecessors(task).to_vec()).collect(),
+            successors: graph.task_ids().map(|task| graph.successors(task).to_vec()).collect(),
+            work: graph.task_ids().map(|task| problem.work(task)).collect(),
+            source: vec![0.0; count],
+            place: vec![0; count],
+            at: graph.topological().to_vec(),
+            sinks: BinaryHeap::new(),
+        };
+        for (place, &task) in (0..).zip(graph.topological()) {
+            rest.place[task.index()] = place;
+            rest.source[task.index()] = rest.longest_before(task).map_or(0.0, |(length, _)| length);
+        }
+        for task in graph.task_ids().filter(|&task| graph.successors(task).is_empty()) {
+            rest.sinks.push(rest.sink(task));
+        }
+        rest
+    }
+
+    fn sink(&self, task: TaskId) -> Sink {
+        Sink { length: self.source[task.index()] + self.work[task.index()], task }
+    }
+
+    /// The longest way to the start of `task` and the predecessor that it comes over; of equals, the smallest.
+    fn longest_before(&self, task: TaskId) -> Option<(f64, TaskId)> {
+        let ways = self.predecessors[task.index()].iter();
+        let ways = ways.map(|&before| (self.source[before.index()] + self.work[before.index()], before));
+        ways.reduce(|best, way| if way.0 > best.0 || way.0 == best.0 && way.1 < best.1 { way } else { best })
+    }
+
+    /// The longest path that is left, from its sink to its source.
+    fn next_path(&mut self) -> Option<Vec<TaskId>> {
+        let sink = loop {
+            let sink = self.sinks.pop()?;
+            let now = self.sink(sink.task);
+            if now == sink {
+                break sink;
+            }
+            self.sinks.push(now);
+        };
+        let mut path = vec![sink.task];
+        let mut last = sink.task;
+        while let Some((_, before)) = self.longest_before(last) {
+            path.push(before);
+            last = before;
+        }
+        Some(path)
+    }
+
+    /// Removes the edges of a path, given from its sink to its source.
+    fn remove(&mut self, path: &[TaskId]) {
+        let mut changed = BTreeSet::new();
+        for pair in path.windows(2) {
+            let (after, before) = (pair[0], pair[1]);
+            self.predecessors[after.index()].retain(|&task| task != before);
+            self.successors[before.index()].retain(|&task| task != after);
+            changed.insert(self.place[after.index()]);
+        }
+        for &task in path {
+            if self.successors[task.index()].is_empty() && !self.predecessors[task.index()].is_empty() {
+                self.sinks.push(self.sink(task));
+            }
+        }
+        while let Some(place) = changed.pop_first() {
+            let task = self.at[place as usize];
+            let length = self.longest_before(task).map_or(0.0, |(length, _)| length);
+            if length != self.source[task.index()] {
+                self.source[task.index()] = length;
+                changed.extend(self.successors[task.index()].iter().map(|after| self.place[after.index()]));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::graph::Task;
+    use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    /// First 0, 2, 4; then 1, 2 over the edge that is left, of which 1 is new; then 4, 3 over the last.
+    #[test]
+    fn paths_are_taken_out_one_after_the_other() {
+        let edges = [(0, 2, 1), (1, 2, 1), (2, 4, 1), (3, 4, 1)];
+        let graph = sample::graph(&[5.0, 4.0, 2.0, 1.0, 2.0], &edges);
+        let platform = sample::platform(&[1.0, 2.0]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let mut rest = Rest::new(&problem);
+        let mut paths = Vec::new();
+        while let Some(path) = rest.next_path() {
+            rest.remove(&path);
+            paths.push(path.iter().map(|task| task.0).collect::<Vec<_>>());
+        }
+        assert_eq!(paths, [vec![4, 2, 0], vec![2, 1], vec![4, 3]]);
+        assert_eq!(Icp.place(&problem).unwrap().device_of, [1, 0, 1, 0, 1].map(DeviceId));
+    }
+
+    /// The chain has 30 bytes and a task in its middle that only the CPU can run.
+    #[test]
+    fn a_path_is_cut_where_constraints_and_memory_need_it() {
+        let mut builder = sample::tasks(&[]);
+        let mut before = None;
+        for number in 0..6 {
+            let kinds = if number == 2 { DeviceKinds::CPU } else { DeviceKinds::GPU };
+            let task = Task::new("t").with_operations(1.0).with_memory(10).with_allowed(kinds);
+            let task = builder.task(task);
+            if let Some(before) = before.replace(task) {
+                builder.edge(before, task, 1);
+            }
+        }
+        let graph = builder.build().unwrap();
+        let device = |kind, memory| Device::new("d", kind).with_memory(memory);
+        let devices = vec![device(DeviceKind::Cpu, 10), device(DeviceKind::Gpu, 25), device(DeviceKind::Gpu, 30)];
+        let platform = Platform::uniform(devices, 0.0, 1.0).unwrap();
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        assert_eq!(Icp.place(&problem).unwrap().device_of, [1, 1, 0, 2, 2, 2].map(DeviceId));
+    }
+}

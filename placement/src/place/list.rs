@@ -1,0 +1,194 @@
+//! What list schedulers share: tasks that get a device and a time one after the other.
+//!
+//! A task can start on a device when every predecessor has finished and its datum has arrived (the *maximum* over all of them),
+//! in the first gap between the tasks already there that is long enough. The strategies differ in which task is next and in
+//! what they minimise over the devices.
+//!
+//! Constraints: only feasible devices with room are looked at; the members of a colocation group follow the one that is placed
+//! first, each in the gap that it finds when its turn comes.
+
+use super::assignment::Assignment;
+use super::reason::Best;
+use super::timeline::{Slot, Timeline};
+use super::{PlaceError, Placement, Reason, ScoreOn};
+use crate::graph::TaskId;
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::schedule::{Schedule, Span, TransferSpan};
+use crate::transfer::Sends;
+
+/// A schedule in the making. Every task is placed after its predecessors.
+pub(crate) struct ListSchedule<'p> {
+    problem: &'p Problem<'p>,
+    assignment: Assignment<'p>,
+    timelines: Vec<Timeline>,
+    spans: Vec<Span>,
+    /// When the inputs of the task in hand are there; by device.
+    arrival: Vec<f64>,
+}
+
+/// Where a task can go.
+pub(crate) enum Choice {
+    /// Only there: its unit has been placed, or has one feasible device and the reason for that.
+    Forced(DeviceId, Option<Reason>),
+    /// To any of these, of which there is at least one; ascending.
+    Free(Vec<DeviceId>),
+}
+
+impl<'p> ListSchedule<'p> {
+    pub(crate) fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
+        let devices = problem.platform().device_count();
+        let nowhere = Span { device: DeviceId(0), start: 0.0, end: 0.0 };
+        Ok(ListSchedule {
+            problem,
+            assignment: Assignment::new(problem)?,
+            timelines: vec![Timeline::new(); devices],
+            spans: vec![nowhere; problem.graph().task_count()],
+            arrival: vec![0.0; devices],
+        })
+    }
+
+    /// Puts `task` where `score` is smallest; of equals, where it ends first; of these, on the smallest device id. `score` is
+    /// told when the task would start there and end. `reason` makes a reason of the devices with their scores, best first.
+    pub(crate) fn place_by(
+        &mut self,
+        task: TaskId,
+        mut score: impl FnMut(&Self, Span) -> f64,
+        reason: impl FnOnce(Vec<ScoreOn>) -> Reason,
+    ) -> Result<Span, PlaceError> {
+        let devices = match self.choice(task)? {
+            Choice::Forced(device, reason) => return Ok(self.place_on(task, device, reason)),
+            Choice::Free(devices) => devices,
+        };
+        self.await_inputs(task, &devices);
+        let mut best = Best::new();
+        for device in devices {
+            let span = self.span_on(task, device);
+            let on = ScoreOn { device, score: score(self, span) };
+            let smaller = |one: &(ScoreOn, f64), other: &(ScoreOn, f64)| {
+                one.0.score.total_cmp(&other.0.score).then(one.1.total_cmp(&other.1)).is_lt()
+            };
+            best.offer((on, span.end), smaller);
+        }
+        let scores: Vec<ScoreOn> = best.into_list().into_iter().map(|(on, _)| on).collect();
+        let device = scores.first().expect("a free choice has at least one device").device;
+        self.decide(task, device, Some(reason(scores)));
+        Ok(self.occupy(task, device))
+    }
+
+    /// Where `task` can go by now.
+    ///
+    /// # Errors
+    /// Where no feasible device has room for its unit.
+    pub(crate) fn choice(&self, task: TaskId) -> Result<Choice, PlaceError> {
+        let unit = self.problem.graph().unit(task);
+        if let Some(device) = self.assignment.device(unit) {
+            return Ok(Choice::Forced(device, None));
+        }
+        if let Some((device, reason)) = self.assignment.forced(unit) {
+            return Ok(Choice::Forced(device, Some(reason)));
+        }
+        let devices: Vec<DeviceId> = self.assignment.candidates(unit).collect();
+        if devices.is_empty() { Err(self.assignment.room().refusal(unit)) } else { Ok(Choice::Free(devices)) }
+    }
+
+    /// Puts `task` on `device`, where it must be able to go; `reason` is that of a unit that has no device yet.
+    pub(crate) fn place_on(&mut self, task: TaskId, device: DeviceId, reason: Option<Reason>) -> Span {
+        self.decide(task, device, reason);
+        self.await_inputs(task, &[device]);
+        self.occupy(task, device)
+    }
+
+    fn decide(&mut self, task: TaskId, device: DeviceId, reason: Option<Reason>) {
+        if let Some(reason) = reason {
+            self.assignment.assign(self.problem.graph().unit(task), task, device, reason);
+        }
+    }
+
+    /// Computes when all inputs of `task` are on each of `devices`.
+    fn await_inputs(&mut self, task: TaskId, devices: &[DeviceId]) {
+        let mut arrival = std::mem::take(&mut self.arrival);
+        self.arrivals(task, devices, &mut arrival);
+        self.arrival = arrival;
+    }
+
+    /// When all inputs of `task` are on each of `devices`; by device, other entries as they were.
+    pub(crate) fn arrivals(&self, task: TaskId, devices: &[DeviceId], arrival: &mut [f64]) {
+        let graph = self.problem.graph();
+        for device in devices {
+            arrival[device.index()] = 0.0;
+        }
+        for &datum in graph.inputs(task) {
+            let produced = self.spans[graph.producer(datum).index()];
+            let bytes = graph.bytes(datum);
+            for &device in devices {
+                let there = produced.end + self.problem.transfer_time(bytes, produced.device, device);
+                let arrival = &mut arrival[device.index()];
+                *arrival = arrival.max(there);
+            }
+        }
+    }
+
+    fn span_on(&self, task: TaskId, device: DeviceId) -> Span {
+        let start = self.slot(task, device).start;
+        Span { device, start, end: start + self.problem.time(task, device) }
+    }
+
+    fn slot(&self, task: TaskId, device: DeviceId) -> Slot {
+        self.earliest(device, self.arrival[device.index()], self.problem.time(task, device))
+    }
+
+    /// The first gap of `device` that is long enough.
+    pub(crate) fn earliest(&self, device: DeviceId, ready: f64, duration: f64) -> Slot {
+        self.timelines[device.index()].earliest(ready, duration)
+    }
+
+    fn occupy(&mut self, task: TaskId, device: DeviceId) -> Span {
+        let (slot, duration) = (self.slot(task, device), self.problem.time(task, device));
+        self.timelines[device.index()].occupy(slot, duration);
+        let span = Span { device, start: slot.start, end: slot.start + duration };
+        self.spans[task.index()] = span;
+        span
+    }
+
+    /// Whether `task`, for which `device` is feasible, can still go there.
+    pub(crate) fn allows(&self, task: TaskId, device: DeviceId) -> bool {
+        let unit = self.problem.graph().unit(task);
+        match self.assignment.device(unit) {
+            Some(decided) => decided == device,
+            None => self.problem.only_feasible(unit).is_some() || self.assignment.room().holds(unit, device),
+        }
+    }
+
+    /// The placement, with the schedule. Every task must have been placed.
+    pub(crate) fn finish(self, strategy: &'static str) -> Placement {
+        let mut placement = self.assignment.finish(strategy, None);
+        placement.planned = Some(plan(self.problem, &placement.device_of, self.spans));
+        placement
+    }
+}
+
+/// The schedule of tasks at `spans`, with every transfer as soon as its datum is there.
+fn plan(problem: &Problem<'_>, device_of: &[DeviceId], spans: Vec<Span>) -> Schedule {
+    let graph = problem.graph();
+    let sends = Sends::of(graph, device_of);
+    let transfers = sends.all().iter().map(|send| {
+        let start = spans[graph.producer(send.datum).index()].end;
+        let end = start + problem.transfer_time(send.bytes, send.from, send.to);
+        let (datum, from, to, bytes) = (send.datum, send.from, send.to, send.bytes);
+        TransferSpan { datum, from, to, bytes, send_start: start, send_end: start, start, end }
+    });
+    let mut order = graph.topological().to_vec();
+    // A stable sort: of tasks at the same instant those without duration come first, and these in topological order.
+    order.sort_by(|one, other| {
+        let (one, other) = (&spans[one.index()], &spans[other.index()]);
+        one.start.total_cmp(&other.start).then(one.end.total_cmp(&other.end))
+    });
+    Schedule {
+        transfers: transfers.collect(),
+        order,
+        makespan: spans.iter().map(|span| span.end).fold(0.0, f64::max),
+        traffic: sends.traffic(),
+        tasks: spans,
+    }
+}

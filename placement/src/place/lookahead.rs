@@ -1,0 +1,172 @@
+//! HEFT with lookahead: each task where its successors could finish first (Bittencourt, Sakellariou & Madeira 2010).
+//!
+//! Tasks go by decreasing upward rank. For each feasible device with room the task is tried there, then each of its successors
+//! finds the device where it would finish first, given what has been placed by then; the task goes where the last of these
+//! finishes is earliest. A successor's inputs from tasks that have no device yet count as there. A task without successors goes
+//! where it finishes first itself.
+//!
+//! Constraints: a successor of the same colocation group is looked at on the same device only, and one whose group has a
+//! device, there only. Memory is that before the task in hand.
+//!
+//! Where the text leaves a choice: of equals the device where the task itself finishes first.
+//!
+//! Time: `O(V log V + E × devices²)` in the worst case, with a search over gaps in each step. A device is given up as soon as
+//! some successor cannot finish before the best device's last one, which leaves few of them.
+
+use super::list::{Choice, ListSchedule};
+use super::{PlaceError, Placement, Placer, Reason};
+use crate::graph::{TaskId, UnitId};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::rank::{by_decreasing_rank, upward_ranks};
+use crate::schedule::Span;
+
+/// The lookahead strategy. Its [`Placement::planned`] is the schedule that it builds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lookahead;
+
+impl Placer for Lookahead {
+    fn name(&self) -> &'static str {
+        "lookahead"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        let mut schedule = ListSchedule::new(problem)?;
+        let mut arrivals = Arrivals::new(problem);
+        for task in by_decreasing_rank(problem, &upward_ranks(problem)) {
+            let children = arrivals.children(&schedule, task);
+            let mut best = f64::INFINITY;
+            let last_finish = |schedule: &ListSchedule<'_>, span: Span| {
+                let finish = children.iter().try_fold(span.end, |latest, child| {
+                    let finish = child.finish(problem, schedule, span, best);
+                    (finish <= best).then(|| latest.max(finish))
+                });
+                best = finish.map_or(best, |finish| finish.min(best));
+                finish.unwrap_or(f64::INFINITY)
+            };
+            let span = schedule.place_by(task, last_finish, |mut candidates| {
+                candidates.retain(|on| on.score.is_finite());
+                Reason::Smallest { what: "last finish of a successor", candidates }
+            })?;
+            arrivals.send(task, span);
+        }
+        Ok(schedule.finish(self.name()))
+    }
+}
+
+/// A successor of the task in hand.
+struct Child<'s> {
+    task: TaskId,
+    /// Where it can go, unless it must follow the task in hand.
+    devices: Vec<DeviceId>,
+    follows: bool,
+    /// When its inputs from placed tasks are there, by device; empty while there are none.
+    arrival: &'s [f64],
+    /// Bytes of its inputs from the task in hand, each with the same producer.
+    inputs: Vec<u64>,
+    shortest: f64,
+}
+
+impl Child<'_> {
+    /// When it finishes at the earliest with its parent at `span`; anything greater than `enough` where that is not before.
+    fn finish(&self, problem: &Problem<'_>, schedule: &ListSchedule<'_>, span: Span, enough: f64) -> f64 {
+        let at_least = span.end + self.shortest;
+        if at_least > enough {
+            return at_least;
+        }
+        let here = [span.device];
+        let mut earliest = f64::INFINITY;
+        for &device in if self.follows { &here[..] } else { &self.devices } {
+            let duration = problem.time(self.task, device);
+            let before = self.arrival.get(device.index()).copied().unwrap_or(0.0);
+            if before.max(span.end) + duration >= earliest {
+                continue;
+            }
+            let arrive = |&bytes: &u64| span.end + problem.transfer_time(bytes, span.device, device);
+            let ready = self.inputs.iter().map(arrive).fold(before, f64::max);
+            // The parent ends before its child can start, so that its own place in a gap takes nothing from what is left.
+            if ready + duration < earliest {
+                earliest = earliest.min(schedule.earliest(device, ready, duration).start + duration);
+            }
+        }
+        earliest
+    }
+}
+
+/// When inputs are on each device, for tasks that have no place yet.
+struct Arrivals<'p> {
+    problem: &'p Problem<'p>,
+    /// By task; empty while none of its predecessors has a place, and again once it has one itself.
+    rows: Vec<Vec<f64>>,
+}
+
+impl<'p> Arrivals<'p> {
+    fn new(problem: &'p Problem<'p>) -> Self {
+        Arrivals { problem, rows: vec![Vec::new(); problem.graph().task_count()] }
+    }
+
+    /// The successors of `task`.
+    fn children(&self, schedule: &ListSchedule<'_>, task: TaskId) -> Vec<Child<'_>> {
+        let graph = self.problem.graph();
+        let unit = graph.unit(task);
+        graph.successors(task).iter().map(|&child| self.child(schedule, task, unit, child)).collect()
+    }
+
+    fn child(&self, schedule: &ListSchedule<'_>, parent: TaskId, unit: UnitId, task: TaskId) -> Child<'_> {
+        let graph = self.problem.graph();
+        let devices = match schedule.choice(task) {
+            Ok(Choice::Forced(device, _)) => vec![device],
+            Ok(Choice::Free(devices)) => devices,
+            // Placing the successor itself will fail, and say so.
+            Err(_) => Vec::new(),
+        };
+        let times = devices.iter().map(|&device| self.problem.time(task, device));
+        let inputs = graph.inputs(task).iter().filter(|&&datum| graph.producer(datum) == parent);
+        Child {
+            task,
+            shortest: times.reduce(f64::min).unwrap_or(0.0),
+            devices,
+            follows: graph.unit(task) == unit,
+            arrival: &self.rows[task.index()],
+            inputs: inputs.map(|&datum| graph.bytes(datum)).collect(),
+        }
+    }
+
+    /// Notes that `task` runs at `span`.
+    fn send(&mut self, task: TaskId, span: Span) {
+        let graph = self.problem.graph();
+        self.rows[task.index()] = Vec::new();
+        for &datum in graph.outputs(task) {
+            let there = |device| span.end + self.problem.transfer_time(graph.bytes(datum), span.device, device);
+            let times: Vec<f64> = self.problem.platform().device_ids().map(there).collect();
+            for consumer in graph.consumers(datum) {
+                let row = &mut self.rows[consumer.index()];
+                row.resize(times.len(), 0.0);
+                row.iter_mut().zip(&times).for_each(|(arrival, time)| *arrival = arrival.max(*time));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    /// HEFT would put task 0 on device 0, where it ends first; its successor then has to wait for the transfer.
+    #[test]
+    fn the_successor_decides() {
+        let graph = sample::graph(&[0.0; 2], &[(0, 1, 50)]);
+        let platform = sample::platform(&[1.0; 2]);
+        let times = [[2.0, 4.0], [20.0, 3.0]];
+        let costs =
+            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let placement = Lookahead.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [DeviceId(1); 2]);
+        let Reason::Smallest { candidates, .. } = &placement.reasons[0] else { panic!("no candidates") };
+        assert_eq!(candidates.iter().map(|on| on.score).collect::<Vec<_>>(), [7.0, 10.0]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Max-min: of all ready tasks the one that can finish last, where it finishes first (Ibarra & Kim 1977; Braun et al. 2001).
+//!
+//! Each ready task has a device where it could finish first after everything that is there; the task for which that finish is
+//! latest is next. The texts know no gaps; here a task that has been chosen takes the first one that is long enough on any of its
+//! devices.
+//!
+//! Where the text leaves a choice: of equal finishes the smaller task id wins, and of a task's devices the smaller device id.
+//!
+//! A device only gets busier, so that a task's best finish changes only when its best device gets a task, and all devices are
+//! looked at again only where the second best has become better.
+//!
+//! Time: `O(V × ready × devices)` in the worst case, `O(V × ready + E × devices)` where the best device mostly stays the best;
+//! and for each task and device a search over that device's gaps. Memory: `O(ready × devices)`.
+
+use super::list::{Choice, ListSchedule};
+use super::{PlaceError, Placement, Placer, Reason};
+use crate::graph::TaskId;
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+
+/// The max-min strategy. Its [`Placement::planned`] is the schedule that it builds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MaxMin;
+
+impl Placer for MaxMin {
+    fn name(&self) -> &'static str {
+        "maxmin"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        let graph = problem.graph();
+        let mut state = State::new(problem)?;
+        let mut missing: Vec<usize> = graph.task_ids().map(|task| graph.predecessors(task).len()).collect();
+        for task in graph.task_ids().filter(|task| graph.predecessors(*task).is_empty()) {
+            state.make_ready(task)?;
+        }
+        while let Some(task) = state.take_last() {
+            state.place(task)?;
+            for &next in graph.successors(task) {
+                missing[next.index()] -= 1;
+                if missing[next.index()] == 0 {
+                    state.make_ready(next)?;
+                }
+            }
+        }
+        Ok(state.schedule.finish(self.name()))
+    }
+}
+
+/// A device for a ready task.
+#[derive(Debug, Clone, Copy)]
+struct Site {
+    device: DeviceId,
+    /// When the task's inputs are there.
+    arrival: f64,
+    /// How long the task takes there.
+    time: f64,
+}
+
+struct Ready {
+    task: TaskId,
+    sites: Vec<Site>,
+    /// Place of the best device in `sites`, and the task's finish there.
+    best: usize,
+    finish: f64,
+    /// No other device is better than this, now or later.
+    second: f64,
+}
+
+struct State<'p> {
+    problem: &'p Problem<'p>,
+    schedule: ListSchedule<'p>,
+    /// When all that is on a device ends.
+    free: Vec<f64>,
+    ready: Vec<Ready>,
+    arrival: Vec<f64>,
+}
+
+impl<'p> State<'p> {
+    fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
+        let devices = problem.platform().device_count();
+        Ok(State {
+            problem,
+            schedule: ListSchedule::new(problem)?,
+            free: vec![0.0; devices],
+            ready: Vec::new(),
+            arrival: vec![0.0; devices],
+        })
+    }
+
+    fn make_ready(&mut self, task: TaskId) -> Result<(), PlaceError> {
+        let devices = match self.schedule.choice(task)? {
+            Choice::Forced(device, _) => vec![device],
+            Choice::Free(devices) => devices,
+        };
+        self.schedule.arrivals(task, &devices, &mut self.arrival);
+        let arrival = |device: DeviceId| self.arrival[device.index()];
+        let site = |device| Site { device, arrival: arrival(device), time: self.problem.time(task, device) };
+        let sites = devices.into_iter().map(site).collect();
+        let mut ready = Ready { task, sites, best: 0, finish: 0.0, second: 0.0 };
+        ready.look_again(&self.free);
+        self.ready.push(ready);
+        Ok(())
+    }
+
+    /// Takes out the ready task of the latest best finish, if any is left.
+    fn take_last(&mut self) -> Option<TaskId> {
+        let later = |one: &Ready, other: &Ready| {
+            one.finish > other.finish || one.finish == other.finish && one.task < other.task
+        };
+        let last = (0..self.ready.len())
+            .reduce(|last, place| if later(&self.ready[place], &self.ready[last]) { place } else { last })?;
+        Some(self.ready.swap_remove(last).task)
+    }
+
+    fn place(&mut self, task: TaskId) -> Result<(), PlaceError> {
+        let span = self.schedule.place_by(task, |_, span| span.end, Reason::finishing_first)?;
+        let free = &mut self.free[span.device.index()];
+        *free = free.max(span.end);
+        for ready in &mut self.ready {
+            if ready.sites[ready.best].device == span.device {
+                ready.update(&self.free);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ready {
+    fn finish_at(&self, place: usize, free: &[f64]) -> f64 {
+        let site = self.sites[place];
+        site.arrival.max(free[site.device.index()]) + site.time
+    }
+
+    /// What follows when only the best device has got busier.
+    fn update(&mut self, free: &[f64]) {
+        self.finish = self.finish_at(self.best, free);
+        if self.finish > self.second {
+            self.look_again(free);
+        }
+    }
+
+    fn look_again(&mut self, free: &[f64]) {
+        (self.finish, self.second) = (f64::INFINITY, f64::INFINITY);
+        for place in 0..self.sites.len() {
+            let finish = self.finish_at(place, free);
+            if finish < self.finish {
+                self.second = self.finish;
+                (self.best, self.finish) = (place, finish);
+            } else if finish < self.second {
+                self.second = finish;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    #[test]
+    fn long_tasks_go_first() {
+        let graph = sample::graph(&[4.0, 1.0, 2.0, 2.0], &[]);
+        let platform = sample::platform(&[1.0; 2]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let placement = MaxMin.place(&problem).unwrap();
+        assert_eq!(placement.device_of, [0, 0, 1, 1].map(DeviceId));
+        assert_eq!(placement.planned.unwrap().makespan, 5.0);
+    }
+}
