@@ -1,1 +1,66 @@
-//! Placeholder of the crate's front page.
+//! What the tests share: the bundled models with their reference outputs, and sessions over CPU and software GPU.
+
+use anabranch::device::{CpuGranularity, DetectOptions};
+use anabranch::npy::read_npz;
+use anabranch::session::{Inputs, Outputs, Place, Session, SessionOptions};
+use std::path::{Path, PathBuf};
+
+/// The bundled models, by the names of their files. `tests/data/README.md` says where they come from.
+pub const MODELS: [&str; 7] = ["convnet", "encoder", "gru", "lstm", "mlp", "mobile", "unet"];
+
+/// A bundled model's file.
+pub fn model(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(format!("{name}.onnx"))
+}
+
+/// A bundled model's inputs and reference outputs.
+pub fn reference(name: &str) -> (Inputs, Vec<(String, Vec<f32>)>) {
+    let arrays = read_npz(&model(name).with_extension("npz")).expect("the reference is bundled");
+    let mut inputs = Inputs::new();
+    let mut outputs = Vec::new();
+    for (key, tensor) in arrays {
+        match (key.strip_prefix("in__"), key.strip_prefix("out__")) {
+            (Some(name), _) => inputs = inputs.tensor(name, tensor),
+            (None, Some(name)) => {
+                outputs.push((name.to_owned(), tensor.elements::<f32>().expect("references are f32").to_vec()));
+            }
+            (None, None) => panic!("{name}: unexpected member {key}"),
+        }
+    }
+    (inputs, outputs)
+}
+
+/// Options for tests: one CPU device a core, the software GPU, assumed rates (so that no test waits for calibration).
+pub fn options(place: &str) -> SessionOptions {
+    SessionOptions {
+        devices: DetectOptions {
+            cpu_granularity: CpuGranularity::Core,
+            software_gpu: true,
+            ..DetectOptions::default()
+        },
+        place: Place::Strategy(place.into()),
+        calibrate: false,
+        ..SessionOptions::default()
+    }
+}
+
+/// A bundled model over CPU and software GPU. Fails if there is no software GPU: without it the tests prove nothing.
+pub fn session(name: &str, options: SessionOptions) -> Session {
+    let session = Session::open(model(name), options).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let inventory = session.inventory();
+    assert!(!inventory.gpus.is_empty(), "no software GPU: run scripts/setup ({:?})", inventory.notes);
+    session
+}
+
+/// Asserts that each output is within `1e-4 · max |reference| + 1e-5` of its reference.
+pub fn assert_close(name: &str, outputs: &Outputs, references: &[(String, Vec<f32>)]) {
+    for (output, reference) in references {
+        let tensor = outputs.tensor(output).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let ours = tensor.elements::<f32>().expect("outputs are f32");
+        assert_eq!(ours.len(), reference.len(), "{name}: {output}");
+        let bound = 1e-4 * reference.iter().fold(0f32, |max, v| max.max(v.abs())) + 1e-5;
+        for (index, (ours, reference)) in ours.iter().zip(reference).enumerate() {
+            assert!((ours - reference).abs() <= bound, "{name}: {output}[{index}] is {ours}, not {reference} ± {bound}");
+        }
+    }
+}

@@ -1,12 +1,24 @@
 //! The library's face: open a model, run arrays through it.
 
 mod array;
+mod error;
+mod events;
 mod inputs;
+mod learning;
+mod opened;
+mod options;
 mod pattern;
 mod placing;
+mod prepared;
 mod random;
 
 pub use array::{ArrayError, array, tensor};
+pub use error::SessionError;
+pub use events::{events_json, trace};
 pub use inputs::{Inputs, OutputError, Outputs};
+pub use opened::{Run, Session};
+pub use options::{Place, SessionOptions};
 pub use placing::{Placed, Placing, PlacingError, Target, Wishes};
+pub use prepared::Prepared;
+pub(crate) use prepared::{devices, targets};
 pub use random::random_tensor;

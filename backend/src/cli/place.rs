@@ -1,0 +1,166 @@
+//! `anabranch place`: the plan, and the reason for each node's device.
+
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::open::{self, open};
+use super::table::{Align, Table, duration};
+use super::{CliError, Output};
+use crate::device::format_bytes;
+use crate::plan::PlanFile;
+use crate::session::Prepared;
+use anabranch_placement::platform::DeviceId;
+use clap::{Args, ValueEnum};
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+/// Place a model and write the plan, with the reason for each node's device
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PlaceCommand {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Form of the plan; --json is --format json
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Write to this file; one whose name ends in .json or .dot is written in that form
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// For people
+    Table,
+    /// For `run --place FILE`, and for editing
+    Json,
+    /// For Graphviz: nodes coloured by device
+    Dot,
+}
+
+impl PlaceCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let opened = open(&self.devices, &self.model, &self.place)?;
+        open::print_notes(&opened.session, output);
+        let prepared = opened.session.prepare(&opened.inputs)?;
+        opened.save_costs()?;
+        let text = match self.format(output) {
+            Format::Table => table(&open::model_name(&self.model), &prepared),
+            Format::Json => {
+                let file = PlanFile::of(&prepared.plan, &prepared.program);
+                serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n"
+            }
+            Format::Dot => dot(&prepared),
+        };
+        match &self.output {
+            Some(path) => {
+                fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+            }
+            None => output.text(&text),
+        }
+    }
+
+    fn format(&self, output: Output) -> Format {
+        let extension = self.output.as_ref().and_then(|path| path.extension()?.to_str());
+        match extension {
+            _ if output.json => Format::Json,
+            Some("json") => Format::Json,
+            Some("dot") => Format::Dot,
+            _ => self.format,
+        }
+    }
+}
+
+fn table(model: &str, prepared: &Prepared) -> String {
+    let (program, plan) = (&prepared.program, &prepared.plan);
+    let mut text = format!(
+        "{model}: {} nodes placed by {} in {}; predicted {}, {} over {} transfers\n\n",
+        program.nodes.len(),
+        plan.strategy(),
+        duration(prepared.place_time.as_secs_f64()),
+        duration(plan.predicted().makespan),
+        format_bytes(plan.predicted().traffic),
+        plan.transfers().len(),
+    );
+    let mut devices = Table::new(&[
+        ("device", Align::Left),
+        ("nodes", Align::Right),
+        ("predicted busy", Align::Right),
+        ("peak memory", Align::Right),
+        ("limit", Align::Right),
+    ]);
+    for (index, device) in plan.devices().iter().enumerate() {
+        let on_it = |node: &crate::program::NodeId| plan.device_of(*node) == DeviceId(index as u32);
+        let nodes: Vec<_> = program.node_ids().filter(on_it).collect();
+        let busy: f64 = nodes.iter().map(|node| span(plan.predicted().nodes[node.index()])).sum();
+        devices.row([
+            device.name.clone(),
+            nodes.len().to_string(),
+            duration(busy),
+            format_bytes(plan.memory().devices()[index].peak()),
+            device.limit.map_or("none".into(), format_bytes),
+        ]);
+    }
+    let mut nodes = Table::new(&[
+        ("start", Align::Right),
+        ("time", Align::Right),
+        ("cost", Align::Left),
+        ("device", Align::Left),
+        ("op", Align::Left),
+        ("node: reason", Align::Left),
+    ]);
+    for id in program.node_ids() {
+        let (node, device) = (program.node(id), plan.device_of(id));
+        let predicted = plan.predicted().nodes[id.index()];
+        let source = prepared.placed.costs[id.index()][device.index()].map(|cost| cost.source.to_string());
+        nodes.row([
+            duration(predicted.0),
+            duration(span(predicted)),
+            source.unwrap_or_default(),
+            plan.device(device).name.clone(),
+            node.spec.op.name().to_owned(),
+            format!("{}: {}", node.name, plan.reason(id)),
+        ]);
+    }
+    let _ = write!(text, "{devices}\n{nodes}");
+    text
+}
+
+fn span((start, end): (f64, f64)) -> f64 {
+    end - start
+}
+
+/// The program in Graphviz' language; edges that cross devices are bold and labelled with their bytes.
+fn dot(prepared: &Prepared) -> String {
+    let (program, plan) = (&prepared.program, &prepared.plan);
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut text = String::from("digraph plan {\n  node [shape=box, style=filled, colorscheme=set312];\n");
+    for id in program.node_ids() {
+        let (node, device) = (program.node(id), plan.device_of(id));
+        let _ = writeln!(
+            text,
+            "  n{} [label=\"{}\\n{} on {}\", fillcolor={}];",
+            id.0,
+            quoted(&node.name),
+            node.spec.op.name(),
+            quoted(&plan.device(device).name),
+            device.0 % 12 + 1
+        );
+    }
+    for id in program.node_ids() {
+        for input in &program.node(id).inputs {
+            let crate::program::Origin::Node(from) = program.value(*input).origin else { continue };
+            let bytes = program.value(*input).spec.bytes() as u64;
+            let style = match plan.device_of(from) == plan.device_of(id) {
+                true => String::new(),
+                false => format!(" [penwidth=2, label=\"{}\"]", format_bytes(bytes)),
+            };
+            let _ = writeln!(text, "  n{} -> n{}{style};", from.0, id.0);
+        }
+    }
+    text.push_str("}\n");
+    text
+}

@@ -1,0 +1,104 @@
+//! `anabranch profile`: every node on every kind of device, measured.
+
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::interrupt::cancel_on_interrupt;
+use super::open::{self, Opened, open};
+use super::progress::Progress;
+use super::run::cancelled;
+use super::table::{Align, Table, duration};
+use super::{CliError, Output};
+use crate::execute::RunOptions;
+use crate::profile::Statistics;
+use crate::session::Run;
+use anabranch_placement::platform::DeviceKind;
+use clap::Args;
+use serde_json::{Value, json};
+
+/// Measure every node of a model on every kind of device, and keep the times in the cost store
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ProfileCommand {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Runs on each kind of device; one more goes first and does not count
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+impl ProfileCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let options =
+            RunOptions { cancel: cancel_on_interrupt()?, profile: true, ..RunOptions::default() };
+        let mut last = None;
+        for kind in ["cpu", "gpu"] {
+            let place = PlaceArgs { place: kind.to_owned(), ..self.place.clone() };
+            let opened = open(&self.devices, &self.model, &place)?;
+            if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
+                opened.session.inventory().notes.iter().for_each(|note| eprintln!("note: {note}"));
+                continue;
+            }
+            let run = self.measure(&opened, kind, &options, output)?;
+            opened.save_costs()?;
+            last = Some((opened, run));
+        }
+        let Some((opened, run)) = last else { return Ok(()) };
+        show(&open::model_name(&self.model), &opened, &run, output)
+    }
+
+    fn measure(
+        &self,
+        opened: &Opened,
+        kind: &str,
+        options: &RunOptions,
+        output: Output,
+    ) -> Result<Run, CliError> {
+        let progress = Progress::new(output, kind, u64::from(self.repeat));
+        let run = || opened.session.run_with(&opened.inputs, options).map_err(cancelled);
+        let mut last = run()?;
+        for _ in 0..self.repeat {
+            last = run()?;
+            opened.session.learn(&last);
+            progress.advance();
+        }
+        Ok(last)
+    }
+}
+
+/// Lists each node with its mean times; the fastest CPU device and the fastest GPU were measured.
+fn show(model: &str, opened: &Opened, run: &Run, output: Output) -> Result<(), CliError> {
+    let costs = opened.session.costs();
+    let program = &run.prepared.program;
+    let inventory = opened.session.inventory();
+    let keys: Vec<(DeviceKind, String)> = (inventory.cpus.iter().map(|d| (DeviceKind::Cpu, d.key.to_string())))
+        .chain(inventory.gpus.iter().map(|d| (DeviceKind::Gpu, d.key.to_string())))
+        .collect();
+    let measured = |kind: DeviceKind, key: &str| -> Option<Statistics> {
+        keys.iter().filter(|(k, _)| *k == kind).find_map(|(_, device)| costs.node(device, key).copied())
+    };
+    let mut table = Table::new(&[
+        ("cpu", Align::Right),
+        ("gpu", Align::Right),
+        ("runs", Align::Right),
+        ("class", Align::Left),
+        ("op", Align::Left),
+        ("node", Align::Left),
+    ]);
+    let mut rows: Vec<Value> = Vec::new();
+    for node in &program.nodes {
+        let key = node.spec.key();
+        let (cpu, gpu) = (measured(DeviceKind::Cpu, &key), measured(DeviceKind::Gpu, &key));
+        let text = |s: Option<Statistics>| s.map_or("–".into(), |s| duration(s.mean * 1e-9));
+        let runs = cpu.map_or(0, |s| s.count).max(gpu.map_or(0, |s| s.count));
+        let (class, op) = (node.spec.class(), node.spec.op.name());
+        table.row([text(cpu), text(gpu), runs.to_string(), class.to_string(), op.to_owned(), node.name.clone()]);
+        rows.push(json!({ "node": node.name, "op": op, "class": class, "work": node.spec.work(), "cpu": cpu, "gpu": gpu }));
+    }
+    match output.json {
+        true => output.json(&json!({ "model": model, "nodes": rows })),
+        false => output.text(&format!("{model}: mean time of each node\n\n{table}")),
+    }
+}

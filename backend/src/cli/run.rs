@@ -1,0 +1,126 @@
+//! `anabranch run`: place, execute, and compare what was predicted with what was measured.
+
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::interrupt::cancel_on_interrupt;
+use super::open::{self, Opened, open};
+use super::progress::Progress;
+use super::report::Report;
+use super::{CliError, Output};
+use crate::execute::RunOptions;
+use crate::npy::{write_npy, write_npz};
+use crate::session::{events_json, trace};
+use crate::session::{Outputs, Run, SessionError};
+use clap::Args;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Place a model on the devices, run it, and compare what was predicted with what was measured
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunCommand {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Run this often; the first run is reported apart, because it touches memory for the first time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Write the outputs: one .npy each into a directory, or all into FILE.npz
+    #[arg(long, value_name = "DIR|FILE.npz")]
+    output: Option<PathBuf>,
+    /// Write every event of the last run as JSON
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Write the last run as a trace for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// End a run that takes longer than this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Do not add the measured times to the cost store
+    #[arg(long)]
+    no_learn: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+impl RunCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let opened = open(&self.devices, &self.model, &self.place)?;
+        open::print_notes(&opened.session, output);
+        let (latencies, last) = self.repeat(&opened, output)?;
+        if let Some(path) = &self.output {
+            write_outputs(path, &last.outputs)?;
+        }
+        self.write_events(&last)?;
+        if !self.no_learn {
+            opened.save_costs()?;
+        }
+        let report = Report::new(open::model_name(&self.model), &opened.session, &last, &latencies);
+        match output.json {
+            true => output.json(&serde_json::to_value(&report).map_err(CliError::internal)?),
+            false => output.text(&report.to_string()),
+        }
+    }
+
+    /// Runs the model as often as asked. Costs are learned from all runs but the first, unless it is the only one.
+    fn repeat(&self, opened: &Opened, output: Output) -> Result<(Vec<Duration>, Run), CliError> {
+        let options = RunOptions {
+            cancel: cancel_on_interrupt()?,
+            timeout: self.timeout.map(Duration::try_from_secs_f64).transpose()?,
+            profile: true,
+        };
+        let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
+        let progress = Progress::new(output, "runs", u64::from(self.repeat));
+        let mut last = run()?;
+        let mut latencies = vec![last.measured.makespan];
+        progress.advance();
+        if self.repeat == 1 && !self.no_learn {
+            opened.session.learn(&last);
+        }
+        for _ in 1..self.repeat {
+            last = run()?;
+            latencies.push(last.measured.makespan);
+            progress.advance();
+            if !self.no_learn {
+                opened.session.learn(&last);
+            }
+        }
+        Ok((latencies, last))
+    }
+
+    fn write_events(&self, run: &Run) -> Result<(), CliError> {
+        let file = |path: &Path| match File::create(path) {
+            Ok(file) => Ok(BufWriter::new(file)),
+            Err(error) => Err(CliError::input(format!("{}: {error}", path.display()))),
+        };
+        if let Some(path) = &self.profile {
+            serde_json::to_writer_pretty(file(path)?, &events_json(run))?;
+        }
+        if let Some(path) = &self.trace {
+            trace(run).write(file(path)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// An interrupted run has its own exit code.
+pub(super) fn cancelled(error: SessionError) -> CliError {
+    if error.is_cancelled() { CliError::interrupted() } else { error.into() }
+}
+
+fn write_outputs(path: &Path, outputs: &Outputs) -> Result<(), CliError> {
+    if path.extension().is_some_and(|extension| extension == "npz") {
+        return Ok(write_npz(path, outputs.iter())?);
+    }
+    fs::create_dir_all(path).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+    for (name, tensor) in outputs.iter() {
+        // A name is the model's text: what could leave the directory becomes an underscore.
+        let safe: String =
+            name.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect();
+        write_npy(&path.join(format!("{safe}.npy")), tensor)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! A model compiled for one set of input shapes: lowered, placed, planned, and ready to run.
+
+use super::error::SessionError;
+use super::options::{Place, SessionOptions};
+use super::placing::{Placed, Placing, Target};
+use crate::device::{DeviceRef, Inventory};
+use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
+use crate::plan::{Plan, PlanDevice, PlanError, PlanFile};
+use crate::profile::CostStore;
+use crate::program::{NodeId, Program};
+use anabranch_kernels::gpu::{self, GpuLimits};
+use anabranch_placement::place::{Fixed, Placer, strategy_by_name};
+use anabranch_placement::platform::DeviceKind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a plan that is too large for a device is placed again with a smaller budget there.
+const ATTEMPTS: usize = 8;
+
+/// A program with its plan and the executor that runs it.
+pub struct Prepared {
+    /// The lowered program.
+    pub program: Arc<Program>,
+    /// The placement, its predicted costs and its predicted schedule.
+    pub placed: Placed,
+    /// What every device and link will do.
+    pub plan: Arc<Plan>,
+    /// How long placing and planning took.
+    pub place_time: Duration,
+    pub(super) executor: Executor,
+}
+
+/// The devices of an inventory as placement sees them.
+pub(crate) fn targets(inventory: &Inventory) -> Vec<Target> {
+    let target = |device: DeviceRef<'_>| Target {
+        name: device.name().to_owned(),
+        kind: match device {
+            DeviceRef::Cpu(_) => DeviceKind::Cpu,
+            DeviceRef::Gpu(_) => DeviceKind::Gpu,
+        },
+        key: device.key().to_string(),
+        memory: device.memory(),
+    };
+    inventory.devices().map(target).collect()
+}
+
+/// The devices of an inventory to run on, in the same order.
+pub(crate) fn devices(inventory: &Inventory) -> Vec<ComputeDevice> {
+    let device = |device: DeviceRef<'_>| match device {
+        DeviceRef::Cpu(cpu) => {
+            let units = cpu.team().to_vec();
+            ComputeDevice::Cpu(CpuTeam { name: cpu.name.clone(), threads: units.len(), units })
+        }
+        DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::new(gpu.name.clone(), gpu.adapter.clone())),
+    };
+    inventory.devices().map(device).collect()
+}
+
+/// Places and plans `program`, and readies its executor.
+pub(super) fn prepare(
+    program: Program,
+    inventory: &Inventory,
+    store: &CostStore,
+    options: &SessionOptions,
+) -> Result<Prepared, SessionError> {
+    let started = Instant::now();
+    let program = Arc::new(program);
+    let targets = targets(inventory);
+    let runs = gpu_runs(&program, inventory);
+    let placing = Placing::new(&program, &targets, store, &options.wishes, &|node: NodeId| runs[node.index()])?;
+    let placer = placer(&program, &targets, &options.place)?;
+    let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
+    let (placed, plan) = fitting(&placing, placer.as_ref(), &targets, &program, &kernels, options)?;
+    let plan = Arc::new(plan);
+    if let Some(violation) = crate::plan::check(&program, &plan).first() {
+        return Err(SessionError::Checker(violation.to_string()));
+    }
+    let place_time = started.elapsed();
+    let executor = Executor::new(Arc::clone(&plan), kernels, &devices(inventory))?;
+    Ok(Prepared { program, placed, plan, place_time, executor })
+}
+
+/// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
+/// stays there. If nothing fits, the first shortage is the error.
+fn fitting(
+    placing: &Placing<'_>,
+    placer: &dyn Placer,
+    targets: &[Target],
+    program: &Program,
+    kernels: &Kernels,
+    options: &SessionOptions,
+) -> Result<(Placed, Plan), SessionError> {
+    let devices: Vec<_> = targets
+        .iter()
+        .map(|target| PlanDevice { name: target.name.clone(), kind: target.kind, limit: Some(target.memory) })
+        .collect();
+    let mut budgets: Vec<u64> = targets.iter().map(|target| target.memory).collect();
+    let mut first = None;
+    for _ in 0..ATTEMPTS {
+        let placed = match placing.place(placer, &budgets) {
+            Ok(placed) => placed,
+            Err(error) => return Err(first.unwrap_or_else(|| error.into())),
+        };
+        let reasons = reasons(program, &placed);
+        let result =
+            Plan::build(program, &devices, (&placed.placement, &placed.schedule), reasons, kernels, &options.plan);
+        let shortage = match result {
+            Ok(plan) => return Ok((placed, plan)),
+            Err(PlanError::Memory(shortage)) => shortage,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(short) = devices.iter().position(|device| device.name == shortage.device) else { break };
+        let resident: u64 = placed.resident(program, short);
+        budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
+        first.get_or_insert(PlanError::Memory(shortage).into());
+    }
+    Err(first.unwrap_or(SessionError::NoPlan))
+}
+
+/// A sentence for each node on why it is where it is.
+fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
+    let explained = |reason: &anabranch_placement::place::Reason| {
+        reason.explained(placed.tasks.graph(), &placed.platform).to_string()
+    };
+    placed.placement.reasons.iter().take(program.nodes.len()).map(explained).collect()
+}
+
+/// Which nodes every GPU here has a kernel for.
+fn gpu_runs(program: &Program, inventory: &Inventory) -> Vec<bool> {
+    let limits: Vec<_> = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
+    let runs = |node: &crate::program::Node| {
+        let constants: Vec<_> = node.inputs.iter().map(|input| program.constant(*input).is_some()).collect();
+        limits.iter().all(|limits| gpu::supports(&node.spec, &constants, limits).is_ok())
+    };
+    program.nodes.iter().map(runs).collect()
+}
+
+fn placer(program: &Program, targets: &[Target], place: &Place) -> Result<Box<dyn Placer>, SessionError> {
+    match place {
+        Place::Strategy(name) => {
+            let has = |kind| targets.iter().any(|target| target.kind == kind);
+            if name == "gpu" && !has(DeviceKind::Gpu) {
+                return Err(SessionError::NoGpu);
+            }
+            strategy_by_name(name).ok_or_else(|| SessionError::Strategy(name.clone()))
+        }
+        Place::File(path) => {
+            let file = PlanFile::read(path)?;
+            let names: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
+            Ok(Box::new(Fixed::new(file.assignment(program, &names)?)))
+        }
+    }
+}

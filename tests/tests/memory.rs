@@ -1,0 +1,69 @@
+//! Memory limits bind before anything runs, and a run never takes more than its plan.
+
+use anabranch::device::CpuGranularity;
+use anabranch::execute::RunOptions;
+use anabranch::session::{Session, SessionOptions};
+use anabranch_tests::{MODELS, options, reference, session};
+
+/// One CPU device and the GPU, with these limits.
+fn limited(place: &str, limits: &[(String, u64)]) -> SessionOptions {
+    let mut options = options(place);
+    options.devices.cpu_granularity = CpuGranularity::Machine;
+    options.devices.memory_overrides = limits.to_vec();
+    options
+}
+
+/// The peaks of a session's plan, by device.
+fn peaks(session: &Session, name: &str) -> Vec<(String, u64)> {
+    let prepared = session.prepare(&reference(name).0).expect("unlimited");
+    let devices = prepared.plan.devices().iter().zip(prepared.plan.memory().devices());
+    devices.map(|(device, memory)| (device.name.clone(), memory.peak())).collect()
+}
+
+#[test]
+fn the_measured_peak_is_at_most_the_planned_one() {
+    for name in MODELS {
+        for place in ["heft", "mite", "gpu"] {
+            let session = session(name, options(place));
+            let planned = peaks(&session, name);
+            let (inputs, _) = reference(name);
+            for _ in 0..3 {
+                let run = session.run_with(&inputs, &RunOptions::default()).expect("runs");
+                for ((device, planned), measured) in planned.iter().zip(&run.measured.peaks) {
+                    assert!(measured <= planned, "{name} by {place} on {device}: {measured} bytes, {planned} planned");
+                    assert!(*measured > 0 || *planned == 0, "{name} by {place} on {device}: nothing was measured");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_at_the_peak_passes_and_one_byte_less_is_refused() {
+    for (place, device) in [("cpu", "cpu0"), ("gpu", "gpu0")] {
+        let limits = peaks(&session("unet", limited(place, &[])), "unet");
+        let (inputs, _) = reference("unet");
+        session("unet", limited(place, &limits)).run(&inputs).expect("a limit at the peak passes");
+        let mut less = limits;
+        less.iter_mut().filter(|(name, _)| name == device).for_each(|(_, bytes)| *bytes -= 1);
+        if place == "cpu" {
+            // Nowhere to go: the GPU is too small for anything.
+            less.iter_mut().filter(|(name, _)| name == "gpu0").for_each(|(_, bytes)| *bytes = 0);
+            let refused = session("unet", limited(place, &less)).prepare(&inputs).err();
+            let message = refused.expect("one byte is missing").to_string();
+            assert!(message.contains(device), "{message} does not name {device}");
+        } else {
+            // The plan moves nodes to the CPU until it fits.
+            let moved = session("unet", limited(place, &less));
+            assert!(peaks(&moved, "unet").iter().zip(&less).all(|((_, peak), (_, limit))| peak <= limit));
+        }
+    }
+}
+
+#[test]
+fn a_model_that_fits_nowhere_is_refused_by_name() {
+    let limits = [("cpu0".to_owned(), 1000), ("gpu0".to_owned(), 1000)];
+    let session = session("convnet", limited("heft", &limits));
+    let message = session.run(&reference("convnet").0).err().expect("1000 bytes hold no model").to_string();
+    assert!(message.contains("1000") && (message.contains("cpu0") || message.contains("gpu0")), "{message}");
+}
