@@ -1,7 +1,6 @@
 //! What runs cost: statistics, the store that keeps them, and the model that predicts from them.
 
 mod cost;
-mod probe;
 mod statistics;
 mod store;
 mod trace;

@@ -1,6 +1,7 @@
 //! The library's face: open a model, run arrays through it.
 
 mod array;
+mod calibration;
 mod error;
 mod events;
 mod inputs;
@@ -10,6 +11,7 @@ mod options;
 mod pattern;
 mod placing;
 mod prepared;
+mod probe;
 mod random;
 
 pub use array::{ArrayError, array, tensor};
