@@ -3,16 +3,16 @@
 
 use super::error::SessionError;
 use super::placing::{Placing, Target, Wishes};
-use super::prepared::{devices, targets};
+use super::prepared::{devices, gpu_runs, plan_devices, targets};
 use super::probe::Probe;
 use crate::device::Inventory;
 use crate::execute::{Activity, Executor, Kernels, RunOptions};
-use crate::plan::{Plan, PlanDevice, PlanOptions};
+use crate::plan::{Plan, PlanOptions};
 use crate::profile::{CostStore, LinkCosts, Rates};
 use crate::program::{NodeId, Program};
 use crate::tasks::HOST;
 use anabranch_kernels::Tensor;
-use anabranch_kernels::gpu::{self, GpuLimits};
+use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::place::Fixed;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::sync::Arc;
@@ -102,23 +102,15 @@ fn show(
     targets: &[Target],
 ) -> Result<Shown, SessionError> {
     let program = Arc::new(program);
-    let limits: Vec<_> = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
-    let runs = |node: NodeId| {
-        let node = program.node(node);
-        let constants: Vec<_> = node.inputs.iter().map(|input| program.constant(*input).is_some()).collect();
-        limits.iter().all(|limits| gpu::supports(&node.spec, &constants, limits).is_ok())
-    };
+    let runs = gpu_runs(&program, inventory);
     let empty = CostStore::default();
-    let placing = Placing::new(&program, targets, &empty, &Wishes::default(), &runs)?;
+    let placing = Placing::new(&program, targets, &empty, &Wishes::default(), &|node: NodeId| runs[node.index()])?;
     let mut assignment = vec![device; program.nodes.len()];
     assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
     let memory: Vec<_> = targets.iter().map(|target| target.memory).collect();
     let placed = placing.place(&Fixed::new(assignment), &memory)?;
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
-    let plan_devices: Vec<_> = targets
-        .iter()
-        .map(|target| PlanDevice { name: target.name.clone(), kind: target.kind, limit: Some(target.memory) })
-        .collect();
+    let plan_devices = plan_devices(targets);
     let whole = PlanOptions { streaming: false, ..PlanOptions::default() };
     let chosen = (&placed.placement, &placed.schedule);
     let plan = Arc::new(Plan::build(&program, &plan_devices, chosen, Vec::new(), kernels.as_ref(), &whole)?);

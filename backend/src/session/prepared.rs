@@ -90,10 +90,7 @@ fn fitting(
     kernels: &Kernels,
     options: &SessionOptions,
 ) -> Result<(Placed, Plan), SessionError> {
-    let devices: Vec<_> = targets
-        .iter()
-        .map(|target| PlanDevice { name: target.name.clone(), kind: target.kind, limit: Some(target.memory) })
-        .collect();
+    let devices = plan_devices(targets);
     let mut budgets: Vec<u64> = targets.iter().map(|target| target.memory).collect();
     let mut first = None;
     for _ in 0..ATTEMPTS {
@@ -117,6 +114,13 @@ fn fitting(
     Err(first.unwrap_or(SessionError::NoPlan))
 }
 
+/// The devices as a plan sees them.
+pub(super) fn plan_devices(targets: &[Target]) -> Vec<PlanDevice> {
+    let device =
+        |target: &Target| PlanDevice { name: target.name.clone(), kind: target.kind, limit: Some(target.memory) };
+    targets.iter().map(device).collect()
+}
+
 /// A sentence for each node on why it is where it is.
 fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
     let explained = |reason: &anabranch_placement::place::Reason| {
@@ -126,7 +130,7 @@ fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
 }
 
 /// Which nodes every GPU here has a kernel for.
-fn gpu_runs(program: &Program, inventory: &Inventory) -> Vec<bool> {
+pub(super) fn gpu_runs(program: &Program, inventory: &Inventory) -> Vec<bool> {
     let limits: Vec<_> = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
     let runs = |node: &crate::program::Node| {
         let constants: Vec<_> = node.inputs.iter().map(|input| program.constant(*input).is_some()).collect();
