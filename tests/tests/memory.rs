@@ -16,7 +16,7 @@ fn limited(place: &str, limits: &[(String, u64)]) -> SessionOptions {
 /// The peaks of a session's plan, by device.
 fn peaks(session: &Session, name: &str) -> Vec<(String, u64)> {
     let prepared = session.prepare(&reference(name).0).expect("unlimited");
-    let devices = prepared.plan.devices().iter().zip(prepared.plan.memory().devices());
+    let devices = prepared.plan().devices().iter().zip(prepared.plan().memory().devices());
     devices.map(|(device, memory)| (device.name.clone(), memory.peak())).collect()
 }
 

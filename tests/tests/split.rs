@@ -39,10 +39,10 @@ fn work_by_device(place: &str, speed: f64, rate: f64) -> Vec<(String, f64)> {
     let session = machine(forced(&machine(CostStore::default()), speed, rate));
     let (inputs, _) = reference("convnet");
     let run = session.run_with(&inputs, &RunOptions { profile: true, ..RunOptions::default() }).expect("runs");
-    let devices = run.prepared.plan.devices();
+    let devices = run.prepared.plan().devices();
     let mut work: Vec<(String, f64)> = devices.iter().map(|device| (device.name.clone(), 0.0)).collect();
     for (node, device) in run.executed() {
-        assert_eq!(device, run.prepared.plan.device_of(node), "a node ran where it was not planned");
+        assert_eq!(device, run.prepared.plan().device_of(node), "a node ran where it was not planned");
         work[device.index()].1 += run.prepared.program.node(node).spec.work().flops;
     }
     work

@@ -50,7 +50,7 @@ impl PlaceCommand {
         let text = match self.format(output) {
             Format::Table => table(&open::model_name(&self.model), &prepared),
             Format::Json => {
-                let file = PlanFile::of(&prepared.plan, &prepared.program);
+                let file = PlanFile::of(prepared.plan(), &prepared.program);
                 serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n"
             }
             Format::Dot => dot(&prepared),
@@ -75,7 +75,7 @@ impl PlaceCommand {
 }
 
 fn table(model: &str, prepared: &Prepared) -> String {
-    let (program, plan) = (&prepared.program, &prepared.plan);
+    let (program, plan) = (&prepared.program, prepared.plan());
     let mut text = format!(
         "{model}: {} nodes placed by {} in {}; predicted {}, {} over {} transfers\n\n",
         program.nodes.len(),
@@ -135,7 +135,7 @@ fn span((start, end): (f64, f64)) -> f64 {
 
 /// The program in Graphviz' language; edges that cross devices are bold and labelled with their bytes.
 fn dot(prepared: &Prepared) -> String {
-    let (program, plan) = (&prepared.program, &prepared.plan);
+    let (program, plan) = (&prepared.program, prepared.plan());
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
     let mut text = String::from("digraph plan {\n  node [shape=box, style=filled, colorscheme=set312];\n");
     for id in program.node_ids() {

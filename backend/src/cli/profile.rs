@@ -32,7 +32,7 @@ impl ProfileCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let options =
-            RunOptions { cancel: cancel_on_interrupt()?, profile: true, ..RunOptions::default() };
+            RunOptions { cancel: Some(cancel_on_interrupt()?), profile: true, ..RunOptions::default() };
         let mut last = None;
         for kind in ["cpu", "gpu"] {
             let place = PlaceArgs { place: kind.to_owned(), ..self.place.clone() };

@@ -82,7 +82,7 @@ struct LinkLine {
 impl Report {
     /// The report of the last of some runs, of which all latencies are given, the first run's first.
     pub(super) fn new(model: String, session: &Session, run: &Run, latencies: &[Duration]) -> Self {
-        let (plan, measured) = (&run.prepared.plan, &run.measured);
+        let (plan, measured) = (run.prepared.plan(), &run.measured);
         Self {
             model,
             strategy: plan.strategy().to_owned(),
@@ -139,7 +139,7 @@ impl CostBasis {
     fn of(run: &Run) -> Self {
         let mut basis = Self::default();
         for node in run.prepared.program.node_ids() {
-            let device = run.prepared.plan.device_of(node);
+            let device = run.prepared.plan().device_of(node);
             let cost = run.prepared.placed.costs[node.index()][device.index()];
             match cost.map(|cost| cost.source) {
                 Some(CostSource::Measured { .. }) => basis.measured += 1,
@@ -154,7 +154,7 @@ impl CostBasis {
 /// Mean absolute error of the nodes' predicted times, in percent of the measured; nodes too short to measure do not
 /// count.
 fn node_error(run: &Run) -> Option<f64> {
-    let predicted = &run.prepared.plan.predicted().nodes;
+    let predicted = &run.prepared.plan().predicted().nodes;
     let errors = run.node_times().filter(|(_, seconds)| *seconds > 1e-7).map(|(node, seconds)| {
         let (start, end) = predicted[node.index()];
         ((end - start) - seconds).abs() / seconds
@@ -164,7 +164,7 @@ fn node_error(run: &Run) -> Option<f64> {
 }
 
 fn devices(run: &Run) -> Vec<DeviceLine> {
-    let (plan, program) = (&run.prepared.plan, &run.prepared.program);
+    let (plan, program) = (run.prepared.plan(), &run.prepared.program);
     let line = |(index, device): (usize, &crate::plan::PlanDevice)| {
         let here = |node: &crate::program::NodeId| plan.device_of(*node).index() == index;
         let predicted = program.node_ids().filter(here).map(|n| plan.predicted().nodes[n.index()]);
@@ -184,7 +184,7 @@ fn devices(run: &Run) -> Vec<DeviceLine> {
 }
 
 fn links(run: &Run) -> Vec<LinkLine> {
-    let plan = &run.prepared.plan;
+    let plan = run.prepared.plan();
     let mut lines: Vec<LinkLine> = Vec::new();
     for (id, seconds) in run.transfer_times() {
         let transfer = plan.transfer(id);

@@ -68,9 +68,10 @@ impl RunCommand {
     /// Runs the model as often as asked. Costs are learned from all runs but the first, unless it is the only one.
     fn repeat(&self, opened: &Opened, output: Output) -> Result<(Vec<Duration>, Run), CliError> {
         let options = RunOptions {
-            cancel: cancel_on_interrupt()?,
+            cancel: Some(cancel_on_interrupt()?),
             timeout: self.timeout.map(Duration::try_from_secs_f64).transpose()?,
             profile: true,
+            ..RunOptions::default()
         };
         let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
         let progress = Progress::new(output, "runs", u64::from(self.repeat));

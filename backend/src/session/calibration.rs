@@ -113,8 +113,8 @@ fn show(
     let plan_devices = plan_devices(targets);
     let whole = PlanOptions { streaming: false, ..PlanOptions::default() };
     let chosen = (&placed.placement, &placed.schedule);
-    let plan = Arc::new(Plan::build(&program, &plan_devices, chosen, Vec::new(), kernels.as_ref(), &whole)?);
-    let executor = Executor::new(Arc::clone(&plan), kernels, &devices(inventory))?;
+    let plan = Plan::build(&program, &plan_devices, chosen, Vec::new(), kernels.as_ref(), &whole)?;
+    let executor = Executor::new(plan, kernels, devices(inventory))?;
     let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
     let mut shown = Shown { node: f64::INFINITY, there: None, back: None };
     for _ in 0..RUNS {
@@ -124,7 +124,7 @@ fn show(
             let least = |so_far: Option<f64>| Some(so_far.map_or(seconds, |least| least.min(seconds)));
             match event.what {
                 Activity::Node(_) => shown.node = shown.node.min(seconds),
-                Activity::Transfer(id) if plan.transfer(id).to == HOST => shown.back = least(shown.back),
+                Activity::Transfer(id) if executor.plan().transfer(id).to == HOST => shown.back = least(shown.back),
                 Activity::Transfer(_) => shown.there = least(shown.there),
             }
         }

@@ -41,7 +41,7 @@ impl Run {
     }
 
     fn device_name(&self, device: DeviceId) -> &str {
-        &self.prepared.plan.device(device).name
+        &self.prepared.plan().device(device).name
     }
 
     fn lane_name(&self, lane: Lane) -> String {
@@ -53,7 +53,7 @@ impl Run {
 
     /// The node's name, or the value's that travels.
     fn name(&self, what: Activity) -> &str {
-        let (program, plan) = (&self.prepared.program, &self.prepared.plan);
+        let (program, plan) = (&self.prepared.program, self.prepared.plan());
         match what {
             Activity::Node(node) => &program.node(node).name,
             Activity::Transfer(transfer) => &program.value(plan.transfer(transfer).value).name,
@@ -118,7 +118,7 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
             arguments.insert("operators".into(), json!(node.operators));
         }
         Activity::Transfer(transfer) => {
-            let streamed = run.prepared.plan.transfer(transfer).stream().is_some();
+            let streamed = run.prepared.plan().transfer(transfer).stream().is_some();
             arguments.insert("streamed".into(), json!(streamed));
         }
     }
@@ -127,7 +127,7 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
 
 /// Arrows from producer to consumer; where a transfer is between them, over it.
 fn add_flows(run: &Run, trace: &mut Trace, tracks: &BTreeMap<Lane, Track>) {
-    let (program, plan) = (&run.prepared.program, &run.prepared.plan);
+    let (program, plan) = (&run.prepared.program, run.prepared.plan());
     let mut nodes: BTreeMap<NodeId, &Event> = BTreeMap::new();
     let mut transfers: BTreeMap<(ValueId, DeviceId), &Event> = BTreeMap::new();
     for event in &run.measured.events {

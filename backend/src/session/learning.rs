@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) fn learn(store: &mut CostStore, run: &Run, targets: &[Target]) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     for (node, seconds) in run.node_times() {
-        let device = run.prepared.plan.device_of(node);
+        let device = run.prepared.plan().device_of(node);
         let spec = &run.prepared.program.node(node).spec;
         store.record(&targets[device.index()].key, &spec.key(), seconds * 1e9, now);
     }

@@ -23,11 +23,16 @@ pub struct Prepared {
     pub program: Arc<Program>,
     /// The placement, its predicted costs and its predicted schedule.
     pub placed: Placed,
-    /// What every device and link will do.
-    pub plan: Arc<Plan>,
     /// How long placing and planning took.
     pub place_time: Duration,
     pub(super) executor: Executor,
+}
+
+impl Prepared {
+    /// What every device and link will do.
+    pub fn plan(&self) -> &Plan {
+        self.executor.plan()
+    }
 }
 
 /// The devices of an inventory as placement sees them.
@@ -71,13 +76,12 @@ pub(super) fn prepare(
     let placer = placer(&program, &targets, &options.place)?;
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
     let (placed, plan) = fitting(&placing, placer.as_ref(), &targets, &program, &kernels, options)?;
-    let plan = Arc::new(plan);
     if let Some(violation) = crate::plan::check(&program, &plan).first() {
         return Err(SessionError::Checker(violation.to_string()));
     }
     let place_time = started.elapsed();
-    let executor = Executor::new(Arc::clone(&plan), kernels, &devices(inventory))?;
-    Ok(Prepared { program, placed, plan, place_time, executor })
+    let executor = Executor::new(plan, kernels, devices(inventory))?;
+    Ok(Prepared { program, placed, place_time, executor })
 }
 
 /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
@@ -149,9 +153,9 @@ fn placer(program: &Program, targets: &[Target], place: &Place) -> Result<Box<dy
             strategy_by_name(name).ok_or_else(|| SessionError::Strategy(name.clone()))
         }
         Place::File(path) => {
-            let file = PlanFile::read(path)?;
-            let names: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
-            Ok(Box::new(Fixed::new(file.assignment(program, &names)?)))
+            let file = read_plan(path)?;
+            let fault = |source| SessionError::Plan { path: path.clone(), source };
+            Ok(Box::new(Fixed::new(file.assignment(program, &plan_devices(targets)).map_err(fault)?)))
         }
     }
 }
