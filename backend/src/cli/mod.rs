@@ -4,6 +4,13 @@ mod args;
 mod costs;
 mod devices;
 mod inputs;
+mod interrupt;
+mod open;
+mod place;
+mod profile;
+mod progress;
+mod report;
+mod run;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +34,12 @@ struct Cli {
 enum Command {
     /// List the CPU devices and GPUs that plans can use
     Devices(devices::DevicesCommand),
+    /// Place a model on the devices, run it, and compare what was predicted with what was measured
+    Run(Box<run::RunCommand>),
+    /// Place a model and write the plan, with the reason for each node's device
+    Place(Box<place::PlaceCommand>),
+    /// Measure every node of a model on every kind of device, and keep the times in the cost store
+    Profile(Box<profile::ProfileCommand>),
     /// Show, locate or forget measured costs
     Costs(costs::CostsCommand),
 }
@@ -112,6 +125,9 @@ pub fn main() -> ExitCode {
     let output = Output { json: cli.json };
     let result = match &cli.command {
         Command::Devices(command) => command.run(output),
+        Command::Run(command) => command.run(output),
+        Command::Place(command) => command.run(output),
+        Command::Profile(command) => command.run(output),
         Command::Costs(command) => command.run(output),
     };
     match result {

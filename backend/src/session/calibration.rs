@@ -2,7 +2,7 @@
 //! executor that will run the models.
 
 use super::error::SessionError;
-use super::placing::{Placing, Target, Wishes};
+use super::placing::{Placing, Target, Wish, Wishes};
 use super::prepared::{devices, gpu_runs, plan_devices, targets};
 use super::probe::Probe;
 use crate::device::Inventory;
@@ -108,7 +108,7 @@ fn show(
     let mut assignment = vec![device; program.nodes.len()];
     assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
     let memory: Vec<_> = targets.iter().map(|target| target.memory).collect();
-    let placed = placing.place(&Fixed::new(assignment), &memory)?;
+    let placed = placing.place(&Wish { placer: Box::new(Fixed::new(assignment)), order: None }, &memory)?;
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
     let plan_devices = plan_devices(targets);
     let whole = PlanOptions { streaming: false, ..PlanOptions::default() };

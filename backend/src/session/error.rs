@@ -46,6 +46,9 @@ pub enum SessionError {
     /// The placement cannot be planned: most often memory.
     #[error(transparent)]
     Planning(#[from] crate::plan::PlanError),
+    /// Placing again with smaller budgets led nowhere.
+    #[error("no plan fits the devices' memory; give them more with --memory, or use more devices")]
+    NoPlan,
     /// The independent checker found a fault in a plan.
     #[error("the plan is invalid, which is a fault of Anabranch: {0}")]
     Checker(String),

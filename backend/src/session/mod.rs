@@ -20,7 +20,7 @@ pub use events::{events_json, trace};
 pub use inputs::{Inputs, OutputError, Outputs};
 pub use opened::{Run, Session};
 pub use options::{Place, SessionOptions};
-pub use placing::{Placed, Placing, PlacingError, Target, Wishes};
+pub use placing::{Placed, Placing, PlacingError, Target, Wish, Wishes};
 pub use prepared::Prepared;
 pub(crate) use prepared::{devices, targets};
 pub use random::random_tensor;

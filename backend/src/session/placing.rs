@@ -6,7 +6,8 @@ use crate::program::{NodeId, Program};
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::cost::CostTable;
-use anabranch_placement::order::Pct;
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::order::{Order, Pct, Planned};
 use anabranch_placement::place::{Placement, Placer};
 use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
@@ -33,6 +34,14 @@ pub struct Wishes {
     pub pins: Vec<(String, String)>,
     /// Nodes whose names match one pattern run all on one device.
     pub colocated: Vec<String>,
+}
+
+/// Who places, and in which order each device then runs its tasks.
+pub struct Wish {
+    /// The strategy, or a given assignment.
+    pub placer: Box<dyn Placer>,
+    /// An order of all tasks to follow in the place of PCT.
+    pub order: Option<Vec<TaskId>>,
 }
 
 /// A wish that cannot be met, or a problem without a solution.
@@ -98,6 +107,14 @@ pub struct Placed {
     pub schedule: Schedule,
 }
 
+impl Placed {
+    /// Bytes that the nodes of a device keep there, as placement counted them.
+    pub fn resident(&self, device: usize) -> u64 {
+        let here = self.tasks.graph().tasks().iter().zip(&self.placement.device_of);
+        here.filter(|(_, on)| on.index() == device).map(|(task, _)| task.memory).sum()
+    }
+}
+
 /// A program on a set of devices: what all strategies share.
 pub struct Placing<'a> {
     program: &'a Program,
@@ -145,11 +162,11 @@ impl<'a> Placing<'a> {
     }
 
     /// Places the program within `memory` bytes per device (in the order of the targets), checks the result, and
-    /// simulates it.
+    /// simulates it: under PCT, or in the order that the wish brings along.
     ///
     /// # Errors
     /// If there is no placement within the constraints.
-    pub fn place(&self, placer: &dyn Placer, memory: &[u64]) -> Result<Placed, PlacingError> {
+    pub fn place(&self, wish: &Wish, memory: &[u64]) -> Result<Placed, PlacingError> {
         let platform = self.platform(memory)?;
         let graph = self.tasks.graph();
         let table = CostTable::from_fn(graph, &platform, |task, device| match self.tasks.role(task) {
@@ -157,13 +174,15 @@ impl<'a> Placing<'a> {
             Role::Input(_) | Role::Output(_) => Some(0.0),
         })?;
         let problem = Problem::new(graph, &platform, &table, MemoryRule::Resident)?;
-        let placement = placer.place(&problem)?;
+        let placement = wish.placer.place(&problem)?;
         let refuse = |violation: String| PlacingError::Checker { strategy: placement.strategy, violation };
         if let Some(violation) = check_placement(&problem, &placement.device_of).first() {
             return Err(refuse(violation.to_string()));
         }
         let options = SimulateOptions::default();
-        let schedule = simulate(&problem, &placement.device_of, &Pct, &options)?;
+        let planned = wish.order.as_deref().map(Planned::new);
+        let order = planned.as_ref().map_or(&Pct as &dyn Order, |planned| planned);
+        let schedule = simulate(&problem, &placement.device_of, order, &options)?;
         if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule, &options).first() {
             return Err(refuse(violation.to_string()));
         }

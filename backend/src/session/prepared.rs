@@ -2,15 +2,17 @@
 
 use super::error::SessionError;
 use super::options::{Place, SessionOptions};
-use super::placing::{Placed, Placing, Target};
+use super::placing::{Placed, Placing, Target, Wish};
 use crate::device::{DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
 use crate::plan::{Plan, PlanDevice, PlanError, PlanFile};
 use crate::profile::CostStore;
 use crate::program::{NodeId, Program};
+use crate::tasks::HOST;
 use anabranch_kernels::gpu::{self, GpuLimits};
-use anabranch_placement::place::{Fixed, Placer, strategy_by_name};
+use anabranch_placement::place::{Fixed, strategy_by_name};
 use anabranch_placement::platform::DeviceKind;
+use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -73,9 +75,9 @@ pub(super) fn prepare(
     let targets = targets(inventory);
     let runs = gpu_runs(&program, inventory);
     let placing = Placing::new(&program, &targets, store, &options.wishes, &|node: NodeId| runs[node.index()])?;
-    let placer = placer(&program, &targets, &options.place)?;
+    let wish = wish(&program, &targets, &options.place)?;
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
-    let (placed, plan) = fitting(&placing, placer.as_ref(), &targets, &program, &kernels, options)?;
+    let (placed, plan) = fitting(&placing, &wish, &targets, &program, &kernels, options)?;
     if let Some(violation) = crate::plan::check(&program, &plan).first() {
         return Err(SessionError::Checker(violation.to_string()));
     }
@@ -88,7 +90,7 @@ pub(super) fn prepare(
 /// stays there. If nothing fits, the first shortage is the error.
 fn fitting(
     placing: &Placing<'_>,
-    placer: &dyn Placer,
+    wish: &Wish,
     targets: &[Target],
     program: &Program,
     kernels: &Kernels,
@@ -98,7 +100,7 @@ fn fitting(
     let mut budgets: Vec<u64> = targets.iter().map(|target| target.memory).collect();
     let mut first = None;
     for _ in 0..ATTEMPTS {
-        let placed = match placing.place(placer, &budgets) {
+        let placed = match placing.place(wish, &budgets) {
             Ok(placed) => placed,
             Err(error) => return Err(first.unwrap_or_else(|| error.into())),
         };
@@ -111,7 +113,7 @@ fn fitting(
             Err(error) => return Err(error.into()),
         };
         let Some(short) = devices.iter().position(|device| device.name == shortage.device) else { break };
-        let resident: u64 = placed.resident(program, short);
+        let resident = placed.resident(short);
         budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
         first.get_or_insert(PlanError::Memory(shortage).into());
     }
@@ -143,19 +145,25 @@ pub(super) fn gpu_runs(program: &Program, inventory: &Inventory) -> Vec<bool> {
     program.nodes.iter().map(runs).collect()
 }
 
-fn placer(program: &Program, targets: &[Target], place: &Place) -> Result<Box<dyn Placer>, SessionError> {
-    match place {
+/// Who places: a strategy by name, or the assignment and order of a plan file.
+fn wish(program: &Program, targets: &[Target], place: &Place) -> Result<Wish, SessionError> {
+    let path = match place {
+        Place::Strategy(name) if name == "gpu" && !targets.iter().any(|target| target.kind == DeviceKind::Gpu) => {
+            return Err(SessionError::NoGpu);
+        }
         Place::Strategy(name) => {
-            let has = |kind| targets.iter().any(|target| target.kind == kind);
-            if name == "gpu" && !has(DeviceKind::Gpu) {
-                return Err(SessionError::NoGpu);
-            }
-            strategy_by_name(name).ok_or_else(|| SessionError::Strategy(name.clone()))
+            let placer = strategy_by_name(name).ok_or_else(|| SessionError::Strategy(name.clone()))?;
+            return Ok(Wish { placer, order: None });
         }
-        Place::File(path) => {
-            let file = read_plan(path)?;
-            let fault = |source| SessionError::Plan { path: path.clone(), source };
-            Ok(Box::new(Fixed::new(file.assignment(program, &plan_devices(targets)).map_err(fault)?)))
-        }
-    }
+        Place::File(path) => path,
+    };
+    let unreadable = |source| SessionError::PlanFile { path: path.clone(), source };
+    let text = fs::read(path).map_err(unreadable)?;
+    let file: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
+    let devices = plan_devices(targets);
+    let unfit = |source| SessionError::Plan { path: path.clone(), source };
+    let mut assignment = file.assignment(program, &devices).map_err(unfit)?;
+    let order = file.order(program, &devices, &assignment);
+    assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
+    Ok(Wish { placer: Box::new(Fixed::new(assignment)), order })
 }
