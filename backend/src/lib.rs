@@ -11,3 +11,5 @@ pub mod profile;
 pub mod program;
 pub mod session;
 pub mod tasks;
+
+pub use session::{Inputs, Outputs, Session, SessionError, SessionOptions};

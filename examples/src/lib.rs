@@ -1,1 +1,1 @@
-//! Placeholder of the crate's front page.
+//! Small programs that use Anabranch as a library; see `examples/examples`.

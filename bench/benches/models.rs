@@ -1,0 +1,58 @@
+//! How long does a whole model take, on the CPU, on the GPU, and placed over both by HEFT with measured costs?
+//!
+//! Models are those of the directory in `ANABRANCH_MODELS` (files `*.onnx`), else the bundled ones. A real GPU is used if
+//! there is one, else the software adapter, whose speed means nothing.
+
+use anabranch::device::DetectOptions;
+use anabranch::execute::RunOptions;
+use anabranch::profile::CostStore;
+use anabranch::session::Place;
+use anabranch::{Inputs, Session, SessionOptions};
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The models' files, by name.
+fn models() -> Vec<PathBuf> {
+    let bundled = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
+    let directory = std::env::var_os("ANABRANCH_MODELS").map_or_else(bundled, PathBuf::from);
+    let entries = std::fs::read_dir(&directory).expect("the models' directory can be read");
+    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "onnx"));
+    files.sort();
+    files
+}
+
+fn whole_models(criterion: &mut Criterion) {
+    for file in models() {
+        let name = file.file_stem().expect("a model file has a name").to_string_lossy().into_owned();
+        let mut group = criterion.benchmark_group(format!("model/{name}"));
+        let mut costs = CostStore::default();
+        for place in ["cpu", "gpu", "heft"] {
+            let options = SessionOptions {
+                devices: DetectOptions { software_gpu: true, ..DetectOptions::default() },
+                place: Place::Strategy(place.into()),
+                dims: [("batch".to_owned(), 1), ("seq".to_owned(), 128)].into(),
+                costs: costs.clone(),
+                ..SessionOptions::default()
+            };
+            let session = Session::open(&file, options).expect("a bundled model opens");
+            let inputs = session.fill_random(Inputs::new(), 1).expect("all symbols are bound");
+            let profiled = RunOptions { profile: true, ..RunOptions::default() };
+            for _ in 0..3 {
+                let run = session.run_with(&inputs, &profiled).expect("runs");
+                session.learn(&run);
+            }
+            costs = session.costs();
+            group.bench_function(place, |bencher| bencher.iter(|| session.run(&inputs).expect("runs")));
+        }
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+    targets = whole_models
+}
+criterion_main!(benches);
