@@ -13,3 +13,8 @@ pub mod session;
 pub mod tasks;
 
 pub use session::{Inputs, Outputs, Session, SessionError, SessionOptions};
+
+/// The README's examples, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -1,0 +1,168 @@
+//! The command line, from the outside: what it prints, what it writes, and with which code it ends.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// The command, with a cost store of its own, assumed to run on one CPU device and the software GPU.
+struct Anabranch {
+    directory: TempDir,
+}
+
+impl Anabranch {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command.args(arguments).env("XDG_DATA_HOME", self.directory.path()).current_dir(self.directory.path());
+        command.output().expect("the command starts")
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(arguments);
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
+    }
+
+    /// Asserts that the command fails with code 2, and that its one line of error contains all of `parts`.
+    fn refuses(&self, arguments: &[&str], parts: &[&str]) {
+        let output = self.run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        let missing: Vec<_> = parts.iter().filter(|part| !message.contains(**part)).collect();
+        assert!(missing.is_empty(), "{arguments:?}: no {missing:?} in {message}");
+    }
+}
+
+fn bundled(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name).display().to_string()
+}
+
+#[test]
+fn the_built_in_model_runs_and_reports_what_was_promised() {
+    let report = Anabranch::new().json(&["run", "--software-gpu", "--place", "mite", "--repeat", "3", "--json"]);
+    for key in ["first", "median", "min", "p90"] {
+        assert!(report["latency_ms"][key].as_f64().is_some_and(|ms| ms > 0.0), "latency {key}: {report}");
+    }
+    assert!(report["predicted_makespan_ms"].as_f64().is_some_and(|ms| ms > 0.0));
+    assert!(report["measured_makespan_ms"].as_f64().is_some_and(|ms| ms > 0.0));
+    assert!(report["traffic_bytes"].is_u64());
+    assert!(!report["outputs"].as_array().expect("outputs").is_empty());
+    let devices = report["devices"].as_array().expect("devices");
+    let nodes: u64 = devices.iter().map(|device| device["nodes"].as_u64().expect("nodes")).sum();
+    assert_eq!(Some(nodes), report["nodes"].as_u64());
+    for device in devices {
+        for key in ["name", "kind", "busy_ms", "peak_bytes", "limit_bytes"] {
+            assert!(!device[key].is_null(), "{key} of {device}");
+        }
+    }
+}
+
+#[test]
+fn the_second_run_is_placed_with_the_costs_of_the_first() {
+    let command = Anabranch::new();
+    let first = command.json(&["run", "--no-gpu", "--json"]);
+    assert_eq!(first["costs"]["measured"], 0);
+    let second = command.json(&["run", "--no-gpu", "--json"]);
+    assert_eq!(second["costs"]["measured"], second["nodes"]);
+    let costs = command.json(&["costs", "--json"]);
+    assert!(!costs["devices"].as_object().expect("devices").is_empty());
+}
+
+#[test]
+fn inputs_and_outputs_travel_in_files() {
+    let command = Anabranch::new();
+    let (model, reference) = (bundled("mlp.onnx"), bundled("mlp.npz"));
+    let archive = command.path("out.npz");
+    command.json(&["run", &model, "--input", &reference, "--output", "out", "--no-gpu", "--json"]);
+    command.json(&["run", &model, "--input", &reference, "--output", "out.npz", "--no-gpu", "--json"]);
+    let files: Vec<_> = std::fs::read_dir(command.path("out")).expect("made").flatten().collect();
+    let written = anabranch::npy::read_npz(&archive).expect("readable");
+    assert_eq!(files.len(), written.len());
+    let expected = anabranch::npy::read_npz(Path::new(&reference)).expect("readable");
+    for (name, tensor) in &written {
+        let (ours, theirs) = (tensor.elements::<f32>(), expected[&format!("out__{name}")].elements::<f32>());
+        let pairs = ours.expect("f32").iter().zip(theirs.expect("f32"));
+        assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() <= 1e-3 + 1e-4 * b.abs()), "{name}");
+    }
+}
+
+#[test]
+fn a_plan_is_written_and_followed() {
+    let command = Anabranch::new();
+    let model = bundled("unet.onnx");
+    let place = ["place", &model, "--software-gpu", "--random", "1", "-o", "plan.json", "--pin", "*=cpu0"];
+    assert!(command.run(&place).status.success());
+    let plan: Value = serde_json::from_slice(&std::fs::read(command.path("plan.json")).expect("written")).expect("JSON");
+    assert!(plan["nodes"].as_array().expect("nodes").iter().all(|node| node["device"] == "cpu0"));
+    let report =
+        command.json(&["run", &model, "--software-gpu", "--random", "1", "--place", "plan.json", "--json"]);
+    let on = |name: &str| report["devices"].as_array().expect("devices").iter().find(|d| d["name"] == name).cloned();
+    assert_eq!(on("cpu0").expect("cpu0")["nodes"], report["nodes"]);
+    assert_eq!(on("gpu0").expect("gpu0")["nodes"], 0);
+    let dot = command.run(&["place", &model, "--no-gpu", "--random", "1", "--format", "dot"]);
+    assert!(String::from_utf8_lossy(&dot.stdout).starts_with("digraph"));
+}
+
+#[test]
+fn events_and_traces_are_written() {
+    let command = Anabranch::new();
+    command.json(&["run", "--software-gpu", "--place", "gpu", "--profile", "p.json", "--trace", "t.json", "--json"]);
+    let read = |name: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(command.path(name)).expect("written")).expect("JSON")
+    };
+    let (profile, trace) = (read("p.json"), read("t.json"));
+    let events = profile["events"].as_array().expect("events");
+    assert!(events.iter().any(|event| event["kind"] == "node" && event["on"] == "gpu0"));
+    assert!(events.iter().any(|event| event["kind"] == "transfer" && event["bytes"].as_u64() > Some(0)));
+    for event in events {
+        let time = |key: &str| event[key].as_u64().expect("a time");
+        assert!(time("ready_ns") <= time("start_ns") && time("start_ns") <= time("end_ns"), "{event}");
+    }
+    let trace = trace["traceEvents"].as_array().expect("trace events");
+    for phase in ["M", "X", "s", "f"] {
+        assert!(trace.iter().any(|event| event["ph"] == phase), "no {phase} event");
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_next_step() {
+    let command = Anabranch::new();
+    let model = bundled("mlp.onnx");
+    std::fs::write(command.path("broken.onnx"), b"no model").expect("written");
+    command.refuses(&["run", "missing.onnx"], &["missing.onnx"]);
+    command.refuses(&["run", "broken.onnx"], &["broken.onnx"]);
+    command.refuses(&["run", &model, "--place", "best", "--no-gpu"], &["`best`", "heft"]);
+    command.refuses(&["run", &model, "--place", "gpu", "--no-gpu"], &["--software-gpu"]);
+    command.refuses(&["run", &model, "--pin", "nothing=cpu0", "--no-gpu"], &["`nothing`"]);
+    command.refuses(&["run", &model, "--pin", "*=gpu7", "--no-gpu"], &["gpu7", "cpu0"]);
+    command.refuses(&["run", &model, "--memory", "cpu0=1000", "--no-gpu"], &["cpu0", "1000"]);
+    command.refuses(&["run", &model, "--memory", "tpu0=1G", "--no-gpu"], &["tpu0", "cpu0"]);
+    command.refuses(&["run", &model, "--input", "y=x.npy", "--no-gpu"], &["x.npy"]);
+    command.refuses(&["run", &model, "--repeat", "0"], &["--repeat"]);
+}
+
+#[test]
+fn costs_can_be_located_and_forgotten() {
+    let command = Anabranch::new();
+    command.json(&["run", "--no-gpu", "--json"]);
+    let path = command.json(&["costs", "path", "--json"])["path"].as_str().expect("a path").to_owned();
+    assert!(Path::new(&path).starts_with(command.directory.path()) && Path::new(&path).exists());
+    assert!(command.json(&["costs", "clear", "--json"])["forgotten"].as_u64() > Some(0));
+    assert_eq!(command.json(&["costs", "clear", "--json"])["forgotten"], 0);
+}
+
+#[test]
+fn devices_are_listed() {
+    let devices = Anabranch::new().json(&["devices", "--software-gpu", "--json"]);
+    assert_eq!(devices["cpus"][0]["name"], "cpu0");
+    assert_eq!(devices["gpus"][0]["name"], "gpu0");
+}
