@@ -1,0 +1,95 @@
+//! Concat: runs of each input, one after the other, for every index of the axes before.
+
+use super::check::{invalid, require};
+use super::{Call, CpuKernel};
+use crate::error::KernelError;
+use crate::op::{Concat, NodeSpec};
+
+/// Bytes of the output that one part of a parallel run writes.
+const PIECE: usize = 256 << 10;
+
+/// Where each input's runs begin within one period of the output, all in bytes.
+struct ConcatKernel {
+    starts: Vec<usize>,
+    period: usize,
+}
+
+/// Prepares a concatenation.
+pub(crate) fn prepare(node: &NodeSpec, op: &Concat) -> Result<Box<dyn CpuKernel>, KernelError> {
+    let [output] = node.outputs.as_slice() else { return Err(invalid(node, "it makes one output")) };
+    let axis = op.axis;
+    require(axis < output.shape.rank(), node, "its axis is one of the output's")?;
+    let mut starts = vec![0];
+    let mut sum = 0;
+    for input in &node.inputs {
+        let fits = input.dtype == output.dtype && input.shape.rank() == output.shape.rank();
+        let pairs = || input.shape.dims().iter().zip(output.shape.dims()).enumerate();
+        require(fits && pairs().all(|(a, (i, o))| a == axis || i == o), node, "its inputs differ along the axis only")?;
+        let inner: usize = input.shape.dims()[axis..].iter().product();
+        sum += inner * input.dtype.size();
+        starts.push(sum);
+    }
+    let inner: usize = output.shape.dims()[axis..].iter().product();
+    require(sum == inner * output.dtype.size(), node, "its inputs add up to the output")?;
+    Ok(Box::new(ConcatKernel { starts, period: sum }))
+}
+
+impl CpuKernel for ConcatKernel {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        if self.period == 0 {
+            return Ok(());
+        }
+        call.team.run_pieces(&mut *call.outputs[0], PIECE, &|piece, target| {
+            let mut at = piece * PIECE;
+            let mut rest = target;
+            while !rest.is_empty() {
+                let (outer, within) = (at / self.period, at % self.period);
+                // The input whose run covers this byte: the last that begins at or before it and is not empty.
+                let input = self.starts.partition_point(|start| *start <= within) - 1;
+                let (from, run) = (within - self.starts[input], self.starts[input + 1] - self.starts[input]);
+                let length = (run - from).min(rest.len());
+                let (now, later) = rest.split_at_mut(length);
+                now.copy_from_slice(&call.inputs[input][outer * run + from..][..length]);
+                at += length;
+                rest = later;
+            }
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cpu::testing::{run_all_ways, shape, tensor};
+    use crate::op::{Concat, NodeSpec, Op};
+    use crate::{DType, TensorSpec};
+
+    #[test]
+    fn inputs_follow_each_other_along_the_axis() {
+        for (sizes, axis, outer, inner) in
+            [(vec![1, 2], 1, 2, 3), (vec![2, 0, 3], 0, 1, 2), (vec![5], 1, 3, 1), (vec![40_000, 50_000], 1, 2, 1)]
+        {
+            let dims = |size: usize| if axis == 0 { vec![size, inner] } else { vec![outer, size, inner] };
+            let inputs: Vec<_> = sizes
+                .iter()
+                .enumerate()
+                .map(|(i, size)| tensor(DType::F32, &dims(*size), |at| (at * 10 + i) as f64))
+                .collect();
+            let total: usize = sizes.iter().sum();
+            let node = NodeSpec {
+                op: Op::Concat(Concat { axis }),
+                inputs: inputs.iter().map(|input| input.spec().clone()).collect(),
+                outputs: vec![TensorSpec::new(DType::F32, shape(&dims(total)))],
+            };
+            let got = run_all_ways(&node, &inputs).remove(0);
+            let mut want = Vec::new();
+            for o in 0..if axis == 0 { 1 } else { outer } {
+                for (input, size) in inputs.iter().zip(&sizes) {
+                    let all: &[f32] = input.elements().expect("f32");
+                    want.extend_from_slice(&all[o * size * inner..][..size * inner]);
+                }
+            }
+            assert_eq!(got.elements::<f32>(), Some(&want[..]));
+        }
+    }
+}

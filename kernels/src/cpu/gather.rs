@@ -1,0 +1,152 @@
+//! Gather: whole slices, or single elements, chosen by indices.
+
+use super::check::{invalid, require, require_axis, require_tensors};
+use super::elements::elements;
+use super::{Call, CpuKernel};
+use crate::dtype::DType;
+use crate::error::KernelError;
+use crate::op::{Gather, NodeSpec};
+
+/// Slices of one axis, chosen by a list of indices.
+struct SliceGather {
+    /// Slices along the axis.
+    count: usize,
+    /// Bytes of one slice for one index of the axes before.
+    run: usize,
+    indices: DType,
+}
+
+/// Single elements along one axis.
+struct ElementGather {
+    input: Vec<usize>,
+    strides: Vec<usize>,
+    output: Vec<usize>,
+    axis: usize,
+    size: usize,
+    indices: DType,
+}
+
+/// Prepares a gather.
+pub(crate) fn prepare(node: &NodeSpec, op: &Gather) -> Result<Box<dyn CpuKernel>, KernelError> {
+    require_tensors(node, 2, 1)?;
+    require_axis(node, op.axis)?;
+    let (input, indices, output) = (&node.inputs[0], &node.inputs[1], &node.outputs[0]);
+    require(input.dtype == output.dtype, node, "its output has its input's type")?;
+    require(matches!(indices.dtype, DType::I32 | DType::I64), node, "its indices are i32 or i64")?;
+    let (dims, size) = (input.shape.dims(), input.dtype.size());
+    if op.elementwise {
+        let within = |axis: usize| axis == op.axis || indices.shape.dims()[axis] <= dims[axis];
+        let fits = indices.shape.rank() == dims.len() && (0..dims.len()).all(within);
+        require(fits && output.shape.elements() == indices.shape.elements(), node, "its indices fit its input")?;
+        return Ok(Box::new(ElementGather {
+            input: dims.to_vec(),
+            strides: input.shape.strides(),
+            output: indices.shape.dims().to_vec(),
+            axis: op.axis,
+            size,
+            indices: indices.dtype,
+        }));
+    }
+    let outer: usize = dims[..op.axis].iter().product();
+    let inner: usize = dims[op.axis + 1..].iter().product();
+    let elements = outer.checked_mul(indices.shape.elements()).and_then(|n| n.checked_mul(inner));
+    if elements != Some(output.shape.elements()) {
+        return Err(invalid(node, "its output is the input with the axis replaced by the indices"));
+    }
+    Ok(Box::new(SliceGather { count: dims[op.axis], run: inner * size, indices: indices.dtype }))
+}
+
+/// The index at a position, counted from the front.
+fn index(indices: &[u8], dtype: DType, at: usize, count: usize) -> Result<usize, KernelError> {
+    let given = match dtype {
+        DType::I32 => i64::from(elements::<i32>(indices)[at]),
+        _ => elements::<i64>(indices)[at],
+    };
+    let counted = if given < 0 { given.checked_add(count as i64) } else { Some(given) };
+    counted.and_then(|i| usize::try_from(i).ok()).filter(|i| *i < count).ok_or_else(|| KernelError::Value {
+        op: "gather",
+        reason: format!("index {given} at position {at} is outside an axis of {count}"),
+    })
+}
+
+impl CpuKernel for SliceGather {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let (source, indices) = (call.inputs[0], call.inputs[1]);
+        let number = indices.len() / self.indices.size();
+        if self.run == 0 || number == 0 {
+            return Ok(());
+        }
+        for (at, target) in call.outputs[0].chunks_exact_mut(self.run).enumerate() {
+            let chosen = index(indices, self.indices, at % number, self.count)?;
+            target.copy_from_slice(&source[(at / number * self.count + chosen) * self.run..][..self.run]);
+        }
+        Ok(())
+    }
+}
+
+impl CpuKernel for ElementGather {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let (source, indices) = (call.inputs[0], call.inputs[1]);
+        for (at, target) in call.outputs[0].chunks_exact_mut(self.size).enumerate() {
+            let mut rest = at;
+            let mut offset = index(indices, self.indices, at, self.input[self.axis])? * self.strides[self.axis];
+            for axis in (0..self.output.len()).rev() {
+                if axis != self.axis {
+                    offset += rest % self.output[axis] * self.strides[axis];
+                }
+                rest /= self.output[axis];
+            }
+            target.copy_from_slice(&source[offset * self.size..][..self.size]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cpu::testing::{run, run_all_ways, shape, tensor};
+    use crate::op::{Gather, NodeSpec, Op};
+    use crate::{DType, Tensor, TensorSpec};
+
+    fn node(input: &Tensor, indices: &Tensor, axis: usize, elementwise: bool, out: &[usize]) -> NodeSpec {
+        NodeSpec {
+            op: Op::Gather(Gather { axis, elementwise }),
+            inputs: vec![input.spec().clone(), indices.spec().clone()],
+            outputs: vec![TensorSpec::new(DType::F32, shape(out))],
+        }
+    }
+
+    fn gathered(axis: usize, indices: &[i64], out: &[usize]) -> Vec<f32> {
+        let input = tensor(DType::F32, &[2, 3, 2], |i| i as f64);
+        let indices = Tensor::from_i64s(indices);
+        let node = node(&input, &indices, axis, false, out);
+        run_all_ways(&node, &[input, indices]).remove(0).elements::<f32>().expect("f32").to_vec()
+    }
+
+    #[test]
+    fn slices_are_chosen_along_the_axis() {
+        assert_eq!(gathered(0, &[1], &[1, 3, 2]), [6.0, 7.0, 8.0, 9.0, 10.0, 11.0]);
+        assert_eq!(gathered(1, &[2, -3], &[2, 2, 2]), [4.0, 5.0, 0.0, 1.0, 10.0, 11.0, 6.0, 7.0]);
+        assert_eq!(gathered(2, &[1, 1], &[2, 3, 2])[..4], [1.0, 1.0, 3.0, 3.0]);
+        assert!(gathered(1, &[], &[2, 0, 2]).is_empty());
+    }
+
+    #[test]
+    fn elements_are_chosen_one_by_one() {
+        let input = tensor(DType::F32, &[2, 3], |i| i as f64);
+        let indices = tensor(DType::I64, &[2, 2], |i| [2.0, 0.0, -1.0, 1.0][i]);
+        let node = node(&input, &indices, 1, true, &[2, 2]);
+        let got = run_all_ways(&node, &[input, indices]).remove(0);
+        assert_eq!(got.elements::<f32>(), Some(&[2.0, 0.0, 5.0, 4.0][..]));
+    }
+
+    #[test]
+    fn an_index_outside_is_an_error_that_names_it() {
+        let input = tensor(DType::F32, &[2, 3], |i| i as f64);
+        for bad in [3, -4, i64::MIN, i64::MAX] {
+            let indices = Tensor::from_i64s(&[bad]);
+            let error = run(&node(&input, &indices, 1, false, &[2, 1]), &[input.clone(), indices]).expect_err("outside");
+            assert!(error.to_string().contains(&bad.to_string()), "{error}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Transpose: a strided copy with the strides permuted.
+
+use super::check::{require, require_copy};
+use super::copy::StridedCopy;
+use super::CpuKernel;
+use crate::error::KernelError;
+use crate::op::{NodeSpec, Transpose};
+
+/// Prepares a transpose.
+pub(crate) fn prepare(node: &NodeSpec, op: &Transpose) -> Result<Box<dyn CpuKernel>, KernelError> {
+    require_copy(node)?;
+    let (input, output) = (&node.inputs[0].shape, &node.outputs[0].shape);
+    let mut sorted = op.permutation.clone();
+    sorted.sort_unstable();
+    require(sorted.into_iter().eq(0..input.rank()), node, "its permutation names each axis once")?;
+    let dims: Vec<_> = op.permutation.iter().map(|axis| input.dims()[*axis]).collect();
+    require(dims.iter().product::<usize>() == output.elements(), node, "its output has as many elements")?;
+    let strides = input.strides();
+    let strides: Vec<_> = op.permutation.iter().map(|axis| strides[*axis] as isize).collect();
+    Ok(Box::new(StridedCopy::new(&dims, &strides, 0, node.inputs[0].dtype.size())))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cpu::testing::{run_all_ways, shape, tensor};
+    use crate::op::{NodeSpec, Op, Transpose};
+    use crate::{DType, TensorSpec};
+
+    #[test]
+    fn every_element_goes_to_its_place() {
+        for (dims, permutation) in [
+            (vec![3, 5], vec![1, 0]),
+            (vec![40, 37], vec![1, 0]),
+            (vec![2, 3, 4, 5], vec![0, 2, 1, 3]),
+            (vec![2, 3, 4, 5], vec![3, 1, 0, 2]),
+            (vec![2, 17, 33], vec![0, 2, 1]),
+            (vec![1, 7, 1], vec![2, 1, 0]),
+            (vec![0, 3], vec![1, 0]),
+            (vec![], vec![]),
+        ] {
+            for dtype in [DType::U8, DType::F16, DType::F32, DType::I64] {
+                let input = tensor(dtype, &dims, |i| (i % 251) as f64);
+                let out: Vec<usize> = permutation.iter().map(|axis| dims[*axis]).collect();
+                let node = NodeSpec {
+                    op: Op::Transpose(Transpose { permutation: permutation.clone() }),
+                    inputs: vec![input.spec().clone()],
+                    outputs: vec![TensorSpec::new(dtype, shape(&out))],
+                };
+                let got = run_all_ways(&node, std::slice::from_ref(&input)).remove(0);
+                let (from, to, size) = (shape(&dims).strides(), shape(&out).strides(), dtype.size());
+                for flat in 0..shape(&out).elements() {
+                    let index = |axis: usize| flat / to[axis] % out[axis];
+                    let source: usize = (0..out.len()).map(|axis| index(axis) * from[permutation[axis]]).sum();
+                    let (a, b) = (&got.bytes()[flat * size..][..size], &input.bytes()[source * size..][..size]);
+                    assert_eq!(a, b, "{dims:?} {permutation:?} at {flat}");
+                }
+            }
+        }
+    }
+}
