@@ -101,10 +101,10 @@ fn a_plan_is_written_and_followed() {
     let model = bundled("unet.onnx");
     let place = ["place", &model, "--software-gpu", "--random", "1", "-o", "plan.json", "--pin", "*=cpu0"];
     assert!(command.run(&place).status.success());
-    let plan: Value = serde_json::from_slice(&std::fs::read(command.path("plan.json")).expect("written")).expect("JSON");
+    let plan: Value =
+        serde_json::from_slice(&std::fs::read(command.path("plan.json")).expect("written")).expect("JSON");
     assert!(plan["nodes"].as_array().expect("nodes").iter().all(|node| node["device"] == "cpu0"));
-    let report =
-        command.json(&["run", &model, "--software-gpu", "--random", "1", "--place", "plan.json", "--json"]);
+    let report = command.json(&["run", &model, "--software-gpu", "--random", "1", "--place", "plan.json", "--json"]);
     let on = |name: &str| report["devices"].as_array().expect("devices").iter().find(|d| d["name"] == name).cloned();
     assert_eq!(on("cpu0").expect("cpu0")["nodes"], report["nodes"]);
     assert_eq!(on("gpu0").expect("gpu0")["nodes"], 0);

@@ -13,11 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut costs = None;
     println!("{:8} {:>12} {:>12}", "place", "predicted", "measured");
     for place in ["cpu", "gpu", "heft", "mite", "cp"] {
-        let devices = DetectOptions {
-            cpu_granularity: CpuGranularity::Core,
-            software_gpu: true,
-            ..DetectOptions::default()
-        };
+        let devices =
+            DetectOptions { cpu_granularity: CpuGranularity::Core, software_gpu: true, ..DetectOptions::default() };
         let options = SessionOptions {
             devices,
             place: Place::Strategy(place.into()),

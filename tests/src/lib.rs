@@ -60,7 +60,10 @@ pub fn assert_close(name: &str, outputs: &Outputs, references: &[(String, Vec<f3
         assert_eq!(ours.len(), reference.len(), "{name}: {output}");
         let bound = 1e-4 * reference.iter().fold(0f32, |max, v| max.max(v.abs())) + 1e-5;
         for (index, (ours, reference)) in ours.iter().zip(reference).enumerate() {
-            assert!((ours - reference).abs() <= bound, "{name}: {output}[{index}] is {ours}, not {reference} ± {bound}");
+            assert!(
+                (ours - reference).abs() <= bound,
+                "{name}: {output}[{index}] is {ours}, not {reference} ± {bound}"
+            );
         }
     }
 }

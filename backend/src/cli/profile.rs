@@ -31,8 +31,7 @@ pub(crate) struct ProfileCommand {
 impl ProfileCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let options =
-            RunOptions { cancel: Some(cancel_on_interrupt()?), profile: true, ..RunOptions::default() };
+        let options = RunOptions { cancel: Some(cancel_on_interrupt()?), profile: true, ..RunOptions::default() };
         let mut last = None;
         for kind in ["cpu", "gpu"] {
             let place = PlaceArgs { place: kind.to_owned(), ..self.place.clone() };
@@ -49,13 +48,7 @@ impl ProfileCommand {
         show(&open::model_name(&self.model), &opened, &run, output)
     }
 
-    fn measure(
-        &self,
-        opened: &Opened,
-        kind: &str,
-        options: &RunOptions,
-        output: Output,
-    ) -> Result<Run, CliError> {
+    fn measure(&self, opened: &Opened, kind: &str, options: &RunOptions, output: Output) -> Result<Run, CliError> {
         let progress = Progress::new(output, kind, u64::from(self.repeat));
         let run = || opened.session.run_with(&opened.inputs, options).map_err(cancelled);
         let mut last = run()?;
@@ -95,7 +88,9 @@ fn show(model: &str, opened: &Opened, run: &Run, output: Output) -> Result<(), C
         let runs = cpu.map_or(0, |s| s.count).max(gpu.map_or(0, |s| s.count));
         let (class, op) = (node.spec.class(), node.spec.op.name());
         table.row([text(cpu), text(gpu), runs.to_string(), class.to_string(), op.to_owned(), node.name.clone()]);
-        rows.push(json!({ "node": node.name, "op": op, "class": class, "work": node.spec.work(), "cpu": cpu, "gpu": gpu }));
+        rows.push(
+            json!({ "node": node.name, "op": op, "class": class, "work": node.spec.work(), "cpu": cpu, "gpu": gpu }),
+        );
     }
     match output.json {
         true => output.json(&json!({ "model": model, "nodes": rows })),

@@ -213,7 +213,12 @@ impl fmt::Display for Report {
         let ms = |ms: f64| duration(ms * 1e-3);
         let Self { latency_ms, costs, .. } = self;
         writeln!(f, "{}: {} nodes placed by {} in {}", self.model, self.nodes, self.strategy, ms(self.place_ms))?;
-        writeln!(f, "\nmakespan  predicted {}, measured {}", ms(self.predicted_makespan_ms), ms(self.measured_makespan_ms))?;
+        writeln!(
+            f,
+            "\nmakespan  predicted {}, measured {}",
+            ms(self.predicted_makespan_ms),
+            ms(self.measured_makespan_ms)
+        )?;
         let (first, median, min, p90) = (latency_ms.first, latency_ms.median, latency_ms.min, latency_ms.p90);
         if latency_ms.runs > 1 {
             let (first, median, min, p90) = (ms(first), ms(median), ms(min), ms(p90));
@@ -221,7 +226,11 @@ impl fmt::Display for Report {
         }
         let (predicted, traffic) = (format_bytes(self.predicted_traffic_bytes), format_bytes(self.traffic_bytes));
         writeln!(f, "traffic   predicted {predicted}, measured {traffic} over {} transfers", self.transfers)?;
-        write!(f, "costs     {} nodes measured, {} roofline, {} assumed", costs.measured, costs.roofline, costs.assumed)?;
+        write!(
+            f,
+            "costs     {} nodes measured, {} roofline, {} assumed",
+            costs.measured, costs.roofline, costs.assumed
+        )?;
         match self.node_error_percent {
             Some(error) => writeln!(f, "; node times are off by {error:.0} % on average\n")?,
             None => writeln!(f, "\n")?,

@@ -95,12 +95,7 @@ fn learn_links(store: &mut CostStore, targets: &[Target], target: &Target, large
 }
 
 /// Runs a probe with all its nodes on one device.
-fn show(
-    program: Program,
-    device: DeviceId,
-    inventory: &Inventory,
-    targets: &[Target],
-) -> Result<Shown, SessionError> {
+fn show(program: Program, device: DeviceId, inventory: &Inventory, targets: &[Target]) -> Result<Shown, SessionError> {
     let program = Arc::new(program);
     let runs = gpu_runs(&program, inventory);
     let empty = CostStore::default();

@@ -19,7 +19,9 @@ pub enum SessionError {
     #[error(transparent)]
     Detect(#[from] crate::device::DetectError),
     /// A strategy that is not there.
-    #[error("there is no strategy `{0}`; known are heft, mite, cp, cpu and gpu, and plan files whose names end in .json")]
+    #[error(
+        "there is no strategy `{0}`; known are heft, mite, cp, cpu and gpu, and plan files whose names end in .json"
+    )]
     Strategy(String),
     /// Everything was to run on the GPU, but there is none.
     #[error("--place gpu: there is no GPU; `anabranch devices` says why, --software-gpu counts a software adapter")]

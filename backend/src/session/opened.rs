@@ -1,5 +1,6 @@
 //! A session: a model, the devices, what is known of their costs, and one compiled plan per set of input shapes.
 
+use super::calibration::calibrate;
 use super::error::SessionError;
 use super::inputs::{Inputs, Outputs};
 use super::options::SessionOptions;
@@ -9,7 +10,6 @@ use crate::device::{Inventory, detect};
 use crate::execute::{RunOptions, RunOutput};
 use crate::import::{self, Dim, Input, Model};
 use crate::lower::{LowerOptions, lower};
-use super::calibration::calibrate;
 use crate::profile::CostStore;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use std::collections::BTreeMap;
@@ -206,9 +206,10 @@ fn concrete(input: &Input, bound: &BTreeMap<String, usize>) -> Result<Shape, Ses
     let dims: Option<Vec<usize>> = input.dims.as_ref().and_then(|dims| dims.iter().map(size).collect());
     dims.and_then(|dims| Shape::new(dims).ok()).ok_or_else(|| SessionError::UnknownShape {
         name: input.name.clone(),
-        dims: input.dims.as_ref().map_or("?".into(), |dims| {
-            dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("×")
-        }),
+        dims: input
+            .dims
+            .as_ref()
+            .map_or("?".into(), |dims| dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("×")),
     })
 }
 

@@ -145,7 +145,8 @@ mod tests {
         let input = tensor(DType::F32, &[2, 3], |i| i as f64);
         for bad in [3, -4, i64::MIN, i64::MAX] {
             let indices = Tensor::from_i64s(&[bad]);
-            let error = run(&node(&input, &indices, 1, false, &[2, 1]), &[input.clone(), indices]).expect_err("outside");
+            let error =
+                run(&node(&input, &indices, 1, false, &[2, 1]), &[input.clone(), indices]).expect_err("outside");
             assert!(error.to_string().contains(&bad.to_string()), "{error}");
         }
     }

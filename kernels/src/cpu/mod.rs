@@ -3,14 +3,23 @@
 //! A kernel's result has the same bits whatever the number of threads: work is cut by the shapes alone, never by the
 //! number of threads, and every reduction has a fixed tree.
 
-#[allow(dead_code, reason = "the kernels that use it follow")]
+mod arg_reduce;
 mod check;
+mod concat;
+mod copy;
 mod elements;
+mod gather;
 mod map;
 mod math;
+mod pad;
+mod pool;
+mod recurrent;
+mod resize;
+mod slice;
 mod team;
 #[cfg(test)]
 mod testing;
+mod transpose;
 mod vector;
 
 pub use team::Team;
@@ -63,6 +72,15 @@ pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn 
     let _ = constants;
     match &node.op {
         Op::Map(op) => map::prepare(node, op),
+        Op::Pool(op) => pool::prepare(node, op),
+        Op::ArgReduce(op) => arg_reduce::prepare(node, op),
+        Op::Resize(op) => resize::prepare(node, op),
+        Op::Recurrent(op) => recurrent::prepare(node, op),
+        Op::Transpose(op) => transpose::prepare(node, op),
+        Op::Concat(op) => concat::prepare(node, op),
+        Op::Slice(op) => slice::prepare(node, op),
+        Op::Pad(op) => pad::prepare(node, op),
+        Op::Gather(op) => gather::prepare(node, op),
         _ => Err(KernelError::Unsupported { op: node.op.name(), reason: "there is no CPU kernel for this op".into() }),
     }
 }

@@ -139,10 +139,7 @@ mod tests {
         assert_eq!(padded(&node(PadMode::Reflect, &[2], &[3], &[7])), [3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0]);
         assert_eq!(padded(&node(PadMode::Edge, &[2], &[2], &[5])), [1.0, 1.0, 1.0, 2.0, 2.0]);
         assert_eq!(padded(&node(PadMode::Constant(0.0), &[-1], &[3], &[2])), [2.0, 3.0]);
-        assert_eq!(
-            padded(&node(PadMode::Constant(0.0), &[1, 0], &[1, 2], &[2, 3])),
-            [0.0, 0.0, 0.0, 1.0, 2.0, 0.0]
-        );
+        assert_eq!(padded(&node(PadMode::Constant(0.0), &[1, 0], &[1, 2], &[2, 3])), [0.0, 0.0, 0.0, 1.0, 2.0, 0.0]);
     }
 
     #[test]

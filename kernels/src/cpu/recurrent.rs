@@ -33,7 +33,11 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Recurrent) -> Result<Box<dyn CpuKern
         RecurrentKind::Gru { .. } => (3, 1),
         RecurrentKind::Lstm => (4, 2),
     };
-    require(node.inputs.len() == 3 + states && node.outputs.len() == 1 + states, node, "its tensors are those of its cell")?;
+    require(
+        node.inputs.len() == 3 + states && node.outputs.len() == 1 + states,
+        node,
+        "its tensors are those of its cell",
+    )?;
     let [steps, batch, wide] = *node.inputs[0].shape.dims() else {
         return Err(invalid(node, "its first input has three dimensions"));
     };

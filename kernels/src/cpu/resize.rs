@@ -27,7 +27,11 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Resize) -> Result<Box<dyn CpuKernel>
     require_f32(node)?;
     let (input, output) = (node.inputs[0].shape.dims(), node.outputs[0].shape.dims());
     let rank = input.len();
-    require(rank >= 2 && output.len() == rank && input[..rank - 2] == output[..rank - 2], node, "it maps planes to planes")?;
+    require(
+        rank >= 2 && output.len() == rank && input[..rank - 2] == output[..rank - 2],
+        node,
+        "it maps planes to planes",
+    )?;
     let sizes = |dims: &[usize]| [dims[rank - 2], dims[rank - 1]];
     let (input, output) = (sizes(input), sizes(output));
     let has_source = output.contains(&0) || !input.contains(&0);

@@ -1,8 +1,8 @@
 //! Slice: a strided copy that begins within the tensor.
 
+use super::CpuKernel;
 use super::check::{require, require_copy};
 use super::copy::StridedCopy;
-use super::CpuKernel;
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Slice};
 
@@ -11,7 +11,11 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Slice) -> Result<Box<dyn CpuKernel>,
     require_copy(node)?;
     let (input, output) = (&node.inputs[0].shape, &node.outputs[0].shape);
     let rank = input.rank();
-    require(op.starts.len() == rank && op.steps.len() == rank && output.rank() == rank, node, "one start and step an axis")?;
+    require(
+        op.starts.len() == rank && op.steps.len() == rank && output.rank() == rank,
+        node,
+        "one start and step an axis",
+    )?;
     let mut start = 0;
     let mut strides = Vec::with_capacity(rank);
     for (axis, stride) in input.strides().into_iter().enumerate() {

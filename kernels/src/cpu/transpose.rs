@@ -1,8 +1,8 @@
 //! Transpose: a strided copy with the strides permuted.
 
+use super::CpuKernel;
 use super::check::{require, require_copy};
 use super::copy::StridedCopy;
-use super::CpuKernel;
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Transpose};
 
