@@ -9,13 +9,18 @@ mod concat;
 mod copy;
 mod elements;
 mod gather;
+mod lanes;
 mod map;
 mod math;
+mod normalize;
+mod number;
 mod pad;
 mod pool;
 mod recurrent;
+mod reduce;
 mod resize;
 mod slice;
+mod softmax;
 mod team;
 #[cfg(test)]
 mod testing;
@@ -73,6 +78,9 @@ pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn 
     match &node.op {
         Op::Map(op) => map::prepare(node, op),
         Op::Pool(op) => pool::prepare(node, op),
+        Op::Reduce(op) => reduce::prepare(node, op),
+        Op::Softmax(op) => softmax::prepare(node, op),
+        Op::Normalize(op) => normalize::prepare(node, op),
         Op::ArgReduce(op) => arg_reduce::prepare(node, op),
         Op::Resize(op) => resize::prepare(node, op),
         Op::Recurrent(op) => recurrent::prepare(node, op),

@@ -1,0 +1,117 @@
+//! Normalisation of rows to zero mean and unit variance, in two passes over a row that is in cache.
+
+use super::check::{require, require_axis, require_f32};
+use super::elements::{elements, elements_mut};
+use super::lanes::{SquaresAround, Sum, fold};
+use super::map::Epilogue;
+use super::{Call, CpuKernel};
+use crate::error::KernelError;
+use crate::op::{NodeSpec, Normalize};
+
+/// Elements that are worth a hand-over to another thread.
+const PIECE: usize = 16_384;
+
+/// Normalisation of rows of `columns` elements.
+struct NormalizeKernel {
+    columns: usize,
+    epsilon: f32,
+    center: bool,
+    epilogue: Option<Epilogue>,
+    /// The output's last dimension, by which the epilogue counts rows.
+    width: usize,
+}
+
+/// Prepares a normalisation.
+pub(crate) fn prepare(node: &NodeSpec, op: &Normalize) -> Result<Box<dyn CpuKernel>, KernelError> {
+    require(!node.inputs.is_empty() && node.outputs.len() == 1, node, "it takes a tensor and makes one")?;
+    require_f32(node)?;
+    require_axis(node, op.axis)?;
+    let (input, output) = (&node.inputs[0].shape, &node.outputs[0].shape);
+    require(input.elements() == output.elements(), node, "its output has its input's elements")?;
+    let extras: Vec<_> = node.inputs[1..].iter().map(|extra| &extra.shape).collect();
+    require(op.epilogue.is_some() || extras.is_empty(), node, "further inputs belong to an epilogue")?;
+    let epilogue = op.epilogue.as_ref().map(|e| Epilogue::new(e, output, &extras)).transpose()?;
+    let columns = input.dims()[op.axis..].iter().product();
+    let width = output.dims().last().copied().unwrap_or(1).max(1);
+    Ok(Box::new(NormalizeKernel { columns, epsilon: op.epsilon, center: op.center, epilogue, width }))
+}
+
+impl NormalizeKernel {
+    fn row(&self, source: &[f32], target: &mut [f32]) {
+        let count = self.columns as f32;
+        let mean = if self.center { fold(Sum, source) / count } else { 0.0 };
+        let variance = fold(SquaresAround(mean), source) / count;
+        let scale = 1.0 / (variance + self.epsilon).sqrt();
+        target.iter_mut().zip(source).for_each(|(to, from)| *to = (*from - mean) * scale);
+    }
+}
+
+impl CpuKernel for NormalizeKernel {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let source: &[f32] = elements(call.inputs[0]);
+        let target: &mut [f32] = elements_mut(call.outputs[0]);
+        if target.is_empty() {
+            return Ok(());
+        }
+        let rows = (PIECE / self.columns).max(1);
+        call.team.run_pieces(target, rows * self.columns, &|piece, target| {
+            for (row, target) in target.chunks_exact_mut(self.columns).enumerate() {
+                let start = (piece * rows + row) * self.columns;
+                self.row(&source[start..][..self.columns], target);
+                if let Some(epilogue) = &self.epilogue {
+                    epilogue.apply(start / self.width, start % self.width, target, &call.inputs[1..]);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cpu::testing::{run_all_ways, shape, tensor};
+    use crate::op::{Binary, Expression, NodeSpec, Normalize, Op};
+    use crate::{DType, TensorSpec};
+
+    fn naive(x: &[f32], columns: usize, epsilon: f64, center: bool) -> Vec<f64> {
+        let rows = x.chunks_exact(columns).flat_map(|row| {
+            let mean = if center { row.iter().map(|v| f64::from(*v)).sum::<f64>() / columns as f64 } else { 0.0 };
+            let variance = row.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / columns as f64;
+            row.iter().map(move |v| (f64::from(*v) - mean) / (variance + epsilon).sqrt())
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn rows_have_zero_mean_and_unit_variance() {
+        for (dims, axis) in [(vec![4, 8], 1), (vec![2, 3, 5, 7], 2), (vec![1, 20_000], 1), (vec![3, 1], 1)] {
+            for center in [true, false] {
+                let input = tensor(DType::F32, &dims, |i| ((i * 37) % 101) as f64 * 0.1 + 3.0);
+                let op = Op::Normalize(Normalize { axis, epsilon: 1e-5, center, epilogue: None });
+                let node = NodeSpec { op, inputs: vec![input.spec().clone()], outputs: vec![input.spec().clone()] };
+                let got = run_all_ways(&node, std::slice::from_ref(&input)).remove(0);
+                let want = naive(input.elements().expect("f32"), dims[axis..].iter().product(), 1e-5, center);
+                let got = got.elements::<f32>().expect("f32").iter();
+                assert!(got.zip(want).all(|(g, w)| (f64::from(*g) - w).abs() < 2e-4), "{dims:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn scale_and_bias_follow_the_outputs_shape() {
+        // An instance norm: rows are channels of the image, the scale is one number a channel.
+        let input = tensor(DType::F32, &[1, 2, 3, 4], |i| (i * i % 23) as f64);
+        let scale = tensor(DType::F32, &[2, 1, 1], |i| [2.0, -3.0][i]);
+        let epilogue = Some(Expression::binary(Binary::Multiply));
+        let node = NodeSpec {
+            op: Op::Normalize(Normalize { axis: 2, epsilon: 1e-3, center: true, epilogue }),
+            inputs: vec![input.spec().clone(), scale.spec().clone()],
+            outputs: vec![TensorSpec::new(DType::F32, shape(&[1, 2, 3, 4]))],
+        };
+        let got = run_all_ways(&node, &[input.clone(), scale]).remove(0);
+        let want = naive(input.elements().expect("f32"), 12, 1e-3, true);
+        for (i, (got, want)) in got.elements::<f32>().expect("f32").iter().zip(want).enumerate() {
+            assert!((f64::from(*got) - want * [2.0, -3.0][i / 12]).abs() < 1e-4);
+        }
+    }
+}
