@@ -16,6 +16,5 @@ mod number_i64;
 mod source;
 
 pub(crate) use convert::{from_f64, to_f64};
-#[allow(unused_imports, reason = "the kernels that use it follow")]
 pub(crate) use epilogue::Epilogue;
 pub(crate) use kernel::prepare;
