@@ -99,6 +99,6 @@ pub enum SessionError {
 impl SessionError {
     /// Whether the run ended because its [`CancelToken`](crate::execute::CancelToken) was used.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self, Self::Run(error) if error.is_cancelled())
+        matches!(self, Self::Run(error) if matches!(error.kind, crate::execute::RunErrorKind::Cancelled))
     }
 }

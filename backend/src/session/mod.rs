@@ -22,5 +22,4 @@ pub use opened::{Run, Session};
 pub use options::{Place, SessionOptions};
 pub use placing::{Placed, Placing, PlacingError, Target, Wish, Wishes};
 pub use prepared::Prepared;
-pub(crate) use prepared::{devices, targets};
 pub use random::random_tensor;

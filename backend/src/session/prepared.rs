@@ -38,7 +38,7 @@ impl Prepared {
 }
 
 /// The devices of an inventory as placement sees them.
-pub(crate) fn targets(inventory: &Inventory) -> Vec<Target> {
+pub(super) fn targets(inventory: &Inventory) -> Vec<Target> {
     let target = |device: DeviceRef<'_>| Target {
         name: device.name().to_owned(),
         kind: match device {
@@ -52,7 +52,7 @@ pub(crate) fn targets(inventory: &Inventory) -> Vec<Target> {
 }
 
 /// The devices of an inventory to run on, in the same order.
-pub(crate) fn devices(inventory: &Inventory) -> Vec<ComputeDevice> {
+pub(super) fn devices(inventory: &Inventory) -> Vec<ComputeDevice> {
     let device = |device: DeviceRef<'_>| match device {
         DeviceRef::Cpu(cpu) => {
             let units = cpu.team().to_vec();
@@ -79,7 +79,7 @@ pub(super) fn prepare(
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
     let (placed, plan) = fitting(&placing, &wish, &targets, &program, &kernels, options)?;
     if let Some(violation) = crate::plan::check(&program, &plan).first() {
-        return Err(SessionError::Checker(violation.to_string()));
+        return Err(SessionError::Checker(format!("{violation:?}")));
     }
     let place_time = started.elapsed();
     let executor = Executor::new(plan, kernels, devices(inventory))?;
