@@ -6,12 +6,15 @@
 mod arg_reduce;
 mod check;
 mod concat;
+mod conv;
 mod copy;
 mod elements;
 mod gather;
+mod gemm;
 mod lanes;
 mod map;
 mod math;
+mod matmul;
 mod normalize;
 mod number;
 mod pad;
@@ -74,10 +77,11 @@ pub struct Call<'a> {
 /// # Errors
 /// If the node does not fit its op's definition, or there is no CPU kernel for its types.
 pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn CpuKernel>, KernelError> {
-    let _ = constants;
     match &node.op {
         Op::Map(op) => map::prepare(node, op),
         Op::Pool(op) => pool::prepare(node, op),
+        Op::MatMul(op) => matmul::prepare(op, node, constants),
+        Op::Conv(op) => conv::prepare(op, node, constants),
         Op::Reduce(op) => reduce::prepare(node, op),
         Op::Softmax(op) => softmax::prepare(node, op),
         Op::Normalize(op) => normalize::prepare(node, op),

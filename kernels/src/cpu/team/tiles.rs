@@ -109,6 +109,16 @@ impl<T> Tile<'_, T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.stride), self.columns.len()) }
     }
 
+    /// All rows of a tile that is as wide as its matrix, one after the other.
+    ///
+    /// # Panics
+    /// If it is narrower.
+    pub(crate) fn whole_rows(&mut self) -> &mut [T] {
+        assert_eq!(self.columns.len(), self.stride, "a tile whose rows are not consecutive");
+        // SAFETY: as for `row`; rows as long as their distance are consecutive.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.rows.len() * self.stride) }
+    }
+
     /// Where the tile's first element is. Row `i` begins [`Self::stride`]` · i` elements later; only the `columns.len()`
     /// elements from each row's beginning belong to the tile.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
@@ -150,6 +160,17 @@ mod tests {
             let want: Vec<_> = (1..=data.len()).collect();
             assert_eq!(data, want, "{grid:?}");
         }
+    }
+
+    #[test]
+    fn rows_as_wide_as_the_matrix_are_consecutive() {
+        let mut data = vec![0; 15];
+        let grid = Grid { batch: 1, rows: 5, columns: 3, tile_rows: 2, tile_columns: 3 };
+        run(&Team::solo(), &mut data, grid, &|mut tile| {
+            let first = tile.rows.start;
+            tile.whole_rows().fill(first + 1);
+        });
+        assert_eq!(data, [1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 5, 5, 5]);
     }
 
     #[test]

@@ -1,0 +1,195 @@
+//! Convolutions as products: the weights of a group times the windows of an image.
+
+use super::geometry::Geometry;
+use super::image::Image;
+use crate::cpu::elements::{elements, elements_mut};
+use crate::cpu::gemm::{self, Left, MicroKernel, PackedLeft, PanelSource, Panels, Product, Right, View};
+use crate::cpu::map::Epilogue;
+use crate::cpu::matmul::epilogue_of;
+use crate::cpu::team::{Grid, Tile};
+use crate::cpu::{Call, CpuKernel, Team};
+use crate::error::KernelError;
+use crate::op::NodeSpec;
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// Tiles of whole columns that keep a team busy: if there are fewer, columns are cut into rows too.
+const ENOUGH_COLUMN_TILES: usize = 16;
+
+/// Rows of a panel that are written at a time when all panels are written ahead.
+const PANEL_ROWS: usize = 256;
+
+/// A convolution of which each group is a product.
+pub(super) struct Kernel {
+    micro: &'static MicroKernel,
+    geometry: Geometry,
+    weights: Weights,
+    windows: Windows,
+    grid: Grid,
+    epilogue: Option<Epilogue>,
+}
+
+enum Weights {
+    /// Of each group, packed ahead.
+    Packed(Vec<PackedLeft>),
+    /// Given with each call, and copied into the order of the windows.
+    Given,
+}
+
+/// Where the right-hand matrix comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Windows {
+    /// The image is the matrix.
+    Image,
+    /// Each tile writes its panels.
+    ByTile,
+    /// All panels are written ahead, to be shared by several tiles of rows.
+    Ahead,
+}
+
+impl Kernel {
+    /// # Errors
+    /// If the epilogue does not fit the node.
+    pub(super) fn new(
+        micro: &'static MicroKernel,
+        geometry: Geometry,
+        node: &NodeSpec,
+        constants: &[Option<Tensor>],
+    ) -> Result<Self, KernelError> {
+        let products = geometry.images * geometry.group;
+        let (rows, columns) = (geometry.group_maps(), geometry.pixels());
+        let depth = geometry.taps() * geometry.group_channels();
+        // All that is computed from the sizes below is at most this, which fits the address space.
+        Shape::new([products, rows.max(columns.next_multiple_of(micro.columns)), depth])?;
+        let by_columns = gemm::column_grid(micro, products, rows, columns, depth);
+        let (windows, grid) = if geometry.is_pointwise() {
+            (Windows::Image, gemm::grid(micro, products, rows, columns, depth))
+        } else if by_columns.tiles() >= ENOUGH_COLUMN_TILES || by_columns.tile_rows <= micro.rows {
+            (Windows::ByTile, by_columns)
+        } else {
+            (Windows::Ahead, gemm::grid(micro, products, rows, columns, depth))
+        };
+        let weights = match constants.get(1).and_then(Option::as_ref) {
+            Some(weights) => Weights::Packed(pack_weights(micro, &geometry, elements(weights.bytes()))),
+            None => Weights::Given,
+        };
+        Ok(Self { micro, geometry, weights, windows, grid, epilogue: epilogue_of(node)? })
+    }
+
+    fn depth(&self) -> usize {
+        self.geometry.taps() * self.geometry.group_channels()
+    }
+
+    /// Elements of the panels of one product, if they are written ahead.
+    fn panel_floats(&self) -> usize {
+        match self.windows {
+            Windows::Ahead => Panels::floats(self.micro, self.depth(), self.geometry.pixels()),
+            Windows::Image | Windows::ByTile => 0,
+        }
+    }
+
+    /// Elements of the weights in the order of the windows, if they are not packed.
+    fn weight_floats(&self) -> usize {
+        match self.weights {
+            Weights::Given => self.geometry.maps * self.depth(),
+            Weights::Packed(_) => 0,
+        }
+    }
+
+    /// The channels of one group of one image.
+    fn image<'a>(&'a self, input: &'a [f32], product: usize) -> Image<'a> {
+        let length = self.geometry.group_channels() * self.geometry.plane();
+        Image { geometry: &self.geometry, data: &input[product * length..][..length] }
+    }
+
+    /// Writes the panels of all products.
+    fn write_panels(&self, team: &Team, input: &[f32], panels: &mut [f32]) {
+        let (depth, width) = (self.depth(), self.micro.columns);
+        let per_product = self.geometry.pixels().div_ceil(width);
+        let batch = self.grid.batch * per_product;
+        let grid = Grid { batch, rows: depth, columns: width, tile_rows: PANEL_ROWS, tile_columns: width };
+        team.run_tiles(panels, grid, &|mut tile| {
+            let (product, panel) = (tile.matrix / per_product, tile.matrix % per_product);
+            let steps = tile.rows.clone();
+            self.image(input, product).pack(steps, panel * width, width, tile.whole_rows());
+        });
+    }
+
+    fn compute(&self, tile: &mut Tile<'_, f32>, input: &[f32], weights: &[f32], panels: &[f32], extras: &[&[u8]]) {
+        let (product, depth, pixels) = (tile.matrix, self.depth(), self.geometry.pixels());
+        let rows = self.geometry.group_maps();
+        let group = product % self.geometry.group;
+        let left = match &self.weights {
+            Weights::Packed(packed) => Left::Packed(&packed[group]),
+            Weights::Given => {
+                Left::View(View::new(&weights[group * rows * depth..][..rows * depth], rows, depth, false))
+            }
+        };
+        let image = self.image(input, product);
+        let right = match self.windows {
+            Windows::Image => Right::View(View::new(image.data, depth, pixels, false)),
+            Windows::ByTile => Right::Source(&image),
+            Windows::Ahead => {
+                let panels = &panels[product * self.panel_floats()..][..self.panel_floats()];
+                Right::Packed(Panels::new(self.micro, panels, depth, pixels))
+            }
+        };
+        let finish = self.epilogue.as_ref().map(|epilogue| {
+            let [height, _] = self.geometry.output;
+            move |row: usize, column: usize, run: &mut [f32]| {
+                epilogue.apply((product * rows + row) * height, column, run, extras);
+            }
+        });
+        let finish = finish.as_ref().map(|finish| finish as gemm::Finish<'_>);
+        Product::new(self.micro, left, right).compute(tile, finish);
+    }
+}
+
+impl CpuKernel for Kernel {
+    fn scratch_bytes(&self) -> usize {
+        (self.weight_floats() + self.grid.batch * self.panel_floats()) * size_of::<f32>()
+    }
+
+    fn resident_bytes(&self) -> usize {
+        match &self.weights {
+            Weights::Packed(packed) => packed.iter().map(PackedLeft::bytes).sum(),
+            Weights::Given => 0,
+        }
+    }
+
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let input = elements(call.inputs[0]);
+        let scratch = elements_mut(&mut call.scratch[..self.scratch_bytes()]);
+        let (weights, panels) = scratch.split_at_mut(self.weight_floats());
+        if let Weights::Given = self.weights {
+            reorder(&self.geometry, elements(call.inputs[1]), weights);
+        }
+        if self.windows == Windows::Ahead {
+            self.write_panels(call.team, input, panels);
+        }
+        let (weights, panels, extras) = (&*weights, &*panels, &call.inputs[2..]);
+        let output = elements_mut(call.outputs[0]);
+        call.team.run_tiles(output, self.grid, &|mut tile| self.compute(&mut tile, input, weights, panels, extras));
+        Ok(())
+    }
+}
+
+/// The weights of each group, packed in the order of the windows.
+fn pack_weights(micro: &MicroKernel, geometry: &Geometry, weights: &[f32]) -> Vec<PackedLeft> {
+    let (rows, depth) = (geometry.group_maps(), geometry.taps() * geometry.group_channels());
+    let mut ordered = vec![0.0; weights.len()];
+    reorder(geometry, weights, &mut ordered);
+    let groups = (0..geometry.group).map(|group| &ordered[group * rows * depth..][..rows * depth]);
+    groups.map(|weights| PackedLeft::new(micro, View::new(weights, rows, depth, false))).collect()
+}
+
+/// Copies weights `[maps, channels, taps]` to `[maps, taps, channels]`.
+fn reorder(geometry: &Geometry, weights: &[f32], ordered: &mut [f32]) {
+    let (taps, channels) = (geometry.taps(), geometry.group_channels());
+    if taps * channels == 0 {
+        return;
+    }
+    for (from, to) in weights.chunks_exact(taps * channels).zip(ordered.chunks_exact_mut(taps * channels)) {
+        gemm::transpose(from, (taps, 1), (channels, taps), to, channels);
+    }
+}

@@ -1,0 +1,181 @@
+//! Sizes of a convolution, checked, and where its window lies.
+
+use crate::cpu::check::{invalid, require, require_f32};
+use crate::error::KernelError;
+use crate::op::NodeSpec;
+
+/// A two-dimensional convolution of images of `channels × size` to images of `maps × output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Number of images.
+    pub(crate) images: usize,
+    /// Channels of the input.
+    pub(crate) channels: usize,
+    /// Rows and columns of the input.
+    pub(crate) size: [usize; 2],
+    /// Channels of the output.
+    pub(crate) maps: usize,
+    /// Rows and columns of the output.
+    pub(crate) output: [usize; 2],
+    /// Rows and columns of the window.
+    pub(crate) window: [usize; 2],
+    /// The window's parameters.
+    pub(crate) steps: Steps,
+    /// Number of groups, which divides `channels` and `maps`.
+    pub(crate) group: usize,
+}
+
+/// How a window moves and what it covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Steps {
+    /// Rows and columns from one position to the next.
+    pub(crate) strides: [usize; 2],
+    /// Rows and columns of zeros above, left, below, right.
+    pub(crate) pads: [usize; 4],
+    /// Rows and columns from one of the window's elements to the next.
+    pub(crate) dilations: [usize; 2],
+}
+
+impl Geometry {
+    /// The geometry of a convolution from tensor `input` to tensor `output`, both `[n, c, h, w]`, of `node`, whose second
+    /// input are the weights `[maps, channels / group, kh, kw]`.
+    ///
+    /// # Errors
+    /// If the shapes or parameters do not go together.
+    pub(crate) fn new(
+        node: &NodeSpec,
+        input: &[usize],
+        output: &[usize],
+        steps: Steps,
+        group: usize,
+    ) -> Result<Self, KernelError> {
+        let weights = node.inputs[1].shape.dims();
+        let (&[images, channels, height, width], &[maps, depth, rows, columns], &[out_images, out_maps, oh, ow]) =
+            (input, weights, output)
+        else {
+            return Err(invalid(node, "its tensors have four dimensions"));
+        };
+        require(
+            images == out_images && maps == out_maps,
+            node,
+            "its output has the input's images and the weights' maps",
+        )?;
+        require(
+            group > 0 && maps % group == 0 && channels == depth.saturating_mul(group),
+            node,
+            "groups divide the channels",
+        )?;
+        let sound = steps.strides.iter().chain(&steps.dilations).chain(&[rows, columns]).all(|step| *step > 0);
+        require(sound, node, "strides, dilations and the window are at least 1")?;
+        let size = [height, width];
+        for (axis, (window, expected)) in [(rows, oh), (columns, ow)].into_iter().enumerate() {
+            let positions = steps.positions(axis, size[axis], window);
+            require(positions == Some(expected), node, "its output has one element for each position of the window")?;
+        }
+        Ok(Self { images, channels, size, maps, output: [oh, ow], window: [rows, columns], steps, group })
+    }
+
+    /// Rows of the product that computes one group: channels of the output.
+    pub(crate) fn group_maps(&self) -> usize {
+        self.maps / self.group
+    }
+
+    /// Channels of the input that one group reads.
+    pub(crate) fn group_channels(&self) -> usize {
+        self.channels / self.group
+    }
+
+    /// Elements of the window.
+    pub(crate) fn taps(&self) -> usize {
+        self.window[0] * self.window[1]
+    }
+
+    /// Elements of a channel of the input.
+    pub(crate) fn plane(&self) -> usize {
+        self.size[0] * self.size[1]
+    }
+
+    /// Elements of a channel of the output.
+    pub(crate) fn pixels(&self) -> usize {
+        self.output[0] * self.output[1]
+    }
+
+    /// Whether each output element is a combination of the input elements at its own place.
+    pub(crate) fn is_pointwise(&self) -> bool {
+        self.window == [1, 1] && self.steps.strides == [1, 1] && self.steps.pads == [0; 4]
+    }
+
+    /// Whether each of several channels is convolved by itself.
+    pub(crate) fn is_depthwise(&self) -> bool {
+        self.group == self.channels && (self.channels > 1 || self.maps == 1)
+    }
+}
+
+impl Steps {
+    /// How many positions a window of `window` elements has over `size` elements; `None` if it does not fit or the sizes
+    /// overflow.
+    fn positions(&self, axis: usize, size: usize, window: usize) -> Option<usize> {
+        let padded = size.checked_add(self.pads[axis])?.checked_add(self.pads[axis + 2])?;
+        let extent = (window - 1).checked_mul(self.dilations[axis])?.checked_add(1)?;
+        // Offsets within the padded input must fit signed arithmetic.
+        isize::try_from(padded).ok()?;
+        Some(padded.checked_sub(extent)? / self.strides[axis] + 1)
+    }
+
+    /// For the window's element `tap` along an axis, the positions `first..end` at which it lies inside of `size` elements,
+    /// and the element that it covers at position `first`.
+    pub(crate) fn inside(&self, axis: usize, tap: usize, size: usize, positions: usize) -> (usize, usize, usize) {
+        let (stride, offset, pad) = (self.strides[axis], tap * self.dilations[axis], self.pads[axis]);
+        let first = pad.saturating_sub(offset).div_ceil(stride).min(positions);
+        // Position p covers element p · stride + offset − pad, which is to be below `size`.
+        let end = (size + pad).saturating_sub(offset).div_ceil(stride).clamp(first, positions);
+        (first, end, if first < end { first * stride + offset - pad } else { 0 })
+    }
+}
+
+/// Requires that the node has an input, weights and one output of `f32`.
+pub(crate) fn require_operands(node: &NodeSpec) -> Result<(), KernelError> {
+    require(
+        node.inputs.len() >= 2 && node.outputs.len() == 1,
+        node,
+        "it takes two inputs or more and makes one output",
+    )?;
+    require_f32(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_inside_are_those_of_the_definition() {
+        for (size, window, stride, dilation, before, after) in [
+            (7, 3, 1, 1, 1, 1),
+            (8, 3, 2, 1, 0, 1),
+            (5, 4, 3, 2, 4, 3),
+            (1, 1, 1, 1, 0, 0),
+            (2, 5, 1, 1, 4, 4),
+            (3, 2, 1, 9, 9, 9),
+        ] {
+            let steps = Steps { strides: [stride, 1], pads: [before, 0, after, 0], dilations: [dilation, 1] };
+            let positions = steps.positions(0, size, window).expect("fits");
+            for tap in 0..window {
+                let covered: Vec<_> = (0..positions)
+                    .filter_map(|p| Some((p, (p * stride + tap * dilation).checked_sub(before)?)))
+                    .filter(|(_, element)| *element < size)
+                    .collect();
+                let (first, end, element) = steps.inside(0, tap, size, positions);
+                let found: Vec<_> = (first..end).map(|p| (p, element + (p - first) * stride)).collect();
+                assert_eq!(found, covered, "size {size}, window {window}, tap {tap}");
+            }
+        }
+    }
+
+    #[test]
+    fn windows_that_do_not_fit_have_no_position() {
+        let steps = Steps { strides: [1, 1], pads: [0; 4], dilations: [usize::MAX, 2] };
+        assert_eq!(steps.positions(0, 5, 3), None);
+        assert_eq!(steps.positions(1, 4, 3), None);
+        assert_eq!(steps.positions(1, 5, 3), Some(1));
+    }
+}

@@ -1,0 +1,42 @@
+//! Two-dimensional convolutions, with an epilogue.
+//!
+//! A convolution is a product of the weights with the image's windows. Where every window is one pixel, the image is that
+//! matrix; where each channel is convolved by itself, there is a kernel without products; else the windows are written
+//! panel by panel as the product needs them.
+
+mod dense;
+mod depthwise;
+mod geometry;
+mod image;
+
+pub(super) use geometry::{Geometry, Steps, require_operands};
+
+use super::CpuKernel;
+use crate::error::KernelError;
+use crate::op::{Conv, NodeSpec};
+use crate::tensor::Tensor;
+
+use super::gemm::MicroKernel;
+
+/// The kernel of a convolution.
+pub(super) fn prepare(
+    op: &Conv,
+    node: &NodeSpec,
+    constants: &[Option<Tensor>],
+) -> Result<Box<dyn CpuKernel>, KernelError> {
+    let geometry = geometry_of(op, node)?;
+    if geometry.is_depthwise() {
+        return Ok(Box::new(depthwise::Kernel::new(geometry, node, constants)?));
+    }
+    Ok(Box::new(dense::Kernel::new(MicroKernel::best(), geometry, node, constants)?))
+}
+
+fn geometry_of(op: &Conv, node: &NodeSpec) -> Result<Geometry, KernelError> {
+    require_operands(node)?;
+    let Conv { strides, pads, dilations, group, .. } = *op;
+    let steps = Steps { strides, pads, dilations };
+    Geometry::new(node, node.inputs[0].shape.dims(), node.outputs[0].shape.dims(), steps, group)
+}
+
+#[cfg(test)]
+mod tests;

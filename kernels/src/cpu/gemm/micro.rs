@@ -1,0 +1,141 @@
+//! Micro-kernels: the product of a few rows and a panel of columns, accumulated in registers.
+//!
+//! A micro-kernel adds up `rows × columns` elements over `k` outer products (Goto 2008, section 5): per step it loads one row
+//! of B as vectors and multiplies it by each of `rows` broadcast elements of A. How large a block the registers hold
+//! depends on the instruction set.
+
+use super::portable;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+use std::sync::OnceLock;
+
+/// A micro-kernel and the greatest block that it computes.
+#[derive(Debug)]
+pub(crate) struct MicroKernel {
+    /// Name of the instruction set.
+    pub(crate) name: &'static str,
+    /// Greatest number of rows of a block.
+    pub(crate) rows: usize,
+    /// Greatest number of columns of a block: the width of a panel of packed B.
+    pub(crate) columns: usize,
+    /// Columns of one vector: what a narrow block costs is a multiple of it.
+    pub(crate) lanes: usize,
+    /// Computes a block.
+    ///
+    /// # Safety
+    /// The pointers of the [`Block`] are valid as it says, and the kernel came from [`MicroKernel::available`].
+    pub(super) run: unsafe fn(&Block),
+}
+
+/// Operands and result of one call of a micro-kernel. Distances are in elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    /// Number of rows, 1 to the kernel's.
+    pub(super) rows: usize,
+    /// Number of columns, 1 to the kernel's.
+    pub(super) columns: usize,
+    /// Number of outer products.
+    pub(super) depth: usize,
+    /// Element (i, p) of A is at `i · a_row + p · a_step`, readable for each row and step.
+    pub(super) a: *const f32,
+    /// Distance of A's rows.
+    pub(super) a_row: usize,
+    /// Distance of A's elements from step to step.
+    pub(super) a_step: usize,
+    /// Element (p, j) of B is at `p · b_step + j`, readable for each step and column.
+    pub(super) b: *const f32,
+    /// Distance of B's rows.
+    pub(super) b_step: usize,
+    /// Element (i, j) of C is at `i · c_row + j`, exclusively writable, and readable if `accumulate`.
+    pub(super) c: *mut f32,
+    /// Distance of C's rows.
+    pub(super) c_row: usize,
+    /// Whether the product is added to C rather than stored.
+    pub(super) accumulate: bool,
+    /// Where memory that will soon be read begins: a vector of it is fetched with each step. Any address will do.
+    pub(super) prefetch: *const f32,
+}
+
+impl MicroKernel {
+    /// The fastest kernel that this processor can run.
+    pub(crate) fn best() -> &'static Self {
+        static BEST: OnceLock<&MicroKernel> = OnceLock::new();
+        BEST.get_or_init(|| Self::available()[0])
+    }
+
+    /// All kernels that this processor can run, the fastest first.
+    pub(crate) fn available() -> Vec<&'static Self> {
+        let mut kernels = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                kernels.push(&avx512::KERNEL);
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                kernels.push(&avx2::KERNEL);
+            }
+        }
+        kernels.push(&portable::KERNEL);
+        kernels
+    }
+
+    /// The height of the row blocks into which `rows` rows are cut: as equal as possible, because a low block cannot use
+    /// the arithmetic units fully. Only the last block may be lower.
+    pub(crate) fn block_height(&self, rows: usize) -> usize {
+        let blocks = rows.div_ceil(self.rows).max(1);
+        rows.div_ceil(blocks).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_blocks_are_nearly_equal() {
+        let kernel = &MicroKernel { name: "", rows: 14, columns: 32, lanes: 16, run: portable::KERNEL.run };
+        for (rows, height) in [(0, 1), (1, 1), (14, 14), (15, 8), (64, 13), (512, 14)] {
+            assert_eq!(kernel.block_height(rows), height, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn every_kernel_computes_every_block_size() {
+        let value = |i: usize| ((i * 37 + 11) % 17) as f32 - 8.0;
+        let a: Vec<f32> = (0..2000).map(value).collect();
+        let b: Vec<f32> = (500..3000).map(value).collect();
+        for kernel in MicroKernel::available() {
+            for (rows, columns) in (1..=kernel.rows).flat_map(|r| (1..=kernel.columns).map(move |c| (r, c))) {
+                for (depth, (a_row, a_step), b_step) in [(1, (1, 1), 1), (7, (20, 3), 40), (13, (1, 15), columns)] {
+                    let mut c = vec![1.0f32; rows * columns];
+                    let block = Block {
+                        rows,
+                        columns,
+                        depth,
+                        a: a.as_ptr(),
+                        a_row,
+                        a_step,
+                        b: b.as_ptr(),
+                        b_step,
+                        c: c.as_mut_ptr(),
+                        c_row: columns,
+                        accumulate: depth == 13,
+                        prefetch: a.as_ptr(),
+                    };
+                    assert!((rows - 1) * a_row + (depth - 1) * a_step < a.len());
+                    assert!((depth - 1) * b_step + columns <= b.len());
+                    // SAFETY: the greatest offsets into `a` and `b` were checked above, `c` has rows · columns elements,
+                    // and the kernel is available.
+                    unsafe { (kernel.run)(&block) };
+                    let want = (0..rows * columns).map(|at| {
+                        let (i, j) = (at / columns, at % columns);
+                        let product: f32 = (0..depth).map(|p| a[i * a_row + p * a_step] * b[p * b_step + j]).sum();
+                        product + if depth == 13 { 1.0 } else { 0.0 }
+                    });
+                    // Small integers: every order of summation is exact.
+                    assert_eq!(c, want.collect::<Vec<_>>(), "{} {rows}×{columns}, depth {depth}", kernel.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Products of `f32` matrices: C = A · B with any distances of A's and B's rows and columns, C row-major.
+//!
+//! [`grid`] cuts C into tiles, which a team computes with [`Product::compute`]. Operands that never change are packed
+//! ahead as [`PackedLeft`] and [`PackedRight`]. What is in which cache is told in `product`, what is in registers in
+//! `micro`. A product with a vector is limited by memory and has loops of its own, in `vector`.
+//!
+//! Every element is the sum over consecutive slices of the depth, each added up in order (in up to four interleaved
+//! chains), so it depends on the shape and the processor's instruction set, never on the number of threads.
+#![allow(dead_code, reason = "users follow")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod micro;
+mod pack;
+mod portable;
+mod product;
+#[cfg(test)]
+pub(crate) mod testing;
+mod transpose;
+mod vector;
+mod view;
+
+pub(crate) use micro::MicroKernel;
+pub(crate) use pack::{PackedLeft, PackedRight, Panels};
+pub(crate) use product::{Finish, Left, PanelSource, Product, Right};
+pub(crate) use transpose::transpose;
+pub(crate) use vector::matrix_vector;
+pub(crate) use view::View;
+
+use crate::cpu::team::Grid;
+use product::even_cut;
+
+/// Greatest number of columns of a tile: its part of B fits half of a second-level cache of 1 MiB.
+const TILE_COLUMNS: usize = 256;
+
+/// Greatest number of row blocks of a tile.
+const TILE_BLOCKS: usize = 16;
+
+/// Operations below which a tile is not cut further: about ten microseconds of one core.
+const TILE_WORK: usize = 1 << 21;
+
+/// Elements of the matrix that a tile of a product with a vector reads: 256 KiB.
+const VECTOR_WORK: usize = 1 << 16;
+
+/// Elements of the result that a tile of a product with a vector has at least: shorter runs of rows come slowly from memory.
+const VECTOR_COLUMNS: usize = 512;
+
+/// Tiles beyond which no finer cut is needed to keep a team busy.
+const ENOUGH_TILES: usize = 64;
+
+/// Rows that take as long to multiply as B takes to be read from memory: fewer rows take as long as so many.
+const LEAST_ROWS: usize = 24;
+
+/// The tiles of a stack of `batch` products of these sizes: a function of the sizes alone.
+pub(crate) fn grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
+    let height = kernel.block_height(rows);
+    let tile_rows = even_cut(rows, TILE_BLOCKS * height, height);
+    refined(kernel, depth, Grid { tile_rows, ..columns_of(kernel, batch, rows, columns) }, height)
+}
+
+/// The tiles of a stack of products whose right-hand matrix is costly to write: each is all rows of some columns.
+pub(crate) fn column_grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
+    refined(kernel, depth, columns_of(kernel, batch, rows, columns), rows)
+}
+
+/// Stripes of all rows and as many columns as the cache holds.
+fn columns_of(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize) -> Grid {
+    let tile_columns = even_cut(columns, TILE_COLUMNS, kernel.columns);
+    Grid { batch, rows, columns, tile_rows: rows.max(1), tile_columns }
+}
+
+/// The grid with its tiles halved as long as there are few and each is much work: first columns down to two panels, then
+/// rows down to `least_rows`, then columns down to one panel.
+fn refined(kernel: &MicroKernel, depth: usize, mut grid: Grid, least_rows: usize) -> Grid {
+    loop {
+        let Grid { tile_rows, tile_columns, .. } = grid;
+        let work = depth.saturating_mul(2 * tile_rows.max(LEAST_ROWS) * tile_columns);
+        if work < 2 * TILE_WORK || grid.tiles() >= ENOUGH_TILES {
+            return grid;
+        }
+        if tile_columns > 2 * kernel.columns || (tile_rows <= least_rows && tile_columns > kernel.columns) {
+            grid.tile_columns = (tile_columns / 2).next_multiple_of(kernel.columns);
+        } else if tile_rows > least_rows {
+            grid.tile_rows = (tile_rows / 2).next_multiple_of(least_rows);
+        } else {
+            return grid;
+        }
+    }
+}
+
+/// The tiles of `batch` products of a matrix of `rows × depth` with a vector, each of whose results is one row.
+pub(crate) fn vector_grid(batch: usize, rows: usize, depth: usize) -> Grid {
+    let most = (VECTOR_WORK / depth.max(1)).max(VECTOR_COLUMNS);
+    Grid { batch, rows: 1, columns: rows, tile_rows: 1, tile_columns: even_cut(rows, most, 16) }
+}

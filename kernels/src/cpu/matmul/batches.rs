@@ -1,0 +1,68 @@
+//! Which matrices of two broadcast stacks make each product.
+
+use crate::shape::{Shape, ShapeError};
+
+/// The batch dimensions of a product and where along them each operand moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Batches {
+    dims: Vec<usize>,
+    left: Vec<usize>,
+    right: Vec<usize>,
+}
+
+impl Batches {
+    /// The products of two stacks with these batch dimensions.
+    ///
+    /// # Errors
+    /// If they cannot be broadcast together.
+    pub(super) fn new(left: &Shape, right: &Shape) -> Result<Self, ShapeError> {
+        let dims = left.broadcast(right)?;
+        let (left, right) = (left.broadcast_strides(&dims)?, right.broadcast_strides(&dims)?);
+        Ok(Self { dims: dims.into(), left, right })
+    }
+
+    /// The batch dimensions of the result.
+    pub(super) fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// The number of products.
+    pub(super) fn count(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// Whether each product has its own left matrix, and all have the same right one: then they are one product.
+    pub(super) fn share_right(&self) -> bool {
+        let own_left = (0..self.dims.len()).all(|axis| self.dims[axis] == 1 || self.left[axis] != 0);
+        own_left && self.right.iter().all(|stride| *stride == 0)
+    }
+
+    /// The numbers of the left and of the right matrix of a product. O(rank).
+    pub(super) fn operands(&self, mut product: usize) -> (usize, usize) {
+        let (mut left, mut right) = (0, 0);
+        for axis in (0..self.dims.len()).rev() {
+            let index = product % self.dims[axis];
+            product /= self.dims[axis];
+            left += index * self.left[axis];
+            right += index * self.right[axis];
+        }
+        (left, right)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_repeat_where_they_are_broadcast() {
+        let shape = |dims: &[usize]| Shape::new(dims).expect("small");
+        let batches = Batches::new(&shape(&[2, 1]), &shape(&[3])).expect("broadcastable");
+        let found: Vec<_> = (0..batches.count()).map(|product| batches.operands(product)).collect();
+        assert_eq!(found, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
+        assert!(!batches.share_right());
+        assert!(Batches::new(&shape(&[2, 1]), &shape(&[1])).expect("broadcastable").share_right());
+        assert!(!Batches::new(&shape(&[2]), &shape(&[3, 1])).expect("broadcastable").share_right());
+        assert!(Batches::new(&shape(&[2]), &shape(&[3])).is_err());
+    }
+}

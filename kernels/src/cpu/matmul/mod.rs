@@ -1,0 +1,194 @@
+//! Matrix products over batches, with an epilogue.
+
+mod batches;
+
+use super::check::{invalid, require, require_f32};
+use super::elements::{elements, elements_mut};
+use super::gemm::{self, Left, MicroKernel, PackedRight, Product, Right, View};
+use super::map::Epilogue;
+use super::team::{Grid, Tile};
+use super::{Call, CpuKernel};
+use crate::error::KernelError;
+use crate::op::{Expression, MatMul, NodeSpec};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+use batches::Batches;
+
+/// The kernel of a matrix product.
+pub(super) fn prepare(
+    op: &MatMul,
+    node: &NodeSpec,
+    constants: &[Option<Tensor>],
+) -> Result<Box<dyn CpuKernel>, KernelError> {
+    Ok(Box::new(Kernel::new(MicroKernel::best(), op, node, constants)?))
+}
+
+/// The epilogue of a node whose op has one: its extra operands are the inputs after the op's own.
+///
+/// # Errors
+/// If the expression does not fit the node's inputs and output.
+pub(super) fn epilogue_of(node: &NodeSpec) -> Result<Option<Epilogue>, KernelError> {
+    let own = node.op.epilogue_inputs_start();
+    let extras: Vec<&Shape> = node.inputs[own..].iter().map(|spec| &spec.shape).collect();
+    match node.op.epilogue() {
+        None if extras.is_empty() => Ok(None),
+        None => Err(invalid(node, format!("it has {} inputs, but only {own} are read", node.inputs.len()))),
+        Some(expression) if *expression == Expression::identity() && extras.is_empty() => Ok(None),
+        Some(expression) => Epilogue::new(expression, &node.outputs[0].shape, &extras).map(Some),
+    }
+}
+
+struct Kernel {
+    micro: &'static MicroKernel,
+    sizes: Sizes,
+    transpose_a: bool,
+    transpose_b: bool,
+    batches: Batches,
+    /// The right matrices, packed, if they never change.
+    packed: Vec<PackedRight>,
+    /// B, if it never changes and is read as it is.
+    constant: Option<Tensor>,
+    method: Method,
+    grid: Grid,
+    epilogue: Option<Epilogue>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sizes {
+    m: usize,
+    n: usize,
+    k: usize,
+}
+
+/// How each product is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    /// Block by block.
+    Blocked,
+    /// A is one row: Bᵀ times it.
+    RowVector,
+    /// B is one column: A times it.
+    ColumnVector,
+}
+
+impl Kernel {
+    fn new(
+        micro: &'static MicroKernel,
+        op: &MatMul,
+        node: &NodeSpec,
+        constants: &[Option<Tensor>],
+    ) -> Result<Self, KernelError> {
+        let (mut sizes, mut batches) = sizes(op, node)?;
+        let Sizes { m, n, k } = sizes;
+        // Products that share B are one product of all their rows.
+        if !op.transpose_a && batches.share_right() {
+            sizes.m = batches.count() * m;
+            batches = Batches::new(&Shape::scalar(), &Shape::scalar())?;
+        }
+        let constant = constants.get(1).and_then(Option::as_ref);
+        let method = match sizes {
+            Sizes { n: 1, .. } => Method::ColumnVector,
+            Sizes { m: 1, .. } if constant.is_none() => Method::RowVector,
+            _ => Method::Blocked,
+        };
+        let packed = match (method, constant) {
+            (Method::Blocked, Some(constant)) if k * n > 0 => {
+                let matrices = elements(constant.bytes()).chunks_exact(k * n);
+                matrices.map(|b| PackedRight::new(micro, View::new(b, k, n, op.transpose_b))).collect()
+            }
+            _ => Vec::new(),
+        };
+        let constant = constant.filter(|_| packed.is_empty()).cloned();
+        let grid = match method {
+            Method::Blocked => gemm::grid(micro, batches.count(), sizes.m, n, k),
+            Method::RowVector => gemm::vector_grid(batches.count(), n, k),
+            Method::ColumnVector => gemm::vector_grid(batches.count(), sizes.m, k),
+        };
+        let MatMul { transpose_a, transpose_b, .. } = *op;
+        let epilogue = epilogue_of(node)?;
+        Ok(Self { micro, sizes, transpose_a, transpose_b, batches, packed, constant, method, grid, epilogue })
+    }
+
+    fn compute(&self, tile: &mut Tile<'_, f32>, a: &[f32], b: &[f32], extras: &[&[u8]]) {
+        let Sizes { m, n, k } = self.sizes;
+        let (left, right) = self.batches.operands(tile.matrix);
+        let left = View::new(&a[left * m * k..][..m * k], m, k, self.transpose_a);
+        let right = match self.packed.get(right) {
+            Some(packed) => Right::Packed(packed.panels()),
+            None => Right::View(View::new(&b[right * k * n..][..k * n], k, n, self.transpose_b)),
+        };
+        let matrix = tile.matrix;
+        let finish = self.epilogue.as_ref().map(|epilogue| {
+            move |row: usize, column: usize, run: &mut [f32]| epilogue.apply(matrix * m + row, column, run, extras)
+        });
+        let finish = finish.as_ref().map(|finish| finish as gemm::Finish<'_>);
+        match (self.method, right) {
+            (Method::RowVector, Right::View(right)) => {
+                self.vector(tile, right.transposed(), left.from(0, 0), (0, tile.columns.start), finish)
+            }
+            (Method::ColumnVector, Right::View(right)) => {
+                self.vector(tile, left, right.from(0, 0), (tile.columns.start, 0), finish)
+            }
+            _ => Product::new(self.micro, Left::View(left), right).compute(tile, finish),
+        }
+    }
+
+    /// A tile of `matrix · vector`, whose first element is at `place` in C.
+    fn vector(
+        &self,
+        tile: &mut Tile<'_, f32>,
+        matrix: View<'_>,
+        vector: &[f32],
+        place: (usize, usize),
+        finish: Option<gemm::Finish<'_>>,
+    ) {
+        let first = tile.columns.start;
+        gemm::matrix_vector(matrix, &vector[..self.sizes.k], first, tile.row(0));
+        if let Some(finish) = finish {
+            finish(place.0, place.1, tile.row(0));
+        }
+    }
+}
+
+impl CpuKernel for Kernel {
+    fn resident_bytes(&self) -> usize {
+        self.packed.iter().map(PackedRight::bytes).sum::<usize>()
+            + self.constant.as_ref().map_or(0, |b| b.bytes().len())
+    }
+
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let a = elements(call.inputs[0]);
+        let b = elements(self.constant.as_ref().map_or(call.inputs[1], Tensor::bytes));
+        let c = elements_mut(call.outputs[0]);
+        call.team.run_tiles(c, self.grid, &|mut tile| self.compute(&mut tile, a, b, &call.inputs[2..]));
+        Ok(())
+    }
+}
+
+/// The sizes of each product and the batches, if the node fits the op's definition.
+fn sizes(op: &MatMul, node: &NodeSpec) -> Result<(Sizes, Batches), KernelError> {
+    require(
+        node.inputs.len() >= 2 && node.outputs.len() == 1,
+        node,
+        "it takes two inputs or more and makes one output",
+    )?;
+    require_f32(node)?;
+    let split = |shape: &Shape| -> Result<(Shape, usize, usize), KernelError> {
+        match shape.dims() {
+            [batch @ .., rows, columns] => Ok((Shape::new(batch)?, *rows, *columns)),
+            _ => Err(invalid(node, "its operands have at least two dimensions")),
+        }
+    };
+    let exchanged =
+        |(batch, rows, columns), exchange: bool| if exchange { (batch, columns, rows) } else { (batch, rows, columns) };
+    let (left, m, k) = exchanged(split(&node.inputs[0].shape)?, op.transpose_a);
+    let (right, depth, n) = exchanged(split(&node.inputs[1].shape)?, op.transpose_b);
+    require(k == depth, node, "A has as many columns as B has rows")?;
+    let batches = Batches::new(&left, &right)?;
+    let expected = [batches.dims(), &[m, n]].concat();
+    require(node.outputs[0].shape.dims() == expected, node, "its output is of the batch and A's rows and B's columns")?;
+    Ok((Sizes { m, n, k }, batches))
+}
+
+#[cfg(test)]
+mod tests;

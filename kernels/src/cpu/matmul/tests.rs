@@ -1,0 +1,150 @@
+//! Products against their definition in 64-bit floats, by every micro-kernel and number of threads.
+
+use super::*;
+use crate::cpu::Team;
+use crate::cpu::gemm::testing::{epilogue, require_close, run, run_by_teams, spec, tensor};
+use crate::op::Op;
+use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
+use std::time::Duration;
+
+/// A random node and whether each of its inputs is constant.
+fn node(u: &mut Unstructured<'_>) -> Arbitrary<(MatMul, NodeSpec)> {
+    let mut size = || {
+        Ok(match u.int_in_range(0..=9)? {
+            0 => 0,
+            1..=2 => 1,
+            3..=7 => u.int_in_range(2..=40)?,
+            _ => u.int_in_range(41..=150)?,
+        })
+    };
+    let (m, n, k) = (size()?, size()?, size()?);
+    let (transpose_a, transpose_b) = (u.arbitrary()?, u.arbitrary()?);
+    let (left, right, batch): (&[usize], &[usize], &[usize]) = match u.int_in_range(0..=5)? {
+        0 => (&[2], &[2], &[2]),
+        1 => (&[3], &[], &[3]),
+        2 => (&[2, 1], &[1, 3], &[2, 3]),
+        3 => (&[], &[2], &[2]),
+        _ => (&[], &[], &[]),
+    };
+    let matrix = |batch: &[usize], rows, columns, transposed: bool| {
+        [batch, &if transposed { [columns, rows] } else { [rows, columns] }].concat()
+    };
+    let output = [batch, &[m, n]].concat();
+    let bias: &[usize] = if u.arbitrary()? { &[n] } else { &[m, 1] };
+    let (epilogue, extras) = epilogue(u, &output, bias)?;
+    let op = MatMul { transpose_a, transpose_b, epilogue };
+    let mut inputs = vec![matrix(left, m, k, transpose_a), matrix(right, k, n, transpose_b)];
+    inputs.extend(extras);
+    let inputs = inputs.iter().map(|dims| spec(dims)).collect();
+    Ok((op.clone(), NodeSpec { op: Op::MatMul(op), inputs, outputs: vec![spec(&output)] }))
+}
+
+fn require_correct(op: &MatMul, node: &NodeSpec, inputs: &[Tensor], found: &[f32]) {
+    let (a, b) = (inputs[0].elements::<f32>().expect("f32"), inputs[1].elements::<f32>().expect("f32"));
+    let (Sizes { m, n, k }, batches) = sizes(op, node).expect("a sound node");
+    require_close(node, inputs, found, |coordinates| {
+        let (batch, [i, j]) = coordinates.split_last_chunk().expect("of rank 2 or more");
+        let product = batch.iter().zip(batches.dims()).fold(0, |product, (index, dim)| product * dim + index);
+        let (left, right) = batches.operands(product);
+        let terms = (0..k).map(|p| {
+            let a = a[left * m * k + if op.transpose_a { p * m + i } else { i * k + p }];
+            let b = b[right * k * n + if op.transpose_b { j * k + p } else { p * n + j }];
+            f64::from(a) * f64::from(b)
+        });
+        terms.fold((0.0, 0.0), |(sum, magnitude), term| (sum + term, magnitude + term.abs()))
+    });
+}
+
+#[test]
+fn products_agree_with_the_definition() {
+    arbtest::arbtest(|u| {
+        let (op, node) = node(u)?;
+        let micro = *u.choose(&MicroKernel::available())?;
+        let inputs: Vec<Tensor> = node.inputs.iter().zip(1..).map(|(s, seed)| tensor(s.shape.dims(), seed)).collect();
+        let constant_b: bool = u.arbitrary()?;
+        let constants: Vec<_> = (0..inputs.len()).map(|i| (i == 1 && constant_b).then(|| inputs[1].clone())).collect();
+        let kernel = Kernel::new(micro, &op, &node, &constants).expect("a sound node");
+        require_correct(&op, &node, &inputs, &run_by_teams(&kernel, &node, &inputs));
+        Ok(())
+    })
+    .budget(Duration::from_millis(900));
+}
+
+#[test]
+fn deep_and_wide_products_agree_with_the_definition() {
+    for (m, n, k) in [(70, 300, 900), (3, 600, 1025), (150, 48, 512), (1, 700, 777), (700, 1, 777), (130, 97, 385)] {
+        for (transpose_a, transpose_b) in [(false, false), (true, true)] {
+            let op = MatMul { transpose_a, transpose_b, epilogue: None };
+            let (a, b) = if transpose_a { ([k, m], [n, k]) } else { ([m, k], [k, n]) };
+            let node =
+                NodeSpec { op: Op::MatMul(op.clone()), inputs: vec![spec(&a), spec(&b)], outputs: vec![spec(&[m, n])] };
+            let inputs = [tensor(&a, 1), tensor(&b, 2)];
+            for constants in [[None, None], [None, Some(inputs[1].clone())]] {
+                let kernel = Kernel::new(MicroKernel::best(), &op, &node, &constants).expect("a sound node");
+                require_correct(&op, &node, &inputs, &run_by_teams(&kernel, &node, &inputs));
+            }
+        }
+    }
+}
+
+#[test]
+fn not_a_number_spreads_along_its_row_only() {
+    let node = NodeSpec {
+        op: Op::MatMul(MatMul::default()),
+        inputs: vec![spec(&[20, 30]), spec(&[30, 50])],
+        outputs: vec![spec(&[20, 50])],
+    };
+    let mut a = tensor(&[20, 30], 1).elements::<f32>().expect("f32").to_vec();
+    a[7 * 30 + 29] = f32::NAN;
+    let a = Tensor::from_elements(node.inputs[0].shape.clone(), &a).expect("as many");
+    for micro in MicroKernel::available() {
+        let kernel = Kernel::new(micro, &MatMul::default(), &node, &[None, None]).expect("a sound node");
+        let found = run(&kernel, &node, &[a.clone(), tensor(&[30, 50], 2)], &Team::solo());
+        assert!(found.iter().enumerate().all(|(at, x)| x.is_nan() == (at / 50 == 7)), "{}", micro.name);
+    }
+}
+
+#[test]
+fn a_constant_that_was_packed_need_not_be_given_again() {
+    for (m, n, k) in [(5, 60, 9), (5, 1, 9), (1, 60, 9)] {
+        let node = NodeSpec {
+            op: Op::MatMul(MatMul::default()),
+            inputs: vec![spec(&[m, k]), spec(&[k, n])],
+            outputs: vec![spec(&[m, n])],
+        };
+        let (a, b) = (tensor(&[m, k], 1), tensor(&[k, n], 2));
+        let constants = [None, Some(b.clone())];
+        let kernel = Kernel::new(MicroKernel::best(), &MatMul::default(), &node, &constants).expect("a sound node");
+        let nothing = Tensor::from_elements::<f32>(Shape::new([0]).expect("empty"), &[]).expect("nothing");
+        let found = run(&kernel, &node, &[a.clone(), nothing], &Team::solo());
+        require_correct(&MatMul::default(), &node, &[a, b], &found);
+        assert!(kernel.resident_bytes() >= k * n * 4);
+    }
+}
+
+#[test]
+fn nodes_that_do_not_fit_are_refused() {
+    let cases: [(&[&[usize]], &[usize]); 7] = [
+        (&[&[2, 3], &[4, 5]], &[2, 5]),
+        (&[&[2, 3], &[3, 5]], &[2, 6]),
+        (&[&[3], &[3, 5]], &[5]),
+        (&[&[2, 2, 3], &[3, 3, 5]], &[2, 2, 5]),
+        (&[&[2, 3]], &[2, 3]),
+        (&[&[2, 3], &[3, 5], &[5]], &[2, 5]),
+        (&[&[2, 2, 3], &[3, 5]], &[2, 5]),
+    ];
+    for (inputs, output) in cases {
+        let inputs = inputs.iter().map(|dims| spec(dims)).collect();
+        let node = NodeSpec { op: Op::MatMul(MatMul::default()), inputs, outputs: vec![spec(output)] };
+        assert!(prepare(&MatMul::default(), &node, &[]).is_err(), "{node:?}");
+    }
+    let op = MatMul { epilogue: Some(Expression::binary(crate::op::Binary::Add)), ..MatMul::default() };
+    let mut node = NodeSpec {
+        op: Op::MatMul(op.clone()),
+        inputs: vec![spec(&[2, 3]), spec(&[3, 5]), spec(&[4])],
+        outputs: vec![spec(&[2, 5])],
+    };
+    assert!(prepare(&op, &node, &[]).is_err(), "an operand that cannot be broadcast");
+    node.inputs[2].dtype = crate::DType::I32;
+    assert!(prepare(&op, &node, &[]).is_err(), "an operand of another type");
+}
