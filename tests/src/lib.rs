@@ -6,8 +6,7 @@ use anabranch::session::{Inputs, Outputs, Place, Session, SessionOptions};
 use std::path::{Path, PathBuf};
 
 /// The bundled models, by the names of their files. `tests/data/README.md` says where they come from.
-pub const MODELS: [&str; 10] =
-    ["convnet", "decoder", "encoder", "fire", "gru", "lstm", "mlp", "mobile", "unet", "vit"];
+pub const MODELS: [&str; 10] = ["convnet", "decoder", "encoder", "fire", "gru", "lstm", "mlp", "mobile", "unet", "vit"];
 
 /// A bundled model's file.
 pub fn model(name: &str) -> PathBuf {

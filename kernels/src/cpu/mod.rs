@@ -7,6 +7,7 @@ mod arg_reduce;
 mod check;
 mod concat;
 mod conv;
+mod conv_transpose;
 mod copy;
 mod elements;
 mod gather;
@@ -82,6 +83,7 @@ pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn 
         Op::Pool(op) => pool::prepare(node, op),
         Op::MatMul(op) => matmul::prepare(op, node, constants),
         Op::Conv(op) => conv::prepare(op, node, constants),
+        Op::ConvTranspose(op) => conv_transpose::prepare(node, op),
         Op::Reduce(op) => reduce::prepare(node, op),
         Op::Softmax(op) => softmax::prepare(node, op),
         Op::Normalize(op) => normalize::prepare(node, op),
