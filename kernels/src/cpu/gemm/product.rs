@@ -99,7 +99,7 @@ impl<'a> Product<'a> {
         assert!(tile.rows.end <= rows && tile.columns.end <= columns, "a tile outside of the product");
         let height = self.left.height(self.kernel);
         assert!(
-            tile.rows.start % height == 0 && tile.columns.start % self.kernel.columns == 0,
+            tile.rows.start.is_multiple_of(height) && tile.columns.start.is_multiple_of(self.kernel.columns),
             "a tile between blocks"
         );
         if depth == 0 {
