@@ -64,6 +64,6 @@ fn a_limit_at_the_peak_passes_and_one_byte_less_is_refused() {
 fn a_model_that_fits_nowhere_is_refused_by_name() {
     let limits = [("cpu0".to_owned(), 1000), ("gpu0".to_owned(), 1000)];
     let session = session("convnet", limited("heft", &limits));
-    let message = session.run(&reference("convnet").0).err().expect("1000 bytes hold no model").to_string();
+    let message = session.run(&reference("convnet").0).expect_err("1000 bytes hold no model").to_string();
     assert!(message.contains("1000") && (message.contains("cpu0") || message.contains("gpu0")), "{message}");
 }

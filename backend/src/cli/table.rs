@@ -68,7 +68,7 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
 /// Seconds with a unit and three digits: `1.23 ms`.
 pub(crate) fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds.abs() {
-        s if s == 0.0 => return "0".to_owned(),
+        0.0 => return "0".to_owned(),
         s if s < 1e-6 => (seconds * 1e9, "ns"),
         s if s < 1e-3 => (seconds * 1e6, "µs"),
         s if s < 1.0 => (seconds * 1e3, "ms"),

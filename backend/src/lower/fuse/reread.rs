@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn operands_are_read_anew_where_blocks_allow() {
-        let cases: [(&[usize], &[usize], &[usize], Option<&[usize]>); 10] = [
+        type Case = (&'static [usize], &'static [usize], &'static [usize], Option<&'static [usize]>);
+        let cases: [Case; 10] = [
             (&[5], &[2, 3, 5], &[6, 5], Some(&[1, 5])),
             (&[2, 3, 5], &[2, 3, 5], &[6, 5], Some(&[6, 5])),
             (&[3, 5], &[2, 3, 5], &[6, 5], None),
