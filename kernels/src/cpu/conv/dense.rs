@@ -1,7 +1,7 @@
 //! Convolutions as products: the weights of a group times the windows of an image.
 
 use super::geometry::Geometry;
-use super::image::Image;
+use super::image::{Coverage, Image};
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::gemm::{self, Left, MicroKernel, PackedLeft, PanelSource, Panels, Product, Right, View};
 use crate::cpu::map::Epilogue;
@@ -23,6 +23,7 @@ const PANEL_ROWS: usize = 256;
 pub(super) struct Kernel {
     micro: &'static MicroKernel,
     geometry: Geometry,
+    coverage: Coverage,
     weights: Weights,
     windows: Windows,
     grid: Grid,
@@ -73,7 +74,8 @@ impl Kernel {
             Some(weights) => Weights::Packed(pack_weights(micro, &geometry, elements(weights.bytes()))),
             None => Weights::Given,
         };
-        Ok(Self { micro, geometry, weights, windows, grid, epilogue: epilogue_of(node)? })
+        let coverage = Coverage::new(&geometry);
+        Ok(Self { micro, geometry, coverage, weights, windows, grid, epilogue: epilogue_of(node)? })
     }
 
     fn depth(&self) -> usize {
@@ -99,7 +101,7 @@ impl Kernel {
     /// The channels of one group of one image.
     fn image<'a>(&'a self, input: &'a [f32], product: usize) -> Image<'a> {
         let length = self.geometry.group_channels() * self.geometry.plane();
-        Image { geometry: &self.geometry, data: &input[product * length..][..length] }
+        Image { geometry: &self.geometry, coverage: &self.coverage, data: &input[product * length..][..length] }
     }
 
     /// Writes the panels of all products.
@@ -184,7 +186,7 @@ fn pack_weights(micro: &MicroKernel, geometry: &Geometry, weights: &[f32]) -> Ve
 }
 
 /// Copies weights `[maps, channels, taps]` to `[maps, taps, channels]`.
-fn reorder(geometry: &Geometry, weights: &[f32], ordered: &mut [f32]) {
+pub(super) fn reorder(geometry: &Geometry, weights: &[f32], ordered: &mut [f32]) {
     let (taps, channels) = (geometry.taps(), geometry.group_channels());
     if taps * channels == 0 {
         return;

@@ -1,26 +1,49 @@
 //! An image as the right-hand matrix of a convolution, written panel by panel without ever being stored whole.
 //!
 //! Row `tap · channels + channel` of the matrix holds, for each output pixel, the input element under that element of
-//! the window (im2col). The channels are innermost, so that what to copy is worked out once a tap and panel.
+//! the window (im2col). The channels are innermost, so that what to copy is worked out once for a tap and a panel.
 
 use super::geometry::Geometry;
+use super::pieces::{LANES, Piece, write_rows};
 use crate::cpu::gemm::PanelSource;
-use crate::cpu::vector::{Isa, Loop, vectorised};
 use std::ops::Range;
 
-/// Elements copied at a time. A copy may write so many after its end, which a later one overwrites.
-const BLOCK: usize = 16;
+/// Columns of the widest panel.
+const WIDEST: usize = 64;
+
+/// Where each element of the window lies inside of the image: for each of the window's rows and columns the first output
+/// position, the position after the last, and the input element at the first.
+pub(super) struct Coverage {
+    rows: Vec<(usize, usize, usize)>,
+    columns: Vec<(usize, usize, usize)>,
+}
+
+impl Coverage {
+    pub(super) fn new(geometry: &Geometry) -> Self {
+        let Geometry { size, output, window, steps, .. } = geometry;
+        let along = |axis: usize| (0..window[axis]).map(move |tap| steps.inside(axis, tap, size[axis], output[axis]));
+        Self { rows: along(0).collect(), columns: along(1).collect() }
+    }
+}
 
 /// The channels of one group of one image.
 #[derive(Clone, Copy)]
 pub(super) struct Image<'a> {
     pub(super) geometry: &'a Geometry,
+    pub(super) coverage: &'a Coverage,
     /// The group's channels, one after the other.
     pub(super) data: &'a [f32],
 }
 
-/// Columns of the widest panel.
-const WIDEST: usize = 64;
+/// Neighbouring pixels of one output row in a panel.
+#[derive(Clone, Copy, Default)]
+struct Segment {
+    /// First column in the panel.
+    column: usize,
+    length: usize,
+    y: usize,
+    x: usize,
+}
 
 impl PanelSource for Image<'_> {
     fn depth(&self) -> usize {
@@ -34,169 +57,86 @@ impl PanelSource for Image<'_> {
     fn pack(&self, steps: Range<usize>, first: usize, width: usize, panel: &mut [f32]) {
         let (channels, plane) = (self.geometry.group_channels(), self.geometry.plane());
         let stride = self.geometry.steps.strides[1];
-        let pixels = first..self.columns().min(first + width);
-        let mut step = steps.start;
-        while step < steps.end {
-            let end = steps.end.min((step / channels + 1) * channels);
-            let runs = self.runs(step / channels, &pixels, width);
-            let rows = &mut panel[(step - steps.start) * width..(end - steps.start) * width];
-            let source = &self.data[step % channels * plane..];
-            vectorised(CopyRuns { runs: runs.as_slice(), source, plane, stride, rows, width });
-            step = end;
+        let mut pixels = List::<Segment, WIDEST>::new();
+        pixels.refill(segments(self.geometry, first..self.columns().min(first + width)));
+        let mut pieces = List::<Piece, { 2 * WIDEST }>::new();
+        let (mut tap, mut channel) = (steps.start / channels, steps.start % channels);
+        let mut row = 0;
+        while row < steps.len() {
+            let count = (channels - channel).min(steps.len() - row);
+            pieces.refill(self.pieces(tap, pixels.as_slice()));
+            let rows = &mut panel[row * width..(row + count) * width];
+            write_rows(pieces.as_slice(), &self.data[channel * plane..], (plane, stride), rows, width);
+            (tap, channel, row) = (tap + 1, 0, row + count);
         }
     }
 }
 
-impl Image<'_> {
-    /// What a panel's row holds at these pixels for one element of the window, the same in each channel.
-    fn runs(&self, tap: usize, pixels: &Range<usize>, width: usize) -> Runs {
-        let Geometry { size, output, window, steps, .. } = *self.geometry;
-        let [ky, kx] = [tap / window[1], tap % window[1]];
-        let (top, bottom, row) = steps.inside(0, ky, size[0], output[0]);
-        let (left, right, column) = steps.inside(1, kx, size[1], output[1]);
-        let mut runs = Runs::new();
-        let mut pixel = pixels.start;
-        while pixel < pixels.end {
-            let [y, x] = [pixel / output[1], pixel % output[1]];
-            let end = output[1].min(x + pixels.end - pixel);
-            if (top..bottom).contains(&y) {
-                let (from, to) = (left.clamp(x, end), right.clamp(x, end));
-                let start = (row + (y - top) * steps.strides[0]) * size[1] + column;
-                runs.push(from - x, None);
-                runs.push(to - from, Some(start + (from - left.min(from)) * steps.strides[1]));
-                runs.push(end - to, None);
-            } else {
-                runs.push(end - x, None);
-            }
-            pixel += end - x;
-        }
-        runs.push(width - pixels.len(), None);
-        runs
+impl<'a> Image<'a> {
+    /// What a panel's row holds for one element of the window, the same in each channel: at most two pieces for each of
+    /// the panel's columns.
+    fn pieces<'b>(&'b self, tap: usize, segments: &'b [Segment]) -> impl Iterator<Item = Piece> + 'b {
+        let Geometry { size, window, steps, .. } = self.geometry;
+        let (top, bottom, row) = self.coverage.rows[tap / window[1]];
+        let (left, right, column) = self.coverage.columns[tap % window[1]];
+        let inside = segments.iter().filter(move |segment| (top..bottom).contains(&segment.y));
+        inside.flat_map(move |segment| {
+            let (from, to) = (left.max(segment.x), right.min(segment.x + segment.length));
+            let start = (row + (segment.y - top) * steps.strides[0]) * size[1] + column;
+            // Where an element at column 0 of the panel would come from; it may lie before the image.
+            let shift = (from.wrapping_sub(left)).wrapping_mul(steps.strides[1]);
+            let first = segment.column + (from - segment.x);
+            let origin = start.wrapping_add(shift).wrapping_sub(first.wrapping_mul(steps.strides[1]));
+            cut(first..first + to.saturating_sub(from), origin)
+        })
     }
 }
 
-/// A run of a panel's row and where its elements come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    length: usize,
-    /// First element in the channel; `None` where the window lies on the padding or beyond the last pixel.
-    source: Option<usize>,
+/// The pieces of some columns of a panel, one for each vector that they touch.
+fn cut(columns: Range<usize>, origin: usize) -> impl Iterator<Item = Piece> {
+    let vectors = if columns.is_empty() { 0..0 } else { columns.start / LANES..columns.end.div_ceil(LANES) };
+    vectors.map(move |vector| {
+        let start = vector * LANES;
+        Piece { vector, first: columns.start.max(start) - start, end: columns.end.min(start + LANES) - start, origin }
+    })
 }
 
-/// The runs of one panel's row, from the left to the right: at most three for each of its columns and one more.
-struct Runs {
-    runs: [Run; 3 * WIDEST + 1],
+/// Cuts pixels at the ends of output rows.
+fn segments(geometry: &Geometry, pixels: Range<usize>) -> impl Iterator<Item = Segment> {
+    let width = geometry.output[1];
+    let mut pixel = pixels.start;
+    let [mut y, mut x] = [pixel / width, pixel % width];
+    std::iter::from_fn(move || {
+        let length = (width - x).min(pixels.end - pixel);
+        let segment = Segment { column: pixel - pixels.start, length, y, x };
+        (pixel, y, x) = (pixel + length, y + 1, 0);
+        (length > 0).then_some(segment)
+    })
+}
+
+/// A short list on the stack, for what is made anew for each panel.
+struct List<T, const MOST: usize> {
+    items: [T; MOST],
     count: usize,
 }
 
-impl Runs {
+impl<T: Copy + Default, const MOST: usize> List<T, MOST> {
     fn new() -> Self {
-        Self { runs: [Run { length: 0, source: None }; 3 * WIDEST + 1], count: 0 }
+        Self { items: [T::default(); MOST], count: 0 }
     }
 
-    /// Adds a run, joined with the one before if both are zeros.
-    fn push(&mut self, length: usize, source: Option<usize>) {
-        match self.runs[..self.count].last_mut() {
-            _ if length == 0 => {}
-            Some(last) if last.source.is_none() && source.is_none() => last.length += length,
-            _ => {
-                self.runs[self.count] = Run { length, source };
-                self.count += 1;
-            }
+    fn refill(&mut self, items: impl Iterator<Item = T>) {
+        self.count = 0;
+        for item in items {
+            self.items[self.count] = item;
+            self.count += 1;
         }
     }
 
-    fn as_slice(&self) -> &[Run] {
-        &self.runs[..self.count]
+    fn as_slice(&self) -> &[T] {
+        &self.items[..self.count]
     }
 }
-
-/// Writes consecutive channels as rows of a panel.
-struct CopyRuns<'a> {
-    runs: &'a [Run],
-    /// The input from the first channel on.
-    source: &'a [f32],
-    /// Elements of a channel.
-    plane: usize,
-    /// Distance of neighbouring elements in the channel.
-    stride: usize,
-    rows: &'a mut [f32],
-    width: usize,
-}
-
-impl Loop for CopyRuns<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        let Self { runs, source, plane, stride, rows, width } = self;
-        for channel in 0..rows.len() / width {
-            let source = &source[channel * plane..];
-            let mut at = channel * width;
-            for run in runs {
-                match (run.source, stride) {
-                    (None, _) => fill(&mut rows[at..], run.length),
-                    (Some(from), 1) => copy(&source[from..], &mut rows[at..], run.length),
-                    (Some(from), 2) => copy_every_second(&source[from..], &mut rows[at..], run.length),
-                    (Some(from), _) => copy_strided(&source[from..], &mut rows[at..], run.length, stride),
-                }
-                at += run.length;
-            }
-        }
-    }
-}
-
-/// Writes `length` zeros, and up to a block of others after them if there is room.
-#[inline(always)]
-fn fill(to: &mut [f32], length: usize) {
-    let mut done = 0;
-    while done < length {
-        match to[done..].first_chunk_mut::<BLOCK>() {
-            Some(block) => *block = [0.0; BLOCK],
-            None => to[done..length].fill(0.0),
-        }
-        done += BLOCK;
-    }
-}
-
-/// Copies `length` elements, and writes up to a block of others after them if there is room.
-#[inline(always)]
-fn copy(from: &[f32], to: &mut [f32], length: usize) {
-    let mut done = 0;
-    while done < length {
-        match (from[done..].first_chunk::<BLOCK>(), to[done..].first_chunk_mut::<BLOCK>()) {
-            (Some(from), Some(to)) => *to = *from,
-            _ => to[done..length].copy_from_slice(&from[done..length]),
-        }
-        done += BLOCK;
-    }
-}
-
-/// As [`copy`], of every second element.
-#[inline(always)]
-fn copy_every_second(from: &[f32], to: &mut [f32], length: usize) {
-    let mut done = 0;
-    while done < length {
-        match (from[2 * done..].first_chunk::<{ 2 * BLOCK }>(), to[done..].first_chunk_mut::<BLOCK>()) {
-            (Some(from), Some(to)) => {
-                for i in 0..BLOCK {
-                    to[i] = from[2 * i];
-                }
-            }
-            _ => return copy_strided(&from[2 * done..], &mut to[done..], length - done, 2),
-        }
-        done += BLOCK;
-    }
-}
-
-/// Copies `length` elements that are `stride` apart.
-#[inline(always)]
-fn copy_strided(from: &[f32], to: &mut [f32], length: usize, stride: usize) {
-    for (to, from) in to[..length].iter_mut().zip(from.iter().step_by(stride)) {
-        *to = *from;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,7 +159,8 @@ mod tests {
             };
             let output = [positions(0), positions(1)];
             let geometry = Geometry { images: 1, channels: 3, size, maps: 1, output, window, steps, group: 1 };
-            let image = Image { geometry: &geometry, data: &data[..3 * geometry.plane()] };
+            let coverage = Coverage::new(&geometry);
+            let image = Image { geometry: &geometry, coverage: &coverage, data: &data[..3 * geometry.plane()] };
             for width in [8, 16, 48] {
                 for (first, rows) in
                     (0..image.columns()).step_by(width).flat_map(|f| [(f, 0..image.depth()), (f, 2..5)])

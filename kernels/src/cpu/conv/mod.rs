@@ -8,15 +8,17 @@ mod dense;
 mod depthwise;
 mod geometry;
 mod image;
+mod pieces;
+mod small;
 
 pub(super) use geometry::{Geometry, Steps, require_operands};
 
 use super::CpuKernel;
+use super::elements::elements;
+use super::gemm::MicroKernel;
 use crate::error::KernelError;
 use crate::op::{Conv, NodeSpec};
 use crate::tensor::Tensor;
-
-use super::gemm::MicroKernel;
 
 /// The kernel of a convolution.
 pub(super) fn prepare(
@@ -24,11 +26,24 @@ pub(super) fn prepare(
     node: &NodeSpec,
     constants: &[Option<Tensor>],
 ) -> Result<Box<dyn CpuKernel>, KernelError> {
+    prepare_for(MicroKernel::best(), op, node, constants)
+}
+
+fn prepare_for(
+    micro: &'static MicroKernel,
+    op: &Conv,
+    node: &NodeSpec,
+    constants: &[Option<Tensor>],
+) -> Result<Box<dyn CpuKernel>, KernelError> {
     let geometry = geometry_of(op, node)?;
-    if geometry.is_depthwise() {
-        return Ok(Box::new(depthwise::Kernel::new(geometry, node, constants)?));
-    }
-    Ok(Box::new(dense::Kernel::new(MicroKernel::best(), geometry, node, constants)?))
+    let weights = constants.get(1).and_then(Option::as_ref);
+    Ok(match weights {
+        _ if geometry.is_depthwise() => Box::new(depthwise::Kernel::new(micro, geometry, node, constants)?),
+        Some(weights) if small::Kernel::suits(micro, &geometry) => {
+            Box::new(small::Kernel::new(micro, geometry, node, elements(weights.bytes()))?)
+        }
+        _ => Box::new(dense::Kernel::new(micro, geometry, node, constants)?),
+    })
 }
 
 fn geometry_of(op: &Conv, node: &NodeSpec) -> Result<Geometry, KernelError> {

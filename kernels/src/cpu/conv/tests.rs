@@ -79,12 +79,7 @@ fn require_correct(op: &Conv, node: &NodeSpec, inputs: &[Tensor], found: &[f32])
 /// Runs the node with its weights constant or not, by a micro-kernel where products are used.
 fn run_as(micro: &'static MicroKernel, op: &Conv, node: &NodeSpec, inputs: &[Tensor], constant: bool) -> Vec<f32> {
     let constants: Vec<_> = (0..inputs.len()).map(|i| (i == 1 && constant).then(|| inputs[1].clone())).collect();
-    let geometry = geometry_of(op, node).expect("a sound node");
-    let kernel: Box<dyn CpuKernel> = if geometry.is_depthwise() {
-        Box::new(depthwise::Kernel::new(geometry, node, &constants).expect("a sound node"))
-    } else {
-        Box::new(dense::Kernel::new(micro, geometry, node, &constants).expect("a sound node"))
-    };
+    let kernel = prepare_for(micro, op, node, &constants).expect("a sound node");
     run_by_teams(&*kernel, node, inputs)
 }
 
@@ -114,6 +109,9 @@ fn the_layers_of_networks_agree_with_the_definition() {
         (plain(1, 1, 40), 1, [1, 1], [30, 70], [3, 3]),
         (plain(2, 1, 6), 2, [1, 1], [29, 130], [3, 3]),
         (plain(1, 1, 8), 1, [4, 4], [28, 28], [3, 3]),
+        (plain(1, 0, 2), 2, [20, 70], [7, 7], [1, 1]),
+        (plain(1, 1, 2), 2, [3, 35], [7, 7], [3, 3]),
+        (plain(1, 0, 1), 1, [30, 200], [1, 1], [1, 1]),
         (plain(1, 8, 1), 1, [2, 5], [3, 3], [17, 17]),
     ] {
         let node = node_of(&op, images, parts, size, window).expect("the window fits");

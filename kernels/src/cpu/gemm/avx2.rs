@@ -106,16 +106,16 @@ unsafe fn step<const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(
 ) {
     _mm_prefetch::<_MM_HINT_T1>(cursor.prefetch.cast());
     let mut row = [_mm256_setzero_ps(); VECTORS];
-    for v in 0..VECTORS {
+    for (v, row) in row.iter_mut().enumerate() {
         let b = cursor.b.wrapping_add(v * LANES);
         // SAFETY: the columns of this step's row of B that the mask selects are readable, all of them in a whole block.
-        row[v] = unsafe { if WHOLE { _mm256_loadu_ps(b) } else { _mm256_maskload_ps(b, cursor.masks[v]) } };
+        *row = unsafe { if WHOLE { _mm256_loadu_ps(b) } else { _mm256_maskload_ps(b, cursor.masks[v]) } };
     }
-    for i in 0..ROWS {
+    for (i, sums) in sums.iter_mut().enumerate() {
         // SAFETY: row i of A is readable at this step.
         let factor = _mm256_set1_ps(unsafe { *cursor.a[i / 3].wrapping_add(i % 3 * block.a_row) });
-        for v in 0..VECTORS {
-            sums[i][v] = _mm256_fmadd_ps(factor, row[v], sums[i][v]);
+        for (sum, row) in sums.iter_mut().zip(row) {
+            *sum = _mm256_fmadd_ps(factor, row, *sum);
         }
     }
     for a in &mut cursor.a {

@@ -112,18 +112,18 @@ unsafe fn step<const ROWS: usize, const VECTORS: usize>(
 ) {
     _mm_prefetch::<_MM_HINT_T1>(cursor.prefetch.cast());
     let mut row = [_mm512_setzero_ps(); VECTORS];
-    for v in 0..VECTORS {
+    for (v, row) in row.iter_mut().enumerate() {
         if ROWS <= 2 {
             _mm_prefetch::<_MM_HINT_T0>(cursor.b.wrapping_add(AHEAD + v * LANES).cast());
         }
         // SAFETY: the columns of this step's row of B that the mask selects are readable.
-        row[v] = unsafe { _mm512_maskz_loadu_ps(cursor.masks[v], cursor.b.wrapping_add(v * LANES)) };
+        *row = unsafe { _mm512_maskz_loadu_ps(cursor.masks[v], cursor.b.wrapping_add(v * LANES)) };
     }
-    for i in 0..ROWS {
+    for (i, sums) in sums.iter_mut().enumerate() {
         // SAFETY: row i of A is readable at this step.
         let factor = _mm512_set1_ps(unsafe { *cursor.a[i / 3].wrapping_add(i % 3 * block.a_row) });
-        for v in 0..VECTORS {
-            sums[i][v] = _mm512_fmadd_ps(factor, row[v], sums[i][v]);
+        for (sum, row) in sums.iter_mut().zip(row) {
+            *sum = _mm512_fmadd_ps(factor, row, *sum);
         }
     }
     for a in &mut cursor.a {

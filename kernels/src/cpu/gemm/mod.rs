@@ -6,7 +6,6 @@
 //!
 //! Every element is the sum over consecutive slices of the depth, each added up in order (in up to four interleaved
 //! chains), so it depends on the shape and the processor's instruction set, never on the number of threads.
-#![allow(dead_code, reason = "users follow")]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -48,7 +47,7 @@ const VECTOR_WORK: usize = 1 << 16;
 const VECTOR_COLUMNS: usize = 512;
 
 /// Tiles beyond which no finer cut is needed to keep a team busy.
-const ENOUGH_TILES: usize = 64;
+const ENOUGH_TILES: usize = 32;
 
 /// Rows that take as long to multiply as B takes to be read from memory: fewer rows take as long as so many.
 const LEAST_ROWS: usize = 24;
@@ -71,8 +70,8 @@ fn columns_of(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize) -
     Grid { batch, rows, columns, tile_rows: rows.max(1), tile_columns }
 }
 
-/// The grid with its tiles halved as long as there are few and each is much work: first columns down to two panels, then
-/// rows down to `least_rows`, then columns down to one panel.
+/// The grid with its tiles halved as long as there are few and each is much work. The longer side is halved, which adds
+/// least to what is read; rows are not cut below `least_rows`, nor columns below a panel.
 fn refined(kernel: &MicroKernel, depth: usize, mut grid: Grid, least_rows: usize) -> Grid {
     loop {
         let Grid { tile_rows, tile_columns, .. } = grid;
@@ -80,7 +79,7 @@ fn refined(kernel: &MicroKernel, depth: usize, mut grid: Grid, least_rows: usize
         if work < 2 * TILE_WORK || grid.tiles() >= ENOUGH_TILES {
             return grid;
         }
-        if tile_columns > 2 * kernel.columns || (tile_rows <= least_rows && tile_columns > kernel.columns) {
+        if tile_columns > kernel.columns && (tile_columns >= tile_rows || tile_rows <= least_rows) {
             grid.tile_columns = (tile_columns / 2).next_multiple_of(kernel.columns);
         } else if tile_rows > least_rows {
             grid.tile_rows = (tile_rows / 2).next_multiple_of(least_rows);

@@ -63,19 +63,17 @@ mod x86 {
     /// Eight elements of each of the eight rows are readable and writable.
     #[target_feature(enable = "avx")]
     pub(super) unsafe fn block(source: *const f32, stride: usize, target: *mut f32, width: usize) {
-        // Lanes of four rows, and beside them the same of the four rows below.
-        let mut halves = [[_mm256_setzero_ps(); 2]; 4];
-        for (i, halves) in halves.iter_mut().enumerate() {
-            for (h, half) in halves.iter_mut().enumerate() {
+        for h in 0..2 {
+            // Four elements of four rows, and beside them the same of the four rows below.
+            let mut rows = [_mm256_setzero_ps(); 4];
+            for (i, row) in rows.iter_mut().enumerate() {
                 // SAFETY: four elements of row i and of row i + 4, from column 4h on.
-                *half = unsafe {
+                *row = unsafe {
                     let (upper, lower) = (source.add(i * stride + 4 * h), source.add((i + 4) * stride + 4 * h));
                     _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(_mm_loadu_ps(upper)), _mm_loadu_ps(lower))
                 };
             }
-        }
-        for h in 0..2 {
-            let [a, b, c, d] = [halves[0][h], halves[1][h], halves[2][h], halves[3][h]];
+            let [a, b, c, d] = rows;
             let (ab_low, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
             let (cd_low, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
             let columns = [

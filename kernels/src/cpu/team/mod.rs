@@ -6,13 +6,10 @@
 //! microseconds and waking a sleeping thread costs about 20 µs, and sleeps after that.
 
 mod crew;
-#[allow(dead_code, reason = "its users, the matrix kernels, follow")]
 mod tiles;
-#[allow(dead_code, reason = "its users, the matrix kernels, follow")]
 mod workspace;
 
 pub(crate) use tiles::{Grid, Tile};
-#[allow(unused_imports, reason = "its users, the matrix kernels, follow")]
 pub(crate) use workspace::with_workspace;
 
 use crew::Crew;

@@ -1,11 +1,14 @@
 //! Convolutions of each channel by itself.
 //!
-//! There is no product to gain from, so each output row is computed as a sum of shifted input rows. The rows that a tile
-//! needs are first copied with their padding, and with every `stride`-th column together, so that neighbouring outputs
-//! read neighbouring elements whatever the stride and dilation.
+//! There is no product to gain from, so each output row is computed as a sum of shifted input rows: in place where the
+//! processor and the stride allow (`direct`), else from copies. Those have their padding, and every `stride`-th column
+//! together, so that neighbouring outputs read neighbouring elements whatever the stride and dilation.
+
+mod direct;
 
 use super::geometry::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
+use crate::cpu::gemm::MicroKernel;
 use crate::cpu::map::Epilogue;
 use crate::cpu::matmul::epilogue_of;
 use crate::cpu::team::{Grid, Tile, with_workspace};
@@ -15,6 +18,7 @@ use crate::error::KernelError;
 use crate::op::NodeSpec;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
+use direct::Direct;
 use std::ops::Range;
 
 /// Multiply-adds of a tile, about: some microseconds.
@@ -31,6 +35,7 @@ pub(super) struct Kernel {
     geometry: Geometry,
     /// The weights, if they never change.
     weights: Option<Tensor>,
+    direct: Option<Direct>,
     rows: PaddedRows,
     /// For each element of the window, where its padded row has the element for output column 0.
     offsets: Vec<usize>,
@@ -49,7 +54,12 @@ struct PaddedRows {
 impl Kernel {
     /// # Errors
     /// If the epilogue does not fit the node, or a padded row is too long.
-    pub(super) fn new(geometry: Geometry, node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Self, KernelError> {
+    pub(super) fn new(
+        micro: &MicroKernel,
+        geometry: Geometry,
+        node: &NodeSpec,
+        constants: &[Option<Tensor>],
+    ) -> Result<Self, KernelError> {
         let Geometry { output, window, steps, images, maps, .. } = geometry;
         let stride = steps.strides[1];
         let length = (window[1] - 1) * steps.dilations[1] / stride + output[1].next_multiple_of(block(output[1]));
@@ -70,7 +80,8 @@ impl Kernel {
         let grid =
             Grid { batch: 1, rows: images * maps * output[0], columns: output[1], tile_rows, tile_columns: output[1] };
         let weights = constants.get(1).and_then(Option::as_ref).cloned();
-        Ok(Self { geometry, weights, rows, offsets, grid, epilogue: epilogue_of(node)? })
+        let direct = Direct::new(micro, &geometry);
+        Ok(Self { geometry, weights, direct, rows, offsets, grid, epilogue: epilogue_of(node)? })
     }
 
     /// Computes the tile's rows, which may be of several channels.
@@ -99,6 +110,9 @@ impl Kernel {
         let plane = &input[channel * self.geometry.plane()..][..self.geometry.plane()];
         let taps = self.geometry.taps();
         let weights = &weights[map * taps..][..taps];
+        if let Some(direct) = &self.direct {
+            return direct.compute(plane, weights, ys.start, out);
+        }
         with_workspace(copied_rows(&self.geometry, ys.len()) * self.rows.floats(), |copies| {
             vectorised(CopyRows { kernel: self, plane, first: ys.start, copies });
             let shifted = ShiftedRows {

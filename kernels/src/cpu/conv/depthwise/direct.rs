@@ -1,0 +1,362 @@
+//! Depthwise convolution by vectors read where they are, for processors whose loads can leave out lanes.
+//!
+//! An output vector is a sum over the window of input vectors that begin one window element further each time. Lanes
+//! that lie on the padding are masked off, so nothing is copied. With a stride of 2 an input vector is every second
+//! element of two loads.
+
+use crate::cpu::conv::Geometry;
+use crate::cpu::gemm::MicroKernel;
+
+/// What one shape of convolution needs beside its data.
+pub(super) struct Direct {
+    height: usize,
+    width: usize,
+    output: [usize; 2],
+    window: [usize; 2],
+    strides: [usize; 2],
+    dilations: [usize; 2],
+    pads: [usize; 2],
+    /// The elements of an input row that are read for each output vector and column of the window: bit `i` of the
+    /// first is element `i` from where the vector begins, of the second element `i + lanes`.
+    masks: Vec<[u16; 2]>,
+    run: unsafe fn(&Direct, &[f32], &[f32], usize, &mut [f32]),
+}
+
+impl Direct {
+    /// `None` if there is no kernel for the stride, or for this processor.
+    pub(super) fn new(micro: &MicroKernel, geometry: &Geometry) -> Option<Self> {
+        let Geometry { size: [height, width], output, window, steps, .. } = *geometry;
+        let stride = steps.strides[1];
+        let common = window == [3, 3] && steps.dilations[0] == 1 && steps.strides[0] == stride;
+        let run: unsafe fn(&Self, &[f32], &[f32], usize, &mut [f32]) = match (micro.name, stride) {
+            #[cfg(target_arch = "x86_64")]
+            ("AVX-512", 1) if common => avx512::run_three::<1>,
+            #[cfg(target_arch = "x86_64")]
+            ("AVX-512", 2) if common => avx512::run_three::<2>,
+            #[cfg(target_arch = "x86_64")]
+            ("AVX-512", 1) => avx512::run::<1>,
+            #[cfg(target_arch = "x86_64")]
+            ("AVX-512", 2) => avx512::run::<2>,
+            #[cfg(target_arch = "x86_64")]
+            ("AVX2", 1) if common => avx2::run_three::<1>,
+            #[cfg(target_arch = "x86_64")]
+            ("AVX2", 2) if common => avx2::run_three::<2>,
+            #[cfg(target_arch = "x86_64")]
+            ("AVX2", 1) => avx2::run::<1>,
+            #[cfg(target_arch = "x86_64")]
+            ("AVX2", 2) => avx2::run::<2>,
+            _ => return None,
+        };
+        let mut masks = Vec::new();
+        for vector in 0..output[1].div_ceil(micro.lanes) {
+            for tap in 0..window[1] {
+                let (first, end, _) = steps.inside(1, tap, width, output[1]);
+                let mut mask = [0; 2];
+                for lane in 0..micro.lanes {
+                    if (first..end).contains(&(vector * micro.lanes + lane)) {
+                        let element = lane * stride;
+                        mask[element / micro.lanes] |= 1 << (element % micro.lanes);
+                    }
+                }
+                masks.push(mask);
+            }
+        }
+        let pads = [steps.pads[0], steps.pads[1]];
+        Some(Self {
+            height,
+            width,
+            output,
+            window,
+            strides: steps.strides,
+            dilations: steps.dilations,
+            pads,
+            masks,
+            run,
+        })
+    }
+
+    /// Computes output rows from `first` on, as many as `out` holds, of one channel.
+    ///
+    /// # Panics
+    /// If the sizes do not go together.
+    pub(super) fn compute(&self, plane: &[f32], weights: &[f32], first: usize, out: &mut [f32]) {
+        assert_eq!(plane.len(), self.height * self.width, "a whole channel");
+        assert_eq!(weights.len(), self.window[0] * self.window[1], "a whole window");
+        let rows = out.len() / self.output[1];
+        assert!(out.len() == rows * self.output[1] && first + rows <= self.output[0], "whole rows");
+        // SAFETY: `new` chose a kernel of this processor. What the kernel reads of the channel lies in rows below `height`
+        // and, by the masks, which were made from the columns inside of a row, below `width`.
+        unsafe { (self.run)(self, plane, weights, first, out) };
+    }
+}
+
+/// A kernel for one instruction set; a macro, because what a function may use is known only where it is written.
+#[cfg(target_arch = "x86_64")]
+macro_rules! direct_kernel {
+    ($name:ident, $features:literal, $lanes:literal, $vector:ty, $zero:ident, $splat:ident, $fused:ident,
+     $load:ident, $store:ident, $every_second:ident) => {
+        mod $name {
+            use super::Direct;
+            use super::x86::*;
+            use std::arch::x86_64::*;
+
+            const LANES: usize = $lanes;
+
+            /// # Safety
+            /// The processor has the features; the operands are those of [`Direct::compute`], of this stride.
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn run<const STRIDE: usize>(
+                direct: &Direct,
+                plane: &[f32],
+                weights: &[f32],
+                first: usize,
+                out: &mut [f32],
+            ) {
+                for (y, out) in out.chunks_exact_mut(direct.output[1]).enumerate() {
+                    let mut x = 0;
+                    while x < out.len() {
+                        // SAFETY: passed on to the caller; the row has so many vectors from column `x` on.
+                        let done = unsafe {
+                            match (out.len() - x).div_ceil(LANES) {
+                                1 => vectors::<STRIDE, 1>(direct, plane, weights, (first + y, x), out),
+                                2 | 3 => vectors::<STRIDE, 2>(direct, plane, weights, (first + y, x), out),
+                                _ => vectors::<STRIDE, 4>(direct, plane, weights, (first + y, x), out),
+                            }
+                        };
+                        x += done * LANES;
+                    }
+                }
+            }
+
+            /// As [`run`], for windows of 3 × 3 without vertical dilation and for equal strides: several output rows at once
+            /// share the input rows that they both cover.
+            ///
+            /// # Safety
+            /// As [`run`]; the window is of that kind.
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn run_three<const STRIDE: usize>(
+                direct: &Direct,
+                plane: &[f32],
+                weights: &[f32],
+                first: usize,
+                out: &mut [f32],
+            ) {
+                let width = direct.output[1];
+                let mut y = first;
+                let mut out = out;
+                while !out.is_empty() {
+                    let rows = match out.len() / width {
+                        1 => 1,
+                        2 | 3 => 2,
+                        _ => 4,
+                    };
+                    let (now, later) = out.split_at_mut(rows * width);
+                    for x in (0..width).step_by(LANES) {
+                        // SAFETY: passed on to the caller; so many rows are left, and `x` is less than a row.
+                        unsafe {
+                            match rows {
+                                1 => three::<STRIDE, 1>(direct, plane, weights, (y, x), now),
+                                2 => three::<STRIDE, 2>(direct, plane, weights, (y, x), now),
+                                _ => three::<STRIDE, 4>(direct, plane, weights, (y, x), now),
+                            }
+                        }
+                    }
+                    (y, out) = (y + rows, later);
+                }
+            }
+
+            /// Computes one vector of each of `ROWS` rows from row `y` and column `x` on.
+            ///
+            /// # Safety
+            /// As [`run_three`]; `out` has so many rows.
+            #[target_feature(enable = $features)]
+            unsafe fn three<const STRIDE: usize, const ROWS: usize>(
+                direct: &Direct,
+                plane: &[f32],
+                weights: &[f32],
+                (y, x): (usize, usize),
+                out: &mut [f32],
+            ) {
+                let mut window = [[$zero(); 3]; 3];
+                for ky in 0..3 {
+                    for kx in 0..3 {
+                        window[ky][kx] = $splat(weights[3 * ky + kx]);
+                    }
+                }
+                let masks: [[u16; 2]; 3] = [0, 1, 2].map(|kx| direct.masks[x / LANES * 3 + kx]);
+                let mut sums = [$zero(); ROWS];
+                // Below, `covered` is constant once the loops are unrolled.
+                for below in 0..3 * STRIDE + 3 {
+                    let row = (y * STRIDE + below).wrapping_sub(direct.pads[0]);
+                    if below >= (ROWS - 1) * STRIDE + 3 || row >= direct.height {
+                        continue;
+                    }
+                    let mut values = [$zero(); 3];
+                    for kx in 0..3 {
+                        let column = (x * STRIDE + kx * direct.dilations[1]).wrapping_sub(direct.pads[1]);
+                        let from = plane.as_ptr().wrapping_add((row * direct.width).wrapping_add(column));
+                        let [low, high] = masks[kx];
+                        // SAFETY: the masks select elements of this row of the channel only.
+                        values[kx] = unsafe {
+                            match STRIDE {
+                                1 => $load(low, from),
+                                _ => $every_second($load(low, from), $load(high, from.wrapping_add(LANES))),
+                            }
+                        };
+                    }
+                    for r in 0..ROWS {
+                        let covered = below >= r * STRIDE && below < r * STRIDE + 3;
+                        if covered {
+                            for kx in 0..3 {
+                                sums[r] = $fused(window[below - r * STRIDE][kx], values[kx], sums[r]);
+                            }
+                        }
+                    }
+                }
+                let width = direct.output[1];
+                for (r, sum) in sums.into_iter().enumerate() {
+                    let out = &mut out[r * width + x..][..LANES.min(width - x)];
+                    // SAFETY: the mask selects the elements of `out`.
+                    unsafe { $store(out.as_mut_ptr(), u16::MAX >> (16 - out.len()), sum) };
+                }
+            }
+
+            /// Computes neighbouring vectors of row `y` from column `x` on, and returns how many.
+            ///
+            /// # Safety
+            /// As [`run`]; the row has so many vectors.
+            #[target_feature(enable = $features)]
+            unsafe fn vectors<const STRIDE: usize, const VECTORS: usize>(
+                direct: &Direct,
+                plane: &[f32],
+                weights: &[f32],
+                (y, x): (usize, usize),
+                out: &mut [f32],
+            ) -> usize {
+                let [rows, columns] = direct.window;
+                let masks = &direct.masks[x / LANES * columns..][..VECTORS * columns];
+                let mut sums = [$zero(); VECTORS];
+                for ky in 0..rows {
+                    let row = (y * direct.strides[0] + ky * direct.dilations[0]).wrapping_sub(direct.pads[0]);
+                    if row >= direct.height {
+                        continue;
+                    }
+                    for kx in 0..columns {
+                        let weight = $splat(weights[ky * columns + kx]);
+                        let column = (x * STRIDE + kx * direct.dilations[1]).wrapping_sub(direct.pads[1]);
+                        let from = plane.as_ptr().wrapping_add((row * direct.width).wrapping_add(column));
+                        for v in 0..VECTORS {
+                            let [low, high] = masks[v * columns + kx];
+                            let from = from.wrapping_add(v * LANES * STRIDE);
+                            // SAFETY: the masks select elements of this row of the channel only.
+                            let values = unsafe {
+                                match STRIDE {
+                                    1 => $load(low, from),
+                                    _ => $every_second($load(low, from), $load(high, from.wrapping_add(LANES))),
+                                }
+                            };
+                            sums[v] = $fused(weight, values, sums[v]);
+                        }
+                    }
+                }
+                for (sum, out) in sums.into_iter().zip(out[x..].chunks_mut(LANES)) {
+                    let present = u16::MAX >> (16 - out.len());
+                    // SAFETY: the mask selects the elements of `out`.
+                    unsafe { $store(out.as_mut_ptr(), present, sum) };
+                }
+                VECTORS
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+direct_kernel!(
+    avx512,
+    "avx512f",
+    16,
+    __m512,
+    _mm512_setzero_ps,
+    _mm512_set1_ps,
+    _mm512_fmadd_ps,
+    load_512,
+    store_512,
+    even_512
+);
+#[cfg(target_arch = "x86_64")]
+direct_kernel!(
+    avx2,
+    "avx2,fma",
+    8,
+    __m256,
+    _mm256_setzero_ps,
+    _mm256_set1_ps,
+    _mm256_fmadd_ps,
+    load_256,
+    store_256,
+    even_256
+);
+
+/// Masked loads and stores, and the choice of every second lane of two vectors.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    /// # Safety
+    /// The elements that the mask selects are readable.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn load_512(mask: u16, from: *const f32) -> __m512 {
+        // SAFETY: passed on to the caller.
+        unsafe { _mm512_maskz_loadu_ps(mask, from) }
+    }
+
+    /// # Safety
+    /// The elements that the mask selects are writable.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn store_512(to: *mut f32, mask: u16, values: __m512) {
+        // SAFETY: passed on to the caller.
+        unsafe { _mm512_mask_storeu_ps(to, mask, values) };
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn even_512(low: __m512, high: __m512) -> __m512 {
+        let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        _mm512_permutex2var_ps(low, even, high)
+    }
+
+    /// # Safety
+    /// The elements that the mask selects are readable.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn load_256(mask: u16, from: *const f32) -> __m256 {
+        // SAFETY: passed on to the caller.
+        unsafe { _mm256_maskload_ps(from, lanes_of(mask)) }
+    }
+
+    /// # Safety
+    /// The elements that the mask selects are writable.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn store_256(to: *mut f32, mask: u16, values: __m256) {
+        // SAFETY: passed on to the caller.
+        unsafe { _mm256_maskstore_ps(to, lanes_of(mask), values) };
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn even_256(low: __m256, high: __m256) -> __m256 {
+        let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(low, high));
+        _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))
+    }
+
+    /// All bits of each lane whose bit is set.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn lanes_of(mask: u16) -> __m256i {
+        let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(i32::from(mask)), bits), bits)
+    }
+}
