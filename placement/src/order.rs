@@ -15,9 +15,6 @@ pub use msr::Msr;
 pub use path::{Pct, path_computation_times};
 pub use planned::Planned;
 
-use crate::graph::TaskId;
-use crate::platform::DeviceId;
-
 /// A scheduling strategy for what is ready on a device.
 pub trait Order: Sync {
     /// Its short name, as typed on a command line.
@@ -34,22 +31,12 @@ pub enum Rule {
     Earliest,
     /// The item of the greatest number.
     Greatest(Vec<f64>),
-    /// The item of the greatest score at the moment of the decision, and among these of the greatest number.
-    Score {
-        /// Computes the score of an item.
-        score: fn(&Flow<'_>, &dyn Moment, Item) -> f64,
-        /// Breaks ties between scores.
+    /// The item of the greatest successor rank at the moment of the decision (see [`Msr`]), and among these of the greatest
+    /// number.
+    SuccessorRank {
+        /// Breaks ties between ranks.
         otherwise: Vec<f64>,
     },
-}
-
-/// What a score may know of the moment of its decision.
-pub trait Moment {
-    /// Number of inputs of `task` that are not yet on its device.
-    fn missing(&self, task: TaskId) -> u32;
-
-    /// Whether `device` runs nothing and has nothing to run.
-    fn is_idle(&self, device: DeviceId) -> bool;
 }
 
 /// Every order that [`order_by_name`] knows.

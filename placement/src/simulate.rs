@@ -8,6 +8,7 @@
 mod engine;
 mod links;
 mod ready;
+mod successors;
 
 use crate::order::{Flow, Order, SendCosts};
 use crate::platform::DeviceId;
@@ -74,7 +75,8 @@ pub enum SimulateError {
     SendCosts(SendCosts),
 }
 
-/// Executes `problem` with task `t` on `device_of[t]`. `O((V + E) log (V + E))`, and what the order's scores take.
+/// Executes `problem` with task `t` on `device_of[t]`. `O((V + E) log (V + E))`; under [`Msr`](crate::order::Msr) each decision also
+/// looks at every set of devices that a ready item would wake.
 ///
 /// Only what running needs is verified here: that every task has a device that can run it. Whether the placement also keeps
 /// kinds, pins, colocation and memory is for [`check_placement`](crate::check::check_placement) to say.

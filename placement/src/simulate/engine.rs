@@ -2,9 +2,9 @@
 
 use super::LinkContention;
 use super::links::Links;
-use super::ready::{Ranked, Ready};
-use crate::graph::TaskId;
-use crate::order::{Flow, Item, Moment, Rule};
+use super::ready::{Queues, Ranked};
+use crate::graph::{DatumId, TaskId};
+use crate::order::{Flow, Item, Rule};
 use crate::platform::DeviceId;
 use crate::schedule::{Schedule, Span, TransferSpan};
 use std::cmp::Ordering;
@@ -16,28 +16,15 @@ pub(super) struct Engine<'f> {
     rule: &'f Rule,
     now: f64,
     events: BinaryHeap<Event>,
-    devices: Devices,
+    /// By device.
+    running: Vec<bool>,
+    ready: Queues<'f>,
+    /// Inputs that are not there yet, by task.
+    missing: Vec<u32>,
     /// Devices that may have something to start.
     awake: BTreeSet<DeviceId>,
     links: Links,
     schedule: Schedule,
-}
-
-/// What a score sees: the devices' queues and the tasks' missing inputs.
-struct Devices {
-    running: Vec<bool>,
-    ready: Vec<Ready>,
-    missing: Vec<u32>,
-}
-
-impl Moment for Devices {
-    fn missing(&self, task: TaskId) -> u32 {
-        self.missing[task.index()]
-    }
-
-    fn is_idle(&self, device: DeviceId) -> bool {
-        !self.running[device.index()] && self.ready[device.index()].is_empty()
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,17 +58,14 @@ impl<'f> Engine<'f> {
     pub(super) fn new(flow: &'f Flow<'f>, rule: &'f Rule, contention: LinkContention) -> Self {
         let graph = flow.problem().graph();
         let count = flow.problem().platform().device_count();
-        let devices = Devices {
-            running: vec![false; count],
-            ready: vec![Ready::under(rule); count],
-            missing: graph.task_ids().map(|task| graph.inputs(task).len() as u32).collect(),
-        };
         Engine {
             flow,
             rule,
             now: 0.0,
             events: BinaryHeap::new(),
-            devices,
+            running: vec![false; count],
+            ready: Queues::under(rule, flow),
+            missing: graph.task_ids().map(|task| graph.inputs(task).len() as u32).collect(),
             awake: BTreeSet::new(),
             links: Links::new(contention),
             schedule: blank(flow),
@@ -91,7 +75,7 @@ impl<'f> Engine<'f> {
     /// Runs everything and returns what happened.
     pub(super) fn run(mut self) -> Schedule {
         for task in self.flow.problem().graph().task_ids() {
-            if self.devices.missing[task.index()] == 0 {
+            if self.missing[task.index()] == 0 {
                 self.make_ready(Item::Task(task));
             }
         }
@@ -119,7 +103,7 @@ impl<'f> Engine<'f> {
             match event.what {
                 Happening::Done(item) => {
                     let device = self.flow.device(item);
-                    self.devices.running[device.index()] = false;
+                    self.running[device.index()] = false;
                     self.awake.insert(device);
                     self.complete(item);
                 }
@@ -153,7 +137,7 @@ impl<'f> Engine<'f> {
             if let Some(item) = self.take_next(device, |_| true) {
                 let time = self.flow.time(item);
                 self.record_start(item, time);
-                self.devices.running[device.index()] = true;
+                self.running[device.index()] = true;
                 self.events.push(Event { time: self.now + time, what: Happening::Done(item) });
             }
         }
@@ -161,15 +145,15 @@ impl<'f> Engine<'f> {
 
     /// Takes the device's next item out of its queue, if the device is free and the item's time is as wanted.
     fn take_next(&mut self, device: DeviceId, wanted: impl Fn(f64) -> bool) -> Option<Item> {
-        if self.devices.running[device.index()] {
+        if self.running[device.index()] {
             return None;
         }
-        let choice = self.devices.ready[device.index()].choose(self.rule, self.flow, &self.devices)?;
-        let item = self.flow.item(choice.position);
+        let position = self.ready.choose(device, &self.running)?;
+        let item = self.flow.item(position);
         if !wanted(self.flow.time(item)) {
             return None;
         }
-        self.devices.ready[device.index()].remove(choice);
+        self.ready.remove(device, position);
         Some(item)
     }
 
@@ -194,7 +178,7 @@ impl<'f> Engine<'f> {
             Item::Send(send) => self.release_transfer(send),
             Item::Task(task) => {
                 for &datum in flow.problem().graph().outputs(task) {
-                    self.deliver(flow.sends().local_consumers(datum));
+                    self.deliver(datum, flow.sends().local_consumers(datum));
                     flow.sends().of_datum(datum).for_each(|send| self.release_send(send));
                 }
             }
@@ -216,7 +200,9 @@ impl<'f> Engine<'f> {
         }
         let rank = match self.rule {
             Rule::Earliest => 0.0,
-            Rule::Greatest(ranks) | Rule::Score { otherwise: ranks, .. } => ranks[self.flow.position(Item::Send(send))],
+            Rule::Greatest(ranks) | Rule::SuccessorRank { otherwise: ranks } => {
+                ranks[self.flow.position(Item::Send(send))]
+            }
         };
         let pair = self.pair(send);
         self.links.wait(pair, Ranked { rank, position: send }, self.now);
@@ -240,14 +226,15 @@ impl<'f> Engine<'f> {
             self.links.free(pair);
         }
         let flow = self.flow;
-        self.deliver(flow.sends().receivers(send));
+        self.deliver(flow.sends().all()[send].datum, flow.sends().receivers(send));
     }
 
-    /// One more input is there for each of `tasks`.
-    fn deliver(&mut self, tasks: &[TaskId]) {
+    /// `datum` is there for each of `tasks`.
+    fn deliver(&mut self, datum: DatumId, tasks: &[TaskId]) {
         for &task in tasks {
-            self.devices.missing[task.index()] -= 1;
-            if self.devices.missing[task.index()] == 0 {
+            self.ready.deliver(datum, task);
+            self.missing[task.index()] -= 1;
+            if self.missing[task.index()] == 0 {
                 self.make_ready(Item::Task(task));
             }
         }
@@ -256,7 +243,7 @@ impl<'f> Engine<'f> {
     fn make_ready(&mut self, item: Item) {
         let device = self.flow.device(item);
         let position = self.flow.position(item);
-        self.devices.ready[device.index()].push(position, self.rule, self.now);
+        self.ready.push(device, item, position, self.now);
         self.awake.insert(device);
     }
 

@@ -1,6 +1,9 @@
-//! The ready items of one device, and which of them is next under a rule.
+//! The ready items of every device, and which of them is next under a rule.
 
-use crate::order::{Flow, Moment, Rule};
+use super::successors::SuccessorQueues;
+use crate::graph::{DatumId, TaskId};
+use crate::order::{Flow, Item, Rule};
+use crate::platform::DeviceId;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -25,72 +28,55 @@ impl PartialOrd for Ranked {
     }
 }
 
-/// Ready items: a heap where ranks stay, a plain list where they change from decision to decision.
-#[derive(Debug, Clone)]
-pub(super) enum Ready {
-    Heap(BinaryHeap<Ranked>),
-    List(Vec<usize>),
+/// A queue for each device: a heap where ranks stay, groups where they change from decision to decision.
+pub(super) enum Queues<'f> {
+    Heaps { heaps: Vec<BinaryHeap<Ranked>>, ranks: Option<&'f [f64]> },
+    Successors(SuccessorQueues<'f>),
 }
 
-/// Where [`Ready`] keeps the item that is next.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Choice {
-    pub(super) position: usize,
-    place: usize,
-}
-
-impl Ready {
-    pub(super) fn under(rule: &Rule) -> Self {
+impl<'f> Queues<'f> {
+    pub(super) fn under(rule: &'f Rule, flow: &'f Flow<'f>) -> Self {
+        let heaps = vec![BinaryHeap::new(); flow.problem().platform().device_count()];
         match rule {
-            Rule::Earliest | Rule::Greatest(_) => Ready::Heap(BinaryHeap::new()),
-            Rule::Score { .. } => Ready::List(Vec::new()),
+            Rule::Earliest => Queues::Heaps { heaps, ranks: None },
+            Rule::Greatest(ranks) => Queues::Heaps { heaps, ranks: Some(ranks) },
+            Rule::SuccessorRank { otherwise } => Queues::Successors(SuccessorQueues::new(flow, otherwise)),
         }
     }
 
-    pub(super) fn push(&mut self, position: usize, rule: &Rule, now: f64) {
+    /// Adds an item that has become ready at `now`.
+    pub(super) fn push(&mut self, device: DeviceId, item: Item, position: usize, now: f64) {
         match self {
-            Ready::List(list) => list.push(position),
-            Ready::Heap(heap) => {
-                let rank = if let Rule::Greatest(ranks) = rule { ranks[position] } else { -now };
-                heap.push(Ranked { rank, position });
+            Queues::Successors(queues) => queues.push(device, item),
+            Queues::Heaps { heaps, ranks } => {
+                let rank = ranks.map_or(-now, |ranks| ranks[position]);
+                heaps[device.index()].push(Ranked { rank, position });
             }
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// The position of the item that `device` does next; devices that are not `running` are idle if nothing is ready on them.
+    pub(super) fn choose(&self, device: DeviceId, running: &[bool]) -> Option<usize> {
         match self {
-            Ready::Heap(heap) => heap.is_empty(),
-            Ready::List(list) => list.is_empty(),
+            Queues::Heaps { heaps, .. } => heaps[device.index()].peek().map(|next| next.position),
+            Queues::Successors(queues) => queues.choose(device, running),
         }
     }
 
-    /// The item to do next. Constant time for a heap; a list is scored from end to end.
-    pub(super) fn choose(&self, rule: &Rule, flow: &Flow<'_>, moment: &dyn Moment) -> Option<Choice> {
+    /// Takes out what [`Queues::choose`] has just chosen.
+    pub(super) fn remove(&mut self, device: DeviceId, position: usize) {
         match self {
-            Ready::Heap(heap) => heap.peek().map(|next| Choice { position: next.position, place: 0 }),
-            Ready::List(list) => {
-                let Rule::Score { score, otherwise } = rule else {
-                    return None;
-                };
-                let scored = list.iter().enumerate().map(|(place, &position)| {
-                    let tie = Ranked { rank: otherwise[position], position };
-                    (score(flow, moment, flow.item(position)), tie, place)
-                });
-                let best = scored.max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-                best.map(|(_, tie, place)| Choice { position: tie.position, place })
+            Queues::Successors(queues) => queues.remove(device, position),
+            Queues::Heaps { heaps, .. } => {
+                heaps[device.index()].pop();
             }
         }
     }
 
-    /// Takes out what [`Ready::choose`] has just chosen.
-    pub(super) fn remove(&mut self, choice: Choice) {
-        match self {
-            Ready::Heap(heap) => {
-                heap.pop();
-            }
-            Ready::List(list) => {
-                list.swap_remove(choice.place);
-            }
+    /// Notes that `datum` has come to `task`.
+    pub(super) fn deliver(&mut self, datum: DatumId, task: TaskId) {
+        if let Queues::Successors(queues) = self {
+            queues.deliver(datum, task);
         }
     }
 }
