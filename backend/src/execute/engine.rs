@@ -81,6 +81,17 @@ pub(super) struct Finished {
     pub(super) outputs: Vec<(u32, Arc<Buffer>)>,
 }
 
+impl Finished {
+    /// Adds the events of one worker. The first worker's, often the only one's, are not copied.
+    fn take_events(&mut self, events: Vec<Event>) {
+        if self.events.is_empty() {
+            self.events = events;
+        } else {
+            self.events.extend(events);
+        }
+    }
+}
+
 /// A failure and whether the engine can be used on.
 #[derive(Debug)]
 pub(super) struct Broken {
@@ -116,7 +127,7 @@ impl Engine {
             match self.reports.recv_timeout(options.patience(run.origin, TICK)) {
                 Ok(report) => {
                     busy[report.worker as usize] = false;
-                    finished.events.extend(report.events);
+                    finished.take_events(report.events);
                     finished.outputs.extend(report.outputs);
                     match report.result {
                         Err(Halt::Failed(failure)) if verdict.is_none() => {

@@ -11,8 +11,11 @@ use anabranch_kernels::cpu::Call;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Tensors of a node up to this many need no allocation.
-const FEW: usize = 8;
+/// Up to this many inputs of a node need no allocation.
+const FEW_INPUTS: usize = 6;
+
+/// Up to this many outputs need none.
+const FEW_OUTPUTS: usize = 3;
 
 /// The part of a node that one call computes.
 struct Part<'a> {
@@ -82,20 +85,18 @@ impl CpuWorker {
     fn compute(&mut self, script: &DeviceScript, at: u32, part: &Part<'_>) -> Result<(), Failure> {
         let node = &script.nodes[at as usize];
         for operand in script.operands(&node.outputs) {
-            let buffer = self.cells[operand.cell as usize].take();
-            self.held.push(buffer.ok_or_else(|| Failure::internal("an output's slot is away"))?);
+            self.held.push(std::mem::take(&mut self.cells[operand.cell as usize]));
         }
         let result = self.call(script, node, at, part);
-        let operands = script.operands(&node.outputs);
-        for (operand, buffer) in operands.iter().zip(self.held.drain(..)) {
-            self.cells[operand.cell as usize] = Some(buffer);
+        for operand in script.operands(&node.outputs).iter().rev() {
+            self.cells[operand.cell as usize] = self.held.pop().unwrap_or_default();
         }
         result
     }
 
     fn call(&mut self, script: &DeviceScript, node: &NodeScript, at: u32, part: &Part<'_>) -> Result<(), Failure> {
         let (read, written) = (script.operands(&node.inputs), script.operands(&node.outputs));
-        let mut few_inputs: [&[u8]; FEW] = [&[]; FEW];
+        let mut few_inputs: [&[u8]; FEW_INPUTS] = [&[]; FEW_INPUTS];
         let mut many_inputs = Vec::new();
         let inputs = match few_inputs.get_mut(..read.len()) {
             Some(inputs) => inputs,
@@ -109,13 +110,12 @@ impl CpuWorker {
                 Some((streamed, bytes)) if streamed == index => bytes,
                 _ if operand.bytes == 0 => &[],
                 _ => {
-                    let buffer = self.cells[operand.cell as usize].as_ref();
-                    let buffer = buffer.ok_or_else(|| Failure::internal("an input is not there"))?;
-                    &buffer.bytes()[operand.window(part)]
+                    let bytes = self.cells[operand.cell as usize].bytes();
+                    &bytes.ok_or_else(|| Failure::internal("an input is not there"))?[operand.window(part)]
                 }
             };
         }
-        let mut few_outputs: [&mut [u8]; FEW] = std::array::from_fn(|_| &mut [][..]);
+        let mut few_outputs: [&mut [u8]; FEW_OUTPUTS] = std::array::from_fn(|_| &mut [][..]);
         let mut many_outputs: Vec<&mut [u8]> = Vec::new();
         let outputs = match few_outputs.get_mut(..written.len()) {
             Some(outputs) => outputs,
@@ -124,9 +124,9 @@ impl CpuWorker {
                 &mut many_outputs
             }
         };
-        for ((operand, buffer), output) in written.iter().zip(&mut self.held).zip(outputs.iter_mut()) {
-            let buffer = Arc::get_mut(buffer).ok_or_else(|| Failure::internal("an output's slot is still read"))?;
-            *output = &mut buffer.bytes_mut()[operand.window(part)];
+        for ((operand, cell), output) in written.iter().zip(&mut self.held).zip(outputs.iter_mut()) {
+            let bytes = cell.bytes_mut().ok_or_else(|| Failure::internal("an output's slot is away or still read"))?;
+            *output = &mut bytes[operand.window(part)];
         }
         let rows = part.rows.clone();
         let call = Call { inputs, outputs, rows, scratch: self.scratch.bytes_mut(), team: &self.team };

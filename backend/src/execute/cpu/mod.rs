@@ -1,9 +1,10 @@
 //! The worker of a CPU device: one thread that follows its script and computes with its team.
 //!
-//! Buffers are owned by the thread that writes them. A value that others read is lent as a clone of its [`Arc`]; the script
+//! Buffers are owned by the thread that writes them ([`Cell`]). A value that others read is lent as a clone of its [`Arc`]; the script
 //! says who gives it back, and only then does the slot's next value come, for which the buffer is unique again. So no lock
 //! guards a tensor, and nothing here is unsafe.
 
+mod cell;
 mod compute;
 
 use super::actor::{Actor, Desk};
@@ -15,6 +16,7 @@ use super::script::{After, DeviceScript, Work};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{CpuKernel, Team};
 use anabranch_placement::platform::DeviceId;
+use cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -26,13 +28,13 @@ pub(super) struct CpuWorker {
     /// By node of the script.
     kernels: Vec<Arc<dyn CpuKernel>>,
     team: Team,
-    cells: Vec<Option<Arc<Buffer>>>,
+    cells: Vec<Cell>,
     gates: Gates,
     scratch: Buffer,
     /// Chunks that have come, by link.
     chunks: BTreeMap<u32, VecDeque<Arc<Buffer>>>,
     /// Output buffers of the node at work.
-    held: Vec<Arc<Buffer>>,
+    held: Vec<Cell>,
     outputs: Vec<(u32, Arc<Buffer>)>,
 }
 
@@ -55,7 +57,7 @@ impl CpuWorker {
             device,
             desk,
             gates: Gates::new(&script.gates),
-            cells: vec![None; script.cells.count()],
+            cells: (0..script.cells.count()).map(|_| Cell::Empty).collect(),
             script,
             kernels,
             team,
@@ -72,8 +74,8 @@ impl CpuWorker {
     fn begin(&mut self, script: &DeviceScript) -> Result<(), Halt> {
         self.desk.expect_events(script.nodes.len());
         for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
-            if slot.handed_out && cell.as_mut().is_none_or(|buffer| Arc::get_mut(buffer).is_none()) {
-                *cell = Some(Arc::new(Buffer::zeroed(slot.bytes as usize)));
+            if slot.handed_out && !cell.is_free() {
+                *cell = Cell::zeroed(slot.bytes, slot.lent);
             }
         }
         for landing in 0..script.landings.len() {
@@ -87,7 +89,7 @@ impl CpuWorker {
     /// Hands a slot to the link that fills it.
     fn hand_over(&mut self, landing: usize) -> Result<(), Failure> {
         let landing = self.script.landings[landing];
-        let buffer = self.cells[landing.cell as usize].take();
+        let buffer = self.cells[landing.cell as usize].hand_over();
         let buffer = buffer.ok_or_else(|| Failure::internal("a slot to land in is away"))?;
         self.desk.mail.post(landing.gate.worker, Message::Landing { gate: landing.gate.index, buffer });
         Ok(())
@@ -124,9 +126,9 @@ impl CpuWorker {
             match *after {
                 After::Open(gate) => self.desk.mail.open(gate),
                 After::Landing(landing) => self.count_down(script.steps.len() as u32 + landing)?,
-                After::Forget(cell) => self.cells[cell as usize] = None,
+                After::Forget(cell) => self.cells[cell as usize] = Cell::Empty,
                 After::Share { cell, gate, there, transfer } => {
-                    let buffer = self.cells[cell as usize].clone();
+                    let buffer = self.cells[cell as usize].lend();
                     let buffer = buffer.ok_or_else(|| Failure::internal("a value to share is away"))?;
                     self.desk.mail.post(gate.worker, Message::Value { gate: gate.index, cell: there, buffer });
                     if let Some(transfer) = transfer {
@@ -146,13 +148,13 @@ impl CpuWorker {
         let script = Arc::clone(&self.script);
         for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
             // A clone that a caller, a link or a lost message still has makes the buffer unusable.
-            if cell.as_mut().is_none_or(|buffer| Arc::get_mut(buffer).is_none()) {
-                *cell = Some(Arc::new(Buffer::zeroed(slot.bytes as usize)));
+            if !cell.is_free() {
+                *cell = Cell::zeroed(slot.bytes, slot.lent);
             }
         }
         let first = script.cells.first_constant();
         for (constant, cell) in script.cells.constants.iter().zip(&mut self.cells[first..]) {
-            *cell = Some(Arc::clone(&constant.buffer));
+            *cell = Cell::Shared(Arc::clone(&constant.buffer));
         }
     }
 }
@@ -177,10 +179,11 @@ impl Actor for CpuWorker {
             match step.work {
                 Work::Node(at) => now = self.run_node(&script, (index, at), run, (ready, now))?,
                 Work::Input { index, cell } => {
-                    self.cells[cell as usize] = run.inputs.get(index as usize).map(Arc::clone);
+                    let given = run.inputs.get(index as usize);
+                    self.cells[cell as usize] = given.map_or(Cell::Empty, |buffer| Cell::Shared(Arc::clone(buffer)));
                 }
                 Work::Output { index, cell } => {
-                    let value = self.cells[cell as usize].clone();
+                    let value = self.cells[cell as usize].lend();
                     let value = value.ok_or_else(|| Failure::internal("an output is not there"))?;
                     self.outputs.push((index, value));
                 }
@@ -200,7 +203,7 @@ impl Actor for CpuWorker {
         match message {
             Message::Open(gate) => self.count_down(gate),
             Message::Value { gate, cell, buffer } => {
-                self.cells[cell as usize] = Some(buffer);
+                self.cells[cell as usize] = Cell::Shared(buffer);
                 self.count_down(gate)
             }
             Message::Chunk { link, buffer } => {
@@ -217,7 +220,7 @@ impl Actor for CpuWorker {
         self.chunks.values_mut().for_each(VecDeque::clear);
         self.held.clear();
         let (slots, constants) = (self.script.cells.slots.len(), self.script.cells.first_constant());
-        self.cells[slots..constants].fill(None);
+        self.cells[slots..constants].fill_with(Cell::default);
         if failed {
             self.restore();
         }

@@ -47,11 +47,18 @@ impl CellMap {
 
 fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotScript> {
     let bytes = &plan.memory().devices()[device.index()].slots;
-    let mut slots: Vec<_> = bytes.iter().map(|bytes| SlotScript { bytes: *bytes, handed_out: false }).collect();
+    let mut slots: Vec<_> =
+        bytes.iter().map(|bytes| SlotScript { bytes: *bytes, handed_out: false, lent: false }).collect();
     let end = plan.steps().len() as u32;
     let cpu = plan.device(device).kind == DeviceKind::Cpu;
     for stay in plan.memory().tenancies().iter().filter(|stay| stay.device == device && stay.until == end) {
         slots[stay.slot].handed_out = cpu;
+        slots[stay.slot].lent = true;
+    }
+    for transfer in plan.transfers().iter().filter(|transfer| transfer.from == device || transfer.to == device) {
+        if let Some(stay) = plan.memory().home(device, transfer.value) {
+            slots[stay.slot].lent = true;
+        }
     }
     slots
 }

@@ -54,6 +54,8 @@ pub(super) struct SlotScript {
     pub(super) bytes: u64,
     /// The caller receives the buffer itself, so each run needs another.
     pub(super) handed_out: bool,
+    /// Others read it, or fill it.
+    pub(super) lent: bool,
 }
 
 /// A constant that the device's kernels read.

@@ -1,0 +1,88 @@
+//! A place for a buffer on a CPU device.
+
+use anabranch_kernels::Buffer;
+use std::sync::Arc;
+
+/// A buffer, or nothing while it is elsewhere.
+///
+/// Only what others may read is counted. Looking whether an [`Arc`] is unique is an atomic operation, which takes as long
+/// as all else that the runtime does for a small node.
+#[derive(Debug, Default)]
+pub(super) enum Cell {
+    /// The buffer is at work or under way.
+    #[default]
+    Empty,
+    /// Never leaves its thread.
+    Own(Box<Buffer>),
+    /// May be read elsewhere.
+    Shared(Arc<Buffer>),
+}
+
+impl Cell {
+    /// A new buffer; `lent` if others will read it.
+    pub(super) fn zeroed(bytes: u64, lent: bool) -> Self {
+        let buffer = Buffer::zeroed(bytes as usize);
+        if lent { Self::Shared(Arc::new(buffer)) } else { Self::Own(Box::new(buffer)) }
+    }
+
+    /// The bytes, if there are any.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Empty => None,
+            Self::Own(buffer) => Some(buffer.bytes()),
+            Self::Shared(buffer) => Some(buffer.bytes()),
+        }
+    }
+
+    /// The bytes, if nobody else can read them.
+    pub(super) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::Empty => None,
+            Self::Own(buffer) => Some(buffer.bytes_mut()),
+            Self::Shared(buffer) => Arc::get_mut(buffer).map(Buffer::bytes_mut),
+        }
+    }
+
+    /// The buffer to lend.
+    pub(super) fn lend(&self) -> Option<Arc<Buffer>> {
+        match self {
+            Self::Shared(buffer) => Some(Arc::clone(buffer)),
+            Self::Empty | Self::Own(_) => None,
+        }
+    }
+
+    /// The buffer to give away.
+    pub(super) fn hand_over(&mut self) -> Option<Arc<Buffer>> {
+        match std::mem::take(self) {
+            Self::Shared(buffer) => Some(buffer),
+            Self::Empty | Self::Own(_) => None,
+        }
+    }
+
+    /// Whether the buffer can be written.
+    pub(super) fn is_free(&mut self) -> bool {
+        self.bytes_mut().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lent_buffer_is_free_again_when_it_is_given_back() {
+        let mut cell = Cell::zeroed(8, true);
+        let lent = cell.lend();
+        assert!(lent.is_some() && !cell.is_free());
+        drop(lent);
+        assert!(cell.is_free());
+        assert!(cell.hand_over().is_some() && cell.bytes().is_none());
+    }
+
+    #[test]
+    fn an_own_buffer_is_never_lent() {
+        let mut cell = Cell::zeroed(8, false);
+        assert!(cell.lend().is_none() && cell.is_free());
+        assert_eq!(cell.bytes(), Some(&[0; 8][..]));
+    }
+}
