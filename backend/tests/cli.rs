@@ -136,7 +136,7 @@ fn events_and_traces_are_written() {
 #[test]
 fn what_cannot_be_used_is_refused_with_the_next_step() {
     let command = Anabranch::new();
-    let model = bundled("mlp.onnx");
+    let model = bundled("convnet.onnx");
     std::fs::write(command.path("broken.onnx"), b"no model").expect("written");
     command.refuses(&["run", "missing.onnx"], &["missing.onnx"]);
     command.refuses(&["run", "broken.onnx"], &["broken.onnx"]);
