@@ -1,6 +1,6 @@
 //! Execution: a plan followed by one thread for each device and one for each link.
 //!
-//! An [`Executor`] takes all memory, prepares all kernels and starts all threads of a [`Plan`](crate::plan::Plan) once, and
+//! An [`Executor`] takes all memory, prepares all kernels and starts all threads of a [`Plan`] once, and
 //! then runs it as often as wanted. During a run nothing is decided: every worker has a script of steps, made from the
 //! plan's total order, and counts down the messages that each step waits for. `README.md` beside this file says why that
 //! cannot deadlock, what it costs, and what happens when something fails.

@@ -2,7 +2,7 @@
 //!
 //! Field numbers follow `onnx.proto` of ONNX 1.23 (IR version 14). The messages are written by hand, so that three
 //! things differ from what a generator would make. Bulk data stays in the file's own bytes
-//! ([`Bytes`](prost::bytes::Bytes)), so that decoding copies no weights. Subgraphs are kept undecoded, so that no
+//! ([`Bytes`]), so that decoding copies no weights. Subgraphs are kept undecoded, so that no
 //! message contains itself and decoding cannot recurse. Fields that a runtime has no use for are left out, and
 //! skipped.
 
