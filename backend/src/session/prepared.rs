@@ -10,7 +10,6 @@ use crate::profile::CostStore;
 use crate::program::{NodeId, Program};
 use crate::tasks::HOST;
 use anabranch_kernels::gpu::{self, GpuLimits};
-use anabranch_kernels::op::Op;
 use anabranch_placement::place::{Fixed, strategy_by_name};
 use anabranch_placement::platform::DeviceKind;
 use std::fs;
@@ -136,14 +135,12 @@ fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
     placed.placement.reasons.iter().take(program.nodes.len()).map(explained).collect()
 }
 
-/// Which nodes every GPU here has a kernel for. Recurrent layers stay on the CPU for now: over 100 steps of 256 units the
-/// GPU kernel's result was wrong on llvmpipe, and why is not known yet.
+/// Which nodes every GPU here has a kernel for.
 pub(super) fn gpu_runs(program: &Program, inventory: &Inventory) -> Vec<bool> {
     let limits: Vec<_> = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
     let runs = |node: &crate::program::Node| {
         let constants: Vec<_> = node.inputs.iter().map(|input| program.constant(*input).is_some()).collect();
-        let trusted = !matches!(node.spec.op, Op::Recurrent(_));
-        trusted && limits.iter().all(|limits| gpu::supports(&node.spec, &constants, limits).is_ok())
+        limits.iter().all(|limits| gpu::supports(&node.spec, &constants, limits).is_ok())
     };
     program.nodes.iter().map(runs).collect()
 }

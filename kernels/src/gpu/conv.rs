@@ -54,15 +54,28 @@ impl ConvRecipe {
         self.epilogue.declare(shader, recorder)
     }
 
+    fn is_narrow(&self) -> bool {
+        self.output.channels / self.group < NARROW
+    }
+
+    /// Rows and columns of each group's product.
+    fn sides(&self) -> [usize; 2] {
+        [self.output.channels / self.group, self.output.count * self.output.area()]
+    }
+
+    fn tile(&self) -> Tile {
+        let [m, n] = self.sides();
+        Tile::new(self.group, m, n)
+    }
+
     fn tiled(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let [m, n] = [self.output.channels / self.group, self.output.count * self.output.area()];
+        let [m, n] = self.sides();
         let k = self.input.channels / self.group * self.window.size[0] * self.window.size[1];
         let mut shader = Shader::new("conv", include_str!("conv.wgsl"));
         self.declare(&mut shader, recorder)?;
         shader.parameter("all_channels", self.input.channels).parameter("all_out_channels", self.output.channels);
         shader.parameter("out_area", self.output.area());
-        let tile = Tile::new(self.group, m, n);
-        let groups = tile.declare(&mut shader, [self.group, m, n, k], Order::Depth, Order::Side);
+        let groups = self.tile().declare(&mut shader, [self.group, m, n, k], Order::Depth, Order::Side);
         recorder.dispatch(&shader, groups)
     }
 
@@ -102,9 +115,17 @@ impl Recipe for ConvRecipe {
         3 + self.epilogue.bindings()
     }
 
+    fn passes(&self) -> usize {
+        let [height, width] = self.window.size;
+        let channels = self.input.channels / self.group;
+        match self.is_narrow() {
+            true => channels * (1 + height * (1 + width)),
+            false => self.tile().passes(channels * height * width),
+        }
+    }
+
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let narrow = self.output.channels / self.group < NARROW;
-        if narrow { self.direct(recorder) } else { self.tiled(recorder) }
+        if self.is_narrow() { self.direct(recorder) } else { self.tiled(recorder) }
     }
 }
 

@@ -45,6 +45,11 @@ impl Recipe for ConvTransposeRecipe {
         3 + self.epilogue.bindings()
     }
 
+    fn passes(&self) -> usize {
+        let [height, width] = self.window.size;
+        height * (1 + width * (1 + self.input.channels / self.group))
+    }
+
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let Self { window, group, input, output, epilogue } = self;
         let count = output.count * output.channels * output.area();

@@ -27,6 +27,11 @@ impl Lanes {
         THREADS as usize / self.lanes
     }
 
+    /// Passes of a lane through the elements of a row of `length`, and through the tree.
+    pub(crate) fn passes(&self, length: usize) -> usize {
+        length.div_ceil(self.lanes) + self.lanes.ilog2() as usize
+    }
+
     /// Workgroups for `rows` rows.
     pub(crate) fn groups(&self, rows: usize) -> usize {
         rows.div_ceil(self.rows())

@@ -18,6 +18,11 @@ pub struct GpuLimits {
 /// Threads in each workgroup of every kernel here. WebGPU's own default limit, so that practically every adapter has it.
 pub(crate) const THREADS: u32 = 256;
 
+/// Most passes through loops, inner and outer ones together, that one thread of a dispatch may make. Mesa's llvmpipe silently
+/// leaves all loops of a shader after 65,535 passes (`LP_MAX_TGSI_LOOP_ITERATIONS`), and a desktop's watchdog ends a dispatch
+/// that runs for seconds.
+pub(crate) const MOST_PASSES: usize = 60_000;
+
 /// Bytes of workgroup memory that kernels may use: WebGPU's own default limit.
 pub(crate) const WORKGROUP_BYTES: u32 = 16 << 10;
 

@@ -55,6 +55,21 @@ impl MatMulRecipe {
         Ok(Self { batch: Space::collapsed(dims, &[a_strides, b_strides]), m, n, k, a, b, epilogue })
     }
 
+    fn is_vector(&self) -> bool {
+        self.m == 1 || self.n == 1
+    }
+
+    /// How threads share one product of a vector.
+    fn lanes(&self) -> Lanes {
+        // The matrix is A where B is a vector; its lines lie side by side if its depth does not run through memory.
+        let matrix = if self.n == 1 { self.a } else { self.b };
+        Lanes::new(self.k, matrix[1] != 1)
+    }
+
+    fn tile(&self) -> Tile {
+        Tile::new(self.batches(), self.m, self.n)
+    }
+
     fn batches(&self) -> usize {
         self.batch.dims.iter().product()
     }
@@ -77,17 +92,14 @@ impl MatMulRecipe {
         let order = |strides: [usize; 2]| if strides[1] == 1 { Order::Depth } else { Order::Side };
         let mut shader = Shader::new("matmul", include_str!("matmul.wgsl"));
         self.declare(&mut shader, recorder)?;
-        let tile = Tile::new(self.batches(), self.m, self.n);
         let sizes = [self.batches(), self.m, self.n, self.k];
-        let groups = tile.declare(&mut shader, sizes, order(self.a), order(self.b));
+        let groups = self.tile().declare(&mut shader, sizes, order(self.a), order(self.b));
         recorder.dispatch(&shader, groups)
     }
 
     fn vector(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let count = self.batches() * self.m * self.n;
-        // The matrix is A where B is a vector; its lines lie side by side if its depth does not run through memory.
-        let matrix = if self.n == 1 { self.a } else { self.b };
-        let lanes = Lanes::new(self.k, matrix[1] != 1);
+        let lanes = self.lanes();
         let mut shader = Shader::new("matvec", include_str!("matvec.wgsl"));
         self.declare(&mut shader, recorder)?;
         shader.parameter("count", count);
@@ -133,8 +145,15 @@ impl Recipe for MatMulRecipe {
         3 + self.epilogue.bindings()
     }
 
+    fn passes(&self) -> usize {
+        match self.is_vector() {
+            true => self.lanes().passes(self.k),
+            false => self.tile().passes(self.k),
+        }
+    }
+
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        if self.m == 1 || self.n == 1 { self.vector(recorder) } else { self.tiled(recorder) }
+        if self.is_vector() { self.vector(recorder) } else { self.tiled(recorder) }
     }
 }
 

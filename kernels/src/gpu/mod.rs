@@ -79,6 +79,11 @@ pub(crate) trait Recipe {
         0
     }
 
+    /// Passes through loops, inner and outer ones together, that one thread makes in the longest dispatch.
+    fn passes(&self) -> usize {
+        0
+    }
+
     /// Whether the input's plain buffer is read.
     fn binds(&self, _input: usize) -> bool {
         true
@@ -108,6 +113,13 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
     let largest = tensors.chain([recipe.scratch_bytes(), recipe.resident_bytes()]).max().unwrap_or(0);
     if largest > limits.binding_bytes {
         return refuse(format!("a buffer of {largest} bytes; the device binds {} at most", limits.binding_bytes));
+    }
+    if recipe.passes() > limits::MOST_PASSES {
+        return refuse(format!(
+            "a thread would loop {} times; {} at most are safe",
+            recipe.passes(),
+            limits::MOST_PASSES
+        ));
     }
     if recipe.bindings() > limits.bindings as usize {
         return refuse(format!("{} buffers; the device binds {} at most", recipe.bindings(), limits.bindings));

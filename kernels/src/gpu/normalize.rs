@@ -45,6 +45,10 @@ impl Recipe for NormalizeRecipe {
         2 + self.epilogue.bindings()
     }
 
+    fn passes(&self) -> usize {
+        3 * self.lanes.passes(self.length)
+    }
+
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let rows = recorder.rows(self.rows);
         let mut shader = Shader::new("normalize", include_str!("normalize.wgsl"));

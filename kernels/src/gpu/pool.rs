@@ -38,6 +38,11 @@ impl Recipe for PoolRecipe {
         2
     }
 
+    fn passes(&self) -> usize {
+        let [height, width] = self.window.size;
+        height * (1 + width)
+    }
+
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let Self { kind, window, input, output } = self;
         let count = output.count * output.channels * output.area();

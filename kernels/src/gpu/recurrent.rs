@@ -1,10 +1,12 @@
 //! One direction of a GRU or an LSTM.
 
 use super::kernel::Recorder;
+use super::limits::{MOST_PASSES, THREADS};
 use super::shader::Shader;
 use super::{Recipe, invalid, unsupported};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Recurrent, RecurrentKind};
+use std::ops::Range;
 
 /// Three vectors of so many units fit into workgroup memory.
 const MOST_UNITS: usize = 1024;
@@ -42,6 +44,18 @@ impl RecurrentRecipe {
         Ok(Self { op: op.clone(), steps, batches, units, packed: constants.get(1) == Some(&true) })
     }
 
+    /// Passes of a thread through the loops of one step.
+    fn passes_of_a_step(&self) -> usize {
+        let own = self.units.div_ceil(THREADS as usize);
+        // A gate's sum for each unit; three loops over the own units at most in the cell, and one outside.
+        gates(self.op.kind) * own * self.units + 4 * own + 1
+    }
+
+    /// Steps of one dispatch: a long sequence takes several, so that none runs for too long.
+    fn steps_at_once(&self) -> usize {
+        (MOST_PASSES / 2 / self.passes_of_a_step()).clamp(1, self.steps.max(1))
+    }
+
     /// The weights `[g·u, u]` as `[u, g·u]`.
     fn transposed(&self, weights: &[f32]) -> Vec<u32> {
         let rows = gates(self.op.kind) * self.units;
@@ -66,12 +80,16 @@ impl Recipe for RecurrentRecipe {
         if self.packed { (gates(self.op.kind) * self.units * self.units * 4) as u64 } else { 0 }
     }
 
+    fn passes(&self) -> usize {
+        // The steps, and the loops that read and write the state.
+        self.steps_at_once() * self.passes_of_a_step() + 2 * self.units.div_ceil(THREADS as usize)
+    }
+
     fn binds(&self, input: usize) -> bool {
         input != 1 || !self.packed
     }
 
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let rows = gates(self.op.kind) * self.units;
         let packed = match self.packed {
             true => recorder.constant(1)?.elements::<f32>().map(|weights| recorder.resident(&self.transposed(weights))),
             false => None,
@@ -80,11 +98,30 @@ impl Recipe for RecurrentRecipe {
             Some(buffer) => buffer,
             None => recorder.input(1)?,
         };
+        let steps = self.steps_at_once();
+        for first in (0..self.steps.max(1)).step_by(steps) {
+            let range = first..(first + steps).min(self.steps);
+            self.dispatch(recorder, weights, range)?;
+        }
+        Ok(())
+    }
+}
+
+impl RecurrentRecipe {
+    /// The dispatch of some steps. All but the first go on from the states that the one before has left in the outputs.
+    fn dispatch(
+        &self,
+        recorder: &mut Recorder<'_>,
+        weights: &wgpu::Buffer,
+        steps: Range<usize>,
+    ) -> Result<(), KernelError> {
         let mut shader = Shader::new("recurrent", include_str!("recurrent.wgsl"));
         shader.constant("UNITS", self.units).constant("GATES", gates(self.op.kind));
         shader.constant("REVERSE", usize::from(self.op.reverse));
+        let rows = gates(self.op.kind) * self.units;
         let [row, depth] = if self.packed { [1, rows] } else { [self.units, 1] };
         shader.parameter("steps", self.steps).parameter("batches", self.batches);
+        shader.parameter("first_step", steps.start).parameter("end_step", steps.end);
         shader.parameter("r_row", row).parameter("r_depth", depth);
         shader.read("p", "f32", recorder.input(0)?).read("r", "f32", weights);
         shader.read("bias", "f32", recorder.input(2)?).read("h0", "f32", recorder.input(3)?);
@@ -105,7 +142,7 @@ impl Recipe for RecurrentRecipe {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Run, assert_close, inputs, node};
+    use super::super::testing::{Run, assert_close, inputs, node, noise, tensor};
     use super::*;
     use crate::op::Op;
 
@@ -165,6 +202,10 @@ mod tests {
             (gru(true), [1, 2, 1]),
             (RecurrentKind::Lstm, [5, 2, 7]),
             (RecurrentKind::Lstm, [2, 3, 257]),
+            // Several dispatches.
+            (gru(true), [100, 1, 256]),
+            (gru(false), [130, 2, 200]),
+            (RecurrentKind::Lstm, [40, 1, 320]),
         ] {
             for (reverse, constant) in [(false, true), (true, false)] {
                 let op = Recurrent { kind, reverse };
@@ -179,7 +220,10 @@ mod tests {
                 let ins: Vec<&[usize]> = ins.iter().map(Vec::as_slice).collect();
                 let outs: Vec<&[usize]> = outs.iter().map(Vec::as_slice).collect();
                 let node = node(Op::Recurrent(op.clone()), &ins, &outs);
-                let x = inputs(&node, 111);
+                let mut x = inputs(&node, 111);
+                // Weights that let a long sequence forget, or rounding errors would grow from step to step.
+                let damped: Vec<f32> = noise(112, g * u).iter().map(|weight| weight * 3.0 / u as f32).collect();
+                x[1] = tensor(&[g, u], &damped);
                 let doubles = |t: &crate::Tensor| {
                     t.elements::<f32>().expect("f32").iter().map(|v| f64::from(*v)).collect::<Vec<_>>()
                 };

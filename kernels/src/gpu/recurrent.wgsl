@@ -1,8 +1,10 @@
 // One workgroup a sequence, which loops over time with the hidden state in workgroup memory; a thread computes every 256-th
-// unit. The sums of a unit run over the weights in order.
+// unit. The sums of a unit run over the weights in order. A long sequence takes several dispatches, which hand the state on
+// in the outputs.
 //
 // Declared by recurrent.rs: p, r, bias, h0, y, last_h and for an LSTM c0 and last_c; UNITS, GATES, REVERSE, and the cell:
-// first_kept, keep_last and advance, which computes `next`; parameters.steps, .batches, .r_row and .r_depth (strides of r).
+// first_kept, last_kept, keep_last and advance, which computes `next`; parameters.steps, .batches, .r_row and .r_depth
+// (strides of r), .first_step and .end_step of this dispatch.
 
 var<workgroup> hidden: array<f32, UNITS>;
 // The next hidden state, or the hidden state after the reset gate.
@@ -40,11 +42,17 @@ fn main(
         return;
     }
     for (var unit = thread; unit < UNITS; unit = unit + 256u) {
-        hidden[unit] = h0[batch * UNITS + unit];
-        kept[unit] = first_kept(batch * UNITS + unit);
+        let at = batch * UNITS + unit;
+        if parameters.first_step == 0u {
+            hidden[unit] = h0[at];
+            kept[unit] = first_kept(at);
+        } else {
+            hidden[unit] = last_h[at];
+            kept[unit] = last_kept(at);
+        }
     }
     workgroupBarrier();
-    for (var step = 0u; step < parameters.steps; step = step + 1u) {
+    for (var step = parameters.first_step; step < parameters.end_step; step = step + 1u) {
         let time = select(step, parameters.steps - 1u - step, REVERSE == 1u);
         let at = time * parameters.batches + batch;
         advance(at * GATES * UNITS, thread);

@@ -4,6 +4,10 @@ fn first_kept(index: u32) -> f32 {
     return 0.0;
 }
 
+fn last_kept(index: u32) -> f32 {
+    return 0.0;
+}
+
 fn keep_last(index: u32, value: f32) {}
 
 fn advance(first: u32, thread: u32) {

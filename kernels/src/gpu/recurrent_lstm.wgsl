@@ -4,6 +4,10 @@ fn first_kept(index: u32) -> f32 {
     return c0[index];
 }
 
+fn last_kept(index: u32) -> f32 {
+    return last_c[index];
+}
+
 fn keep_last(index: u32, value: f32) {
     last_c[index] = value;
 }

@@ -57,6 +57,12 @@ impl ReduceRecipe {
         self.length.div_ceil(self.parts).next_multiple_of(4)
     }
 
+    /// How threads share one part.
+    fn lanes(&self) -> Lanes {
+        let across = self.reduced.strides[0].last().is_some_and(|stride| *stride != 1);
+        Lanes::new(self.chunk(), across && self.outputs > 1)
+    }
+
     /// Bytes of one state.
     fn state_bytes(&self) -> u64 {
         if self.kind == ReduceKind::LogSumExp { 8 } else { 4 }
@@ -64,8 +70,7 @@ impl ReduceRecipe {
 
     /// The dispatch that reduces the input, to states if it is cut into parts.
     fn gather(&self, recorder: &mut Recorder<'_>, rows: Range<usize>) -> Result<(), KernelError> {
-        let across = self.reduced.strides[0].last().is_some_and(|stride| *stride != 1);
-        let lanes = Lanes::new(self.chunk(), across && self.outputs > 1);
+        let lanes = self.lanes();
         let whole = self.parts == 1;
         let mut shader = Shader::new("reduce", include_str!("reduce.wgsl"));
         shader.read("x", "f32", recorder.input(0)?);
@@ -121,6 +126,10 @@ impl ReduceRecipe {
 impl Recipe for ReduceRecipe {
     fn bindings(&self) -> usize {
         2
+    }
+
+    fn passes(&self) -> usize {
+        self.lanes().passes(self.chunk())
     }
 
     fn scratch_bytes(&self) -> u64 {

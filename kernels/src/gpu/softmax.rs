@@ -35,6 +35,10 @@ impl Recipe for SoftmaxRecipe {
         2
     }
 
+    fn passes(&self) -> usize {
+        3 * self.lanes.passes(self.length)
+    }
+
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let rows = recorder.rows(self.rows);
         let mut shader = Shader::new("softmax", include_str!("softmax.wgsl"));

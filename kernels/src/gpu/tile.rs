@@ -75,6 +75,11 @@ impl Tile {
         count
     }
 
+    /// Passes of a thread through the loops over an inner dimension of `k` and over its outputs.
+    pub(crate) fn passes(&self, k: usize) -> usize {
+        k.div_ceil(self.depth) * (1 + self.depth / UNROLL) + self.block * (1 + self.block)
+    }
+
     /// Rows and columns of outputs of one workgroup.
     #[cfg(test)]
     pub(crate) fn side(&self) -> usize {
