@@ -1,6 +1,7 @@
 //! How numbers of each type are folded by reductions.
 
 use super::lanes::{self, Greatest, SquaresAround, Sum};
+use super::vector::{Isa, Loop, vectorised};
 use crate::op::ReduceKind;
 use bytemuck::Pod;
 
@@ -8,6 +9,13 @@ use bytemuck::Pod;
 pub(super) trait Number: Pod + Send + Sync {
     /// Folds elements, but for what [`Self::finish`] does in the end.
     fn fold(kind: ReduceKind, elements: &[Self]) -> Self;
+
+    /// Folds two folds into one.
+    fn join(kind: ReduceKind, a: Self, b: Self) -> Self;
+
+    /// Folds neighbouring columns, each into its element of `target`: element `i` of the row at `start` is
+    /// `source[start + i]`, for each of `starts`. Not for [`ReduceKind::LogSumExp`].
+    fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize>, target: &mut [Self]);
 
     /// Makes the result of what was folded from `count` elements.
     fn finish(kind: ReduceKind, folded: Self, count: usize) -> Self;
@@ -22,6 +30,58 @@ fn pairwise<T: Copy>(elements: &[T], block: &dyn Fn(&[T]) -> T, join: &dyn Fn(T,
     join(pairwise(low, block, join), pairwise(high, block, join))
 }
 
+/// The greater of two; NaN if one is.
+#[inline(always)]
+fn greater<T: PartialOrd>(a: T, b: T) -> T {
+    // Written so that a NaN on either side stays.
+    if a >= b || is_nan(&a) { a } else { b }
+}
+
+/// The lesser of two; NaN if one is.
+#[inline(always)]
+fn less<T: PartialOrd>(a: T, b: T) -> T {
+    if a <= b || is_nan(&a) { a } else { b }
+}
+
+#[inline(always)]
+fn is_nan<T: PartialOrd>(value: &T) -> bool {
+    value.partial_cmp(value).is_none()
+}
+
+/// [`Number::fold_rows`] by `add`, from `empty`.
+fn rows<T: Pod>(
+    source: &[T],
+    starts: impl Iterator<Item = usize>,
+    target: &mut [T],
+    empty: T,
+    add: impl Fn(T, T) -> T,
+) {
+    vectorised(Rows { source, starts, target, empty, add });
+}
+
+struct Rows<'a, T, S, A> {
+    source: &'a [T],
+    starts: S,
+    target: &'a mut [T],
+    empty: T,
+    add: A,
+}
+
+impl<T: Pod, S: Iterator<Item = usize>, A: Fn(T, T) -> T> Loop for Rows<'_, T, S, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        self.target.fill(self.empty);
+        for start in self.starts {
+            let row = &self.source[start..start + self.target.len()];
+            for (sum, element) in self.target.iter_mut().zip(row) {
+                *sum = (self.add)(*sum, *element);
+            }
+        }
+    }
+}
+
 macro_rules! float_number {
     ($float:ident, $sum:expr, $squares:expr, $greatest:expr) => {
         impl Number for $float {
@@ -34,10 +94,7 @@ macro_rules! float_number {
                     ReduceKind::Sum | ReduceKind::Mean => $sum(elements),
                     ReduceKind::SumOfSquares => $squares(elements),
                     ReduceKind::Max => $greatest(elements),
-                    ReduceKind::Min => {
-                        let least = |a: Self, b: Self| if a <= b || a.is_nan() { a } else { b };
-                        blocks(Self::INFINITY, &least, &least)
-                    }
+                    ReduceKind::Min => blocks(Self::INFINITY, &less, &less),
                     ReduceKind::Product => blocks(1.0, &|a, b| a * b, &|a, b| a * b),
                     ReduceKind::SumOfMagnitudes => blocks(0.0, &|a, b| a + b.abs(), &plus),
                     ReduceKind::LogSumExp => {
@@ -47,6 +104,30 @@ macro_rules! float_number {
                         }
                         blocks(0.0, &|a, b| a + (b - most).exp(), &plus).ln() + most
                     }
+                }
+            }
+
+            fn join(kind: ReduceKind, a: Self, b: Self) -> Self {
+                match kind {
+                    ReduceKind::Max => greater(a, b),
+                    ReduceKind::Min => less(a, b),
+                    ReduceKind::Product => a * b,
+                    ReduceKind::LogSumExp => {
+                        let most = greater(a, b);
+                        if most.is_finite() { ((a - most).exp() + (b - most).exp()).ln() + most } else { most }
+                    }
+                    _ => a + b,
+                }
+            }
+
+            fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize>, target: &mut [Self]) {
+                match kind {
+                    ReduceKind::Max => rows(source, starts, target, Self::NEG_INFINITY, greater),
+                    ReduceKind::Min => rows(source, starts, target, Self::INFINITY, less),
+                    ReduceKind::Product => rows(source, starts, target, 1.0, |a, b| a * b),
+                    ReduceKind::SumOfSquares => rows(source, starts, target, 0.0, |a, b| a + b * b),
+                    ReduceKind::SumOfMagnitudes => rows(source, starts, target, 0.0, |a: Self, b: Self| a + b.abs()),
+                    _ => rows(source, starts, target, 0.0, |a, b| a + b),
                 }
             }
 
@@ -68,7 +149,7 @@ float_number!(
     f64,
     |elements: &[f64]| pairwise(elements, &|block| block.iter().sum(), &|a, b| a + b),
     |elements: &[f64]| pairwise(elements, &|block| block.iter().map(|v| v * v).sum(), &|a, b| a + b),
-    |elements: &[f64]| elements.iter().fold(f64::NEG_INFINITY, |a, b| if a >= *b || a.is_nan() { a } else { *b })
+    |elements: &[f64]| elements.iter().fold(f64::NEG_INFINITY, |a, b| greater(a, *b))
 );
 
 macro_rules! integer_number {
@@ -87,6 +168,31 @@ macro_rules! integer_number {
                     ReduceKind::LogSumExp => {
                         f64::fold(kind, &elements.iter().map(|v| *v as f64).collect::<Vec<_>>()) as Self
                     }
+                }
+            }
+
+            fn join(kind: ReduceKind, a: Self, b: Self) -> Self {
+                match kind {
+                    ReduceKind::Max => a.max(b),
+                    ReduceKind::Min => a.min(b),
+                    ReduceKind::Product => a.wrapping_mul(b),
+                    ReduceKind::LogSumExp => f64::join(kind, a as f64, b as f64) as Self,
+                    _ => a.wrapping_add(b),
+                }
+            }
+
+            fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize>, target: &mut [Self]) {
+                match kind {
+                    ReduceKind::Max => rows(source, starts, target, Self::MIN, Self::max),
+                    ReduceKind::Min => rows(source, starts, target, Self::MAX, Self::min),
+                    ReduceKind::Product => rows(source, starts, target, 1, Self::wrapping_mul),
+                    ReduceKind::SumOfSquares => {
+                        rows(source, starts, target, 0, |a, b| Self::wrapping_add(a, b.wrapping_mul(b)))
+                    }
+                    ReduceKind::SumOfMagnitudes => {
+                        rows(source, starts, target, 0, |a, b| Self::wrapping_add(a, b.wrapping_abs()))
+                    }
+                    _ => rows(source, starts, target, 0, Self::wrapping_add),
                 }
             }
 

@@ -1,7 +1,8 @@
 //! Reductions over axes.
 //!
-//! The axes are merged to `outer × reduced × inner` where they lie side by side, and walked one by one where they do
-//! not. Long `f32` rows are cut into pieces of fixed length, whose results are joined pairwise.
+//! Outputs whose elements lie side by side in the input are computed together, row by row of the input; the others one by
+//! one, each along its own elements. Where there are few outputs, the elements of each are cut into parts that threads
+//! share. All cuts follow from the shapes, and partial results are joined in a fixed tree.
 
 use super::check::{require, require_copy};
 use super::elements::{elements, elements_mut};
@@ -11,9 +12,20 @@ use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Reduce, ReduceKind};
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Elements read that are worth a hand-over to another thread.
 const PIECE: usize = 16_384;
+/// Fewer outputs than this may leave threads idle, so the elements of each are cut into parts.
+const FEW: usize = 16;
+/// Parts at most: what a large machine keeps busy.
+const MOST_PARTS: usize = 64;
+/// Elements that are gathered before they are folded.
+const GATHERED: usize = 1024;
+/// Outputs that are computed together.
+const COLUMNS: usize = 256;
+/// Rows that are accumulated one after the other, before results are joined in a tree.
+const ROWS: usize = 64;
 
 /// A reduction of numbers of one type.
 struct ReduceKernel<T> {
@@ -21,7 +33,11 @@ struct ReduceKernel<T> {
     /// For each kept axis, then for each reduced axis: size and distance in elements.
     kept: Vec<(usize, usize)>,
     reduced: Vec<(usize, usize)>,
+    /// Elements of each output.
     count: usize,
+    /// Parts into which they are cut.
+    parts: usize,
+    outputs: usize,
     number: PhantomData<T>,
 }
 
@@ -37,15 +53,12 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Reduce) -> Result<Box<dyn CpuKernel>
         merged(chosen.map(|axis| (input.dims()[axis], strides[axis])))
     };
     let (kept, reduced) = (axes(false), axes(true));
-    let size = |axes: &[(usize, usize)]| axes.iter().map(|(size, _)| size).product::<usize>();
     require(size(&kept) == output.elements(), node, "its output has the kept axes' elements")?;
-    let count = size(&reduced);
-    let kind = op.kind;
     Ok(match node.inputs[0].dtype {
-        DType::F32 => Box::new(ReduceKernel::<f32> { kind, kept, reduced, count, number: PhantomData }),
-        DType::F64 => Box::new(ReduceKernel::<f64> { kind, kept, reduced, count, number: PhantomData }),
-        DType::I32 => Box::new(ReduceKernel::<i32> { kind, kept, reduced, count, number: PhantomData }),
-        DType::I64 => Box::new(ReduceKernel::<i64> { kind, kept, reduced, count, number: PhantomData }),
+        DType::F32 => Box::new(ReduceKernel::<f32>::new(op.kind, kept, reduced)),
+        DType::F64 => Box::new(ReduceKernel::<f64>::new(op.kind, kept, reduced)),
+        DType::I32 => Box::new(ReduceKernel::<i32>::new(op.kind, kept, reduced)),
+        DType::I64 => Box::new(ReduceKernel::<i64>::new(op.kind, kept, reduced)),
         other => return Err(super::check::unsupported(node, format!("there is no reduction of {other}"))),
     })
 }
@@ -62,6 +75,10 @@ fn merged(axes: impl Iterator<Item = (usize, usize)>) -> Vec<(usize, usize)> {
     merged
 }
 
+fn size(axes: &[(usize, usize)]) -> usize {
+    axes.iter().map(|(size, _)| size).product()
+}
+
 /// The element offset of an index over these axes.
 fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
     let mut offset = 0;
@@ -73,36 +90,118 @@ fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
 }
 
 impl<T: Number> ReduceKernel<T> {
-    /// One output element.
-    fn reduce(&self, source: &[T], start: usize) -> T {
-        match self.reduced.as_slice() {
-            [] => T::finish(self.kind, T::fold(self.kind, &source[start..=start]), 1),
-            [(count, 1)] => T::finish(self.kind, T::fold(self.kind, &source[start..start + count]), self.count),
-            _ => {
-                let elements: Vec<T> = (0..self.count).map(|i| source[start + offset(&self.reduced, i)]).collect();
-                T::finish(self.kind, T::fold(self.kind, &elements), self.count)
-            }
+    fn new(kind: ReduceKind, kept: Vec<(usize, usize)>, reduced: Vec<(usize, usize)>) -> Self {
+        let (count, outputs) = (size(&reduced), size(&kept));
+        let parts = if outputs < FEW { (count.saturating_mul(outputs) / PIECE).clamp(1, MOST_PARTS) } else { 1 };
+        Self { kind, kept, reduced, count, parts, outputs, number: PhantomData }
+    }
+
+    /// Outputs that lie side by side in the input as they do in the output; 1 if none do.
+    fn width(&self) -> usize {
+        match self.kept.last() {
+            // The logarithm of a sum of exponentials needs an output's greatest element first.
+            Some((size, 1)) if self.kind != ReduceKind::LogSumExp => *size,
+            _ => 1,
         }
+    }
+
+    /// The elements of part `part` of each output.
+    fn part(&self, part: usize) -> Range<usize> {
+        part * self.count / self.parts..(part + 1) * self.count / self.parts
+    }
+
+    /// Folds the elements `range` of the outputs from `first` on into `target`.
+    fn fold(&self, source: &[T], first: usize, range: Range<usize>, target: &mut [T]) {
+        let (width, mut at) = (self.width(), 0);
+        while at < target.len() {
+            let output = first + at;
+            let start = offset(&self.kept, output);
+            let run = (width - output % width).min(target.len() - at).min(COLUMNS);
+            if width == 1 {
+                target[at] = self.along(&source[start..], range.clone());
+            } else {
+                self.across(&source[start..], range.clone(), &mut target[at..at + run]);
+            }
+            at += run;
+        }
+    }
+
+    /// One output's elements `range`, of which the first is at the start of `source`.
+    fn along(&self, source: &[T], range: Range<usize>) -> T {
+        let run = self.reduced.last().map_or(1, |(size, stride)| if *stride == 1 { *size } else { 1 });
+        let [first, last] = [range.start / run, range.end.saturating_sub(1) / run];
+        if first == last {
+            let start = offset(&self.reduced, range.start);
+            return T::fold(self.kind, &source[start..start + range.len()]);
+        }
+        if range.len() <= GATHERED {
+            let mut gathered = [T::zeroed(); GATHERED];
+            let elements = &mut gathered[..range.len()];
+            for (element, index) in elements.iter_mut().zip(range) {
+                *element = source[offset(&self.reduced, index)];
+            }
+            return T::fold(self.kind, elements);
+        }
+        let middle = first.midpoint(last + 1) * run;
+        T::join(self.kind, self.along(source, range.start..middle), self.along(source, middle..range.end))
+    }
+
+    /// The elements `range` of neighbouring outputs, at most [`COLUMNS`] of them.
+    fn across(&self, source: &[T], range: Range<usize>, target: &mut [T]) {
+        if range.len() <= ROWS {
+            T::fold_rows(self.kind, source, range.map(|index| offset(&self.reduced, index)), target);
+            return;
+        }
+        let middle = range.start.midpoint(range.end);
+        self.across(source, range.start..middle, target);
+        let mut upper = [T::zeroed(); COLUMNS];
+        let upper = &mut upper[..target.len()];
+        self.across(source, middle..range.end, upper);
+        for (lower, upper) in target.iter_mut().zip(upper) {
+            *lower = T::join(self.kind, *lower, *upper);
+        }
+    }
+
+    /// Joins an output's parts, which are `distance` apart, pairwise.
+    fn joined(&self, parts: &[T], distance: usize) -> T {
+        let count = parts.len().div_ceil(distance);
+        if count <= 1 {
+            return parts[0];
+        }
+        let (low, high) = parts.split_at(count / 2 * distance);
+        T::join(self.kind, self.joined(low, distance), self.joined(high, distance))
     }
 }
 
 impl<T: Number> CpuKernel for ReduceKernel<T> {
+    fn scratch_bytes(&self) -> usize {
+        if self.parts == 1 { 0 } else { self.parts * self.outputs * size_of::<T>() }
+    }
+
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let source: &[T] = elements(call.inputs[0]);
         let target: &mut [T] = elements_mut(call.outputs[0]);
-        if target.is_empty() {
+        let outputs = target.len();
+        if outputs == 0 {
             return Ok(());
         }
         if self.count == 0 {
             target.fill(T::finish(self.kind, T::fold(self.kind, &[]), 0));
             return Ok(());
         }
-        let piece = (PIECE / self.count).max(1);
-        call.team.run_pieces(target, piece, &|index, target| {
-            for (at, target) in target.iter_mut().enumerate() {
-                *target = self.reduce(source, offset(&self.kept, index * piece + at));
-            }
-        });
+        if self.parts == 1 {
+            let piece = (PIECE / self.count).max(1);
+            call.team.run_pieces(target, piece, &|index, target| {
+                self.fold(source, index * piece, 0..self.count, target);
+                target.iter_mut().for_each(|value| *value = T::finish(self.kind, *value, self.count));
+            });
+            return Ok(());
+        }
+        let partial: &mut [T] = elements_mut(&mut call.scratch[..self.parts * outputs * size_of::<T>()]);
+        call.team.run_pieces(partial, outputs, &|part, partial| self.fold(source, 0, self.part(part), partial));
+        for (output, target) in target.iter_mut().enumerate() {
+            *target = T::finish(self.kind, self.joined(&partial[output..], outputs), self.count);
+        }
         Ok(())
     }
 }
@@ -172,12 +271,18 @@ mod tests {
             (vec![2, 3, 4, 5], vec![0, 2]),
             (vec![2, 1, 3], vec![0, 1, 2]),
             (vec![40_000], vec![0]),
+            (vec![5_000, 8], vec![0]),
+            (vec![3, 300, 70], vec![1]),
+            (vec![30, 3, 2_000], vec![0, 2]),
+            (vec![2_000, 9, 3], vec![0, 2]),
             (vec![3], vec![]),
         ] {
             for kind in [Sum, Mean, Max, Min, SumOfSquares, SumOfMagnitudes, LogSumExp, Product] {
                 for dtype in [DType::F32, DType::F64, DType::I32, DType::I64] {
                     let is_float = dtype.is_float();
-                    if (kind == LogSumExp || kind == Mean) && !is_float || kind == Product && dims[0] > 100 {
+                    if (kind == LogSumExp || kind == Mean) && !is_float
+                        || kind == Product && dims.iter().product::<usize>() > 1000
+                    {
                         continue;
                     }
                     let (got, want) = (reduced(dtype, kind, &dims, &axes), naive(kind, &dims, &axes));

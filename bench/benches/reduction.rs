@@ -1,0 +1,37 @@
+//! How near do reductions and the nodes built on them come to the memory's speed?
+//!
+//! Matrices of 64 MiB, rates in bytes read and written.
+
+use anabranch_bench::cpu::CpuRun;
+use anabranch_bench::nodes::{normalize, softmax, sum, sum_of_all};
+use anabranch_kernels::cpu::Team;
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+
+const DIMS: [usize; 2] = [16 * 1024, 1024];
+
+fn reductions(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("reduction");
+    let cases = [
+        ("sum of rows", sum(DIMS, 1)),
+        ("sum of columns", sum(DIMS, 0)),
+        ("sum of all", sum_of_all(DIMS)),
+        ("softmax", softmax(DIMS)),
+        ("normalize", normalize(DIMS)),
+    ];
+    for (name, node) in cases {
+        let mut run = CpuRun::new(&node, &[]);
+        group.throughput(Throughput::Bytes(run.bytes()));
+        for threads in [1, 2] {
+            let team = Team::new(threads, |_| {});
+            group.bench_function(BenchmarkId::new(name, threads), |bencher| bencher.iter(|| run.call(&team)));
+        }
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = anabranch_bench::short();
+    targets = reductions
+}
+criterion_main!(benches);
