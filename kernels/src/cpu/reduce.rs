@@ -16,7 +16,8 @@ use std::ops::Range;
 
 /// Elements read that are worth a hand-over to another thread.
 const PIECE: usize = 16_384;
-/// Fewer outputs than this may leave threads idle, so the elements of each are cut into parts.
+/// Fewer outputs, or blocks of [`COLUMNS`] of them, than this may leave threads idle, so the elements of each are cut into
+/// parts.
 const FEW: usize = 16;
 /// Parts at most: what a large machine keeps busy.
 const MOST_PARTS: usize = 64;
@@ -92,8 +93,12 @@ fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
 impl<T: Number> ReduceKernel<T> {
     fn new(kind: ReduceKind, kept: Vec<(usize, usize)>, reduced: Vec<(usize, usize)>) -> Self {
         let (count, outputs) = (size(&reduced), size(&kept));
-        let parts = if outputs < FEW { (count.saturating_mul(outputs) / PIECE).clamp(1, MOST_PARTS) } else { 1 };
-        Self { kind, kept, reduced, count, parts, outputs, number: PhantomData }
+        let mut kernel = Self { kind, kept, reduced, count, parts: 1, outputs, number: PhantomData };
+        let blocks = outputs.div_ceil(kernel.width().min(COLUMNS)).max(1);
+        if blocks < FEW {
+            kernel.parts = (count.saturating_mul(outputs) / PIECE).min(MOST_PARTS / blocks).clamp(1, count.max(1));
+        }
+        kernel
     }
 
     /// Outputs that lie side by side in the input as they do in the output; 1 if none do.
@@ -190,7 +195,7 @@ impl<T: Number> CpuKernel for ReduceKernel<T> {
             return Ok(());
         }
         if self.parts == 1 {
-            let piece = (PIECE / self.count).max(1);
+            let piece = (PIECE / self.count).max(1).next_multiple_of(self.width().min(COLUMNS));
             call.team.run_pieces(target, piece, &|index, target| {
                 self.fold(source, index * piece, 0..self.count, target);
                 target.iter_mut().for_each(|value| *value = T::finish(self.kind, *value, self.count));
@@ -273,6 +278,8 @@ mod tests {
             (vec![40_000], vec![0]),
             (vec![5_000, 8], vec![0]),
             (vec![3, 300, 70], vec![1]),
+            (vec![70, 700], vec![0]),
+            (vec![30, 5_000], vec![0]),
             (vec![30, 3, 2_000], vec![0, 2]),
             (vec![2_000, 9, 3], vec![0, 2]),
             (vec![3], vec![]),
