@@ -16,6 +16,12 @@ pub trait CostModel: Sync {
 
     /// Time from the start of sending `bytes` until all of them have arrived.
     fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64;
+
+    /// Time that `task` takes on `device`, or would take if it were allowed there; `None` where nobody knows. Only what is said of a
+    /// task on all devices alike, such as [`Problem::work`](crate::problem::Problem::work), asks for it.
+    fn nominal_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
+        self.task_time(task, device)
+    }
 }
 
 /// Operations over speed, size over rate: the model of Laich 2017, section 2.2. Every device can run every task.

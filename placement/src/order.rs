@@ -1,6 +1,6 @@
 //! Orders: which of the ready items of a device runs next.
 //!
-//! An [`Order`] looks at a [`Flow`] once and gives a [`Rule`]; the simulator applies it at every decision. Ties go to
+//! An [`Order`] looks at a [`Flow`] once and gives a [`Rule`]; the simulator applies it at every decision. Ties of ranks go to
 //! sends, by datum and target, because another device waits for each of them, and then to tasks, by id.
 
 mod fifo;
@@ -9,7 +9,7 @@ mod msr;
 mod path;
 mod planned;
 
-pub use fifo::Fifo;
+pub use fifo::{Fifo, ShuffledFifo};
 pub use flow::{Flow, Item, SendCosts};
 pub use msr::Msr;
 pub use path::{Pct, path_computation_times};
@@ -28,7 +28,10 @@ pub trait Order: Sync {
 #[derive(Debug, Clone)]
 pub enum Rule {
     /// The item that became ready first.
-    Earliest,
+    Earliest {
+        /// Seed of the order in which those go that became ready at the same time.
+        shuffle: u64,
+    },
     /// The item of the greatest number.
     Greatest(Vec<f64>),
     /// The item of the greatest successor rank at the moment of the decision (see [`Msr`]), and among these of the greatest

@@ -34,6 +34,9 @@ pub struct Problem<'a> {
     memory_rule: MemoryRule,
     /// Task-major; infinite where the task cannot run.
     times: Vec<f64>,
+    /// By task.
+    work: Vec<f64>,
+    is_restricted: bool,
     demand: Vec<u64>,
     feasible: DeviceSets,
     mean_latency: f64,
@@ -53,6 +56,7 @@ impl<'a> Problem<'a> {
         memory_rule: MemoryRule,
     ) -> Result<Self, ProblemError> {
         let times = read_times(graph, platform, costs)?;
+        let nominal = Nominal::of(graph, platform, costs)?;
         let largest = graph.datum_ids().map(|datum| graph.bytes(datum)).max().unwrap_or(0);
         let empty = Transfers::of(platform, costs, 0)?;
         let full = Transfers::of(platform, costs, largest)?;
@@ -64,12 +68,15 @@ impl<'a> Problem<'a> {
             costs,
             memory_rule,
             times,
+            work: nominal.means,
+            is_restricted: false,
             demand,
             feasible: DeviceSets::empty(graph.unit_count(), platform.device_count()),
             mean_latency: empty.mean,
             mean_time_a_byte: if largest == 0 { 0.0 } else { (full.mean - empty.mean).max(0.0) / largest as f64 },
         };
         problem.find_feasible()?;
+        problem.is_restricted = problem.excludes_any(&nominal.known);
         Ok(problem)
     }
 
@@ -87,6 +94,11 @@ impl<'a> Problem<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether some task is not feasible on some device although its time there is known, in as many places as `known` says.
+    fn excludes_any(&self, known: &[usize]) -> bool {
+        self.graph.task_ids().any(|task| self.feasible(self.graph.unit(task)).count() < known[task.index()])
     }
 
     /// The graph to be placed.
@@ -124,12 +136,17 @@ impl<'a> Problem<'a> {
         mean(self.feasible(self.graph.unit(task)).map(|device| self.time(task, device)))
     }
 
-    /// Mean time of `task` over all devices that could run it, whatever its constraints.
+    /// Whether constraints or memory keep some task from a device on which its time is known.
+    pub fn is_restricted(&self) -> bool {
+        self.is_restricted
+    }
+
+    /// Mean time of `task` over all devices that could run it, whatever its constraints. A look-up.
     ///
     /// Where time is operations over speed this is the task's operations times one constant of the platform, so it stands for
     /// the number of operations wherever an algorithm compares those, and it is as well defined where only times are known.
     pub fn work(&self, task: TaskId) -> f64 {
-        mean(self.platform.device_ids().map(|device| self.time(task, device)).filter(|time| time.is_finite()))
+        self.work[task.index()]
     }
 
     /// Time to move `bytes` from a device to another; 0 to itself.
@@ -194,6 +211,34 @@ fn read_times(graph: &TaskGraph, platform: &Platform, costs: &dyn CostModel) -> 
         }
     }
     Ok(times)
+}
+
+/// What is known of the tasks' times, constraints left aside.
+struct Nominal {
+    /// Mean time of each task over the devices where it is known.
+    means: Vec<f64>,
+    /// The number of those.
+    known: Vec<usize>,
+}
+
+impl Nominal {
+    fn of(graph: &TaskGraph, platform: &Platform, costs: &dyn CostModel) -> Result<Self, ProblemError> {
+        let mut nominal = Nominal { means: Vec::new(), known: Vec::new() };
+        let mut times = Vec::with_capacity(platform.device_count());
+        for task in graph.task_ids() {
+            times.clear();
+            for device in platform.device_ids() {
+                let Some(time) = costs.nominal_time(task, device) else { continue };
+                if !(time >= 0.0 && time.is_finite()) {
+                    return Err(ProblemError::time(graph, platform, task, device, time));
+                }
+                times.push(time);
+            }
+            nominal.means.push(mean(times.iter().copied()));
+            nominal.known.push(times.len());
+        }
+        Ok(nominal)
+    }
 }
 
 /// How long it takes to move so many bytes, over the ordered pairs of different devices; 0 where there are none.

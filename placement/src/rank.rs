@@ -8,6 +8,19 @@ use crate::problem::Problem;
 ///
 /// A rank is never below that of a successor.
 pub fn upward_ranks(problem: &Problem<'_>) -> Vec<f64> {
+    upward(problem, |task| problem.mean_time(task), |bytes| problem.mean_transfer_time(bytes))
+}
+
+/// Upward ranks as if nothing were decided by constraints: a task's time is its [work](Problem::work), and transfers are means over
+/// the pairs of devices that two tasks may be on, that of a device with itself included. `O(V + E)`.
+pub fn unrestricted_upward_ranks(problem: &Problem<'_>) -> Vec<f64> {
+    let devices = problem.platform().device_count() as f64;
+    // Of `n (n + 1) / 2` pairs without order, `n` are a device with itself.
+    let apart = (devices - 1.0) / (devices + 1.0);
+    upward(problem, |task| problem.work(task), |bytes| apart * problem.mean_transfer_time(bytes))
+}
+
+fn upward(problem: &Problem<'_>, time: impl Fn(TaskId) -> f64, transfer: impl Fn(u64) -> f64) -> Vec<f64> {
     let graph = problem.graph();
     let mut ranks = vec![0.0; graph.task_count()];
     for &task in graph.topological().iter().rev() {
@@ -15,10 +28,10 @@ pub fn upward_ranks(problem: &Problem<'_>) -> Vec<f64> {
         for &datum in graph.outputs(task) {
             let longest = graph.consumers(datum).iter().map(|consumer| ranks[consumer.index()]).reduce(f64::max);
             if let Some(longest) = longest {
-                rest = rest.max(problem.mean_transfer_time(graph.bytes(datum)) + longest);
+                rest = rest.max(transfer(graph.bytes(datum)) + longest);
             }
         }
-        ranks[task.index()] = problem.mean_time(task) + rest;
+        ranks[task.index()] = time(task) + rest;
     }
     ranks
 }

@@ -53,6 +53,7 @@
 //! | `latency[from][to]` | time before the first byte moves; the diagonal does not matter | 0 |
 //! | `rate[from][to]` | bytes a time unit; `null` is no limit; the diagonal does not matter | no limit |
 //! | `times[task][device]` | time of a task on a device; `null` where it cannot run | operations over speed |
+//! | `only_on` | object: by a task's place, the devices that may run it | those that `allowed` and `times` admit |
 //! | `memory_rule` | `resident`, `size_estimate` or `ignore`: see [`MemoryRule`](crate::problem::MemoryRule) | `resident` |
 //! | `bytes_a_unit` | bytes for one unit of size in the file that this was made from | 1 |
 //! | `figures` | numbers that come along | none |
@@ -71,6 +72,7 @@ use super::{Costs, Facts, Loaded, LoadedGraph, LoadedProblem, Refusal, TimeTable
 use crate::graph::{DatumId, GraphBuilder, Task, TaskGraph, TaskId};
 use crate::platform::{Device, DeviceId, DeviceKinds, Platform};
 use document::{Document, GraphPart, PlatformPart, TaskPart};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What `format` says.
 const FORMAT: &str = "anabranch-problem";
@@ -117,13 +119,31 @@ fn read_problem(
         Some(rows) => Costs::Times(read_times(rows, &graph, &platform)?),
         None => Costs::OperationsOverSpeed,
     };
+    let only_on = read_only_on(document, &graph, &platform)?;
     let bytes_a_unit = document.bytes_a_unit.unwrap_or(1.0);
     if !(bytes_a_unit.is_finite() && bytes_a_unit > 0.0) {
         let expected = "finite and greater than 0";
         return Err(Refusal::Number { place: "bytes_a_unit".into(), value: bytes_a_unit, expected });
     }
     let facts = Facts { time_unit: document.time_unit.clone(), bytes_a_unit, figures: document.figures.clone() };
-    Ok(LoadedProblem { name, graph, platform, costs, memory_rule: document.memory_rule.into(), facts })
+    Ok(LoadedProblem { name, graph, platform, costs, only_on, memory_rule: document.memory_rule.into(), facts })
+}
+
+fn read_only_on(
+    document: &Document,
+    graph: &TaskGraph,
+    platform: &Platform,
+) -> Result<BTreeMap<TaskId, BTreeSet<DeviceId>>, Refusal> {
+    let check = |id: u32, count: usize, expected| {
+        let refusal = || Refusal::Number { place: "only_on".into(), value: f64::from(id), expected };
+        if (id as usize) < count { Ok(id) } else { Err(refusal()) }
+    };
+    let read_set = |(&task, devices): (&u32, &Vec<u32>)| {
+        let task = check(task, graph.task_count(), "a task of the graph")?;
+        let devices = devices.iter().map(|&device| check(device, platform.device_count(), "a device of the platform"));
+        Ok((TaskId(task), devices.map(|device| device.map(DeviceId)).collect::<Result<_, _>>()?))
+    };
+    document.only_on.iter().map(read_set).collect()
 }
 
 fn read_times(rows: &[Vec<Option<f64>>], graph: &TaskGraph, platform: &Platform) -> Result<TimeTable, Refusal> {

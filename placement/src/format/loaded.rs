@@ -5,7 +5,7 @@ use crate::cost::{CostError, CostModel, OperationsOverSpeed};
 use crate::graph::{TaskGraph, TaskId};
 use crate::platform::{DeviceId, Platform};
 use crate::problem::{MemoryRule, Problem, ProblemError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a file holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +45,8 @@ pub struct LoadedProblem {
     pub platform: Platform,
     /// What tasks take.
     pub costs: Costs,
+    /// Devices that may run a task, where those are not all that its kinds admit; of tasks that are not here, all.
+    pub only_on: BTreeMap<TaskId, BTreeSet<DeviceId>>,
     /// What counts against memory.
     pub memory_rule: MemoryRule,
     /// What else the file says.
@@ -121,7 +123,7 @@ impl LoadedProblem {
     /// A problem whose times are operations over speed.
     pub fn new(name: impl Into<String>, graph: TaskGraph, platform: Platform, memory_rule: MemoryRule) -> Self {
         let (costs, facts) = (Costs::OperationsOverSpeed, Facts::default());
-        LoadedProblem { name: name.into(), graph, platform, costs, memory_rule, facts }
+        LoadedProblem { name: name.into(), graph, platform, costs, only_on: BTreeMap::new(), memory_rule, facts }
     }
 
     /// Copies a problem, so that it can be written or kept. Its transfers become those of its platform's links.
@@ -135,6 +137,7 @@ impl LoadedProblem {
             graph: graph.clone(),
             platform: platform.clone(),
             costs: Costs::Times(TimeTable { devices, times: times.collect() }),
+            only_on: BTreeMap::new(),
             memory_rule: problem.memory_rule(),
             facts: Facts::default(),
         }
@@ -151,9 +154,16 @@ impl LoadedProblem {
 
 impl CostModel for LoadedProblem {
     fn task_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
+        match self.only_on.get(&task) {
+            Some(devices) if !devices.contains(&device) => None,
+            _ => self.nominal_time(task, device),
+        }
+    }
+
+    fn nominal_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
         match &self.costs {
-            Costs::OperationsOverSpeed => OperationsOverSpeed::new(&self.graph, &self.platform).task_time(task, device),
             Costs::Times(table) => table.time(task, device),
+            Costs::OperationsOverSpeed => OperationsOverSpeed::new(&self.graph, &self.platform).task_time(task, device),
         }
     }
 

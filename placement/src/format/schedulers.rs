@@ -215,20 +215,17 @@ fn constrain(problem: &LoadedProblem, instance: &Related, constrained: &Constrai
     let tasks = by_name(&name, "task", instance.tasks.iter().map(|task| task.name.as_str()))?;
     let nodes = by_name(&name, "node", instance.nodes.iter().map(|node| node.name.as_str()))?;
     let place = || format!("{name}: allowed");
-    let mut allowed: BTreeMap<TaskId, BTreeSet<u32>> = BTreeMap::new();
+    let mut only_on: BTreeMap<TaskId, BTreeSet<DeviceId>> = BTreeMap::new();
     for (task, names) in &constrained.allowed {
-        let ids = names.iter().map(|node| look_up(&nodes, place, "node", node)).collect::<Result<_, _>>()?;
-        allowed.insert(TaskId(look_up(&tasks, place, "task", task)?), ids);
+        let ids = names.iter().map(|node| look_up(&nodes, place, "node", node).map(DeviceId));
+        let ids = ids.collect::<Result<_, _>>()?;
+        only_on.insert(TaskId(look_up(&tasks, place, "task", task)?), ids);
     }
     let (tasks, devices) = (problem.graph.task_count(), problem.platform.device_count());
     check_cells([(tasks, devices)].into_iter())?;
-    let times = TimeTable::from_fn(tasks, devices, |task, device| {
-        let runs = allowed.get(&task).is_none_or(|nodes| nodes.contains(&device.0));
-        runs.then(|| problem.graph.task(task).operations / problem.platform.device(device).speed)
-    })?;
     let figures = constrained.makespan.map(|makespan| ("constrained_heft.makespan".to_owned(), makespan));
     let facts = Facts { figures: figures.into_iter().collect(), ..problem.facts.clone() };
-    Ok(LoadedProblem { name, costs: Costs::Times(times), facts, ..problem.clone() })
+    Ok(LoadedProblem { name, only_on, facts, ..problem.clone() })
 }
 
 fn unrelated_problem(name: &str, instance: Unrelated) -> Result<LoadedProblem, Refusal> {

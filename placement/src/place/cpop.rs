@@ -9,17 +9,18 @@
 //! everywhere devices are compared for a set of units; a task of the path that its device cannot take goes where it finishes
 //! first, as do those off the path.
 //!
-//! Where the text leaves a choice: equal priorities go in topological order. Priorities that ought to be equal differ by
-//! rounding, so the path goes on to the successor of the greatest priority.
+//! Where the text leaves a choice: equal priorities go in topological order. Of several successors with the priority of the path,
+//! where an edge joins tasks of the path that are no neighbours on it, the one is next over which the upward rank came; so
+//! the path leaves nothing out, and rounding does not matter.
 //!
 //! Time: `O((V + E) log V + E × devices)`, and for each task off the path and device a search over that device's gaps.
 
 use super::list::{Choice, ListSchedule};
 use super::slowness::fastest_first;
 use super::{PlaceError, Placement, Placer, Reason};
-use crate::graph::{TaskId, UnitId};
+use crate::graph::UnitId;
 use crate::problem::Problem;
-use crate::rank::{downward_ranks, upward_ranks};
+use crate::rank::{critical_path, downward_ranks, upward_ranks};
 
 use super::frontier::by_priority;
 
@@ -33,10 +34,10 @@ impl Placer for Cpop {
     }
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        let downward = downward_ranks(problem);
+        let upward = upward_ranks(problem);
+        let path = critical_path(problem, &upward);
         let priorities: Vec<f64> =
-            upward_ranks(problem).into_iter().zip(downward).map(|(upward, downward)| upward + downward).collect();
-        let path = critical_path(problem, &priorities);
+            upward.into_iter().zip(downward_ranks(problem)).map(|(upward, downward)| upward + downward).collect();
         let mut on_path = vec![false; priorities.len()];
         path.iter().for_each(|task| on_path[task.index()] = true);
         let units: Vec<UnitId> = path.iter().map(|&task| problem.graph().unit(task)).collect();
@@ -55,22 +56,6 @@ impl Placer for Cpop {
         }
         Ok(schedule.finish(self.name()))
     }
-}
-
-/// From the source of the greatest priority on, each time the successor of the greatest priority; of equals, the smallest id.
-fn critical_path(problem: &Problem<'_>, priorities: &[f64]) -> Vec<TaskId> {
-    let graph = problem.graph();
-    let greatest = |tasks: &mut dyn Iterator<Item = TaskId>| {
-        tasks.reduce(|best, task| if priorities[task.index()] > priorities[best.index()] { task } else { best })
-    };
-    let mut sources = graph.task_ids().filter(|&task| graph.predecessors(task).is_empty());
-    let mut path = Vec::new();
-    let mut next = greatest(&mut sources);
-    while let Some(task) = next {
-        path.push(task);
-        next = greatest(&mut graph.successors(task).iter().copied());
-    }
-    path
 }
 
 #[cfg(test)]

@@ -3,12 +3,16 @@
 //! Tasks go by decreasing upward rank, each to the feasible device with room where it finishes first in the first gap that is
 //! long enough; of equals, to the smallest device id. Means range over feasible devices.
 //!
+//! Where constraints keep tasks from devices, the text does not say what means range over, and no answer is always the better
+//! one. There the schedule is built a second time, with [ranks that know no constraints](unrestricted_upward_ranks), and the shorter
+//! one is kept.
+//!
 //! Time: `O(V log V + E × devices)`, and for each task and device a search over that device's gaps.
 
 use super::list::ListSchedule;
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::problem::Problem;
-use crate::rank::{by_decreasing_rank, upward_ranks};
+use crate::rank::{by_decreasing_rank, unrestricted_upward_ranks, upward_ranks};
 
 /// The HEFT strategy. Its [`Placement::planned`] is the schedule that it builds.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,8 +24,23 @@ impl Placer for Heft {
     }
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        let first = self.place_by_rank(problem, &upward_ranks(problem));
+        if !problem.is_restricted() {
+            return first;
+        }
+        let second = self.place_by_rank(problem, &unrestricted_upward_ranks(problem));
+        let makespan = |placed: &Result<Placement, PlaceError>| {
+            let planned = placed.as_ref().ok().and_then(|placement| placement.planned.as_ref());
+            planned.map_or(f64::INFINITY, |planned| planned.makespan)
+        };
+        if makespan(&second) < makespan(&first) { second } else { first }
+    }
+}
+
+impl Heft {
+    fn place_by_rank(&self, problem: &Problem<'_>, ranks: &[f64]) -> Result<Placement, PlaceError> {
         let mut schedule = ListSchedule::new(problem)?;
-        for task in by_decreasing_rank(problem, &upward_ranks(problem)) {
+        for task in by_decreasing_rank(problem, ranks) {
             schedule.place_by(task, |_, span| span.end, Reason::finishing_first)?;
         }
         Ok(schedule.finish(self.name()))

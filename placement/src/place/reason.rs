@@ -30,7 +30,7 @@ pub enum Reason {
     Mite(Vec<MiteFactors>),
     /// It is on the critical path, or colocated with a task that is, and this is the path's fastest feasible device (CP).
     CriticalPath,
-    /// The device is the one that would be done first (CP, off the critical path).
+    /// The device has the least to do (CP, off the critical path), or would be done first (ICP).
     LeastLoaded(Vec<LoadOn>),
     /// A rule that compares nothing leads there; the text says which.
     Rule(&'static str),
@@ -58,12 +58,12 @@ pub struct ScoreOn {
     pub score: f64,
 }
 
-/// What a device would have to do in all with a unit on it.
+/// What a device has to do in all.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadOn {
     /// The device.
     pub device: DeviceId,
-    /// Time of all that is assigned to it, this unit included.
+    /// Time of all that is assigned to it: before the unit in hand (CP), or with it (ICP).
     pub load: f64,
 }
 

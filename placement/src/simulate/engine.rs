@@ -199,13 +199,13 @@ impl<'f> Engine<'f> {
             return self.start_transfer(send);
         }
         let rank = match self.rule {
-            Rule::Earliest => 0.0,
+            Rule::Earliest { .. } => 0.0,
             Rule::Greatest(ranks) | Rule::SuccessorRank { otherwise: ranks } => {
                 ranks[self.flow.position(Item::Send(send))]
             }
         };
         let pair = self.pair(send);
-        self.links.wait(pair, Ranked { rank, position: send }, self.now);
+        self.links.wait(pair, Ranked { rank, tie: 0, position: send }, self.now);
     }
 
     fn start_transfers(&mut self) {

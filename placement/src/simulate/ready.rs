@@ -7,10 +7,11 @@ use crate::platform::DeviceId;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// An item with the number that ranks it: greater first, then the smaller position.
+/// An item with the number that ranks it: greater first, then the smaller tie-breaker, then the smaller position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Ranked {
     pub(super) rank: f64,
+    pub(super) tie: u64,
     pub(super) position: usize,
 }
 
@@ -18,7 +19,7 @@ impl Eq for Ranked {}
 
 impl Ord for Ranked {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.rank.total_cmp(&other.rank).then(other.position.cmp(&self.position))
+        self.rank.total_cmp(&other.rank).then(other.tie.cmp(&self.tie)).then(other.position.cmp(&self.position))
     }
 }
 
@@ -30,7 +31,7 @@ impl PartialOrd for Ranked {
 
 /// A queue for each device: a heap where ranks stay, groups where they change from decision to decision.
 pub(super) enum Queues<'f> {
-    Heaps { heaps: Vec<BinaryHeap<Ranked>>, ranks: Option<&'f [f64]> },
+    Heaps { heaps: Vec<BinaryHeap<Ranked>>, rule: &'f Rule },
     Successors(SuccessorQueues<'f>),
 }
 
@@ -38,8 +39,7 @@ impl<'f> Queues<'f> {
     pub(super) fn under(rule: &'f Rule, flow: &'f Flow<'f>) -> Self {
         let heaps = vec![BinaryHeap::new(); flow.problem().platform().device_count()];
         match rule {
-            Rule::Earliest => Queues::Heaps { heaps, ranks: None },
-            Rule::Greatest(ranks) => Queues::Heaps { heaps, ranks: Some(ranks) },
+            Rule::Earliest { .. } | Rule::Greatest(_) => Queues::Heaps { heaps, rule },
             Rule::SuccessorRank { otherwise } => Queues::Successors(SuccessorQueues::new(flow, otherwise)),
         }
     }
@@ -48,9 +48,12 @@ impl<'f> Queues<'f> {
     pub(super) fn push(&mut self, device: DeviceId, item: Item, position: usize, now: f64) {
         match self {
             Queues::Successors(queues) => queues.push(device, item),
-            Queues::Heaps { heaps, ranks } => {
-                let rank = ranks.map_or(-now, |ranks| ranks[position]);
-                heaps[device.index()].push(Ranked { rank, position });
+            Queues::Heaps { heaps, rule } => {
+                let (rank, tie) = match rule {
+                    Rule::Earliest { shuffle } => (-now, shuffled(position, *shuffle)),
+                    Rule::Greatest(ranks) | Rule::SuccessorRank { otherwise: ranks } => (ranks[position], 0),
+                };
+                heaps[device.index()].push(Ranked { rank, tie, position });
             }
         }
     }
@@ -79,4 +82,12 @@ impl<'f> Queues<'f> {
             queues.deliver(datum, task);
         }
     }
+}
+
+/// A number that looks random, different for every position (the finaliser of SplitMix64, which is one to one).
+fn shuffled(position: usize, seed: u64) -> u64 {
+    let mut mixed = (position as u64).wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }

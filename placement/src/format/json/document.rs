@@ -20,6 +20,8 @@ pub(super) struct Document {
     pub(super) platform: Option<PlatformPart>,
     pub(super) times: Option<Matrix>,
     #[serde(default)]
+    pub(super) only_on: BTreeMap<u32, Vec<u32>>,
+    #[serde(default)]
     pub(super) memory_rule: RulePart,
     pub(super) bytes_a_unit: Option<f64>,
     #[serde(default)]

@@ -8,7 +8,7 @@ use crate::graph::{Task, TaskGraph};
 use crate::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 /// Writes a whole problem. Reading it again gives an equal one, but for figures that are not finite: they are left out.
@@ -25,6 +25,11 @@ pub fn write_problem(problem: &LoadedProblem, target: impl Write) -> Result<(), 
     writer.platform(&problem.platform)?;
     if let Costs::Times(_) = &problem.costs {
         writer.times(problem)?;
+    }
+    if !problem.only_on.is_empty() {
+        let devices = |set: &BTreeSet<DeviceId>| set.iter().map(|device| device.0).collect::<Vec<_>>();
+        let sets = problem.only_on.iter().map(|(task, set)| (task.0, devices(set)));
+        writer.member("only_on", &sets.collect::<BTreeMap<_, _>>())?;
     }
     writer.member("memory_rule", &RulePart::from(problem.memory_rule))?;
     writer.member("bytes_a_unit", &problem.facts.bytes_a_unit)?;
@@ -120,7 +125,7 @@ impl<W: Write> Writer<W> {
     fn times(&mut self, problem: &LoadedProblem) -> Result<(), WriteError> {
         self.next()?;
         let devices = || problem.platform.device_ids();
-        let row = |task| devices().map(move |device| problem.task_time(task, device)).collect::<Vec<_>>();
+        let row = |task| devices().map(move |device| problem.nominal_time(task, device)).collect::<Vec<_>>();
         self.list("times", problem.graph.task_ids().map(row))
     }
 

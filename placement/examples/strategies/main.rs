@@ -1,0 +1,81 @@
+//! Tables of every strategy under every order: makespans, traffic, gaps to the lower bound, and how long placing takes.
+//!
+//! ```text
+//! cargo run --release -p anabranch-placement --example strategies -- [DIR] [--auto] [--json] [--only NAME,..]
+//! ```
+//!
+//! `DIR` holds `thesis/graphs/*.csv` (graphs, and `devices_*.csv`), figures of the thesis' own evaluation beside them in
+//! `thesis/fig7_4_50_devices.json`, `thesis/assignments.json` and `thesis/synthetic_100_devices.json`, and profiled networks in
+//! `schedulers/dnn/*.json`. What is missing is left out. Without `DIR` the graphs come from this crate: its test data, and
+//! synthetic graphs made anew. `--only` restricts the strategies; `--auto` adds the one that searches, which takes minutes.
+//!
+//! It is an example of this crate and no binary of the benches because it needs nothing but placement to compile.
+
+mod golden;
+mod measure;
+mod sources;
+mod tables;
+
+use golden::Golden;
+use measure::{Selection, Survey};
+use sources::Case;
+use std::error::Error;
+use std::path::PathBuf;
+
+/// What the command line asks for.
+struct Arguments {
+    directory: Option<PathBuf>,
+    json: bool,
+    selection: Selection,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = parse(std::env::args().skip(1))?;
+    let (cases, golden) = match &arguments.directory {
+        Some(directory) => (sources::in_directory(directory)?, Golden::read(directory)?),
+        None => (sources::of_this_crate()?, Golden::default()),
+    };
+    let mut surveys = Vec::new();
+    for case in &cases {
+        let survey = survey(case, &golden, &arguments.selection)?;
+        if !arguments.json {
+            print!("{}", tables::of_survey(&survey));
+        }
+        surveys.push(survey);
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&surveys)?);
+    } else {
+        print!("{}", tables::summary(&surveys));
+    }
+    Ok(())
+}
+
+fn survey(case: &Case, golden: &Golden, selection: &Selection) -> Result<Survey, Box<dyn Error>> {
+    let mut survey = measure::survey(case, selection)?;
+    for row in &mut survey.rows {
+        row.reference = golden.makespan(&survey.graph, &survey.devices, &row.strategy);
+    }
+    survey.corrected_heft = golden.makespan(&survey.graph, &survey.devices, "heft-corrected");
+    Ok(survey)
+}
+
+fn parse(given: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn Error>> {
+    let mut arguments = Arguments { directory: None, json: false, selection: Selection::default() };
+    let mut given = given.peekable();
+    while let Some(argument) = given.next() {
+        match argument.as_str() {
+            "--json" => arguments.json = true,
+            "--auto" => arguments.selection.auto = true,
+            "--only" => {
+                let names = given.next().ok_or("--only needs names of strategies, with commas between them")?;
+                arguments.selection.only = Some(names.split(',').map(Into::into).collect());
+            }
+            option if option.starts_with('-') => {
+                return Err(format!("there is no option {option}; see the top of the source").into());
+            }
+            directory => arguments.directory = Some(directory.into()),
+        }
+    }
+    Ok(arguments)
+}

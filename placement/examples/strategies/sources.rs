@@ -1,0 +1,98 @@
+//! Which problems are measured, and how they are simulated.
+
+use anabranch_placement::format::{LoadedProblem, read_problems};
+use anabranch_placement::generate::{Devices, Layered};
+use anabranch_placement::problem::MemoryRule;
+use anabranch_placement::simulate::SimulateOptions;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+/// One problem.
+pub(crate) struct Case {
+    /// What the graph is called.
+    pub(crate) graph: String,
+    /// What the devices are called.
+    pub(crate) devices: String,
+    /// Graph, devices and costs.
+    pub(crate) problem: LoadedProblem,
+    /// What sends cost, and how links are shared.
+    pub(crate) options: SimulateOptions,
+}
+
+/// The thesis' graphs that are there, those of TensorFlow on 7 and 50 devices and synthetic ones on 100, and all profiled networks.
+pub(crate) fn in_directory(directory: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
+    let graphs = directory.join("thesis/graphs");
+    let mut cases = Vec::new();
+    for graph in files(&graphs, ".csv")? {
+        let name = stem(&graph);
+        let counts: &[u32] = if name.starts_with("synthetic") {
+            &[100]
+        } else if name.ends_with("_graph") && !name.starts_with("fig") {
+            &[7, 50]
+        } else {
+            &[]
+        };
+        for count in counts {
+            cases.push(of_thesis(&graph, &graphs.join(format!("devices_{count}.csv")))?);
+        }
+    }
+    for network in files(&directory.join("schedulers/dnn"), "inference.json")? {
+        cases.extend(of_network(&network)?);
+    }
+    Ok(cases)
+}
+
+/// The thesis' smallest graph, and its synthetic graphs made anew.
+pub(crate) fn of_this_crate() -> Result<Vec<Case>, Box<dyn Error>> {
+    let data = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let graph = data.join("convolutional_network_graph.csv");
+    let mut cases =
+        vec![of_thesis(&graph, &data.join("devices_7.csv"))?, of_thesis(&graph, &data.join("devices_50.csv"))?];
+    for (number, count) in (1..=6).map(|number| (number, 100)).chain([(2, 7), (3, 7)]) {
+        let graph = Layered::table_7_1(number).ok_or("table 7.1 has six graphs")?.generate(0)?;
+        let platform = Devices { count, ..Devices::default() }.generate(0)?;
+        let name = format!("layered {number}");
+        let problem = LoadedProblem::new(name.clone(), graph, platform, MemoryRule::SizeEstimate);
+        cases.push(Case {
+            graph: name,
+            devices: format!("{count} devices"),
+            problem,
+            options: SimulateOptions::THESIS,
+        });
+    }
+    Ok(cases)
+}
+
+fn of_thesis(graph: &Path, devices: &Path) -> Result<Case, Box<dyn Error>> {
+    let problem = read_problems(&[graph, devices])?.remove(0);
+    Ok(Case { graph: stem(graph), devices: stem(devices), problem, options: SimulateOptions::THESIS })
+}
+
+fn of_network(network: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
+    let case = |problem: LoadedProblem| Case {
+        graph: problem.name.clone(),
+        devices: format!("{} devices", problem.platform.device_count()),
+        problem,
+        options: SimulateOptions::default(),
+    };
+    Ok(read_problems(&[network])?.into_iter().map(case).collect())
+}
+
+/// The files of a folder that end like this, by name; none where there is no such folder.
+fn files(folder: &Path, suffix: &str) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut found = Vec::new();
+    if folder.is_dir() {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.to_string_lossy().ends_with(suffix) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+}

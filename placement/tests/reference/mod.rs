@@ -1,0 +1,171 @@
+//! The simulator of the thesis' published code under MSR, as far as its makespans depend on it.
+//!
+//! It differs from the text (Laich 2017, equation 5.2) in two ways. The bonus terms count for send nodes only: a node has as
+//! many points as it has successors, a send among them once for each target, and a send has 3, and 8 where its target is idle. And
+//! a device is idle where it has no node in its queue; a node enters the queue when the last of its predecessors has been
+//! *chosen*, however long that will still run, and a datum when it arrives.
+
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::order::{Flow, Item, SendCosts, path_computation_times};
+use anabranch_placement::platform::DeviceId;
+use anabranch_placement::problem::Problem;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The makespan of `problem` with task `t` on `device_of[t]`.
+pub(crate) fn msr_makespan(problem: &Problem<'_>, device_of: &[DeviceId]) -> f64 {
+    let flow = Flow::new(problem, device_of, SendCosts::THESIS);
+    Reference::new(&flow).run()
+}
+
+/// An event: its time as ordered bits, whether a datum has arrived (else an item has ended), and the item's position.
+type Event = Reverse<(u64, bool, usize)>;
+
+struct Reference<'f> {
+    flow: &'f Flow<'f>,
+    path_times: Vec<f64>,
+    now: f64,
+    events: BinaryHeap<Event>,
+    /// By device.
+    busy: Vec<bool>,
+    ready: Vec<Vec<usize>>,
+    arrived: Vec<Vec<usize>>,
+    queued: Vec<usize>,
+    /// By task: inputs that are not there, and producers here and data elsewhere that have not been chosen or come.
+    missing: Vec<usize>,
+    open: Vec<usize>,
+    makespan: f64,
+}
+
+impl<'f> Reference<'f> {
+    fn new(flow: &'f Flow<'f>) -> Self {
+        let (graph, devices) = (flow.problem().graph(), flow.problem().platform().device_count());
+        let missing: Vec<usize> = graph.task_ids().map(|task| graph.inputs(task).len()).collect();
+        let mut reference = Reference {
+            flow,
+            path_times: path_computation_times(flow),
+            now: 0.0,
+            events: BinaryHeap::new(),
+            busy: vec![false; devices],
+            ready: vec![Vec::new(); devices],
+            arrived: vec![Vec::new(); devices],
+            queued: vec![0; devices],
+            open: missing.clone(),
+            missing,
+            makespan: 0.0,
+        };
+        for task in graph.task_ids().filter(|&task| graph.inputs(task).is_empty()) {
+            reference.queued[flow.device_of(task).index()] += 1;
+            reference.ready[flow.device_of(task).index()].push(flow.position(Item::Task(task)));
+        }
+        reference
+    }
+
+    fn run(mut self) -> f64 {
+        loop {
+            while (0..self.busy.len()).fold(false, |any, device| self.decide(device) || any) {}
+            let Some(Reverse((first, ..))) = self.events.peek().copied() else { return self.makespan };
+            self.now = f64::from_bits(first);
+            while let Some(&Reverse((time, arrival, position))) = self.events.peek().filter(|event| event.0.0 == first)
+            {
+                self.events.pop();
+                match (arrival, self.flow.item(position)) {
+                    (true, Item::Send(send)) => {
+                        let target = self.target(send);
+                        self.arrived[target].push(send);
+                    }
+                    (_, item) => {
+                        self.busy[self.flow.device(item).index()] = false;
+                        self.end(item, f64::from_bits(time));
+                    }
+                }
+            }
+        }
+    }
+
+    fn target(&self, send: usize) -> usize {
+        self.flow.sends().all()[send].to.index()
+    }
+
+    /// Takes in what has arrived, then starts the best ready item; says whether anything was done.
+    fn decide(&mut self, device: usize) -> bool {
+        if self.busy[device] {
+            return false;
+        }
+        let arrived = std::mem::take(&mut self.arrived[device]);
+        for &send in &arrived {
+            for &task in self.flow.sends().receivers(send) {
+                self.announce(task);
+                self.deliver(task);
+            }
+        }
+        let points = |position: usize| self.points(self.flow.item(position));
+        let best = self.ready[device].iter().copied().enumerate().max_by(|&(_, one), &(_, other)| {
+            let by_path = self.path_times[one].total_cmp(&self.path_times[other]);
+            points(one).cmp(&points(other)).then(by_path).then(other.cmp(&one))
+        });
+        let Some((place, position)) = best else { return !arrived.is_empty() };
+        self.ready[device].swap_remove(place);
+        self.start(device, position);
+        true
+    }
+
+    fn points(&self, item: Item) -> usize {
+        let (graph, sends) = (self.flow.problem().graph(), self.flow.sends());
+        match item {
+            Item::Task(task) => {
+                let of_datum = |&datum| sends.local_consumers(datum).len() + sends.of_datum(datum).len();
+                graph.outputs(task).iter().map(of_datum).sum()
+            }
+            Item::Send(send) => {
+                let target = self.target(send);
+                if self.queued[target] + self.arrived[target].len() == 0 { 8 } else { 3 }
+            }
+        }
+    }
+
+    fn start(&mut self, device: usize, position: usize) {
+        let item = self.flow.item(position);
+        self.queued[device] -= 1;
+        self.busy[device] = true;
+        let end = self.now + self.flow.time(item);
+        self.events.push(Reverse((end.to_bits(), false, position)));
+        if let Item::Task(task) = item {
+            for &datum in self.flow.problem().graph().outputs(task) {
+                self.queued[device] += self.flow.sends().of_datum(datum).len();
+                self.flow.sends().local_consumers(datum).iter().for_each(|&task| self.announce(task));
+            }
+        }
+    }
+
+    fn end(&mut self, item: Item, time: f64) {
+        let flow = self.flow;
+        match item {
+            Item::Send(send) => {
+                let arrival = time + flow.transfer_time(send);
+                self.events.push(Reverse((arrival.to_bits(), true, flow.position(item))));
+            }
+            Item::Task(task) => {
+                self.makespan = self.makespan.max(time);
+                for &datum in flow.problem().graph().outputs(task) {
+                    flow.sends().local_consumers(datum).iter().for_each(|&task| self.deliver(task));
+                    let device = flow.device_of(task).index();
+                    self.ready[device].extend(flow.sends().of_datum(datum).map(|send| flow.position(Item::Send(send))));
+                }
+            }
+        }
+    }
+
+    /// One more predecessor of `task` has been chosen, or one more datum has come to it.
+    fn announce(&mut self, task: TaskId) {
+        self.open[task.index()] -= 1;
+        self.queued[self.flow.device_of(task).index()] += usize::from(self.open[task.index()] == 0);
+    }
+
+    fn deliver(&mut self, task: TaskId) {
+        self.missing[task.index()] -= 1;
+        if self.missing[task.index()] == 0 {
+            self.ready[self.flow.device_of(task).index()].push(self.flow.position(Item::Task(task)));
+        }
+    }
+}
