@@ -30,6 +30,8 @@ pub struct LoadedGraph {
     pub memory_rule: MemoryRule,
     /// Unit of the time that one operation takes at speed 1, where the file says so.
     pub time_unit: Option<String>,
+    /// The numbers by which the file calls the tasks, by [`TaskId`]; empty where it counts them from 0 or gives them none.
+    pub task_ids: Vec<u64>,
 }
 
 /// A problem that owns its parts; [`LoadedProblem::problem`] verifies them and lends them out.
@@ -60,11 +62,13 @@ pub struct Facts {
     pub bytes_a_unit: f64,
     /// Numbers that the file gives along, such as makespans of published schedulers, by their path in the file.
     pub figures: BTreeMap<String, f64>,
+    /// As [`LoadedGraph::task_ids`].
+    pub task_ids: Vec<u64>,
 }
 
 impl Default for Facts {
     fn default() -> Self {
-        Facts { time_unit: None, bytes_a_unit: 1.0, figures: BTreeMap::new() }
+        Facts { time_unit: None, bytes_a_unit: 1.0, figures: BTreeMap::new(), task_ids: Vec::new() }
     }
 }
 
@@ -192,9 +196,9 @@ pub(super) fn combine(parts: Vec<Loaded>) -> Result<Vec<LoadedProblem>, Refusal>
         let platform = platform.ok_or_else(missing)?;
         check_cells(graphs.iter().map(|graph| (graph.graph.task_count(), platform.device_count())))?;
         problems.extend(graphs.into_iter().map(|graph| {
-            let LoadedGraph { name, graph, memory_rule, time_unit } = *graph;
+            let LoadedGraph { name, graph, memory_rule, time_unit, task_ids } = *graph;
             let problem = LoadedProblem::new(name, graph, platform.clone(), memory_rule);
-            LoadedProblem { facts: Facts { time_unit, ..Facts::default() }, ..problem }
+            LoadedProblem { facts: Facts { time_unit, task_ids, ..Facts::default() }, ..problem }
         }));
     }
     Ok(problems)
@@ -238,6 +242,7 @@ mod tests {
                 graph: graph(),
                 memory_rule: MemoryRule::Ignore,
                 time_unit: None,
+                task_ids: vec![],
             }))
         };
         assert_eq!(combine(vec![part(), Loaded::Platform(platform()), part()]).unwrap().len(), 2);
