@@ -9,7 +9,8 @@
 //! schedules independently of how they came about.
 //!
 //! Around that is a laboratory: [`mod@format`] reads and writes what others have and use, [`generate`] makes graphs, platforms and
-//! whole problems from seeds, [`bound`] says what no schedule can beat, and [`exact`] finds the optimum of small problems.
+//! whole problems from seeds, [`bound`] says what no schedule can beat, [`exact`] finds the optimum of small problems, and
+//! [`evaluate`] measures schedules.
 //!
 //! ```
 //! use anabranch_placement::check::{check_placement, check_schedule};
@@ -66,6 +67,7 @@ pub mod bound;
 pub mod check;
 pub mod cost;
 mod device_sets;
+pub mod evaluate;
 pub mod exact;
 pub mod format;
 pub mod generate;

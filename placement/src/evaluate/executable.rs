@@ -1,0 +1,75 @@
+//! How many tasks a device can choose from when it decides which is next (Laich 2017, figure 7.10).
+
+use crate::graph::{DatumId, TaskId};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::schedule::Schedule;
+use serde::Serialize;
+
+/// The moment when a device starts a task.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Decision {
+    /// When.
+    pub time: f64,
+    /// Which device decides.
+    pub device: DeviceId,
+    /// Which task it starts.
+    pub task: TaskId,
+    /// Tasks of the device that have all their inputs and have not been started before, this one included.
+    pub executable: usize,
+}
+
+/// Every decision of a schedule, in the order in which tasks start. `O((V + E) log (V + E))`.
+pub fn decisions(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Decision> {
+    let mut arrivals = vec![Vec::new(); problem.platform().device_count()];
+    for (task, span) in problem.graph().task_ids().zip(&schedule.tasks) {
+        arrivals[span.device.index()].push(executable_from(problem, schedule, task));
+    }
+    arrivals.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
+    let mut started = vec![0; arrivals.len()];
+    let decide = |&task: &TaskId| {
+        let span = schedule.tasks[task.index()];
+        let place = span.device.index();
+        let arrived = arrivals[place].partition_point(|&time| time <= span.start);
+        let executable = arrived.saturating_sub(started[place]);
+        started[place] += 1;
+        Decision { time: span.start, device: span.device, task, executable }
+    };
+    schedule.order.iter().map(decide).collect()
+}
+
+/// When the last input of `task` is on its device; 0 where it has none.
+fn executable_from(problem: &Problem<'_>, schedule: &Schedule, task: TaskId) -> f64 {
+    let graph = problem.graph();
+    let device = schedule.tasks[task.index()].device;
+    let arrival = |&datum: &DatumId| {
+        let producer = schedule.tasks[graph.producer(datum).index()];
+        let sent = schedule.transfers.binary_search_by_key(&(datum, device), |sent| (sent.datum, sent.to));
+        sent.map_or(producer.end, |place| schedule.transfers[place].end)
+    };
+    graph.inputs(task).iter().map(arrival).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::order::Pct;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+    use crate::simulate::{SimulateOptions, simulate};
+
+    /// Tasks 0 to 2 wait for device 0 from the start; task 3 comes to it from device 1 at 3, when 0 runs.
+    #[test]
+    fn a_decision_counts_what_has_come_and_not_been_started() {
+        let graph = sample::graph(&[4.0, 3.0, 2.0, 1.0, 2.0], &[(4, 3, 10)]);
+        let platform = sample::platform(&[1.0; 2]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let device_of = [0, 0, 0, 0, 1].map(DeviceId);
+        let schedule = simulate(&problem, &device_of, &Pct, &SimulateOptions::default()).unwrap();
+        let found: Vec<_> =
+            decisions(&problem, &schedule).iter().map(|made| (made.time, made.task.0, made.executable)).collect();
+        assert_eq!(found, [(0.0, 0, 3), (0.0, 4, 1), (4.0, 1, 3), (7.0, 2, 2), (9.0, 3, 1)]);
+    }
+}
