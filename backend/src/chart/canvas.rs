@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn lengths_are_short_and_finite() {
-        for (value, text) in [(1.0, "1"), (0.5, "0.5"), (1.0 / 3.0, "0.33"), (-0.001, "0"), (f64::NAN, "0"), (1e3, "1000")]
+        for (value, text) in
+            [(1.0, "1"), (0.5, "0.5"), (1.0 / 3.0, "0.33"), (-0.001, "0"), (f64::NAN, "0"), (1e3, "1000")]
         {
             assert_eq!(pixels(value), text);
         }

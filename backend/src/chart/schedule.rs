@@ -58,7 +58,11 @@ impl ScheduleChart<'_> {
         gantt::draw(&mut canvas, utilisation, &scale, &lanes);
         let at = scale.at(self.bound);
         canvas.line((at, utilisation.y - 4.0), (at, utilisation.bottom() + 3.0), "limit");
-        heading(&mut canvas, executable, "Executable tasks when a device decides which to run next, and the most of them");
+        heading(
+            &mut canvas,
+            executable,
+            "Executable tasks when a device decides which to run next, and the most of them",
+        );
         axis::draw(&mut canvas, executable, &scale, self.format, &self.time);
         self.draw_executable(&mut canvas, executable, &scale, &lanes);
 
@@ -73,7 +77,8 @@ impl ScheduleChart<'_> {
         let devices = self.problem.platform().devices();
         let kinds = [DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Tpu, DeviceKind::Other];
         let present = kinds.into_iter().filter(|&kind| devices.iter().any(|device| device.kind == kind));
-        let mut key: Vec<(usize, String)> = present.map(|kind| (colour(kind), format!("task on {}", word(kind)))).collect();
+        let mut key: Vec<(usize, String)> =
+            present.map(|kind| (colour(kind), format!("task on {}", word(kind)))).collect();
         if self.schedule.transfers.iter().any(|transfer| transfer.send_end > transfer.send_start) {
             key.push((SEND_COLOUR, "work on a send".into()));
         }
@@ -93,7 +98,11 @@ impl ScheduleChart<'_> {
         let lane = |(device, busy): (DeviceId, &f64)| Lane {
             name: platform.device(device).name.clone(),
             colour: colour(platform.device(device).kind),
-            note: if schedule.makespan > 0.0 { format!("{:.0} %", 100.0 * busy / schedule.makespan) } else { String::new() },
+            note: if schedule.makespan > 0.0 {
+                format!("{:.0} %", 100.0 * busy / schedule.makespan)
+            } else {
+                String::new()
+            },
             stays: Vec::new(),
         };
         let mut lanes: Vec<Lane> = platform.device_ids().zip(&busy).map(lane).collect();
@@ -167,8 +176,8 @@ fn word(kind: DeviceKind) -> &'static str {
 mod tests {
     use super::*;
     use crate::chart::amount;
-    use anabranch_placement::generate::{Devices, Grain, Shape};
     use anabranch_placement::format::LoadedProblem;
+    use anabranch_placement::generate::{Devices, Grain, Shape};
     use anabranch_placement::order::Pct;
     use anabranch_placement::place::{Heft, Placer};
     use anabranch_placement::problem::MemoryRule;
@@ -181,8 +190,7 @@ mod tests {
         let loaded = LoadedProblem::new("cholesky <4>", graph, platform, MemoryRule::Ignore);
         let problem = loaded.problem().expect("solvable");
         let placement = Heft.place(&problem).expect("placed");
-        let schedule =
-            simulate(&problem, &placement.device_of, &Pct, &SimulateOptions::THESIS).expect("a schedule");
+        let schedule = simulate(&problem, &placement.device_of, &Pct, &SimulateOptions::THESIS).expect("a schedule");
         let chart = ScheduleChart {
             title: loaded.name.clone(),
             subtitle: "heft".into(),

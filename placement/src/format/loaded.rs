@@ -34,6 +34,19 @@ pub struct LoadedGraph {
     pub task_ids: Vec<u64>,
 }
 
+impl LoadedGraph {
+    /// The problem of placing this graph on `platform`, with operations over speed as times.
+    ///
+    /// # Errors
+    /// More than [`MAX_CELLS`] pairs of a task and a device.
+    pub fn on(self, platform: Platform) -> Result<LoadedProblem, Refusal> {
+        check_cells([(self.graph.task_count(), platform.device_count())].into_iter())?;
+        let problem = LoadedProblem::new(self.name, self.graph, platform, self.memory_rule);
+        let facts = Facts { time_unit: self.time_unit, task_ids: self.task_ids, ..Facts::default() };
+        Ok(LoadedProblem { facts, ..problem })
+    }
+}
+
 /// A problem that owns its parts; [`LoadedProblem::problem`] verifies them and lends them out.
 ///
 /// It is its own cost model: times come from [`LoadedProblem::costs`], transfers from the platform's links.
@@ -195,11 +208,9 @@ pub(super) fn combine(parts: Vec<Loaded>) -> Result<Vec<LoadedProblem>, Refusal>
             || Refusal::Missing { place: format!("graph {:?}", graphs[0].name), what: "platform; name one too" };
         let platform = platform.ok_or_else(missing)?;
         check_cells(graphs.iter().map(|graph| (graph.graph.task_count(), platform.device_count())))?;
-        problems.extend(graphs.into_iter().map(|graph| {
-            let LoadedGraph { name, graph, memory_rule, time_unit, task_ids } = *graph;
-            let problem = LoadedProblem::new(name, graph, platform.clone(), memory_rule);
-            LoadedProblem { facts: Facts { time_unit, task_ids, ..Facts::default() }, ..problem }
-        }));
+        for graph in graphs {
+            problems.push(graph.on(platform.clone())?);
+        }
     }
     Ok(problems)
 }
