@@ -145,16 +145,16 @@ impl BarChart {
         canvas.text((x, y + 14.0), Anchor::Start, "ink heading", &panel.title);
         let scale = self.scale(panel, plot);
         axis::draw(canvas, plot, &scale, self.format, &self.value);
-        if let Some(limit) = panel.limit {
-            let x = scale.at(limit);
-            canvas.line((x, plot.y - 4.0), (x, plot.bottom()), "limit");
-        }
         let best = bars(panel).map(|bar| bar.mean).fold(f64::INFINITY, f64::min);
         for (number, group) in panel.groups.iter().enumerate() {
             let top = plot.y + self.group_height() * number as f64;
             let middle = top + self.group_height() / 2.0 + 4.0;
             canvas.text((plot.x - 8.0, middle), Anchor::End, "ink", &group.name);
             self.draw_group(canvas, group, (plot.x, top + GROUP_GAP / 2.0), &scale, best);
+        }
+        if let Some(limit) = panel.limit {
+            let x = scale.at(limit);
+            canvas.line((x, plot.y - 4.0), (x, plot.bottom()), "limit");
         }
     }
 

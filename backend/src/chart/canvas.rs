@@ -84,6 +84,18 @@ impl Canvas {
         ));
     }
 
+    /// Many rectangles as one shape, which takes a fraction of the text that each alone would.
+    pub fn rects(&mut self, rects: &[Rect], class: &str) {
+        let mut path = String::new();
+        for rect in rects {
+            let (x, y, width) = (pixels(rect.x), pixels(rect.y), pixels(rect.width));
+            let _ = write!(path, "M{x} {y}h{width}v{}h-{width}z", pixels(rect.height));
+        }
+        if !rects.is_empty() {
+            self.put(format_args!(r#"<path d="{path}" class="{class}"/>"#));
+        }
+    }
+
     /// Straight lines from point to point; closed along `base` where that is given, to be filled.
     pub fn polyline(&mut self, points: &[(f64, f64)], base: Option<f64>, class: &str) {
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
@@ -173,6 +185,15 @@ mod tests {
         {
             assert_eq!(pixels(value), text);
         }
+    }
+
+    #[test]
+    fn many_rectangles_are_one_path() {
+        let mut canvas = Canvas::default();
+        let rect = |x| Rect { x, y: 1.0, width: 2.5, height: 4.0 };
+        canvas.rects(&[rect(0.0), rect(9.0)], "c1");
+        canvas.rects(&[], "c1");
+        assert_eq!(canvas.body, "<path d=\"M0 1h2.5v4h-2.5zM9 1h2.5v4h-2.5z\" class=\"c1\"/>\n");
     }
 
     #[test]

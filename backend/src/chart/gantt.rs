@@ -70,6 +70,7 @@ pub(super) fn draw_labels(canvas: &mut Canvas, lane: &Lane, track: Rect, height:
 
 fn draw_stays(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, tips: bool) {
     let mut blur: Option<Blur> = None;
+    let (mut tasks, mut sends) = (Vec::new(), Vec::new());
     for stay in lane.stays.iter().filter(|stay| stay.end > stay.start) {
         let (start, end) = (scale.at(stay.start), scale.at(stay.end));
         let colour = match stay.activity {
@@ -90,9 +91,15 @@ fn draw_stays(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, tips
         // A hairline of lane between two stays shows where one ends.
         let gap = if end - start > 3.0 { 0.6 } else { 0.0 };
         let shape = Rect { x: start, width: end - start - gap, ..track };
-        canvas.rect(shape, 0.0, &format!("c{colour}"), tips.then_some(stay.tip.as_str()));
+        match tips {
+            true => canvas.rect(shape, 0.0, &format!("c{colour}"), Some(&stay.tip)),
+            false if stay.activity == Activity::Task => tasks.push(shape),
+            false => sends.push(shape),
+        }
     }
     blur.into_iter().for_each(|done| done.draw(canvas, track));
+    canvas.rects(&tasks, &format!("c{}", lane.colour));
+    canvas.rects(&sends, &format!("c{SEND_COLOUR}"));
 }
 
 /// Stays that are too narrow to be seen each, drawn as one bar that is as opaque as they fill it.
@@ -110,9 +117,9 @@ impl Blur {
     }
 
     fn draw(self, canvas: &mut Canvas, track: Rect) {
-        let width = (self.end - self.start).max(0.35);
+        let width = (self.end - self.start).max(0.7);
         let shape = Rect { x: self.start, width, ..track };
-        canvas.faded_rect(shape, (self.busy / width).max(0.35), &format!("c{}", self.colour));
+        canvas.faded_rect(shape, (self.busy / width).max(0.5), &format!("c{}", self.colour));
     }
 }
 

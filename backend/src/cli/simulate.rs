@@ -38,8 +38,8 @@ pub(crate) struct SimulateCommand {
     /// Strategy; an unknown name lists them
     #[arg(long, value_name = "STRATEGY", default_value = "heft")]
     place: String,
-    /// Take the placement from this JSON map of task ids to device ids
-    #[arg(long, value_name = "FILE.json", conflicts_with = "place")]
+    /// Take the placement from this JSON map of task ids to device ids, and place nothing
+    #[arg(long, value_name = "FILE.json")]
     assignment: Option<PathBuf>,
     /// Which of a device's ready tasks runs next
     #[arg(long, value_enum, default_value_t = OrderName::Pct)]
@@ -221,14 +221,14 @@ impl SimulateCommand {
     fn facts(&self, outcome: &Outcome<'_>) -> Vec<(&'static str, String)> {
         let Outcome { metrics, loaded, .. } = outcome;
         let (format, _) = time_format(loaded.facts.time_unit.as_deref());
-        let ratio = |ratio: Option<f64>| ratio.map_or("none".into(), |ratio| format!("{ratio:.2}"));
+        let ratio = |ratio: Option<f64>, none: &str| ratio.map_or(none.into(), |ratio| format!("{ratio:.2}"));
         let gap = metrics.gap.map_or(String::new(), |gap| format!(", {:.1} % below", 100.0 * gap / (1.0 + gap)));
         let traffic = |bytes| amount(bytes as f64 / loaded.facts.bytes_a_unit);
         vec![
             ("makespan", format(metrics.makespan)),
             ("lower bound", format!("{}{gap}, from the {}", format(metrics.bound.value), metrics.bound.kind)),
-            ("schedule length ratio", ratio(metrics.slr)),
-            ("speedup over one device", ratio(metrics.speedup)),
+            ("schedule length ratio", ratio(metrics.slr, "none")),
+            ("speedup over one device", ratio(metrics.speedup, "no device can take everything")),
             ("utilisation", format!("{:.1} %", 100.0 * metrics.utilisation)),
             ("traffic", format!("{} in {} sends", traffic(metrics.traffic), metrics.sends)),
             ("traffic per edge", format!("{} over {} cut edges", traffic(metrics.traffic_per_edge), metrics.cut_edges)),

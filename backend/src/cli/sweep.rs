@@ -14,6 +14,7 @@ use super::{CliError, Output};
 use crate::chart::{Bar, amount};
 use anabranch_placement::place::STRATEGIES;
 use cases::Case;
+use charts::SeedGroup;
 use clap::Args;
 use results::{Key, Results, Row};
 use serde_json::Value;
@@ -95,7 +96,7 @@ impl SweepCommand {
         }
         match output.json {
             true => output.json(&Value::Array(rows.iter().map(serde_json::to_value).collect::<Result<_, _>>()?)),
-            false => output.text(&summary(&rows).to_string()),
+            false => output.text(&summary(&rows)),
         }
     }
 
@@ -144,38 +145,66 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     if seeds.is_empty() { Err("there are no seeds in it".into()) } else { Ok(seeds) }
 }
 
-/// Means over the seeds of every graph, platform, strategy and order.
-fn summary(rows: &[&Row]) -> Table {
+/// A table for each graph on each platform, with means over the seeds.
+fn summary(rows: &[&Row]) -> String {
+    let groups = charts::groups(rows);
+    let same = |one: &SeedGroup, other: &SeedGroup| {
+        (&one.key.graph, &one.key.devices) == (&other.key.graph, &other.key.devices)
+    };
+    let text = |case: &[SeedGroup]| format!("{}\n{}{}\n", heading(&case[0]), table(case), refusals(case));
+    groups.chunk_by(same).map(text).collect()
+}
+
+fn heading(group: &SeedGroup<'_>) -> String {
+    let Row { graph, devices, tasks, edges, device_count, .. } = group.rows[0];
+    let (platform, count) = match (devices.as_str(), group.rows.len()) {
+        ("own", _) => (format!("{device_count} devices of its own"), String::new()),
+        (_, 1) => (format!("{devices} ({device_count} devices)"), String::new()),
+        (_, seeds) => (format!("{devices} ({device_count} devices)"), format!(", means over {seeds} seeds")),
+    };
+    format!("{graph} ({tasks} tasks, {edges} edges) on {platform}{count}")
+}
+
+/// Why some strategies have no result, for one seed each.
+fn refusals(case: &[SeedGroup<'_>]) -> String {
+    let refusal = |group: &SeedGroup| {
+        let error = group.rows.iter().find_map(|row| row.error.as_ref())?;
+        Some(format!("  {} under {}: {error}\n", group.key.strategy, group.key.order))
+    };
+    case.iter().filter_map(refusal).collect()
+}
+
+fn table(case: &[SeedGroup<'_>]) -> Table {
     let mut table = Table::new(&[
-        ("graph", Align::Left),
-        ("devices", Align::Left),
         ("strategy", Align::Left),
         ("order", Align::Left),
         ("makespan", Align::Right),
         ("± dev", Align::Right),
         ("gap", Align::Right),
+        ("slr", Align::Right),
         ("traffic", Align::Right),
+        ("sends", Align::Right),
+        ("used", Align::Right),
         ("placed in", Align::Right),
-        ("", Align::Left),
     ]);
-    for group in charts::groups(rows) {
-        let mean = |value: fn(&Row) -> Option<f64>| {
-            Bar::of(&group.rows.iter().filter_map(|row| value(row)).collect::<Vec<f64>>())
+    for group in case {
+        let values =
+            |value: fn(&Row) -> Option<f64>| -> Vec<f64> { group.rows.iter().filter_map(|row| value(row)).collect() };
+        let mean = |value: fn(&Row) -> Option<f64>, format: fn(f64) -> String| {
+            Bar::of(&values(value)).map_or(String::new(), |bar| format(bar.mean))
         };
-        let shown = |bar: Option<Bar>, format: fn(f64) -> String| bar.map_or("".into(), |bar| format(bar.mean));
-        let makespan = mean(|row| row.makespan);
-        let deviation = makespan.filter(|bar| bar.deviation > 0.0).map_or(String::new(), |bar| amount(bar.deviation));
+        let deviation = Bar::of(&values(|row| row.makespan)).filter(|bar| bar.deviation > 0.0);
         table.row([
-            group.key.graph.clone(),
-            group.key.devices.clone(),
             group.key.strategy.clone(),
             group.key.order.clone(),
-            shown(makespan, amount),
-            deviation,
-            shown(mean(|row| row.gap), |gap| format!("{:.1} %", 100.0 * gap)),
-            shown(mean(|row| row.traffic), amount),
-            shown(mean(|row| row.place_seconds), duration),
-            group.rows.iter().find_map(|row| row.error.clone()).unwrap_or_default(),
+            mean(|row| row.makespan, amount),
+            deviation.map_or(String::new(), |bar| amount(bar.deviation)),
+            mean(|row| row.gap, |gap| format!("{:.1} %", 100.0 * gap)),
+            mean(|row| row.slr, |slr| format!("{slr:.2}")),
+            mean(|row| row.traffic, amount),
+            mean(|row| row.sends.map(|sends| sends as f64), amount),
+            mean(|row| row.used_devices.map(|used| used as f64), amount),
+            mean(|row| row.place_seconds, duration),
         ]);
     }
     table

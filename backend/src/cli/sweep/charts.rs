@@ -34,6 +34,8 @@ struct Quantity {
     value: &'static str,
     format: Format,
     logarithmic: bool,
+    /// Whether it depends on the order; where not, one bar is enough.
+    by_order: bool,
     of: fn(&Row) -> Option<f64>,
     limit: fn(&Row) -> Option<f64>,
 }
@@ -45,6 +47,7 @@ const QUANTITIES: [Quantity; 3] = [
         value: "makespan, in the graph's unit of time",
         format: amount,
         logarithmic: false,
+        by_order: true,
         of: |row| row.makespan,
         limit: |row| row.bound,
     },
@@ -54,6 +57,7 @@ const QUANTITIES: [Quantity; 3] = [
         value: "traffic, in the graph's unit of size",
         format: amount,
         logarithmic: false,
+        by_order: false,
         of: |row| row.traffic,
         limit: |_| None,
     },
@@ -63,6 +67,7 @@ const QUANTITIES: [Quantity; 3] = [
         value: "time to place",
         format: duration,
         logarithmic: true,
+        by_order: false,
         of: |row| row.place_seconds,
         limit: |_| None,
     },
@@ -91,6 +96,9 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
             orders.push(row.order.clone());
         }
     }
+    if !quantity.by_order {
+        orders.truncate(1);
+    }
     let panels: Vec<Panel> = panels(quantity, rows, &orders);
     let limit = panels.iter().any(|panel| panel.limit.is_some()).then(|| "lower bound".to_owned());
     let seeds = seeds(rows);
@@ -98,7 +106,10 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
         0 | 1 => String::new(),
         _ => format!(", means and standard deviations over {seeds} seeds where something is drawn"),
     };
-    let rules = rows.first().map_or(String::new(), |row| rules(row, &orders));
+    let rules = match (rows.first(), quantity.by_order) {
+        (Some(row), true) => rules(row, &orders),
+        _ => "the same for every order".into(),
+    };
     BarChart {
         title: quantity.title.into(),
         subtitle: format!("{rules}{of_seeds}; shorter is better, the best is bold"),
@@ -113,12 +124,12 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
 
 /// The conditions that hold for all rows.
 fn rules(row: &Row, orders: &[String]) -> String {
-    let order = match orders {
-        [one] => format!("order {one}"),
-        several => format!("orders {}", several.join(", ")),
-    };
     let links = if row.contention { ", one transfer at a time on a link" } else { "" };
-    format!("{order}, {} operations a send{links}", row.send_ops)
+    let sends = format!("{} operations a send{links}", row.send_ops);
+    match orders {
+        [one] => format!("order {one}, {sends}"),
+        several => format!("orders {}, {sends}", several.join(", ")),
+    }
 }
 
 fn seeds(rows: &[&Row]) -> usize {
