@@ -179,7 +179,9 @@ impl BarChart {
             let (end, label) = (scale.at(bar.mean), bar.label(self.format));
             let shape = Rect { x, y: y + 0.5, width: (end - x).max(0.5), height: height - 1.0 };
             let tip = format!("{}: {label}", group.name);
-            canvas.rect(shape, 1.5, &format!("c{}", number % COLOURS), Some(&tip));
+            // Where colours do not tell series apart, they tell the best.
+            let rest = if self.series.len() < 2 && bar.mean > best { " rest" } else { "" };
+            canvas.rect(shape, 1.5, &format!("c{}{rest}", number % COLOURS), Some(&tip));
             let mut right = end;
             if bar.deviation > 0.0 {
                 let (from, to) = (scale.at(bar.mean - bar.deviation), scale.at(bar.mean + bar.deviation));

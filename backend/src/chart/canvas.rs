@@ -75,24 +75,17 @@ impl Canvas {
         }
     }
 
-    /// A rectangle that is as opaque as `share` says, from 0 to 1.
-    pub fn faded_rect(&mut self, rect: Rect, share: f64, class: &str) {
-        let (x, y) = (pixels(rect.x), pixels(rect.y));
-        let (width, height, share) = (pixels(rect.width), pixels(rect.height), pixels(share.clamp(0.0, 1.0)));
-        self.put(format_args!(
-            r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" fill-opacity="{share}" class="{class}"/>"#
-        ));
-    }
-
-    /// Many rectangles as one shape, which takes a fraction of the text that each alone would.
-    pub fn rects(&mut self, rects: &[Rect], class: &str) {
+    /// Many rectangles as one shape, which takes a fraction of the text that each alone would; as opaque as `opacity` says, from 0
+    /// to 1.
+    pub fn rects(&mut self, rects: &[Rect], opacity: f64, class: &str) {
         let mut path = String::new();
         for rect in rects {
             let (x, y, width) = (pixels(rect.x), pixels(rect.y), pixels(rect.width));
             let _ = write!(path, "M{x} {y}h{width}v{}h-{width}z", pixels(rect.height));
         }
         if !rects.is_empty() {
-            self.put(format_args!(r#"<path d="{path}" class="{class}"/>"#));
+            let opacity = if opacity < 1.0 { format!(r#" fill-opacity="{}""#, pixels(opacity)) } else { String::new() };
+            self.put(format_args!(r#"<path d="{path}"{opacity} class="{class}"/>"#));
         }
     }
 
@@ -191,8 +184,8 @@ mod tests {
     fn many_rectangles_are_one_path() {
         let mut canvas = Canvas::default();
         let rect = |x| Rect { x, y: 1.0, width: 2.5, height: 4.0 };
-        canvas.rects(&[rect(0.0), rect(9.0)], "c1");
-        canvas.rects(&[], "c1");
+        canvas.rects(&[rect(0.0), rect(9.0)], 1.0, "c1");
+        canvas.rects(&[], 0.5, "c1");
         assert_eq!(canvas.body, "<path d=\"M0 1h2.5v4h-2.5zM9 1h2.5v4h-2.5z\" class=\"c1\"/>\n");
     }
 

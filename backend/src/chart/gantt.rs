@@ -2,6 +2,7 @@
 
 use super::Scale;
 use super::canvas::{Anchor, Canvas, Rect};
+use std::collections::BTreeMap;
 
 /// What a device does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +70,8 @@ pub(super) fn draw_labels(canvas: &mut Canvas, lane: &Lane, track: Rect, height:
 }
 
 fn draw_stays(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, tips: bool) {
+    let mut heap = Heap { track, shapes: BTreeMap::new() };
     let mut blur: Option<Blur> = None;
-    let (mut tasks, mut sends) = (Vec::new(), Vec::new());
     for stay in lane.stays.iter().filter(|stay| stay.end > stay.start) {
         let (start, end) = (scale.at(stay.start), scale.at(stay.end));
         let colour = match stay.activity {
@@ -81,25 +82,23 @@ fn draw_stays(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, tips
             match &mut blur {
                 Some(open) if open.colour == colour && start - open.end < NARROW => open.add(start, end),
                 _ => {
-                    blur.take().into_iter().for_each(|done| done.draw(canvas, track));
-                    blur = Some(Blur { start, end, busy: end - start, colour });
+                    let opened = Blur { start, end, busy: end - start, colour };
+                    blur.replace(opened).into_iter().for_each(|done| heap.add_blur(&done));
                 }
             }
             continue;
         }
-        blur.take().into_iter().for_each(|done| done.draw(canvas, track));
+        blur.take().into_iter().for_each(|done| heap.add_blur(&done));
         // A hairline of lane between two stays shows where one ends.
-        let gap = if end - start > 3.0 { 0.6 } else { 0.0 };
-        let shape = Rect { x: start, width: end - start - gap, ..track };
-        match tips {
-            true => canvas.rect(shape, 0.0, &format!("c{colour}"), Some(&stay.tip)),
-            false if stay.activity == Activity::Task => tasks.push(shape),
-            false => sends.push(shape),
+        let width = end - start - if end - start > 3.0 { 0.6 } else { 0.0 };
+        if tips {
+            canvas.rect(Rect { x: start, width, ..track }, 0.0, &format!("c{colour}"), Some(&stay.tip));
+        } else {
+            heap.add(start, width, OPAQUE, colour);
         }
     }
-    blur.into_iter().for_each(|done| done.draw(canvas, track));
-    canvas.rects(&tasks, &format!("c{}", lane.colour));
-    canvas.rects(&sends, &format!("c{SEND_COLOUR}"));
+    blur.into_iter().for_each(|done| heap.add_blur(&done));
+    heap.draw(canvas);
 }
 
 /// Stays that are too narrow to be seen each, drawn as one bar that is as opaque as they fill it.
@@ -115,11 +114,33 @@ impl Blur {
         self.busy += end - start;
         self.end = end;
     }
+}
 
-    fn draw(self, canvas: &mut Canvas, track: Rect) {
-        let width = (self.end - self.start).max(0.7);
-        let shape = Rect { x: self.start, width, ..track };
-        canvas.faded_rect(shape, (self.busy / width).max(0.5), &format!("c{}", self.colour));
+/// Steps of opacity.
+const OPAQUE: u8 = 10;
+
+/// Bars of one lane that need no elements of their own, by colour and opacity.
+struct Heap {
+    track: Rect,
+    shapes: BTreeMap<(usize, u8), Vec<Rect>>,
+}
+
+impl Heap {
+    fn add(&mut self, x: f64, width: f64, opacity: u8, colour: usize) {
+        self.shapes.entry((colour, opacity)).or_default().push(Rect { x, width, ..self.track });
+    }
+
+    fn add_blur(&mut self, blur: &Blur) {
+        let width = (blur.end - blur.start).max(0.7);
+        // What is nearly nothing can still be seen.
+        let share = (blur.busy / width).clamp(0.5, 1.0);
+        self.add(blur.start, width, (share * f64::from(OPAQUE)).round() as u8, blur.colour);
+    }
+
+    fn draw(self, canvas: &mut Canvas) {
+        for ((colour, opacity), shapes) in self.shapes {
+            canvas.rects(&shapes, f64::from(opacity) / f64::from(OPAQUE), &format!("c{colour}"));
+        }
     }
 }
 

@@ -59,7 +59,7 @@ impl Scale {
 pub fn amount(value: f64) -> String {
     let (scaled, letter) = match value.abs() {
         0.0 => return "0".into(),
-        v if v < 1e-3 || v >= 9.995e14 => return format!("{value:.2e}"),
+        v if !(1e-3..9.995e14).contains(&v) => return format!("{value:.2e}"),
         v if v < 9999.5 => (value, ""),
         v if v < 9.995e5 => (value / 1e3, "k"),
         v if v < 9.995e8 => (value / 1e6, "M"),

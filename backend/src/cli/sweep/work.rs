@@ -78,11 +78,12 @@ impl Work<'_> {
                 last = Some(shared);
                 rows
             });
-            let sent = match rows {
-                Ok(rows) => rows.into_iter().try_for_each(|row| sender.send(Ok(row))),
-                Err(error) => sender.send(Err(error)),
+            // Nobody receives any more after an error.
+            let received = match rows {
+                Ok(rows) => rows.into_iter().all(|row| sender.send(Ok(row)).is_ok()),
+                Err(error) => sender.send(Err(error)).is_ok(),
             };
-            if sent.is_err() {
+            if !received {
                 return;
             }
         }
