@@ -80,15 +80,15 @@ fn draw_stays(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, tips
         };
         if end - start < NARROW {
             match &mut blur {
-                Some(open) if open.colour == colour && start - open.end < NARROW => open.add(start, end),
+                Some(open) if start - open.end < NARROW => open.add(start, end, stay.activity),
                 _ => {
-                    let opened = Blur { start, end, busy: end - start, colour };
-                    blur.replace(opened).into_iter().for_each(|done| heap.add_blur(&done));
+                    let opened = Blur::of(start, end, stay.activity);
+                    blur.replace(opened).into_iter().for_each(|done| heap.add_blur(&done, lane));
                 }
             }
             continue;
         }
-        blur.take().into_iter().for_each(|done| heap.add_blur(&done));
+        blur.take().into_iter().for_each(|done| heap.add_blur(&done, lane));
         // A hairline of lane between two stays shows where one ends.
         let width = end - start - if end - start > 3.0 { 0.6 } else { 0.0 };
         if tips {
@@ -97,21 +97,30 @@ fn draw_stays(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, tips
             heap.add(start, width, OPAQUE, colour);
         }
     }
-    blur.into_iter().for_each(|done| heap.add_blur(&done));
+    blur.into_iter().for_each(|done| heap.add_blur(&done, lane));
     heap.draw(canvas);
 }
 
-/// Stays that are too narrow to be seen each, drawn as one bar that is as opaque as they fill it.
+/// Stays that are too narrow to be seen each, drawn as one bar that is as opaque as they fill it, in the colour of what takes most.
 struct Blur {
     start: f64,
     end: f64,
-    busy: f64,
-    colour: usize,
+    tasks: f64,
+    sends: f64,
 }
 
 impl Blur {
-    fn add(&mut self, start: f64, end: f64) {
-        self.busy += end - start;
+    fn of(start: f64, end: f64, activity: Activity) -> Self {
+        let mut blur = Blur { start, end, tasks: 0.0, sends: 0.0 };
+        blur.add(start, end, activity);
+        blur
+    }
+
+    fn add(&mut self, start: f64, end: f64, activity: Activity) {
+        match activity {
+            Activity::Task => self.tasks += end - start,
+            Activity::Send => self.sends += end - start,
+        }
         self.end = end;
     }
 }
@@ -130,11 +139,12 @@ impl Heap {
         self.shapes.entry((colour, opacity)).or_default().push(Rect { x, width, ..self.track });
     }
 
-    fn add_blur(&mut self, blur: &Blur) {
+    fn add_blur(&mut self, blur: &Blur, lane: &Lane) {
         let width = (blur.end - blur.start).max(0.7);
         // What is nearly nothing can still be seen.
-        let share = (blur.busy / width).clamp(0.5, 1.0);
-        self.add(blur.start, width, (share * f64::from(OPAQUE)).round() as u8, blur.colour);
+        let share = ((blur.tasks + blur.sends) / width).clamp(0.5, 1.0);
+        let colour = if blur.tasks >= blur.sends { lane.colour } else { SEND_COLOUR };
+        self.add(blur.start, width, (share * f64::from(OPAQUE)).round() as u8, colour);
     }
 
     fn draw(self, canvas: &mut Canvas) {

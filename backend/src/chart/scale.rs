@@ -35,14 +35,15 @@ impl Scale {
         self.from + (self.to - self.from) * if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// About `count` round values: 1, 2 or 5 times a power of ten apart, or the powers of ten of a logarithmic scale.
+    /// About `count` round values: 1, 2, 2.5 or 5 times a power of ten apart, or the powers of ten of a logarithmic scale.
     pub fn ticks(&self, count: usize) -> Vec<f64> {
         if self.logarithmic {
             return self.powers(count);
         }
         let raw = self.high / count.max(1) as f64;
         let power = 10f64.powf(raw.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|&step| step >= raw * 0.999);
+        let step =
+            [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|&step| step >= raw * 0.999);
         let step = step.unwrap_or(raw);
         let last = (self.high / step * (1.0 + 1e-9)).floor() as usize;
         (0..=last.min(1000)).map(|number| number as f64 * step).collect()
@@ -67,7 +68,8 @@ pub fn amount(value: f64) -> String {
         _ => (value / 1e12, "T"),
     };
     let digits = match scaled.abs() {
-        v if v < 0.9995 => 4,
+        v if v < 0.09995 => 4,
+        v if v < 0.9995 => 3,
         v if v < 9.995 => 2,
         v if v < 99.95 => 1,
         _ => 0,
