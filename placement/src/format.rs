@@ -64,19 +64,15 @@ fn parse_content(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Refusal::TooLong { limit: MAX_BYTES });
     }
-    let graph = |graph, memory_rule, time_unit: Option<&str>| {
-        Loaded::Graph(Box::new(LoadedGraph {
-            name: name.into(),
-            graph,
-            memory_rule,
-            time_unit: time_unit.map(Into::into),
-        }))
+    let graph = |(graph, task_ids), memory_rule, time_unit: Option<&str>| {
+        let (name, time_unit) = (name.into(), time_unit.map(Into::into));
+        Loaded::Graph(Box::new(LoadedGraph { name, graph, memory_rule, time_unit, task_ids }))
     };
     let loaded = match detect(bytes)? {
         Format::Anabranch => json::parse(name, bytes)?,
-        Format::ThesisGraph => graph(thesis::read_graph(bytes)?.0, MemoryRule::SizeEstimate, None),
+        Format::ThesisGraph => graph(thesis::read_graph(bytes)?, MemoryRule::SizeEstimate, None),
         Format::ThesisPlatform => Loaded::Platform(thesis::read_platform(bytes)?),
-        Format::WfCommons => graph(wfcommons::parse(bytes)?, MemoryRule::Resident, Some("s")),
+        Format::WfCommons => graph((wfcommons::parse(bytes)?, Vec::new()), MemoryRule::Resident, Some("s")),
         Format::Profiled => Loaded::Problems(vec![profiled::parse(name, bytes)?]),
         Format::Related => Loaded::Problems(schedulers::parse_related(name, bytes)?),
         Format::RelatedSet => Loaded::Problems(schedulers::parse_related_set(bytes)?),

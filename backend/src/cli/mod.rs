@@ -1,8 +1,10 @@
 //! The command `anabranch`, one file a command.
 
 mod args;
+mod assignment;
 mod costs;
 mod devices;
+mod graph;
 mod inputs;
 mod interrupt;
 mod open;
@@ -11,7 +13,10 @@ mod profile;
 mod progress;
 mod report;
 mod run;
+mod simulate;
+mod sweep;
 mod table;
+mod trial;
 
 use clap::{Parser, Subcommand};
 use serde_json::Value;
@@ -40,6 +45,12 @@ enum Command {
     Place(Box<place::PlaceCommand>),
     /// Measure every node of a model on every kind of device, and keep the times in the cost store
     Profile(Box<profile::ProfileCommand>),
+    /// Write a model's task graph: what placement decides over
+    Graph(Box<graph::GraphCommand>),
+    /// Place a task graph on devices, simulate it, check the schedule, and measure it
+    Simulate(Box<simulate::SimulateCommand>),
+    /// Compare strategies and orders over graphs, devices and seeds
+    Sweep(Box<sweep::SweepCommand>),
     /// Show, locate or forget measured costs
     Costs(costs::CostsCommand),
 }
@@ -128,6 +139,9 @@ pub fn main() -> ExitCode {
         Command::Run(command) => command.run(output),
         Command::Place(command) => command.run(output),
         Command::Profile(command) => command.run(output),
+        Command::Graph(command) => command.run(output),
+        Command::Simulate(command) => command.run(output),
+        Command::Sweep(command) => command.run(output),
         Command::Costs(command) => command.run(output),
     };
     match result {

@@ -4,14 +4,16 @@ use super::calibration::calibrate;
 use super::error::SessionError;
 use super::inputs::{Inputs, Outputs};
 use super::options::SessionOptions;
-use super::prepared::{Prepared, prepare, targets};
+use super::prepared::{Prepared, prepare, problem, targets};
 use super::random::random_tensor;
 use crate::device::{Inventory, detect};
 use crate::execute::{RunOptions, RunOutput};
 use crate::import::{self, Dim, Input, Model};
 use crate::lower::{LowerOptions, lower};
 use crate::profile::CostStore;
+use crate::program::Program;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
+use anabranch_placement::format::LoadedProblem;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,23 +112,38 @@ impl Session {
     /// # Errors
     /// If shapes are missing or impossible, or there is no plan within the constraints.
     pub fn prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
-        let shapes: Shapes = inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect();
+        let shapes = shapes(inputs);
         let mut prepared = lock(&self.prepared);
         if let Some(found) = prepared.get(&shapes) {
             return Ok(Arc::clone(found));
         }
         self.check_names(inputs)?;
-        let lowering = LowerOptions {
-            dims: self.options.dims.clone(),
-            input_shapes: shapes.clone(),
-            fuse: self.options.fuse,
-            ..LowerOptions::default()
-        };
-        let program = lower(&self.model, &lowering)?;
+        let program = self.lowered(shapes.clone())?;
         let store = self.calibrated()?;
         let made = Arc::new(prepare(program, &self.inventory, &store, &self.options)?);
         prepared.insert(shapes, Arc::clone(&made));
         Ok(made)
+    }
+
+    /// The problem of placing the model for inputs of these shapes on these devices, in seconds: nothing is placed.
+    ///
+    /// # Errors
+    /// If shapes are missing or impossible, or some node can run nowhere.
+    pub fn problem(&self, inputs: &Inputs) -> Result<LoadedProblem, SessionError> {
+        self.check_names(inputs)?;
+        let program = self.lowered(shapes(inputs))?;
+        let store = self.calibrated()?;
+        problem(&program, &self.inventory, &store, &self.options)
+    }
+
+    fn lowered(&self, input_shapes: Shapes) -> Result<Program, SessionError> {
+        let lowering = LowerOptions {
+            dims: self.options.dims.clone(),
+            input_shapes,
+            fuse: self.options.fuse,
+            ..LowerOptions::default()
+        };
+        Ok(lower(&self.model, &lowering)?)
     }
 
     /// Fills the inputs that are not given with seeded random elements.
@@ -194,6 +211,10 @@ impl Session {
         }
         Ok(costs.clone())
     }
+}
+
+fn shapes(inputs: &Inputs) -> Shapes {
+    inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect()
 }
 
 /// The shape of an input whose dimensions are all numbers or bound symbols.

@@ -5,7 +5,8 @@ use crate::profile::{CostStore, LinkCosts, NodeCost};
 use crate::program::{NodeId, Program};
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
 use anabranch_placement::check::{check_placement, check_schedule};
-use anabranch_placement::cost::CostTable;
+use anabranch_placement::cost::{CostError, CostTable};
+use anabranch_placement::format::{Facts, LoadedProblem};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::order::{Order, Pct, Planned};
 use anabranch_placement::place::{Placement, Placer};
@@ -168,12 +169,8 @@ impl<'a> Placing<'a> {
     /// If there is no placement within the constraints.
     pub fn place(&self, wish: &Wish, memory: &[u64]) -> Result<Placed, PlacingError> {
         let platform = self.platform(memory)?;
-        let graph = self.tasks.graph();
-        let table = CostTable::from_fn(graph, &platform, |task, device| match self.tasks.role(task) {
-            Role::Node(node) => self.costs[node.index()][device.index()].map(|cost| cost.seconds),
-            Role::Input(_) | Role::Output(_) => Some(0.0),
-        })?;
-        let problem = Problem::new(graph, &platform, &table, MemoryRule::Resident)?;
+        let table = self.table(&platform)?;
+        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
         let placement = wish.placer.place(&problem)?;
         let refuse = |violation: String| PlacingError::Checker { strategy: placement.strategy, violation };
         if let Some(violation) = check_placement(&problem, &placement.device_of).first() {
@@ -188,6 +185,26 @@ impl<'a> Placing<'a> {
         }
         let (tasks, costs) = (self.tasks.clone(), self.costs.clone());
         Ok(Placed { tasks, costs, placement, schedule, platform })
+    }
+
+    /// The problem that [`Self::place`] gives the strategies, in seconds.
+    ///
+    /// # Errors
+    /// If some node can run nowhere.
+    pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlacingError> {
+        let platform = self.platform(memory)?;
+        let table = self.table(&platform)?;
+        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
+        let loaded = LoadedProblem::copy_of("program", &problem);
+        Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
+    }
+
+    /// Seconds of each task on each device.
+    fn table<'g>(&'g self, platform: &'g Platform) -> Result<CostTable<'g>, CostError> {
+        CostTable::from_fn(self.tasks.graph(), platform, |task, device| match self.tasks.role(task) {
+            Role::Node(node) => self.costs[node.index()][device.index()].map(|cost| cost.seconds),
+            Role::Input(_) | Role::Output(_) => Some(0.0),
+        })
     }
 
     fn platform(&self, memory: &[u64]) -> Result<Platform, PlacingError> {

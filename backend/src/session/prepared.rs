@@ -10,6 +10,7 @@ use crate::profile::CostStore;
 use crate::program::{NodeId, Program};
 use crate::tasks::HOST;
 use anabranch_kernels::gpu::{self, GpuLimits};
+use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::{Fixed, strategy_by_name};
 use anabranch_placement::platform::DeviceKind;
 use std::fs;
@@ -84,6 +85,19 @@ pub(super) fn prepare(
     let place_time = started.elapsed();
     let executor = Executor::new(plan, kernels, devices(inventory))?;
     Ok(Prepared { program, placed, place_time, executor })
+}
+
+/// The problem of placing `program`, with nothing placed yet.
+pub(super) fn problem(
+    program: &Program,
+    inventory: &Inventory,
+    store: &CostStore,
+    options: &SessionOptions,
+) -> Result<LoadedProblem, SessionError> {
+    let (targets, runs) = (targets(inventory), gpu_runs(program, inventory));
+    let placing = Placing::new(program, &targets, store, &options.wishes, &|node: NodeId| runs[node.index()])?;
+    let memory: Vec<u64> = targets.iter().map(|target| target.memory).collect();
+    Ok(placing.problem(&memory)?)
 }
 
 /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what

@@ -101,7 +101,8 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     match (graph, platform) {
         (Some(graph), Some(platform)) => Ok(Loaded::Problems(vec![read_problem(name, graph, platform, &document)?])),
         (Some(graph), None) => {
-            Ok(Loaded::Graph(Box::new(LoadedGraph { name, graph, memory_rule, time_unit: document.time_unit })))
+            let (time_unit, task_ids) = (document.time_unit, Vec::new());
+            Ok(Loaded::Graph(Box::new(LoadedGraph { name, graph, memory_rule, time_unit, task_ids })))
         }
         (None, Some(platform)) => Ok(Loaded::Platform(platform)),
         (None, None) => Err(Refusal::Missing { place: "the document".into(), what: "graph and no platform" }),
@@ -125,7 +126,8 @@ fn read_problem(
         let expected = "finite and greater than 0";
         return Err(Refusal::Number { place: "bytes_a_unit".into(), value: bytes_a_unit, expected });
     }
-    let facts = Facts { time_unit: document.time_unit.clone(), bytes_a_unit, figures: document.figures.clone() };
+    let (time_unit, figures) = (document.time_unit.clone(), document.figures.clone());
+    let facts = Facts { time_unit, bytes_a_unit, figures, ..Facts::default() };
     Ok(LoadedProblem { name, graph, platform, costs, only_on, memory_rule: document.memory_rule.into(), facts })
 }
 

@@ -30,6 +30,21 @@ pub struct LoadedGraph {
     pub memory_rule: MemoryRule,
     /// Unit of the time that one operation takes at speed 1, where the file says so.
     pub time_unit: Option<String>,
+    /// The numbers by which the file calls the tasks, by [`TaskId`]; empty where it counts them from 0 or gives them none.
+    pub task_ids: Vec<u64>,
+}
+
+impl LoadedGraph {
+    /// The problem of placing this graph on `platform`, with operations over speed as times.
+    ///
+    /// # Errors
+    /// More than [`MAX_CELLS`] pairs of a task and a device.
+    pub fn on(self, platform: Platform) -> Result<LoadedProblem, Refusal> {
+        check_cells([(self.graph.task_count(), platform.device_count())].into_iter())?;
+        let problem = LoadedProblem::new(self.name, self.graph, platform, self.memory_rule);
+        let facts = Facts { time_unit: self.time_unit, task_ids: self.task_ids, ..Facts::default() };
+        Ok(LoadedProblem { facts, ..problem })
+    }
 }
 
 /// A problem that owns its parts; [`LoadedProblem::problem`] verifies them and lends them out.
@@ -62,11 +77,13 @@ pub struct Facts {
     pub bytes_a_unit: f64,
     /// Numbers that the file gives along, such as makespans of published schedulers, by their path in the file.
     pub figures: BTreeMap<String, f64>,
+    /// As [`LoadedGraph::task_ids`].
+    pub task_ids: Vec<u64>,
 }
 
 impl Default for Facts {
     fn default() -> Self {
-        Facts { time_unit: None, bytes_a_unit: 1.0, figures: BTreeMap::new() }
+        Facts { time_unit: None, bytes_a_unit: 1.0, figures: BTreeMap::new(), task_ids: Vec::new() }
     }
 }
 
@@ -201,11 +218,9 @@ pub(super) fn combine(parts: Vec<Loaded>) -> Result<Vec<LoadedProblem>, Refusal>
             || Refusal::Missing { place: format!("graph {:?}", graphs[0].name), what: "platform; name one too" };
         let platform = platform.ok_or_else(missing)?;
         check_cells(graphs.iter().map(|graph| (graph.graph.task_count(), platform.device_count())))?;
-        problems.extend(graphs.into_iter().map(|graph| {
-            let LoadedGraph { name, graph, memory_rule, time_unit } = *graph;
-            let problem = LoadedProblem::new(name, graph, platform.clone(), memory_rule);
-            LoadedProblem { facts: Facts { time_unit, ..Facts::default() }, ..problem }
-        }));
+        for graph in graphs {
+            problems.push(graph.on(platform.clone())?);
+        }
     }
     Ok(problems)
 }
@@ -248,6 +263,7 @@ mod tests {
                 graph: graph(),
                 memory_rule: MemoryRule::Ignore,
                 time_unit: None,
+                task_ids: vec![],
             }))
         };
         assert_eq!(combine(vec![part(), Loaded::Platform(platform()), part()]).unwrap().len(), 2);

@@ -93,7 +93,12 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<LoadedProblem, Refusal> {
             _ => node.supported_on_fpga.holds().then_some(node.fpga_latency),
         }
     })?;
-    let facts = Facts { time_unit: Some("ms".into()), bytes_a_unit: amounts.scale, figures: BTreeMap::new() };
+    let facts = Facts {
+        time_unit: Some("ms".into()),
+        bytes_a_unit: amounts.scale,
+        task_ids: profile.nodes.iter().map(|node| node.id).collect(),
+        ..Facts::default()
+    };
     let problem = LoadedProblem::new(name, graph, platform, MemoryRule::Resident);
     Ok(LoadedProblem { costs: Costs::Times(times), facts, ..problem })
 }

@@ -251,7 +251,7 @@ fn unrelated_problem(name: &str, instance: Unrelated) -> Result<LoadedProblem, R
     let platform = Platform::new(names, |from, to| (0.0, rate(from, to)))?;
     let times = TimeTable::from_fn(tasks, devices, |task, device| instance.W[task.index()][device.index()])?;
     let figures = instance.heft_makespan.map(|makespan| ("heft_makespan".to_owned(), makespan));
-    let facts = Facts { bytes_a_unit: scale, figures: figures.into_iter().collect(), time_unit: None };
+    let facts = Facts { bytes_a_unit: scale, figures: figures.into_iter().collect(), ..Facts::default() };
     let problem = LoadedProblem::new(name, builder.build()?, platform, MemoryRule::Ignore);
     Ok(LoadedProblem { costs: Costs::Times(times), facts, ..problem })
 }

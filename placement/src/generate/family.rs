@@ -75,7 +75,7 @@ mod tests {
             let graph = graph_by_name(name, 4, 42).unwrap().unwrap();
             let mut bytes = Vec::new();
             let memory_rule = MemoryRule::SizeEstimate;
-            let graph = LoadedGraph { name: name.into(), graph, memory_rule, time_unit: None };
+            let graph = LoadedGraph { name: name.into(), graph, memory_rule, time_unit: None, task_ids: vec![] };
             json::write_graph(&graph, &mut bytes).unwrap();
             found.push((name, hash(&bytes)));
         }

@@ -193,7 +193,8 @@ mod tests {
         assert_eq!(parse("file", &bytes).unwrap(), Loaded::Problems(vec![problem.clone()]));
 
         let (memory_rule, time_unit) = (MemoryRule::SizeEstimate, Some("ms".into()));
-        let graph = LoadedGraph { name: "g".into(), graph: problem.graph.clone(), memory_rule, time_unit };
+        let graph =
+            LoadedGraph { name: "g".into(), graph: problem.graph.clone(), memory_rule, time_unit, task_ids: vec![] };
         let graph = Box::new(graph);
         bytes.clear();
         write_graph(&graph, &mut bytes).unwrap();

@@ -1,0 +1,24 @@
+//! Charts as self-contained SVG: bars with deviations, and a schedule over time. No scripts and no fonts of their own; colours that
+//! colour-blind people tell apart, on light and dark paper alike.
+//!
+//! Small pieces draw into a [`Canvas`]; each chart lays them out and gives the whole file as text.
+
+mod axis;
+mod bars;
+mod canvas;
+mod gantt;
+mod page;
+mod scale;
+mod schedule;
+mod steps;
+mod theme;
+
+pub use bars::{Bar, BarChart, Group, Panel};
+pub use canvas::{Anchor, Canvas, Rect, escaped};
+pub use gantt::{Activity, Lane, Stay};
+pub use page::page;
+pub use scale::{Scale, amount};
+pub use schedule::ScheduleChart;
+
+/// How values are written.
+pub type Format = fn(f64) -> String;

@@ -1,0 +1,168 @@
+//! Assignment files: a JSON map from a task's id to its device's id.
+
+use super::CliError;
+use anabranch_placement::format::LoadedProblem;
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::platform::DeviceId;
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// A device by its number, or by its name.
+#[derive(Deserialize, Debug)]
+#[serde(untagged)]
+enum DeviceName {
+    Number(u32),
+    Name(String),
+}
+
+/// Reads the device of every task. A task goes by the number that its file gives it (its place from 0 where that gives none), or
+/// by its name if no other has it.
+pub(super) fn read(path: &Path, problem: &LoadedProblem) -> Result<Vec<DeviceId>, CliError> {
+    let refuse = |message: String| CliError::input(format!("{}: {message}", path.display()));
+    let text = fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    let map: BTreeMap<String, DeviceName> = serde_json::from_slice(&text).map_err(|error| {
+        refuse(format!("{error}; an assignment is a JSON object from task ids to device ids, such as {{\"0\": 3}}"))
+    })?;
+    let tasks = TaskNames::of(problem);
+    let mut device_of = vec![None; problem.graph.task_count()];
+    for (name, device) in &map {
+        let task = tasks.find(name).map_err(&refuse)?;
+        device_of[task.index()] = Some(find_device(problem, name, device).map_err(&refuse)?);
+    }
+    let missing = device_of.iter().filter(|device| device.is_none()).count();
+    let complete: Option<Vec<DeviceId>> = device_of.iter().copied().collect();
+    complete.ok_or_else(|| {
+        let first = device_of.iter().position(Option::is_none).unwrap_or(0);
+        let name = &problem.graph.task(TaskId(first as u32)).name;
+        refuse(format!("{missing} tasks have no device, the first is {} ({name:?})", tasks.number(first)))
+    })
+}
+
+/// Writes the device of every task, in the order of the tasks, as [`read`] reads it.
+pub(super) fn write(path: &Path, problem: &LoadedProblem, device_of: &[DeviceId]) -> Result<(), CliError> {
+    let map = Written { tasks: TaskNames::of(problem), device_of };
+    let text = serde_json::to_string_pretty(&map).map_err(CliError::internal)?;
+    fs::write(path, text + "\n").map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+}
+
+struct Written<'a> {
+    tasks: TaskNames<'a>,
+    device_of: &'a [DeviceId],
+}
+
+impl Serialize for Written<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.device_of.len()))?;
+        for (place, device) in self.device_of.iter().enumerate() {
+            map.serialize_entry(&self.tasks.number(place).to_string(), &device.0)?;
+        }
+        map.end()
+    }
+}
+
+/// What tasks are called.
+struct TaskNames<'a> {
+    problem: &'a LoadedProblem,
+    /// Places of the tasks, by the numbers of their file.
+    places: BTreeMap<u64, u32>,
+}
+
+impl<'a> TaskNames<'a> {
+    fn of(problem: &'a LoadedProblem) -> Self {
+        let places = (0..problem.graph.task_count()).map(|place| (number(problem, place), place as u32)).collect();
+        TaskNames { problem, places }
+    }
+
+    /// The file's number of the task at a place.
+    fn number(&self, place: usize) -> u64 {
+        number(self.problem, place)
+    }
+
+    fn find(&self, name: &str) -> Result<TaskId, String> {
+        if let Some(&place) = name.parse().ok().and_then(|number: u64| self.places.get(&number)) {
+            return Ok(TaskId(place));
+        }
+        let graph = &self.problem.graph;
+        let mut named = graph.task_ids().filter(|&task| graph.task(task).name == name);
+        match (named.next(), named.next()) {
+            (Some(task), None) => Ok(task),
+            (Some(_), Some(_)) => Err(format!("several tasks are called {name:?}; say which by its number")),
+            (None, _) => Err(format!("{:?} has no task {name:?}", self.problem.name)),
+        }
+    }
+}
+
+fn number(problem: &LoadedProblem, place: usize) -> u64 {
+    problem.facts.task_ids.get(place).copied().unwrap_or(place as u64)
+}
+
+fn find_device(problem: &LoadedProblem, task: &str, device: &DeviceName) -> Result<DeviceId, String> {
+    let platform = &problem.platform;
+    let count = platform.device_count();
+    match device {
+        DeviceName::Number(number) if platform.contains(DeviceId(*number)) => Ok(DeviceId(*number)),
+        DeviceName::Number(number) => Err(format!(
+            "task {task:?} is put on device {number}, but the devices are 0 to {}",
+            count.saturating_sub(1)
+        )),
+        DeviceName::Name(name) => {
+            let found = platform.device_ids().find(|&device| platform.device(device).name == *name);
+            found.ok_or_else(|| format!("task {task:?} is put on {name:?}, but no device has that name"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_placement::format::{Loaded, parse};
+    use anabranch_placement::platform::{Device, DeviceKind, Platform};
+
+    fn problem() -> LoadedProblem {
+        let rows = "id,out,in,colocated,tensor,operations,memory,constraint,name\n7,9,,,1,2,3,NO,a\n9,,,,1,2,3,NO,b\n";
+        let Loaded::Graph(loaded) = parse("g.csv", rows.as_bytes()).expect("a graph") else { panic!("no graph") };
+        let devices = vec![Device::new("cpu0", DeviceKind::Cpu), Device::new("gpu0", DeviceKind::Gpu)];
+        let platform = Platform::uniform(devices, 0.0, 1.0).expect("a platform");
+        let mut problem = LoadedProblem::new("g", loaded.graph, platform, loaded.memory_rule);
+        problem.facts.task_ids = loaded.task_ids;
+        problem
+    }
+
+    fn read_text(text: &str) -> Result<Vec<u32>, String> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), text).expect("written");
+        let devices = read(file.path(), &problem()).map_err(|error| error.message)?;
+        Ok(devices.iter().map(|device| device.0).collect())
+    }
+
+    #[test]
+    fn tasks_go_by_number_or_name_and_devices_too() {
+        assert_eq!(read_text("{\"9\": 0, \"7\": 1}"), Ok(vec![1, 0]));
+        assert_eq!(read_text("{\"b\": \"cpu0\", \"a\": \"gpu0\"}"), Ok(vec![1, 0]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let cases = [
+            ("[]", "JSON object"),
+            ("{\"9\": 0}", "1 tasks have no device, the first is 7"),
+            ("{\"9\": 0, \"7\": 2}", "devices are 0 to 1"),
+            ("{\"9\": 0, \"7\": \"tpu\"}", "no device has that name"),
+            ("{\"0\": 0}", "no task \"0\""),
+        ];
+        for (text, part) in cases {
+            let error = read_text(text).expect_err(text);
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let devices = [DeviceId(1), DeviceId(0)];
+        write(file.path(), &problem(), &devices).expect("written");
+        assert_eq!(read(file.path(), &problem()).expect("readable"), devices);
+    }
+}

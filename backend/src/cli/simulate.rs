@@ -1,0 +1,345 @@
+//! `anabranch simulate`: place a graph on devices, simulate it, check the result, and say what it is worth.
+
+use super::table::{Align, Table, duration};
+use super::trial::{OrderName, Placed, RuleArgs, TrialError, memory_rule_name, strategy, time_format};
+use super::{CliError, Output, assignment};
+use crate::chart::{ScheduleChart, amount, page};
+use crate::device::format_bytes;
+use anabranch_placement::check::check_placement;
+use anabranch_placement::evaluate::{Baseline, Metrics};
+use anabranch_placement::format::{Loaded, LoadedProblem, read, read_problems};
+use anabranch_placement::problem::Problem;
+use anabranch_placement::schedule::Schedule;
+use clap::Args;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  anabranch simulate graph.csv devices.csv --place heft --send-ops 10
+  anabranch simulate graph.csv devices.csv --assignment placement.json --order fifo --json
+  anabranch simulate problem.json --place cp --gantt schedule.svg -o placement.json";
+
+/// Place a task graph on devices, simulate it, check the schedule, and measure it
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SimulateCommand {
+    /// A graph (CSV of the thesis, JSON, WfCommons), or a file with whole problems
+    #[arg(value_name = "GRAPH|PROBLEM")]
+    graph: PathBuf,
+    /// The devices (CSV of the thesis, or JSON), where the graph does not bring its own
+    devices: Option<PathBuf>,
+    /// Only the problem of this name, where the file has several
+    #[arg(long, value_name = "NAME")]
+    problem: Option<String>,
+    /// Strategy; an unknown name lists them
+    #[arg(long, value_name = "STRATEGY", default_value = "heft")]
+    place: String,
+    /// Take the placement from this JSON map of task ids to device ids, and place nothing
+    #[arg(long, value_name = "FILE.json")]
+    assignment: Option<PathBuf>,
+    /// Which of a device's ready tasks runs next
+    #[arg(long, value_enum, default_value_t = OrderName::Pct)]
+    order: OrderName,
+    /// Write the placement as a JSON map of task ids to device ids
+    #[arg(short, long, value_name = "FILE.json")]
+    output: Option<PathBuf>,
+    /// Draw what each device does, and from how many tasks it can choose
+    #[arg(long, value_name = "FILE.svg|FILE.html")]
+    gantt: Option<PathBuf>,
+    #[command(flatten)]
+    rules: RuleArgs,
+}
+
+/// A problem's outcome.
+struct Outcome<'p> {
+    loaded: &'p LoadedProblem,
+    placed: Placed,
+    schedule: Schedule,
+    metrics: Metrics,
+    /// What a given assignment breaks; what strategies make breaks nothing.
+    violations: Vec<String>,
+    simulate_time: Duration,
+}
+
+impl SimulateCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        if let Some(path) = &self.gantt {
+            chart_kind(path)?;
+        }
+        let problems = self.read()?;
+        let mut outcomes = Vec::with_capacity(problems.len());
+        for loaded in &problems {
+            let problem = loaded.problem().map_err(|error| self.about(loaded, &error))?;
+            let outcome = self.outcome(loaded, &problem)?;
+            self.write_files(&problem, &outcome)?;
+            outcomes.push(outcome);
+        }
+        match (&outcomes[..], output.json) {
+            ([one], true) => output.json(&self.json(one)),
+            ([one], false) => {
+                for violation in &one.violations {
+                    eprintln!("anabranch: the assignment breaks a constraint: {violation}");
+                }
+                output.text(&self.text(one))
+            }
+            (several, true) => output.json(&several.iter().map(|one| self.json(one)).collect()),
+            (several, false) => output.text(&summary(several).to_string()),
+        }
+    }
+
+    fn read(&self) -> Result<Vec<LoadedProblem>, CliError> {
+        let mut problems = match &self.devices {
+            None => read_problems(&[&self.graph])?,
+            Some(devices) => vec![on_devices(&self.graph, devices)?],
+        };
+        if let Some(name) = &self.problem {
+            let known: Vec<String> = problems.iter().map(|problem| problem.name.clone()).collect();
+            problems.retain(|problem| problem.name == *name);
+            if problems.is_empty() {
+                let (file, known) = (self.graph.display(), known.join(", "));
+                return Err(CliError::input(format!("{file} has no problem `{name}`; it has {known}")));
+            }
+        }
+        let single = self.assignment.is_some() || self.output.is_some() || self.gantt.is_some();
+        if single && problems.len() > 1 {
+            let (file, count, first) = (self.graph.display(), problems.len(), &problems[0].name);
+            let message = format!("{file} has {count} problems; choose one, for example --problem '{first}'");
+            return Err(CliError::input(message));
+        }
+        problems.iter_mut().for_each(|problem| self.rules.apply(problem));
+        Ok(problems)
+    }
+
+    fn about(&self, loaded: &LoadedProblem, error: &dyn std::fmt::Display) -> CliError {
+        CliError::input(format!("{} ({}): {error}", self.graph.display(), loaded.name))
+    }
+
+    fn outcome<'p>(&self, loaded: &'p LoadedProblem, problem: &Problem<'_>) -> Result<Outcome<'p>, CliError> {
+        let refuse = |error: TrialError| {
+            if error.is_fault() { CliError::internal(error) } else { self.about(loaded, &error) }
+        };
+        let placed = match &self.assignment {
+            Some(path) => Placed::given(assignment::read(path, loaded)?),
+            None => Placed::by(strategy(&self.place)?.as_ref(), problem).map_err(refuse)?,
+        };
+        let violations = check_placement(problem, &placed.device_of).iter().map(ToString::to_string).collect();
+        let started = Instant::now();
+        let schedule = placed.schedule(problem, self.order, &self.rules.options()).map_err(refuse)?;
+        let simulate_time = started.elapsed();
+        let metrics = Metrics::of(problem, &Baseline::of(problem), &schedule);
+        Ok(Outcome { loaded, placed, schedule, metrics, violations, simulate_time })
+    }
+
+    fn write_files(&self, problem: &Problem<'_>, outcome: &Outcome<'_>) -> Result<(), CliError> {
+        if let Some(path) = &self.output {
+            assignment::write(path, outcome.loaded, &outcome.placed.device_of)?;
+        }
+        if let Some(path) = &self.gantt {
+            let chart = self.chart(problem, outcome);
+            let text = match chart_kind(path)? {
+                ChartKind::Svg => chart.svg(),
+                ChartKind::Html => page(&chart.title, &self.facts(outcome), &[chart.svg()]),
+            };
+            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+        }
+        Ok(())
+    }
+
+    fn chart<'a>(&self, problem: &'a Problem<'a>, outcome: &'a Outcome<'_>) -> ScheduleChart<'a> {
+        let (format, time) = time_format(outcome.loaded.facts.time_unit.as_deref());
+        let Outcome { metrics, loaded, placed, .. } = outcome;
+        let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
+        ScheduleChart {
+            title: format!("{}: {tasks} tasks on {devices} devices", loaded.name),
+            subtitle: format!(
+                "placed by {}, order {}, makespan {}, {} sends",
+                placed.strategy,
+                self.order.name(),
+                format(metrics.makespan),
+                metrics.sends
+            ),
+            problem,
+            schedule: &outcome.schedule,
+            bound: metrics.bound.value,
+            time,
+            format,
+        }
+    }
+
+    fn json(&self, outcome: &Outcome<'_>) -> Value {
+        let Outcome { metrics, loaded, placed, .. } = outcome;
+        let device = |metrics: &anabranch_placement::evaluate::DeviceMetrics| {
+            let device = loaded.platform.device(metrics.device);
+            json!({
+                "name": device.name,
+                "kind": device.kind,
+                "tasks": metrics.tasks,
+                "busy": metrics.busy,
+                "utilisation": metrics.utilisation,
+                "peak_memory": metrics.peak_memory,
+                "memory_limit": device.memory,
+                "executable": metrics.executable,
+            })
+        };
+        json!({
+            "problem": loaded.name,
+            "tasks": loaded.graph.task_count(),
+            "edges": loaded.graph.edge_count(),
+            "time_unit": loaded.facts.time_unit,
+            "strategy": placed.strategy,
+            "order": self.order.name(),
+            "send_ops": self.rules.send_ops,
+            "contention": self.rules.contention,
+            "memory_rule": memory_rule_name(loaded.memory_rule),
+            "valid": outcome.violations.is_empty(),
+            "violations": outcome.violations,
+            "makespan": metrics.makespan,
+            "bound": metrics.bound.value,
+            "bound_kind": metrics.bound.kind,
+            "gap": metrics.gap,
+            "slr": metrics.slr,
+            "speedup": metrics.speedup,
+            "traffic": in_file_units(loaded, metrics.traffic),
+            "traffic_per_edge": in_file_units(loaded, metrics.traffic_per_edge),
+            "sends": metrics.sends,
+            "cut_edges": metrics.cut_edges,
+            "utilisation": metrics.utilisation,
+            "peak_memory": metrics.peak_memory(),
+            "place_seconds": outcome.placed.time.as_secs_f64(),
+            "simulate_seconds": outcome.simulate_time.as_secs_f64(),
+            "devices": metrics.devices.iter().map(device).collect::<Vec<_>>(),
+            "figures": loaded.facts.figures,
+        })
+    }
+
+    /// Names and values, for people.
+    fn facts(&self, outcome: &Outcome<'_>) -> Vec<(&'static str, String)> {
+        let Outcome { metrics, loaded, .. } = outcome;
+        let (format, _) = time_format(loaded.facts.time_unit.as_deref());
+        let ratio = |ratio: Option<f64>, none: &str| ratio.map_or(none.into(), |ratio| format!("{ratio:.2}"));
+        let gap = metrics.gap.map_or(String::new(), |gap| format!(", {:.1} % below", 100.0 * gap / (1.0 + gap)));
+        let traffic = |bytes| amount(bytes as f64 / loaded.facts.bytes_a_unit);
+        vec![
+            ("makespan", format(metrics.makespan)),
+            ("lower bound", format!("{}{gap}, from the {}", format(metrics.bound.value), metrics.bound.kind)),
+            ("schedule length ratio", ratio(metrics.slr, "none")),
+            ("speedup over one device", ratio(metrics.speedup, "no device can take everything")),
+            ("utilisation", format!("{:.1} %", 100.0 * metrics.utilisation)),
+            ("traffic", format!("{} in {} sends", traffic(metrics.traffic), metrics.sends)),
+            ("traffic per edge", format!("{} over {} cut edges", traffic(metrics.traffic_per_edge), metrics.cut_edges)),
+            ("placed in", duration(outcome.placed.time.as_secs_f64())),
+            ("simulated in", duration(outcome.simulate_time.as_secs_f64())),
+        ]
+    }
+
+    fn text(&self, outcome: &Outcome<'_>) -> String {
+        let Outcome { metrics, loaded, placed, .. } = outcome;
+        let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
+        let (strategy, order) = (placed.strategy, self.order.name());
+        let mut text =
+            format!("{}: {tasks} tasks on {devices} devices, placed by {strategy}, order {order}\n\n", loaded.name);
+        for (name, value) in self.facts(outcome) {
+            let _ = writeln!(text, "{name:<24} {value}");
+        }
+        let mut busiest: Vec<_> = metrics.devices.iter().collect();
+        busiest.sort_by(|one, other| other.busy.total_cmp(&one.busy).then(one.device.cmp(&other.device)));
+        let (format, _) = time_format(loaded.facts.time_unit.as_deref());
+        let mut table = Table::new(&[
+            ("device", Align::Left),
+            ("kind", Align::Left),
+            ("tasks", Align::Right),
+            ("busy", Align::Right),
+            ("utilisation", Align::Right),
+            ("peak memory", Align::Right),
+            ("limit", Align::Right),
+            ("executable", Align::Right),
+        ]);
+        for measured in busiest.iter().take(MOST_DEVICES) {
+            let device = loaded.platform.device(measured.device);
+            table.row([
+                device.name.clone(),
+                device.kind.to_string(),
+                measured.tasks.to_string(),
+                format(measured.busy),
+                format!("{:.1} %", 100.0 * measured.utilisation),
+                format_bytes(measured.peak_memory),
+                device.memory.map_or("none".into(), format_bytes),
+                format!("{:.1}", measured.executable),
+            ]);
+        }
+        let _ = write!(text, "\n{table}");
+        if devices > MOST_DEVICES {
+            let _ = writeln!(text, "  … and {} less busy; --json lists all", devices - MOST_DEVICES);
+        }
+        text
+    }
+}
+
+/// Devices that are listed for people.
+const MOST_DEVICES: usize = 20;
+
+/// A table with a line for each problem.
+fn summary(outcomes: &[Outcome<'_>]) -> Table {
+    let mut table = Table::new(&[
+        ("problem", Align::Left),
+        ("tasks", Align::Right),
+        ("devices", Align::Right),
+        ("makespan", Align::Right),
+        ("bound", Align::Right),
+        ("gap", Align::Right),
+        ("sends", Align::Right),
+        ("placed in", Align::Right),
+    ]);
+    for Outcome { loaded, metrics, placed, .. } in outcomes {
+        let (format, _) = time_format(loaded.facts.time_unit.as_deref());
+        table.row([
+            loaded.name.clone(),
+            loaded.graph.task_count().to_string(),
+            loaded.platform.device_count().to_string(),
+            format(metrics.makespan),
+            format(metrics.bound.value),
+            metrics.gap.map_or(String::new(), |gap| format!("{:.1} %", 100.0 * gap)),
+            metrics.sends.to_string(),
+            duration(placed.time.as_secs_f64()),
+        ]);
+    }
+    table
+}
+
+/// The graph in one file on the devices in another.
+fn on_devices(graph: &Path, devices: &Path) -> Result<LoadedProblem, CliError> {
+    let (graph_name, devices_name) = (graph.display(), devices.display());
+    match (read(graph)?, read(devices)?) {
+        (Loaded::Graph(graph), Loaded::Platform(platform)) => Ok(graph.on(platform)?),
+        (Loaded::Graph(_), _) => Err(CliError::input(format!("{devices_name} holds no devices"))),
+        (Loaded::Problems(_), _) => {
+            Err(CliError::input(format!("{graph_name} brings its own devices; leave {devices_name} out")))
+        }
+        _ => Err(CliError::input(format!("{graph_name} holds no graph; name the graph first, then the devices"))),
+    }
+}
+
+/// Bytes in the unit of the file, whose sizes may be fractions.
+fn in_file_units(loaded: &LoadedProblem, bytes: u64) -> Value {
+    let unit = loaded.facts.bytes_a_unit;
+    if unit == 1.0 { json!(bytes) } else { json!(bytes as f64 / unit) }
+}
+
+enum ChartKind {
+    Svg,
+    Html,
+}
+
+/// What a chart's file name asks for.
+fn chart_kind(path: &Path) -> Result<ChartKind, CliError> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => Ok(ChartKind::Svg),
+        Some("html") => Ok(ChartKind::Html),
+        _ => Err(CliError::input(format!("{}: charts are written to FILE.svg or FILE.html", path.display()))),
+    }
+}

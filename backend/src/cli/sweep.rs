@@ -1,0 +1,224 @@
+//! `anabranch sweep`: every strategy under every order on every graph and platform, on all cores, written down as it comes so that
+//! it can be stopped and go on.
+
+mod cases;
+mod charts;
+mod results;
+mod work;
+
+use super::interrupt::cancel_on_interrupt;
+use super::progress::Progress;
+use super::table::{Align, Table, duration};
+use super::trial::{OrderName, RuleArgs, strategy};
+use super::{CliError, Output};
+use crate::chart::{Bar, amount};
+use anabranch_placement::place::STRATEGIES;
+use cases::Case;
+use charts::SeedGroup;
+use clap::Args;
+use results::{Key, Results, Row};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::ops::Range;
+use std::path::PathBuf;
+use work::{Unit, Work};
+
+const EXAMPLES: &str = "\
+Graphs are files or FAMILY:SIZE; devices are files, random:COUNT (Laich 2017, chapter 6), or related:COUNT:CCR and unrelated:COUNT:CCR
+(Topcuoglu 2002, section 5; CCR is the mean transfer over the mean task, 1 if left out).
+
+Examples:
+  anabranch sweep graph.csv --devices devices_7.csv --devices devices_50.csv --send-ops 10 -o results.csv --chart charts
+  anabranch sweep cholesky:10 fft:32 random:200 --devices unrelated:8:0.5 --strategies heft,peft,etf --seeds 20
+  anabranch sweep problem.json --strategies all --orders pct,msr,fifo --json";
+
+/// Compare strategies and orders over graphs, devices and seeds
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SweepCommand {
+    /// Graphs: files, whole problems in files, or families such as fft:16
+    #[arg(required = true, value_name = "GRAPH|PROBLEM|FAMILY:SIZE")]
+    graphs: Vec<String>,
+    /// Devices for the graphs that bring none: a file, or random:10; may be repeated
+    #[arg(long, value_name = "FILE|KIND:COUNT")]
+    devices: Vec<String>,
+    /// Strategies, separated by commas; all takes every one
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "all")]
+    strategies: Vec<String>,
+    /// Orders, separated by commas
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "NAMES", default_value = "pct")]
+    orders: Vec<OrderName>,
+    /// How many seeds to draw from, or FIRST..END; only where something is drawn
+    #[arg(long, value_name = "COUNT|FIRST..END", default_value = "1", value_parser = parse_seeds)]
+    seeds: Range<u64>,
+    /// Append each result to this file as it comes; what is already in it is not computed again
+    #[arg(short, long, value_name = "FILE.csv|FILE.jsonl")]
+    output: Option<PathBuf>,
+    /// Draw makespans, traffic and placement times into this directory
+    #[arg(long, value_name = "DIR")]
+    chart: Option<PathBuf>,
+    /// Threads [default: one a core]; placement times are steadiest with 1
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    rules: RuleArgs,
+}
+
+impl SweepCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let cases = cases::read(&self.graphs, &self.devices)?;
+        let keys = self.keys(&cases, &self.strategies()?);
+        let (mut results, mut done) = Results::open(self.output.as_deref())?;
+        let units = units(&keys, &done);
+        let missing: usize = units.iter().map(|unit| unit.keys.len()).sum();
+        if !output.json && missing < keys.len() {
+            eprintln!("note: {} of {} results were there already", keys.len() - missing, keys.len());
+        }
+        let cancel = cancel_on_interrupt()?;
+        let progress = Progress::new(output, "simulations", missing as u64);
+        let work = Work { cases: &cases, rules: &self.rules, units, cancel: &cancel };
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
+        work.run(threads, &mut |row| {
+            results.append(&row)?;
+            done.insert(row.key(), row);
+            progress.advance();
+            Ok(())
+        })?;
+        drop(progress);
+        if cancel.is_cancelled() {
+            return Err(CliError::interrupted());
+        }
+        let rows: Vec<&Row> = keys.iter().filter_map(|(_, key)| done.get(key)).collect();
+        if let Some(directory) = &self.chart {
+            charts::write(directory, &rows)?;
+        }
+        match output.json {
+            true => output.json(&Value::Array(rows.iter().map(serde_json::to_value).collect::<Result<_, _>>()?)),
+            false => output.text(&summary(&rows)),
+        }
+    }
+
+    fn strategies(&self) -> Result<Vec<&str>, CliError> {
+        if self.strategies.iter().any(|name| name == "all") {
+            return Ok(STRATEGIES.iter().map(|(name, _)| *name).collect());
+        }
+        self.strategies.iter().map(|name| strategy(name).map(|_| name.as_str())).collect()
+    }
+
+    /// Every combination, with its case; what draws nothing has only the first seed.
+    fn keys(&self, cases: &[Case], strategies: &[&str]) -> Vec<(usize, Key)> {
+        let mut keys = Vec::new();
+        for (place, case) in cases.iter().enumerate() {
+            let seeds = if case.draws() { self.seeds.clone() } else { self.seeds.start..self.seeds.start + 1 };
+            for seed in seeds {
+                for strategy in strategies {
+                    for order in &self.orders {
+                        keys.push((place, Key::new(case, seed, strategy, *order, &self.rules)));
+                    }
+                }
+            }
+        }
+        keys
+    }
+}
+
+/// What is not done yet, placement by placement.
+fn units(keys: &[(usize, Key)], done: &BTreeMap<Key, Row>) -> Vec<Unit> {
+    let same = |one: &(usize, Key), other: &(usize, Key)| {
+        one.0 == other.0 && one.1.seed == other.1.seed && one.1.strategy == other.1.strategy
+    };
+    let unit = |group: &[(usize, Key)]| {
+        let keys: Vec<Key> = group.iter().map(|(_, key)| key).filter(|key| !done.contains_key(key)).cloned().collect();
+        (!keys.is_empty()).then(|| Unit { case: group[0].0, keys })
+    };
+    keys.chunk_by(same).filter_map(unit).collect()
+}
+
+fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text} is no seed: {error}"));
+    let seeds = match text.split_once("..") {
+        Some((first, end)) => number(first)?..number(end)?,
+        None => 0..number(text)?,
+    };
+    if seeds.is_empty() { Err("there are no seeds in it".into()) } else { Ok(seeds) }
+}
+
+/// A table for each graph on each platform, with means over the seeds.
+fn summary(rows: &[&Row]) -> String {
+    let groups = charts::groups(rows);
+    let same = |one: &SeedGroup, other: &SeedGroup| {
+        (&one.key.graph, &one.key.devices) == (&other.key.graph, &other.key.devices)
+    };
+    let text = |case: &[SeedGroup]| format!("{}\n{}{}\n", heading(&case[0]), table(case), refusals(case));
+    groups.chunk_by(same).map(text).collect()
+}
+
+fn heading(group: &SeedGroup<'_>) -> String {
+    let Row { graph, devices, tasks, edges, device_count, .. } = group.rows[0];
+    let (platform, count) = match (devices.as_str(), group.rows.len()) {
+        ("own", _) => (format!("{device_count} devices of its own"), String::new()),
+        (_, 1) => (format!("{devices} ({device_count} devices)"), String::new()),
+        (_, seeds) => (format!("{devices} ({device_count} devices)"), format!(", means over {seeds} seeds")),
+    };
+    format!("{graph} ({tasks} tasks, {edges} edges) on {platform}{count}")
+}
+
+/// Why some strategies have no result, for one seed each.
+fn refusals(case: &[SeedGroup<'_>]) -> String {
+    let refusal = |group: &SeedGroup| {
+        let error = group.rows.iter().find_map(|row| row.error.as_ref())?;
+        Some(format!("  {} under {}: {error}\n", group.key.strategy, group.key.order))
+    };
+    case.iter().filter_map(refusal).collect()
+}
+
+fn table(case: &[SeedGroup<'_>]) -> Table {
+    let mut table = Table::new(&[
+        ("strategy", Align::Left),
+        ("order", Align::Left),
+        ("makespan", Align::Right),
+        ("± dev", Align::Right),
+        ("gap", Align::Right),
+        ("slr", Align::Right),
+        ("traffic", Align::Right),
+        ("sends", Align::Right),
+        ("used", Align::Right),
+        ("placed in", Align::Right),
+    ]);
+    for group in case {
+        let values =
+            |value: fn(&Row) -> Option<f64>| -> Vec<f64> { group.rows.iter().filter_map(|row| value(row)).collect() };
+        let mean = |value: fn(&Row) -> Option<f64>, format: fn(f64) -> String| {
+            Bar::of(&values(value)).map_or(String::new(), |bar| format(bar.mean))
+        };
+        let deviation = Bar::of(&values(|row| row.makespan)).filter(|bar| bar.deviation > 0.0);
+        table.row([
+            group.key.strategy.clone(),
+            group.key.order.clone(),
+            mean(|row| row.makespan, amount),
+            deviation.map_or(String::new(), |bar| amount(bar.deviation)),
+            mean(|row| row.gap, |gap| format!("{:.1} %", 100.0 * gap)),
+            mean(|row| row.slr, |slr| format!("{slr:.2}")),
+            mean(|row| row.traffic, amount),
+            mean(|row| row.sends.map(|sends| sends as f64), amount),
+            mean(|row| row.used_devices.map(|used| used as f64), amount),
+            mean(|row| row.place_seconds, duration),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_count_or_a_range() {
+        assert_eq!((parse_seeds("3"), parse_seeds("5..7")), (Ok(0..3), Ok(5..7)));
+        for text in ["0", "7..5", "a", "1..b", ""] {
+            assert!(parse_seeds(text).is_err(), "{text}");
+        }
+    }
+}

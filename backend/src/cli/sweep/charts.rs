@@ -1,0 +1,200 @@
+//! A sweep's results as charts: means over seeds, with deviations.
+
+use super::super::CliError;
+use super::super::table::duration;
+use super::results::{Key, Row};
+use crate::chart::{Bar, BarChart, Format, Group, Panel, amount, page};
+use std::fs;
+use std::path::Path;
+
+/// Results that differ only in the seed.
+pub(super) struct SeedGroup<'r> {
+    pub(super) key: Key,
+    pub(super) rows: Vec<&'r Row>,
+}
+
+/// Results by what they are of but the seed, in the order in which they come.
+pub(super) fn groups<'r>(rows: &[&'r Row]) -> Vec<SeedGroup<'r>> {
+    let mut groups: Vec<SeedGroup<'r>> = Vec::new();
+    for row in rows {
+        let mut key = row.key();
+        key.seed = 0;
+        match groups.iter_mut().find(|group| group.key == key) {
+            Some(group) => group.rows.push(row),
+            None => groups.push(SeedGroup { key, rows: vec![row] }),
+        }
+    }
+    groups
+}
+
+/// What a chart shows.
+struct Quantity {
+    file: &'static str,
+    title: &'static str,
+    value: &'static str,
+    format: Format,
+    logarithmic: bool,
+    /// Whether it depends on the order; where not, one bar is enough.
+    by_order: bool,
+    of: fn(&Row) -> Option<f64>,
+    limit: fn(&Row) -> Option<f64>,
+}
+
+const QUANTITIES: [Quantity; 3] = [
+    Quantity {
+        file: "makespan.svg",
+        title: "Makespan",
+        value: "makespan, in the graph's unit of time",
+        format: amount,
+        logarithmic: false,
+        by_order: true,
+        of: |row| row.makespan,
+        limit: |row| row.bound,
+    },
+    Quantity {
+        file: "traffic.svg",
+        title: "Traffic between devices",
+        value: "traffic, in the graph's unit of size",
+        format: amount,
+        logarithmic: false,
+        by_order: false,
+        of: |row| row.traffic,
+        limit: |_| None,
+    },
+    Quantity {
+        file: "place_seconds.svg",
+        title: "Time to place",
+        value: "time to place",
+        format: duration,
+        logarithmic: true,
+        by_order: false,
+        of: |row| row.place_seconds,
+        limit: |_| None,
+    },
+];
+
+/// Writes a file for each chart, and a page with all of them.
+pub(super) fn write(directory: &Path, rows: &[&Row]) -> Result<(), CliError> {
+    let failed = |path: &Path, error| CliError::input(format!("{}: {error}", path.display()));
+    fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
+    let mut charts = Vec::new();
+    for quantity in &QUANTITIES {
+        let svg = chart(quantity, rows).svg();
+        let path = directory.join(quantity.file);
+        fs::write(&path, &svg).map_err(|error| failed(&path, error))?;
+        charts.push(svg);
+    }
+    let path = directory.join("index.html");
+    let facts = [("results", rows.len().to_string()), ("seeds", seeds(rows).to_string())];
+    fs::write(&path, page("Placement sweep", &facts, &charts)).map_err(|error| failed(&path, error))
+}
+
+fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
+    let mut orders: Vec<String> = Vec::new();
+    for row in rows {
+        if !orders.contains(&row.order) {
+            orders.push(row.order.clone());
+        }
+    }
+    if !quantity.by_order {
+        orders.truncate(1);
+    }
+    let panels: Vec<Panel> = panels(quantity, rows, &orders);
+    let limit = panels.iter().any(|panel| panel.limit.is_some()).then(|| "lower bound".to_owned());
+    let seeds = seeds(rows);
+    let of_seeds = match seeds {
+        0 | 1 => String::new(),
+        _ => format!(", means and standard deviations over {seeds} seeds where something is drawn"),
+    };
+    let rules = match (rows.first(), quantity.by_order) {
+        (Some(row), true) => rules(row, &orders),
+        _ => "the same for every order".into(),
+    };
+    BarChart {
+        title: quantity.title.into(),
+        subtitle: format!("{rules}{of_seeds}; shorter is better, the best is bold"),
+        value: quantity.value.into(),
+        format: quantity.format,
+        logarithmic: quantity.logarithmic,
+        series: orders,
+        limit,
+        panels,
+    }
+}
+
+/// The conditions that hold for all rows.
+fn rules(row: &Row, orders: &[String]) -> String {
+    let links = if row.contention { ", one transfer at a time on a link" } else { "" };
+    let sends = format!("{} operations a send{links}", row.send_ops);
+    match orders {
+        [one] => format!("order {one}, {sends}"),
+        several => format!("orders {}, {sends}", several.join(", ")),
+    }
+}
+
+fn seeds(rows: &[&Row]) -> usize {
+    let mut seeds: Vec<u64> = rows.iter().map(|row| row.seed).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    seeds.len()
+}
+
+/// A panel for each graph on each platform.
+fn panels(quantity: &Quantity, rows: &[&Row], orders: &[String]) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = Vec::new();
+    for group in groups(rows) {
+        let on = if group.key.devices == "own" { String::new() } else { format!(" on {}", group.key.devices) };
+        let title = format!("{}{on}", group.key.graph);
+        let place = panels.iter().position(|panel| panel.title == title).unwrap_or_else(|| {
+            let limits: Vec<f64> = group.rows.iter().filter_map(|row| (quantity.limit)(row)).collect();
+            panels.push(Panel { title, groups: Vec::new(), limit: Bar::of(&limits).map(|bar| bar.mean) });
+            panels.len() - 1
+        });
+        let panel = &mut panels[place];
+        let name = &group.key.strategy;
+        let line = panel.groups.iter().position(|line| line.name == *name).unwrap_or_else(|| {
+            panel.groups.push(Group { name: name.clone(), bars: vec![None; orders.len()] });
+            panel.groups.len() - 1
+        });
+        let values: Vec<f64> = group.rows.iter().filter_map(|row| (quantity.of)(row)).collect();
+        if let Some(series) = orders.iter().position(|order| *order == group.key.order) {
+            panel.groups[line].bars[series] = Bar::of(&values);
+        }
+    }
+    panels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(strategy: &str, order: &str, seed: u64, makespan: Option<f64>) -> Row {
+        Row {
+            graph: "g".into(),
+            devices: "d".into(),
+            strategy: strategy.into(),
+            order: order.into(),
+            seed,
+            makespan,
+            bound: makespan.map(|_| 1.0),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn seeds_become_means_and_deviations_by_strategy_and_order() {
+        let rows = [
+            row("heft", "pct", 0, Some(2.0)),
+            row("heft", "pct", 1, Some(4.0)),
+            row("heft", "fifo", 0, Some(5.0)),
+            row("gpu", "pct", 0, None),
+        ];
+        let chart = chart(&QUANTITIES[0], &rows.iter().collect::<Vec<_>>());
+        assert_eq!(chart.series, ["pct", "fifo"]);
+        let [panel] = &chart.panels[..] else { panic!("{:?}", chart.panels) };
+        assert_eq!((panel.title.as_str(), panel.limit), ("g on d", Some(1.0)));
+        assert_eq!(panel.groups[0].bars[0], Some(Bar { mean: 3.0, deviation: 2f64.sqrt() }));
+        assert_eq!(panel.groups[0].bars[1], Some(Bar { mean: 5.0, deviation: 0.0 }));
+        assert_eq!(panel.groups[1].bars, [None, None]);
+    }
+}

@@ -1,0 +1,287 @@
+//! The results of a sweep, and the file that they are appended to, line by line.
+
+use super::super::CliError;
+use super::super::trial::{OrderName, RuleArgs};
+use super::cases::Case;
+use anabranch_placement::evaluate::Metrics;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// What a result is of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) graph: String,
+    pub(super) devices: String,
+    pub(super) seed: u64,
+    pub(super) strategy: String,
+    pub(super) order: String,
+    /// As text, because numbers with a point have no order.
+    send_ops: String,
+    contention: bool,
+    memory_rule: String,
+}
+
+impl Key {
+    pub(super) fn new(case: &Case, seed: u64, strategy: &str, order: OrderName, rules: &RuleArgs) -> Self {
+        let rule = rules.memory_rule.as_ref().and_then(ValueEnum::to_possible_value);
+        Key {
+            graph: case.graph.clone(),
+            devices: case.devices.clone(),
+            seed,
+            strategy: strategy.into(),
+            order: order.name().into(),
+            send_ops: rules.send_ops.to_string(),
+            contention: rules.contention,
+            memory_rule: rule.map_or("own".into(), |rule| rule.get_name().to_owned()),
+        }
+    }
+}
+
+/// A result: what was measured, or why there is nothing. Its fields are the columns and members of the files.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Row {
+    pub(super) graph: String,
+    pub(super) devices: String,
+    pub(super) seed: u64,
+    pub(super) strategy: String,
+    pub(super) order: String,
+    pub(super) send_ops: String,
+    pub(super) contention: bool,
+    /// `own` is the rule that the graph's file asks for.
+    pub(super) memory_rule: String,
+    pub(super) tasks: usize,
+    pub(super) edges: usize,
+    pub(super) device_count: usize,
+    pub(super) makespan: Option<f64>,
+    pub(super) bound: Option<f64>,
+    pub(super) gap: Option<f64>,
+    pub(super) slr: Option<f64>,
+    pub(super) speedup: Option<f64>,
+    /// In the unit of the graph's file, as all sizes but memory.
+    pub(super) traffic: Option<f64>,
+    pub(super) traffic_per_edge: Option<f64>,
+    pub(super) sends: Option<usize>,
+    pub(super) cut_edges: Option<usize>,
+    pub(super) used_devices: Option<usize>,
+    pub(super) utilisation: Option<f64>,
+    /// Of each device, separated by blanks.
+    pub(super) utilisations: Option<String>,
+    pub(super) peak_memory: Option<u64>,
+    /// Of each device, separated by blanks.
+    pub(super) peak_memories: Option<String>,
+    pub(super) place_seconds: Option<f64>,
+    pub(super) simulate_seconds: Option<f64>,
+    pub(super) error: Option<String>,
+}
+
+impl Row {
+    /// Nothing, yet, for a key.
+    pub(super) fn of(key: Key) -> Self {
+        let Key { graph, devices, seed, strategy, order, send_ops, contention, memory_rule } = key;
+        Row { graph, devices, seed, strategy, order, send_ops, contention, memory_rule, ..Row::default() }
+    }
+
+    /// Why there is nothing.
+    pub(super) fn refused(self, error: String) -> Self {
+        Row { error: Some(error), ..self }
+    }
+
+    /// With what was measured, in units of so many bytes.
+    pub(super) fn measured(self, metrics: &Metrics, bytes_a_unit: f64) -> Self {
+        let joined = |values: Vec<String>| Some(values.join(" "));
+        let devices = || metrics.devices.iter();
+        Row {
+            makespan: Some(metrics.makespan),
+            bound: Some(metrics.bound.value),
+            gap: metrics.gap,
+            slr: metrics.slr,
+            speedup: metrics.speedup,
+            traffic: Some(metrics.traffic as f64 / bytes_a_unit),
+            traffic_per_edge: Some(metrics.traffic_per_edge as f64 / bytes_a_unit),
+            sends: Some(metrics.sends),
+            cut_edges: Some(metrics.cut_edges),
+            used_devices: Some(metrics.used_devices()),
+            utilisation: Some(metrics.utilisation),
+            utilisations: joined(devices().map(|device| format!("{:.4}", device.utilisation)).collect()),
+            peak_memory: Some(metrics.peak_memory()),
+            peak_memories: joined(devices().map(|device| device.peak_memory.to_string()).collect()),
+            ..self
+        }
+    }
+
+    /// What it is of.
+    pub(super) fn key(&self) -> Key {
+        Key {
+            graph: self.graph.clone(),
+            devices: self.devices.clone(),
+            seed: self.seed,
+            strategy: self.strategy.clone(),
+            order: self.order.clone(),
+            send_ops: self.send_ops.clone(),
+            contention: self.contention,
+            memory_rule: self.memory_rule.clone(),
+        }
+    }
+}
+
+/// The file that results are appended to, if there is one.
+pub(super) struct Results {
+    target: Option<(PathBuf, File, Form)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Csv,
+    JsonLines,
+}
+
+impl Results {
+    /// Opens or makes the file, and reads what it has. A last line that was not written to its end is cut off.
+    pub(super) fn open(path: Option<&Path>) -> Result<(Self, BTreeMap<Key, Row>), CliError> {
+        let Some(path) = path else { return Ok((Results { target: None }, BTreeMap::new())) };
+        let refuse = |error: String| CliError::input(format!("{}: {error}", path.display()));
+        let form = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("csv") => Form::Csv,
+            Some("jsonl") => Form::JsonLines,
+            _ => return Err(refuse("results are written to FILE.csv or FILE.jsonl".into())),
+        };
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(refuse(error.to_string())),
+        };
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        let rows =
+            form.parse(whole).map_err(|error| refuse(format!("{error}; give another file or remove this one")))?;
+        let file =
+            OpenOptions::new().create(true).append(true).open(path).map_err(|error| refuse(error.to_string()))?;
+        file.set_len(whole.len() as u64).map_err(|error| refuse(error.to_string()))?;
+        let mut results = Results { target: Some((path.into(), file, form)) };
+        if whole.is_empty() && form == Form::Csv {
+            results.write(&csv_line(&COLUMNS)?)?;
+        }
+        Ok((results, rows.into_iter().map(|row| (row.key(), row)).collect()))
+    }
+
+    /// Appends a result as one whole line.
+    pub(super) fn append(&mut self, row: &Row) -> Result<(), CliError> {
+        match &self.target {
+            Some((_, _, Form::Csv)) => self.write(&csv_line(row)?),
+            Some((_, _, Form::JsonLines)) => self.write(&(serde_json::to_string(row)? + "\n")),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, line: &str) -> Result<(), CliError> {
+        match &mut self.target {
+            Some((path, file, _)) => {
+                file.write_all(line.as_bytes()).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Form {
+    fn parse(self, text: &str) -> Result<Vec<Row>, String> {
+        let line = |number: usize, error: &dyn std::fmt::Display| format!("line {number} is no result: {error}");
+        match self {
+            Form::JsonLines => {
+                let parse = |(number, text)| serde_json::from_str(text).map_err(|error| line(number + 1, &error));
+                text.lines().enumerate().map(parse).collect()
+            }
+            Form::Csv => {
+                let mut reader = csv::Reader::from_reader(text.as_bytes());
+                let rows = reader.deserialize().enumerate();
+                rows.map(|(number, row)| row.map_err(|error| line(number + 2, &error))).collect()
+            }
+        }
+    }
+}
+
+fn csv_line(row: &impl Serialize) -> Result<String, CliError> {
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    writer.serialize(row)?;
+    let bytes = writer.into_inner().map_err(CliError::internal)?;
+    String::from_utf8(bytes).map_err(CliError::internal)
+}
+
+/// The heading of CSV files: the fields of [`Row`].
+const COLUMNS: [&str; 28] = [
+    "graph",
+    "devices",
+    "seed",
+    "strategy",
+    "order",
+    "send_ops",
+    "contention",
+    "memory_rule",
+    "tasks",
+    "edges",
+    "device_count",
+    "makespan",
+    "bound",
+    "gap",
+    "slr",
+    "speedup",
+    "traffic",
+    "traffic_per_edge",
+    "sends",
+    "cut_edges",
+    "used_devices",
+    "utilisation",
+    "utilisations",
+    "peak_memory",
+    "peak_memories",
+    "place_seconds",
+    "simulate_seconds",
+    "error",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(graph: &str) -> Row {
+        Row { graph: graph.into(), seed: 7, send_ops: "0.1".into(), makespan: Some(0.1 + 0.2), ..Row::default() }
+    }
+
+    /// What was appended is there when the file is opened again; half a line is not.
+    #[test]
+    fn results_survive_an_interruption() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for name in ["results.csv", "results.jsonl"] {
+            let path = directory.path().join(name);
+            let (mut results, done) = Results::open(Some(&path)).expect("made");
+            assert!(done.is_empty());
+            results.append(&row("a, \"b\"")).expect("written");
+            results.append(&row("c").refused("no room".into())).expect("written");
+            let text = fs::read_to_string(&path).expect("there");
+            fs::write(&path, format!("{text}half of a li")).expect("written");
+            let (_, done) = Results::open(Some(&path)).expect("readable");
+            let found: Vec<&Row> = done.values().collect();
+            assert_eq!(found, [&row("a, \"b\""), &row("c").refused("no room".into())]);
+            assert_eq!(fs::read_to_string(&path).expect("there"), text);
+        }
+    }
+
+    #[test]
+    fn files_of_another_kind_are_refused_and_left_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let message = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            fs::write(&path, text).expect("written");
+            let refused = Results::open(Some(&path)).map(|_| ()).expect_err("refused").message;
+            assert_eq!(fs::read_to_string(&path).expect("there"), text);
+            refused
+        };
+        assert!(message("a.txt", "").contains("FILE.csv or FILE.jsonl"));
+        assert!(message("a.jsonl", "{}\n").contains("line 1"));
+        assert!(message("a.csv", "x,y\n1,2\n").contains("line 2"));
+    }
+}

@@ -1,0 +1,195 @@
+//! One try at a problem: placed, simulated and checked, under rules that several commands share.
+
+use super::CliError;
+use anabranch_placement::check::{Violation, check_placement, check_schedule};
+use anabranch_placement::format::LoadedProblem;
+use anabranch_placement::order::{Fifo, Msr, Order, Pct, Planned, SendCosts};
+use anabranch_placement::place::{PlaceError, Placement, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::platform::DeviceId;
+use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::schedule::Schedule;
+use anabranch_placement::simulate::{LinkContention, SimulateError, SimulateOptions, simulate};
+use clap::{Args, ValueEnum};
+use std::time::{Duration, Instant};
+
+/// What counts beside tasks and transfers.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Rules")]
+pub(super) struct RuleArgs {
+    /// Operations that a send takes on the sending device; the thesis' evaluation charges 10
+    #[arg(long, value_name = "OPERATIONS", default_value_t = 0.0)]
+    pub(super) send_ops: f64,
+    /// Let a link carry one transfer at a time; without this, transfers do not disturb each other
+    #[arg(long)]
+    pub(super) contention: bool,
+    /// What counts against a device's memory [default: what the file says]
+    #[arg(long, value_enum)]
+    pub(super) memory_rule: Option<Memory>,
+}
+
+/// What counts against a device's memory.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// What stays there
+    Resident,
+    /// What stays there, and each task's inputs and outputs
+    SizeEstimate,
+    /// Nothing
+    Ignore,
+}
+
+/// Which of the ready tasks of a device runs next.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OrderName {
+    /// Greatest path computation time
+    Pct,
+    /// Maximum successor rank
+    Msr,
+    /// First in, first out
+    Fifo,
+    /// The order that the strategy planned, where it plans one
+    Planned,
+}
+
+impl OrderName {
+    /// As typed on a command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            OrderName::Pct => "pct",
+            OrderName::Msr => "msr",
+            OrderName::Fifo => "fifo",
+            OrderName::Planned => "planned",
+        }
+    }
+}
+
+impl RuleArgs {
+    /// The simulator's options. Receives count as much in path computation times as sends, as in the thesis' evaluation.
+    pub(super) fn options(&self) -> SimulateOptions {
+        SimulateOptions {
+            send_costs: SendCosts { send_operations: self.send_ops, receive_operations: self.send_ops },
+            contention: if self.contention { LinkContention::Serial } else { LinkContention::None },
+        }
+    }
+
+    /// Puts the memory rule of the command line in place of the file's.
+    pub(super) fn apply(&self, problem: &mut LoadedProblem) {
+        problem.memory_rule = match self.memory_rule {
+            Some(Memory::Resident) => MemoryRule::Resident,
+            Some(Memory::SizeEstimate) => MemoryRule::SizeEstimate,
+            Some(Memory::Ignore) => MemoryRule::Ignore,
+            None => problem.memory_rule,
+        };
+    }
+}
+
+/// A memory rule as typed on a command line.
+pub(super) fn memory_rule_name(rule: MemoryRule) -> &'static str {
+    match rule {
+        MemoryRule::Resident => "resident",
+        MemoryRule::SizeEstimate => "size-estimate",
+        MemoryRule::Ignore => "ignore",
+    }
+}
+
+/// The strategy called `name`.
+pub(super) fn strategy(name: &str) -> Result<Box<dyn Placer>, CliError> {
+    strategy_by_name(name).ok_or_else(|| {
+        let known: Vec<&str> = STRATEGIES.iter().map(|(name, _)| *name).collect();
+        CliError::input(format!("there is no strategy `{name}`; known are {}", known.join(", ")))
+    })
+}
+
+/// Why a try came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TrialError {
+    /// The strategy found no placement.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The strategy plans no order.
+    #[error("`{0}` plans no order; take another with --order, or a list scheduler such as heft")]
+    NoPlan(&'static str),
+    /// The placement cannot be simulated.
+    #[error(transparent)]
+    Simulate(#[from] SimulateError),
+    /// The independent checker found a fault.
+    #[error("`{strategy}` under {order} gave an invalid result, which is a fault of Anabranch: {violation}")]
+    Checker {
+        /// The strategy.
+        strategy: &'static str,
+        /// The order.
+        order: &'static str,
+        /// The first violation.
+        violation: String,
+    },
+}
+
+impl TrialError {
+    fn fault(strategy: &'static str, order: OrderName, violation: &Violation) -> Self {
+        TrialError::Checker { strategy, order: order.name(), violation: violation.to_string() }
+    }
+
+    /// Whether it is a fault of Anabranch and not of what was asked.
+    pub(super) fn is_fault(&self) -> bool {
+        matches!(self, TrialError::Checker { .. })
+    }
+}
+
+/// A placement, and where it comes from.
+pub(super) struct Placed {
+    /// The strategy, or `given`.
+    pub(super) strategy: &'static str,
+    /// By task.
+    pub(super) device_of: Vec<DeviceId>,
+    /// How long placing took.
+    pub(super) time: Duration,
+    planned: Option<Schedule>,
+}
+
+impl Placed {
+    /// Places `problem`, and has the result checked.
+    pub(super) fn by(placer: &dyn Placer, problem: &Problem<'_>) -> Result<Self, TrialError> {
+        let started = Instant::now();
+        let Placement { strategy, device_of, planned, .. } = placer.place(problem)?;
+        let time = started.elapsed();
+        match check_placement(problem, &device_of).first() {
+            None => Ok(Placed { strategy, device_of, time, planned }),
+            Some(violation) => Err(TrialError::fault(strategy, OrderName::Planned, violation)),
+        }
+    }
+
+    /// A placement that was given, whether it keeps all constraints or not.
+    pub(super) fn given(device_of: Vec<DeviceId>) -> Self {
+        Placed { strategy: "given", device_of, time: Duration::ZERO, planned: None }
+    }
+
+    /// Simulates it under an order, and has the schedule checked.
+    pub(super) fn schedule(
+        &self,
+        problem: &Problem<'_>,
+        order: OrderName,
+        options: &SimulateOptions,
+    ) -> Result<Schedule, TrialError> {
+        let planned = self.planned.as_ref().map(|planned| Planned::new(&planned.order));
+        let rule: &dyn Order = match order {
+            OrderName::Pct => &Pct,
+            OrderName::Msr => &Msr,
+            OrderName::Fifo => &Fifo,
+            OrderName::Planned => planned.as_ref().ok_or(TrialError::NoPlan(self.strategy))?,
+        };
+        let schedule = simulate(problem, &self.device_of, rule, options)?;
+        match check_schedule(problem, &self.device_of, &schedule, options).first() {
+            None => Ok(schedule),
+            Some(violation) => Err(TrialError::fault(self.strategy, order, violation)),
+        }
+    }
+}
+
+/// How times are written, and what their axis is called: seconds with their unit, others as numbers.
+pub(super) fn time_format(unit: Option<&str>) -> (fn(f64) -> String, String) {
+    match unit {
+        Some("s") => (super::table::duration, "time".into()),
+        Some(unit) => (crate::chart::amount, format!("time ({unit})")),
+        None => (crate::chart::amount, "time (time units)".into()),
+    }
+}
