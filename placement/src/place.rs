@@ -1,6 +1,7 @@
 //! Placement strategies: which device runs which task.
 
 mod assignment;
+mod auto;
 mod batch;
 mod cpop;
 mod critical_path;
@@ -27,6 +28,7 @@ mod slowness;
 mod sucuri;
 mod timeline;
 
+pub use auto::{Auto, Improved};
 pub use batch::Batch;
 pub use cpop::Cpop;
 pub use critical_path::CriticalPath;

@@ -1,0 +1,103 @@
+//! Auto: every constructive strategy, and then a search from the best of them.
+
+mod current;
+mod estimate;
+mod evaluate;
+mod moves;
+mod network;
+mod portfolio;
+mod search;
+
+use super::{PlaceError, Placement, Placer, Reason};
+use crate::bound::{LowerBound, lower_bound};
+use crate::generate::Random;
+use crate::order::Pct;
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::schedule::Schedule;
+use crate::simulate::{SimulateOptions, simulate};
+use portfolio::portfolio;
+use search::Search;
+
+/// The search, and how far it goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Auto {
+    /// Placements that are evaluated after those of the strategies.
+    pub evaluations: u64,
+    /// Of the random numbers that it draws.
+    pub seed: u64,
+    /// What the schedules count that it compares.
+    pub options: SimulateOptions,
+}
+
+impl Default for Auto {
+    fn default() -> Self {
+        Auto { evaluations: 10_000, seed: 0, options: SimulateOptions::default() }
+    }
+}
+
+/// What the search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Improved {
+    /// The best placement.
+    pub placement: Placement,
+    /// Its schedule under PCT.
+    pub schedule: Schedule,
+    /// What no schedule can beat.
+    pub bound: LowerBound,
+    /// The strategies that found a placement, with their makespans under PCT, best first.
+    pub portfolio: Vec<(&'static str, f64)>,
+    /// Placements that were evaluated beyond those.
+    pub evaluations: u64,
+}
+
+impl Auto {
+    /// Searches; `progress` is told how many evaluations are done and what the least makespan is.
+    ///
+    /// # Errors
+    /// Where no strategy finds a placement.
+    pub fn improve(
+        &self,
+        problem: &Problem<'_>,
+        mut progress: impl FnMut(u64, f64),
+    ) -> Result<Improved, PlaceError> {
+        let entries = portfolio(problem, self.options)?;
+        let first = entries.first().expect("a portfolio is never empty");
+        let device_of = first.placement.device_of.clone();
+        let mut search = Search::new(problem, self.options, device_of, Random::new(self.seed));
+        let mut evaluations = 0;
+        while evaluations < self.evaluations {
+            evaluations += search.round();
+            progress(evaluations, search.best().0);
+        }
+        let (_, device_of) = search.best();
+        let placement = explain(self.name(), &first.placement, device_of);
+        let schedule = simulate(problem, device_of, &Pct, &self.options).expect("every task is on a device that can run it");
+        Ok(Improved {
+            placement,
+            schedule,
+            bound: lower_bound(problem),
+            portfolio: entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect(),
+            evaluations,
+        })
+    }
+}
+
+impl Placer for Auto {
+    fn name(&self) -> &'static str {
+        "auto"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        Ok(self.improve(problem, |_, _| {})?.placement)
+    }
+}
+
+/// The placement `device_of`, where tasks that did not move keep their reasons.
+fn explain(strategy: &'static str, start: &Placement, device_of: &[DeviceId]) -> Placement {
+    let moved = device_of.iter().zip(&start.device_of).zip(&start.reasons);
+    let reasons = moved.map(|((&to, &from), reason)| {
+        if to == from { reason.clone() } else { Reason::Moved { start: start.strategy, from } }
+    });
+    Placement { strategy, device_of: device_of.to_vec(), reasons: reasons.collect(), planned: None }
+}

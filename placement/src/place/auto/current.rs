@@ -1,0 +1,155 @@
+//! The placement that is being improved, with its schedule: when everything starts, what follows it, and why it starts then.
+
+use super::evaluate::Evaluator;
+use super::network::Network;
+use crate::generate::Random;
+use crate::graph::TaskId;
+use crate::platform::DeviceId;
+
+/// A stay on a device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Busy {
+    pub(super) item: u32,
+    pub(super) start: f64,
+    pub(super) end: f64,
+    /// The longest way from `end` to the end of everything, if every device keeps its order.
+    pub(super) tail: f64,
+}
+
+/// What can be read off the last evaluation of an [`Evaluator`].
+#[derive(Debug, Default)]
+pub(super) struct Current {
+    pub(super) makespan: f64,
+    /// By device, in order.
+    busy: Vec<Vec<Busy>>,
+    /// By item: its place on its device.
+    place: Vec<u32>,
+    /// By item: as [`Busy::tail`].
+    tail: Vec<f64>,
+}
+
+impl Current {
+    /// Reads the schedule of `evaluator`, whose last evaluation must have gone to the end. `O(V + E)`.
+    pub(super) fn read(&mut self, evaluator: &Evaluator<'_>) {
+        let network = evaluator.network();
+        let starts = evaluator.starts();
+        self.find_tails(evaluator);
+        self.busy.resize(network.problem().platform().device_count(), Vec::new());
+        self.busy.iter_mut().for_each(Vec::clear);
+        self.place.clear();
+        self.place.resize(network.item_count(), 0);
+        self.makespan = 0.0;
+        for &item in evaluator.sequence() {
+            let start = starts[item as usize];
+            let end = start + network.time(item as usize);
+            let busy = &mut self.busy[network.device(item as usize).index()];
+            self.place[item as usize] = busy.len() as u32;
+            busy.push(Busy { item, start, end, tail: self.tail[item as usize] });
+            self.makespan = self.makespan.max(end);
+        }
+    }
+
+    fn find_tails(&mut self, evaluator: &Evaluator<'_>) {
+        let network = evaluator.network();
+        let graph = network.problem().graph();
+        let mut tail = std::mem::take(&mut self.tail);
+        tail.clear();
+        tail.resize(network.item_count(), 0.0);
+        // By device: the time from the start of the item after the one in hand.
+        let mut next = vec![0.0f64; network.problem().platform().device_count()];
+        let from_start = |tail: &[f64], task| {
+            let item = network.item(task);
+            network.time(item) + tail[item]
+        };
+        let after_send = |tail: &[f64], send| {
+            let receivers = network.receivers(send).iter().map(|&task| from_start(tail, task));
+            network.sends()[send].transfer + receivers.fold(0.0, f64::max)
+        };
+        for &item in evaluator.sequence().iter().rev() {
+            let item = item as usize;
+            let device = network.device(item).index();
+            let mut longest = next[device];
+            match network.task(item) {
+                None => longest = longest.max(after_send(&tail, item)),
+                Some(task) => {
+                    for &datum in graph.outputs(task) {
+                        for &consumer in network.local_consumers(datum) {
+                            longest = longest.max(from_start(&tail, consumer));
+                        }
+                        for send in network.sends_of(datum) {
+                            longest = longest.max(network.time(send) + after_send(&tail, send));
+                        }
+                    }
+                }
+            }
+            tail[item] = longest;
+            next[device] = longest + network.time(item);
+        }
+        self.tail = tail;
+    }
+
+    /// What `device` does, in order.
+    pub(super) fn busy(&self, device: DeviceId) -> &[Busy] {
+        &self.busy[device.index()]
+    }
+
+    pub(super) fn tail(&self, item: usize) -> f64 {
+        self.tail[item]
+    }
+
+    /// A way through the schedule on which nothing could start earlier, from its last item to its first: each time to what the
+    /// item waited for, drawn where that is several.
+    pub(super) fn critical_path(&self, evaluator: &Evaluator<'_>, random: &mut Random) -> Vec<u32> {
+        let network = evaluator.network();
+        let tolerance = 1e-12 * self.makespan;
+        let ends = |task: &TaskId| {
+            let item = network.item(*task);
+            evaluator.starts()[item] + network.time(item) >= self.makespan - tolerance
+        };
+        let last: Vec<TaskId> = network.problem().graph().task_ids().filter(ends).collect();
+        let mut path = Vec::new();
+        let mut causes = Vec::new();
+        let mut next = last.get(random.below(last.len() as u64) as usize).map(|&task| network.item(task));
+        while let Some(item) = next {
+            path.push(item as u32);
+            self.causes(evaluator, item, &mut causes);
+            let latest = causes.iter().map(|&(_, time)| time).fold(0.0, f64::max);
+            causes.retain(|&(_, time)| time >= latest - tolerance);
+            next = causes.get(random.below(causes.len() as u64) as usize).map(|&(cause, _)| cause);
+        }
+        path
+    }
+
+    /// What `item` could have waited for, and until when.
+    fn causes(&self, evaluator: &Evaluator<'_>, item: usize, causes: &mut Vec<(usize, f64)>) {
+        let network = evaluator.network();
+        let end = |item: usize| evaluator.starts()[item] + network.time(item);
+        causes.clear();
+        if let Some(place) = self.place[item].checked_sub(1) {
+            let before = self.busy(network.device(item))[place as usize];
+            causes.push((before.item as usize, before.end));
+        }
+        let Some(task) = network.task(item) else {
+            let producer = network.item(network.sends()[item].producer);
+            causes.push((producer, end(producer)));
+            return;
+        };
+        let graph = network.problem().graph();
+        let device = network.device_of(task);
+        for &datum in graph.inputs(task) {
+            let producer = network.item(graph.producer(datum));
+            if network.device(producer) == device {
+                causes.push((producer, end(producer)));
+            } else if let Some(send) = network.send_to(datum, device) {
+                let arrival = end(send) + network.sends()[send].transfer;
+                let takes_time = network.time(send) > 0.0;
+                causes.push((if takes_time { send } else { producer }, arrival));
+            }
+        }
+    }
+}
+
+/// When the datum of `send` is at its target.
+pub(super) fn arrival(evaluator: &Evaluator<'_>, network: &Network<'_>, send: usize) -> f64 {
+    evaluator.starts()[send] + network.time(send) + network.sends()[send].transfer
+}
