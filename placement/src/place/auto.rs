@@ -6,6 +6,7 @@ mod evaluate;
 mod moves;
 mod network;
 mod portfolio;
+mod rebuild;
 mod search;
 
 use super::{PlaceError, Placement, Placer, Reason};
@@ -66,8 +67,11 @@ impl Auto {
         let device_of = first.placement.device_of.clone();
         let mut search = Search::new(problem, self.options, device_of, Random::new(self.seed));
         let mut evaluations = 0;
+        let mix: f64 = std::env::var("MIX").ok().and_then(|n| n.parse().ok()).unwrap_or(0.5);
+        search.rebuild_all(18);
+        let mut coin = Random::stream(self.seed, 1);
         while evaluations < self.evaluations {
-            evaluations += search.round();
+            evaluations += if coin.chance(mix) { search.rebuild_window(); 1 } else { search.round() };
             progress(evaluations, search.best().0);
         }
         let (_, device_of) = search.best();

@@ -29,6 +29,7 @@ pub(super) struct Search<'p> {
     trial: Evaluator<'p>,
     current: Current,
     estimator: Estimator,
+    builder: super::rebuild::Builder<'p>,
     device_of: Vec<DeviceId>,
     left: Left,
     history: Vec<f64>,
@@ -55,6 +56,7 @@ impl<'p> Search<'p> {
             trial: Evaluator::new(problem, options),
             current,
             estimator: Estimator::new(problem.graph().task_count()),
+            builder: super::rebuild::Builder::new(problem),
             left: Left::of(problem, &device_of),
             history: vec![makespan; HISTORY],
             steps: 0,
@@ -86,6 +88,76 @@ impl<'p> Search<'p> {
             }
         }
         evaluated.max(1)
+    }
+
+    /// Rebuilds everything in some ways and goes on from the best of the results.
+    pub(super) fn rebuild_all(&mut self, times: u64) {
+        let free: Vec<bool> =
+            self.problem.graph().unit_ids().map(|unit| self.problem.only_feasible(unit).is_none()).collect();
+        for step in 0..times as usize {
+            let foresight = [1.0, 0.5, 0.0][step % 3];
+            let thrift = [1.0, 0.5, 0.0][step / 3 % 3];
+            self.rebuild(&free, foresight, thrift, f64::INFINITY);
+        }
+        if self.current.makespan > self.best.0 {
+            self.return_to_best();
+        }
+        self.history.fill(self.current.makespan);
+    }
+
+    fn return_to_best(&mut self) {
+        self.device_of.clone_from(&self.best.1);
+        self.left = Left::of(self.problem, &self.device_of);
+        self.evaluator.evaluate(&self.device_of, f64::INFINITY);
+        self.current.read(&self.evaluator);
+    }
+
+    /// Rebuilds the units that start within a stretch of the schedule.
+    pub(super) fn rebuild_window(&mut self) -> bool {
+        let graph = self.problem.graph();
+        let network = self.evaluator.network();
+        let count = graph.task_count() as f64;
+        let width: f64 = std::env::var("WIDE").ok().and_then(|n| n.parse().ok()).unwrap_or(0.1);
+        let length = (count * width).max(8.0).powf(self.random.uniform(0.4, 1.0)) as usize;
+        let sequence = self.evaluator.sequence();
+        let first = self.random.below(sequence.len() as u64) as usize;
+        let mut free = vec![false; graph.unit_count()];
+        let tasks = sequence[first.saturating_sub(length / 2)..].iter().filter_map(|&item| network.task(item as usize));
+        for task in tasks.take(length) {
+            let unit = graph.unit(task);
+            free[unit.index()] = self.problem.only_feasible(unit).is_none();
+        }
+        let foresight = self.random.uniform(0.5, 1.0);
+        let thrift = self.random.uniform(0.0, 1.0);
+        let slot = (self.steps % HISTORY as u64) as usize;
+        self.steps += 1;
+        let limit = self.history[slot].max(self.current.makespan);
+        let accepted = self.rebuild(&free, foresight, thrift, limit).is_some();
+        if self.current.makespan < self.history[slot] {
+            self.history[slot] = self.current.makespan;
+        }
+        accepted
+    }
+
+    /// Rebuilds with free units; returns the makespan if it is within the limit.
+    fn rebuild(&mut self, free: &[bool], foresight: f64, thrift: f64, limit: f64) -> Option<f64> {
+        let graph = self.problem.graph();
+        let network = self.evaluator.network();
+        let priority: Vec<f64> = graph.task_ids().map(|task| network.rank(network.item(task))).collect();
+        let mut device_of = self.device_of.clone();
+        let mut left = self.left.clone();
+        let wish = super::rebuild::Wish { priority: &priority, free, foresight, thrift };
+        self.builder.rebuild(network, &wish, &mut device_of, &mut left);
+        let makespan = self.trial.evaluate(&device_of, limit)?;
+        std::mem::swap(&mut self.trial, &mut self.evaluator);
+        self.current.read(&self.evaluator);
+        self.device_of = device_of;
+        self.left = left;
+        if makespan < self.best.0 {
+            self.best.0 = makespan;
+            self.best.1.clone_from(&self.device_of);
+        }
+        Some(makespan)
     }
 
     /// The best device of a block, or the one it is meant for.
