@@ -1,5 +1,7 @@
 //! Auto: every constructive strategy, and then a search from the best of them.
 
+mod acceptance;
+mod assigned;
 mod current;
 mod estimate;
 mod evaluate;
@@ -57,32 +59,25 @@ impl Auto {
     ///
     /// # Errors
     /// Where no strategy finds a placement.
-    pub fn improve(
-        &self,
-        problem: &Problem<'_>,
-        mut progress: impl FnMut(u64, f64),
-    ) -> Result<Improved, PlaceError> {
+    pub fn improve(&self, problem: &Problem<'_>, mut progress: impl FnMut(u64, f64)) -> Result<Improved, PlaceError> {
         let entries = portfolio(problem, self.options)?;
         let first = entries.first().expect("a portfolio is never empty");
-        let device_of = first.placement.device_of.clone();
-        let mut search = Search::new(problem, self.options, device_of, Random::new(self.seed));
-        let mut evaluations = 0;
-        let mix: f64 = std::env::var("MIX").ok().and_then(|n| n.parse().ok()).unwrap_or(0.5);
-        search.rebuild_all(18);
-        let mut coin = Random::stream(self.seed, 1);
-        while evaluations < self.evaluations {
-            evaluations += if coin.chance(mix) { search.rebuild_window(); 1 } else { search.round() };
-            progress(evaluations, search.best().0);
+        let mut search = Search::new(problem, self.options, &first.placement.device_of, Random::new(self.seed));
+        if search.evaluations() < self.evaluations {
+            search.rebuild_all();
         }
-        let (_, device_of) = search.best();
-        let placement = explain(self.name(), &first.placement, device_of);
-        let schedule = simulate(problem, device_of, &Pct, &self.options).expect("every task is on a device that can run it");
+        while search.evaluations() < self.evaluations {
+            search.step();
+            progress(search.evaluations(), search.best_makespan());
+        }
+        let placement = explain(self.name(), &first.placement, search.best());
+        let schedule = simulate(problem, search.best(), &Pct, &self.options);
         Ok(Improved {
             placement,
-            schedule,
+            schedule: schedule.expect("every task is on a device that can run it"),
             bound: lower_bound(problem),
             portfolio: entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect(),
-            evaluations,
+            evaluations: search.evaluations(),
         })
     }
 }
@@ -100,8 +95,10 @@ impl Placer for Auto {
 /// The placement `device_of`, where tasks that did not move keep their reasons.
 fn explain(strategy: &'static str, start: &Placement, device_of: &[DeviceId]) -> Placement {
     let moved = device_of.iter().zip(&start.device_of).zip(&start.reasons);
-    let reasons = moved.map(|((&to, &from), reason)| {
-        if to == from { reason.clone() } else { Reason::Moved { start: start.strategy, from } }
-    });
+    let reasons = moved.map(
+        |((&to, &from), reason)| {
+            if to == from { reason.clone() } else { Reason::Moved { start: start.strategy, from } }
+        },
+    );
     Placement { strategy, device_of: device_of.to_vec(), reasons: reasons.collect(), planned: None }
 }

@@ -24,18 +24,15 @@ impl Estimator {
         Estimator { ends: vec![None; tasks] }
     }
 
-    /// The longest way through any of `tasks`, which are in the order of their starts, once they are on `to`; infinite as soon
-    /// as it is known to exceed `limit`.
+    /// The longest way through any of `tasks`, which are in the order of their starts, once they are on `to`.
     pub(super) fn estimate(
         &mut self,
         evaluator: &Evaluator<'_>,
         current: &Current,
         tasks: &[TaskId],
         to: DeviceId,
-        limit: f64,
     ) -> f64 {
-        let mut longest: f64 = 0.0;
-        let mut free: f64 = 0.0;
+        let (mut longest, mut free): (f64, f64) = (0.0, 0.0);
         for &task in tasks {
             self.ends[task.index()] = Some(f64::INFINITY);
         }
@@ -47,10 +44,6 @@ impl Estimator {
             free = start + time;
             self.ends[task.index()] = Some(free);
             longest = longest.max(way);
-            if longest > limit {
-                longest = f64::INFINITY;
-                break;
-            }
         }
         for &task in tasks {
             self.ends[task.index()] = None;
@@ -75,7 +68,7 @@ impl Estimator {
             }
             match network.send_to(datum, to) {
                 Some(send) => arrival(evaluator, network, send),
-                None => end + network.send_time(from) + network.problem().transfer_time(graph.bytes(datum), from, to),
+                None => end + network.crossing_time(graph.bytes(datum), from, to),
             }
         };
         graph.inputs(task).iter().map(there).fold(0.0, f64::max)
@@ -95,11 +88,9 @@ impl Estimator {
                 let item = network.item(consumer);
                 let device = network.device_of(consumer);
                 if device != last.0 {
-                    let link = network.problem().transfer_time(graph.bytes(datum), to, device);
-                    last = (device, network.send_time(to) + link);
+                    last = (device, network.crossing_time(graph.bytes(datum), to, device));
                 }
-                let transfer = if device == to { 0.0 } else { last.1 };
-                longest = longest.max(transfer + network.time(item) + current.tail(item));
+                longest = longest.max(last.1 + network.time(item) + current.tail(item));
             }
         }
         longest
@@ -108,9 +99,8 @@ impl Estimator {
     /// Where among `busy` a task is best inserted: its start, and the longest way through it or what it pushes back.
     fn insert(&self, evaluator: &Evaluator<'_>, busy: &[Busy], ready: f64, time: f64, after: f64) -> (f64, f64) {
         let network = evaluator.network();
-        let stays = |busy: &&Busy| {
-            network.task(busy.item as usize).is_none_or(|task| self.ends[task.index()].is_none())
-        };
+        let stays =
+            |busy: &&Busy| network.task(busy.item as usize).is_none_or(|task| self.ends[task.index()].is_none());
         let first = busy.partition_point(|busy| busy.end <= ready);
         let mut start = ready;
         let mut best = (ready, f64::INFINITY);

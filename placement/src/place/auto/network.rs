@@ -204,6 +204,11 @@ impl<'p> Network<'p> {
         self.send_time[device.index()]
     }
 
+    /// Time until `bytes` that are on `from` can be on `to`: that of the send and of the transfer.
+    pub(super) fn crossing_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
+        if from == to { 0.0 } else { self.send_time(from) + self.problem.transfer_time(bytes, from, to) }
+    }
+
     pub(super) fn rank(&self, item: usize) -> f64 {
         self.rank[item]
     }

@@ -1,29 +1,25 @@
 //! List scheduling anew: some units are free to go elsewhere, the others stay on their devices.
 //!
-//! As HEFT, with three differences. Sends take time on the sender's device, at the first gap after the datum is there. A device is
-//! judged by when the task would end there and by what follows then: the transfers to where its consumers are in the placement
-//! that is rebuilt, and their path computation times there (forward-backward improvement, Li and Willis 1992, with placements
-//! instead of a single machine's order). And a unit of several tasks is judged as a whole when its first task comes up.
+//! As HEFT, with these differences. Tasks go by their path computation times in the placement that is rebuilt. A device is judged
+//! not only by when a task would end there, but also by what follows then: the transfers to where its consumers are, and their
+//! path computation times there; so each rebuild corrects what the one before took for granted. Behind each task its device stays
+//! reserved for as many sends as the task had. And a unit of several tasks is judged as a whole when its first task comes up.
 
-use super::network::Network;
 use super::super::timeline::Timeline;
+use super::assigned::Assigned;
+use super::network::Network;
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use super::moves::Left;
 
-/// How a schedule is rebuilt.
+/// What counts when a device is judged, beside the end of the task there.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wish<'w> {
-    /// By task: the greatest of those that are ready goes first.
-    pub(super) priority: &'w [f64],
-    /// By unit: whether it may change its device.
-    pub(super) free: &'w [bool],
-    /// What counts of the time after a task; of 0, 1 is all.
+pub(super) struct Weights {
+    /// Of the time from that end to the end of what follows.
     pub(super) foresight: f64,
-    /// What counts of the time that sends and the other members of a unit take.
+    /// Of what the devices would be kept from: sends, and the other members of the unit with their transfers.
     pub(super) thrift: f64,
 }
 
@@ -31,222 +27,196 @@ pub(super) struct Wish<'w> {
 pub(super) struct Builder<'p> {
     problem: &'p Problem<'p>,
     timelines: Vec<Timeline>,
+    /// By task.
     end: Vec<f64>,
+    /// By task: predecessors that are not placed yet.
     missing: Vec<u32>,
+    /// By unit.
     decided: Vec<bool>,
-    /// By datum: where it has been sent, and when it is there.
-    sent: Vec<Vec<(DeviceId, f64)>>,
+    /// By bits of the path computation time.
     ready: BinaryHeap<(u64, Reverse<TaskId>)>,
-    scores: Vec<f64>,
+    /// By device: when the inputs of the task in hand are there.
+    arrival: Vec<f64>,
 }
 
 impl<'p> Builder<'p> {
     pub(super) fn new(problem: &'p Problem<'p>) -> Self {
-        let graph = problem.graph();
         Builder {
             problem,
             timelines: Vec::new(),
-            end: vec![0.0; graph.task_count()],
+            end: vec![0.0; problem.graph().task_count()],
             missing: Vec::new(),
             decided: Vec::new(),
-            sent: vec![Vec::new(); graph.datum_count()],
             ready: BinaryHeap::new(),
-            scores: Vec::new(),
+            arrival: Vec::new(),
         }
     }
 
-    /// Moves free units in `device_of`, which is the placement of `network`, and accounts for them in `left`.
+    /// Moves `free` units in `assigned`, which is the placement of `network`. `O(V log V + E)`, and `O(devices)` for each free
+    /// unit and its edges.
     pub(super) fn rebuild(
         &mut self,
         network: &Network<'_>,
-        wish: &Wish<'_>,
-        device_of: &mut [DeviceId],
-        left: &mut Left,
+        free: &[bool],
+        weights: Weights,
+        assigned: &mut Assigned<'_>,
     ) {
-        self.reset(wish);
+        self.reset(network);
         while let Some((_, Reverse(task))) = self.ready.pop() {
             let unit = self.problem.graph().unit(task);
-            if !std::mem::replace(&mut self.decided[unit.index()], true) && wish.free[unit.index()] {
-                let to = self.choose(network, wish, task, unit, device_of, left);
-                left.move_unit(self.problem, unit, device_of, to);
+            if !std::mem::replace(&mut self.decided[unit.index()], true) && free[unit.index()] {
+                let to = self.choose(network, weights, task, assigned);
+                assigned.move_unit(unit, to);
             }
-            self.occupy(network, task, device_of);
+            self.run(network, task, assigned.device_of());
             for &next in self.problem.graph().successors(task) {
                 self.missing[next.index()] -= 1;
                 if self.missing[next.index()] == 0 {
-                    self.ready.push((wish.priority[next.index()].to_bits(), Reverse(next)));
+                    self.make_ready(network, next);
                 }
             }
         }
     }
 
-    fn reset(&mut self, wish: &Wish<'_>) {
+    fn reset(&mut self, network: &Network<'_>) {
         let graph = self.problem.graph();
         self.timelines.clear();
         self.timelines.resize(self.problem.platform().device_count(), Timeline::new());
+        self.arrival.resize(self.timelines.len(), 0.0);
         self.missing.clear();
         self.missing.extend(graph.task_ids().map(|task| graph.predecessors(task).len() as u32));
         self.decided.clear();
         self.decided.resize(graph.unit_count(), false);
-        self.sent.iter_mut().for_each(Vec::clear);
-        let sources = graph.task_ids().filter(|&task| graph.predecessors(task).is_empty());
-        self.ready.extend(sources.map(|task| (wish.priority[task.index()].to_bits(), Reverse(task))));
+        for task in graph.task_ids().filter(|&task| graph.predecessors(task).is_empty()) {
+            self.make_ready(network, task);
+        }
     }
 
-    fn choose(
-        &mut self,
-        network: &Network<'_>,
-        wish: &Wish<'_>,
-        task: TaskId,
-        unit: UnitId,
-        device_of: &[DeviceId],
-        left: &Left,
-    ) -> DeviceId {
-        let mut scores = std::mem::take(&mut self.scores);
-        scores.clear();
-        scores.resize(self.problem.platform().device_count(), 0.0);
-        self.arrivals(network, wish, task, device_of, &mut scores);
-        let stays = device_of[task.index()];
-        let mut best = (f64::INFINITY, stays);
-        for to in self.problem.feasible(unit) {
-            if to != stays && !left.admits(self.problem, &[unit], device_of, to) {
-                continue;
-            }
-            let score = self.score(network, wish, task, unit, device_of, to, scores[to.index()]);
+    fn make_ready(&mut self, network: &Network<'_>, task: TaskId) {
+        let rank = network.rank(network.item(task));
+        self.ready.push((rank.to_bits(), Reverse(task)));
+    }
+
+    /// The best device for the unit of `task`; of equals, the first.
+    fn choose(&mut self, network: &Network<'_>, weights: Weights, task: TaskId, assigned: &Assigned<'_>) -> DeviceId {
+        let unit = self.problem.graph().unit(task);
+        let device_of = assigned.device_of();
+        let mut arrival = std::mem::take(&mut self.arrival);
+        self.find_arrivals(network, task, device_of, &mut arrival);
+        let mut best = (f64::INFINITY, assigned.device(unit));
+        for to in self.problem.feasible(unit).filter(|&to| assigned.admits(&[unit], to)) {
+            let occupied = self.occupied(network, task, to);
+            let start = self.timelines[to.index()].earliest(arrival[to.index()], occupied).start;
+            let consequences = Consequences::of(network, task, to, device_of);
+            let end = start + self.problem.time(task, to);
+            let score = end + weights.foresight * consequences.rest + weights.thrift * consequences.cost;
             if score < best.0 {
                 best = (score, to);
             }
         }
-        self.scores = scores;
+        self.arrival = arrival;
         best.1
     }
 
-    /// When all inputs of `task` would be on each device.
-    fn arrivals(
-        &self,
-        network: &Network<'_>,
-        _wish: &Wish<'_>,
-        task: TaskId,
-        device_of: &[DeviceId],
-        arrival: &mut [f64],
-    ) {
+    /// When all inputs of `task` would be on each device that is feasible for it.
+    fn find_arrivals(&self, network: &Network<'_>, task: TaskId, device_of: &[DeviceId], arrival: &mut [f64]) {
         let graph = self.problem.graph();
+        arrival.fill(0.0);
         for &datum in graph.inputs(task) {
             let producer = graph.producer(datum);
             let from = device_of[producer.index()];
             let end = self.end[producer.index()];
-            let sent = self.send_end(network, from, end);
-            let known = &self.sent[datum.index()];
             for to in self.problem.feasible(graph.unit(task)) {
-                let there = if to == from {
-                    end
-                } else if let Some(&(_, there)) = known.iter().find(|(device, _)| *device == to) {
-                    there
-                } else {
-                    sent + self.problem.transfer_time(graph.bytes(datum), from, to)
-                };
                 let latest = &mut arrival[to.index()];
-                *latest = latest.max(there);
+                *latest = latest.max(end + network.crossing_time(graph.bytes(datum), from, to));
             }
         }
     }
 
-    fn send_end(&self, network: &Network<'_>, from: DeviceId, end: f64) -> f64 {
-        end + network.send_time(from)
+    /// Time that `task` and as many sends as it had take on `device`.
+    fn occupied(&self, network: &Network<'_>, task: TaskId, device: DeviceId) -> f64 {
+        let outputs = self.problem.graph().outputs(task).iter();
+        let sends: usize = outputs.map(|&datum| network.sends_of(datum).len()).sum();
+        self.problem.time(task, device) + sends as f64 * network.send_time(device)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn score(
-        &self,
-        network: &Network<'_>,
-        wish: &Wish<'_>,
-        task: TaskId,
-        unit: UnitId,
-        device_of: &[DeviceId],
-        to: DeviceId,
-        arrival: f64,
-    ) -> f64 {
-        let problem = self.problem;
-        let graph = problem.graph();
-        let time = problem.time(task, to);
-        let k: usize = graph.outputs(task).iter().map(|&datum| network.sends_of(datum).len()).sum();
-        let long = time + k as f64 * network.send_time(to);
-        let end = self.timelines[to.index()].earliest(arrival, long).start + time;
-        let mut rest: f64 = 0.0;
-        let mut cost: f64 = 0.0;
+    /// Runs `task` in the first gap after its inputs.
+    fn run(&mut self, network: &Network<'_>, task: TaskId, device_of: &[DeviceId]) {
+        let graph = self.problem.graph();
+        let device = device_of[task.index()];
+        let mut arrival: f64 = 0.0;
+        for &datum in graph.inputs(task) {
+            let producer = graph.producer(datum);
+            let crossing = network.crossing_time(graph.bytes(datum), device_of[producer.index()], device);
+            arrival = arrival.max(self.end[producer.index()] + crossing);
+        }
+        let occupied = self.occupied(network, task, device);
+        let timeline = &mut self.timelines[device.index()];
+        let slot = timeline.earliest(arrival, occupied);
+        timeline.occupy(slot, occupied);
+        self.end[task.index()] = slot.start + self.problem.time(task, device);
+    }
+}
+
+/// What follows from a task's being on a device.
+struct Consequences {
+    /// The time from its end to the end of all that follows, if no device kept anything waiting.
+    rest: f64,
+    /// The time of its sends, of those to it, of the other members of its unit, and of transfers to and from those.
+    cost: f64,
+}
+
+impl Consequences {
+    fn of(network: &Network<'_>, task: TaskId, to: DeviceId, device_of: &[DeviceId]) -> Self {
+        let graph = network.problem().graph();
+        let unit = graph.unit(task);
+        let mut consequences = Consequences { rest: 0.0, cost: 0.0 };
         for &datum in graph.outputs(task) {
             let mut last = (to, 0.0);
             for &consumer in graph.consumers(datum) {
-                let device = device_of[consumer.index()];
+                let device = if graph.unit(consumer) == unit { to } else { device_of[consumer.index()] };
                 if device != last.0 {
-                    last = (device, problem.transfer_time(graph.bytes(datum), to, device) + network.send_time(to));
-                    cost += network.send_time(to);
+                    last = (device, network.crossing_time(graph.bytes(datum), to, device));
+                    consequences.cost += if device == to { 0.0 } else { network.send_time(to) };
                 }
-                let transfer = if device == to || graph.unit(consumer) == unit { 0.0 } else { last.1 };
-                rest = rest.max(transfer + network.rest(network.item(consumer)));
+                let rest = last.1 + network.rest(network.item(consumer));
+                consequences.rest = consequences.rest.max(rest);
             }
         }
         for &datum in graph.inputs(task) {
             let from = device_of[graph.producer(datum).index()];
-            if from != to && !self.sent[datum.index()].iter().any(|(device, _)| *device == to) {
-                cost += network.send_time(from);
-            }
+            consequences.cost += if from == to { 0.0 } else { network.send_time(from) };
         }
-        let members = graph.members(unit);
-        if members.len() > 1 {
-            cost += problem.unit_time(unit, to) - time;
-            for &member in members.iter().filter(|&&member| member != task) {
-                for &datum in graph.inputs(member) {
-                    let producer = graph.producer(datum);
-                    if graph.unit(producer) != unit && device_of[producer.index()] != to {
-                        let from = device_of[producer.index()];
-                        cost += problem.transfer_time(graph.bytes(datum), from, to) + network.send_time(from);
-                    }
-                }
-                for &datum in graph.outputs(member) {
-                    let mut last = to;
-                    for &consumer in graph.consumers(datum) {
-                        let device = device_of[consumer.index()];
-                        if device != to && device != last && graph.unit(consumer) != unit {
-                            cost += problem.transfer_time(graph.bytes(datum), to, device) + network.send_time(to);
-                            last = device;
-                        }
-                    }
-                }
-            }
+        if graph.members(unit).len() > 1 {
+            consequences.cost += cost_of_others(network, unit, task, to, device_of);
         }
-        end + wish.foresight * rest + wish.thrift * cost
+        consequences
     }
+}
 
-    /// Sends what `task` needs, and runs it at the first gap after that.
-    fn occupy(&mut self, network: &Network<'_>, task: TaskId, device_of: &[DeviceId]) {
-        let graph = self.problem.graph();
-        let to = device_of[task.index()];
-        let mut arrival: f64 = 0.0;
-        for &datum in graph.inputs(task) {
+/// Time of the members of `unit` beside `task`, and of their transfers from and to other units.
+fn cost_of_others(network: &Network<'_>, unit: UnitId, task: TaskId, to: DeviceId, device_of: &[DeviceId]) -> f64 {
+    let problem = network.problem();
+    let graph = problem.graph();
+    let mut cost = 0.0;
+    for &member in graph.members(unit).iter().filter(|&&member| member != task) {
+        cost += problem.time(member, to);
+        for &datum in graph.inputs(member) {
             let producer = graph.producer(datum);
-            let from = device_of[producer.index()];
-            let mut there = self.end[producer.index()];
-            if from != to {
-                there = match self.sent[datum.index()].iter().find(|(device, _)| *device == to) {
-                    Some(&(_, there)) => there,
-                    None => self.send(network, there, from, to, graph.bytes(datum)),
-                };
-                if !self.sent[datum.index()].iter().any(|(device, _)| *device == to) {
-                    self.sent[datum.index()].push((to, there));
+            if graph.unit(producer) != unit {
+                cost += network.crossing_time(graph.bytes(datum), device_of[producer.index()], to);
+            }
+        }
+        for &datum in graph.outputs(member) {
+            let mut last = to;
+            for &consumer in graph.consumers(datum).iter().filter(|&&consumer| graph.unit(consumer) != unit) {
+                let device = device_of[consumer.index()];
+                if device != last {
+                    cost += network.crossing_time(graph.bytes(datum), to, device);
+                    last = device;
                 }
             }
-            arrival = arrival.max(there);
         }
-        let time = self.problem.time(task, to);
-        let k: usize = graph.outputs(task).iter().map(|&datum| network.sends_of(datum).len()).sum();
-        let long = time + k as f64 * network.send_time(to);
-        let slot = self.timelines[to.index()].earliest(arrival, long);
-        self.timelines[to.index()].occupy(slot, long);
-        self.end[task.index()] = slot.start + time;
     }
-
-    fn send(&mut self, network: &Network<'_>, ready: f64, from: DeviceId, to: DeviceId, bytes: u64) -> f64 {
-        ready + network.send_time(from) + self.problem.transfer_time(bytes, from, to)
-    }
+    cost
 }

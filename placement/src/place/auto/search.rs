@@ -1,40 +1,47 @@
-//! The search: moves from the critical path of the current schedule, most promising first, accepted late.
-//!
-//! A move is accepted where its makespan is no greater than the current one, or than the current one of some steps ago (late
-//! acceptance, Burke and Bykov 2017): worse schedules are let in at first and fewer and fewer of them later, with no
-//! temperature to set. The evaluation of a move that is not accepted ends early.
+//! The search: windows of the schedule that are rebuilt, and moves from its critical path.
 
+use super::acceptance::LateAcceptance;
+use super::assigned::Assigned;
 use super::current::Current;
 use super::estimate::Estimator;
 use super::evaluate::Evaluator;
-use super::moves::{Block, Left, draw};
+use super::moves::{Block, draw};
+use super::rebuild::{Builder, Weights};
 use crate::generate::Random;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::simulate::SimulateOptions;
 
-/// Blocks that are drawn in a round.
+/// How often a step rebuilds a window; else it moves a block.
+const WINDOWS: f64 = 0.75;
+/// Tasks of the longest window, of all tasks.
+const WIDEST: f64 = 0.1;
+/// Blocks that are compared before one moves.
 const BLOCKS: usize = 12;
-/// Moves of a round that are evaluated.
-const TRIED: usize = 4;
-/// Steps that acceptance looks back.
-const HISTORY: usize = 64;
+/// By how much an estimate may be lowered in a comparison, so that not always the same block is best.
+const BLUR: f64 = 0.05;
+
+/// The weights that a full rebuild tries in turn.
+const FORESIGHTS: [f64; 3] = [1.0, 0.5, 0.0];
+const THRIFTS: [f64; 3] = [1.0, 0.5, 0.0];
 
 /// A search that goes on from one placement to the next.
 pub(super) struct Search<'p> {
     problem: &'p Problem<'p>,
     random: Random,
-    /// The evaluation of the current placement.
+    assigned: Assigned<'p>,
+    /// The evaluation of `assigned`.
     evaluator: Evaluator<'p>,
-    trial: Evaluator<'p>,
     current: Current,
+    tried: Assigned<'p>,
+    /// The evaluation of `tried`.
+    trial: Evaluator<'p>,
+    builder: Builder<'p>,
     estimator: Estimator,
-    builder: super::rebuild::Builder<'p>,
-    device_of: Vec<DeviceId>,
-    left: Left,
-    history: Vec<f64>,
-    steps: u64,
-    best: (f64, Vec<DeviceId>),
+    acceptance: LateAcceptance,
+    best: Vec<DeviceId>,
+    best_makespan: f64,
+    evaluations: u64,
 }
 
 impl<'p> Search<'p> {
@@ -42,175 +49,134 @@ impl<'p> Search<'p> {
     pub(super) fn new(
         problem: &'p Problem<'p>,
         options: SimulateOptions,
-        device_of: Vec<DeviceId>,
+        device_of: &[DeviceId],
         random: Random,
     ) -> Self {
-        let mut evaluator = Evaluator::new(problem, options);
-        let makespan = evaluator.evaluate(&device_of, f64::INFINITY).unwrap_or(f64::INFINITY);
-        let mut current = Current::default();
-        current.read(&evaluator);
-        Search {
+        let assigned = Assigned::new(problem, device_of.to_vec());
+        let mut search = Search {
             problem,
             random,
-            evaluator,
+            tried: assigned.clone(),
+            assigned,
+            evaluator: Evaluator::new(problem, options),
+            current: Current::default(),
             trial: Evaluator::new(problem, options),
-            current,
+            builder: Builder::new(problem),
             estimator: Estimator::new(problem.graph().task_count()),
-            builder: super::rebuild::Builder::new(problem),
-            left: Left::of(problem, &device_of),
-            history: vec![makespan; HISTORY],
-            steps: 0,
-            best: (makespan, device_of.clone()),
-            device_of,
-        }
+            acceptance: LateAcceptance::new(f64::INFINITY),
+            best: device_of.to_vec(),
+            best_makespan: f64::INFINITY,
+            evaluations: 0,
+        };
+        search.attempt(f64::INFINITY);
+        search.acceptance = LateAcceptance::new(search.best_makespan);
+        search
     }
 
-    /// The best placement so far, and its makespan.
-    pub(super) fn best(&self) -> (f64, &[DeviceId]) {
-        (self.best.0, &self.best.1)
-    }
-
-    /// Tries some moves of one critical path, until one is accepted; returns how many were evaluated.
-    pub(super) fn round(&mut self) -> u64 {
-        let path = self.current.critical_path(&self.evaluator, &mut self.random);
-        let mut moves = Vec::new();
-        for _ in 0..BLOCKS {
-            if let Some(block) = draw(&self.evaluator, &path, &mut self.random) {
-                self.rate(block, &mut moves);
+    /// Rebuilds everything with several weights, each time from what the time before gave, and goes on from the best.
+    pub(super) fn rebuild_all(&mut self) {
+        let free = vec![true; self.problem.graph().unit_count()];
+        for thrift in THRIFTS {
+            for foresight in FORESIGHTS {
+                self.rebuild(&free, Weights { foresight, thrift }, f64::INFINITY);
             }
         }
-        moves.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let mut evaluated = 0;
-        for (_, block, to) in moves.into_iter().take(TRIED) {
-            evaluated += 1;
-            if self.attempt(&block, to) {
-                break;
-            }
-        }
-        evaluated.max(1)
+        self.tried = Assigned::new(self.problem, self.best.clone());
+        self.attempt(f64::INFINITY);
+        self.acceptance = LateAcceptance::new(self.best_makespan);
     }
 
-    /// Rebuilds everything in some ways and goes on from the best of the results.
-    pub(super) fn rebuild_all(&mut self, times: u64) {
-        let free: Vec<bool> =
-            self.problem.graph().unit_ids().map(|unit| self.problem.only_feasible(unit).is_none()).collect();
-        for step in 0..times as usize {
-            let foresight = [1.0, 0.5, 0.0][step % 3];
-            let thrift = [1.0, 0.5, 0.0][step / 3 % 3];
-            self.rebuild(&free, foresight, thrift, f64::INFINITY);
+    /// Tries one change of the current placement.
+    pub(super) fn step(&mut self) {
+        let limit = self.acceptance.limit(self.current.makespan);
+        if self.random.chance(WINDOWS) {
+            self.rebuild_window(limit);
+        } else {
+            self.move_block(limit);
         }
-        if self.current.makespan > self.best.0 {
-            self.return_to_best();
-        }
-        self.history.fill(self.current.makespan);
+        self.acceptance.end_step(self.current.makespan);
     }
 
-    fn return_to_best(&mut self) {
-        self.device_of.clone_from(&self.best.1);
-        self.left = Left::of(self.problem, &self.device_of);
-        self.evaluator.evaluate(&self.device_of, f64::INFINITY);
-        self.current.read(&self.evaluator);
-    }
-
-    /// Rebuilds the units that start within a stretch of the schedule.
-    pub(super) fn rebuild_window(&mut self) -> bool {
+    /// Rebuilds the units that have a task in some stretch of the schedule.
+    fn rebuild_window(&mut self, limit: f64) {
         let graph = self.problem.graph();
         let network = self.evaluator.network();
-        let count = graph.task_count() as f64;
-        let width: f64 = std::env::var("WIDE").ok().and_then(|n| n.parse().ok()).unwrap_or(0.1);
-        let length = (count * width).max(8.0).powf(self.random.uniform(0.4, 1.0)) as usize;
+        let widest = (WIDEST * graph.task_count() as f64).max(8.0);
+        let length = widest.powf(self.random.uniform(0.4, 1.0)) as usize;
         let sequence = self.evaluator.sequence();
-        let first = self.random.below(sequence.len() as u64) as usize;
+        let middle = self.random.below(sequence.len() as u64) as usize;
+        let items = sequence.iter().skip(middle.saturating_sub(length / 2));
         let mut free = vec![false; graph.unit_count()];
-        let tasks = sequence[first.saturating_sub(length / 2)..].iter().filter_map(|&item| network.task(item as usize));
-        for task in tasks.take(length) {
-            let unit = graph.unit(task);
-            free[unit.index()] = self.problem.only_feasible(unit).is_none();
+        for task in items.filter_map(|&item| network.task(item as usize)).take(length) {
+            free[graph.unit(task).index()] = true;
         }
-        let foresight = self.random.uniform(0.5, 1.0);
-        let thrift = self.random.uniform(0.0, 1.0);
-        let slot = (self.steps % HISTORY as u64) as usize;
-        self.steps += 1;
-        let limit = self.history[slot].max(self.current.makespan);
-        let accepted = self.rebuild(&free, foresight, thrift, limit).is_some();
-        if self.current.makespan < self.history[slot] {
-            self.history[slot] = self.current.makespan;
-        }
-        accepted
+        let weights = Weights { foresight: self.random.uniform(0.5, 1.0), thrift: self.random.uniform(0.0, 1.0) };
+        self.rebuild(&free, weights, limit);
     }
 
-    /// Rebuilds with free units; returns the makespan if it is within the limit.
-    fn rebuild(&mut self, free: &[bool], foresight: f64, thrift: f64, limit: f64) -> Option<f64> {
-        let graph = self.problem.graph();
-        let network = self.evaluator.network();
-        let priority: Vec<f64> = graph.task_ids().map(|task| network.rank(network.item(task))).collect();
-        let mut device_of = self.device_of.clone();
-        let mut left = self.left.clone();
-        let wish = super::rebuild::Wish { priority: &priority, free, foresight, thrift };
-        self.builder.rebuild(network, &wish, &mut device_of, &mut left);
-        let makespan = self.trial.evaluate(&device_of, limit)?;
-        std::mem::swap(&mut self.trial, &mut self.evaluator);
-        self.current.read(&self.evaluator);
-        self.device_of = device_of;
-        self.left = left;
-        if makespan < self.best.0 {
-            self.best.0 = makespan;
-            self.best.1.clone_from(&self.device_of);
-        }
-        Some(makespan)
+    fn rebuild(&mut self, free: &[bool], weights: Weights, limit: f64) {
+        self.tried.copy_from(&self.assigned);
+        self.builder.rebuild(self.evaluator.network(), free, weights, &mut self.tried);
+        self.attempt(limit);
     }
 
-    /// The best device of a block, or the one it is meant for.
-    fn rate(&mut self, block: Block, moves: &mut Vec<(f64, Block, DeviceId)>) {
-        let first = self.device_of[block.tasks[0].index()];
-        let mut best: Option<(f64, DeviceId)> = None;
-        let devices = self.problem.feasible(block.units[0]).filter(|&to| block.to.is_none_or(|only| only == to));
-        for to in devices.filter(|&to| to != first) {
-            if !self.left.admits(self.problem, &block.units, &self.device_of, to) {
-                continue;
+    /// Moves a block of the critical path to where it is estimated best.
+    fn move_block(&mut self, limit: f64) {
+        let path = self.current.critical_path(&self.evaluator, &mut self.random);
+        let mut best: Option<(f64, Block, DeviceId)> = None;
+        for _ in 0..BLOCKS {
+            let Some(block) = draw(&self.evaluator, &self.assigned, &path, &mut self.random) else { continue };
+            if let Some((way, to)) = self.rate(&block)
+                && best.as_ref().is_none_or(|(shortest, ..)| way < *shortest)
+            {
+                best = Some((way, block, to));
             }
-            let limit = best.map_or(f64::INFINITY, |(best, _)| best);
-            let way = self.estimator.estimate(&self.evaluator, &self.current, &block.tasks, to, f64::INFINITY);
-            let way = way * self.random.uniform(1.0, 1.05);
-            if way < limit {
+        }
+        self.tried.copy_from(&self.assigned);
+        if let Some((_, block, to)) = best {
+            block.units.iter().for_each(|&unit| self.tried.move_unit(unit, to));
+        }
+        self.attempt(limit);
+    }
+
+    /// The best device for a block, and the longest way through the block there, somewhat blurred.
+    fn rate(&mut self, block: &Block) -> Option<(f64, DeviceId)> {
+        let mut best: Option<(f64, DeviceId)> = None;
+        for &to in &block.to {
+            let way = self.estimator.estimate(&self.evaluator, &self.current, &block.tasks, to);
+            let way = way * self.random.uniform(1.0 - BLUR, 1.0);
+            if best.is_none_or(|(shortest, _)| way < shortest) {
                 best = Some((way, to));
             }
         }
-        if let Some((way, to)) = best {
-            moves.push((way, block, to));
+        best
+    }
+
+    /// Goes on from what was tried if its makespan is within the limit.
+    fn attempt(&mut self, limit: f64) {
+        self.evaluations += 1;
+        let Some(makespan) = self.trial.evaluate(self.tried.device_of(), limit) else { return };
+        std::mem::swap(&mut self.trial, &mut self.evaluator);
+        std::mem::swap(&mut self.tried, &mut self.assigned);
+        self.current.read(&self.evaluator);
+        if makespan < self.best_makespan {
+            self.best_makespan = makespan;
+            self.best.copy_from_slice(self.assigned.device_of());
         }
     }
 
-    /// Moves `block` to `to` if that is acceptable.
-    fn attempt(&mut self, block: &Block, to: DeviceId) -> bool {
-        let problem = self.problem;
-        let members = |&unit: &_| problem.graph().members(unit)[0];
-        let before: Vec<DeviceId> = block.units.iter().map(|unit| self.device_of[members(unit).index()]).collect();
-        for &unit in &block.units {
-            self.left.move_unit(problem, unit, &mut self.device_of, to);
-        }
-        let slot = (self.steps % HISTORY as u64) as usize;
-        self.steps += 1;
-        let limit = self.history[slot].max(self.current.makespan);
-        let accepted = self.trial.evaluate(&self.device_of, limit);
-        match accepted {
-            Some(makespan) => {
-                std::mem::swap(&mut self.trial, &mut self.evaluator);
-                self.current.read(&self.evaluator);
-                if makespan < self.best.0 {
-                    self.best.0 = makespan;
-                    self.best.1.clone_from(&self.device_of);
-                }
-            }
-            None => {
-                for (&unit, &device) in block.units.iter().zip(&before) {
-                    self.left.move_unit(problem, unit, &mut self.device_of, device);
-                }
-            }
-        }
-        if self.current.makespan < self.history[slot] {
-            self.history[slot] = self.current.makespan;
-        }
-        accepted.is_some()
+    /// Placements that were evaluated.
+    pub(super) fn evaluations(&self) -> u64 {
+        self.evaluations
+    }
+
+    /// The best placement.
+    pub(super) fn best(&self) -> &[DeviceId] {
+        &self.best
+    }
+
+    /// The makespan of the best placement.
+    pub(super) fn best_makespan(&self) -> f64 {
+        self.best_makespan
     }
 }
