@@ -102,3 +102,40 @@ fn explain(strategy: &'static str, start: &Placement, device_of: &[DeviceId]) ->
     );
     Placement { strategy, device_of: device_of.to_vec(), reasons: reasons.collect(), planned: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::{Grain, Shape, Sweep};
+    use crate::place::{STRATEGIES, strategy_by_name};
+
+    fn search(evaluations: u64, seed: u64) -> Auto {
+        Auto { evaluations, seed, options: SimulateOptions::THESIS }
+    }
+
+    #[test]
+    fn a_search_goes_beyond_every_strategy_and_is_repeated_by_its_seed() {
+        let graph = Shape::Cholesky { tiles: 7 }.generate(&Grain::default()).unwrap();
+        let sweep = Sweep { mean_time: 100.0, ..Sweep::default() };
+        let loaded = sweep.problem("cholesky", graph, 3).unwrap();
+        let problem = loaded.problem().unwrap();
+        let none = search(0, 1).improve(&problem, |_, _| {}).unwrap();
+        let (first, makespan) = none.portfolio[0];
+        assert_eq!(none.schedule.makespan, makespan);
+        assert_eq!(none.placement.device_of, strategy_by_name(first).unwrap().place(&problem).unwrap().device_of);
+        assert!(none.portfolio.len() == STRATEGIES.len() && none.portfolio.is_sorted_by_key(|&(_, makespan)| makespan));
+
+        let mut told = Vec::new();
+        let some = search(300, 1).improve(&problem, |done, best| told.push((done, best))).unwrap();
+        assert!(some.schedule.makespan < makespan, "{} {makespan}", some.schedule.makespan);
+        assert!(some.bound.value <= some.schedule.makespan);
+        assert!(told.is_sorted_by(|one, other| one.0 < other.0 && one.1 >= other.1));
+        assert_eq!(told.last(), Some(&(some.evaluations, some.schedule.makespan)));
+        assert_eq!(search(300, 1).improve(&problem, |_, _| {}).unwrap(), some);
+        for (task, reason) in problem.graph().task_ids().zip(&some.placement.reasons) {
+            let before = none.placement.device_of[task.index()];
+            let moved = some.placement.device_of[task.index()] != before;
+            assert_eq!(*reason == Reason::Moved { start: first, from: before }, moved);
+        }
+    }
+}

@@ -153,3 +153,61 @@ impl Current {
 pub(super) fn arrival(evaluator: &Evaluator<'_>, network: &Network<'_>, send: usize) -> f64 {
     evaluator.starts()[send] + network.time(send) + network.sends()[send].transfer
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::generate::{Grain, Shape, Sweep};
+    use crate::problem::{MemoryRule, Problem};
+    use crate::sample;
+    use crate::simulate::SimulateOptions;
+
+    /// Task 0 sends to 1, which has to wait for 2 on its device; 3 has time.
+    #[test]
+    fn tails_and_causes_of_a_small_schedule() {
+        let graph = sample::graph(&[2.0, 4.0, 6.0, 1.0], &[(0, 1, 10), (0, 3, 0)]);
+        let platform = sample::platform(&[1.0, 1.0]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let mut evaluator = Evaluator::new(&problem, SimulateOptions::default());
+        let makespan = evaluator.evaluate(&[0, 1, 1, 0].map(DeviceId), f64::INFINITY);
+        let mut current = Current::default();
+        current.read(&evaluator);
+        assert_eq!((makespan, current.makespan), (Some(10.0), 10.0));
+        let item = |task| evaluator.network().item(TaskId(task));
+        assert_eq!([0, 1, 2, 3].map(|task| current.tail(item(task))), [5.0, 0.0, 4.0, 0.0]);
+        assert_eq!(current.busy(DeviceId(1)).iter().map(|busy| busy.end).collect::<Vec<_>>(), [6.0, 10.0]);
+        let path = current.critical_path(&evaluator, &mut Random::new(0));
+        assert_eq!(path, [item(1), item(2)].map(|item| item as u32));
+    }
+
+    #[test]
+    fn nothing_on_a_critical_path_could_start_earlier_or_end_later() {
+        let graph = Shape::Cholesky { tiles: 6 }.generate(&Grain::default()).unwrap();
+        let loaded = Sweep::default().problem("cholesky", graph, 1).unwrap();
+        let problem = loaded.problem().unwrap();
+        let devices = problem.platform().device_count() as u64;
+        let mut random = Random::new(7);
+        let mut evaluator = Evaluator::new(&problem, SimulateOptions::THESIS);
+        let mut current = Current::default();
+        for _ in 0..20 {
+            let device_of: Vec<DeviceId> =
+                problem.graph().task_ids().map(|_| DeviceId(random.below(devices) as u32)).collect();
+            let makespan = evaluator.evaluate(&device_of, f64::INFINITY).unwrap();
+            current.read(&evaluator);
+            let path = current.critical_path(&evaluator, &mut random);
+            let network = evaluator.network();
+            let close = |one: f64, other: f64| (one - other).abs() <= 1e-9 * makespan;
+            for &item in &path {
+                let item = item as usize;
+                let way = evaluator.starts()[item] + network.time(item) + current.tail(item);
+                assert!(close(way, makespan), "{way} of {makespan}");
+            }
+            assert_eq!(path.last().map(|&first| evaluator.starts()[first as usize]), Some(0.0));
+            for item in 0..network.item_count() {
+                assert!(evaluator.starts()[item] + network.time(item) + current.tail(item) <= makespan * (1.0 + 1e-9));
+            }
+        }
+    }
+}

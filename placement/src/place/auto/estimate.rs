@@ -122,3 +122,35 @@ impl Estimator {
         best
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::problem::{MemoryRule, Problem};
+    use crate::sample;
+    use crate::simulate::SimulateOptions;
+
+    /// A chain of three between two devices, and a lone task of 9 on device 1 that can wait.
+    #[test]
+    fn an_estimate_of_a_chain_is_exact() {
+        let graph = sample::graph(&[2.0, 4.0, 3.0, 9.0], &[(0, 1, 10), (1, 2, 20)]);
+        let platform = sample::platform(&[1.0, 2.0, 1.0]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let mut evaluator = Evaluator::new(&problem, SimulateOptions::default());
+        let device_of = [0, 2, 0, 1].map(DeviceId);
+        assert_eq!(evaluator.evaluate(&device_of, f64::INFINITY), Some(12.0));
+        let mut current = Current::default();
+        current.read(&evaluator);
+        let mut estimator = Estimator::new(4);
+        // Task 1 is on device 0 from 2 to 6; on device 1 it comes at 3 and rather pushes the lone task
+        // back than to delay what follows it; together with that it rather waits.
+        let cases =
+            [(&[1][..], 0, 9.0), (&[1], 1, 3.0 + 2.0 + 5.0), (&[1, 2], 1, 4.5 + 2.0 + 1.5), (&[0, 1, 2], 2, 9.0)];
+        for (tasks, to, way) in cases {
+            let tasks: Vec<TaskId> = tasks.iter().copied().map(TaskId).collect();
+            assert_eq!(estimator.estimate(&evaluator, &current, &tasks, DeviceId(to)), way, "{tasks:?} to {to}");
+        }
+    }
+}

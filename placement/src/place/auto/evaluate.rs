@@ -331,3 +331,103 @@ fn devices(word: usize, mut bits: u64) -> impl Iterator<Item = DeviceId> {
         Some(device)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::order::SendCosts;
+    use crate::platform::{Device, DeviceKind, Platform};
+    use crate::problem::MemoryRule;
+    use arbtest::arbitrary::{Result, Unstructured};
+
+    const OPTIONS: [SimulateOptions; 4] = [
+        SimulateOptions {
+            send_costs: SendCosts { send_operations: 0.0, receive_operations: 0.0 },
+            contention: LinkContention::None,
+        },
+        SimulateOptions {
+            send_costs: SendCosts { send_operations: 2.0, receive_operations: 1.0 },
+            contention: LinkContention::None,
+        },
+        SimulateOptions::THESIS,
+        SimulateOptions {
+            send_costs: SendCosts { send_operations: 1.0, receive_operations: 0.0 },
+            contention: LinkContention::Serial,
+        },
+    ];
+
+    /// A small problem with many ties, times of zero among them, and a placement of it.
+    fn with_placement(random: &mut Unstructured<'_>, check: impl FnOnce(&Problem<'_>, &[DeviceId])) -> Result<()> {
+        let tasks = random.int_in_range(1..=14u32)?;
+        let devices = random.int_in_range(1..=4u32)?;
+        let mut builder = GraphBuilder::new();
+        let ids: Vec<TaskId> = (0..tasks).map(|_| builder.task(Task::new("t"))).collect();
+        for &producer in &ids {
+            for _ in 0..random.int_in_range(0..=2u8)? {
+                let datum = builder.datum(producer, random.int_in_range(0..=3u64)?);
+                for &consumer in &ids[producer.index() + 1..] {
+                    if random.ratio(1, 4)? {
+                        builder.consume(datum, consumer);
+                    }
+                }
+            }
+        }
+        let graph = builder.build().unwrap();
+        let device = |_| Device::new("d", DeviceKind::Cpu);
+        let platform = Platform::uniform((0..devices).map(device).collect(), 0.0, 1.0).unwrap();
+        let mut times = Vec::new();
+        for _ in 0..tasks * devices {
+            times.push(f64::from(random.int_in_range(0..=3u8)?));
+        }
+        let time = |task: TaskId, device: DeviceId| Some(times[task.index() * devices as usize + device.index()]);
+        let costs = CostTable::from_fn(&graph, &platform, time).unwrap();
+        let mut device_of = Vec::new();
+        for _ in 0..tasks {
+            device_of.push(DeviceId(random.int_in_range(0..=devices - 1)?));
+        }
+        check(&Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap(), &device_of);
+        Ok(())
+    }
+
+    #[test]
+    fn evaluations_are_simulations() {
+        arbtest::arbtest(|random| {
+            with_placement(random, |problem, device_of| {
+                for options in OPTIONS {
+                    let mut evaluator = Evaluator::new(problem, options);
+                    let schedule = simulate(problem, device_of, &Pct, &options).unwrap();
+                    assert_eq!(evaluator.evaluate(device_of, f64::INFINITY), Some(schedule.makespan));
+                    let network = evaluator.network();
+                    for (task, span) in problem.graph().task_ids().zip(&schedule.tasks) {
+                        assert_eq!(evaluator.starts()[network.item(task)], span.start, "{options:?}");
+                    }
+                    for (send, span) in schedule.transfers.iter().enumerate() {
+                        assert_eq!(evaluator.starts()[send], span.send_start);
+                        assert_eq!(network.sends()[send].transfer, span.end - span.start);
+                    }
+                    assert_eq!(evaluator.evaluate(device_of, schedule.makespan), Some(schedule.makespan));
+                    assert_eq!(evaluator.evaluate(device_of, schedule.makespan - 0.01), None);
+                }
+            })
+        })
+        .budget_ms(800);
+    }
+
+    /// One evaluation leaves nothing behind for the next.
+    #[test]
+    fn an_evaluation_that_ended_early_changes_nothing_later() {
+        arbtest::arbtest(|random| {
+            with_placement(random, |problem, device_of| {
+                let mut evaluator = Evaluator::new(problem, SimulateOptions::THESIS);
+                let makespan = evaluator.evaluate(device_of, f64::INFINITY);
+                for limit in [0.0, makespan.unwrap_or(0.0) / 2.0] {
+                    evaluator.evaluate(device_of, limit);
+                    assert_eq!(evaluator.evaluate(device_of, f64::INFINITY), makespan);
+                }
+            })
+        })
+        .budget_ms(200);
+    }
+}

@@ -80,3 +80,46 @@ fn close(
     tasks.sort_by(|one, other| start(one).total_cmp(&start(other)));
     Some(Block { units, tasks, to })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::graph::Task;
+    use crate::place::auto::current::Current;
+    use crate::problem::{MemoryRule, Problem};
+    use crate::sample;
+    use crate::simulate::SimulateOptions;
+
+    #[test]
+    fn blocks_are_whole_units_with_somewhere_to_go() {
+        let mut builder = sample::tasks(&[3.0; 6]);
+        for task in 0..5 {
+            builder.edge(TaskId(task), TaskId(task + 1), 10);
+        }
+        builder.colocate(TaskId(1), TaskId(4));
+        let pinned = builder.task(Task::new("pinned").with_operations(1.0).with_pin(DeviceId(0)));
+        builder.edge(pinned, TaskId(5), 0);
+        let graph = builder.build().unwrap();
+        let platform = sample::platform(&[1.0; 3]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let assigned = Assigned::new(&problem, [0, 1, 2, 2, 1, 2, 0].map(DeviceId).to_vec());
+        let mut evaluator = Evaluator::new(&problem, SimulateOptions::THESIS);
+        evaluator.evaluate(assigned.device_of(), f64::INFINITY);
+        let mut current = Current::default();
+        current.read(&evaluator);
+        let mut random = Random::new(1);
+        let mut sizes = [0; 6];
+        for _ in 0..500 {
+            let path = current.critical_path(&evaluator, &mut random);
+            let Some(block) = draw(&evaluator, &assigned, &path, &mut random) else { continue };
+            let members: usize = block.units.iter().map(|&unit| graph.members(unit).len()).sum();
+            assert_eq!(members, block.tasks.len());
+            assert!(!block.tasks.contains(&pinned));
+            assert!(!block.to.is_empty() && !block.to.contains(&assigned.device(block.units[0])));
+            sizes[block.units.len()] += 1;
+        }
+        assert!(sizes[0] == 0 && sizes[1] > 0 && sizes[2] > 0, "{sizes:?}");
+    }
+}

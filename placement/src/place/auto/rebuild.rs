@@ -220,3 +220,63 @@ fn cost_of_others(network: &Network<'_>, unit: UnitId, task: TaskId, to: DeviceI
     }
     cost
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::{CostTable, OperationsOverSpeed};
+    use crate::place::auto::evaluate::Evaluator;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+    use crate::simulate::SimulateOptions;
+
+    const WEIGHTS: Weights = Weights { foresight: 1.0, thrift: 1.0 };
+
+    fn rebuilt(problem: &Problem<'_>, device_of: &[u32], free: &[bool], weights: Weights) -> Vec<u32> {
+        let mut assigned = Assigned::new(problem, device_of.iter().copied().map(DeviceId).collect());
+        let mut evaluator = Evaluator::new(problem, SimulateOptions::default());
+        evaluator.evaluate(assigned.device_of(), f64::INFINITY);
+        Builder::new(problem).rebuild(evaluator.network(), free, weights, &mut assigned);
+        assigned.device_of().iter().map(|device| device.0).collect()
+    }
+
+    /// A chain whose last task must be on device 1 goes there as soon as it can; without foresight it stays where it is fast.
+    #[test]
+    fn a_rebuild_sees_what_follows() {
+        let graph = sample::graph(&[4.0, 4.0], &[(0, 1, 90)]);
+        let platform = sample::platform(&[1.5, 1.0]);
+        let times = [[Some(2.0), Some(4.0)], [None, Some(4.0)]];
+        let costs = CostTable::from_fn(&graph, &platform, |task, device| times[task.index()][device.index()]).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        assert_eq!(rebuilt(&problem, &[0, 1], &[true; 2], WEIGHTS), [1, 1]);
+        let blind = Weights { foresight: 0.0, thrift: 0.0 };
+        assert_eq!(rebuilt(&problem, &[0, 1], &[true; 2], blind), [0, 1]);
+        assert_eq!(rebuilt(&problem, &[0, 1], &[false; 2], WEIGHTS), [0, 1]);
+    }
+
+    /// The first member alone would be faster on device 1, the two together are on device 0.
+    #[test]
+    fn a_unit_is_judged_as_a_whole() {
+        let mut builder = sample::tasks(&[0.0; 2]);
+        builder.colocate(TaskId(0), TaskId(1));
+        let graph = builder.build().unwrap();
+        let platform = sample::platform(&[1.0; 2]);
+        let times = [[3.0, 2.0], [3.0, 9.0]];
+        let costs =
+            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        assert_eq!(rebuilt(&problem, &[1, 1], &[true], WEIGHTS), [0, 0]);
+    }
+
+    /// Tasks that do not need each other are shared out.
+    #[test]
+    fn work_is_spread_over_idle_devices() {
+        let graph = sample::graph(&[2.0; 6], &[]);
+        let platform = sample::platform(&[1.0; 3]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let mut devices = rebuilt(&problem, &[0; 6], &[true; 6], WEIGHTS);
+        devices.sort_unstable();
+        assert_eq!(devices, [0, 0, 1, 1, 2, 2]);
+    }
+}
