@@ -1,6 +1,7 @@
 //! Placement strategies: which device runs which task.
 
 mod assignment;
+mod auto;
 mod batch;
 mod cpop;
 mod critical_path;
@@ -27,6 +28,7 @@ mod slowness;
 mod sucuri;
 mod timeline;
 
+pub use auto::{Auto, Improved};
 pub use batch::Batch;
 pub use cpop::Cpop;
 pub use critical_path::CriticalPath;
@@ -117,7 +119,8 @@ pub enum PlaceError {
     Violation(crate::check::Violation),
 }
 
-/// Every strategy that [`strategy_by_name`] knows, with a line on what it does.
+/// Every strategy that places once, with a line on what it does. [`strategy_by_name`] knows `auto` beside these, which tries all
+/// of them and then searches.
 pub const STRATEGIES: &[(&str, &str)] = &[
     ("heft", "each task where it would finish first, the most urgent task first"),
     ("cpop", "the critical path on one device, the rest where it would finish first"),
@@ -141,6 +144,7 @@ pub const STRATEGIES: &[(&str, &str)] = &[
 /// The strategy called `name`, if there is one.
 pub fn strategy_by_name(name: &str) -> Option<Box<dyn Placer>> {
     match name {
+        "auto" => Some(Box::new(Auto::default())),
         "heft" => Some(Box::new(Heft)),
         "cpop" => Some(Box::new(Cpop)),
         "peft" => Some(Box::new(Peft)),
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_listed_strategy_is_known_by_its_own_name() {
-        for &(name, _) in STRATEGIES {
+        for name in STRATEGIES.iter().map(|&(name, _)| name).chain(["auto"]) {
             assert_eq!(strategy_by_name(name).map(|strategy| strategy.name()), Some(name));
         }
         assert!(strategy_by_name("none").is_none());

@@ -8,7 +8,7 @@ use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::exact::{ExactError, ExactOptions, StopReason, optimum};
 use anabranch_placement::format::read_problems;
 use anabranch_placement::order::{ORDERS, SendCosts, order_by_name};
-use anabranch_placement::place::{STRATEGIES, strategy_by_name};
+use anabranch_placement::place::{Auto, Placer, STRATEGIES, strategy_by_name};
 use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
 use instances::Instance;
 use small::{least_makespan, with_problem};
@@ -38,6 +38,34 @@ fn the_search_finds_what_trying_everything_finds() {
         })
     })
     .budget_ms(900);
+}
+
+#[test]
+fn auto_ends_between_the_optimum_and_the_strategies() {
+    let (mut proven, mut reached) = (0, 0);
+    arbtest::arbtest(|random| {
+        with_problem(random, 7, |problem| {
+            let auto = Auto { evaluations: 100, ..Auto::default() };
+            let Ok(improved) = auto.improve(problem, |_, _| {}) else {
+                return;
+            };
+            let makespan = improved.schedule.makespan;
+            assert_eq!(check_placement(problem, &improved.placement.device_of), []);
+            let options = SimulateOptions::default();
+            assert_eq!(check_schedule(problem, &improved.placement.device_of, &improved.schedule, &options), []);
+            assert!(improved.portfolio.iter().all(|&(_, strategy)| makespan <= strategy));
+            assert_eq!(auto.place(problem).unwrap(), improved.placement);
+            if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000 })
+                && found.stop == StopReason::Proven
+            {
+                assert!(makespan >= found.schedule.makespan * (1.0 - ROUNDING));
+                proven += 1;
+                reached += u32::from(makespan <= found.schedule.makespan * (1.0 + ROUNDING));
+            }
+        })
+    })
+    .budget_ms(1500);
+    assert!(f64::from(reached) >= 0.9 * f64::from(proven), "{reached} of {proven}");
 }
 
 #[test]

@@ -38,6 +38,13 @@ pub enum Reason {
     WantedKind,
     /// The wanted device cannot take it; of the others this is the fastest that can.
     NotOnWantedKind,
+    /// A search moved it there (auto).
+    Moved {
+        /// The strategy that the search started from.
+        start: &'static str,
+        /// The device where that strategy had it.
+        from: DeviceId,
+    },
 }
 
 /// When a task would finish on a device.
@@ -182,6 +189,9 @@ impl fmt::Display for Explained<'_> {
             Reason::Rule(rule) => formatter.write_str(rule),
             Reason::WantedKind => formatter.write_str("fastest device of the wanted kind"),
             Reason::NotOnWantedKind => formatter.write_str("cannot run on the wanted device"),
+            Reason::Moved { start, from } => {
+                write!(formatter, "moved from {}, where {start} had it, for a shorter schedule", self.device(*from))
+            }
         }
     }
 }

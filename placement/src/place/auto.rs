@@ -1,0 +1,141 @@
+//! Auto: every constructive strategy, and then a search from the best of them.
+
+mod acceptance;
+mod assigned;
+mod current;
+mod estimate;
+mod evaluate;
+mod moves;
+mod network;
+mod portfolio;
+mod rebuild;
+mod search;
+
+use super::{PlaceError, Placement, Placer, Reason};
+use crate::bound::{LowerBound, lower_bound};
+use crate::generate::Random;
+use crate::order::Pct;
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::schedule::Schedule;
+use crate::simulate::{SimulateOptions, simulate};
+use portfolio::portfolio;
+use search::Search;
+
+/// The search, and how far it goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Auto {
+    /// Placements that are evaluated after those of the strategies.
+    pub evaluations: u64,
+    /// Of the random numbers that it draws.
+    pub seed: u64,
+    /// What the schedules count that it compares.
+    pub options: SimulateOptions,
+}
+
+impl Default for Auto {
+    fn default() -> Self {
+        Auto { evaluations: 10_000, seed: 0, options: SimulateOptions::default() }
+    }
+}
+
+/// What the search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Improved {
+    /// The best placement.
+    pub placement: Placement,
+    /// Its schedule under PCT.
+    pub schedule: Schedule,
+    /// What no schedule can beat.
+    pub bound: LowerBound,
+    /// The strategies that found a placement, with their makespans under PCT, best first.
+    pub portfolio: Vec<(&'static str, f64)>,
+    /// Placements that were evaluated beyond those.
+    pub evaluations: u64,
+}
+
+impl Auto {
+    /// Searches; `progress` is told how many evaluations are done and what the least makespan is.
+    ///
+    /// # Errors
+    /// Where no strategy finds a placement.
+    pub fn improve(&self, problem: &Problem<'_>, mut progress: impl FnMut(u64, f64)) -> Result<Improved, PlaceError> {
+        let entries = portfolio(problem, self.options)?;
+        let first = entries.first().expect("a portfolio is never empty");
+        let mut search = Search::new(problem, self.options, &first.placement.device_of, Random::new(self.seed));
+        if search.evaluations() < self.evaluations {
+            search.rebuild_all();
+        }
+        while search.evaluations() < self.evaluations {
+            search.step();
+            progress(search.evaluations(), search.best_makespan());
+        }
+        let placement = explain(self.name(), &first.placement, search.best());
+        let schedule = simulate(problem, search.best(), &Pct, &self.options);
+        Ok(Improved {
+            placement,
+            schedule: schedule.expect("every task is on a device that can run it"),
+            bound: lower_bound(problem),
+            portfolio: entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect(),
+            evaluations: search.evaluations(),
+        })
+    }
+}
+
+impl Placer for Auto {
+    fn name(&self) -> &'static str {
+        "auto"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        Ok(self.improve(problem, |_, _| {})?.placement)
+    }
+}
+
+/// The placement `device_of`, where tasks that did not move keep their reasons.
+fn explain(strategy: &'static str, start: &Placement, device_of: &[DeviceId]) -> Placement {
+    let moved = device_of.iter().zip(&start.device_of).zip(&start.reasons);
+    let reasons = moved.map(
+        |((&to, &from), reason)| {
+            if to == from { reason.clone() } else { Reason::Moved { start: start.strategy, from } }
+        },
+    );
+    Placement { strategy, device_of: device_of.to_vec(), reasons: reasons.collect(), planned: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::{Grain, Shape, Sweep};
+    use crate::place::{STRATEGIES, strategy_by_name};
+
+    fn search(evaluations: u64, seed: u64) -> Auto {
+        Auto { evaluations, seed, options: SimulateOptions::THESIS }
+    }
+
+    #[test]
+    fn a_search_goes_beyond_every_strategy_and_is_repeated_by_its_seed() {
+        let graph = Shape::Cholesky { tiles: 7 }.generate(&Grain::default()).unwrap();
+        let sweep = Sweep { mean_time: 100.0, ..Sweep::default() };
+        let loaded = sweep.problem("cholesky", graph, 3).unwrap();
+        let problem = loaded.problem().unwrap();
+        let none = search(0, 1).improve(&problem, |_, _| {}).unwrap();
+        let (first, makespan) = none.portfolio[0];
+        assert_eq!(none.schedule.makespan, makespan);
+        assert_eq!(none.placement.device_of, strategy_by_name(first).unwrap().place(&problem).unwrap().device_of);
+        assert!(none.portfolio.len() == STRATEGIES.len() && none.portfolio.is_sorted_by_key(|&(_, makespan)| makespan));
+
+        let mut told = Vec::new();
+        let some = search(300, 1).improve(&problem, |done, best| told.push((done, best))).unwrap();
+        assert!(some.schedule.makespan < makespan, "{} {makespan}", some.schedule.makespan);
+        assert!(some.bound.value <= some.schedule.makespan);
+        assert!(told.is_sorted_by(|one, other| one.0 < other.0 && one.1 >= other.1));
+        assert_eq!(told.last(), Some(&(some.evaluations, some.schedule.makespan)));
+        assert_eq!(search(300, 1).improve(&problem, |_, _| {}).unwrap(), some);
+        for (task, reason) in problem.graph().task_ids().zip(&some.placement.reasons) {
+            let before = none.placement.device_of[task.index()];
+            let moved = some.placement.device_of[task.index()] != before;
+            assert_eq!(*reason == Reason::Moved { start: first, from: before }, moved);
+        }
+    }
+}

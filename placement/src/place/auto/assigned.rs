@@ -1,0 +1,109 @@
+//! A full placement, and what it leaves of each device's memory.
+
+use crate::graph::UnitId;
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+
+/// A device for every task, and the bytes that each device has left.
+#[derive(Clone)]
+pub(super) struct Assigned<'p> {
+    problem: &'p Problem<'p>,
+    device_of: Vec<DeviceId>,
+    /// `None` where there is no limit.
+    left: Vec<Option<u64>>,
+}
+
+impl<'p> Assigned<'p> {
+    /// Takes over `device_of`, which must keep all constraints.
+    pub(super) fn new(problem: &'p Problem<'p>, device_of: Vec<DeviceId>) -> Self {
+        let left = problem.platform().devices().iter().map(|device| device.memory).collect();
+        let mut assigned = Assigned { problem, device_of, left };
+        for unit in problem.graph().unit_ids() {
+            let device = assigned.device(unit);
+            assigned.change(device, |left| left.saturating_sub(problem.demand(unit)));
+        }
+        assigned
+    }
+
+    /// Puts `unit` on `to`, which must [admit](Assigned::admits) it.
+    pub(super) fn move_unit(&mut self, unit: UnitId, to: DeviceId) {
+        let demand = self.problem.demand(unit);
+        self.change(self.device(unit), |left| left.saturating_add(demand));
+        self.change(to, |left| left.saturating_sub(demand));
+        for &member in self.problem.graph().members(unit) {
+            self.device_of[member.index()] = to;
+        }
+    }
+
+    fn change(&mut self, device: DeviceId, change: impl Fn(u64) -> u64) {
+        if let Some(left) = &mut self.left[device.index()] {
+            *left = change(*left);
+        }
+    }
+
+    /// Becomes equal to `other` without new memory.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        self.device_of.clone_from(&other.device_of);
+        self.left.clone_from(&other.left);
+    }
+
+    /// Whether all of `units` may be on `to` together with what is there.
+    pub(super) fn admits(&self, units: &[UnitId], to: DeviceId) -> bool {
+        let mut needed: u64 = 0;
+        for &unit in units {
+            if !self.problem.is_feasible(unit, to) {
+                return false;
+            }
+            if self.device(unit) != to {
+                needed = needed.saturating_add(self.problem.demand(unit));
+            }
+        }
+        self.left[to.index()].is_none_or(|left| needed <= left)
+    }
+
+    pub(super) fn device(&self, unit: UnitId) -> DeviceId {
+        self.device_of[self.problem.graph().members(unit)[0].index()]
+    }
+
+    /// By task id.
+    pub(super) fn device_of(&self) -> &[DeviceId] {
+        &self.device_of
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::graph::{Task, TaskId};
+    use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
+    use crate::problem::MemoryRule;
+    use crate::sample;
+
+    #[test]
+    fn memory_moves_with_units() {
+        let mut builder = sample::tasks(&[]);
+        for memory in [30, 40, 50] {
+            builder.task(Task::new("t").with_memory(memory));
+        }
+        builder.task(Task::new("cpu").with_allowed(DeviceKinds::CPU));
+        builder.colocate(TaskId(0), TaskId(1));
+        let graph = builder.build().unwrap();
+        let device = |kind| Device::new("d", kind).with_memory(100);
+        let platform = Platform::uniform(vec![device(DeviceKind::Cpu), device(DeviceKind::Gpu)], 0.0, 1.0).unwrap();
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let mut assigned = Assigned::new(&problem, [0, 0, 1, 0].map(DeviceId).to_vec());
+        let (pair, single, cpu) = (UnitId(0), UnitId(1), UnitId(2));
+        assert!(!assigned.admits(&[single], DeviceId(0)), "70 of 100 are taken");
+        assert!(!assigned.admits(&[cpu], DeviceId(1)), "kinds");
+        assert!(assigned.admits(&[pair], DeviceId(0)), "it is there");
+        assert!(!assigned.admits(&[pair], DeviceId(1)));
+        assigned.move_unit(single, DeviceId(1));
+        assert!(!assigned.admits(&[pair, single], DeviceId(1)));
+        let mut other = assigned.clone();
+        other.move_unit(cpu, DeviceId(0));
+        assigned.copy_from(&other);
+        assert_eq!(assigned.device_of(), [0, 0, 1, 0].map(DeviceId));
+    }
+}

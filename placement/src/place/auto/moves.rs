@@ -1,0 +1,125 @@
+//! Moves: some assignment units to one other device.
+//!
+//! They start from the critical path, because nothing else can shorten the schedule: one of its tasks moves, alone or with its
+//! neighbours on the path that share its device, or the two sides of one of its transfers come together.
+
+use super::assigned::Assigned;
+use super::evaluate::Evaluator;
+use crate::generate::Random;
+use crate::graph::{TaskId, UnitId};
+use crate::platform::DeviceId;
+
+/// Longest part of the path that moves together.
+const LONGEST: u64 = 12;
+
+/// Units that move together.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    pub(super) units: Vec<UnitId>,
+    /// All members of the units, by start.
+    pub(super) tasks: Vec<TaskId>,
+    /// Where they can all go, ascending.
+    pub(super) to: Vec<DeviceId>,
+}
+
+/// Draws a block from the critical `path`, which goes from its end to its start; `None` where what was drawn cannot move.
+pub(super) fn draw(
+    evaluator: &Evaluator<'_>,
+    assigned: &Assigned<'_>,
+    path: &[u32],
+    random: &mut Random,
+) -> Option<Block> {
+    let network = evaluator.network();
+    let at = random.below(path.len() as u64) as usize;
+    let item = *path.get(at)? as usize;
+    if network.task(item).is_some() {
+        return close(evaluator, assigned, &neighbours(evaluator, path, at, random), None);
+    }
+    let send = network.sends()[item];
+    if random.chance(0.5) {
+        close(evaluator, assigned, network.receivers(item), Some(send.from))
+    } else {
+        close(evaluator, assigned, &[send.producer], Some(send.to))
+    }
+}
+
+/// The task at `at` of the path and, half the time, some of those before or after it without a transfer between.
+fn neighbours(evaluator: &Evaluator<'_>, path: &[u32], at: usize, random: &mut Random) -> Vec<TaskId> {
+    let network = evaluator.network();
+    let device = network.device(path[at] as usize);
+    let length = if random.chance(0.5) { 1 } else { 1 + random.below(LONGEST) as usize };
+    let task = |&item: &u32| network.task(item as usize);
+    let here = |item: &&u32| network.device(**item as usize) == device;
+    if random.chance(0.5) {
+        path[at..].iter().take_while(here).filter_map(task).take(length).collect()
+    } else {
+        path[..=at].iter().rev().take_while(here).filter_map(task).take(length).collect()
+    }
+}
+
+/// The units of `tasks` with all their members, and where they can go: to `only`, or anywhere.
+fn close(
+    evaluator: &Evaluator<'_>,
+    assigned: &Assigned<'_>,
+    tasks: &[TaskId],
+    only: Option<DeviceId>,
+) -> Option<Block> {
+    let network = evaluator.network();
+    let graph = network.problem().graph();
+    let mut units: Vec<UnitId> = tasks.iter().map(|&task| graph.unit(task)).collect();
+    units.sort_unstable();
+    units.dedup();
+    let here = assigned.device(*units.first()?);
+    let is_target = |&to: &DeviceId| to != here && only.is_none_or(|only| only == to) && assigned.admits(&units, to);
+    let to: Vec<DeviceId> = network.problem().platform().device_ids().filter(is_target).collect();
+    if to.is_empty() {
+        return None;
+    }
+    let mut tasks: Vec<TaskId> = units.iter().flat_map(|&unit| graph.members(unit)).copied().collect();
+    let start = |task: &TaskId| evaluator.starts()[network.item(*task)];
+    tasks.sort_by(|one, other| start(one).total_cmp(&start(other)));
+    Some(Block { units, tasks, to })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::OperationsOverSpeed;
+    use crate::graph::Task;
+    use crate::place::auto::current::Current;
+    use crate::problem::{MemoryRule, Problem};
+    use crate::sample;
+    use crate::simulate::SimulateOptions;
+
+    #[test]
+    fn blocks_are_whole_units_with_somewhere_to_go() {
+        let mut builder = sample::tasks(&[3.0; 6]);
+        for task in 0..5 {
+            builder.edge(TaskId(task), TaskId(task + 1), 10);
+        }
+        builder.colocate(TaskId(1), TaskId(4));
+        let pinned = builder.task(Task::new("pinned").with_operations(1.0).with_pin(DeviceId(0)));
+        builder.edge(pinned, TaskId(5), 0);
+        let graph = builder.build().unwrap();
+        let platform = sample::platform(&[1.0; 3]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let assigned = Assigned::new(&problem, [0, 1, 2, 2, 1, 2, 0].map(DeviceId).to_vec());
+        let mut evaluator = Evaluator::new(&problem, SimulateOptions::THESIS);
+        evaluator.evaluate(assigned.device_of(), f64::INFINITY);
+        let mut current = Current::default();
+        current.read(&evaluator);
+        let mut random = Random::new(1);
+        let mut sizes = [0; 6];
+        for _ in 0..500 {
+            let path = current.critical_path(&evaluator, &mut random);
+            let Some(block) = draw(&evaluator, &assigned, &path, &mut random) else { continue };
+            let members: usize = block.units.iter().map(|&unit| graph.members(unit).len()).sum();
+            assert_eq!(members, block.tasks.len());
+            assert!(!block.tasks.contains(&pinned));
+            assert!(!block.to.is_empty() && !block.to.contains(&assigned.device(block.units[0])));
+            sizes[block.units.len()] += 1;
+        }
+        assert!(sizes[0] == 0 && sizes[1] > 0 && sizes[2] > 0, "{sizes:?}");
+    }
+}

@@ -1,0 +1,282 @@
+//! List scheduling anew: some units are free to go elsewhere, the others stay on their devices.
+//!
+//! As HEFT, with these differences. Tasks go by their path computation times in the placement that is rebuilt. A device is judged
+//! not only by when a task would end there, but also by what follows then: the transfers to where its consumers are, and their
+//! path computation times there; so each rebuild corrects what the one before took for granted. Behind each task its device stays
+//! reserved for as many sends as the task had. And a unit of several tasks is judged as a whole when its first task comes up.
+
+use super::super::timeline::Timeline;
+use super::assigned::Assigned;
+use super::network::Network;
+use crate::graph::{TaskId, UnitId};
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What counts when a device is judged, beside the end of the task there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weights {
+    /// Of the time from that end to the end of what follows.
+    pub(super) foresight: f64,
+    /// Of what the devices would be kept from: sends, and the other members of the unit with their transfers.
+    pub(super) thrift: f64,
+}
+
+/// A list schedule in the making, and room for the next.
+pub(super) struct Builder<'p> {
+    problem: &'p Problem<'p>,
+    timelines: Vec<Timeline>,
+    /// By task.
+    end: Vec<f64>,
+    /// By task: predecessors that are not placed yet.
+    missing: Vec<u32>,
+    /// By unit.
+    decided: Vec<bool>,
+    /// By bits of the path computation time.
+    ready: BinaryHeap<(u64, Reverse<TaskId>)>,
+    /// By device: when the inputs of the task in hand are there.
+    arrival: Vec<f64>,
+}
+
+impl<'p> Builder<'p> {
+    pub(super) fn new(problem: &'p Problem<'p>) -> Self {
+        Builder {
+            problem,
+            timelines: Vec::new(),
+            end: vec![0.0; problem.graph().task_count()],
+            missing: Vec::new(),
+            decided: Vec::new(),
+            ready: BinaryHeap::new(),
+            arrival: Vec::new(),
+        }
+    }
+
+    /// Moves `free` units in `assigned`, which is the placement of `network`. `O(V log V + E)`, and `O(devices)` for each free
+    /// unit and its edges.
+    pub(super) fn rebuild(
+        &mut self,
+        network: &Network<'_>,
+        free: &[bool],
+        weights: Weights,
+        assigned: &mut Assigned<'_>,
+    ) {
+        self.reset(network);
+        while let Some((_, Reverse(task))) = self.ready.pop() {
+            let unit = self.problem.graph().unit(task);
+            if !std::mem::replace(&mut self.decided[unit.index()], true) && free[unit.index()] {
+                let to = self.choose(network, weights, task, assigned);
+                assigned.move_unit(unit, to);
+            }
+            self.run(network, task, assigned.device_of());
+            for &next in self.problem.graph().successors(task) {
+                self.missing[next.index()] -= 1;
+                if self.missing[next.index()] == 0 {
+                    self.make_ready(network, next);
+                }
+            }
+        }
+    }
+
+    fn reset(&mut self, network: &Network<'_>) {
+        let graph = self.problem.graph();
+        self.timelines.clear();
+        self.timelines.resize(self.problem.platform().device_count(), Timeline::new());
+        self.arrival.resize(self.timelines.len(), 0.0);
+        self.missing.clear();
+        self.missing.extend(graph.task_ids().map(|task| graph.predecessors(task).len() as u32));
+        self.decided.clear();
+        self.decided.resize(graph.unit_count(), false);
+        for task in graph.task_ids().filter(|&task| graph.predecessors(task).is_empty()) {
+            self.make_ready(network, task);
+        }
+    }
+
+    fn make_ready(&mut self, network: &Network<'_>, task: TaskId) {
+        let rank = network.rank(network.item(task));
+        self.ready.push((rank.to_bits(), Reverse(task)));
+    }
+
+    /// The best device for the unit of `task`; of equals, the first.
+    fn choose(&mut self, network: &Network<'_>, weights: Weights, task: TaskId, assigned: &Assigned<'_>) -> DeviceId {
+        let unit = self.problem.graph().unit(task);
+        let device_of = assigned.device_of();
+        let mut arrival = std::mem::take(&mut self.arrival);
+        self.find_arrivals(network, task, device_of, &mut arrival);
+        let mut best = (f64::INFINITY, assigned.device(unit));
+        for to in self.problem.feasible(unit).filter(|&to| assigned.admits(&[unit], to)) {
+            let occupied = self.occupied(network, task, to);
+            let start = self.timelines[to.index()].earliest(arrival[to.index()], occupied).start;
+            let consequences = Consequences::of(network, task, to, device_of);
+            let end = start + self.problem.time(task, to);
+            let score = end + weights.foresight * consequences.rest + weights.thrift * consequences.cost;
+            if score < best.0 {
+                best = (score, to);
+            }
+        }
+        self.arrival = arrival;
+        best.1
+    }
+
+    /// When all inputs of `task` would be on each device that is feasible for it.
+    fn find_arrivals(&self, network: &Network<'_>, task: TaskId, device_of: &[DeviceId], arrival: &mut [f64]) {
+        let graph = self.problem.graph();
+        arrival.fill(0.0);
+        for &datum in graph.inputs(task) {
+            let producer = graph.producer(datum);
+            let from = device_of[producer.index()];
+            let end = self.end[producer.index()];
+            for to in self.problem.feasible(graph.unit(task)) {
+                let latest = &mut arrival[to.index()];
+                *latest = latest.max(end + network.crossing_time(graph.bytes(datum), from, to));
+            }
+        }
+    }
+
+    /// Time that `task` and as many sends as it had take on `device`.
+    fn occupied(&self, network: &Network<'_>, task: TaskId, device: DeviceId) -> f64 {
+        let outputs = self.problem.graph().outputs(task).iter();
+        let sends: usize = outputs.map(|&datum| network.sends_of(datum).len()).sum();
+        self.problem.time(task, device) + sends as f64 * network.send_time(device)
+    }
+
+    /// Runs `task` in the first gap after its inputs.
+    fn run(&mut self, network: &Network<'_>, task: TaskId, device_of: &[DeviceId]) {
+        let graph = self.problem.graph();
+        let device = device_of[task.index()];
+        let mut arrival: f64 = 0.0;
+        for &datum in graph.inputs(task) {
+            let producer = graph.producer(datum);
+            let crossing = network.crossing_time(graph.bytes(datum), device_of[producer.index()], device);
+            arrival = arrival.max(self.end[producer.index()] + crossing);
+        }
+        let occupied = self.occupied(network, task, device);
+        let timeline = &mut self.timelines[device.index()];
+        let slot = timeline.earliest(arrival, occupied);
+        timeline.occupy(slot, occupied);
+        self.end[task.index()] = slot.start + self.problem.time(task, device);
+    }
+}
+
+/// What follows from a task's being on a device.
+struct Consequences {
+    /// The time from its end to the end of all that follows, if no device kept anything waiting.
+    rest: f64,
+    /// The time of its sends, of those to it, of the other members of its unit, and of transfers to and from those.
+    cost: f64,
+}
+
+impl Consequences {
+    fn of(network: &Network<'_>, task: TaskId, to: DeviceId, device_of: &[DeviceId]) -> Self {
+        let graph = network.problem().graph();
+        let unit = graph.unit(task);
+        let mut consequences = Consequences { rest: 0.0, cost: 0.0 };
+        for &datum in graph.outputs(task) {
+            let mut last = (to, 0.0);
+            for &consumer in graph.consumers(datum) {
+                let device = if graph.unit(consumer) == unit { to } else { device_of[consumer.index()] };
+                if device != last.0 {
+                    last = (device, network.crossing_time(graph.bytes(datum), to, device));
+                    consequences.cost += if device == to { 0.0 } else { network.send_time(to) };
+                }
+                let rest = last.1 + network.rest(network.item(consumer));
+                consequences.rest = consequences.rest.max(rest);
+            }
+        }
+        for &datum in graph.inputs(task) {
+            let from = device_of[graph.producer(datum).index()];
+            consequences.cost += if from == to { 0.0 } else { network.send_time(from) };
+        }
+        if graph.members(unit).len() > 1 {
+            consequences.cost += cost_of_others(network, unit, task, to, device_of);
+        }
+        consequences
+    }
+}
+
+/// Time of the members of `unit` beside `task`, and of their transfers from and to other units.
+fn cost_of_others(network: &Network<'_>, unit: UnitId, task: TaskId, to: DeviceId, device_of: &[DeviceId]) -> f64 {
+    let problem = network.problem();
+    let graph = problem.graph();
+    let mut cost = 0.0;
+    for &member in graph.members(unit).iter().filter(|&&member| member != task) {
+        cost += problem.time(member, to);
+        for &datum in graph.inputs(member) {
+            let producer = graph.producer(datum);
+            if graph.unit(producer) != unit {
+                cost += network.crossing_time(graph.bytes(datum), device_of[producer.index()], to);
+            }
+        }
+        for &datum in graph.outputs(member) {
+            let mut last = to;
+            for &consumer in graph.consumers(datum).iter().filter(|&&consumer| graph.unit(consumer) != unit) {
+                let device = device_of[consumer.index()];
+                if device != last {
+                    cost += network.crossing_time(graph.bytes(datum), to, device);
+                    last = device;
+                }
+            }
+        }
+    }
+    cost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::{CostTable, OperationsOverSpeed};
+    use crate::place::auto::evaluate::Evaluator;
+    use crate::problem::MemoryRule;
+    use crate::sample;
+    use crate::simulate::SimulateOptions;
+
+    const WEIGHTS: Weights = Weights { foresight: 1.0, thrift: 1.0 };
+
+    fn rebuilt(problem: &Problem<'_>, device_of: &[u32], free: &[bool], weights: Weights) -> Vec<u32> {
+        let mut assigned = Assigned::new(problem, device_of.iter().copied().map(DeviceId).collect());
+        let mut evaluator = Evaluator::new(problem, SimulateOptions::default());
+        evaluator.evaluate(assigned.device_of(), f64::INFINITY);
+        Builder::new(problem).rebuild(evaluator.network(), free, weights, &mut assigned);
+        assigned.device_of().iter().map(|device| device.0).collect()
+    }
+
+    /// A chain whose last task must be on device 1 goes there as soon as it can; without foresight it stays where it is fast.
+    #[test]
+    fn a_rebuild_sees_what_follows() {
+        let graph = sample::graph(&[4.0, 4.0], &[(0, 1, 90)]);
+        let platform = sample::platform(&[1.5, 1.0]);
+        let times = [[Some(2.0), Some(4.0)], [None, Some(4.0)]];
+        let costs = CostTable::from_fn(&graph, &platform, |task, device| times[task.index()][device.index()]).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        assert_eq!(rebuilt(&problem, &[0, 1], &[true; 2], WEIGHTS), [1, 1]);
+        let blind = Weights { foresight: 0.0, thrift: 0.0 };
+        assert_eq!(rebuilt(&problem, &[0, 1], &[true; 2], blind), [0, 1]);
+        assert_eq!(rebuilt(&problem, &[0, 1], &[false; 2], WEIGHTS), [0, 1]);
+    }
+
+    /// The first member alone would be faster on device 1, the two together are on device 0.
+    #[test]
+    fn a_unit_is_judged_as_a_whole() {
+        let mut builder = sample::tasks(&[0.0; 2]);
+        builder.colocate(TaskId(0), TaskId(1));
+        let graph = builder.build().unwrap();
+        let platform = sample::platform(&[1.0; 2]);
+        let times = [[3.0, 2.0], [3.0, 9.0]];
+        let costs =
+            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        assert_eq!(rebuilt(&problem, &[1, 1], &[true], WEIGHTS), [0, 0]);
+    }
+
+    /// Tasks that do not need each other are shared out.
+    #[test]
+    fn work_is_spread_over_idle_devices() {
+        let graph = sample::graph(&[2.0; 6], &[]);
+        let platform = sample::platform(&[1.0; 3]);
+        let costs = OperationsOverSpeed::new(&graph, &platform);
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let mut devices = rebuilt(&problem, &[0; 6], &[true; 6], WEIGHTS);
+        devices.sort_unstable();
+        assert_eq!(devices, [0, 0, 1, 1, 2, 2]);
+    }
+}

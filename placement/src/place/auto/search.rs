@@ -1,0 +1,182 @@
+//! The search: windows of the schedule that are rebuilt, and moves from its critical path.
+
+use super::acceptance::LateAcceptance;
+use super::assigned::Assigned;
+use super::current::Current;
+use super::estimate::Estimator;
+use super::evaluate::Evaluator;
+use super::moves::{Block, draw};
+use super::rebuild::{Builder, Weights};
+use crate::generate::Random;
+use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::simulate::SimulateOptions;
+
+/// How often a step rebuilds a window; else it moves a block.
+const WINDOWS: f64 = 0.75;
+/// Tasks of the longest window, of all tasks.
+const WIDEST: f64 = 0.1;
+/// Blocks that are compared before one moves.
+const BLOCKS: usize = 12;
+/// By how much an estimate may be lowered in a comparison, so that not always the same block is best.
+const BLUR: f64 = 0.05;
+
+/// The weights that a full rebuild tries in turn.
+const FORESIGHTS: [f64; 3] = [1.0, 0.5, 0.0];
+const THRIFTS: [f64; 3] = [1.0, 0.5, 0.0];
+
+/// A search that goes on from one placement to the next.
+pub(super) struct Search<'p> {
+    problem: &'p Problem<'p>,
+    random: Random,
+    assigned: Assigned<'p>,
+    /// The evaluation of `assigned`.
+    evaluator: Evaluator<'p>,
+    current: Current,
+    tried: Assigned<'p>,
+    /// The evaluation of `tried`.
+    trial: Evaluator<'p>,
+    builder: Builder<'p>,
+    estimator: Estimator,
+    acceptance: LateAcceptance,
+    best: Vec<DeviceId>,
+    best_makespan: f64,
+    evaluations: u64,
+}
+
+impl<'p> Search<'p> {
+    /// Starts from `device_of`, which must keep all constraints.
+    pub(super) fn new(
+        problem: &'p Problem<'p>,
+        options: SimulateOptions,
+        device_of: &[DeviceId],
+        random: Random,
+    ) -> Self {
+        let assigned = Assigned::new(problem, device_of.to_vec());
+        let mut search = Search {
+            problem,
+            random,
+            tried: assigned.clone(),
+            assigned,
+            evaluator: Evaluator::new(problem, options),
+            current: Current::default(),
+            trial: Evaluator::new(problem, options),
+            builder: Builder::new(problem),
+            estimator: Estimator::new(problem.graph().task_count()),
+            acceptance: LateAcceptance::new(f64::INFINITY),
+            best: device_of.to_vec(),
+            best_makespan: f64::INFINITY,
+            evaluations: 0,
+        };
+        search.attempt(f64::INFINITY);
+        search.acceptance = LateAcceptance::new(search.best_makespan);
+        search
+    }
+
+    /// Rebuilds everything with several weights, each time from what the time before gave, and goes on from the best.
+    pub(super) fn rebuild_all(&mut self) {
+        let free = vec![true; self.problem.graph().unit_count()];
+        for thrift in THRIFTS {
+            for foresight in FORESIGHTS {
+                self.rebuild(&free, Weights { foresight, thrift }, f64::INFINITY);
+            }
+        }
+        self.tried = Assigned::new(self.problem, self.best.clone());
+        self.attempt(f64::INFINITY);
+        self.acceptance = LateAcceptance::new(self.best_makespan);
+    }
+
+    /// Tries one change of the current placement.
+    pub(super) fn step(&mut self) {
+        let limit = self.acceptance.limit(self.current.makespan);
+        if self.random.chance(WINDOWS) {
+            self.rebuild_window(limit);
+        } else {
+            self.move_block(limit);
+        }
+        self.acceptance.end_step(self.current.makespan);
+    }
+
+    /// Rebuilds the units that have a task in some stretch of the schedule.
+    fn rebuild_window(&mut self, limit: f64) {
+        let graph = self.problem.graph();
+        let network = self.evaluator.network();
+        let widest = (WIDEST * graph.task_count() as f64).max(8.0);
+        let length = widest.powf(self.random.uniform(0.4, 1.0)) as usize;
+        let sequence = self.evaluator.sequence();
+        let middle = self.random.below(sequence.len() as u64) as usize;
+        let items = sequence.iter().skip(middle.saturating_sub(length / 2));
+        let mut free = vec![false; graph.unit_count()];
+        for task in items.filter_map(|&item| network.task(item as usize)).take(length) {
+            free[graph.unit(task).index()] = true;
+        }
+        let weights = Weights { foresight: self.random.uniform(0.5, 1.0), thrift: self.random.uniform(0.0, 1.0) };
+        self.rebuild(&free, weights, limit);
+    }
+
+    fn rebuild(&mut self, free: &[bool], weights: Weights, limit: f64) {
+        self.tried.copy_from(&self.assigned);
+        self.builder.rebuild(self.evaluator.network(), free, weights, &mut self.tried);
+        self.attempt(limit);
+    }
+
+    /// Moves a block of the critical path to where it is estimated best.
+    fn move_block(&mut self, limit: f64) {
+        let path = self.current.critical_path(&self.evaluator, &mut self.random);
+        let mut best: Option<(f64, Block, DeviceId)> = None;
+        for _ in 0..BLOCKS {
+            let Some(block) = draw(&self.evaluator, &self.assigned, &path, &mut self.random) else { continue };
+            if let Some((way, to)) = self.rate(&block)
+                && best.as_ref().is_none_or(|(shortest, ..)| way < *shortest)
+            {
+                best = Some((way, block, to));
+            }
+        }
+        self.tried.copy_from(&self.assigned);
+        if let Some((_, block, to)) = best {
+            block.units.iter().for_each(|&unit| self.tried.move_unit(unit, to));
+        }
+        self.attempt(limit);
+    }
+
+    /// The best device for a block, and the longest way through the block there, somewhat blurred.
+    fn rate(&mut self, block: &Block) -> Option<(f64, DeviceId)> {
+        let mut best: Option<(f64, DeviceId)> = None;
+        for &to in &block.to {
+            let way = self.estimator.estimate(&self.evaluator, &self.current, &block.tasks, to);
+            let way = way * self.random.uniform(1.0 - BLUR, 1.0);
+            if best.is_none_or(|(shortest, _)| way < shortest) {
+                best = Some((way, to));
+            }
+        }
+        best
+    }
+
+    /// Goes on from what was tried if its makespan is within the limit.
+    fn attempt(&mut self, limit: f64) {
+        self.evaluations += 1;
+        let Some(makespan) = self.trial.evaluate(self.tried.device_of(), limit) else { return };
+        std::mem::swap(&mut self.trial, &mut self.evaluator);
+        std::mem::swap(&mut self.tried, &mut self.assigned);
+        self.current.read(&self.evaluator);
+        if makespan < self.best_makespan {
+            self.best_makespan = makespan;
+            self.best.copy_from_slice(self.assigned.device_of());
+        }
+    }
+
+    /// Placements that were evaluated.
+    pub(super) fn evaluations(&self) -> u64 {
+        self.evaluations
+    }
+
+    /// The best placement.
+    pub(super) fn best(&self) -> &[DeviceId] {
+        &self.best
+    }
+
+    /// The makespan of the best placement.
+    pub(super) fn best_makespan(&self) -> f64 {
+        self.best_makespan
+    }
+}
