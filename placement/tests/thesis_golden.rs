@@ -19,8 +19,6 @@ use std::path::PathBuf;
 struct Case {
     partitioner: String,
     devices: String,
-    /// Least and greatest makespan, which depends on the order of nodes that become ready together.
-    fifo: [f64; 2],
     pct: f64,
     msr: f64,
     traffic: u64,
