@@ -63,7 +63,7 @@ impl<'f> Reference<'f> {
 
     fn run(mut self) -> f64 {
         loop {
-            while (0..self.busy.len()).fold(false, |any, device| self.decide(device) || any) {}
+            while (0..self.busy.len()).filter(|&device| self.decide(device)).count() > 0 {}
             let Some(Reverse((first, ..))) = self.events.peek().copied() else { return self.makespan };
             self.now = f64::from_bits(first);
             while let Some(&Reverse((time, arrival, position))) = self.events.peek().filter(|event| event.0.0 == first)
