@@ -141,6 +141,12 @@ pub const STRATEGIES: &[(&str, &str)] = &[
     ("gpu", "everything on the fastest GPU device, as far as it can run there"),
 ];
 
+/// The names that [`strategy_by_name`] knows.
+pub fn strategy_names() -> Vec<&'static str> {
+    let listed = STRATEGIES.iter().map(|&(name, _)| name);
+    listed.chain(["auto"]).collect()
+}
+
 /// The strategy called `name`, if there is one.
 pub fn strategy_by_name(name: &str) -> Option<Box<dyn Placer>> {
     match name {
@@ -172,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_listed_strategy_is_known_by_its_own_name() {
-        for name in STRATEGIES.iter().map(|&(name, _)| name).chain(["auto"]) {
+        for name in strategy_names() {
             assert_eq!(strategy_by_name(name).map(|strategy| strategy.name()), Some(name));
         }
         assert!(strategy_by_name("none").is_none());

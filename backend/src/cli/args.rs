@@ -46,7 +46,7 @@ pub(crate) struct ModelArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct PlaceArgs {
-    /// Strategy (heft, mite, cp, cpu, gpu), or a plan file that `anabranch place` wrote
+    /// Strategy (heft, auto, mite, cp, cpu, gpu, …: an unknown name lists them), or a plan file that `anabranch place` wrote
     #[arg(long, value_name = "STRATEGY|PLAN.json", default_value = "heft")]
     pub(crate) place: String,
     /// Run the nodes whose names match on this device, for example '*conv*=gpu0'; may be repeated

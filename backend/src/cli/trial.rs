@@ -4,7 +4,7 @@ use super::CliError;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::{Fifo, Msr, Order, Pct, Planned, SendCosts};
-use anabranch_placement::place::{PlaceError, Placement, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::place::{PlaceError, Placement, Placer, strategy_by_name, strategy_names};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::schedule::Schedule;
@@ -95,8 +95,7 @@ pub(super) fn memory_rule_name(rule: MemoryRule) -> &'static str {
 /// The strategy called `name`.
 pub(super) fn strategy(name: &str) -> Result<Box<dyn Placer>, CliError> {
     strategy_by_name(name).ok_or_else(|| {
-        let known: Vec<&str> = STRATEGIES.iter().map(|(name, _)| *name).collect();
-        CliError::input(format!("there is no strategy `{name}`; known are {}", known.join(", ")))
+        CliError::input(format!("there is no strategy `{name}`; known are {}", strategy_names().join(", ")))
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::placing::PlacingError;
 use anabranch_kernels::TensorSpec;
+use anabranch_placement::place::strategy_names;
 use std::io;
 use std::path::PathBuf;
 
@@ -20,7 +21,8 @@ pub enum SessionError {
     Detect(#[from] crate::device::DetectError),
     /// A strategy that is not there.
     #[error(
-        "there is no strategy `{0}`; known are heft, mite, cp, cpu and gpu, and plan files whose names end in .json"
+        "there is no strategy `{0}`; known are {known}, and plan files whose names end in .json",
+        known = strategy_names().join(", ")
     )]
     Strategy(String),
     /// Everything was to run on the GPU, but there is none.
