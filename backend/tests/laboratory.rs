@@ -231,10 +231,21 @@ fn a_sweep_says_why_a_strategy_has_no_result_and_draws_the_others() {
     let text = laboratory.text(&[&arguments[..], &["--chart", "charts"]].concat());
     assert!(text.contains("convolutional_network_graph (346 tasks"), "{text}");
     assert!(text.lines().any(|line| line.contains("hash") && line.contains("plans no order")), "{text}");
-    for chart in ["makespan.svg", "traffic.svg", "place_seconds.svg", "index.html"] {
+    for chart in ["makespan.svg", "slr.svg", "traffic.svg", "place_seconds.svg", "index.html"] {
         assert!(laboratory.read(&format!("charts/{chart}")).contains("heft"), "{chart}");
     }
     assert!(laboratory.read("charts/makespan.svg").contains("no placement"));
+    // On one CPU, what must run on a GPU can run nowhere; that is no reason to leave the other graph out.
+    let rows =
+        laboratory.json(&["sweep", "layered:8", "fft:4", "--devices", "unrelated:1", "--strategies", "heft,cpu"]);
+    let rows = rows.as_array().expect("rows");
+    let of = |graph: &str| rows.iter().filter(|row| row["graph"] == graph).collect::<Vec<_>>();
+    assert!(
+        of("layered:8").iter().all(|row| row["error"].as_str().is_some_and(|error| error.contains("GPU"))),
+        "{rows:?}"
+    );
+    assert!(of("fft:4").iter().all(|row| number(row, "makespan") > 0.0));
+    assert_eq!((of("layered:8").len(), of("fft:4").len()), (2, 2));
 }
 
 #[test]

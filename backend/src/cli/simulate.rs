@@ -1,7 +1,7 @@
 //! `anabranch simulate`: place a graph on devices, simulate it, check the result, and say what it is worth.
 
 use super::table::{Align, Table, duration};
-use super::trial::{OrderName, Placed, RuleArgs, TrialError, memory_rule_name, strategy, time_format};
+use super::trial::{OrderName, Placed, RuleArgs, TrialError, memory_rule_name, strategy, strategy_help, time_format};
 use super::{CliError, Output, assignment};
 use crate::chart::{ScheduleChart, amount, page};
 use crate::device::format_bytes;
@@ -35,8 +35,8 @@ pub(crate) struct SimulateCommand {
     /// Only the problem of this name, where the file has several
     #[arg(long, value_name = "NAME")]
     problem: Option<String>,
-    /// Strategy; an unknown name lists them
-    #[arg(long, value_name = "STRATEGY", default_value = "heft")]
+    /// Strategy; --help lists them
+    #[arg(long, value_name = "STRATEGY", default_value = "heft", long_help = strategy_help("Strategy:"))]
     place: String,
     /// Take the placement from this JSON map of task ids to device ids, and place nothing
     #[arg(long, value_name = "FILE.json")]

@@ -9,7 +9,7 @@ mod work;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
 use super::table::{Align, Table, duration};
-use super::trial::{OrderName, RuleArgs, strategy};
+use super::trial::{OrderName, RuleArgs, strategy, strategy_help};
 use super::{CliError, Output};
 use crate::chart::{Bar, amount};
 use anabranch_placement::place::STRATEGIES;
@@ -43,8 +43,9 @@ pub(crate) struct SweepCommand {
     /// Devices for the graphs that bring none: a file, or random:10; may be repeated
     #[arg(long, value_name = "FILE|KIND:COUNT")]
     devices: Vec<String>,
-    /// Strategies, separated by commas; all takes every one
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "all")]
+    /// Strategies, separated by commas; all takes every one, --help lists them
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "all",
+        long_help = strategy_help("Strategies, separated by commas; all takes every one of"))]
     strategies: Vec<String>,
     /// Orders, separated by commas
     #[arg(long, value_delimiter = ',', value_enum, value_name = "NAMES", default_value = "pct")]
@@ -169,7 +170,7 @@ fn heading(group: &SeedGroup<'_>) -> String {
 fn refusals(case: &[SeedGroup<'_>]) -> String {
     let refusal = |group: &SeedGroup| {
         let error = group.rows.iter().find_map(|row| row.error.as_ref())?;
-        Some(format!("  {} under {}: {error}\n", group.key.strategy, group.key.order))
+        Some(format!("  {} under {}: {error}\n", group.key.strategy, group.key.order.name()))
     };
     case.iter().filter_map(refusal).collect()
 }
@@ -196,7 +197,7 @@ fn table(case: &[SeedGroup<'_>]) -> Table {
         let deviation = Bar::of(&values(|row| row.makespan)).filter(|bar| bar.deviation > 0.0);
         table.row([
             group.key.strategy.clone(),
-            group.key.order.clone(),
+            group.key.order.name().to_owned(),
             mean(|row| row.makespan, amount),
             deviation.map_or(String::new(), |bar| amount(bar.deviation)),
             mean(|row| row.gap, |gap| format!("{:.1} %", 100.0 * gap)),

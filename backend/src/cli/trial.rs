@@ -10,6 +10,7 @@ use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::schedule::Schedule;
 use anabranch_placement::simulate::{LinkContention, SimulateError, SimulateOptions, simulate};
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// What counts beside tasks and transfers.
@@ -39,8 +40,10 @@ pub(super) enum Memory {
 }
 
 /// Which of the ready tasks of a device runs next.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum OrderName {
+    #[default]
     /// Greatest path computation time
     Pct,
     /// Maximum successor rank
@@ -90,6 +93,12 @@ pub(super) fn memory_rule_name(rule: MemoryRule) -> &'static str {
         MemoryRule::SizeEstimate => "size-estimate",
         MemoryRule::Ignore => "ignore",
     }
+}
+
+/// Every strategy and what it does, for `--help`.
+pub(super) fn strategy_help(start: &str) -> String {
+    let lines = STRATEGIES.iter().map(|(name, about)| format!("\n  {name:<10} {about}"));
+    format!("{start}\n{}", lines.collect::<String>())
 }
 
 /// The strategy called `name`.

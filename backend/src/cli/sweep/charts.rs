@@ -2,6 +2,7 @@
 
 use super::super::CliError;
 use super::super::table::duration;
+use super::super::trial::OrderName;
 use super::results::{Key, Row};
 use crate::chart::{Bar, BarChart, Format, Group, Panel, amount, page};
 use std::fs;
@@ -36,11 +37,13 @@ struct Quantity {
     logarithmic: bool,
     /// Whether it depends on the order; where not, one bar is enough.
     by_order: bool,
+    /// Whether it can be compared between graphs, so that one panel is for all.
+    overall: bool,
     of: fn(&Row) -> Option<f64>,
     limit: fn(&Row) -> Option<f64>,
 }
 
-const QUANTITIES: [Quantity; 3] = [
+const QUANTITIES: [Quantity; 4] = [
     Quantity {
         file: "makespan.svg",
         title: "Makespan",
@@ -48,8 +51,20 @@ const QUANTITIES: [Quantity; 3] = [
         format: amount,
         logarithmic: false,
         by_order: true,
+        overall: false,
         of: |row| row.makespan,
         limit: |row| row.bound,
+    },
+    Quantity {
+        file: "slr.svg",
+        title: "Schedule length ratio",
+        value: "makespan over the longest way through the graph on the fastest devices",
+        format: amount,
+        logarithmic: false,
+        by_order: true,
+        overall: true,
+        of: |row| row.slr,
+        limit: |_| None,
     },
     Quantity {
         file: "traffic.svg",
@@ -58,6 +73,7 @@ const QUANTITIES: [Quantity; 3] = [
         format: amount,
         logarithmic: false,
         by_order: false,
+        overall: false,
         of: |row| row.traffic,
         limit: |_| None,
     },
@@ -68,6 +84,7 @@ const QUANTITIES: [Quantity; 3] = [
         format: duration,
         logarithmic: true,
         by_order: false,
+        overall: false,
         of: |row| row.place_seconds,
         limit: |_| None,
     },
@@ -90,10 +107,10 @@ pub(super) fn write(directory: &Path, rows: &[&Row]) -> Result<(), CliError> {
 }
 
 fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
-    let mut orders: Vec<String> = Vec::new();
+    let mut orders: Vec<OrderName> = Vec::new();
     for row in rows {
         if !orders.contains(&row.order) {
-            orders.push(row.order.clone());
+            orders.push(row.order);
         }
     }
     if !quantity.by_order {
@@ -103,6 +120,7 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
     let limit = panels.iter().any(|panel| panel.limit.is_some()).then(|| "lower bound".to_owned());
     let seeds = seeds(rows);
     let of_seeds = match seeds {
+        _ if quantity.overall => ", means and standard deviations over all graphs, devices and seeds".into(),
         0 | 1 => String::new(),
         _ => format!(", means and standard deviations over {seeds} seeds where something is drawn"),
     };
@@ -116,19 +134,22 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
         value: quantity.value.into(),
         format: quantity.format,
         logarithmic: quantity.logarithmic,
-        series: orders,
+        series: orders.iter().map(|order| order.name().to_owned()).collect(),
         limit,
         panels,
     }
 }
 
 /// The conditions that hold for all rows.
-fn rules(row: &Row, orders: &[String]) -> String {
+fn rules(row: &Row, orders: &[OrderName]) -> String {
     let links = if row.contention { ", one transfer at a time on a link" } else { "" };
-    let sends = format!("{} operations a send{links}", row.send_ops);
+    let sends = format!("{} operations a send{links}", row.send_ops.0);
     match orders {
-        [one] => format!("order {one}, {sends}"),
-        several => format!("orders {}, {sends}", several.join(", ")),
+        [one] => format!("order {}, {sends}", one.name()),
+        several => {
+            let names: Vec<&str> = several.iter().map(|order| order.name()).collect();
+            format!("orders {}, {sends}", names.join(", "))
+        }
     }
 }
 
@@ -139,41 +160,56 @@ fn seeds(rows: &[&Row]) -> usize {
     seeds.len()
 }
 
-/// A panel for each graph on each platform.
-fn panels(quantity: &Quantity, rows: &[&Row], orders: &[String]) -> Vec<Panel> {
-    let mut panels: Vec<Panel> = Vec::new();
-    for group in groups(rows) {
-        let on = if group.key.devices == "own" { String::new() } else { format!(" on {}", group.key.devices) };
-        let title = format!("{}{on}", group.key.graph);
+/// A panel, by strategy and then by order: all values.
+struct Values {
+    title: String,
+    limits: Vec<f64>,
+    lines: Vec<(String, Vec<Vec<f64>>)>,
+}
+
+/// A panel for each graph on each platform, or one for all of them.
+fn panels(quantity: &Quantity, rows: &[&Row], orders: &[OrderName]) -> Vec<Panel> {
+    let mut panels: Vec<Values> = Vec::new();
+    for row in rows {
+        let Some(series) = orders.iter().position(|order| *order == row.order) else { continue };
+        let title = match (quantity.overall, row.devices.as_str()) {
+            (true, _) => "all graphs and devices".into(),
+            (false, "own") => row.graph.clone(),
+            (false, devices) => format!("{} on {devices}", row.graph),
+        };
         let place = panels.iter().position(|panel| panel.title == title).unwrap_or_else(|| {
-            let limits: Vec<f64> = group.rows.iter().filter_map(|row| (quantity.limit)(row)).collect();
-            panels.push(Panel { title, groups: Vec::new(), limit: Bar::of(&limits).map(|bar| bar.mean) });
+            panels.push(Values { title, limits: Vec::new(), lines: Vec::new() });
             panels.len() - 1
         });
         let panel = &mut panels[place];
-        let name = &group.key.strategy;
-        let line = panel.groups.iter().position(|line| line.name == *name).unwrap_or_else(|| {
-            panel.groups.push(Group { name: name.clone(), bars: vec![None; orders.len()] });
-            panel.groups.len() - 1
+        let line = panel.lines.iter().position(|(name, _)| *name == row.strategy).unwrap_or_else(|| {
+            panel.lines.push((row.strategy.clone(), vec![Vec::new(); orders.len()]));
+            panel.lines.len() - 1
         });
-        let values: Vec<f64> = group.rows.iter().filter_map(|row| (quantity.of)(row)).collect();
-        if let Some(series) = orders.iter().position(|order| *order == group.key.order) {
-            panel.groups[line].bars[series] = Bar::of(&values);
-        }
+        panel.lines[line].1[series].extend((quantity.of)(row));
+        panel.limits.extend((quantity.limit)(row));
     }
-    panels
+    let group = |(name, values): (String, Vec<Vec<f64>>)| {
+        let bars = values.iter().map(|values| Bar::of(values)).collect();
+        Group { name, bars }
+    };
+    let panel = |Values { title, limits, lines }| {
+        let groups = lines.into_iter().map(group).collect();
+        Panel { title, groups, limit: Bar::of(&limits).map(|bar| bar.mean) }
+    };
+    panels.into_iter().map(panel).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(strategy: &str, order: &str, seed: u64, makespan: Option<f64>) -> Row {
+    fn row(strategy: &str, order: OrderName, seed: u64, makespan: Option<f64>) -> Row {
         Row {
             graph: "g".into(),
             devices: "d".into(),
             strategy: strategy.into(),
-            order: order.into(),
+            order,
             seed,
             makespan,
             bound: makespan.map(|_| 1.0),
@@ -184,10 +220,10 @@ mod tests {
     #[test]
     fn seeds_become_means_and_deviations_by_strategy_and_order() {
         let rows = [
-            row("heft", "pct", 0, Some(2.0)),
-            row("heft", "pct", 1, Some(4.0)),
-            row("heft", "fifo", 0, Some(5.0)),
-            row("gpu", "pct", 0, None),
+            row("heft", OrderName::Pct, 0, Some(2.0)),
+            row("heft", OrderName::Pct, 1, Some(4.0)),
+            row("heft", OrderName::Fifo, 0, Some(5.0)),
+            row("gpu", OrderName::Pct, 0, None),
         ];
         let chart = chart(&QUANTITIES[0], &rows.iter().collect::<Vec<_>>());
         assert_eq!(chart.series, ["pct", "fifo"]);

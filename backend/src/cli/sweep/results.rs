@@ -6,6 +6,7 @@ use super::cases::Case;
 use anabranch_placement::evaluate::Metrics;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -18,9 +19,8 @@ pub(super) struct Key {
     pub(super) devices: String,
     pub(super) seed: u64,
     pub(super) strategy: String,
-    pub(super) order: String,
-    /// As text, because numbers with a point have no order.
-    send_ops: String,
+    pub(super) order: OrderName,
+    send_ops: Operations,
     contention: bool,
     memory_rule: String,
 }
@@ -33,13 +33,38 @@ impl Key {
             devices: case.devices.clone(),
             seed,
             strategy: strategy.into(),
-            order: order.name().into(),
-            send_ops: rules.send_ops.to_string(),
+            order,
+            send_ops: Operations(rules.send_ops),
             contention: rules.contention,
             memory_rule: rule.map_or("own".into(), |rule| rule.get_name().to_owned()),
         }
     }
 }
+
+/// Operations of a send; ordered, so that keys can be.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default)]
+#[serde(transparent)]
+pub(super) struct Operations(pub(super) f64);
+
+impl Ord for Operations {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Operations {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Operations {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Operations {}
 
 /// A result: what was measured, or why there is nothing. Its fields are the columns and members of the files.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -49,8 +74,8 @@ pub(super) struct Row {
     pub(super) devices: String,
     pub(super) seed: u64,
     pub(super) strategy: String,
-    pub(super) order: String,
-    pub(super) send_ops: String,
+    pub(super) order: OrderName,
+    pub(super) send_ops: Operations,
     pub(super) contention: bool,
     /// `own` is the rule that the graph's file asks for.
     pub(super) memory_rule: String,
@@ -121,8 +146,8 @@ impl Row {
             devices: self.devices.clone(),
             seed: self.seed,
             strategy: self.strategy.clone(),
-            order: self.order.clone(),
-            send_ops: self.send_ops.clone(),
+            order: self.order,
+            send_ops: self.send_ops,
             contention: self.contention,
             memory_rule: self.memory_rule.clone(),
         }
@@ -248,7 +273,7 @@ mod tests {
     use super::*;
 
     fn row(graph: &str) -> Row {
-        Row { graph: graph.into(), seed: 7, send_ops: "0.1".into(), makespan: Some(0.1 + 0.2), ..Row::default() }
+        Row { graph: graph.into(), seed: 7, send_ops: Operations(0.1), makespan: Some(0.1 + 0.2), ..Row::default() }
     }
 
     /// What was appended is there when the file is opened again; half a line is not.

@@ -1,14 +1,14 @@
 //! A sweep's work, shared out over threads.
 
 use super::super::CliError;
-use super::super::trial::{OrderName, Placed, RuleArgs, TrialError, strategy};
+use super::super::trial::{Placed, RuleArgs, TrialError, strategy};
 use super::cases::Case;
 use super::results::{Key, Row};
 use crate::execute::CancelToken;
 use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::problem::Problem;
-use clap::ValueEnum;
+use anabranch_placement::schedule::Schedule;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
@@ -32,7 +32,8 @@ pub(super) struct Work<'a> {
 /// A problem while any thread works on it, with what all its schedules are compared with.
 struct Shared {
     loaded: LoadedProblem,
-    baseline: Baseline,
+    /// Or why the problem has no solution.
+    baseline: Result<Baseline, String>,
 }
 
 /// The problems that threads work on. A slot is locked while its problem is made, so that it is made once.
@@ -98,51 +99,50 @@ impl Work<'_> {
         if let Some(shared) = slot.upgrade() {
             return Ok(shared);
         }
-        let case = &self.cases[unit.case];
-        let mut loaded = case.problem(seed)?;
+        let mut loaded = self.cases[unit.case].problem(seed)?;
         self.rules.apply(&mut loaded);
-        let refuse = |error| CliError::input(format!("{} on {}: {error}", case.graph, case.devices));
-        let baseline = Baseline::of(&loaded.problem().map_err(refuse)?);
+        let baseline = loaded.problem().map(|problem| Baseline::of(&problem)).map_err(|error| error.to_string());
         let shared = Arc::new(Shared { loaded, baseline });
         *slot = Arc::downgrade(&shared);
         Ok(shared)
     }
 
     fn rows(&self, unit: &Unit, shared: &Shared) -> Result<Vec<Row>, CliError> {
-        let problem = shared.loaded.problem()?;
+        let Shared { loaded, baseline } = shared;
         let row = |key: &Key| Row {
-            tasks: problem.graph().task_count(),
-            edges: problem.graph().edge_count(),
-            device_count: problem.platform().device_count(),
+            tasks: loaded.graph.task_count(),
+            edges: loaded.graph.edge_count(),
+            device_count: loaded.platform.device_count(),
             ..Row::of(key.clone())
         };
+        let refused = |error: &str| unit.keys.iter().map(|key| row(key).refused(error.to_owned())).collect();
+        let baseline = match baseline {
+            Ok(baseline) => baseline,
+            Err(error) => return Ok(refused(error)),
+        };
+        let problem = loaded.problem()?;
         let placed = match Placed::by(strategy(&unit.keys[0].strategy)?.as_ref(), &problem) {
             Err(error) if error.is_fault() => return Err(CliError::internal(error)),
-            Err(error) => return Ok(unit.keys.iter().map(|key| row(key).refused(error.to_string())).collect()),
+            Err(error) => return Ok(refused(&error.to_string())),
             Ok(placed) => placed,
         };
-        let simulated = |key: &Key| match self.simulated(&problem, shared, &placed, key, row(key)) {
+        let measured = |key: &Key| match self.simulated(&problem, &placed, key) {
             Err(error) if error.is_fault() => Err(CliError::internal(error)),
             Err(error) => Ok(row(key).refused(error.to_string())),
-            Ok(row) => Ok(row),
+            Ok((schedule, seconds)) => {
+                let metrics = Metrics::of(&problem, baseline, &schedule);
+                let row = row(key).measured(&metrics, loaded.facts.bytes_a_unit);
+                let place_seconds = Some(placed.time.as_secs_f64());
+                Ok(Row { place_seconds, simulate_seconds: Some(seconds), ..row })
+            }
         };
-        unit.keys.iter().map(simulated).collect()
+        unit.keys.iter().map(measured).collect()
     }
 
-    fn simulated(
-        &self,
-        problem: &Problem<'_>,
-        shared: &Shared,
-        placed: &Placed,
-        key: &Key,
-        row: Row,
-    ) -> Result<Row, TrialError> {
-        let order = OrderName::from_str(&key.order, false).unwrap_or(OrderName::Pct);
+    /// The schedule in the key's order, and how many seconds it took to simulate.
+    fn simulated(&self, problem: &Problem<'_>, placed: &Placed, key: &Key) -> Result<(Schedule, f64), TrialError> {
         let started = Instant::now();
-        let schedule = placed.schedule(problem, order, &self.rules.options())?;
-        let simulate_seconds = Some(started.elapsed().as_secs_f64());
-        let metrics = Metrics::of(problem, &shared.baseline, &schedule);
-        let row = Row { place_seconds: Some(placed.time.as_secs_f64()), simulate_seconds, ..row };
-        Ok(row.measured(&metrics, shared.loaded.facts.bytes_a_unit))
+        let schedule = placed.schedule(problem, key.order, &self.rules.options())?;
+        Ok((schedule, started.elapsed().as_secs_f64()))
     }
 }
