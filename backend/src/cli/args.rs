@@ -49,6 +49,14 @@ pub(crate) struct PlaceArgs {
     /// Strategy (heft, auto, mite, cp, cpu, gpu, …: an unknown name lists them), or a plan file that `anabranch place` wrote
     #[arg(long, value_name = "STRATEGY|PLAN.json", default_value = "heft")]
     pub(crate) place: String,
+    #[command(flatten)]
+    pub(crate) wishes: WishArgs,
+}
+
+/// What restricts where nodes run, and what is known of their costs.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Placement")]
+pub(crate) struct WishArgs {
     /// Run the nodes whose names match on this device, for example '*conv*=gpu0'; may be repeated
     #[arg(long, value_name = "PATTERN=DEVICE", value_parser = parse_pin)]
     pub(crate) pin: Vec<(String, String)>,

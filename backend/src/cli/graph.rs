@@ -1,6 +1,6 @@
 //! `anabranch graph`: a model's task graph on this machine's devices, for the laboratory and for other tools.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WishArgs};
 use super::open::{self, open};
 use super::{CliError, Output};
 use crate::device::format_bytes;
@@ -28,7 +28,7 @@ pub(crate) struct GraphCommand {
     #[arg(short, long, value_name = "FILE.json|FILE.csv|FILE.dot")]
     output: PathBuf,
     #[command(flatten)]
-    place: PlaceArgs,
+    wishes: WishArgs,
     #[command(flatten)]
     devices: DeviceArgs,
 }
@@ -37,7 +37,9 @@ impl GraphCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let form = Form::of(&self.output)?;
-        let opened = open(&self.devices, &self.model, &self.place)?;
+        // Nothing is placed, so that any strategy will do.
+        let place = PlaceArgs { place: "heft".into(), wishes: self.wishes.clone() };
+        let opened = open(&self.devices, &self.model, &place)?;
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;
         opened.save_costs()?;

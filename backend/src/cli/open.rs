@@ -28,13 +28,13 @@ impl Opened {
 /// Opens the model and reads the inputs. What the inputs leave out is random where the command line says so, or where it
 /// names no input at all.
 pub(super) fn open(devices: &DeviceArgs, model: &ModelArgs, place: &PlaceArgs) -> Result<Opened, CliError> {
-    let store = store_path(place.costs.as_ref())?;
+    let store = store_path(place.wishes.costs.as_ref())?;
     let loaded = CostStore::load(&store)?;
     loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
     let options = SessionOptions {
         devices: devices.options(),
         place: Place::parse(&place.place),
-        wishes: Wishes { pins: place.pin.clone(), colocated: place.colocate.clone() },
+        wishes: Wishes { pins: place.wishes.pin.clone(), colocated: place.wishes.colocate.clone() },
         dims: model.dim.iter().cloned().collect(),
         fuse: !model.no_fuse,
         costs: loaded.store,
