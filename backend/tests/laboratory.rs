@@ -113,6 +113,29 @@ fn a_placement_is_written_and_simulated_again() {
     assert_eq!(Some(tasks), placed["tasks"].as_u64());
 }
 
+/// The search is told the rules that its placement will be judged by, and repeats itself for the same seed.
+#[test]
+fn the_search_is_at_least_as_good_as_every_strategy() {
+    let laboratory = Laboratory::new();
+    let (graph, devices) = (data("convolutional_network_graph.csv"), data("devices_7.csv"));
+    let rules = ["--send-ops", "10", "--evaluations", "200"];
+    let simulate = |seed: &str| {
+        let auto = ["simulate", &graph, &devices, "--place", "auto", "--seed", seed];
+        laboratory.json(&[&auto[..], &rules].concat())
+    };
+    let auto = simulate("1");
+    assert_eq!((&auto["strategy"], &auto["seed"], &auto["evaluations"]), (&json!("auto"), &json!(1), &json!(200)));
+    assert_eq!(simulate("1")["makespan"], auto["makespan"]);
+    let sweep = ["sweep", &graph, "--devices", &devices, "--strategies", "all,auto", "--seeds", "1..3"];
+    let rows = laboratory.json(&[&sweep[..], &rules].concat());
+    let rows = rows.as_array().expect("rows");
+    let (searched, others): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row["strategy"] == "auto");
+    assert_eq!(searched.iter().map(|row| row["seed"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    assert_eq!(searched[0]["makespan"], auto["makespan"]);
+    let best = others.iter().map(|row| number(row, "makespan")).fold(f64::INFINITY, f64::min);
+    assert!(number(&auto, "makespan") < best, "{auto} against {best}");
+}
+
 /// Whole problems need no devices: lists of heterogeneous instances, profiled networks, our own.
 #[test]
 fn whole_problems_are_read_from_json() {

@@ -1,5 +1,6 @@
 //! Arguments that several commands share.
 
+use super::trial::strategy_help;
 use crate::device::{CpuGranularity, DetectOptions, parse_memory_override};
 use clap::Args;
 use std::path::PathBuf;
@@ -46,8 +47,9 @@ pub(crate) struct ModelArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct PlaceArgs {
-    /// Strategy (heft, auto, mite, cp, cpu, gpu, …: an unknown name lists them), or a plan file that `anabranch place` wrote
-    #[arg(long, value_name = "STRATEGY|PLAN.json", default_value = "heft")]
+    /// Strategy, or a plan file that `anabranch place` wrote; --help lists the strategies
+    #[arg(long, value_name = "STRATEGY|PLAN.json", default_value = "heft",
+        long_help = strategy_help("A plan file that `anabranch place` wrote, or a strategy:"))]
     pub(crate) place: String,
     #[command(flatten)]
     pub(crate) wishes: WishArgs,

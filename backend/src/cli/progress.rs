@@ -20,6 +20,11 @@ impl Progress {
         Self { bar: style.map_or(bar.clone(), |style| bar.with_style(style)) }
     }
 
+    /// So many steps are done in all.
+    pub(super) fn reach(&self, steps: u64) {
+        self.bar.set_position(steps);
+    }
+
     /// One step is done.
     pub(super) fn advance(&self) {
         self.bar.inc(1);

@@ -1,13 +1,17 @@
 //! `anabranch simulate`: place a graph on devices, simulate it, check the result, and say what it is worth.
 
+use super::progress::Progress;
 use super::table::{Align, Table, duration};
-use super::trial::{OrderName, Placed, RuleArgs, TrialError, memory_rule_name, strategy, strategy_help, time_format};
+use super::trial::{
+    AUTO, OrderName, Placed, RuleArgs, SearchArgs, TrialError, memory_rule_name, strategy, strategy_help, time_format,
+};
 use super::{CliError, Output, assignment};
 use crate::chart::{ScheduleChart, amount, page};
 use crate::device::format_bytes;
 use anabranch_placement::check::check_placement;
 use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::format::{Loaded, LoadedProblem, read, read_problems};
+use anabranch_placement::place::{Auto, PlaceError, Placement, Placer};
 use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
 use clap::Args;
@@ -21,7 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   anabranch simulate graph.csv devices.csv --place heft --send-ops 10
   anabranch simulate graph.csv devices.csv --assignment placement.json --order fifo --json
-  anabranch simulate problem.json --place cp --gantt schedule.svg -o placement.json";
+  anabranch simulate problem.json --place auto --evaluations 100000 --gantt schedule.svg -o placement.json";
 
 /// Place a task graph on devices, simulate it, check the schedule, and measure it
 #[derive(Args, Clone, Debug)]
@@ -50,8 +54,29 @@ pub(crate) struct SimulateCommand {
     /// Draw what each device does, and from how many tasks it can choose
     #[arg(long, value_name = "FILE.svg|FILE.html")]
     gantt: Option<PathBuf>,
+    /// Seed of the search
+    #[arg(long, value_name = "SEED", default_value_t = 0, help_heading = "Search")]
+    seed: u64,
+    #[command(flatten)]
+    search: SearchArgs,
     #[command(flatten)]
     rules: RuleArgs,
+}
+
+/// The search, with a progress bar.
+struct Watched {
+    auto: Auto,
+    progress: Progress,
+}
+
+impl Placer for Watched {
+    fn name(&self) -> &'static str {
+        self.auto.name()
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        Ok(self.auto.improve(problem, |done, _| self.progress.reach(done))?.placement)
+    }
 }
 
 /// A problem's outcome.
@@ -75,7 +100,7 @@ impl SimulateCommand {
         let mut outcomes = Vec::with_capacity(problems.len());
         for loaded in &problems {
             let problem = loaded.problem().map_err(|error| self.about(loaded, &error))?;
-            let outcome = self.outcome(loaded, &problem)?;
+            let outcome = self.outcome(loaded, &problem, output)?;
             self.write_files(&problem, &outcome)?;
             outcomes.push(outcome);
         }
@@ -119,13 +144,18 @@ impl SimulateCommand {
         CliError::input(format!("{} ({}): {error}", self.graph.display(), loaded.name))
     }
 
-    fn outcome<'p>(&self, loaded: &'p LoadedProblem, problem: &Problem<'_>) -> Result<Outcome<'p>, CliError> {
+    fn outcome<'p>(
+        &self,
+        loaded: &'p LoadedProblem,
+        problem: &Problem<'_>,
+        output: Output,
+    ) -> Result<Outcome<'p>, CliError> {
         let refuse = |error: TrialError| {
             if error.is_fault() { CliError::internal(error) } else { self.about(loaded, &error) }
         };
         let placed = match &self.assignment {
             Some(path) => Placed::given(assignment::read(path, loaded)?),
-            None => Placed::by(strategy(&self.place)?.as_ref(), problem).map_err(refuse)?,
+            None => self.placed(problem, output)?.map_err(refuse)?,
         };
         let violations = check_placement(problem, &placed.device_of).iter().map(ToString::to_string).collect();
         let started = Instant::now();
@@ -133,6 +163,16 @@ impl SimulateCommand {
         let simulate_time = started.elapsed();
         let metrics = Metrics::of(problem, &Baseline::of(problem), &schedule);
         Ok(Outcome { loaded, placed, schedule, metrics, violations, simulate_time })
+    }
+
+    /// Places; the search shows how far it is.
+    fn placed(&self, problem: &Problem<'_>, output: Output) -> Result<Result<Placed, TrialError>, CliError> {
+        let SearchArgs { evaluations } = self.search;
+        let auto = Auto { evaluations, seed: self.seed, options: self.rules.options() };
+        Ok(match self.place.as_str() {
+            AUTO => Placed::by(&Watched { auto, progress: Progress::new(output, "evaluations", evaluations) }, problem),
+            name => Placed::by(strategy(name, auto)?.as_ref(), problem),
+        })
     }
 
     fn write_files(&self, problem: &Problem<'_>, outcome: &Outcome<'_>) -> Result<(), CliError> {
@@ -186,12 +226,15 @@ impl SimulateCommand {
                 "executable": metrics.executable,
             })
         };
+        let searched = placed.strategy == AUTO;
         json!({
             "problem": loaded.name,
             "tasks": loaded.graph.task_count(),
             "edges": loaded.graph.edge_count(),
             "time_unit": loaded.facts.time_unit,
             "strategy": placed.strategy,
+            "seed": searched.then_some(self.seed),
+            "evaluations": searched.then_some(self.search.evaluations),
             "order": self.order.name(),
             "send_ops": self.rules.send_ops,
             "contention": self.rules.contention,

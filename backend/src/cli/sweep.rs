@@ -9,16 +9,16 @@ mod work;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
 use super::table::{Align, Table, duration};
-use super::trial::{OrderName, RuleArgs, strategy, strategy_help};
+use super::trial::{AUTO, OrderName, RuleArgs, SearchArgs, strategy, strategy_help};
 use super::{CliError, Output};
 use crate::chart::{Bar, amount};
-use anabranch_placement::place::STRATEGIES;
+use anabranch_placement::place::{Auto, STRATEGIES};
 use cases::Case;
 use charts::SeedGroup;
 use clap::Args;
 use results::{Key, Results, Row};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -43,14 +43,14 @@ pub(crate) struct SweepCommand {
     /// Devices for the graphs that bring none: a file, or random:10; may be repeated
     #[arg(long, value_name = "FILE|KIND:COUNT")]
     devices: Vec<String>,
-    /// Strategies, separated by commas; all takes every one, --help lists them
+    /// Strategies, separated by commas; all takes every one but auto, --help lists them
     #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "all",
-        long_help = strategy_help("Strategies, separated by commas; all takes every one of"))]
+        long_help = strategy_help("Strategies, separated by commas; all takes every one but auto:"))]
     strategies: Vec<String>,
     /// Orders, separated by commas
     #[arg(long, value_delimiter = ',', value_enum, value_name = "NAMES", default_value = "pct")]
     orders: Vec<OrderName>,
-    /// How many seeds to draw from, or FIRST..END; only where something is drawn
+    /// How many seeds to draw from, or FIRST..END; for what is drawn, and for auto
     #[arg(long, value_name = "COUNT|FIRST..END", default_value = "1", value_parser = parse_seeds)]
     seeds: Range<u64>,
     /// Append each result to this file as it comes; what is already in it is not computed again
@@ -62,6 +62,8 @@ pub(crate) struct SweepCommand {
     /// Threads [default: one a core]; placement times are steadiest with 1
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    search: SearchArgs,
     #[command(flatten)]
     rules: RuleArgs,
 }
@@ -79,7 +81,7 @@ impl SweepCommand {
         }
         let cancel = cancel_on_interrupt()?;
         let progress = Progress::new(output, "simulations", missing as u64);
-        let work = Work { cases: &cases, rules: &self.rules, units, cancel: &cancel };
+        let work = Work { cases: &cases, rules: &self.rules, search: self.search, units, cancel: &cancel };
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         work.run(threads, &mut |row| {
             results.append(&row)?;
@@ -102,22 +104,27 @@ impl SweepCommand {
     }
 
     fn strategies(&self) -> Result<Vec<&str>, CliError> {
-        if self.strategies.iter().any(|name| name == "all") {
-            return Ok(STRATEGIES.iter().map(|(name, _)| *name).collect());
+        let mut strategies: Vec<&str> = Vec::new();
+        for name in &self.strategies {
+            match name.as_str() {
+                "all" => strategies.extend(STRATEGIES.iter().map(|(name, _)| *name)),
+                name => strategies.push(strategy(name, Auto::default()).map(|_| name)?),
+            }
         }
-        self.strategies.iter().map(|name| strategy(name).map(|_| name.as_str())).collect()
+        let mut seen = BTreeSet::new();
+        strategies.retain(|name| seen.insert(*name));
+        Ok(strategies)
     }
 
     /// Every combination, with its case; what draws nothing has only the first seed.
     fn keys(&self, cases: &[Case], strategies: &[&str]) -> Vec<(usize, Key)> {
         let mut keys = Vec::new();
         for (place, case) in cases.iter().enumerate() {
-            let seeds = if case.draws() { self.seeds.clone() } else { self.seeds.start..self.seeds.start + 1 };
-            for seed in seeds {
-                for strategy in strategies {
-                    for order in &self.orders {
-                        keys.push((place, Key::new(case, seed, strategy, *order, &self.rules)));
-                    }
+            for seed in self.seeds.clone() {
+                let first = seed == self.seeds.start;
+                for strategy in strategies.iter().filter(|name| first || case.draws() || **name == AUTO) {
+                    let key = |order| Key::new(case, seed, (strategy, self.search), order, &self.rules);
+                    keys.extend(self.orders.iter().map(|&order| (place, key(order))));
                 }
             }
         }

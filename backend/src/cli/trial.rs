@@ -4,7 +4,7 @@ use super::CliError;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::{Fifo, Msr, Order, Pct, Planned, SendCosts};
-use anabranch_placement::place::{PlaceError, Placement, Placer, strategy_by_name, strategy_names};
+use anabranch_placement::place::{Auto, PlaceError, Placement, Placer, STRATEGIES, strategy_by_name, strategy_names};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::schedule::Schedule;
@@ -95,14 +95,30 @@ pub(super) fn memory_rule_name(rule: MemoryRule) -> &'static str {
     }
 }
 
+/// The strategy that searches, and is not among [`STRATEGIES`].
+pub(super) const AUTO: &str = "auto";
+
+/// How far the strategy that searches goes.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Search")]
+pub(super) struct SearchArgs {
+    /// Placements that auto simulates after those of the other strategies
+    #[arg(long, value_name = "COUNT", default_value_t = Auto::default().evaluations)]
+    pub(super) evaluations: u64,
+}
+
 /// Every strategy and what it does, for `--help`.
 pub(super) fn strategy_help(start: &str) -> String {
-    let lines = STRATEGIES.iter().map(|(name, about)| format!("\n  {name:<10} {about}"));
+    let searches = (AUTO, "all of these, and then a search from the best");
+    let lines = STRATEGIES.iter().chain([&searches]).map(|(name, about)| format!("\n  {name:<10} {about}"));
     format!("{start}\n{}", lines.collect::<String>())
 }
 
-/// The strategy called `name`.
-pub(super) fn strategy(name: &str) -> Result<Box<dyn Placer>, CliError> {
+/// The strategy called `name`; the one that searches is `auto`.
+pub(super) fn strategy(name: &str, auto: Auto) -> Result<Box<dyn Placer>, CliError> {
+    if name == AUTO {
+        return Ok(Box::new(auto));
+    }
     strategy_by_name(name).ok_or_else(|| {
         CliError::input(format!("there is no strategy `{name}`; known are {}", strategy_names().join(", ")))
     })

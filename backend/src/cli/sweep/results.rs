@@ -1,7 +1,7 @@
 //! The results of a sweep, and the file that they are appended to, line by line.
 
 use super::super::CliError;
-use super::super::trial::{OrderName, RuleArgs};
+use super::super::trial::{AUTO, OrderName, RuleArgs, SearchArgs};
 use super::cases::Case;
 use anabranch_placement::evaluate::Metrics;
 use clap::ValueEnum;
@@ -19,6 +19,8 @@ pub(super) struct Key {
     pub(super) devices: String,
     pub(super) seed: u64,
     pub(super) strategy: String,
+    /// Of a strategy that searches.
+    evaluations: Option<u64>,
     pub(super) order: OrderName,
     send_ops: Operations,
     contention: bool,
@@ -26,13 +28,20 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn new(case: &Case, seed: u64, strategy: &str, order: OrderName, rules: &RuleArgs) -> Self {
+    pub(super) fn new(
+        case: &Case,
+        seed: u64,
+        (strategy, search): (&str, SearchArgs),
+        order: OrderName,
+        rules: &RuleArgs,
+    ) -> Self {
         let rule = rules.memory_rule.as_ref().and_then(ValueEnum::to_possible_value);
         Key {
             graph: case.graph.clone(),
             devices: case.devices.clone(),
             seed,
             strategy: strategy.into(),
+            evaluations: (strategy == AUTO).then_some(search.evaluations),
             order,
             send_ops: Operations(rules.send_ops),
             contention: rules.contention,
@@ -74,6 +83,8 @@ pub(super) struct Row {
     pub(super) devices: String,
     pub(super) seed: u64,
     pub(super) strategy: String,
+    /// Of a strategy that searches.
+    pub(super) evaluations: Option<u64>,
     pub(super) order: OrderName,
     pub(super) send_ops: Operations,
     pub(super) contention: bool,
@@ -107,8 +118,8 @@ pub(super) struct Row {
 impl Row {
     /// Nothing, yet, for a key.
     pub(super) fn of(key: Key) -> Self {
-        let Key { graph, devices, seed, strategy, order, send_ops, contention, memory_rule } = key;
-        Row { graph, devices, seed, strategy, order, send_ops, contention, memory_rule, ..Row::default() }
+        let Key { graph, devices, seed, strategy, evaluations, order, send_ops, contention, memory_rule } = key;
+        Row { graph, devices, seed, strategy, evaluations, order, send_ops, contention, memory_rule, ..Row::default() }
     }
 
     /// Why there is nothing.
@@ -146,6 +157,7 @@ impl Row {
             devices: self.devices.clone(),
             seed: self.seed,
             strategy: self.strategy.clone(),
+            evaluations: self.evaluations,
             order: self.order,
             send_ops: self.send_ops,
             contention: self.contention,
@@ -237,11 +249,12 @@ fn csv_line(row: &impl Serialize) -> Result<String, CliError> {
 }
 
 /// The heading of CSV files: the fields of [`Row`].
-const COLUMNS: [&str; 28] = [
+const COLUMNS: [&str; 29] = [
     "graph",
     "devices",
     "seed",
     "strategy",
+    "evaluations",
     "order",
     "send_ops",
     "contention",

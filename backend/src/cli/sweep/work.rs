@@ -1,12 +1,13 @@
 //! A sweep's work, shared out over threads.
 
 use super::super::CliError;
-use super::super::trial::{Placed, RuleArgs, TrialError, strategy};
+use super::super::trial::{Placed, RuleArgs, SearchArgs, TrialError, strategy};
 use super::cases::Case;
 use super::results::{Key, Row};
 use crate::execute::CancelToken;
 use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::format::LoadedProblem;
+use anabranch_placement::place::Auto;
 use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub(super) struct Unit {
 pub(super) struct Work<'a> {
     pub(super) cases: &'a [Case],
     pub(super) rules: &'a RuleArgs,
+    pub(super) search: SearchArgs,
     pub(super) units: Vec<Unit>,
     pub(super) cancel: &'a CancelToken,
 }
@@ -121,7 +123,10 @@ impl Work<'_> {
             Err(error) => return Ok(refused(error)),
         };
         let problem = loaded.problem()?;
-        let placed = match Placed::by(strategy(&unit.keys[0].strategy)?.as_ref(), &problem) {
+        let Key { seed, strategy: name, .. } = &unit.keys[0];
+        let SearchArgs { evaluations } = self.search;
+        let placer = strategy(name, Auto { evaluations, seed: *seed, options: self.rules.options() })?;
+        let placed = match Placed::by(placer.as_ref(), &problem) {
             Err(error) if error.is_fault() => return Err(CliError::internal(error)),
             Err(error) => return Ok(refused(&error.to_string())),
             Ok(placed) => placed,
