@@ -74,7 +74,6 @@ impl Bar {
 }
 
 const MARGIN: f64 = 24.0;
-const HEAD: f64 = 82.0;
 const PANEL_WIDTH: f64 = 520.0;
 const PANEL_GAP: f64 = 28.0;
 const PANEL_HEAD: f64 = 24.0;
@@ -90,8 +89,7 @@ impl BarChart {
         let columns = self.panels.len().clamp(1, 2);
         let width = 2.0 * MARGIN + columns as f64 * PANEL_WIDTH + (columns - 1) as f64 * PANEL_GAP;
         let mut canvas = Canvas::default();
-        self.draw_head(&mut canvas);
-        let mut y = HEAD;
+        let mut y = self.draw_head(&mut canvas, width - 2.0 * MARGIN);
         for row in self.panels.chunks(columns) {
             for (place, panel) in row.iter().enumerate() {
                 let x = MARGIN + place as f64 * (PANEL_WIDTH + PANEL_GAP);
@@ -102,22 +100,34 @@ impl BarChart {
         canvas.finish(width, y, &self.title, &format!("{}. {}.", self.subtitle, self.value))
     }
 
-    /// Title, subtitle and the key of the series.
-    fn draw_head(&self, canvas: &mut Canvas) {
+    /// Title, subtitle and the key of the series, in so much width; returns where they end.
+    fn draw_head(&self, canvas: &mut Canvas, width: f64) -> f64 {
         canvas.text((MARGIN, 30.0), Anchor::Start, "ink title", &self.title);
-        canvas.text((MARGIN, 49.0), Anchor::Start, "quiet", &self.subtitle);
+        let mut y = 30.0;
+        for line in wrapped(&self.subtitle, (width / CHARACTER) as usize) {
+            y += 19.0;
+            canvas.text((MARGIN, y), Anchor::Start, "quiet", &line);
+        }
+        if self.series.len() > 1 || self.limit.is_some() {
+            y += 20.0;
+            self.draw_key(canvas, y);
+        }
+        y + 16.0
+    }
+
+    fn draw_key(&self, canvas: &mut Canvas, baseline: f64) {
         let mut x = MARGIN;
         if self.series.len() > 1 {
             for (number, name) in self.series.iter().enumerate() {
-                let sample = Rect { x, y: 60.0, width: 12.0, height: 10.0 };
+                let sample = Rect { x, y: baseline - 9.0, width: 12.0, height: 10.0 };
                 canvas.rect(sample, 2.0, &format!("c{}", number % COLOURS), None);
-                canvas.text((x + 17.0, 69.0), Anchor::Start, "ink", name);
+                canvas.text((x + 17.0, baseline), Anchor::Start, "ink", name);
                 x += 17.0 + CHARACTER * (name.chars().count() as f64 + 3.0);
             }
         }
         if let Some(limit) = &self.limit {
-            canvas.line((x, 65.0), (x + 22.0, 65.0), "limit");
-            canvas.text((x + 28.0, 69.0), Anchor::Start, "ink", limit);
+            canvas.line((x, baseline - 4.0), (x + 22.0, baseline - 4.0), "limit");
+            canvas.text((x + 28.0, baseline), Anchor::Start, "ink", limit);
         }
     }
 
@@ -197,6 +207,21 @@ impl BarChart {
     }
 }
 
+/// `text` in lines of at most `width` characters, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn bars(panel: &Panel) -> impl Iterator<Item = &Bar> {
     panel.groups.iter().flat_map(|group| group.bars.iter().flatten())
 }
@@ -219,6 +244,12 @@ mod tests {
             limit: Some("lower bound".into()),
             panels: vec![panel],
         }
+    }
+
+    #[test]
+    fn long_subtitles_are_broken_between_words() {
+        assert_eq!(wrapped("one two three four", 9), ["one two", "three", "four"]);
+        assert!(wrapped("", 9).is_empty());
     }
 
     #[test]
