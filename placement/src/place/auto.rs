@@ -35,7 +35,7 @@ pub struct Auto {
 
 impl Default for Auto {
     fn default() -> Self {
-        Auto { evaluations: 10_000, seed: 0, options: SimulateOptions::default() }
+        Auto { evaluations: 4000, seed: 0, options: SimulateOptions::default() }
     }
 }
 

@@ -4,7 +4,7 @@
 //! set.
 
 /// Steps that are looked back.
-const HISTORY: usize = 64;
+const HISTORY: usize = 50;
 
 /// The makespans of the last steps.
 pub(super) struct LateAcceptance {

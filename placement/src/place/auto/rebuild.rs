@@ -8,6 +8,7 @@
 use super::super::timeline::Timeline;
 use super::assigned::Assigned;
 use super::network::Network;
+use crate::generate::Random;
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
@@ -21,6 +22,8 @@ pub(super) struct Weights {
     pub(super) foresight: f64,
     /// Of what the devices would be kept from: sends, and the other members of the unit with their transfers.
     pub(super) thrift: f64,
+    /// Of the task's time there, times a random number, so that no two rebuilds need be alike.
+    pub(super) noise: f64,
 }
 
 /// A list schedule in the making, and room for the next.
@@ -53,20 +56,25 @@ impl<'p> Builder<'p> {
     }
 
     /// Moves `free` units in `assigned`, which is the placement of `network`. `O(V log V + E)`, and `O(devices)` for each free
-    /// unit and its edges.
+    /// unit and its edges. What comes after the last of them is not scheduled any more.
     pub(super) fn rebuild(
         &mut self,
         network: &Network<'_>,
         free: &[bool],
         weights: Weights,
         assigned: &mut Assigned<'_>,
+        random: &mut Random,
     ) {
         self.reset(network);
-        while let Some((_, Reverse(task))) = self.ready.pop() {
+        let mut open = free.iter().filter(|&&free| free).count();
+        while open > 0
+            && let Some((_, Reverse(task))) = self.ready.pop()
+        {
             let unit = self.problem.graph().unit(task);
             if !std::mem::replace(&mut self.decided[unit.index()], true) && free[unit.index()] {
-                let to = self.choose(network, weights, task, assigned);
+                let to = self.choose(network, weights, task, assigned, random);
                 assigned.move_unit(unit, to);
+                open -= 1;
             }
             self.run(network, task, assigned.device_of());
             for &next in self.problem.graph().successors(task) {
@@ -87,6 +95,7 @@ impl<'p> Builder<'p> {
         self.missing.extend(graph.task_ids().map(|task| graph.predecessors(task).len() as u32));
         self.decided.clear();
         self.decided.resize(graph.unit_count(), false);
+        self.ready.clear();
         for task in graph.task_ids().filter(|&task| graph.predecessors(task).is_empty()) {
             self.make_ready(network, task);
         }
@@ -98,18 +107,32 @@ impl<'p> Builder<'p> {
     }
 
     /// The best device for the unit of `task`; of equals, the first.
-    fn choose(&mut self, network: &Network<'_>, weights: Weights, task: TaskId, assigned: &Assigned<'_>) -> DeviceId {
+    fn choose(
+        &mut self,
+        network: &Network<'_>,
+        weights: Weights,
+        task: TaskId,
+        assigned: &Assigned<'_>,
+        random: &mut Random,
+    ) -> DeviceId {
         let unit = self.problem.graph().unit(task);
         let device_of = assigned.device_of();
         let mut arrival = std::mem::take(&mut self.arrival);
         self.find_arrivals(network, task, device_of, &mut arrival);
+        let least_rest = weights.foresight * least_rest(network, task);
         let mut best = (f64::INFINITY, assigned.device(unit));
-        for to in self.problem.feasible(unit).filter(|&to| assigned.admits(&[unit], to)) {
-            let occupied = self.occupied(network, task, to);
-            let start = self.timelines[to.index()].earliest(arrival[to.index()], occupied).start;
-            let consequences = Consequences::of(network, task, to, device_of);
-            let end = start + self.problem.time(task, to);
-            let score = end + weights.foresight * consequences.rest + weights.thrift * consequences.cost;
+        for to in self.problem.feasible(unit) {
+            let (arrival, time) = (arrival[to.index()], self.problem.time(task, to));
+            if arrival + time + least_rest >= best.0 || !assigned.admits(&[unit], to) {
+                continue;
+            }
+            let end = self.timelines[to.index()].earliest(arrival, self.occupied(network, task, to)).start + time;
+            if end + least_rest >= best.0 {
+                continue;
+            }
+            let Consequences { rest, cost } = Consequences::of(network, task, to, device_of);
+            let noise = weights.noise * time * random.fraction();
+            let score = end + weights.foresight * rest + weights.thrift * cost + noise;
             if score < best.0 {
                 best = (score, to);
             }
@@ -156,6 +179,13 @@ impl<'p> Builder<'p> {
         timeline.occupy(slot, occupied);
         self.end[task.index()] = slot.start + self.problem.time(task, device);
     }
+}
+
+/// The time from the end of `task` to the end of all that follows, if its data were everywhere at once.
+fn least_rest(network: &Network<'_>, task: TaskId) -> f64 {
+    let graph = network.problem().graph();
+    let consumers = graph.outputs(task).iter().flat_map(|&datum| graph.consumers(datum));
+    consumers.map(|&consumer| network.rest(network.item(consumer))).fold(0.0, f64::max)
 }
 
 /// What follows from a task's being on a device.
@@ -230,13 +260,13 @@ mod tests {
     use crate::sample;
     use crate::simulate::SimulateOptions;
 
-    const WEIGHTS: Weights = Weights { foresight: 1.0, thrift: 1.0 };
+    const WEIGHTS: Weights = Weights { foresight: 1.0, thrift: 1.0, noise: 0.0 };
 
     fn rebuilt(problem: &Problem<'_>, device_of: &[u32], free: &[bool], weights: Weights) -> Vec<u32> {
         let mut assigned = Assigned::new(problem, device_of.iter().copied().map(DeviceId).collect());
         let mut evaluator = Evaluator::new(problem, SimulateOptions::default());
         evaluator.evaluate(assigned.device_of(), f64::INFINITY);
-        Builder::new(problem).rebuild(evaluator.network(), free, weights, &mut assigned);
+        Builder::new(problem).rebuild(evaluator.network(), free, weights, &mut assigned, &mut Random::new(0));
         assigned.device_of().iter().map(|device| device.0).collect()
     }
 
@@ -249,7 +279,7 @@ mod tests {
         let costs = CostTable::from_fn(&graph, &platform, |task, device| times[task.index()][device.index()]).unwrap();
         let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
         assert_eq!(rebuilt(&problem, &[0, 1], &[true; 2], WEIGHTS), [1, 1]);
-        let blind = Weights { foresight: 0.0, thrift: 0.0 };
+        let blind = Weights { foresight: 0.0, thrift: 0.0, noise: 0.0 };
         assert_eq!(rebuilt(&problem, &[0, 1], &[true; 2], blind), [0, 1]);
         assert_eq!(rebuilt(&problem, &[0, 1], &[false; 2], WEIGHTS), [0, 1]);
     }

@@ -13,13 +13,17 @@ use crate::problem::Problem;
 use crate::simulate::SimulateOptions;
 
 /// How often a step rebuilds a window; else it moves a block.
-const WINDOWS: f64 = 0.75;
+const WINDOWS: f64 = 0.7;
 /// Tasks of the longest window, of all tasks.
-const WIDEST: f64 = 0.1;
+const WIDEST: f64 = 0.15;
+/// Greatest slack of what a window rebuilds, of the makespan.
+const SLACKEST: f64 = 0.3;
+/// Greatest noise when a window is rebuilt.
+const NOISE: f64 = 0.5;
 /// Blocks that are compared before one moves.
-const BLOCKS: usize = 12;
+const BLOCKS: usize = 24;
 /// By how much an estimate may be lowered in a comparison, so that not always the same block is best.
-const BLUR: f64 = 0.05;
+const BLUR: f64 = 0.02;
 
 /// The weights that a full rebuild tries in turn.
 const FORESIGHTS: [f64; 3] = [1.0, 0.5, 0.0];
@@ -78,7 +82,7 @@ impl<'p> Search<'p> {
         let free = vec![true; self.problem.graph().unit_count()];
         for thrift in THRIFTS {
             for foresight in FORESIGHTS {
-                self.rebuild(&free, Weights { foresight, thrift }, f64::INFINITY);
+                self.rebuild(&free, Weights { foresight, thrift, noise: 0.0 }, f64::INFINITY);
             }
         }
         self.tried = Assigned::new(self.problem, self.best.clone());
@@ -97,26 +101,31 @@ impl<'p> Search<'p> {
         self.acceptance.end_step(self.current.makespan);
     }
 
-    /// Rebuilds the units that have a task in some stretch of the schedule.
+    /// Rebuilds the units that have a task without much slack in some stretch of the schedule.
     fn rebuild_window(&mut self, limit: f64) {
         let graph = self.problem.graph();
         let network = self.evaluator.network();
+        let sequence = self.evaluator.sequence();
         let widest = (WIDEST * graph.task_count() as f64).max(8.0);
         let length = widest.powf(self.random.uniform(0.4, 1.0)) as usize;
-        let sequence = self.evaluator.sequence();
         let middle = self.random.below(sequence.len() as u64) as usize;
-        let items = sequence.iter().skip(middle.saturating_sub(length / 2));
+        let slack = SLACKEST * self.random.fraction().powi(2) * self.current.makespan;
+        let window = sequence.iter().skip(middle.saturating_sub(length / 2));
         let mut free = vec![false; graph.unit_count()];
-        for task in items.filter_map(|&item| network.task(item as usize)).take(length) {
-            free[graph.unit(task).index()] = true;
+        for task in window.filter_map(|&item| network.task(item as usize)).take(length) {
+            free[graph.unit(task).index()] |= self.current.slack(&self.evaluator, network.item(task)) <= slack;
         }
-        let weights = Weights { foresight: self.random.uniform(0.5, 1.0), thrift: self.random.uniform(0.0, 1.0) };
+        let weights = Weights {
+            foresight: self.random.uniform(0.5, 1.0),
+            thrift: self.random.fraction(),
+            noise: NOISE * self.random.fraction(),
+        };
         self.rebuild(&free, weights, limit);
     }
 
     fn rebuild(&mut self, free: &[bool], weights: Weights, limit: f64) {
         self.tried.copy_from(&self.assigned);
-        self.builder.rebuild(self.evaluator.network(), free, weights, &mut self.tried);
+        self.builder.rebuild(self.evaluator.network(), free, weights, &mut self.tried, &mut self.random);
         self.attempt(limit);
     }
 
