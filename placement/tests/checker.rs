@@ -8,7 +8,7 @@ use anabranch_placement::order::Pct;
 use anabranch_placement::place::{CriticalPath, Placer};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem};
-use anabranch_placement::schedule::Schedule;
+use anabranch_placement::schedule::{Schedule, Span};
 use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
 use arbtest::arbitrary::{Result, Unstructured};
 use instances::Instance;
@@ -30,7 +30,9 @@ const DAMAGES: &[(&str, Damage)] = &[
     ("start a transfer before its datum", hasten_transfer),
     ("shorten a transfer", shorten_transfer),
     ("change the size of a transfer", resize_transfer),
+    ("send while a task runs", send_beside_work),
     ("leave a task out of the order", shorten_order),
+    ("name a task twice in the order", repeat_in_order),
     ("turn the order round", reverse_order),
     ("change the makespan", change_makespan),
     ("change the traffic", change_traffic),
@@ -171,6 +173,31 @@ fn shorten_order(_: &Problem<'_>, schedule: &mut Schedule, _: &mut Unstructured<
     Ok(schedule.order.pop().map(|_| -> Expected { |violation| matches!(violation, Violation::Order { .. }) }))
 }
 
+/// Moves the work on a send, where it takes time, onto a task of the same device; what follows from it stays possible.
+fn send_beside_work(
+    _: &Problem<'_>,
+    schedule: &mut Schedule,
+    random: &mut Unstructured<'_>,
+) -> Result<Option<Expected>> {
+    let mut pairs = Vec::new();
+    for (place, sent) in schedule.transfers.iter().enumerate().filter(|(_, sent)| sent.send_end > sent.send_start) {
+        let later = |span: &&Span| span.device == sent.from && span.start >= sent.send_end && span.end > span.start;
+        pairs.extend(schedule.tasks.iter().filter(later).map(|span| (place, span.start)));
+    }
+    let Some(&(place, start)) = any(&pairs, random)? else { return Ok(None) };
+    let sent = &mut schedule.transfers[place];
+    let (send, transfer) = (sent.send_end - sent.send_start, sent.end - sent.start);
+    (sent.send_start, sent.send_end) = (start, start + send);
+    (sent.start, sent.end) = (start + send, start + send + transfer);
+    Ok(Some(|violation| matches!(violation, Violation::Overlap { .. })))
+}
+
+fn repeat_in_order(_: &Problem<'_>, schedule: &mut Schedule, _: &mut Unstructured<'_>) -> Result<Option<Expected>> {
+    let Some(&last) = schedule.order.last() else { return Ok(None) };
+    schedule.order.push(last);
+    Ok(Some(|violation| matches!(violation, Violation::Order { .. })))
+}
+
 fn reverse_order(problem: &Problem<'_>, schedule: &mut Schedule, _: &mut Unstructured<'_>) -> Result<Option<Expected>> {
     schedule.order.reverse();
     let any_edge = problem.graph().edge_count() > 0;
@@ -245,6 +272,51 @@ fn a_task_that_moves_is_refused_exactly_where_it_may_not() {
             .unwrap_or(Ok(()))
     })
     .budget_ms(500);
+}
+
+/// Everything on one device: refused exactly where its memory does not hold it, if nothing else is wrong with it.
+#[test]
+fn an_overfull_device_is_refused() {
+    arbtest::arbtest(|random| {
+        let Some(instance) = Instance::draw(random)? else { return Ok(()) };
+        instance.with_problem(|problem| {
+            let graph = problem.graph();
+            let demand: u64 = graph.unit_ids().map(|unit| problem.demand(unit)).sum();
+            for device in problem.platform().device_ids() {
+                if !graph.unit_ids().all(|unit| problem.is_feasible(unit, device)) {
+                    continue;
+                }
+                let holds = problem.platform().device(device).memory.is_none_or(|memory| demand <= memory);
+                let found = check_placement(problem, &vec![device; graph.task_count()]);
+                assert_eq!(found.is_empty(), holds, "{found:?}");
+                assert!(found.iter().all(|violation| matches!(violation, Violation::Memory { .. })), "{found:?}");
+            }
+        });
+        Ok(())
+    })
+    .budget_ms(300);
+}
+
+#[test]
+fn devices_that_do_not_exist_and_missing_entries_are_refused() {
+    arbtest::arbtest(|random| {
+        let Some(instance) = Instance::draw(random)? else { return Ok(()) };
+        instance.with_problem(|problem| {
+            let Ok(mut placement) = CriticalPath.place(problem) else { return };
+            if placement.device_of.pop().is_some() {
+                let found = check_placement(problem, &placement.device_of);
+                assert!(matches!(found[..], [Violation::Length { .. }]), "{found:?}");
+                placement.device_of.push(DeviceId(problem.platform().device_count() as u32));
+                let found = check_placement(problem, &placement.device_of);
+                assert!(
+                    found.iter().any(|violation| matches!(violation, Violation::UnknownDevice { .. })),
+                    "{found:?}"
+                );
+            }
+        });
+        Ok(())
+    })
+    .budget_ms(200);
 }
 
 /// Without contention transfers overlap on a link, which a check for serial links must see.

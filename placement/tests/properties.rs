@@ -3,11 +3,15 @@
 mod instances;
 
 use anabranch_placement::check::{check_placement, check_schedule};
-use anabranch_placement::order::{ORDERS, Order, Planned, SendCosts, order_by_name};
+use anabranch_placement::evaluate::{Baseline, Metrics};
+use anabranch_placement::generate::{Sweep, graph_by_name};
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::order::{ORDERS, Order, Pct, Planned, SendCosts, order_by_name};
 use anabranch_placement::place::{PlaceError, Placement, STRATEGIES, strategy_by_name};
 use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
 use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
+use anabranch_placement::transfer::Sends;
 use instances::Instance;
 
 const OPTIONS: [SimulateOptions; 3] = [
@@ -119,6 +123,53 @@ fn schedules_are_valid_under_every_order() {
             }
         }
     });
+}
+
+/// Metrics keep to their ranges and agree with what the placement alone says.
+#[test]
+fn metrics_are_those_of_the_placement() {
+    for_random_problems(|problem| {
+        let baseline = Baseline::of(problem);
+        assert!(baseline.critical_path <= baseline.bound.value + 1e-9);
+        for placement in placements(problem) {
+            let schedule = simulate(problem, &placement.device_of, &Pct, &OPTIONS[1]).unwrap();
+            let metrics = Metrics::of(problem, &baseline, &schedule);
+            let sends = Sends::of(problem.graph(), &placement.device_of);
+            let traffic = (sends.count(), sends.cut_edges(), sends.traffic(), sends.traffic_by_edge());
+            assert_eq!((metrics.sends, metrics.cut_edges, metrics.traffic, metrics.traffic_per_edge), traffic);
+            assert!(metrics.gap.is_none_or(|gap| gap >= -1e-9) && metrics.slr.is_none_or(|slr| slr >= 1.0 - 1e-9));
+            assert!(metrics.devices.iter().all(|device| (0.0..=1.0 + 1e-9).contains(&device.utilisation)));
+            for device in &metrics.devices {
+                let here = |task: &TaskId| placement.device_of[task.index()] == device.device;
+                let tasks: Vec<TaskId> = problem.graph().task_ids().filter(here).collect();
+                let resident: u64 = tasks.iter().map(|&task| problem.graph().task(task).memory).sum();
+                assert!(device.tasks == tasks.len() && device.peak_memory >= resident);
+                assert!(tasks.is_empty() || device.executable >= 1.0 && device.executable <= tasks.len() as f64);
+            }
+        }
+    });
+}
+
+/// Every family of generated graphs, with times of its own for each task and device.
+#[test]
+fn generated_graphs_are_placed_by_every_strategy() {
+    let sizes = [("layered", 2), ("random", 30), ("fft", 8), ("gauss", 6), ("cholesky", 4), ("wavefront", 5)];
+    for ((family, size), seed) in sizes.into_iter().chain([("in-tree", 4), ("out-tree", 4), ("fork-join", 2)]).zip(1..)
+    {
+        let graph = graph_by_name(family, size, seed).unwrap().unwrap();
+        let loaded = Sweep { devices: 4, ..Sweep::default() }.problem(family, graph, seed).unwrap();
+        let problem = loaded.problem().unwrap();
+        let placements = placements(&problem);
+        assert_eq!(placements.len(), STRATEGIES.len(), "{family}");
+        for (placement, order) in
+            placements.iter().flat_map(|placement| ORDERS.iter().map(move |order| (placement, order)))
+        {
+            assert_eq!(check_placement(&problem, &placement.device_of), [], "{family} {}", placement.strategy);
+            let order = order_by_name(order).unwrap();
+            let schedule = simulate(&problem, &placement.device_of, order.as_ref(), &OPTIONS[1]).unwrap();
+            assert_eq!(check_schedule(&problem, &placement.device_of, &schedule, &OPTIONS[1]), [], "{family}");
+        }
+    }
 }
 
 /// Contention and send costs can only be told apart where something is sent; on one device all orders take the sum of all times.

@@ -11,6 +11,7 @@
 //!
 //! It is an example of this crate and no binary of the benches because it needs nothing but placement to compile.
 
+mod clock;
 mod golden;
 mod measure;
 mod sources;

@@ -1,5 +1,6 @@
 //! Places, simulates, checks and measures.
 
+use crate::clock::Clock;
 use crate::sources::Case;
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::evaluate::{Baseline, Metrics};
@@ -9,7 +10,6 @@ use anabranch_placement::problem::Problem;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::time::Instant;
 
 /// Which strategies are measured.
 #[derive(Default)]
@@ -95,9 +95,9 @@ impl Row {
 /// Measures every strategy of the selection.
 pub(crate) fn survey(case: &Case, selection: &Selection) -> Result<Survey, Box<dyn Error>> {
     let problem = case.problem.problem()?;
-    let start = Instant::now();
+    let start = Clock::start();
     let baseline = Baseline::of(&problem);
-    let baseline_seconds = start.elapsed().as_secs_f64();
+    let baseline_seconds = start.seconds();
     let mut rows = Vec::new();
     for name in selection.names() {
         let strategy = strategy_by_name(name).ok_or("every listed strategy is known")?;
@@ -116,9 +116,9 @@ pub(crate) fn survey(case: &Case, selection: &Selection) -> Result<Survey, Box<d
 }
 
 fn row(case: &Case, problem: &Problem<'_>, baseline: &Baseline, strategy: &dyn Placer) -> Result<Row, Box<dyn Error>> {
-    let start = Instant::now();
+    let start = Clock::start();
     let placed = strategy.place(problem);
-    let place_seconds = start.elapsed().as_secs_f64();
+    let place_seconds = start.seconds();
     let outcome = match placed {
         Ok(placement) => Outcome::Runs(runs(case, problem, baseline, &placement)?),
         Err(refusal) => Outcome::Refused(refusal.to_string()),
@@ -142,10 +142,10 @@ fn runs(
     orders.extend(planned.map(|planned| Box::new(planned) as Box<dyn Order>));
     let mut runs = BTreeMap::new();
     for order in orders {
-        let start = Instant::now();
+        let start = Clock::start();
         let schedule =
             anabranch_placement::simulate::simulate(problem, &placement.device_of, order.as_ref(), &case.options)?;
-        let simulate_seconds = start.elapsed().as_secs_f64();
+        let simulate_seconds = start.seconds();
         let violations = check_schedule(problem, &placement.device_of, &schedule, &case.options);
         if let Some(violation) = violations.first() {
             return Err(format!("{} under {} on {}: {violation}", placement.strategy, order.name(), case.graph).into());

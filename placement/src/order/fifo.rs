@@ -57,7 +57,11 @@ mod tests {
             let schedule = simulate(&problem, &device_of, order, &SimulateOptions::default()).unwrap();
             schedule.device_orders(2)[0].iter().map(|task| task.0).collect::<Vec<_>>()
         };
-        assert_eq!(run(&Fifo), [0, 2, 3, 4]);
+        // Tasks 0 and 2 are ready together: which of them goes first is for the shuffle to say.
+        assert_eq!(run(&Fifo), [2, 0, 3, 4]);
+        let firsts: Vec<u32> = (0..16).map(|seed| run(&ShuffledFifo(seed))[0]).collect();
+        assert!(firsts.contains(&0) && firsts.contains(&2), "{firsts:?}");
+        assert_eq!(run(&ShuffledFifo(3)), run(&ShuffledFifo(3)));
         assert_eq!(run(&Pct), [0, 3, 4, 2]);
         assert_eq!(run(&Planned::new(&[2, 0, 3, 1, 4].map(TaskId))), [2, 0, 3, 4]);
     }

@@ -7,16 +7,19 @@
 //! Where the text leaves a choice: of equal finishes the smaller task id wins, and of a task's devices the smaller device id.
 //!
 //! A device only gets busier, so that a task's best finish changes only when its best device gets a task, and all devices are
-//! looked at again only where the second best has become better.
+//! looked at again only where the second best has become better. Sources that take the same times on the same devices are looked
+//! at as one: what was ready from the start differs in nothing else.
 //!
-//! Time: `O(V × ready × devices)` in the worst case, `O(V × ready + E × devices)` where the best device mostly stays the best;
-//! and for each task and device a search over that device's gaps. Memory: `O(ready × devices)`.
+//! Time: `O(V × ready × devices)` in the worst case, `O(V × ready + E × devices)` where the best device mostly stays the best,
+//! with like sources counted once; and for each task and device a search over that device's gaps. Memory: `O(V × devices)`.
 
 use super::list::{Choice, ListSchedule};
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// The max-min strategy. Its [`Placement::planned`] is the schedule that it builds.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,9 +34,7 @@ impl Placer for MaxMin {
         let graph = problem.graph();
         let mut state = State::new(problem)?;
         let mut missing: Vec<usize> = graph.task_ids().map(|task| graph.predecessors(task).len()).collect();
-        for task in graph.task_ids().filter(|task| graph.predecessors(*task).is_empty()) {
-            state.make_ready(task)?;
-        }
+        state.make_sources_ready()?;
         while let Some(task) = state.take_last() {
             state.place(task)?;
             for &next in graph.successors(task) {
@@ -57,8 +58,10 @@ struct Site {
     time: f64,
 }
 
+/// A ready task, or several with the same sites.
 struct Ready {
-    task: TaskId,
+    /// At least one.
+    tasks: BinaryHeap<Reverse<TaskId>>,
     sites: Vec<Site>,
     /// Place of the best device in `sites`, and the task's finish there.
     best: usize,
@@ -88,29 +91,56 @@ impl<'p> State<'p> {
         })
     }
 
-    fn make_ready(&mut self, task: TaskId) -> Result<(), PlaceError> {
-        let devices = match self.schedule.choice(task)? {
+    fn make_sources_ready(&mut self) -> Result<(), PlaceError> {
+        let graph = self.problem.graph();
+        let mut alike: BTreeMap<Vec<(DeviceId, u64)>, BinaryHeap<Reverse<TaskId>>> = BTreeMap::new();
+        for task in graph.task_ids().filter(|task| graph.predecessors(*task).is_empty()) {
+            let time = |device| (device, self.problem.time(task, device).to_bits());
+            alike.entry(self.devices(task)?.into_iter().map(time).collect()).or_default().push(Reverse(task));
+        }
+        for (times, tasks) in alike {
+            let site = |(device, time)| Site { device, arrival: 0.0, time: f64::from_bits(time) };
+            self.push(tasks, times.into_iter().map(site).collect());
+        }
+        Ok(())
+    }
+
+    /// Where `task` can go by now.
+    fn devices(&self, task: TaskId) -> Result<Vec<DeviceId>, PlaceError> {
+        Ok(match self.schedule.choice(task)? {
             Choice::Forced(device, _) => vec![device],
             Choice::Free(devices) => devices,
-        };
+        })
+    }
+
+    fn make_ready(&mut self, task: TaskId) -> Result<(), PlaceError> {
+        let devices = self.devices(task)?;
         self.schedule.arrivals(task, &devices, &mut self.arrival);
         let arrival = |device: DeviceId| self.arrival[device.index()];
         let site = |device| Site { device, arrival: arrival(device), time: self.problem.time(task, device) };
         let sites = devices.into_iter().map(site).collect();
-        let mut ready = Ready { task, sites, best: 0, finish: 0.0, second: 0.0 };
+        self.push(BinaryHeap::from([Reverse(task)]), sites);
+        Ok(())
+    }
+
+    fn push(&mut self, tasks: BinaryHeap<Reverse<TaskId>>, sites: Vec<Site>) {
+        let mut ready = Ready { tasks, sites, best: 0, finish: 0.0, second: 0.0 };
         ready.look_again(&self.free);
         self.ready.push(ready);
-        Ok(())
     }
 
     /// Takes out the ready task of the latest best finish, if any is left.
     fn take_last(&mut self) -> Option<TaskId> {
         let later = |one: &Ready, other: &Ready| {
-            one.finish > other.finish || one.finish == other.finish && one.task < other.task
+            one.finish > other.finish || one.finish == other.finish && one.first() < other.first()
         };
         let last = (0..self.ready.len())
             .reduce(|last, place| if later(&self.ready[place], &self.ready[last]) { place } else { last })?;
-        Some(self.ready.swap_remove(last).task)
+        let Reverse(task) = self.ready[last].tasks.pop()?;
+        if self.ready[last].tasks.is_empty() {
+            self.ready.swap_remove(last);
+        }
+        Some(task)
     }
 
     fn place(&mut self, task: TaskId) -> Result<(), PlaceError> {
@@ -127,6 +157,10 @@ impl<'p> State<'p> {
 }
 
 impl Ready {
+    fn first(&self) -> Option<TaskId> {
+        self.tasks.peek().map(|&Reverse(task)| task)
+    }
+
     fn finish_at(&self, place: usize, free: &[f64]) -> f64 {
         let site = self.sites[place];
         site.arrival.max(free[site.device.index()]) + site.time

@@ -6,7 +6,8 @@
 //!
 //! Every device has two heaps of ready tasks: those whose inputs are there before the device is free, by offset, and those that
 //! it would have to wait for, by arrival and offset. A device gets busier only, so a task moves at most once, from the second to
-//! the first, and the pair of the smallest key is at the top of some heap.
+//! the first, and the pair of the smallest key is at the top of some heap. Sources are ready from the start, so that each device
+//! has them sorted once, in the place of a heap.
 //!
 //! Time: `O(V × devices × log V + E × devices)`, and for each task and device a search over that device's gaps. Memory:
 //! `O(V × devices)`.
@@ -79,10 +80,20 @@ impl PartialOrd for Entry {
 struct Queue {
     /// When all that is on the device ends.
     free: f64,
+    /// By decreasing offset, so that the next is at the end.
+    sources: Vec<Source>,
     /// By offset.
     arrived: BinaryHeap<Entry>,
     /// By arrival plus offset, as if the device were free by then.
     awaited: BinaryHeap<Entry>,
+}
+
+/// A source on one device.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    offset: f64,
+    /// Its place in [`State::sources`].
+    place: u32,
 }
 
 impl Queue {
@@ -95,7 +106,8 @@ impl Queue {
     }
 
     /// The entry of the smallest key among those that still `count`, with that key.
-    fn first(&mut self, counts: impl Fn(TaskId) -> bool) -> Option<Entry> {
+    fn first(&mut self, sources: &[Entry], counts: impl Fn(TaskId) -> bool) -> Option<Entry> {
+        while self.sources.pop_if(|source| !counts(sources[source.place as usize].task)).is_some() {}
         while let Some(entry) = self.awaited.peek().copied()
             && (entry.arrival <= self.free || !counts(entry.task))
         {
@@ -107,8 +119,13 @@ impl Queue {
         while self.arrived.peek().is_some_and(|entry| !counts(entry.task)) {
             self.arrived.pop();
         }
+        let source = self.sources.last().map(|source| Entry {
+            key: self.free + source.offset,
+            offset: source.offset,
+            ..sources[source.place as usize]
+        });
         let arrived = self.arrived.peek().map(|entry| Entry { key: self.free + entry.offset, ..*entry });
-        arrived.max(self.awaited.peek().copied())
+        source.max(arrived).max(self.awaited.peek().copied())
     }
 }
 
@@ -116,6 +133,8 @@ struct State<'p, P> {
     problem: &'p Problem<'p>,
     pairing: &'p P,
     schedule: ListSchedule<'p>,
+    /// By decreasing urgency.
+    sources: Vec<Entry>,
     queues: Vec<Queue>,
     missing: Vec<usize>,
     placed: Vec<bool>,
@@ -130,24 +149,45 @@ impl<'p, P: Pairing> State<'p, P> {
             problem,
             pairing,
             schedule: ListSchedule::new(problem)?,
+            sources: Vec::new(),
             queues: vec![Queue::default(); devices],
             missing: graph.task_ids().map(|task| graph.predecessors(task).len()).collect(),
             placed: vec![false; graph.task_count()],
             arrival: vec![0.0; devices],
         };
-        for task in graph.task_ids() {
-            if state.missing[task.index()] == 0 {
-                state.make_ready(task)?;
-            }
-        }
+        state.sort_sources()?;
         Ok(state)
     }
 
-    fn make_ready(&mut self, task: TaskId) -> Result<(), PlaceError> {
-        let devices = match self.schedule.choice(task)? {
+    fn sort_sources(&mut self) -> Result<(), PlaceError> {
+        let tasks = self.problem.graph().task_ids().filter(|task| self.missing[task.index()] == 0);
+        let entry = |task| Entry { key: 0.0, urgency: self.pairing.urgency(task), task, arrival: 0.0, offset: 0.0 };
+        let mut sources: Vec<Entry> = tasks.map(entry).collect();
+        sources.sort_unstable_by(|one, other| other.cmp(one));
+        for (place, entry) in (0..).zip(&sources) {
+            for device in self.devices(entry.task)? {
+                let offset = self.pairing.offset(entry.task, device);
+                self.queues[device.index()].sources.push(Source { offset, place });
+            }
+        }
+        for queue in &mut self.queues {
+            let by_offset = |one: &Source, other: &Source| other.offset.total_cmp(&one.offset);
+            queue.sources.sort_unstable_by(|one, other| by_offset(one, other).then(other.place.cmp(&one.place)));
+        }
+        self.sources = sources;
+        Ok(())
+    }
+
+    /// Where `task` can go by now.
+    fn devices(&self, task: TaskId) -> Result<Vec<DeviceId>, PlaceError> {
+        Ok(match self.schedule.choice(task)? {
             Choice::Forced(device, _) => vec![device],
             Choice::Free(devices) => devices,
-        };
+        })
+    }
+
+    fn make_ready(&mut self, task: TaskId) -> Result<(), PlaceError> {
+        let devices = self.devices(task)?;
         self.schedule.arrivals(task, &devices, &mut self.arrival);
         let urgency = self.pairing.urgency(task);
         for device in devices {
@@ -163,7 +203,7 @@ impl<'p, P: Pairing> State<'p, P> {
         let mut best: Option<Entry> = None;
         for (device, queue) in self.problem.platform().device_ids().zip(&mut self.queues) {
             let counts = |task: TaskId| !self.placed[task.index()] && self.schedule.allows(task, device);
-            if let Some(entry) = queue.first(counts)
+            if let Some(entry) = queue.first(&self.sources, counts)
                 && best.is_none_or(|best| entry > best)
             {
                 best = Some(entry);

@@ -4,7 +4,7 @@
 //! too tight. Gaps of length zero stay where two tasks touch: a task that takes no time fits in there.
 
 /// Gaps a block holds before it is split.
-const BLOCK: usize = 128;
+const BLOCK: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
 struct Gap {
