@@ -31,7 +31,7 @@ fn problem(levels: u32, devices: u32) -> LoadedProblem {
 fn measure(group: &mut BenchmarkGroup<'_, WallTime>, problem: &Problem<'_>, size: u64) {
     group.throughput(Throughput::Elements(problem.graph().task_count() as u64));
     group.sample_size(10).warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500));
-    for name in STRATEGIES.iter().map(|&(name, _)| name).filter(|&name| name != "auto") {
+    for &(name, _) in STRATEGIES {
         let strategy = strategy_by_name(name).expect("every listed strategy is known");
         group.bench_function(BenchmarkId::new(name, size), |bencher| bencher.iter(|| strategy.place(problem)));
     }

@@ -5,7 +5,7 @@ use crate::sources::Case;
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::order::{ORDERS, Order, Planned, order_by_name};
-use anabranch_placement::place::{Placement, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::place::{Auto, Placement, Placer, STRATEGIES, strategy_by_name};
 use anabranch_placement::problem::Problem;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,12 +21,12 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
-        let wanted = |name: &&str| match &self.only {
-            Some(only) => only.iter().any(|wanted| wanted == name),
-            None => self.auto || *name != "auto",
-        };
-        STRATEGIES.iter().map(|&(name, _)| name).filter(wanted)
+    /// The strategies, with the search last; it goes by what the case counts.
+    fn strategies(&self, case: &Case) -> Vec<Box<dyn Placer>> {
+        let wanted = |name: &&str| self.only.as_ref().is_none_or(|only| only.iter().any(|wanted| wanted == name));
+        let listed = STRATEGIES.iter().map(|&(name, _)| name).filter(wanted).filter_map(strategy_by_name);
+        let auto = Auto { options: case.options, ..Auto::default() };
+        listed.chain(self.auto.then(|| Box::new(auto) as Box<dyn Placer>)).collect()
     }
 }
 
@@ -99,8 +99,7 @@ pub(crate) fn survey(case: &Case, selection: &Selection) -> Result<Survey, Box<d
     let baseline = Baseline::of(&problem);
     let baseline_seconds = start.seconds();
     let mut rows = Vec::new();
-    for name in selection.names() {
-        let strategy = strategy_by_name(name).ok_or("every listed strategy is known")?;
+    for strategy in selection.strategies(case) {
         rows.push(row(case, &problem, &baseline, strategy.as_ref())?);
     }
     Ok(Survey {

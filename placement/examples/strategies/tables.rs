@@ -1,6 +1,7 @@
 //! Markdown.
 
 use crate::measure::{Outcome, Row, Survey};
+use anabranch_placement::evaluate::Metrics;
 use std::fmt::Write;
 
 /// One problem's table.
@@ -8,8 +9,8 @@ pub(crate) fn of_survey(survey: &Survey) -> String {
     let baseline = &survey.baseline;
     let mut text = format!(
         "\n### {} on {}\n\n{} tasks, {} edges; no schedule is shorter than {} ({}).\n\n\
-         | strategy | PCT | MSR | FIFO | planned | reference, PCT | gap | traffic | per edge | sends | use of devices | peak memory | seconds |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+         | strategy | PCT | MSR | FIFO | planned | reference, PCT | gap | traffic | per edge | sends | use of devices | choices | peak memory | seconds |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         survey.graph,
         survey.devices,
         survey.tasks,
@@ -31,16 +32,17 @@ fn of_row(row: &Row) -> String {
     let best = row.best();
     let gap = row.run("pct").zip(best).map(|(pct, best)| percent(best / pct.bound.value - 1.0));
     let common = match (&row.outcome, row.run("pct")) {
-        (Outcome::Refused(reason), _) => return format!("| {} | refused: {reason} ||||||||||||\n", row.strategy),
+        (Outcome::Refused(reason), _) => return format!("| {} | refused: {reason} |||||||||||||\n", row.strategy),
         (_, Some(run)) => format!(
-            "{} | {} | {} | {} | {}",
+            "{} | {} | {} | {} | {:.1} | {}",
             run.traffic,
             run.traffic_per_edge,
             run.sends,
             percent(run.utilisation),
+            choices(run),
             run.peak_memory()
         ),
-        (_, None) => "||||".into(),
+        (_, None) => "|||||".into(),
     };
     format!(
         "| {} | {} | {} | {} | {} | {} | {} | {common} | {:.4} |\n",
@@ -53,6 +55,13 @@ fn of_row(row: &Row) -> String {
         gap.unwrap_or_default(),
         row.place_seconds,
     )
+}
+
+/// Mean number of executable tasks over all decisions of all devices.
+fn choices(run: &Metrics) -> f64 {
+    let tasks: usize = run.devices.iter().map(|device| device.tasks).sum();
+    let sum: f64 = run.devices.iter().map(|device| device.executable * device.tasks as f64).sum();
+    sum / tasks.max(1) as f64
 }
 
 /// The best makespan of every strategy on every problem.
