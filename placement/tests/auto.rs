@@ -22,7 +22,7 @@ fn the_convolutional_network_gets_shorter() {
         let costs = OperationsOverSpeed::new(&graph, &platform);
         let problem = Problem::new(&graph, &platform, &costs, MemoryRule::SizeEstimate).unwrap();
         let options = SimulateOptions::THESIS;
-        let improved = Auto { evaluations: 1000, seed: 0, options }.improve(&problem, |_, _| {}).unwrap();
+        let improved = Auto { evaluations: Some(1000), seed: 0, options }.improve(&problem, |_, _| {}).unwrap();
         let makespan = improved.schedule.makespan;
         assert_eq!(check_placement(&problem, &improved.placement.device_of), []);
         assert_eq!(check_schedule(&problem, &improved.placement.device_of, &improved.schedule, &options), []);

@@ -4,7 +4,7 @@ use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::cost::CostTable;
 use anabranch_placement::graph::{GraphBuilder, Task, TaskGraph, TaskId};
 use anabranch_placement::order::{ORDERS, order_by_name};
-use anabranch_placement::place::{STRATEGIES, strategy_by_name};
+use anabranch_placement::place::{Auto, STRATEGIES, strategy_by_name};
 use anabranch_placement::platform::{Device, DeviceKind, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::simulate::{SimulateOptions, simulate};
@@ -21,8 +21,10 @@ fn run_in_every_way(graph: &TaskGraph, platform: &Platform, time: f64) -> Vec<f6
     let problem = Problem::new(graph, platform, &costs, MemoryRule::SizeEstimate).unwrap();
     let options = SimulateOptions::default();
     let mut makespans = Vec::new();
-    for (name, _) in STRATEGIES {
-        let placement = strategy_by_name(name).unwrap().place(&problem).unwrap();
+    let mut strategies: Vec<_> = STRATEGIES.iter().filter_map(|&(name, _)| strategy_by_name(name)).collect();
+    strategies.push(Box::new(Auto { evaluations: Some(20), ..Auto::default() }));
+    for strategy in strategies {
+        let placement = strategy.place(&problem).unwrap();
         assert_eq!(check_placement(&problem, &placement.device_of), []);
         for order in ORDERS {
             let order = order_by_name(order).unwrap();

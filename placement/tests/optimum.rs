@@ -45,7 +45,7 @@ fn auto_ends_between_the_optimum_and_the_strategies() {
     let (mut proven, mut reached) = (0, 0);
     arbtest::arbtest(|random| {
         with_problem(random, 7, |problem| {
-            let auto = Auto { evaluations: 100, ..Auto::default() };
+            let auto = Auto { evaluations: Some(100), ..Auto::default() };
             let Ok(improved) = auto.improve(problem, |_, _| {}) else {
                 return;
             };

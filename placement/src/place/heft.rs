@@ -7,6 +7,10 @@
 //! one. There the schedule is built a second time, with [ranks that know no constraints](unrestricted_upward_ranks), and the shorter
 //! one is kept.
 //!
+//! A colocation group, which the paper does not know, is judged as a whole when its first member comes up: by when all of it would
+//! be over, were the other members to follow one after the other, each after what is known of its inputs. Where only the first
+//! member decided, profiled networks with large groups (BERT by operators) took three to seven times as long.
+//!
 //! Time: `O(V log V + E × devices)`, and for each task and device a search over that device's gaps.
 
 use super::list::ListSchedule;
@@ -41,7 +45,7 @@ impl Heft {
     fn place_by_rank(&self, problem: &Problem<'_>, ranks: &[f64]) -> Result<Placement, PlaceError> {
         let mut schedule = ListSchedule::new(problem)?;
         for task in by_decreasing_rank(problem, ranks) {
-            schedule.place_by(task, |_, span| span.end, Reason::finishing_first)?;
+            schedule.place_by(task, |schedule, span| schedule.unit_end(task, span), Reason::finishing_first)?;
         }
         Ok(schedule.finish(self.name()))
     }
@@ -70,6 +74,25 @@ mod tests {
         assert_eq!(planned.tasks[2].start, 8.0);
         let finishes = [(0, 9.0), (1, 12.0)].map(|(device, finish)| FinishOn { device: DeviceId(device), finish });
         assert_eq!(placement.reasons[2], Reason::EarliestFinish(finishes.to_vec()));
+    }
+
+    /// The first member alone would finish first on device 1; the second is slow there, and far from what it reads.
+    #[test]
+    fn a_group_goes_where_all_of_it_is_over_first() {
+        let mut builder = sample::tasks(&[0.0; 3]);
+        builder.edge(TaskId(0), TaskId(2), 50);
+        builder.colocate(TaskId(1), TaskId(2));
+        let graph = builder.build().unwrap();
+        let platform = sample::platform(&[1.0; 2]);
+        let times = [[6.0, 7.0], [4.0, 3.0], [2.0, 2.0]];
+        let costs =
+            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let placement = Heft.place(&problem).unwrap();
+        // On device 0 the group is over at 6 + 4 + 2, on device 1 at 6 + 5 + 2.
+        assert_eq!(placement.device_of, [DeviceId(0); 3]);
+        let finishes = [(0, 12.0), (1, 13.0)].map(|(device, finish)| FinishOn { device: DeviceId(device), finish });
+        assert_eq!(placement.reasons[1], Reason::EarliestFinish(finishes.to_vec()));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) struct ListSchedule<'p> {
     assignment: Assignment<'p>,
     timelines: Vec<Timeline>,
     spans: Vec<Span>,
+    /// Whether a task has its span, by task.
+    placed: Vec<bool>,
     /// When the inputs of the task in hand are there; by device.
     arrival: Vec<f64>,
 }
@@ -44,6 +46,7 @@ impl<'p> ListSchedule<'p> {
             assignment: Assignment::new(problem)?,
             timelines: vec![Timeline::new(); devices],
             spans: vec![nowhere; problem.graph().task_count()],
+            placed: vec![false; problem.graph().task_count()],
             arrival: vec![0.0; devices],
         })
     }
@@ -74,6 +77,25 @@ impl<'p> ListSchedule<'p> {
         let device = scores.first().expect("a free choice has at least one device").device;
         self.decide(task, device, Some(reason(scores)));
         Ok(self.occupy(task, device))
+    }
+
+    /// When the whole unit of a task with `span` would have ended on that device, as far as can be known: the other members follow
+    /// one after the other, each once what has been placed of its inputs is there.
+    pub(crate) fn unit_end(&self, task: TaskId, span: Span) -> f64 {
+        let graph = self.problem.graph();
+        let mut end = span.end;
+        for &member in graph.members(graph.unit(task)).iter().filter(|&&member| member != task) {
+            for &datum in graph.inputs(member) {
+                let produced = self.spans[graph.producer(datum).index()];
+                if self.placed[graph.producer(datum).index()] {
+                    end = end.max(
+                        produced.end + self.problem.transfer_time(graph.bytes(datum), produced.device, span.device),
+                    );
+                }
+            }
+            end += self.problem.time(member, span.device);
+        }
+        end
     }
 
     /// Where `task` can go by now.
@@ -148,6 +170,7 @@ impl<'p> ListSchedule<'p> {
         self.timelines[device.index()].occupy(slot, duration);
         let span = Span { device, start: slot.start, end: slot.start + duration };
         self.spans[task.index()] = span;
+        self.placed[task.index()] = true;
         span
     }
 

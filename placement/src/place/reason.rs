@@ -17,7 +17,7 @@ pub enum Reason {
     OnlyFeasible,
     /// It follows a member of its colocation group that was placed first.
     ColocatedWith(TaskId),
-    /// It would finish there first (HEFT).
+    /// It, or all of its colocation group, would finish there first (HEFT).
     EarliestFinish(Vec<FinishOn>),
     /// What the strategy minimises is smallest there (list schedulers other than HEFT); `what` says what that is.
     Smallest {
@@ -52,7 +52,7 @@ pub enum Reason {
 pub struct FinishOn {
     /// The device.
     pub device: DeviceId,
-    /// The earliest finish time there.
+    /// The earliest finish time there; of the group if the task is in one.
     pub finish: f64,
 }
 

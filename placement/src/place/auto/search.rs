@@ -25,9 +25,9 @@ const BLOCKS: usize = 24;
 /// By how much an estimate may be lowered in a comparison, so that not always the same block is best.
 const BLUR: f64 = 0.02;
 
-/// The weights that a full rebuild tries in turn.
-const FORESIGHTS: [f64; 3] = [1.0, 0.5, 0.0];
-const THRIFTS: [f64; 3] = [1.0, 0.5, 0.0];
+/// Foresight and thrift of the full rebuilds, each of which takes what the one before gave; the last goes first.
+const FULL_REBUILDS: [(f64, f64); 9] =
+    [(0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.0, 0.5), (0.5, 0.5), (1.0, 0.5), (0.0, 1.0), (0.5, 1.0), (1.0, 1.0)];
 
 /// A search that goes on from one placement to the next.
 pub(super) struct Search<'p> {
@@ -42,6 +42,8 @@ pub(super) struct Search<'p> {
     trial: Evaluator<'p>,
     builder: Builder<'p>,
     estimator: Estimator,
+    /// The weights of full rebuilds that are still to be tried.
+    full_rebuilds: Vec<Weights>,
     acceptance: LateAcceptance,
     best: Vec<DeviceId>,
     best_makespan: f64,
@@ -67,6 +69,7 @@ impl<'p> Search<'p> {
             trial: Evaluator::new(problem, options),
             builder: Builder::new(problem),
             estimator: Estimator::new(problem.graph().task_count()),
+            full_rebuilds: FULL_REBUILDS.map(|(foresight, thrift)| Weights { foresight, thrift, noise: 0.0 }).to_vec(),
             acceptance: LateAcceptance::new(f64::INFINITY),
             best: device_of.to_vec(),
             best_makespan: f64::INFINITY,
@@ -77,21 +80,11 @@ impl<'p> Search<'p> {
         search
     }
 
-    /// Rebuilds everything with several weights, each time from what the time before gave, and goes on from the best.
-    pub(super) fn rebuild_all(&mut self) {
-        let free = vec![true; self.problem.graph().unit_count()];
-        for thrift in THRIFTS {
-            for foresight in FORESIGHTS {
-                self.rebuild(&free, Weights { foresight, thrift, noise: 0.0 }, f64::INFINITY);
-            }
-        }
-        self.tried = Assigned::new(self.problem, self.best.clone());
-        self.attempt(f64::INFINITY);
-        self.acceptance = LateAcceptance::new(self.best_makespan);
-    }
-
-    /// Tries one change of the current placement.
+    /// Tries one change of the current placement: at first each way of rebuilding everything, then something smaller.
     pub(super) fn step(&mut self) {
+        if let Some(weights) = self.full_rebuilds.pop() {
+            return self.rebuild_all(weights);
+        }
         let limit = self.acceptance.limit(self.current.makespan);
         if self.random.chance(WINDOWS) {
             self.rebuild_window(limit);
@@ -99,6 +92,17 @@ impl<'p> Search<'p> {
             self.move_block(limit);
         }
         self.acceptance.end_step(self.current.makespan);
+    }
+
+    /// Rebuilds everything, and goes on from the best that was seen after the last time.
+    fn rebuild_all(&mut self, weights: Weights) {
+        let free = vec![true; self.problem.graph().unit_count()];
+        self.rebuild(&free, weights, f64::INFINITY);
+        if self.full_rebuilds.is_empty() {
+            self.tried = Assigned::new(self.problem, self.best.clone());
+            self.attempt(f64::INFINITY);
+            self.acceptance = LateAcceptance::new(self.best_makespan);
+        }
     }
 
     /// Rebuilds the units that have a task without much slack in some stretch of the schedule.
@@ -141,10 +145,12 @@ impl<'p> Search<'p> {
                 best = Some((way, block, to));
             }
         }
+        let Some((_, block, to)) = best else {
+            self.evaluations += 1;
+            return;
+        };
         self.tried.copy_from(&self.assigned);
-        if let Some((_, block, to)) = best {
-            block.units.iter().for_each(|&unit| self.tried.move_unit(unit, to));
-        }
+        block.units.iter().for_each(|&unit| self.tried.move_unit(unit, to));
         self.attempt(limit);
     }
 
@@ -174,7 +180,7 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Placements that were evaluated.
+    /// Placements that were evaluated, and steps that found none to evaluate.
     pub(super) fn evaluations(&self) -> u64 {
         self.evaluations
     }
