@@ -279,6 +279,7 @@ fn what_cannot_be_swept_is_refused_with_the_next_step() {
     laboratory.refuses(&["sweep", "none:7", "--devices", "random:3"], &["`none`", "cholesky"]);
     laboratory.refuses(&["sweep", "fft:8", "--devices", "random:3", "--strategies", "best"], &["`best`", "heft"]);
     laboratory.refuses(&["sweep", "fft:8", "--devices", "random:3", "--seeds", "0"], &["seeds"]);
+    laboratory.refuses(&["sweep", "fft:8", "--devices", "random:3", "--seeds", "999999999"], &["at most"]);
     laboratory.refuses(&["sweep", "fft:8", "--devices", "random:3", "-o", "x.txt"], &["x.txt", ".csv"]);
 }
 

@@ -1,7 +1,7 @@
 //! Horizontal bars with deviations: a panel for each case, a group for each thing compared, a colour for each series.
 
 use super::axis::{self, AXIS_HEIGHT};
-use super::canvas::{Anchor, Canvas, Rect};
+use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
 use super::theme::COLOURS;
 use super::{Format, Scale};
 
@@ -80,8 +80,6 @@ const PANEL_HEAD: f64 = 24.0;
 const GROUP_GAP: f64 = 7.0;
 /// Room for the value beside the longest bar.
 const VALUE_WIDTH: f64 = 104.0;
-/// Mean width of a character at 12 pixels.
-const CHARACTER: f64 = 6.7;
 
 impl BarChart {
     /// The file.
@@ -152,14 +150,15 @@ impl BarChart {
             width: PANEL_WIDTH - gutter - VALUE_WIDTH,
             height: self.group_height() * panel.groups.len() as f64,
         };
-        canvas.text((x, y + 14.0), Anchor::Start, "ink heading", &panel.title);
+        canvas.text((x, y + 14.0), Anchor::Start, "ink heading", &fitted(&panel.title, PANEL_WIDTH * 0.9));
         let scale = self.scale(panel, plot);
         axis::draw(canvas, plot, &scale, self.format, &self.value);
         let best = bars(panel).map(|bar| bar.mean).fold(f64::INFINITY, f64::min);
         for (number, group) in panel.groups.iter().enumerate() {
             let top = plot.y + self.group_height() * number as f64;
             let middle = top + self.group_height() / 2.0 + 4.0;
-            canvas.text((plot.x - 8.0, middle), Anchor::End, "ink", &group.name);
+            let name = fitted(&group.name, gutter - 8.0);
+            canvas.text((plot.x - 8.0, middle), Anchor::End, "ink", &name);
             self.draw_group(canvas, group, (plot.x, top + GROUP_GAP / 2.0), &scale, best);
         }
         if let Some(limit) = panel.limit {

@@ -136,6 +136,18 @@ fn pixels(value: f64) -> String {
     if text == "-0" { "0".into() } else { text.into() }
 }
 
+/// Mean width of a character of 12 pixels' type.
+pub(super) const CHARACTER: f64 = 6.7;
+
+/// `text`, cut so that it fits into so many pixels.
+pub(super) fn fitted(text: &str, width: f64) -> String {
+    let most = (width / CHARACTER).max(1.0) as usize;
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// `text` as character data of XML and HTML, between tags or in quotes. What XML cannot hold becomes U+FFFD.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -169,6 +181,12 @@ mod tests {
         let file = canvas.finish(10.0, 10.0, hostile, hostile);
         assert!(!file.contains("<script"));
         assert_eq!(file.matches("&lt;script&gt;").count(), 4);
+    }
+
+    #[test]
+    fn long_text_is_cut_to_its_room() {
+        assert_eq!((fitted("short", 100.0).as_str(), fitted("much too long", 40.0).as_str()), ("short", "much…"));
+        assert_eq!(fitted("ab", 0.0), "…");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A schedule over time: what each device does (Laich 2017, figure 7.9) and how many tasks it can choose from (figure 7.10).
 
 use super::axis::{self, AXIS_HEIGHT};
-use super::canvas::{Anchor, Canvas, Rect};
+use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
 use super::gantt::{self, Activity, Lane, SEND_COLOUR, Stay};
 use super::{Format, Scale, steps};
 use anabranch_placement::evaluate::decisions;
@@ -31,15 +31,16 @@ const MARGIN: f64 = 24.0;
 const HEAD: f64 = 84.0;
 const SECTION: f64 = 26.0;
 const PLOT_WIDTH: f64 = 780.0;
+/// Most room for names.
+const GUTTER: f64 = 240.0;
 const NOTE_WIDTH: f64 = 64.0;
-const CHARACTER: f64 = 6.7;
 
 impl ScheduleChart<'_> {
     /// The file.
     pub fn svg(&self) -> String {
         let lanes = self.lanes();
         let names = lanes.iter().map(|lane| lane.name.chars().count()).max().unwrap_or(0);
-        let gutter = (names as f64 * CHARACTER + 14.0).clamp(60.0, 240.0);
+        let gutter = (names as f64 * CHARACTER + 14.0).clamp(60.0, GUTTER);
         let lane = lane_height(lanes.len());
         let x = MARGIN + gutter;
         let height = lane * lanes.len() as f64;
@@ -72,7 +73,7 @@ impl ScheduleChart<'_> {
 
     /// Title, subtitle, and the key of the colours that occur.
     fn draw_head(&self, canvas: &mut Canvas) {
-        canvas.text((MARGIN, 30.0), Anchor::Start, "ink title", &self.title);
+        canvas.text((MARGIN, 30.0), Anchor::Start, "ink title", &fitted(&self.title, PLOT_WIDTH * 0.7));
         canvas.text((MARGIN, 49.0), Anchor::Start, "quiet", &self.subtitle);
         let devices = self.problem.platform().devices();
         let kinds = [DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Tpu, DeviceKind::Other];
@@ -96,7 +97,7 @@ impl ScheduleChart<'_> {
         let (graph, platform, schedule) = (self.problem.graph(), self.problem.platform(), self.schedule);
         let busy = schedule.busy(platform.device_count());
         let lane = |(device, busy): (DeviceId, &f64)| Lane {
-            name: platform.device(device).name.clone(),
+            name: fitted(&platform.device(device).name, GUTTER - 14.0),
             colour: colour(platform.device(device).kind),
             note: if schedule.makespan > 0.0 {
                 format!("{:.0} %", 100.0 * busy / schedule.makespan)

@@ -1,5 +1,5 @@
-//! `anabranch sweep`: every strategy under every order on every graph and platform, on all cores, written down as it comes so that
-//! it can be stopped and go on.
+//! `anabranch sweep`: every strategy under every order on every graph and platform, on all cores, written down as it comes
+//! so that it can be stopped and go on.
 
 mod cases;
 mod charts;
@@ -25,13 +25,16 @@ use std::path::PathBuf;
 use work::{Unit, Work};
 
 const EXAMPLES: &str = "\
-Graphs are files or FAMILY:SIZE; devices are files, random:COUNT (Laich 2017, chapter 6), or related:COUNT:CCR and unrelated:COUNT:CCR
-(Topcuoglu 2002, section 5; CCR is the mean transfer over the mean task, 1 if left out).
+Graphs are files or FAMILY:SIZE. Devices are files, random:COUNT (Laich 2017, chapter 6), or related:COUNT:CCR and
+unrelated:COUNT:CCR (Topcuoglu 2002, section 5; CCR is the mean transfer over the mean task, 1 if left out).
 
 Examples:
   anabranch sweep graph.csv --devices devices_7.csv --devices devices_50.csv --send-ops 10 -o results.csv --chart charts
   anabranch sweep cholesky:10 fft:32 random:200 --devices unrelated:8:0.5 --strategies heft,peft,etf --seeds 20
   anabranch sweep problem.json --strategies all --orders pct,msr,fifo --json";
+
+/// Most results of one sweep: they are all in memory, for means and charts.
+const MOST_RESULTS: u64 = 1_000_000;
 
 /// Compare strategies and orders over graphs, devices and seeds
 #[derive(Args, Clone, Debug)]
@@ -72,7 +75,7 @@ impl SweepCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let cases = cases::read(&self.graphs, &self.devices)?;
-        let keys = self.keys(&cases, &self.strategies()?);
+        let keys = self.keys(&cases, &self.strategies()?)?;
         let (mut results, mut done) = Results::open(self.output.as_deref())?;
         let units = units(&keys, &done);
         let missing: usize = units.iter().map(|unit| unit.keys.len()).sum();
@@ -91,6 +94,9 @@ impl SweepCommand {
         })?;
         drop(progress);
         if cancel.is_cancelled() {
+            if let Some(path) = &self.output {
+                eprintln!("note: what is done is in {}; the same command goes on from there", path.display());
+            }
             return Err(CliError::interrupted());
         }
         let rows: Vec<&Row> = keys.iter().filter_map(|(_, key)| done.get(key)).collect();
@@ -117,18 +123,27 @@ impl SweepCommand {
     }
 
     /// Every combination, with its case; what draws nothing has only the first seed.
-    fn keys(&self, cases: &[Case], strategies: &[&str]) -> Vec<(usize, Key)> {
+    fn keys(&self, cases: &[Case], strategies: &[&str]) -> Result<Vec<(usize, Key)>, CliError> {
+        let mut orders = self.orders.clone();
+        orders.sort_unstable();
+        orders.dedup();
+        let seeds = self.seeds.end - self.seeds.start;
+        let most = seeds.saturating_mul((cases.len() * strategies.len() * orders.len()) as u64);
+        if most > MOST_RESULTS {
+            let message = format!("this would be up to {most} results; at most {MOST_RESULTS} are made in one sweep");
+            return Err(CliError::input(message));
+        }
         let mut keys = Vec::new();
         for (place, case) in cases.iter().enumerate() {
             for seed in self.seeds.clone() {
                 let first = seed == self.seeds.start;
                 for strategy in strategies.iter().filter(|name| first || case.draws() || **name == AUTO) {
                     let key = |order| Key::new(case, seed, (strategy, self.search), order, &self.rules);
-                    keys.extend(self.orders.iter().map(|&order| (place, key(order))));
+                    keys.extend(orders.iter().map(|&order| (place, key(order))));
                 }
             }
         }
-        keys
+        Ok(keys)
     }
 }
 

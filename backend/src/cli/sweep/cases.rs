@@ -37,14 +37,16 @@ enum PlatformSource {
     Heterogeneous(Sweep),
 }
 
+/// The families that draw from their seed; the others have one graph of a size.
+const RANDOM: [&str; 3] = ["random", "layered", "table-7.1"];
+
 impl Case {
     /// Whether it depends on the seed.
     pub(super) fn draws(&self) -> bool {
         match &self.source {
             Source::Whole(_) => false,
-            Source::Parts(graph, PlatformSource::File(_)) => {
-                matches!(graph, GraphSource::Family { name, .. } if ["random", "layered", "table-7.1"].contains(&name.as_str()))
-            }
+            Source::Parts(GraphSource::File(_), PlatformSource::File(_)) => false,
+            Source::Parts(GraphSource::Family { name, .. }, PlatformSource::File(_)) => RANDOM.contains(&name.as_str()),
             Source::Parts(..) => true,
         }
     }
@@ -185,6 +187,14 @@ mod tests {
         assert_ne!(problem(1), problem(2));
         assert_eq!(problem(1).platform.device_count(), 3);
         assert_eq!(cases[0].problem(0).expect("a problem").platform.device_count(), 5);
+    }
+
+    #[test]
+    fn families_that_draw_are_known() {
+        for (name, _) in FAMILIES {
+            let graph = |seed| graph_by_name(name, 4, seed).expect("known").expect("a graph");
+            assert_eq!(graph(1) != graph(2), RANDOM.contains(name), "{name}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::super::table::duration;
 use super::super::trial::OrderName;
 use super::results::{Key, Row};
 use crate::chart::{Bar, BarChart, Format, Group, Panel, amount, page};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -17,13 +18,15 @@ pub(super) struct SeedGroup<'r> {
 /// Results by what they are of but the seed, in the order in which they come.
 pub(super) fn groups<'r>(rows: &[&'r Row]) -> Vec<SeedGroup<'r>> {
     let mut groups: Vec<SeedGroup<'r>> = Vec::new();
+    let mut places: BTreeMap<Key, usize> = BTreeMap::new();
     for row in rows {
         let mut key = row.key();
         key.seed = 0;
-        match groups.iter_mut().find(|group| group.key == key) {
-            Some(group) => group.rows.push(row),
-            None => groups.push(SeedGroup { key, rows: vec![row] }),
-        }
+        let place = *places.entry(key).or_insert_with_key(|key| {
+            groups.push(SeedGroup { key: key.clone(), rows: Vec::new() });
+            groups.len() - 1
+        });
+        groups[place].rows.push(row);
     }
     groups
 }
@@ -170,6 +173,7 @@ struct Values {
 /// A panel for each graph on each platform, or one for all of them.
 fn panels(quantity: &Quantity, rows: &[&Row], orders: &[OrderName]) -> Vec<Panel> {
     let mut panels: Vec<Values> = Vec::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for row in rows {
         let Some(series) = orders.iter().position(|order| *order == row.order) else { continue };
         let title = match (quantity.overall, row.devices.as_str()) {
@@ -177,8 +181,8 @@ fn panels(quantity: &Quantity, rows: &[&Row], orders: &[OrderName]) -> Vec<Panel
             (false, "own") => row.graph.clone(),
             (false, devices) => format!("{} on {devices}", row.graph),
         };
-        let place = panels.iter().position(|panel| panel.title == title).unwrap_or_else(|| {
-            panels.push(Values { title, limits: Vec::new(), lines: Vec::new() });
+        let place = *places.entry(title).or_insert_with_key(|title| {
+            panels.push(Values { title: title.clone(), limits: Vec::new(), lines: Vec::new() });
             panels.len() - 1
         });
         let panel = &mut panels[place];
