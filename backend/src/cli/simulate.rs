@@ -167,7 +167,10 @@ impl SimulateCommand {
         let SearchArgs { evaluations } = self.search;
         let auto = Auto { evaluations, seed: self.seed, options: self.rules.options() };
         Ok(match self.place.as_str() {
-            AUTO => Placed::by(&Watched { auto, progress: Progress::new(output, "evaluations", evaluations) }, problem),
+            AUTO => {
+                let progress = Progress::new(output, "evaluations", auto.budget(problem));
+                Placed::by(&Watched { auto, progress }, problem)
+            }
             name => Placed::by(strategy(name, auto)?.as_ref(), problem),
         })
     }

@@ -102,9 +102,9 @@ pub(super) const AUTO: &str = "auto";
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Search")]
 pub(super) struct SearchArgs {
-    /// Placements that auto simulates after those of the other strategies
-    #[arg(long, value_name = "COUNT", default_value_t = Auto::default().evaluations)]
-    pub(super) evaluations: u64,
+    /// Placements that auto simulates after those of the other strategies [default: as many as take a minute at most]
+    #[arg(long, value_name = "COUNT")]
+    pub(super) evaluations: Option<u64>,
 }
 
 /// Every strategy and what it does, for `--help`.

@@ -66,6 +66,16 @@ pub struct Improved {
 }
 
 impl Auto {
+    /// Placements that are evaluated for `problem` at most. Where no number is given, as many as keep the time within about a
+    /// minute whatever the size of the graph.
+    pub fn budget(&self, problem: &Problem<'_>) -> u64 {
+        self.evaluations.unwrap_or_else(|| {
+            let size = (problem.graph().task_count() + problem.graph().edge_count()) as u64;
+            let cost = size * (problem.platform().device_count() as u64 + OTHER_COST);
+            (COST / cost.max(1)).clamp(*EVALUATIONS.start(), *EVALUATIONS.end())
+        })
+    }
+
     /// Searches; `progress` is told how many evaluations are done and what the least makespan is.
     ///
     /// # Errors
@@ -75,7 +85,7 @@ impl Auto {
         let first = entries.first().expect("a portfolio is never empty");
         let bound = lower_bound(problem);
         let mut search = Search::new(problem, self.options, &first.placement.device_of, Random::new(self.seed));
-        let evaluations = self.evaluations.unwrap_or_else(|| suitable(problem));
+        let evaluations = self.budget(problem);
         let movable = problem.graph().unit_ids().any(|unit| problem.only_feasible(unit).is_none());
         while movable && search.evaluations() < evaluations && search.best_makespan() > bound.value {
             search.step();
@@ -101,13 +111,6 @@ impl Placer for Auto {
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
         Ok(self.improve(problem, |_, _| {})?.placement)
     }
-}
-
-/// As many evaluations as keep the time within about a minute whatever the size of the graph.
-fn suitable(problem: &Problem<'_>) -> u64 {
-    let size = (problem.graph().task_count() + problem.graph().edge_count()) as u64;
-    let cost = size * (problem.platform().device_count() as u64 + OTHER_COST);
-    (COST / cost.max(1)).clamp(*EVALUATIONS.start(), *EVALUATIONS.end())
 }
 
 /// The placement `device_of`, where tasks that did not move keep their reasons.

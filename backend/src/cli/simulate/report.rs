@@ -57,7 +57,7 @@ impl SimulateCommand {
             "time_unit": loaded.facts.time_unit,
             "strategy": placed.strategy,
             "seed": searched.then_some(self.seed),
-            "evaluations": searched.then_some(self.search.evaluations),
+            "evaluations": self.search.evaluations.filter(|_| searched),
             "order": self.order.name(),
             "send_ops": self.rules.send_ops,
             "contention": self.rules.contention,

@@ -41,7 +41,7 @@ impl Key {
             devices: case.devices.clone(),
             seed,
             strategy: strategy.into(),
-            evaluations: (strategy == AUTO).then_some(search.evaluations),
+            evaluations: search.evaluations.filter(|_| strategy == AUTO),
             order,
             send_ops: Operations(rules.send_ops),
             contention: rules.contention,
