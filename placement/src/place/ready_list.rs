@@ -49,23 +49,21 @@ pub(crate) fn place_pairs(
     Ok(state.schedule.finish(strategy))
 }
 
-/// A ready task on one device. The greatest entry goes first.
+/// A ready task on one device. The greatest entry goes first: that of the smallest key, and of equals the smallest place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Entry {
     key: f64,
-    urgency: f64,
-    task: TaskId,
     /// When its inputs are on the device.
     arrival: f64,
-    offset: f64,
+    /// The task, by its place among all of them by decreasing urgency.
+    place: u32,
 }
 
 impl Eq for Entry {}
 
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
-        let (one, other) = (other, self);
-        one.key.total_cmp(&other.key).then(other.urgency.total_cmp(&one.urgency)).then(one.task.cmp(&other.task))
+        other.key.total_cmp(&self.key).then(other.place.cmp(&self.place))
     }
 }
 
@@ -80,52 +78,40 @@ impl PartialOrd for Entry {
 struct Queue {
     /// When all that is on the device ends.
     free: f64,
-    /// By decreasing offset, so that the next is at the end.
-    sources: Vec<Source>,
+    /// Sources with their offsets as keys, ascending.
+    sources: Vec<Entry>,
     /// By offset.
     arrived: BinaryHeap<Entry>,
     /// By arrival plus offset, as if the device were free by then.
     awaited: BinaryHeap<Entry>,
 }
 
-/// A source on one device.
-#[derive(Debug, Clone, Copy)]
-struct Source {
-    offset: f64,
-    /// Its place in [`State::sources`].
-    place: u32,
-}
-
 impl Queue {
-    fn push(&mut self, entry: Entry) {
-        if entry.arrival <= self.free {
-            self.arrived.push(Entry { key: entry.offset, ..entry });
+    fn push(&mut self, offset: f64, arrival: f64, place: u32) {
+        if arrival <= self.free {
+            self.arrived.push(Entry { key: offset, arrival, place });
         } else {
-            self.awaited.push(Entry { key: entry.arrival + entry.offset, ..entry });
+            self.awaited.push(Entry { key: arrival + offset, arrival, place });
         }
     }
 
-    /// The entry of the smallest key among those that still `count`, with that key.
-    fn first(&mut self, sources: &[Entry], counts: impl Fn(TaskId) -> bool) -> Option<Entry> {
-        while self.sources.pop_if(|source| !counts(sources[source.place as usize].task)).is_some() {}
-        while let Some(entry) = self.awaited.peek().copied()
-            && (entry.arrival <= self.free || !counts(entry.task))
+    /// The entry of the smallest key among those that still `count`, with that key; `offset` is that of a place.
+    fn first(&mut self, counts: impl Fn(u32) -> bool, offset: impl Fn(u32) -> f64) -> Option<Entry> {
+        while let Some(Entry { arrival, place, .. }) = self.awaited.peek().copied()
+            && (arrival <= self.free || !counts(place))
         {
             self.awaited.pop();
-            if counts(entry.task) {
-                self.push(entry);
+            if counts(place) {
+                self.push(offset(place), arrival, place);
             }
         }
-        while self.arrived.peek().is_some_and(|entry| !counts(entry.task)) {
+        while self.arrived.peek().is_some_and(|entry| !counts(entry.place)) {
             self.arrived.pop();
         }
-        let source = self.sources.last().map(|source| Entry {
-            key: self.free + source.offset,
-            offset: source.offset,
-            ..sources[source.place as usize]
-        });
-        let arrived = self.arrived.peek().map(|entry| Entry { key: self.free + entry.offset, ..*entry });
-        source.max(arrived).max(self.awaited.peek().copied())
+        while self.sources.pop_if(|source| !counts(source.place)).is_some() {}
+        let arrived = self.arrived.peek().max(self.sources.last());
+        let arrived = arrived.map(|entry| Entry { key: self.free + entry.key, ..*entry });
+        arrived.max(self.awaited.peek().copied())
     }
 }
 
@@ -133,8 +119,9 @@ struct State<'p, P> {
     problem: &'p Problem<'p>,
     pairing: &'p P,
     schedule: ListSchedule<'p>,
-    /// By decreasing urgency.
-    sources: Vec<Entry>,
+    /// All tasks by decreasing urgency, of equals by id; and each task's place there.
+    tasks: Vec<TaskId>,
+    places: Vec<u32>,
     queues: Vec<Queue>,
     missing: Vec<usize>,
     placed: Vec<bool>,
@@ -145,11 +132,18 @@ impl<'p, P: Pairing> State<'p, P> {
     fn new(problem: &'p Problem<'p>, pairing: &'p P) -> Result<Self, PlaceError> {
         let graph = problem.graph();
         let devices = problem.platform().device_count();
+        let mut tasks: Vec<TaskId> = graph.task_ids().collect();
+        tasks.sort_by(|&one, &other| pairing.urgency(other).total_cmp(&pairing.urgency(one)));
+        let mut places = vec![0; tasks.len()];
+        for (place, task) in (0..).zip(&tasks) {
+            places[task.index()] = place;
+        }
         let mut state = State {
             problem,
             pairing,
             schedule: ListSchedule::new(problem)?,
-            sources: Vec::new(),
+            tasks,
+            places,
             queues: vec![Queue::default(); devices],
             missing: graph.task_ids().map(|task| graph.predecessors(task).len()).collect(),
             placed: vec![false; graph.task_count()],
@@ -160,21 +154,14 @@ impl<'p, P: Pairing> State<'p, P> {
     }
 
     fn sort_sources(&mut self) -> Result<(), PlaceError> {
-        let tasks = self.problem.graph().task_ids().filter(|task| self.missing[task.index()] == 0);
-        let entry = |task| Entry { key: 0.0, urgency: self.pairing.urgency(task), task, arrival: 0.0, offset: 0.0 };
-        let mut sources: Vec<Entry> = tasks.map(entry).collect();
-        sources.sort_unstable_by(|one, other| other.cmp(one));
-        for (place, entry) in (0..).zip(&sources) {
-            for device in self.devices(entry.task)? {
-                let offset = self.pairing.offset(entry.task, device);
-                self.queues[device.index()].sources.push(Source { offset, place });
+        for task in self.problem.graph().task_ids().filter(|task| self.missing[task.index()] == 0) {
+            let place = self.places[task.index()];
+            for device in self.devices(task)? {
+                let key = self.pairing.offset(task, device);
+                self.queues[device.index()].sources.push(Entry { key, arrival: 0.0, place });
             }
         }
-        for queue in &mut self.queues {
-            let by_offset = |one: &Source, other: &Source| other.offset.total_cmp(&one.offset);
-            queue.sources.sort_unstable_by(|one, other| by_offset(one, other).then(other.place.cmp(&one.place)));
-        }
-        self.sources = sources;
+        self.queues.iter_mut().for_each(|queue| queue.sources.sort_unstable());
         Ok(())
     }
 
@@ -189,11 +176,10 @@ impl<'p, P: Pairing> State<'p, P> {
     fn make_ready(&mut self, task: TaskId) -> Result<(), PlaceError> {
         let devices = self.devices(task)?;
         self.schedule.arrivals(task, &devices, &mut self.arrival);
-        let urgency = self.pairing.urgency(task);
+        let place = self.places[task.index()];
         for device in devices {
             let offset = self.pairing.offset(task, device);
-            let arrival = self.arrival[device.index()];
-            self.queues[device.index()].push(Entry { key: 0.0, urgency, task, arrival, offset });
+            self.queues[device.index()].push(offset, self.arrival[device.index()], place);
         }
         Ok(())
     }
@@ -202,14 +188,15 @@ impl<'p, P: Pairing> State<'p, P> {
     fn next(&mut self) -> Result<TaskId, PlaceError> {
         let mut best: Option<Entry> = None;
         for (device, queue) in self.problem.platform().device_ids().zip(&mut self.queues) {
-            let counts = |task: TaskId| !self.placed[task.index()] && self.schedule.allows(task, device);
-            if let Some(entry) = queue.first(&self.sources, counts)
+            let task = |place: u32| self.tasks[place as usize];
+            let counts = |place| !self.placed[task(place).index()] && self.schedule.allows(task(place), device);
+            if let Some(entry) = queue.first(counts, |place| self.pairing.offset(task(place), device))
                 && best.is_none_or(|best| entry > best)
             {
                 best = Some(entry);
             }
         }
-        best.map_or_else(|| Err(self.refusal()), |entry| Ok(entry.task))
+        best.map_or_else(|| Err(self.refusal()), |entry| Ok(self.tasks[entry.place as usize]))
     }
 
     /// Why no pair is left: some ready task has no device with room any more.
