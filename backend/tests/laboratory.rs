@@ -292,6 +292,7 @@ fn a_models_task_graph_is_written_and_simulated() {
     assert_eq!(written["devices"], 2);
     let report = laboratory.json(&["simulate", "graph.json", "--place", "heft"]);
     assert_eq!((&report["tasks"], &report["time_unit"]), (&written["tasks"], &json!("s")));
+    assert_eq!(report["problem"], "unet");
     assert!(number(&report, "makespan") >= number(&report, "bound") * (1.0 - 1e-9) && number(&report, "bound") > 0.0);
     laboratory.json(&["graph", &model, "--no-gpu", "-o", "graph.csv"]);
     let placed = laboratory.json(&["simulate", "graph.csv", &data("devices_7.csv")]);
