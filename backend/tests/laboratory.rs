@@ -254,7 +254,7 @@ fn a_sweep_says_why_a_strategy_has_no_result_and_draws_the_others() {
     let text = laboratory.text(&[&arguments[..], &["--chart", "charts"]].concat());
     assert!(text.contains("convolutional_network_graph (346 tasks"), "{text}");
     assert!(text.lines().any(|line| line.contains("hash") && line.contains("plans no order")), "{text}");
-    for chart in ["makespan.svg", "slr.svg", "traffic.svg", "place_seconds.svg", "index.html"] {
+    for chart in ["makespan.svg", "relative.svg", "traffic.svg", "place_seconds.svg", "index.html"] {
         assert!(laboratory.read(&format!("charts/{chart}")).contains("heft"), "{chart}");
     }
     assert!(laboratory.read("charts/makespan.svg").contains("no placement"));
@@ -292,6 +292,7 @@ fn a_models_task_graph_is_written_and_simulated() {
     assert_eq!(written["devices"], 2);
     let report = laboratory.json(&["simulate", "graph.json", "--place", "heft"]);
     assert_eq!((&report["tasks"], &report["time_unit"]), (&written["tasks"], &json!("s")));
+    assert_eq!(report["problem"], "unet");
     assert!(number(&report, "makespan") >= number(&report, "bound") * (1.0 - 1e-9) && number(&report, "bound") > 0.0);
     laboratory.json(&["graph", &model, "--no-gpu", "-o", "graph.csv"]);
     let placed = laboratory.json(&["simulate", "graph.csv", &data("devices_7.csv")]);

@@ -43,7 +43,8 @@ impl GraphCommand {
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;
         opened.save_costs()?;
-        problem.name = open::model_name(&self.model);
+        let stem = self.model.model.as_ref().and_then(|path| path.file_stem());
+        problem.name = stem.map_or("built-in".into(), |stem| stem.to_string_lossy().into_owned());
         let text = form.write(&problem)?;
         fs::write(&self.output, text)
             .map_err(|error| CliError::input(format!("{}: {error}", self.output.display())))?;

@@ -85,6 +85,8 @@ struct Outcome<'p> {
     /// What a given assignment breaks; what strategies make breaks nothing.
     violations: Vec<String>,
     simulate_time: Duration,
+    /// Of the search.
+    evaluations: Option<u64>,
 }
 
 impl SimulateCommand {
@@ -159,13 +161,17 @@ impl SimulateCommand {
         let schedule = placed.schedule(problem, self.order, &self.rules.options()).map_err(refuse)?;
         let simulate_time = started.elapsed();
         let metrics = Metrics::of(problem, &Baseline::of(problem), &schedule);
-        Ok(Outcome { loaded, placed, schedule, metrics, violations, simulate_time })
+        let evaluations = (placed.strategy == AUTO).then(|| self.auto().budget(problem));
+        Ok(Outcome { loaded, placed, schedule, metrics, violations, simulate_time, evaluations })
+    }
+
+    fn auto(&self) -> Auto {
+        Auto { evaluations: self.search.evaluations, seed: self.seed, options: self.rules.options() }
     }
 
     /// Places; the search shows how far it is.
     fn placed(&self, problem: &Problem<'_>, output: Output) -> Result<Result<Placed, TrialError>, CliError> {
-        let SearchArgs { evaluations } = self.search;
-        let auto = Auto { evaluations, seed: self.seed, options: self.rules.options() };
+        let auto = self.auto();
         Ok(match self.place.as_str() {
             AUTO => {
                 let progress = Progress::new(output, "evaluations", auto.budget(problem));

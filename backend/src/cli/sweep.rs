@@ -28,6 +28,9 @@ const EXAMPLES: &str = "\
 Graphs are files or FAMILY:SIZE. Devices are files, random:COUNT (Laich 2017, chapter 6), or related:COUNT:CCR and
 unrelated:COUNT:CCR (Topcuoglu 2002, section 5; CCR is the mean transfer over the mean task, 1 if left out).
 
+A result has the makespan, its lower bound and the gap to it, schedule length ratio and speedup, traffic by sends and by cut edges,
+utilisation and peak memory of each device, and the seconds that placing and simulating took; or the reason why there is none.
+
 Examples:
   anabranch sweep graph.csv --devices devices_7.csv --devices devices_50.csv --send-ops 10 -o results.csv --chart charts
   anabranch sweep cholesky:10 fft:32 random:200 --devices unrelated:8:0.5 --strategies heft,peft,etf --seeds 20

@@ -1,7 +1,7 @@
 //! What `simulate` reports: as JSON, as text, as a chart.
 
 use super::super::table::{Align, Table, duration};
-use super::super::trial::{AUTO, memory_rule_name, time_format};
+use super::super::trial::{memory_rule_name, time_format};
 use super::{Outcome, SimulateCommand};
 use crate::chart::{ScheduleChart, amount};
 use crate::device::format_bytes;
@@ -49,15 +49,14 @@ impl SimulateCommand {
                 "executable": metrics.executable,
             })
         };
-        let searched = placed.strategy == AUTO;
         json!({
             "problem": loaded.name,
             "tasks": loaded.graph.task_count(),
             "edges": loaded.graph.edge_count(),
             "time_unit": loaded.facts.time_unit,
             "strategy": placed.strategy,
-            "seed": searched.then_some(self.seed),
-            "evaluations": self.search.evaluations.filter(|_| searched),
+            "seed": outcome.evaluations.map(|_| self.seed),
+            "evaluations": outcome.evaluations,
             "order": self.order.name(),
             "send_ops": self.rules.send_ops,
             "contention": self.rules.contention,

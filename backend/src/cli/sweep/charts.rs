@@ -42,7 +42,8 @@ struct Quantity {
     by_order: bool,
     /// Whether it can be compared between graphs, so that one panel is for all.
     overall: bool,
-    of: fn(&Row) -> Option<f64>,
+    /// The value, given the least makespan of all on the same problem.
+    of: fn(&Row, f64) -> Option<f64>,
     limit: fn(&Row) -> Option<f64>,
 }
 
@@ -55,18 +56,18 @@ const QUANTITIES: [Quantity; 4] = [
         logarithmic: false,
         by_order: true,
         overall: false,
-        of: |row| row.makespan,
+        of: |row, _| row.makespan,
         limit: |row| row.bound,
     },
     Quantity {
-        file: "slr.svg",
-        title: "Schedule length ratio",
-        value: "makespan over the longest way through the graph on the fastest devices",
+        file: "relative.svg",
+        title: "Makespan against the best",
+        value: "makespan over the least of all on the same problem",
         format: amount,
         logarithmic: false,
         by_order: true,
         overall: true,
-        of: |row| row.slr,
+        of: |row, least| row.makespan.filter(|_| least > 0.0).map(|makespan| makespan / least),
         limit: |_| None,
     },
     Quantity {
@@ -77,7 +78,7 @@ const QUANTITIES: [Quantity; 4] = [
         logarithmic: false,
         by_order: false,
         overall: false,
-        of: |row| row.traffic,
+        of: |row, _| row.traffic,
         limit: |_| None,
     },
     Quantity {
@@ -88,7 +89,7 @@ const QUANTITIES: [Quantity; 4] = [
         logarithmic: true,
         by_order: false,
         overall: false,
-        of: |row| row.place_seconds,
+        of: |row, _| row.place_seconds,
         limit: |_| None,
     },
 ];
@@ -163,6 +164,23 @@ fn seeds(rows: &[&Row]) -> usize {
     seeds.len()
 }
 
+/// What rows of one problem have in common. Seeds do not tell problems apart where nothing but a search draws from them; bounds do.
+fn problem(row: &Row) -> (&str, &str, Option<u64>) {
+    (&row.graph, &row.devices, row.bound.map(f64::to_bits))
+}
+
+/// The least makespan of each problem.
+fn least<'r>(rows: &[&'r Row]) -> BTreeMap<(&'r str, &'r str, Option<u64>), f64> {
+    let mut least = BTreeMap::new();
+    for row in rows {
+        if let Some(makespan) = row.makespan {
+            let best: &mut f64 = least.entry(problem(row)).or_insert(makespan);
+            *best = best.min(makespan);
+        }
+    }
+    least
+}
+
 /// A panel, by strategy and then by order: all values.
 struct Values {
     title: String,
@@ -172,6 +190,7 @@ struct Values {
 
 /// A panel for each graph on each platform, or one for all of them.
 fn panels(quantity: &Quantity, rows: &[&Row], orders: &[OrderName]) -> Vec<Panel> {
+    let least = least(rows);
     let mut panels: Vec<Values> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for row in rows {
@@ -190,7 +209,8 @@ fn panels(quantity: &Quantity, rows: &[&Row], orders: &[OrderName]) -> Vec<Panel
             panel.lines.push((row.strategy.clone(), vec![Vec::new(); orders.len()]));
             panel.lines.len() - 1
         });
-        panel.lines[line].1[series].extend((quantity.of)(row));
+        let least = least.get(&problem(row)).copied().unwrap_or(0.0);
+        panel.lines[line].1[series].extend((quantity.of)(row, least));
         panel.limits.extend((quantity.limit)(row));
     }
     let group = |(name, values): (String, Vec<Vec<f64>>)| {
@@ -236,5 +256,20 @@ mod tests {
         assert_eq!(panel.groups[0].bars[0], Some(Bar { mean: 3.0, deviation: 2f64.sqrt() }));
         assert_eq!(panel.groups[0].bars[1], Some(Bar { mean: 5.0, deviation: 0.0 }));
         assert_eq!(panel.groups[1].bars, [None, None]);
+    }
+
+    #[test]
+    fn makespans_are_compared_with_the_best_of_their_problem() {
+        let other = |row: Row| Row { graph: "h".into(), bound: Some(2.0), ..row };
+        let rows = [
+            row("heft", OrderName::Pct, 0, Some(2.0)),
+            row("cp", OrderName::Pct, 0, Some(3.0)),
+            other(row("heft", OrderName::Pct, 0, Some(40.0))),
+            other(row("cp", OrderName::Pct, 0, Some(20.0))),
+        ];
+        let chart = chart(&QUANTITIES[1], &rows.iter().collect::<Vec<_>>());
+        let [panel] = &chart.panels[..] else { panic!("{:?}", chart.panels) };
+        let means: Vec<f64> = panel.groups.iter().flat_map(|group| &group.bars).flatten().map(|bar| bar.mean).collect();
+        assert_eq!(means, [1.5, 1.25]);
     }
 }
