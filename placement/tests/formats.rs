@@ -1,7 +1,7 @@
 //! Files of every format become problems that strategies solve as the files say.
 
 use anabranch_placement::check::check_placement;
-use anabranch_placement::format::{Loaded, LoadedProblem, json, parse, read, read_problems, thesis};
+use anabranch_placement::format::{Loaded, LoadedGraph, LoadedProblem, json, parse, read, read_problems, thesis};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::place::{Heft, Placer, STRATEGIES, strategy_by_name};
 use anabranch_placement::platform::DeviceKind;
@@ -87,7 +87,8 @@ fn the_files_of_the_thesis_survive_both_ways() {
     let mut bytes = Vec::new();
     thesis::write_graph(&loaded.graph, &mut bytes).unwrap();
     let Loaded::Graph(again) = parse("convolutional_network_graph.csv", &bytes).unwrap() else { panic!() };
-    assert_eq!(again, loaded);
+    // Tasks are counted from 0 in what is written.
+    assert_eq!(*again, LoadedGraph { task_ids: Vec::new(), ..*loaded });
 
     for name in ["../devices_7.csv", "../devices_50.csv"] {
         let Loaded::Platform(platform) = read(path(name)).unwrap() else { panic!() };

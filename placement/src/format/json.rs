@@ -57,6 +57,7 @@
 //! | `memory_rule` | `resident`, `size_estimate` or `ignore`: see [`MemoryRule`](crate::problem::MemoryRule) | `resident` |
 //! | `bytes_a_unit` | bytes for one unit of size in the file that this was made from | 1 |
 //! | `figures` | numbers that come along | none |
+//! | `task_ids` | the number of each task where this was made from, by which assignments name it | its place |
 //!
 //! Members that are not in this table are refused, so that a slip of the pen is found. A later version will only be written
 //! when its content cannot be said in this one.
@@ -101,7 +102,8 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     match (graph, platform) {
         (Some(graph), Some(platform)) => Ok(Loaded::Problems(vec![read_problem(name, graph, platform, &document)?])),
         (Some(graph), None) => {
-            let (time_unit, task_ids) = (document.time_unit, Vec::new());
+            let task_ids = read_task_ids(&document, &graph)?;
+            let time_unit = document.time_unit;
             Ok(Loaded::Graph(Box::new(LoadedGraph { name, graph, memory_rule, time_unit, task_ids })))
         }
         (None, Some(platform)) => Ok(Loaded::Platform(platform)),
@@ -127,8 +129,17 @@ fn read_problem(
         return Err(Refusal::Number { place: "bytes_a_unit".into(), value: bytes_a_unit, expected });
     }
     let (time_unit, figures) = (document.time_unit.clone(), document.figures.clone());
-    let facts = Facts { time_unit, bytes_a_unit, figures, ..Facts::default() };
+    let facts = Facts { time_unit, bytes_a_unit, figures, task_ids: read_task_ids(document, &graph)? };
     Ok(LoadedProblem { name, graph, platform, costs, only_on, memory_rule: document.memory_rule.into(), facts })
+}
+
+/// One number for each task, or none at all.
+fn read_task_ids(document: &Document, graph: &TaskGraph) -> Result<Vec<u64>, Refusal> {
+    let (ids, expected) = (&document.task_ids, graph.task_count());
+    if !ids.is_empty() && ids.len() != expected {
+        return Err(Refusal::Length { place: "task_ids".into(), found: ids.len(), expected });
+    }
+    Ok(ids.clone())
 }
 
 fn read_only_on(

@@ -26,6 +26,8 @@ pub(super) struct Document {
     pub(super) bytes_a_unit: Option<f64>,
     #[serde(default)]
     pub(super) figures: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub(super) task_ids: Vec<u64>,
 }
 
 #[derive(Deserialize)]

@@ -36,6 +36,7 @@ pub fn write_problem(problem: &LoadedProblem, target: impl Write) -> Result<(), 
     // JSON has no other numbers than finite ones.
     let finite = problem.facts.figures.iter().filter(|(_, figure)| figure.is_finite());
     writer.member("figures", &finite.collect::<BTreeMap<_, _>>())?;
+    writer.task_ids(&problem.facts.task_ids)?;
     writer.finish()
 }
 
@@ -51,6 +52,7 @@ pub fn write_graph(graph: &LoadedGraph, target: impl Write) -> Result<(), WriteE
     }
     writer.graph(&graph.graph)?;
     writer.member("memory_rule", &RulePart::from(graph.memory_rule))?;
+    writer.task_ids(&graph.task_ids)?;
     writer.finish()
 }
 
@@ -127,6 +129,10 @@ impl<W: Write> Writer<W> {
         let devices = || problem.platform.device_ids();
         let row = |task| devices().map(move |device| problem.nominal_time(task, device)).collect::<Vec<_>>();
         self.list("times", problem.graph.task_ids().map(row))
+    }
+
+    fn task_ids(&mut self, ids: &[u64]) -> Result<(), WriteError> {
+        if ids.is_empty() { Ok(()) } else { self.member("task_ids", &ids) }
     }
 
     fn next(&mut self) -> Result<(), WriteError> {
