@@ -30,7 +30,7 @@ pub struct LoadedGraph {
     pub memory_rule: MemoryRule,
     /// Unit of the time that one operation takes at speed 1, where the file says so.
     pub time_unit: Option<String>,
-    /// The numbers by which the file calls the tasks, by [`TaskId`]; empty where it counts them from 0 or gives them none.
+    /// The numbers by which the file calls the tasks, by [`TaskId`]; empty where it gives them none.
     pub task_ids: Vec<u64>,
 }
 
