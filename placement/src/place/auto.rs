@@ -32,9 +32,9 @@ use search::Search;
 use std::ops::RangeInclusive;
 
 /// What all evaluations cost together where no number is given: tasks and edges of each, times devices and a constant.
-const COST: u64 = 4_000_000_000;
+const COST: u64 = 6_000_000_000;
 /// Devices that cost as much as all that has nothing to do with devices.
-const OTHER_COST: u64 = 32;
+const OTHER_COST: u64 = 100;
 /// Fewest and most evaluations where no number is given.
 const EVALUATIONS: RangeInclusive<u64> = 200..=10_000;
 
