@@ -32,9 +32,9 @@ use search::Search;
 use std::ops::RangeInclusive;
 
 /// What all evaluations cost together where no number is given: tasks and edges of each, times devices and a constant.
-const COST: u64 = 4_000_000_000;
+const COST: u64 = 6_000_000_000;
 /// Devices that cost as much as all that has nothing to do with devices.
-const OTHER_COST: u64 = 32;
+const OTHER_COST: u64 = 100;
 /// Fewest and most evaluations where no number is given.
 const EVALUATIONS: RangeInclusive<u64> = 200..=10_000;
 
@@ -79,8 +79,11 @@ impl Auto {
     /// Searches; `progress` is told how many evaluations are done and what the least makespan is.
     ///
     /// # Errors
-    /// Where no strategy finds a placement.
+    /// Where no strategy finds a placement, or send costs are none.
     pub fn improve(&self, problem: &Problem<'_>, mut progress: impl FnMut(u64, f64)) -> Result<Improved, PlaceError> {
+        if !self.options.send_costs.is_valid() {
+            return Err(PlaceError::SendCosts(self.options.send_costs));
+        }
         let entries = portfolio(problem, self.options)?;
         let first = entries.first().expect("a portfolio is never empty");
         let bound = lower_bound(problem);
@@ -127,8 +130,17 @@ fn explain(strategy: &'static str, start: &Placement, device_of: &[DeviceId]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::check_schedule;
+    use crate::format::LoadedProblem;
     use crate::generate::{Grain, Shape, Sweep};
+    use crate::order::SendCosts;
     use crate::place::{STRATEGIES, strategy_by_name};
+    use crate::simulate::LinkContention;
+
+    fn cholesky(tiles: u32) -> LoadedProblem {
+        let graph = Shape::Cholesky { tiles }.generate(&Grain::default()).unwrap();
+        Sweep { mean_time: 100.0, ..Sweep::default() }.problem("cholesky", graph, 3).unwrap()
+    }
 
     fn search(evaluations: u64, seed: u64) -> Auto {
         Auto { evaluations: Some(evaluations), seed, options: SimulateOptions::THESIS }
@@ -136,9 +148,7 @@ mod tests {
 
     #[test]
     fn a_search_goes_beyond_every_strategy_and_is_repeated_by_its_seed() {
-        let graph = Shape::Cholesky { tiles: 7 }.generate(&Grain::default()).unwrap();
-        let sweep = Sweep { mean_time: 100.0, ..Sweep::default() };
-        let loaded = sweep.problem("cholesky", graph, 3).unwrap();
+        let loaded = cholesky(7);
         let problem = loaded.problem().unwrap();
         let none = search(0, 1).improve(&problem, |_, _| {}).unwrap();
         let (first, makespan) = none.portfolio[0];
@@ -158,5 +168,19 @@ mod tests {
             let moved = some.placement.device_of[task.index()] != before;
             assert_eq!(*reason == Reason::Moved { start: first, from: before }, moved);
         }
+    }
+
+    #[test]
+    fn links_may_be_shared_and_send_costs_must_be_costs() {
+        let loaded = cholesky(5);
+        let problem = loaded.problem().unwrap();
+        let options = SimulateOptions { contention: LinkContention::Serial, ..SimulateOptions::THESIS };
+        let improved = Auto { options, ..search(100, 0) }.improve(&problem, |_, _| {}).unwrap();
+        assert_eq!(check_schedule(&problem, &improved.placement.device_of, &improved.schedule, &options), []);
+        assert!(improved.schedule.makespan < improved.portfolio[0].1);
+
+        let send_costs = SendCosts { send_operations: -1.0, receive_operations: 0.0 };
+        let refused = Auto { options: SimulateOptions { send_costs, ..options }, ..search(100, 0) };
+        assert_eq!(refused.place(&problem), Err(PlaceError::SendCosts(send_costs)));
     }
 }
