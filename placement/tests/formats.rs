@@ -79,7 +79,7 @@ fn a_workflow_and_a_platform_make_a_problem() {
     assert!(heft(&loaded) >= 4.25 / 89.0 + fastest + 1.0 / 89.0);
 }
 
-/// The thesis' files, written and read again.
+/// The thesis' files, written and read again; what is written counts tasks from 0.
 #[test]
 fn the_files_of_the_thesis_survive_both_ways() {
     let Loaded::Graph(loaded) = read(path("../convolutional_network_graph.csv")).unwrap() else { panic!() };
@@ -87,7 +87,6 @@ fn the_files_of_the_thesis_survive_both_ways() {
     let mut bytes = Vec::new();
     thesis::write_graph(&loaded.graph, &mut bytes).unwrap();
     let Loaded::Graph(again) = parse("convolutional_network_graph.csv", &bytes).unwrap() else { panic!() };
-    // Tasks are counted from 0 in what is written.
     assert_eq!(*again, LoadedGraph { task_ids: (0..346).collect(), ..*loaded });
 
     for name in ["../devices_7.csv", "../devices_50.csv"] {
