@@ -1,5 +1,5 @@
-//! The simulator reproduces, for given assignments of a TensorFlow graph, what the thesis' evaluation reports about them; and
-//! the schedule that its section 2.5 works out by hand.
+//! The simulator reproduces, for given assignments of a TensorFlow graph, what the thesis' evaluation reports about them under
+//! PCT, and the schedule that its section 2.5 works out by hand. `thesis_reference.rs` is about MSR and FIFO.
 
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
 use anabranch_placement::cost::OperationsOverSpeed;
@@ -20,7 +20,6 @@ struct Case {
     partitioner: String,
     devices: String,
     pct: f64,
-    msr: f64,
     traffic: u64,
     sends: usize,
     traffic_by_edge: u64,
@@ -60,9 +59,9 @@ fn makespans_traffic_and_sends_of_given_assignments() {
             schedule.makespan
         };
         assert_close(makespan(&Pct), case.pct, 1e-9, &name);
-        // Why these two differ is shown in `thesis_reference.rs`.
-        assert_close(makespan(&Msr), case.msr, 0.02, &name);
-        assert!(makespan(&Fifo) > 0.0);
+        // The checker judges the others too.
+        makespan(&Msr);
+        makespan(&Fifo);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the thesis' own simulator does under MSR and FIFO, and that it explains all differences between its makespans and ours.
+//! What the thesis' own simulator does: the same as ours under PCT; and what explains all differences under MSR and FIFO.
 //!
 //! `ANABRANCH_GOLDEN` may name a folder with `thesis/assignments.json` and `thesis/graphs`, published with that evaluation or
 //! taken from runs of its code, to compare all of that too.
@@ -7,10 +7,11 @@ mod reference;
 
 use anabranch_placement::cost::OperationsOverSpeed;
 use anabranch_placement::format::thesis::{read_graph, read_platform};
-use anabranch_placement::order::{Fifo, Msr, Order, ShuffledFifo};
+use anabranch_placement::order::{Fifo, Msr, Order, Pct, ShuffledFifo};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::simulate::{SimulateOptions, simulate};
+use anabranch_placement::transfer::Sends;
 use reference::msr_makespan;
 use serde_json::Value;
 use std::fs::File;
@@ -22,8 +23,11 @@ struct Case {
     graph: PathBuf,
     devices: PathBuf,
     device_of: Vec<DeviceId>,
+    pct: f64,
     msr: f64,
     fifo: [f64; 2],
+    /// Bytes by send and by edge, and the number of sends.
+    traffic: [u64; 3],
 }
 
 fn cases() -> Vec<Case> {
@@ -48,8 +52,10 @@ fn own_cases(folder: &Path) -> Vec<Case> {
         graph: folder.join("convolutional_network_graph.csv"),
         devices: folder.join(value["devices"].as_str().unwrap()),
         device_of: serde_json::from_value(value["device_of"].clone()).unwrap(),
+        pct: value["pct"].as_f64().unwrap(),
         msr: value["msr"].as_f64().unwrap(),
         fifo: serde_json::from_value(value["fifo"].clone()).unwrap(),
+        traffic: ["traffic", "traffic_by_edge", "sends"].map(|member| value[member].as_u64().unwrap()),
     };
     read_list(&folder.join("convolutional_network_assignments.json")).iter().map(case).collect()
 }
@@ -70,8 +76,11 @@ fn all_cases(folder: &Path) -> Vec<Case> {
             graph: folder.join("graphs").join(value["graph"].as_str().unwrap()),
             devices: folder.join("graphs").join(value["devices"].as_str().unwrap()),
             device_of: assignment.into_iter().map(|(_, device)| DeviceId(device)).collect(),
+            pct: value["PCT"]["makespan_min"].as_f64().unwrap(),
             msr: value["MSR"]["makespan_min"].as_f64().unwrap(),
             fifo,
+            traffic: ["traffic_send_aggregated", "traffic_per_edge_eq2_2", "send_nodes"]
+                .map(|member| value[member].as_u64().unwrap()),
         }
     };
     read_list(&folder.join("assignments.json")).iter().map(case).collect()
@@ -88,6 +97,16 @@ fn for_each_case(check: impl Fn(&Case, &Problem<'_>)) {
 
 fn makespan(problem: &Problem<'_>, case: &Case, order: &dyn Order) -> f64 {
     simulate(problem, &case.device_of, order, &SimulateOptions::THESIS).unwrap().makespan
+}
+
+#[test]
+fn makespans_under_pct_traffic_and_sends_are_exact() {
+    for_each_case(|case, problem| {
+        let found = makespan(problem, case, &Pct);
+        assert!((found - case.pct).abs() <= 1e-9 * case.pct, "{}: {found} instead of {}", case.name, case.pct);
+        let sends = Sends::of(problem.graph(), &case.device_of);
+        assert_eq!([sends.traffic(), sends.traffic_by_edge(), sends.count() as u64], case.traffic, "{}", case.name);
+    });
 }
 
 /// With the code's rule in the place of the text's, every makespan of the convolutional network is reproduced, as are twelve of
