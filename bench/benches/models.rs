@@ -1,10 +1,11 @@
 //! How long does a whole model take, on the CPU, on the GPU, and placed over both by HEFT with measured costs?
 //!
-//! Models are those of the directory in `ANABRANCH_MODELS` (files `*.onnx`), else the bundled ones. A real GPU is used if
-//! there is one, else the software adapter, whose speed means nothing.
+//! Models are those of the directory in `ANABRANCH_MODELS` (files `*.onnx`, each with its inputs as `in__NAME` in an `.npz`
+//! beside it), else the bundled ones. A real GPU is used if there is one, else the software adapter, whose speed means nothing.
 
 use anabranch::device::DetectOptions;
 use anabranch::execute::RunOptions;
+use anabranch::npy::read_npz;
 use anabranch::profile::CostStore;
 use anabranch::session::Place;
 use anabranch::{Inputs, Session, SessionOptions};
@@ -23,21 +24,29 @@ fn models() -> Vec<PathBuf> {
     files
 }
 
+/// The inputs beside a model.
+fn inputs(file: &Path) -> Inputs {
+    let arrays = read_npz(&file.with_extension("npz")).expect("a model's inputs are beside it");
+    arrays.into_iter().fold(Inputs::new(), |inputs, (key, tensor)| match key.strip_prefix("in__") {
+        Some(name) => inputs.tensor(name, tensor),
+        None => inputs,
+    })
+}
+
 fn whole_models(criterion: &mut Criterion) {
     for file in models() {
         let name = file.file_stem().expect("a model file has a name").to_string_lossy().into_owned();
         let mut group = criterion.benchmark_group(format!("model/{name}"));
         let mut costs = CostStore::default();
+        let inputs = inputs(&file);
         for place in ["cpu", "gpu", "heft"] {
             let options = SessionOptions {
                 devices: DetectOptions { software_gpu: true, ..DetectOptions::default() },
                 place: Place::Strategy(place.into()),
-                dims: [("batch".to_owned(), 1), ("seq".to_owned(), 128)].into(),
                 costs: costs.clone(),
                 ..SessionOptions::default()
             };
             let session = Session::open(&file, options).expect("a bundled model opens");
-            let inputs = session.fill_random(Inputs::new(), 1).expect("all symbols are bound");
             let profiled = RunOptions { profile: true, ..RunOptions::default() };
             for _ in 0..3 {
                 let run = session.run_with(&inputs, &profiled).expect("runs");

@@ -154,8 +154,12 @@ impl<'p, P: Pairing> State<'p, P> {
     }
 
     fn sort_sources(&mut self) -> Result<(), PlaceError> {
-        for task in self.problem.graph().task_ids().filter(|task| self.missing[task.index()] == 0) {
-            let place = self.places[task.index()];
+        // The least urgent first: where only urgency counts, the entries come sorted.
+        for place in (0..self.tasks.len() as u32).rev() {
+            let task = self.tasks[place as usize];
+            if self.missing[task.index()] > 0 {
+                continue;
+            }
             for device in self.devices(task)? {
                 let key = self.pairing.offset(task, device);
                 self.queues[device.index()].sources.push(Entry { key, arrival: 0.0, place });
