@@ -81,4 +81,5 @@ pub mod rank;
 mod sample;
 pub mod schedule;
 pub mod simulate;
+pub mod streaming;
 pub mod transfer;
