@@ -11,6 +11,7 @@
 //! * Memory takes no time and no processing element: a buffer's last output is the last that came into it, without the paper's
 //!   own time for it, and what reads it starts like the source of a block.
 
+mod blocks;
 mod components;
 mod depth;
 mod document;
@@ -18,7 +19,9 @@ mod error;
 mod flow;
 mod graph;
 mod node;
+mod schedule;
 
+pub use blocks::{Blocks, BlocksError};
 pub use components::Components;
 pub use depth::{DepthError, StreamingDepth, levels};
 pub use document::parse_canonical;
@@ -26,6 +29,7 @@ pub use error::CanonicalError;
 pub use flow::{Flow, Ratio};
 pub use graph::{CanonicalGraph, CanonicalGraphBuilder, EdgeId};
 pub use node::{Node, NodeId, NodeKind};
+pub use schedule::{StreamingSchedule, TaskTimes};
 
 /// Most elements that a node may read or write: times are sums of so many over [`MAX_NODES`] nodes and fit 64 bits.
 pub const MAX_VOLUME: u64 = 1 << 40;
