@@ -18,6 +18,7 @@ mod document;
 mod error;
 mod flow;
 mod graph;
+mod list;
 mod node;
 mod schedule;
 
@@ -28,6 +29,7 @@ pub use document::parse_canonical;
 pub use error::CanonicalError;
 pub use flow::{Flow, Ratio};
 pub use graph::{CanonicalGraph, CanonicalGraphBuilder, EdgeId};
+pub use list::{ListSchedule, path_lengths};
 pub use node::{Node, NodeId, NodeKind};
 pub use schedule::{StreamingSchedule, TaskTimes};
 
