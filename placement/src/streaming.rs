@@ -12,6 +12,7 @@
 //!   own time for it, and what reads it starts like the source of a block.
 
 mod blocks;
+mod buffers;
 mod components;
 mod depth;
 mod document;
@@ -21,8 +22,10 @@ mod graph;
 mod list;
 mod node;
 mod schedule;
+mod simulation;
 
 pub use blocks::{Blocks, BlocksError};
+pub use buffers::{BufferSizes, undirected_cycles};
 pub use components::Components;
 pub use depth::{DepthError, StreamingDepth, levels};
 pub use document::parse_canonical;
@@ -32,6 +35,7 @@ pub use graph::{CanonicalGraph, CanonicalGraphBuilder, EdgeId};
 pub use list::{ListSchedule, path_lengths};
 pub use node::{Node, NodeId, NodeKind};
 pub use schedule::{StreamingSchedule, TaskTimes};
+pub use simulation::{Simulation, SimulationError, Wait, WaitReason, simulate_streaming};
 
 /// Most elements that a node may read or write: times are sums of so many over [`MAX_NODES`] nodes and fit 64 bits.
 pub const MAX_VOLUME: u64 = 1 << 40;

@@ -1,0 +1,183 @@
+//! Buffer space of streaming edges, so that no block deadlocks and no element waits (paper, section 6).
+//!
+//! A task that reads from two tasks waits for the later of them, while the earlier goes on. Where their paths have a common
+//! ancestor or descendant, a channel that is too small stops the earlier path, and with it the later one. So the channel holds
+//! what comes through it until the later path's first element is there (equation 5).
+
+use super::{CanonicalGraph, EdgeId, NodeId, StreamingSchedule};
+
+/// Elements that the channel of each streaming edge holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BufferSizes {
+    sizes: Vec<u64>,
+}
+
+impl BufferSizes {
+    /// The sizes for a schedule, in `O(nodes + edges)`: equation 5 for edges into tasks on undirected cycles of their block, at
+    /// least 1 and at most the edge's volume, and 1 for all others. The paper's code leaves out the upper limit.
+    ///
+    /// `max FO(t)` is the task's own start, which also counts memory that is filled within the block.
+    pub fn new(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Self {
+        let cyclic = on_cycles(graph, schedule);
+        let size = |edge: EdgeId| {
+            let (from, to) = graph.edge(edge);
+            if !schedule.streams(graph, edge) {
+                return 0;
+            }
+            if !cyclic[to.index()] {
+                return 1;
+            }
+            let wait = schedule.times(to).start - schedule.times(from).first_out;
+            let volume = graph.volume(edge);
+            let arrived = (u128::from(wait) * u128::from(volume)).div_ceil(u128::from(schedule.flow().largest(from)));
+            u64::try_from(arrived).unwrap_or(volume).clamp(1, volume)
+        };
+        BufferSizes { sizes: graph.edge_ids().map(size).collect() }
+    }
+
+    /// The same size for all streaming edges, at most the edge's volume.
+    pub fn uniform(graph: &CanonicalGraph, schedule: &StreamingSchedule, size: u64) -> Self {
+        let size = |edge| if schedule.streams(graph, edge) { size.clamp(1, graph.volume(edge)) } else { 0 };
+        BufferSizes { sizes: graph.edge_ids().map(size).collect() }
+    }
+
+    /// The size of one edge's channel; 0 for edges through memory.
+    pub fn of(&self, edge: EdgeId) -> u64 {
+        self.sizes[edge.index()]
+    }
+
+    /// Elements in all channels together.
+    pub fn total(&self) -> u64 {
+        self.sizes.iter().sum()
+    }
+}
+
+/// Tasks and memory on the undirected cycles of a schedule's blocks, those of overlapping cycles together, by their first nodes.
+pub fn undirected_cycles(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<Vec<NodeId>> {
+    let cycles = Bridges::new(graph, |edge| counts(graph, schedule, edge));
+    let mut lists: Vec<Vec<NodeId>> = vec![Vec::new(); graph.node_count()];
+    for node in graph.node_ids() {
+        lists[cycles.group[node.index()] as usize].push(node);
+    }
+    lists.retain(|list| list.len() > 1);
+    lists.sort();
+    lists
+}
+
+fn on_cycles(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<bool> {
+    let cycles = Bridges::new(graph, |edge| counts(graph, schedule, edge));
+    let mut size = vec![0; graph.node_count()];
+    cycles.group.iter().for_each(|&group| size[group as usize] += 1);
+    cycles.group.iter().map(|&group| size[group as usize] > 1).collect()
+}
+
+/// Whether a task waits at one end of the edge for the other within the block: directly, or through memory that is filled and
+/// read in it.
+fn counts(graph: &CanonicalGraph, schedule: &StreamingSchedule, edge: EdgeId) -> bool {
+    let (from, to) = graph.edge(edge);
+    let blocks = schedule.blocks();
+    let passes = |memory: NodeId| {
+        let inside = |node| blocks.of(node) == blocks.of(memory);
+        graph.predecessors(memory).any(inside) && graph.successors(memory).any(inside)
+    };
+    blocks.together((from, to)) && [from, to].iter().all(|&end| !graph.node(end).is_memory() || passes(end))
+}
+
+/// Groups of nodes that stay together if any one edge is removed: a node is on an undirected cycle if it is not alone in its
+/// group. Found by depth-first search with low points (Tarjan 1974).
+struct Bridges {
+    group: Vec<u32>,
+}
+
+impl Bridges {
+    fn new(graph: &CanonicalGraph, counts: impl Fn(EdgeId) -> bool) -> Self {
+        let edges: Vec<bool> = graph.edge_ids().map(counts).collect();
+        let count = graph.node_count();
+        let (mut entered, mut low, mut group) = (vec![0u32; count], vec![0u32; count], vec![0u32; count]);
+        let (mut clock, mut path, mut open) = (0, Vec::new(), Vec::new());
+        for start in graph.node_ids() {
+            if entered[start.index()] > 0 {
+                continue;
+            }
+            path.push((start, None, 0));
+            while let Some((node, by, next)) = path.last_mut() {
+                let (node, by) = (*node, *by);
+                if *next == 0 {
+                    clock += 1;
+                    (entered[node.index()], low[node.index()]) = (clock, clock);
+                    open.push(node);
+                }
+                let (incoming, outgoing) = (graph.incoming(node), graph.outgoing(node));
+                if let Some(&edge) = incoming.get(*next).or_else(|| outgoing.get(*next - incoming.len())) {
+                    *next += 1;
+                    let (from, to) = graph.edge(edge);
+                    let other = if from == node { to } else { from };
+                    if !edges[edge.index()] || by == Some(edge) {
+                        continue;
+                    }
+                    if entered[other.index()] == 0 {
+                        path.push((other, Some(edge), 0));
+                    } else {
+                        low[node.index()] = low[node.index()].min(entered[other.index()]);
+                    }
+                    continue;
+                }
+                path.pop();
+                if let Some((parent, ..)) = path.last() {
+                    low[parent.index()] = low[parent.index()].min(low[node.index()]);
+                }
+                if low[node.index()] == entered[node.index()] {
+                    while let Some(member) = open.pop() {
+                        group[member.index()] = node.0;
+                        if member == node {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        Bridges { group }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streaming::{Blocks, CanonicalGraphBuilder, Node};
+
+    fn sizes(nodes: &[Node], edges: &[(u32, u32)]) -> Vec<u64> {
+        let mut builder = CanonicalGraphBuilder::new();
+        nodes.iter().for_each(|node| _ = builder.node(node.clone()));
+        edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
+        let graph = builder.build().unwrap();
+        let schedule = StreamingSchedule::new(&graph, Blocks::one(&graph));
+        let sizes = BufferSizes::new(&graph, &schedule);
+        graph.edge_ids().map(|edge| sizes.of(edge)).collect()
+    }
+
+    fn task(name: &str, input: u64, output: u64) -> Node {
+        Node::task(name, input, output)
+    }
+
+    /// The paper's figure 9: 18 between tasks 0 and 4 on the left, 32 between 3 and 5 on the right, where the code says 33.
+    #[test]
+    fn figure_9() {
+        let nodes = [Node::source("0", 32), task("1", 32, 4), task("2", 4, 2), task("3", 2, 32), task("4", 32, 32)];
+        assert_eq!(sizes(&nodes, &[(0, 1), (0, 4), (1, 2), (2, 3), (3, 4)]), [1, 18, 1, 1, 1]);
+        let (source, same) = (|name| Node::source(name, 32), |name| task(name, 32, 32));
+        let nodes = [source("0"), task("1", 32, 1), task("2", 1, 32), source("3"), same("4"), same("5")];
+        assert_eq!(sizes(&nodes, &[(0, 1), (0, 4), (1, 2), (2, 5), (3, 4), (3, 5)]), [1, 1, 1, 1, 1, 32]);
+    }
+
+    #[test]
+    fn trees_need_no_more_than_one_element() {
+        let nodes = [Node::source("a", 8), Node::source("b", 64), task("sum", 64, 8), task("plus", 8, 8)];
+        assert_eq!(sizes(&nodes, &[(0, 3), (1, 2), (2, 3)]), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_path_through_memory_of_the_block_closes_a_cycle() {
+        let nodes = [task("x", 8, 8), task("sum", 8, 1), Node::buffer("mean", 1, 8), task("minus", 8, 8)];
+        assert_eq!(sizes(&nodes, &[(0, 1), (1, 2), (2, 3), (0, 3)]), [1, 0, 0, 8]);
+    }
+}
