@@ -4,7 +4,9 @@
 //! ancestor or descendant, a channel that is too small stops the earlier path, and with it the later one. So the channel holds
 //! what comes through it until the later path's first element is there (equation 5).
 
-use super::{CanonicalGraph, EdgeId, NodeId, StreamingSchedule};
+use super::{
+    CanonicalGraph, EdgeId, NodeId, Simulation, SimulationError, StreamingSchedule, WaitReason, simulate_streaming,
+};
 
 /// Elements that the channel of each streaming edge holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,9 +18,10 @@ impl BufferSizes {
     /// The sizes for a schedule, in `O(nodes + edges)`: equation 5 for edges into tasks on undirected cycles of their block, at
     /// least 1 and at most the edge's volume, and 1 for all others. The paper's code leaves out the upper limit.
     ///
-    /// `max FO(t)` is the task's own start, which also counts memory that is filled within the block.
+    /// A task that reads memory which its block fills, or that streams from such a task, may start only when all has been written
+    /// that comes to it: there the channels hold the whole volume.
     pub fn new(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Self {
-        let cyclic = on_cycles(graph, schedule);
+        let (cyclic, late) = (on_cycles(graph, schedule), late_tasks(graph, schedule));
         let size = |edge: EdgeId| {
             let (from, to) = graph.edge(edge);
             if !schedule.streams(graph, edge) {
@@ -27,12 +30,48 @@ impl BufferSizes {
             if !cyclic[to.index()] {
                 return 1;
             }
+            if late[to.index()] {
+                return graph.volume(edge);
+            }
             let wait = schedule.times(to).start - schedule.times(from).first_out;
             let volume = graph.volume(edge);
             let arrived = (u128::from(wait) * u128::from(volume)).div_ceil(u128::from(schedule.flow().largest(from)));
             u64::try_from(arrived).unwrap_or(volume).clamp(1, volume)
         };
         BufferSizes { sizes: graph.edge_ids().map(size).collect() }
+    }
+
+    /// Sizes with which no block deadlocks, and what then happens: those of [`new`](Self::new), but channels that are full in a
+    /// deadlock are doubled until none is left. Equation 5 counts with mean intervals, and where rates are no whole numbers, what
+    /// comes at once may be more; where they are, these are its sizes.
+    ///
+    /// A simulation, and at most one more for each doubling.
+    ///
+    /// # Errors
+    /// More than `limit` steps in one simulation.
+    pub fn proven(
+        graph: &CanonicalGraph,
+        schedule: &StreamingSchedule,
+        limit: u64,
+    ) -> Result<(Self, Simulation), SimulationError> {
+        let mut sizes = BufferSizes::new(graph, schedule);
+        loop {
+            let error = match simulate_streaming(graph, schedule, &sizes, limit) {
+                Ok(simulation) => return Ok((sizes, simulation)),
+                Err(error) => error,
+            };
+            let SimulationError::Deadlock { cycle, .. } = &error else { return Err(error) };
+            // What holds its whole volume is never full, so this ends.
+            let full = cycle.iter().filter_map(|wait| match wait.reason {
+                WaitReason::Full { edge, size } => Some((edge, (2 * size).min(graph.volume(edge)))),
+                _ => None,
+            });
+            let raised: Vec<(EdgeId, u64)> = full.collect();
+            if raised.is_empty() {
+                return Err(error);
+            }
+            raised.into_iter().for_each(|(edge, size)| sizes.sizes[edge.index()] = size);
+        }
     }
 
     /// The same size for all streaming edges, at most the edge's volume.
@@ -69,6 +108,19 @@ fn on_cycles(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<bool> 
     let mut size = vec![0; graph.node_count()];
     cycles.group.iter().for_each(|&group| size[group as usize] += 1);
     cycles.group.iter().map(|&group| size[group as usize] > 1).collect()
+}
+
+/// Tasks that read memory which their own block fills, or stream from such tasks.
+fn late_tasks(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<bool> {
+    let mut late = vec![false; graph.node_count()];
+    for &node in graph.topological_order().iter().filter(|&&node| !graph.node(node).is_memory()) {
+        late[node.index()] = graph.incoming(node).iter().any(|&edge| {
+            let (before, _) = graph.edge(edge);
+            let memory = graph.node(before).is_memory();
+            if memory { counts(graph, schedule, edge) } else { schedule.streams(graph, edge) && late[before.index()] }
+        });
+    }
+    late
 }
 
 /// Whether a task waits at one end of the edge for the other within the block: directly, or through memory that is filled and

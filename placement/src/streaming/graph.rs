@@ -256,7 +256,9 @@ fn check_names(nodes: &[Node]) -> Result<(), CanonicalError> {
 mod tests {
     use super::*;
 
-    fn build(nodes: &[Node], edges: &[(u32, u32, Option<u64>)]) -> Result<CanonicalGraph, CanonicalError> {
+    type Ends = (u32, u32, Option<u64>);
+
+    fn build(nodes: &[Node], edges: &[Ends]) -> Result<CanonicalGraph, CanonicalError> {
         let mut builder = CanonicalGraphBuilder::new();
         nodes.iter().for_each(|node| _ = builder.node(node.clone()));
         for &(from, to, volume) in edges {
@@ -292,7 +294,7 @@ mod tests {
     fn what_is_not_canonical_is_refused_by_the_name_of_its_node() {
         let task = |name: &str, input, output| Node::task(name, input, output);
         let pair = [task("a", 8, 4), task("b", 4, 4)];
-        let cases: [(&[Node], &[(u32, u32, Option<u64>)], &str); 8] = [
+        let cases: [(&[Node], &[Ends], &str); 8] = [
             (&[task("a", 1, 1), task("a", 1, 1)], &[], "two nodes are named \"a\""),
             (&pair, &[(0, 2, None)], "edge 0 (from 0) has an end at node \"node 2\""),
             (&pair, &[(0, 1, None), (0, 1, None)], "node \"a\" has two edges to \"b\""),

@@ -58,6 +58,11 @@ impl StreamingSchedule {
         &self.blocks
     }
 
+    /// The blocks alone.
+    pub fn into_blocks(self) -> Blocks {
+        self.blocks
+    }
+
     /// The streaming intervals within the blocks.
     pub fn flow(&self) -> &Flow {
         &self.flow

@@ -39,8 +39,13 @@ pub struct Wait {
 pub enum WaitReason {
     /// The channel from the other task is empty.
     Empty,
-    /// The channel to the other task is full, with so many elements.
-    Full(u64),
+    /// The channel to the other task is full.
+    Full {
+        /// The channel's edge.
+        edge: EdgeId,
+        /// Elements that it holds.
+        size: u64,
+    },
     /// Memory that the other task fills is not full.
     Memory,
 }
@@ -50,7 +55,9 @@ impl fmt::Display for Wait {
         let Wait { task, on, reason } = self;
         match reason {
             WaitReason::Empty => write!(formatter, "{task:?} waits for an element of {on:?}"),
-            WaitReason::Full(size) => write!(formatter, "{task:?} waits for {on:?} to take one of {size} elements"),
+            WaitReason::Full { size, .. } => {
+                write!(formatter, "{task:?} waits for {on:?} to take one of {size} elements")
+            }
             WaitReason::Memory => write!(formatter, "{task:?} waits for {on:?} to fill memory"),
         }
     }
@@ -346,7 +353,7 @@ impl<'a> Machine<'a> {
             return Some((self.graph.edge(edge).0, WaitReason::Empty));
         }
         let edge = edge_of(&self.outputs[task.index()], &|channel| channel.free_since().is_none())?;
-        Some((self.graph.edge(edge).1, WaitReason::Full(self.sizes.of(edge).max(1))))
+        Some((self.graph.edge(edge).1, WaitReason::Full { edge, size: self.sizes.of(edge).max(1) }))
     }
 }
 
