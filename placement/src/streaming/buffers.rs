@@ -21,7 +21,8 @@ impl BufferSizes {
     /// A task that reads memory which its block fills, or that streams from such a task, may start only when all has been written
     /// that comes to it: there the channels hold the whole volume.
     pub fn new(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Self {
-        let (cyclic, late) = (on_cycles(graph, schedule), late_tasks(graph, schedule));
+        let waits = Waits::new(graph, schedule);
+        let (cyclic, late) = (waits.cyclic(), waits.late());
         let size = |edge: EdgeId| {
             let (from, to) = graph.edge(edge);
             if !schedule.streams(graph, edge) {
@@ -93,7 +94,7 @@ impl BufferSizes {
 
 /// Tasks and memory on the undirected cycles of a schedule's blocks, those of overlapping cycles together, by their first nodes.
 pub fn undirected_cycles(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<Vec<NodeId>> {
-    let cycles = Bridges::new(graph, |edge| counts(graph, schedule, edge));
+    let cycles = Waits::new(graph, schedule).bridges();
     let mut lists: Vec<Vec<NodeId>> = vec![Vec::new(); graph.node_count()];
     for node in graph.node_ids() {
         lists[cycles.group[node.index()] as usize].push(node);
@@ -103,36 +104,49 @@ pub fn undirected_cycles(graph: &CanonicalGraph, schedule: &StreamingSchedule) -
     lists
 }
 
-fn on_cycles(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<bool> {
-    let cycles = Bridges::new(graph, |edge| counts(graph, schedule, edge));
-    let mut size = vec![0; graph.node_count()];
-    cycles.group.iter().for_each(|&group| size[group as usize] += 1);
-    cycles.group.iter().map(|&group| size[group as usize] > 1).collect()
-}
-
-/// Tasks that read memory which their own block fills, or stream from such tasks.
-fn late_tasks(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<bool> {
-    let mut late = vec![false; graph.node_count()];
-    for &node in graph.topological_order().iter().filter(|&&node| !graph.node(node).is_memory()) {
-        late[node.index()] = graph.incoming(node).iter().any(|&edge| {
-            let (before, _) = graph.edge(edge);
-            let memory = graph.node(before).is_memory();
-            if memory { counts(graph, schedule, edge) } else { schedule.streams(graph, edge) && late[before.index()] }
-        });
-    }
-    late
-}
-
-/// Whether a task waits at one end of the edge for the other within the block: directly, or through memory that is filled and
+/// The edges at one end of which a task waits for the other within its block: directly, or through memory that is filled and
 /// read in it.
-fn counts(graph: &CanonicalGraph, schedule: &StreamingSchedule, edge: EdgeId) -> bool {
-    let (from, to) = graph.edge(edge);
-    let blocks = schedule.blocks();
-    let passes = |memory: NodeId| {
-        let inside = |node| blocks.of(node) == blocks.of(memory);
-        graph.predecessors(memory).any(inside) && graph.successors(memory).any(inside)
-    };
-    blocks.together((from, to)) && [from, to].iter().all(|&end| !graph.node(end).is_memory() || passes(end))
+struct Waits<'a> {
+    graph: &'a CanonicalGraph,
+    counts: Vec<bool>,
+}
+
+impl<'a> Waits<'a> {
+    fn new(graph: &'a CanonicalGraph, schedule: &StreamingSchedule) -> Self {
+        let blocks = schedule.blocks();
+        let passes = |memory: NodeId| {
+            let inside = |node| blocks.of(node) == blocks.of(memory);
+            graph.predecessors(memory).any(inside) && graph.successors(memory).any(inside)
+        };
+        let inner: Vec<bool> = graph.node_ids().map(|node| !graph.node(node).is_memory() || passes(node)).collect();
+        let edges = graph.edges().iter();
+        let counts = edges.map(|&(from, to)| blocks.together((from, to)) && inner[from.index()] && inner[to.index()]);
+        Waits { graph, counts: counts.collect() }
+    }
+
+    fn bridges(&self) -> Bridges {
+        Bridges::new(self.graph, &self.counts)
+    }
+
+    /// Nodes on undirected cycles.
+    fn cyclic(&self) -> Vec<bool> {
+        let cycles = self.bridges();
+        let mut size = vec![0; self.graph.node_count()];
+        cycles.group.iter().for_each(|&group| size[group as usize] += 1);
+        cycles.group.iter().map(|&group| size[group as usize] > 1).collect()
+    }
+
+    /// Tasks that read memory which their own block fills, or stream from such tasks.
+    fn late(&self) -> Vec<bool> {
+        let graph = self.graph;
+        let mut late = vec![false; graph.node_count()];
+        for &node in graph.topological_order().iter().filter(|&&node| !graph.node(node).is_memory()) {
+            let held = |before: NodeId| graph.node(before).is_memory() || late[before.index()];
+            let waits = graph.incoming(node).iter().filter(|edge| self.counts[edge.index()]);
+            late[node.index()] = waits.map(|&edge| graph.edge(edge).0).any(held);
+        }
+        late
+    }
 }
 
 /// Groups of nodes that stay together if any one edge is removed: a node is on an undirected cycle if it is not alone in its
@@ -142,8 +156,7 @@ struct Bridges {
 }
 
 impl Bridges {
-    fn new(graph: &CanonicalGraph, counts: impl Fn(EdgeId) -> bool) -> Self {
-        let edges: Vec<bool> = graph.edge_ids().map(counts).collect();
+    fn new(graph: &CanonicalGraph, edges: &[bool]) -> Self {
         let count = graph.node_count();
         let (mut entered, mut low, mut group) = (vec![0u32; count], vec![0u32; count], vec![0u32; count]);
         let (mut clock, mut path, mut open) = (0, Vec::new(), Vec::new());
