@@ -26,8 +26,8 @@
 //!   its component produces as much as it reads.
 //! * Memory takes no time and no processing element, as in the code: the text gives buffers a time of their own.
 //! * A task ends when its volume has passed at the steady-state interval since its start, as in the code; equation 3 starts from
-//!   the ends of its predecessors. Both give the text's figures 8 and 9. Of the code's look at the first outgoing edge alone, which
-//!   lets a task end before what holds it back, nothing is left.
+//!   the ends of its predecessors. Both give the text's figures 8 and 9. The code looks at a task's first outgoing edge alone, so
+//!   that a task may seem to end before what holds it back has ended; here all its edges count.
 //! * The first output of a downsampler needs `⌈1/R⌉` whole inputs, and at a block's start these come from memory at full speed, as
 //!   in the code.
 //! * All tasks of a block start no sooner than the block before has ended, as in the code and in one of the text's two statements:

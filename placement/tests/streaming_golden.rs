@@ -171,7 +171,7 @@ fn place(graph: &CanonicalGraph, number: u64) -> NodeId {
 }
 
 fn edges(graph: &CanonicalGraph) -> impl Iterator<Item = (EdgeId, (NodeId, NodeId))> {
-    graph.edges().iter().enumerate().map(|(edge, &ends)| (EdgeId(edge as u32), ends))
+    graph.edge_ids().map(|edge| (edge, graph.edge(edge)))
 }
 
 /// The code takes the interval of a task's first outgoing edge alone; where that edge leaves the block and another does not, the

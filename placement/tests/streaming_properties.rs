@@ -1,7 +1,7 @@
 //! Properties of streaming schedules on random canonical graphs, each checked from its definition.
 
 use anabranch_placement::streaming::{
-    BlockVariant, Blocks, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, EdgeId, Node, NodeId, StreamingDepth,
+    BlockVariant, Blocks, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, Node, NodeId, StreamingDepth,
     StreamingSchedule, simulate_streaming, spatial_blocks,
 };
 use arbtest::arbitrary::{Result, Unstructured};
@@ -92,8 +92,7 @@ fn no_block_deadlocks_with_proven_room() {
     each_block_plan(false, |graph, _, _, schedule| {
         let (sizes, simulated) = BufferSizes::proven(graph, schedule, 1 << 20).unwrap();
         assert_eq!(simulate_streaming(graph, schedule, &sizes, 1 << 20), Ok(simulated));
-        let edges = (0..graph.edges().len() as u32).map(EdgeId);
-        edges.for_each(|edge| assert!(sizes.of(edge) <= graph.volume(edge)));
+        graph.edge_ids().for_each(|edge| assert!(sizes.of(edge) <= graph.volume(edge)));
     });
 }
 

@@ -104,7 +104,8 @@ impl CanonicalGraph {
         !self.node(from).is_memory() && !self.node(to).is_memory()
     }
 
-    pub(super) fn edge_ids(&self) -> impl Iterator<Item = EdgeId> + use<> {
+    /// All edges by their ids.
+    pub fn edge_ids(&self) -> impl Iterator<Item = EdgeId> + use<> {
         (0..self.edges.len() as u32).map(EdgeId)
     }
 }

@@ -27,7 +27,7 @@ impl StreamingSchedule {
     /// Schedules `blocks`, each as soon as the one before has ended, in `O(nodes log nodes + edges α)`.
     ///
     /// What reads only memory starts with its block, not when what it needs has ended (both are in section 5.1): before that no
-    /// processing element is free. The first output of such a task uses `Sⁱ(v) = Sᵒ(v) R(v)`; the paper prints `Sᵒ(v) / R(v)`.
+    /// processing element is free. It reads an element in each unit of time until its first output, as no channel is full yet.
     pub fn new(graph: &CanonicalGraph, blocks: Blocks) -> Self {
         let flow = Flow::over(graph, |edge| blocks.together(graph.edge(edge)));
         let mut schedule = StreamingSchedule {
