@@ -4,6 +4,7 @@
 //!   (Laich 2017, chapter 6), with the parameters of its six graphs.
 //! * [`Random dags`](RandomDag): the random graphs of Topcuoglu 2002, section 5.
 //! * [`Shape`]: chains, trees, forks and joins, wavefronts, FFT, Gaussian elimination and Cholesky factorisation.
+//! * [`RandomVolumes`]: canonical task graphs of these shapes with random volumes (De Matteis et al. 2023, section 7).
 //! * [`Sweep`]: times on heterogeneous devices and links of a wanted weight for any graph, after Topcuoglu 2002, section 5.
 //!
 //! ```
@@ -18,6 +19,7 @@
 //! Everything is drawn with integer arithmetic and the five operations of IEEE 754 that are exactly rounded, so that equal seeds
 //! give equal bits everywhere.
 
+mod canonical;
 mod dag;
 mod devices;
 mod family;
@@ -27,6 +29,7 @@ mod random;
 mod shape;
 mod sweep;
 
+pub use canonical::RandomVolumes;
 pub use dag::RandomDag;
 pub use devices::Devices;
 pub use family::{FAMILIES, graph_by_name};
@@ -38,6 +41,7 @@ pub use sweep::{Heterogeneity, Sweep};
 use crate::cost::CostError;
 use crate::graph::GraphError;
 use crate::platform::PlatformError;
+use crate::streaming::CanonicalError;
 
 /// Most tasks that a generated graph may have.
 pub const MAX_TASKS: u64 = 1 << 22;
@@ -81,6 +85,9 @@ pub enum GenerateError {
     /// A time that is none.
     #[error(transparent)]
     Cost(#[from] CostError),
+    /// The parts do not make a canonical task graph.
+    #[error(transparent)]
+    Canonical(#[from] CanonicalError),
 }
 
 /// Refuses counts beyond what is made.

@@ -12,6 +12,8 @@
 //! whole problems from seeds, [`bound`] says what no schedule can beat, [`exact`] finds the optimum of small problems, and
 //! [`evaluate`] measures schedules.
 //!
+//! Where tasks pass elements on while they run, [`streaming`] says which of them share the processing elements, and when.
+//!
 //! ```
 //! use anabranch_placement::check::{check_placement, check_schedule};
 //! use anabranch_placement::cost::CostTable;
@@ -81,4 +83,5 @@ pub mod rank;
 mod sample;
 pub mod schedule;
 pub mod simulate;
+pub mod streaming;
 pub mod transfer;

@@ -1,0 +1,124 @@
+//! What streaming schedules are worth, and how long they take to find.
+//!
+//! * `streaming figures [GRAPHS]`: median speedups and length ratios over seeded random graphs of the paper's four shapes, which
+//!   are the medians of figures 10 and 11 of De Matteis et al. 2023.
+//! * `streaming file GRAPH.json ELEMENTS`: one graph, as `placement::streaming::parse_canonical` reads it.
+//! * `streaming large TASKS ELEMENTS`: a layered graph of so many tasks with memory between its layers, and its time.
+
+use anabranch_placement::generate::{RandomVolumes, Shape};
+use anabranch_placement::streaming::{
+    BlockVariant, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, ListSchedule, Node, StreamingDepth,
+    StreamingSchedule, parse_canonical, spatial_blocks,
+};
+use std::error::Error;
+use std::time::Instant;
+
+const VARIANTS: [BlockVariant; 2] = [BlockVariant::Lts, BlockVariant::Rlx];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["figures"] => figures(100),
+        ["figures", graphs] => figures(graphs.parse()?),
+        ["file", path, elements] => file(path, elements.parse()?),
+        ["large", tasks, elements] => large(tasks.parse()?, elements.parse()?),
+        _ => Err("usage: streaming figures [GRAPHS] | file GRAPH.json ELEMENTS | large TASKS ELEMENTS".into()),
+    }
+}
+
+/// One line a shape, a number of elements and a variant: the medians.
+fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
+    let shapes = [
+        ("chain", Shape::Chain { length: 8 }, [2, 4, 6, 8]),
+        ("fft", Shape::FastFourierTransform { points: 32 }, [32, 64, 96, 128]),
+        ("gaussian", Shape::GaussianElimination { order: 16 }, [32, 64, 96, 128]),
+        ("cholesky", Shape::Cholesky { tiles: 8 }, [32, 64, 96, 128]),
+    ];
+    println!(
+        "{:<10}{:>9}{:>8}{:>9}{:>8}{:>8}{:>9}{:>10}",
+        "shape", "elements", "variant", "speedup", "list", "SSLR", "blocks", "µs"
+    );
+    for (name, shape, counts) in shapes {
+        let graphs: Vec<CanonicalGraph> =
+            (0..graphs).map(|seed| RandomVolumes { shape, volume: 2048 }.generate(seed)).collect::<Result<_, _>>()?;
+        for elements in counts {
+            for variant in VARIANTS {
+                let [mut speedups, mut lists, mut ratios, mut blocks, mut times] = [const { Vec::new() }; 5];
+                for graph in &graphs {
+                    let (schedule, seconds) = timed(graph, elements, variant);
+                    speedups.push(schedule.speedup(graph));
+                    ratios.push(schedule.length_ratio(StreamingDepth::of(graph)?.bound));
+                    blocks.push(schedule.blocks().count() as f64);
+                    times.push(seconds * 1e6);
+                    lists.push(graph.work() as f64 / ListSchedule::new(graph, elements).makespan as f64);
+                }
+                let [speedup, list, ratio, blocks, time] = [speedups, lists, ratios, blocks, times].map(median);
+                println!(
+                    "{name:<10}{elements:>9}{variant:>8?}{speedup:>9.3}{list:>8.3}{ratio:>8.3}{blocks:>9}{time:>10.0}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn file(path: &str, elements: usize) -> Result<(), Box<dyn Error>> {
+    let graph = parse_canonical(&std::fs::read(path)?)?;
+    report(&graph, elements);
+    Ok(())
+}
+
+/// Layers of 256 tasks in chains of 16, between memory.
+fn large(tasks: usize, elements: usize) -> Result<(), Box<dyn Error>> {
+    let mut builder = CanonicalGraphBuilder::new();
+    let (mut memory, mut count, mut layer) = (builder.node(Node::buffer("input", 0, 1024)), 0, 0);
+    while count < tasks {
+        let volume = 1024 << (layer % 3);
+        let next = builder.node(Node::buffer(format!("memory {layer}"), volume, 1024 << ((layer + 1) % 3)));
+        for chain in 0..256 {
+            let mut before = memory;
+            for link in 0..16 {
+                let task = builder.node(Node::task(format!("{layer}.{chain}.{link}"), volume, volume));
+                builder.edge(before, task);
+                before = task;
+            }
+            builder.edge(before, next);
+        }
+        (memory, count, layer) = (next, count + 256 * 16, layer + 1);
+    }
+    report(&builder.build()?, elements);
+    Ok(())
+}
+
+fn report(graph: &CanonicalGraph, elements: usize) {
+    let start = Instant::now();
+    let list = ListSchedule::new(graph, elements);
+    println!("list: makespan {}, {:.3} ms", list.makespan, start.elapsed().as_secs_f64() * 1e3);
+    for variant in VARIANTS {
+        let (schedule, seconds) = timed(graph, elements, variant);
+        let (makespan, speedup, blocks) = (schedule.makespan(), schedule.speedup(graph), schedule.blocks().count());
+        let room = BufferSizes::new(graph, &schedule).total();
+        println!(
+            "{variant:?}: makespan {makespan}, speedup {speedup:.3}, {blocks} blocks, {room} elements of room, {:.3} ms",
+            seconds * 1e3
+        );
+    }
+}
+
+/// Blocks, schedule and buffers, and the seconds that they took.
+fn timed(graph: &CanonicalGraph, elements: usize, variant: BlockVariant) -> (StreamingSchedule, f64) {
+    let start = Instant::now();
+    let schedule = StreamingSchedule::new(graph, spatial_blocks(graph, elements, variant));
+    let sizes = BufferSizes::new(graph, &schedule);
+    let seconds = start.elapsed().as_secs_f64();
+    std::hint::black_box(sizes);
+    (schedule, seconds)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        count => (values[(count - 1) / 2] + values[count / 2]) / 2.0,
+    }
+}

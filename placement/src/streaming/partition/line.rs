@@ -1,0 +1,79 @@
+//! The cheapest cut of an order of tasks into blocks, by dynamic programming over its places.
+
+use super::{BlockVariant, Partition, Span};
+use crate::graph::Rows;
+use crate::streaming::NodeId;
+
+/// All tasks in an order of their dependencies, to be cut into blocks.
+pub(super) struct Line<'a> {
+    partition: &'a Partition<'a>,
+    order: &'a [NodeId],
+    /// Of each place, the places from which its task streams.
+    streams: Rows<u32>,
+    /// Of each place, the first place at which its block may begin: behind all that fill memory which its task reads.
+    barrier: Vec<usize>,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn new(partition: &'a Partition<'a>, order: &'a [NodeId]) -> Self {
+        let graph = partition.graph;
+        // Behind the task, or behind all that fill the memory.
+        let mut behind = vec![0; graph.node_count()];
+        order.iter().enumerate().for_each(|(place, task)| behind[task.index()] = place + 1);
+        for &node in graph.topological_order().iter().filter(|&&node| graph.node(node).is_memory()) {
+            behind[node.index()] = graph.predecessors(node).map(|before| behind[before.index()]).max().unwrap_or(0);
+        }
+        let barrier = |&task: &NodeId| {
+            let memory = graph.predecessors(task).filter(|&before| graph.node(before).is_memory());
+            memory.map(|before| behind[before.index()]).max().unwrap_or(0)
+        };
+        let barrier = order.iter().map(barrier).collect();
+        let streams = order.iter().enumerate().flat_map(|(place, &task)| {
+            let tasks = graph.predecessors(task).filter(|&before| !graph.node(before).is_memory());
+            tasks.map(move |before| (place, before))
+        });
+        let streams =
+            Rows::group(order.len(), streams.map(|(place, before)| (place, behind[before.index()] as u32 - 1)));
+        Line { partition, order, streams, barrier }
+    }
+
+    /// The cheapest cut into blocks, and what it costs.
+    pub(super) fn cut(&self, elements: usize, variant: BlockVariant) -> (u64, Vec<Vec<NodeId>>) {
+        let count = self.order.len();
+        let (mut cost, mut begin) = (vec![u64::MAX; count + 1], vec![0; count + 1]);
+        cost[0] = 0;
+        let mut limit = vec![0; count];
+        for first in 0..count {
+            let mut span = Span::default();
+            for place in first..count.min(first + elements) {
+                let task = self.order[place].index();
+                let work = self.partition.work[task];
+                if self.barrier[place] > first
+                    || (variant == BlockVariant::Lts && !self.admit(first, place, work, &mut limit))
+                {
+                    break;
+                }
+                span.add(work, self.partition.level[task]);
+                let total = cost[first] + span.cost();
+                if total < cost[place + 1] {
+                    (cost[place + 1], begin[place + 1]) = (total, first);
+                }
+            }
+        }
+        let (mut blocks, mut end) = (Vec::new(), count);
+        while end > 0 {
+            blocks.push(self.order[begin[end]..end].to_vec());
+            end = begin[end];
+        }
+        blocks.reverse();
+        (cost[count], blocks)
+    }
+
+    /// Whether a task holds back nothing that it streams from in a block that begins at `first`; notes its own limit.
+    fn admit(&self, first: usize, place: usize, work: u64, limit: &mut [u64]) -> bool {
+        let before = self.streams.row(place).iter().map(|&before| before as usize).filter(|&before| before >= first);
+        let most = before.map(|before| limit[before]).max();
+        limit[place] = most.unwrap_or(work);
+        work <= limit[place]
+    }
+}

@@ -1,0 +1,259 @@
+//! Streaming intervals, schedules and depths are those of the paper's published code (see `data/README.md`).
+
+use anabranch_placement::streaming::{
+    BlockVariant, Blocks, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, EdgeId, Flow, ListSchedule, Node, NodeId,
+    SimulationError, StreamingDepth, StreamingSchedule, parse_canonical, simulate_streaming, spatial_blocks,
+    undirected_cycles,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Deserialize)]
+struct Case {
+    kind: String,
+    memory: Vec<u64>,
+    edges: Vec<(u64, u64, u64, bool)>,
+    #[serde(default)]
+    blocks: Vec<Vec<u64>>,
+    makespan: Option<u64>,
+    out: Value,
+}
+
+/// A graph, and its nodes by the numbers that they have in the file.
+struct Read {
+    graph: CanonicalGraph,
+    places: BTreeMap<u64, NodeId>,
+}
+
+impl Case {
+    /// Volumes are on the edges alone. What has no predecessor is memory, what has no successor a sink; an edge that does not
+    /// stream goes through memory.
+    fn read(&self) -> Read {
+        let numbers: BTreeSet<u64> = self.edges.iter().flat_map(|&(from, to, ..)| [from, to]).collect();
+        let mut builder = CanonicalGraphBuilder::new();
+        let mut places = BTreeMap::new();
+        for number in numbers {
+            let input = self.edges.iter().find(|edge| edge.1 == number).map(|edge| edge.2);
+            let output = self.edges.iter().find(|edge| edge.0 == number).map(|edge| edge.2);
+            let name = number.to_string();
+            let node = match (input, output) {
+                (None, Some(output)) if self.kind == "undirected_cycles" => Node::source(name, output),
+                (input, output) if input.is_none() || self.memory.contains(&number) => {
+                    Node::buffer(name, input.unwrap_or(0), output.unwrap_or(0))
+                }
+                (Some(input), Some(output)) => Node::task(name, input, output),
+                (input, _) => Node::sink(name, input.unwrap()),
+            };
+            places.insert(number, builder.node(node));
+        }
+        for &(from, to, volume, streams) in &self.edges {
+            if streams || !matches!(self.kind.as_str(), "streaming_intervals" | "gang_schedule") {
+                builder.edge(places[&from], places[&to]);
+            } else {
+                let memory = builder.node(Node::buffer(format!("{from} → {to}"), volume, volume));
+                builder.edge(places[&from], memory);
+                builder.edge(memory, places[&to]);
+            }
+        }
+        Read { graph: builder.build().unwrap(), places }
+    }
+}
+
+fn cases(kind: &str) -> impl Iterator<Item = Case> {
+    let cases: Vec<Case> = serde_json::from_str(include_str!("data/streaming/unit_cases.json")).unwrap();
+    cases.into_iter().filter(move |case| case.kind == kind)
+}
+
+/// On edges out of memory the code always says 1, where we say how often their reader can read; only streams are compared.
+#[test]
+fn intervals_are_those_of_the_paper_s_code() {
+    let mut compared = 0;
+    for (number, case) in cases("streaming_intervals").enumerate() {
+        let read = case.read();
+        let flow = Flow::new(&read.graph);
+        for (from, to, expected) in serde_json::from_value::<Vec<(u64, u64, Value)>>(case.out).unwrap() {
+            let output = flow.output_interval(&read.graph, read.places[&from]);
+            if let Some(interval) = output {
+                let expected = expected.as_str().map_or(expected.to_string(), str::to_string);
+                assert_eq!(interval.to_string(), expected, "case {number}: {from} → {to}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 150, "{compared}");
+}
+
+#[test]
+fn gang_schedules_are_those_of_the_paper_s_code() {
+    for (number, case) in cases("gang_schedule").enumerate() {
+        let read = case.read();
+        let lists = case.blocks.iter().map(|list| list.iter().map(|node| read.places[node]).collect()).collect();
+        let schedule = StreamingSchedule::new(&read.graph, Blocks::new(&read.graph, lists, 8).unwrap());
+        let out: BTreeMap<u64, [u64; 4]> = serde_json::from_value(case.out).unwrap();
+        for (node, [start, last_out, first_out, _]) in out {
+            let times = schedule.times(read.places[&node]);
+            assert_eq!(
+                [times.start, times.last_out, times.first_out],
+                [start, last_out, first_out],
+                "case {number}: {node}"
+            );
+        }
+        assert_eq!(Some(schedule.makespan()), case.makespan, "case {number}");
+    }
+}
+
+#[test]
+fn depths_are_those_of_the_paper_s_code() {
+    for case in cases("streaming_depth") {
+        let depth = StreamingDepth::of(&case.read().graph).unwrap();
+        assert_eq!(Some(depth.bound), case.out.as_u64());
+        assert!(depth.lower <= depth.bound);
+    }
+}
+
+#[test]
+fn undirected_cycles_are_those_of_the_paper_s_code() {
+    for case in cases("undirected_cycles") {
+        let read = case.read();
+        let schedule = StreamingSchedule::new(&read.graph, Blocks::one(&read.graph));
+        let cycles = undirected_cycles(&read.graph, &schedule);
+        let mut expected: Vec<Vec<u64>> = serde_json::from_value(case.out).unwrap();
+        expected.sort();
+        let numbers = |list: &Vec<NodeId>| -> Vec<u64> {
+            list.iter().map(|&node| read.graph.node(node).name().parse().unwrap()).collect()
+        };
+        assert_eq!(cycles.iter().map(numbers).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[derive(Deserialize)]
+struct Scheduled {
+    id: String,
+    #[serde(rename = "P")]
+    elements: usize,
+    streaming_depth: u64,
+    list_makespan: u64,
+    schedules: Vec<Reference>,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    blocks: Vec<Vec<u64>>,
+    times: BTreeMap<u64, [u64; 3]>,
+    makespan: u64,
+    buffers: Vec<(u64, u64, u64)>,
+    #[serde(default)]
+    simulated: Option<u64>,
+    #[serde(default)]
+    simulated_with_ones: Option<u64>,
+    intervals: Vec<(u64, u64, String)>,
+}
+
+/// Calls `check` with each reference schedule and ours of the same blocks.
+fn each_schedule(mut check: impl FnMut(&str, &CanonicalGraph, &Reference, &StreamingSchedule)) {
+    let cases: Vec<Value> = serde_json::from_str(include_str!("data/streaming/schedules.json")).unwrap();
+    for case in cases {
+        let graph = parse_canonical(case.to_string().as_bytes()).unwrap();
+        let case: Scheduled = serde_json::from_value(case).unwrap();
+        for reference in &case.schedules {
+            let lists = reference.blocks.iter().map(|list| list.iter().map(|&number| place(&graph, number)).collect());
+            let blocks = Blocks::new(&graph, lists.collect(), case.elements).unwrap();
+            check(&case.id, &graph, reference, &StreamingSchedule::new(&graph, blocks));
+        }
+        assert_eq!(StreamingDepth::of(&graph).unwrap().bound, case.streaming_depth, "{}", case.id);
+        assert_eq!(ListSchedule::new(&graph, case.elements).makespan, case.list_makespan, "{}", case.id);
+    }
+}
+
+fn place(graph: &CanonicalGraph, number: u64) -> NodeId {
+    graph.node_ids().find(|&node| graph.node(node).name() == number.to_string()).unwrap()
+}
+
+fn edges(graph: &CanonicalGraph) -> impl Iterator<Item = (EdgeId, (NodeId, NodeId))> {
+    graph.edge_ids().map(|edge| (edge, graph.edge(edge)))
+}
+
+/// The code takes the interval of a task's first outgoing edge alone; where that edge leaves the block and another does not, the
+/// task's end is not compared.
+#[test]
+fn schedules_are_those_of_the_paper_s_code() {
+    each_schedule(|id, graph, reference, schedule| {
+        for (&number, &[start, last_out, first_out]) in &reference.times {
+            let node = place(graph, number);
+            let mut streams = graph.outgoing(node).iter().map(|&edge| schedule.streams(graph, edge));
+            let first = streams.next();
+            let times = schedule.times(node);
+            assert_eq!([times.start, times.first_out], [start, first_out], "{id}: {number}");
+            if streams.all(|streams| Some(streams) == first) {
+                assert_eq!(times.last_out, last_out, "{id}: {number}");
+            }
+        }
+        assert_eq!(schedule.makespan(), reference.makespan, "{id}");
+        for (from, _, interval) in &reference.intervals {
+            let output = schedule.flow().output_interval(graph, place(graph, *from));
+            assert_eq!(output.unwrap().to_string(), *interval, "{id}: {from}");
+        }
+    });
+}
+
+#[test]
+fn buffers_are_those_of_the_paper_s_code_up_to_the_volume() {
+    each_schedule(|id, graph, reference, schedule| {
+        let sizes = BufferSizes::new(graph, schedule);
+        for (edge, (from, to)) in edges(graph).filter(|&(edge, _)| schedule.streams(graph, edge)) {
+            let found = reference.buffers.iter().find(|&&(a, b, _)| (place(graph, a), place(graph, b)) == (from, to));
+            assert_eq!(sizes.of(edge), found.map_or(1, |found| found.2).min(graph.volume(edge)), "{id}: {from} → {to}");
+        }
+    });
+}
+
+/// But for upsamplers whose rate is no whole number, which the code's simulator rounds down.
+#[test]
+fn simulated_makespans_are_those_of_the_paper_s_code() {
+    let (mut ended, mut deadlocked) = (0, 0);
+    each_schedule(|id, graph, reference, schedule| {
+        let whole = |node: &Node| node.output() <= node.input() || node.rate().is_none_or(|rate| rate.denominator == 1);
+        if !graph.nodes().iter().all(whole) {
+            return;
+        }
+        let sizes = BufferSizes::new(graph, schedule);
+        let simulated = simulate_streaming(graph, schedule, &sizes, 1 << 24).unwrap().makespan;
+        assert!(simulated <= schedule.makespan(), "{id}");
+        if reference.simulated.is_none() {
+            return;
+        }
+        assert_eq!(Some(simulated), reference.simulated, "{id}");
+        let ones = simulate_streaming(graph, schedule, &BufferSizes::uniform(graph, schedule, 1), 1 << 24);
+        match reference.simulated_with_ones {
+            Some(makespan) => {
+                assert_eq!(ones.unwrap().makespan, makespan, "{id}");
+                ended += 1;
+            }
+            None => {
+                assert!(
+                    matches!(ones, Err(SimulationError::Deadlock { ref cycle, .. }) if cycle.len() > 1),
+                    "{id}: {ones:?}"
+                );
+                deadlocked += 1;
+            }
+        }
+    });
+    assert!(ended > 3 && deadlocked > 0, "{ended} {deadlocked}");
+}
+
+/// The first schedule of each graph is that of SB-LTS; that of SB-RLX is the second, where it has other blocks.
+#[test]
+fn our_blocks_are_no_worse_than_those_of_the_paper_s_code() {
+    let cases: Vec<Value> = serde_json::from_str(include_str!("data/streaming/schedules.json")).unwrap();
+    for case in cases {
+        let graph = parse_canonical(case.to_string().as_bytes()).unwrap();
+        let case: Scheduled = serde_json::from_value(case).unwrap();
+        for (variant, reference) in
+            [(BlockVariant::Lts, case.schedules.first()), (BlockVariant::Rlx, case.schedules.last())]
+        {
+            let schedule = StreamingSchedule::new(&graph, spatial_blocks(&graph, case.elements, variant));
+            assert!(schedule.makespan() <= reference.unwrap().makespan, "{} {variant:?}", case.id);
+        }
+    }
+}
