@@ -1,46 +1,10 @@
 //! The command line, from the outside: what it prints, what it writes, and with which code it ends.
 
+mod command;
+
+use command::Anabranch;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use tempfile::TempDir;
-
-/// The command, with a cost store of its own, assumed to run on one CPU device and the software GPU.
-struct Anabranch {
-    directory: TempDir,
-}
-
-impl Anabranch {
-    fn new() -> Self {
-        Self { directory: tempfile::tempdir().expect("a temporary directory") }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-        command.args(arguments).env("XDG_DATA_HOME", self.directory.path()).current_dir(self.directory.path());
-        command.output().expect("the command starts")
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.run(arguments);
-        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{arguments:?}: {errors}");
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
-    }
-
-    /// Asserts that the command fails with code 2, and that its one line of error contains all of `parts`.
-    fn refuses(&self, arguments: &[&str], parts: &[&str]) {
-        let output = self.run(arguments);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
-        let missing: Vec<_> = parts.iter().filter(|part| !message.contains(**part)).collect();
-        assert!(missing.is_empty(), "{arguments:?}: no {missing:?} in {message}");
-    }
-}
+use std::path::Path;
 
 fn bundled(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name).display().to_string()
@@ -48,7 +12,7 @@ fn bundled(name: &str) -> String {
 
 #[test]
 fn the_built_in_model_runs_and_reports_what_was_promised() {
-    let report = Anabranch::new().json(&["run", "--software-gpu", "--place", "mite", "--repeat", "3", "--json"]);
+    let report = Anabranch::new().json(&["run", "--software-gpu", "--place", "mite", "--repeat", "3"]);
     for key in ["first", "median", "min", "p90"] {
         assert!(report["latency_ms"][key].as_f64().is_some_and(|ms| ms > 0.0), "latency {key}: {report}");
     }
@@ -69,11 +33,11 @@ fn the_built_in_model_runs_and_reports_what_was_promised() {
 #[test]
 fn the_second_run_is_placed_with_the_costs_of_the_first() {
     let command = Anabranch::new();
-    let first = command.json(&["run", "--no-gpu", "--json"]);
+    let first = command.json(&["run", "--no-gpu"]);
     assert_eq!(first["costs"]["measured"], 0);
-    let second = command.json(&["run", "--no-gpu", "--json"]);
+    let second = command.json(&["run", "--no-gpu"]);
     assert_eq!(second["costs"]["measured"], second["nodes"]);
-    let costs = command.json(&["costs", "--json"]);
+    let costs = command.json(&["costs"]);
     assert!(!costs["devices"].as_object().expect("devices").is_empty());
 }
 
@@ -82,8 +46,8 @@ fn inputs_and_outputs_travel_in_files() {
     let command = Anabranch::new();
     let (model, reference) = (bundled("mlp.onnx"), bundled("mlp.npz"));
     let archive = command.path("out.npz");
-    command.json(&["run", &model, "--input", &reference, "--output", "out", "--no-gpu", "--json"]);
-    command.json(&["run", &model, "--input", &reference, "--output", "out.npz", "--no-gpu", "--json"]);
+    command.json(&["run", &model, "--input", &reference, "--output", "out", "--no-gpu"]);
+    command.json(&["run", &model, "--input", &reference, "--output", "out.npz", "--no-gpu"]);
     let files: Vec<_> = std::fs::read_dir(command.path("out")).expect("made").flatten().collect();
     let written = anabranch::npy::read_npz(&archive).expect("readable");
     assert_eq!(files.len(), written.len());
@@ -104,7 +68,7 @@ fn a_plan_is_written_and_followed() {
     let plan: Value =
         serde_json::from_slice(&std::fs::read(command.path("plan.json")).expect("written")).expect("JSON");
     assert!(plan["nodes"].as_array().expect("nodes").iter().all(|node| node["device"] == "cpu0"));
-    let report = command.json(&["run", &model, "--software-gpu", "--random", "1", "--place", "plan.json", "--json"]);
+    let report = command.json(&["run", &model, "--software-gpu", "--random", "1", "--place", "plan.json"]);
     let on = |name: &str| report["devices"].as_array().expect("devices").iter().find(|d| d["name"] == name).cloned();
     assert_eq!(on("cpu0").expect("cpu0")["nodes"], report["nodes"]);
     assert_eq!(on("gpu0").expect("gpu0")["nodes"], 0);
@@ -115,7 +79,7 @@ fn a_plan_is_written_and_followed() {
 #[test]
 fn events_and_traces_are_written() {
     let command = Anabranch::new();
-    command.json(&["run", "--software-gpu", "--place", "gpu", "--profile", "p.json", "--trace", "t.json", "--json"]);
+    command.json(&["run", "--software-gpu", "--place", "gpu", "--profile", "p.json", "--trace", "t.json"]);
     let read = |name: &str| -> Value {
         serde_json::from_slice(&std::fs::read(command.path(name)).expect("written")).expect("JSON")
     };
@@ -153,16 +117,16 @@ fn what_cannot_be_used_is_refused_with_the_next_step() {
 #[test]
 fn costs_can_be_located_and_forgotten() {
     let command = Anabranch::new();
-    command.json(&["run", "--no-gpu", "--json"]);
-    let path = command.json(&["costs", "path", "--json"])["path"].as_str().expect("a path").to_owned();
+    command.json(&["run", "--no-gpu"]);
+    let path = command.json(&["costs", "path"])["path"].as_str().expect("a path").to_owned();
     assert!(Path::new(&path).starts_with(command.directory.path()) && Path::new(&path).exists());
-    assert!(command.json(&["costs", "clear", "--json"])["forgotten"].as_u64() > Some(0));
-    assert_eq!(command.json(&["costs", "clear", "--json"])["forgotten"], 0);
+    assert!(command.json(&["costs", "clear"])["forgotten"].as_u64() > Some(0));
+    assert_eq!(command.json(&["costs", "clear"])["forgotten"], 0);
 }
 
 #[test]
 fn devices_are_listed() {
-    let devices = Anabranch::new().json(&["devices", "--software-gpu", "--json"]);
+    let devices = Anabranch::new().json(&["devices", "--software-gpu"]);
     assert_eq!(devices["cpus"][0]["name"], "cpu0");
     assert_eq!(devices["gpus"][0]["name"], "gpu0");
 }

@@ -1,56 +1,11 @@
 //! The placement laboratory on the command line: simulate, sweep, and the task graphs of models.
 
+mod command;
+
+use command::Anabranch;
 use serde_json::{Map, Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use tempfile::TempDir;
-
-/// The command in a directory of its own.
-struct Laboratory {
-    directory: TempDir,
-}
-
-impl Laboratory {
-    fn new() -> Self {
-        Self { directory: tempfile::tempdir().expect("a temporary directory") }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-        command.args(arguments).env("XDG_DATA_HOME", self.directory.path()).current_dir(self.directory.path());
-        command.output().expect("the command starts")
-    }
-
-    fn text(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("UTF-8")
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let arguments = [arguments, &["--json"]].concat();
-        let text = self.text(&arguments);
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
-    }
-
-    /// Asserts that the command fails with code 2, and that its message contains all of `parts`.
-    fn refuses(&self, arguments: &[&str], parts: &[&str]) {
-        let output = self.run(arguments);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
-        let missing: Vec<_> = parts.iter().filter(|part| !message.contains(**part)).collect();
-        assert!(missing.is_empty(), "{arguments:?}: no {missing:?} in {message}");
-    }
-}
+use std::path::Path;
 
 fn data(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../placement/tests/data").join(name).display().to_string()
@@ -63,7 +18,7 @@ fn number(value: &Value, key: &str) -> f64 {
 /// What the thesis' evaluation says about given assignments, to the last digit.
 #[test]
 fn given_assignments_cost_what_the_thesis_says() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let cases: Vec<Value> =
         serde_json::from_str(&fs::read_to_string(data("convolutional_network_assignments.json")).expect("there"))
             .expect("JSON");
@@ -95,7 +50,7 @@ fn given_assignments_cost_what_the_thesis_says() {
 
 #[test]
 fn a_placement_is_written_and_simulated_again() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let (graph, devices) = (data("convolutional_network_graph.csv"), data("devices_7.csv"));
     let placed = laboratory.json(&["simulate", &graph, &devices, "--place", "cp", "-o", "placement.json"]);
     assert_eq!((&placed["strategy"], &placed["valid"]), (&json!("cp"), &json!(true)));
@@ -116,7 +71,7 @@ fn a_placement_is_written_and_simulated_again() {
 /// The search is told the rules that its placement will be judged by, and repeats itself for the same seed.
 #[test]
 fn the_search_is_at_least_as_good_as_every_strategy() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let (graph, devices) = (data("convolutional_network_graph.csv"), data("devices_7.csv"));
     let rules = ["--send-ops", "10", "--evaluations", "200"];
     let simulate = |seed: &str| {
@@ -139,7 +94,7 @@ fn the_search_is_at_least_as_good_as_every_strategy() {
 /// Whole problems need no devices: lists of heterogeneous instances, profiled networks, our own.
 #[test]
 fn whole_problems_are_read_from_json() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let set = laboratory.json(&["simulate", &data("formats/unrelated.json"), "--order", "planned"]);
     let example =
         set.as_array().expect("a report each").iter().find(|report| report["problem"] == "topcuoglu2002_fig2");
@@ -164,7 +119,7 @@ fn whole_problems_are_read_from_json() {
 
 #[test]
 fn send_costs_contention_and_memory_rules_take_effect() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let simulate = |more: &[&str]| {
         let (graph, devices) = (data("convolutional_network_graph.csv"), data("devices_7.csv"));
         laboratory.json(&[&["simulate", &graph, &devices, "--place", "hash"][..], more].concat())
@@ -179,7 +134,7 @@ fn send_costs_contention_and_memory_rules_take_effect() {
 
 #[test]
 fn schedules_are_drawn() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let (graph, devices) = (data("fig2_3_graph.csv"), data("fig2_3_devices.csv"));
     laboratory.text(&["simulate", &graph, &devices, "--gantt", "schedule.svg", "--send-ops", "10"]);
     let svg = laboratory.read("schedule.svg");
@@ -192,7 +147,7 @@ fn schedules_are_drawn() {
 
 #[test]
 fn what_cannot_be_simulated_is_refused_with_the_next_step() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let (graph, devices) = (data("convolutional_network_graph.csv"), data("devices_7.csv"));
     fs::write(laboratory.path("few.json"), "{\"1\": 0}").expect("written");
     laboratory.refuses(&["simulate", &graph], &["platform"]);
@@ -214,7 +169,7 @@ fn what_cannot_be_simulated_is_refused_with_the_next_step() {
 /// A sweep that was cut off goes on where it was, and ends with what one that was not would have.
 #[test]
 fn a_sweep_goes_on_where_it_was_cut_off() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let sweep = |file: &str| {
         let cases = ["fft:8", "layered:3", "--devices", "random:4", "--devices", "unrelated:3:0.5", "--seeds", "2"];
         let choice = ["--strategies", "heft,cp,hash", "--orders", "pct,fifo", "--threads", "2", "-o", file];
@@ -248,7 +203,7 @@ fn a_sweep_goes_on_where_it_was_cut_off() {
 
 #[test]
 fn a_sweep_says_why_a_strategy_has_no_result_and_draws_the_others() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let (graph, devices) = (data("convolutional_network_graph.csv"), data("devices_7.csv"));
     let arguments = ["sweep", &graph, "--devices", &devices, "--strategies", "heft,hash", "--orders", "planned,pct"];
     let text = laboratory.text(&[&arguments[..], &["--chart", "charts"]].concat());
@@ -273,7 +228,7 @@ fn a_sweep_says_why_a_strategy_has_no_result_and_draws_the_others() {
 
 #[test]
 fn what_cannot_be_swept_is_refused_with_the_next_step() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     laboratory.refuses(&["sweep", "fft:8"], &["--devices random:10"]);
     laboratory.refuses(&["sweep", "fft:7", "--devices", "random:3"], &["fft:7 on random:3"]);
     laboratory.refuses(&["sweep", "none:7", "--devices", "random:3"], &["`none`", "cholesky"]);
@@ -286,7 +241,7 @@ fn what_cannot_be_swept_is_refused_with_the_next_step() {
 /// Any model's task graph becomes a problem that can be simulated, and a CSV that other tools read.
 #[test]
 fn a_models_task_graph_is_written_and_simulated() {
-    let laboratory = Laboratory::new();
+    let laboratory = Anabranch::new();
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/unet.onnx").display().to_string();
     let written = laboratory.json(&["graph", &model, "--software-gpu", "-o", "graph.json"]);
     assert_eq!(written["devices"], 2);

@@ -53,7 +53,6 @@ fn measure(criterion: &mut Criterion, gpu: &Gpu, group: &str, name: &str, node: 
     group.finish();
 }
 
-/// Software adapters have no timestamps' worth: they say so by their kind.
 fn is_software(gpu: &Gpu) -> bool {
     gpu.device().adapter_info().device_type == wgpu::DeviceType::Cpu
 }

@@ -8,6 +8,7 @@ use anabranch::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels, R
 use anabranch::plan::{Plan, PlanDevice, PlanOptions};
 use anabranch::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch::tasks::{HOST, NodeLimits, ProgramTasks};
+use anabranch_bench::gpu::adapter;
 use anabranch_kernels::cpu::{Call, CpuKernel};
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
 use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
@@ -94,11 +95,7 @@ fn cpu(number: usize) -> ComputeDevice {
 }
 
 fn gpu() -> Option<ComputeDevice> {
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-    let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
-    let adapter = adapters.into_iter().next()?;
-    println!("GPU: {}", adapter.get_info().name);
-    Some(ComputeDevice::Gpu(GpuOpener::new("gpu0", adapter)))
+    Some(ComputeDevice::Gpu(GpuOpener::new("gpu0", adapter()?)))
 }
 
 fn overhead(criterion: &mut Criterion) {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// Dispatches in one submission: enough to hide what a submission costs, few enough to wait for.
 const BATCH: u64 = 64;
 
-/// The GPU to measure: a real one if there is one, else the software adapter, whose speed means nothing. Says which.
-pub fn open() -> Option<Gpu> {
+/// The adapter to measure: a real one if there is one, else the software adapter, whose speed means nothing. Says which.
+pub fn adapter() -> Option<wgpu::Adapter> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let mut adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
     adapters.sort_by_key(|adapter| match adapter.get_info().device_type {
@@ -22,7 +22,12 @@ pub fn open() -> Option<Gpu> {
     });
     let adapter = adapters.into_iter().next()?;
     println!("GPU: {} ({})", adapter.get_info().name, adapter.get_info().driver_info);
-    Gpu::open(&adapter).ok()
+    Some(adapter)
+}
+
+/// [`adapter`], opened.
+pub fn open() -> Option<Gpu> {
+    Gpu::open(&adapter()?).ok()
 }
 
 /// A compiled kernel and the buffers that it was compiled for.

@@ -10,7 +10,11 @@ pub(super) trait Number: Pod + Send + Sync {
     /// Folds elements, but for what [`Self::finish`] does in the end.
     fn fold(kind: ReduceKind, elements: &[Self]) -> Self;
 
-    /// Folds two folds into one.
+    /// Whether folds of parts can be joined without an error beyond rounding. Integers lose what follows the point of each
+    /// part's [`ReduceKind::LogSumExp`].
+    fn joins(kind: ReduceKind) -> bool;
+
+    /// Folds two folds into one, where the kind [joins](Self::joins).
     fn join(kind: ReduceKind, a: Self, b: Self) -> Self;
 
     /// Folds neighbouring columns, each into its element of `target`: element `i` of the row at `start` is
@@ -107,6 +111,10 @@ macro_rules! float_number {
                 }
             }
 
+            fn joins(_: ReduceKind) -> bool {
+                true
+            }
+
             fn join(kind: ReduceKind, a: Self, b: Self) -> Self {
                 match kind {
                     ReduceKind::Max => greater(a, b),
@@ -171,12 +179,15 @@ macro_rules! integer_number {
                 }
             }
 
+            fn joins(kind: ReduceKind) -> bool {
+                kind != ReduceKind::LogSumExp
+            }
+
             fn join(kind: ReduceKind, a: Self, b: Self) -> Self {
                 match kind {
                     ReduceKind::Max => a.max(b),
                     ReduceKind::Min => a.min(b),
                     ReduceKind::Product => a.wrapping_mul(b),
-                    ReduceKind::LogSumExp => f64::join(kind, a as f64, b as f64) as Self,
                     _ => a.wrapping_add(b),
                 }
             }

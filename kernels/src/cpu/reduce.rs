@@ -95,7 +95,7 @@ impl<T: Number> ReduceKernel<T> {
         let (count, outputs) = (size(&reduced), size(&kept));
         let mut kernel = Self { kind, kept, reduced, count, parts: 1, outputs, number: PhantomData };
         let blocks = outputs.div_ceil(kernel.width().min(COLUMNS)).max(1);
-        if blocks < FEW {
+        if blocks < FEW && T::joins(kind) {
             kernel.parts = (count.saturating_mul(outputs) / PIECE).min(MOST_PARTS / blocks).clamp(1, count.max(1));
         }
         kernel
@@ -138,6 +138,10 @@ impl<T: Number> ReduceKernel<T> {
         if first == last {
             let start = offset(&self.reduced, range.start);
             return T::fold(self.kind, &source[start..start + range.len()]);
+        }
+        if !T::joins(self.kind) {
+            let elements: Vec<T> = range.map(|index| source[offset(&self.reduced, index)]).collect();
+            return T::fold(self.kind, &elements);
         }
         if range.len() <= GATHERED {
             let mut gathered = [T::zeroed(); GATHERED];
@@ -287,12 +291,13 @@ mod tests {
             for kind in [Sum, Mean, Max, Min, SumOfSquares, SumOfMagnitudes, LogSumExp, Product] {
                 for dtype in [DType::F32, DType::F64, DType::I32, DType::I64] {
                     let is_float = dtype.is_float();
-                    if (kind == LogSumExp || kind == Mean) && !is_float
-                        || kind == Product && dims.iter().product::<usize>() > 1000
-                    {
+                    if kind == Mean && !is_float || kind == Product && dims.iter().product::<usize>() > 1000 {
                         continue;
                     }
-                    let (got, want) = (reduced(dtype, kind, &dims, &axes), naive(kind, &dims, &axes));
+                    let (got, mut want) = (reduced(dtype, kind, &dims, &axes), naive(kind, &dims, &axes));
+                    if !is_float {
+                        want.iter_mut().for_each(|want| *want = want.trunc());
+                    }
                     assert_eq!(got.len(), want.len());
                     let close = |g: f64, w: f64| (g - w).abs() <= 1e-5 * w.abs().max(1.0);
                     assert!(got.iter().zip(&want).all(|(g, w)| close(*g, *w)), "{kind:?} {dtype} {dims:?} {axes:?}");

@@ -53,7 +53,8 @@ impl RecurrentRecipe {
 
     /// Steps of one dispatch: a long sequence takes several, so that none runs for too long.
     fn steps_at_once(&self) -> usize {
-        (MOST_PASSES / 2 / self.passes_of_a_step()).clamp(1, self.steps.max(1))
+        let for_state = 2 * self.units.div_ceil(THREADS as usize);
+        ((MOST_PASSES - for_state) / self.passes_of_a_step()).clamp(1, self.steps.max(1))
     }
 
     /// The weights `[g·u, u]` as `[u, g·u]`.

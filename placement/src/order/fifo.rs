@@ -2,9 +2,12 @@
 //!
 //! What becomes ready at the same time, as do all consumers and sends of a task's data, has no first. To let the sends go first
 //! would be a rule of its own, and one that shortens schedules; here such items go in an arbitrary order that is always the same.
-//! (Of 600 seeds it has the one that is nearest to what the thesis' evaluation reports of 24 placements.)
 
 use super::{Flow, Order, Rule};
+
+/// The seed of [`Fifo`]'s arbitrary order: of the first 600 the one whose makespans are nearest to those that the thesis' code
+/// gave for 24 placements. It was fitted to them, so that being near them says nothing.
+const SEED: u64 = 500;
 
 /// The FIFO order.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,7 +23,7 @@ impl Order for Fifo {
     }
 
     fn rule(&self, _flow: &Flow<'_>) -> Rule {
-        Rule::Earliest { shuffle: 500 }
+        Rule::Earliest { shuffle: SEED }
     }
 }
 
