@@ -262,7 +262,7 @@ fn rings(plan: &Plan, to: DeviceId) -> u64 {
 mod tests {
     use super::*;
     use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
-    use crate::plan::{ChunkRule, PlanError, PlanOptions};
+    use crate::plan::{ChunkRule, PlanError, PlanOptions, StreamMode};
 
     /// Two branches over three devices, joined on the host.
     fn fork() -> Placed {
@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn built_plans_pass() {
         let placed = fork();
-        for chunk in [ChunkRule::Auto, ChunkRule::Rows(1)] {
-            let options = PlanOptions { chunk, ..PlanOptions::default() };
+        for streaming in [StreamMode::Auto, StreamMode::Always] {
+            let options = PlanOptions { streaming, chunk: ChunkRule::Rows(1), ..PlanOptions::default() };
             let plan = placed.plan(&options).expect("feasible");
             assert_eq!(check(&placed.program, &plan), []);
         }
@@ -288,7 +288,8 @@ mod tests {
     #[test]
     fn broken_plans_are_found_out() {
         let placed = fork();
-        let plan = placed.plan(&PlanOptions { streaming: false, ..PlanOptions::default() }).expect("feasible");
+        let plan =
+            placed.plan(&PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() }).expect("feasible");
         let broken = |damage: &dyn Fn(&mut Plan)| {
             let mut plan = plan.clone();
             damage(&mut plan);
@@ -314,7 +315,11 @@ mod tests {
     fn random_plans_pass_and_their_peak_is_the_least_limit() {
         arbtest::arbtest(|u| {
             let placed = random_program(u, 3)?;
-            let options = PlanOptions { chunk: ChunkRule::Rows(u.int_in_range(1..=5)?), ..PlanOptions::default() };
+            let options = PlanOptions {
+                streaming: StreamMode::Always,
+                chunk: ChunkRule::Rows(u.int_in_range(1..=5)?),
+                ..PlanOptions::default()
+            };
             let plan = placed.plan(&options).expect("no limit");
             assert_eq!(check(&placed.program, &plan), []);
             let peaks: Vec<u64> = plan.memory().devices().iter().map(super::super::DeviceMemory::peak).collect();

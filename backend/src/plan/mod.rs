@@ -33,7 +33,7 @@ pub use file::{FileError, PlanFile};
 pub use link::LinkPlan;
 pub use memory::{DeviceMemory, MemoryPlan, Tenancy};
 pub use needs::{KernelNeeds, Needs};
-pub use stream::{ChunkRule, Stream};
+pub use stream::{ChunkRule, Stream, StreamMode};
 pub use transfer::{Route, Transfer, TransferId};
 
 use crate::program::{NodeId, Program, ValueId};
@@ -55,9 +55,9 @@ pub struct PlanDevice {
 /// How a plan is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// Whether transfers may be streamed into their consumer chunk by chunk.
-    pub streaming: bool,
-    /// How large the chunks of a streamed transfer are, and where transfers are streamed.
+    /// What is streamed chunk by chunk.
+    pub streaming: StreamMode,
+    /// How large the chunks of a stream are.
     pub chunk: ChunkRule,
     /// Chunks of one stream that may be under way at a time, ≥ 2: one is filled while one is read.
     pub capacity: u32,
@@ -65,7 +65,7 @@ pub struct PlanOptions {
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { streaming: true, chunk: ChunkRule::Auto, capacity: 3 }
+        Self { streaming: StreamMode::Auto, chunk: ChunkRule::Auto, capacity: 3 }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::TensorSpec;
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::schedule::Schedule;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Bytes of a chunk unless told otherwise: large enough that a hop of some microseconds does not count, small enough that
@@ -23,16 +24,28 @@ const AUTO_BYTES: usize = 1 << 20;
 /// Bytes to which copies between host and GPU are aligned.
 const COPY_ALIGNMENT: usize = 4;
 
-/// How large the chunks of a streamed transfer are, and which transfers are streamed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChunkRule {
-    /// About a mebibyte, where the schedule says that the reader's device will wait for the value. Elsewhere the whole value
-    /// had better travel while the device is busy.
+/// What is streamed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamMode {
+    /// Nothing: every tensor is whole before it is read.
+    Off,
+    /// What is predicted to gain time.
     #[default]
     Auto,
-    /// As many rows as fit these bytes, at least one; wherever it is possible.
+    /// Whatever can be.
+    Always,
+}
+
+/// How large the chunks of a stream are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChunkRule {
+    /// About a mebibyte.
+    #[default]
+    Auto,
+    /// As many rows as fit these bytes, at least one.
     Bytes(usize),
-    /// This many rows; wherever it is possible.
+    /// This many rows.
     Rows(usize),
 }
 
@@ -72,9 +85,10 @@ impl Stream {
 }
 
 /// For each node, whether streaming into it is worthwhile: whether its device is idle when it starts, by the schedule.
+/// Elsewhere the whole value had better travel while the device is busy.
 pub(super) fn worthwhile(program: &Program, schedule: &Schedule, options: &PlanOptions) -> Vec<bool> {
     let mut waits = vec![true; program.nodes.len()];
-    if options.chunk != ChunkRule::Auto {
+    if options.streaming == StreamMode::Always {
         return waits;
     }
     let mut free: BTreeMap<DeviceId, f64> = BTreeMap::new();
@@ -148,14 +162,14 @@ mod tests {
         let (a, b) = (maker.node(relu(), &[x], &[8]), maker.node(relu(), &[x], &[8]));
         let c = maker.node(add(), &[a, b], &[8]);
         let placed = Placed::new(maker.finish(&[c]), &["cpu", "gpu"], &[1, 1, 0]);
-        let worthwhile = |chunk| {
-            let options = PlanOptions { chunk, ..PlanOptions::default() };
+        let worthwhile = |streaming| {
+            let options = PlanOptions { streaming, ..PlanOptions::default() };
             super::worthwhile(&placed.program, &placed.schedule, &options)
         };
         // The first to run on the GPU waits for `x`, the other has it by then; the host waits for both.
-        let auto = worthwhile(ChunkRule::Auto);
+        let auto = worthwhile(StreamMode::Auto);
         assert!(auto[0] != auto[1] && auto[2], "{auto:?}");
-        assert_eq!(worthwhile(ChunkRule::Rows(1)), [true; 3]);
+        assert_eq!(worthwhile(StreamMode::Always), [true; 3]);
     }
 
     #[test]

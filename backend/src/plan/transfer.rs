@@ -1,7 +1,7 @@
 //! Transfers: one for each value and each other device that reads it (send and receive insertion, Laich 2017, section 2.4).
 
 use super::lifetime::{Reader, Uses, origin};
-use super::stream::{self, Stream};
+use super::stream::{self, Stream, StreamMode};
 use super::{PlanDevice, PlanOptions};
 use crate::program::{Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -89,7 +89,7 @@ pub(super) fn all(
             transfers.push(Transfer { value: id, from, to, bytes: value.spec.bytes() as u64, route });
         }
     }
-    if options.streaming {
+    if options.streaming != StreamMode::Off {
         choose_streams(program, uses, &stream::worthwhile(program, schedule, options), options, &mut transfers);
     }
     transfers

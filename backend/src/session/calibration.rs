@@ -7,7 +7,7 @@ use super::prepared::{devices, gpu_runs, plan_devices, targets};
 use super::probe::Probe;
 use crate::device::Inventory;
 use crate::execute::{Activity, Executor, Kernels, RunOptions};
-use crate::plan::{Plan, PlanOptions};
+use crate::plan::{Plan, PlanOptions, StreamMode};
 use crate::profile::{CostStore, LinkCosts, Rates};
 use crate::program::{NodeId, Program};
 use crate::tasks::HOST;
@@ -106,7 +106,7 @@ fn show(program: Program, device: DeviceId, inventory: &Inventory, targets: &[Ta
     let placed = placing.place(&Wish { placer: Box::new(Fixed::new(assignment)), order: None }, &memory)?;
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
     let plan_devices = plan_devices(targets);
-    let whole = PlanOptions { streaming: false, ..PlanOptions::default() };
+    let whole = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
     let chosen = (&placed.placement, &placed.schedule);
     let plan = Plan::build(&program, &plan_devices, chosen, Vec::new(), kernels.as_ref(), &whole)?;
     let executor = Executor::new(plan, kernels, devices(inventory))?;

@@ -95,5 +95,6 @@ pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn 
         Op::Slice(op) => slice::prepare(node, op),
         Op::Pad(op) => pad::prepare(node, op),
         Op::Gather(op) => gather::prepare(node, op),
+        Op::Block(_) => Err(check::unsupported(node, "there is no kernel for blocks")),
     }
 }

@@ -212,6 +212,7 @@ fn float_recipe(node: &NodeSpec, op: &Op, constants: &[bool]) -> Result<Box<dyn 
         Op::Concat(op) => Box::new(concat::ConcatRecipe::new(node, op)?),
         Op::Slice(op) => Box::new(slice::SliceRecipe::new(node, op)?),
         Op::Pad(op) => Box::new(pad::PadRecipe::new(node, op)?),
+        Op::Block(_) => return Err(unsupported(node, "there is no kernel for blocks")),
         Op::ArgReduce(_) | Op::Gather(_) => return Err(unsupported(node, "its result is of integers")),
     })
 }

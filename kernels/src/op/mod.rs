@@ -4,11 +4,13 @@
 //! shape it likes ([`NodeSpec::inputs`]). There is no broadcast, cast, select or activation: each is a [`Map`]. There is
 //! no bias: it is an epilogue, a [`Map`]'s expression applied to the result while that is still in cache.
 
+mod block;
 mod expression;
 mod kinds;
 mod rows;
 mod work;
 
+pub use block::{Block, Member, Operand};
 pub use expression::{Binary, Domain, Expression, ExpressionError, Literal, Register, Step, Unary};
 pub use kinds::{
     ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Gather, Interpolation, MatMul, NearestRounding, Normalize,
@@ -57,6 +59,8 @@ pub enum Op {
     Pad(Pad),
     /// Slices chosen along an axis by indices.
     Gather(Gather),
+    /// Nodes that are computed together, chunk of rows by chunk of rows.
+    Block(Block),
 }
 
 /// An expression over corresponding elements of inputs of any shapes that broadcast to the output's.
@@ -137,6 +141,7 @@ impl Op {
             Self::Slice(_) => "slice",
             Self::Pad(_) => "pad",
             Self::Gather(_) => "gather",
+            Self::Block(_) => "block",
         }
     }
 

@@ -22,6 +22,9 @@ impl NodeSpec {
     /// Element-wise nodes divide at every leading axis that no other operand is broadcast along in part; reductions,
     /// softmax and normalisation divide at the axes before those that they work on.
     pub fn row_plan(&self) -> Option<RowPlan> {
+        if let Op::Block(block) = &self.op {
+            return Some(block.row_plan(self.inputs.len()));
+        }
         let output = self.outputs.first().filter(|_| self.outputs.len() == 1)?;
         let lead = match &self.op {
             Op::Map(_) => output.shape.rank(),

@@ -33,6 +33,8 @@ impl NodeSpec {
         let read = self.inputs.iter().map(|s| s.shape.elements()).max().unwrap_or(0);
         let written = self.outputs.first().map_or(0, |s| s.shape.elements());
         match &self.op {
+            Op::Block(_) if written < read => Class::Downsampler,
+            Op::Block(_) => Class::ElementWise,
             Op::Map(_) if written > read => Class::Upsampler,
             Op::Map(_) => Class::ElementWise,
             Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) => Class::MatMul,
@@ -76,6 +78,7 @@ impl NodeSpec {
                 written * gates * (2.0 * dim(1, 1) + 4.0)
             }
             Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) => 0.0,
+            Op::Block(block) => block.members.iter().map(|member| member.spec.flops()).sum(),
         };
         own + self.op.epilogue().map_or(0.0, |e| written * e.steps().len() as f64)
     }

@@ -6,7 +6,7 @@ use super::runs::ladder;
 use super::{adapter, assert_right, devices, executor, executor_with, gpu, inputs, kernels};
 use crate::execute::{Activity, ComputeDevice, Executor, GpuOpener, Lane, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
-use crate::plan::{ChunkRule, PlanOptions, Route};
+use crate::plan::{ChunkRule, PlanOptions, Route, StreamMode};
 use crate::program::NodeId;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::cpu::{Call, CpuKernel};
@@ -34,7 +34,7 @@ fn large_values_go_in_pieces() {
         return;
     }
     let placed = ladder(&["cpu", "gpu"], 2, &[1300, 1024]);
-    let executor = executor(&placed, &PlanOptions { streaming: false, ..PlanOptions::default() }, 2);
+    let executor = executor(&placed, &PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() }, 2);
     assert!(executor.plan().links().iter().all(|link| link.staging_bytes < 1300 * 1024 * 4));
     assert_right(&executor, &RunOptions::default());
     assert_right(&executor, &RunOptions::default());
@@ -64,7 +64,7 @@ fn streamed_and_whole_transfers_give_the_same_bits() {
     let placed = streams();
     for rule in [ChunkRule::Rows(1), ChunkRule::Rows(7), ChunkRule::Bytes(1000), ChunkRule::Auto] {
         for capacity in [2, 5] {
-            let options = PlanOptions { streaming: true, chunk: rule, capacity };
+            let options = PlanOptions { streaming: StreamMode::Always, chunk: rule, capacity };
             let executor = executor(&placed, &options, 1);
             let streamed = executor.plan().transfers().iter().filter(|t| matches!(t.route, Route::Streamed(_))).count();
             assert_eq!(streamed, if rule == ChunkRule::Auto { 0 } else { 3 }, "{rule:?}");
@@ -74,7 +74,7 @@ fn streamed_and_whole_transfers_give_the_same_bits() {
         }
     }
     assert_right(
-        &executor(&placed, &PlanOptions { streaming: false, ..PlanOptions::default() }, 1),
+        &executor(&placed, &PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() }, 1),
         &RunOptions::default(),
     );
 }
@@ -84,7 +84,11 @@ fn profiles_have_the_times_of_gpu_nodes() {
     if gpu().is_none() {
         return;
     }
-    let executor = executor(&streams(), &PlanOptions { chunk: ChunkRule::Rows(16), ..PlanOptions::default() }, 1);
+    let executor = executor(
+        &streams(),
+        &PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(16), ..PlanOptions::default() },
+        1,
+    );
     let run = executor.run(&inputs(executor.program()), &RunOptions { profile: true, ..RunOptions::default() });
     let run = run.expect("nothing fails");
     let on_gpu = |event: &&crate::execute::Event| matches!(event.lane, Lane::Device(device) if device.0 == 1);
@@ -105,7 +109,7 @@ fn random_programs_give_the_bits_of_node_after_node() {
     arbtest::arbtest(|u| {
         let placed = random_program(u, 3)?.maps_on_gpus();
         let options = PlanOptions {
-            streaming: u.arbitrary()?,
+            streaming: if u.arbitrary()? { StreamMode::Always } else { StreamMode::Off },
             chunk: ChunkRule::Rows(u.int_in_range(1..=9)?),
             capacity: u.int_in_range(2..=4)?,
         };
@@ -126,7 +130,7 @@ fn a_stream_whose_reader_fails_ends_and_the_next_run_is_right() {
     let placed = streams();
     // Node 4 reads a stream of 60 chunks through a ring of two buffers.
     let (kernels, mood) = bad(&placed, 4);
-    let options = PlanOptions { chunk: ChunkRule::Rows(1), capacity: 2, ..PlanOptions::default() };
+    let options = PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(1), capacity: 2 };
     let executor = executor_with(&placed, kernels, &options, 1);
     for ill in [REFUSES, PANICS, REFUSES] {
         mood.store(ill, Ordering::Relaxed);
