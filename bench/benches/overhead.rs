@@ -91,7 +91,7 @@ fn executor(length: usize, devices: &[ComputeDevice], tiny: bool) -> Option<Exec
 }
 
 fn cpu(number: usize) -> ComputeDevice {
-    ComputeDevice::Cpu(CpuTeam { name: format!("cpu{number}"), threads: 1, units: Vec::new() })
+    ComputeDevice::Cpu(CpuTeam { name: format!("cpu{number}"), threads: 1, units: Vec::new(), slowdown: 1.0 })
 }
 
 fn gpu() -> Option<ComputeDevice> {

@@ -40,7 +40,7 @@ fn any_number_of_threads_gives_the_same_bits() {
         let input = |id: &ValueId| inputs.find(&program.value(*id).name).expect("is given").clone();
         let inputs: Vec<Tensor> = program.inputs.iter().map(input).collect();
         let run = |threads: usize| {
-            let cpu = ComputeDevice::Cpu(CpuTeam { name: "cpu0".into(), threads, units: Vec::new() });
+            let cpu = ComputeDevice::Cpu(CpuTeam { name: "cpu0".into(), threads, units: Vec::new(), slowdown: 1.0 });
             let kernels = Arc::new(Kernels::new(Arc::clone(program)));
             let executor = Executor::new(prepared.plan().clone(), kernels, vec![cpu]).expect("the plan's devices");
             executor.run(&inputs, &RunOptions::default()).expect("runs").outputs

@@ -2,6 +2,7 @@
 
 use super::trial::strategy_help;
 use crate::device::{CpuGranularity, DetectOptions, parse_memory_override};
+use crate::session::{PlatformError, PlatformFile};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -21,6 +22,9 @@ pub(crate) struct DeviceArgs {
     /// Memory that a device may use, for example gpu0=2GiB; may be repeated
     #[arg(long, value_name = "DEVICE=BYTES", value_parser = parse_memory_override)]
     pub(crate) memory: Vec<(String, u64)>,
+    /// Let a CPU device take so many times longer than it needs, as a slower one would, for example cpu1=4; may be repeated
+    #[arg(long, value_name = "DEVICE=TIMES", value_parser = parse_slowdown)]
+    pub(crate) emulate: Vec<(String, f64)>,
 }
 
 /// The model, and what its inputs are.
@@ -70,6 +74,22 @@ pub(crate) struct WishArgs {
     pub(crate) costs: Option<PathBuf>,
 }
 
+/// Devices that are not there.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct WhatIfArgs {
+    /// Plan for the devices and links of this file; `anabranch platform -o FILE` writes one to edit
+    #[arg(long, value_name = "FILE")]
+    pub(crate) platform: Option<PathBuf>,
+}
+
+impl WhatIfArgs {
+    /// The file's content.
+    pub(crate) fn read(&self) -> Result<Option<PlatformFile>, PlatformError> {
+        self.platform.as_deref().map(PlatformFile::read).transpose()
+    }
+}
+
 impl DeviceArgs {
     /// The options of the inventory.
     pub(crate) fn options(&self) -> DetectOptions {
@@ -77,6 +97,7 @@ impl DeviceArgs {
             cpu_granularity: self.cpu_devices,
             software_gpu: self.software_gpu,
             memory_overrides: self.memory.clone(),
+            slowdowns: self.emulate.clone(),
             no_gpu: self.no_gpu,
         }
     }
@@ -85,6 +106,11 @@ impl DeviceArgs {
 fn parse_dimension(text: &str) -> Result<(String, usize), String> {
     let (name, size) = text.split_once('=').ok_or("write NAME=N, for example batch=4")?;
     Ok((name.to_owned(), size.parse().map_err(|e| format!("{size} is no size: {e}"))?))
+}
+
+fn parse_slowdown(text: &str) -> Result<(String, f64), String> {
+    let (device, times) = text.split_once('=').ok_or("write DEVICE=TIMES, for example cpu1=4")?;
+    Ok((device.to_owned(), times.parse().map_err(|e| format!("{times} is no number: {e}"))?))
 }
 
 fn parse_pin(text: &str) -> Result<(String, String), String> {

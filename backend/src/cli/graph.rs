@@ -1,7 +1,7 @@
 //! `anabranch graph`: a model's task graph on this machine's devices, for the laboratory and for other tools.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WishArgs};
-use super::open::{self, open};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs, WishArgs};
+use super::open::{self, open_for};
 use super::{CliError, Output};
 use crate::device::format_bytes;
 use anabranch_placement::format::{LoadedProblem, dot, json, thesis};
@@ -31,6 +31,8 @@ pub(crate) struct GraphCommand {
     wishes: WishArgs,
     #[command(flatten)]
     devices: DeviceArgs,
+    #[command(flatten)]
+    what_if: WhatIfArgs,
 }
 
 impl GraphCommand {
@@ -39,7 +41,7 @@ impl GraphCommand {
         let form = Form::of(&self.output)?;
         // Nothing is placed, so that any strategy will do.
         let place = PlaceArgs { place: "heft".into(), wishes: self.wishes.clone() };
-        let opened = open(&self.devices, &self.model, &place)?;
+        let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &place)?;
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;
         opened.save_costs()?;

@@ -9,6 +9,7 @@ mod inputs;
 mod interrupt;
 mod open;
 mod place;
+mod platform;
 mod profile;
 mod progress;
 mod report;
@@ -45,6 +46,8 @@ enum Command {
     Place(Box<place::PlaceCommand>),
     /// Measure every node of a model on every kind of device, and keep the times in the cost store
     Profile(Box<profile::ProfileCommand>),
+    /// Show or write the devices and links that plans are made for
+    Platform(platform::PlatformCommand),
     /// Write a model's task graph: what placement decides over
     Graph(Box<graph::GraphCommand>),
     /// Place a task graph on devices, simulate it, check the schedule, and measure it
@@ -139,6 +142,7 @@ pub fn main() -> ExitCode {
         Command::Run(command) => command.run(output),
         Command::Place(command) => command.run(output),
         Command::Profile(command) => command.run(output),
+        Command::Platform(command) => command.run(output),
         Command::Graph(command) => command.run(output),
         Command::Simulate(command) => command.run(output),
         Command::Sweep(command) => command.run(output),

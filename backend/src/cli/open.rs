@@ -5,7 +5,7 @@ use super::costs::store_path;
 use super::inputs::read_inputs;
 use super::{CliError, Output};
 use crate::profile::CostStore;
-use crate::session::{Inputs, Place, Session, SessionOptions, Wishes};
+use crate::session::{Inputs, Place, PlatformFile, Session, SessionOptions, Wishes};
 use std::path::PathBuf;
 
 /// The model that runs when none is named: a residual network of 3×32×32 images, with random weights.
@@ -28,6 +28,16 @@ impl Opened {
 /// Opens the model and reads the inputs. What the inputs leave out is random where the command line says so, or where it
 /// names no input at all.
 pub(super) fn open(devices: &DeviceArgs, model: &ModelArgs, place: &PlaceArgs) -> Result<Opened, CliError> {
+    open_for(devices, None, model, place)
+}
+
+/// [`open`], to plan for the devices of a platform file.
+pub(super) fn open_for(
+    devices: &DeviceArgs,
+    platform: Option<PlatformFile>,
+    model: &ModelArgs,
+    place: &PlaceArgs,
+) -> Result<Opened, CliError> {
     let store = store_path(place.wishes.costs.as_ref())?;
     let loaded = CostStore::load(&store)?;
     loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
@@ -37,6 +47,7 @@ pub(super) fn open(devices: &DeviceArgs, model: &ModelArgs, place: &PlaceArgs) -
         wishes: Wishes { pins: place.wishes.pin.clone(), colocated: place.wishes.colocate.clone() },
         dims: model.dim.iter().cloned().collect(),
         fuse: !model.no_fuse,
+        platform,
         costs: loaded.store,
         ..SessionOptions::default()
     };

@@ -1,20 +1,27 @@
 //! `anabranch place`: the plan, and the reason for each node's device.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
-use super::open::{self, open};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
+use super::open::{self, open_for};
 use super::table::{Align, Table, duration};
 use super::{CliError, Output};
 use crate::device::format_bytes;
 use crate::plan::PlanFile;
-use crate::session::Prepared;
+use crate::session::Planned;
 use anabranch_placement::platform::DeviceId;
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 
+const EXAMPLES: &str = "\
+Examples:
+  anabranch place model.onnx --place mite
+  anabranch place model.onnx --place auto -o plan.json && anabranch run model.onnx --place plan.json
+  anabranch platform -o other.json && $EDITOR other.json && anabranch place model.onnx --platform other.json";
+
 /// Place a model and write the plan, with the reason for each node's device
 #[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct PlaceCommand {
     #[command(flatten)]
     model: ModelArgs,
@@ -28,6 +35,8 @@ pub(crate) struct PlaceCommand {
     place: PlaceArgs,
     #[command(flatten)]
     devices: DeviceArgs,
+    #[command(flatten)]
+    what_if: WhatIfArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +52,17 @@ enum Format {
 impl PlaceCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let opened = open(&self.devices, &self.model, &self.place)?;
+        let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
-        let prepared = opened.session.prepare(&opened.inputs)?;
+        let planned = opened.session.plan(&opened.inputs)?;
         opened.save_costs()?;
         let text = match self.format(output) {
-            Format::Table => table(&open::model_name(&self.model), &prepared),
+            Format::Table => table(&open::model_name(&self.model), &planned),
             Format::Json => {
-                let file = PlanFile::of(prepared.plan(), &prepared.program);
+                let file = PlanFile::of(planned.plan(), &planned.program);
                 serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n"
             }
-            Format::Dot => dot(&prepared),
+            Format::Dot => dot(&planned),
         };
         match &self.output {
             Some(path) => {
@@ -74,13 +83,13 @@ impl PlaceCommand {
     }
 }
 
-fn table(model: &str, prepared: &Prepared) -> String {
-    let (program, plan) = (&prepared.program, prepared.plan());
+fn table(model: &str, planned: &Planned) -> String {
+    let (program, plan) = (&planned.program, planned.plan());
     let mut text = format!(
         "{model}: {} nodes placed by {} in {}; predicted {}, {} over {} transfers\n\n",
         program.nodes.len(),
         plan.strategy(),
-        duration(prepared.place_time.as_secs_f64()),
+        duration(planned.place_time.as_secs_f64()),
         duration(plan.predicted().makespan),
         format_bytes(plan.predicted().traffic),
         plan.transfers().len(),
@@ -115,7 +124,7 @@ fn table(model: &str, prepared: &Prepared) -> String {
     for id in program.node_ids() {
         let (node, device) = (program.node(id), plan.device_of(id));
         let predicted = plan.predicted().nodes[id.index()];
-        let source = prepared.placed.costs[id.index()][device.index()].map(|cost| cost.source.to_string());
+        let source = planned.placed.costs[id.index()][device.index()].map(|cost| cost.source.to_string());
         nodes.row([
             duration(predicted.0),
             duration(span(predicted)),
@@ -134,8 +143,8 @@ fn span((start, end): (f64, f64)) -> f64 {
 }
 
 /// The program in Graphviz' language; edges that cross devices are bold and labelled with their bytes.
-fn dot(prepared: &Prepared) -> String {
-    let (program, plan) = (&prepared.program, prepared.plan());
+fn dot(planned: &Planned) -> String {
+    let (program, plan) = (&planned.program, planned.plan());
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
     let mut text = String::from("digraph plan {\n  node [shape=box, style=filled, colorscheme=set312];\n");
     for id in program.node_ids() {

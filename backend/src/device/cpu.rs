@@ -62,7 +62,7 @@ impl FromStr for CpuGranularity {
 }
 
 /// Cores that run one node at a time together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CpuDevice {
     /// Name in plans and on the command line: `cpu0`, `cpu1`, …
     pub name: String,
@@ -86,6 +86,8 @@ pub struct CpuDevice {
     pub numa: Vec<u32>,
     /// Packages of its cores, ascending.
     pub packages: Vec<u32>,
+    /// How many times longer than it needs it takes for each node, to stand for a slower device; 1 for one that is itself.
+    pub slowdown: f64,
 }
 
 impl CpuDevice {

@@ -75,6 +75,7 @@ fn device(number: usize, pus: &[Pu], model: &str, memory: u64) -> CpuDevice {
         memory,
         numa: distinct(pus, |pu| pu.numa),
         packages: distinct(pus, |pu| pu.package),
+        slowdown: 1.0,
     }
 }
 

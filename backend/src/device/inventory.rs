@@ -12,7 +12,7 @@ use std::path::Path;
 use thiserror::Error;
 
 /// What to look for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DetectOptions {
     /// How the cores are divided into devices.
     pub cpu_granularity: CpuGranularity,
@@ -22,6 +22,8 @@ pub struct DetectOptions {
     pub software_gpu: bool,
     /// Bytes that a device may fill, by its name, in place of what was found.
     pub memory_overrides: Vec<(String, u64)>,
+    /// How many times slower than it is a CPU device is to run, by its name.
+    pub slowdowns: Vec<(String, f64)>,
 }
 
 /// The machine and its devices.
@@ -41,7 +43,7 @@ pub struct Inventory {
 }
 
 /// A wish that does not fit this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum DetectError {
     /// Memory was set for a device that is not there.
@@ -50,6 +52,16 @@ pub enum DetectError {
         /// The device.
         device: String,
         /// Those that are there.
+        known: String,
+    },
+    /// Only CPU devices can be slowed down, and only by a factor of at least 1.
+    #[error("`{device}` cannot be made {times} times slower: name a CPU device ({known}), and a number from 1 to 1000")]
+    Slowdown {
+        /// The device.
+        device: String,
+        /// The factor.
+        times: f64,
+        /// The CPU devices.
         known: String,
     },
 }
@@ -84,6 +96,9 @@ pub fn detect(options: &DetectOptions) -> Result<Inventory, DetectError> {
     for (device, bytes) in &options.memory_overrides {
         inventory.set_memory(device, *bytes)?;
     }
+    for (device, times) in &options.slowdowns {
+        inventory.slow_down(device, *times)?;
+    }
     Ok(inventory)
 }
 
@@ -96,6 +111,20 @@ impl Inventory {
     /// The device called `name`.
     pub fn device(&self, name: &str) -> Option<DeviceRef<'_>> {
         self.devices().find(|device| device.name() == name)
+    }
+
+    /// Lets a CPU device stand for a slower one, whose costs are its own.
+    fn slow_down(&mut self, name: &str, times: f64) -> Result<(), DetectError> {
+        let known = self.cpus.iter().map(|cpu| cpu.name.as_str()).collect::<Vec<_>>().join(", ");
+        match self.cpus.iter_mut().find(|cpu| cpu.name == name) {
+            Some(cpu) if (1.0..=1000.0).contains(&times) => {
+                cpu.slowdown = times;
+                cpu.key = cpu.key.slowed(times);
+                self.notes.push(format!("{name}: each node takes {times} times as long as it needs"));
+                Ok(())
+            }
+            _ => Err(DetectError::Slowdown { device: name.to_owned(), times, known }),
+        }
     }
 
     fn set_memory(&mut self, name: &str, bytes: u64) -> Result<(), DetectError> {
@@ -149,6 +178,22 @@ mod tests {
     fn options(memory_overrides: &[(&str, u64)]) -> DetectOptions {
         let memory_overrides = memory_overrides.iter().map(|&(name, bytes)| (name.to_owned(), bytes)).collect();
         DetectOptions { software_gpu: true, memory_overrides, ..DetectOptions::default() }
+    }
+
+    #[test]
+    fn a_slowed_device_has_costs_of_its_own() {
+        let slowed = |name: &str, times| {
+            let slowdowns = vec![(name.to_owned(), times)];
+            detect(&DetectOptions { no_gpu: true, slowdowns, ..DetectOptions::default() })
+        };
+        let plain = detect(&DetectOptions { no_gpu: true, ..DetectOptions::default() }).expect("no device is named");
+        let slow = slowed("cpu0", 4.0).expect("every machine has cpu0");
+        assert_eq!(slow.cpus[0].slowdown, 4.0);
+        assert_ne!(slow.cpus[0].key, plain.cpus[0].key);
+        for (name, times) in [("gpu0", 2.0), ("cpu0", 0.5), ("cpu0", f64::NAN)] {
+            let error = slowed(name, times).expect_err("impossible").to_string();
+            assert!(error.contains(name) && error.contains("cpu0"), "{error}");
+        }
     }
 
     #[test]

@@ -24,6 +24,11 @@ impl DeviceKey {
         Self(text)
     }
 
+    /// The key of such a device that stands for one that is so many times slower.
+    pub(crate) fn slowed(&self, times: f64) -> Self {
+        Self(format!("{} | {times} times slower", self.0))
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -15,7 +15,7 @@ pub enum ComputeDevice {
 }
 
 /// Cores that work as one team.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CpuTeam {
     /// The device's name.
     pub name: String,
@@ -23,6 +23,8 @@ pub struct CpuTeam {
     pub threads: usize,
     /// The processing unit of each thread, in turn; empty to leave threads where the system puts them.
     pub units: Vec<u32>,
+    /// How many times longer than it needs each node takes, to stand for a slower device; 1 for none.
+    pub slowdown: f64,
 }
 
 /// How a GPU is opened: when an executor is made, and again after it was lost.

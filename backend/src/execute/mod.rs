@@ -104,10 +104,15 @@ impl Executor {
     ///
     /// # Errors
     /// If these are other devices, a kernel cannot be built, a GPU cannot be used or the system gives no more threads.
-    pub fn new(plan: Plan, kernels: Arc<Kernels>, devices: Vec<ComputeDevice>) -> Result<Self, ExecError> {
+    pub fn new(
+        plan: impl Into<Arc<Plan>>,
+        kernels: Arc<Kernels>,
+        devices: Vec<ComputeDevice>,
+    ) -> Result<Self, ExecError> {
+        let plan = plan.into();
         verify_devices(&plan, &devices)?;
         let setup = Setup {
-            plan: Arc::new(plan),
+            plan,
             kernels,
             devices,
             #[cfg(test)]

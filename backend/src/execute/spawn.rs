@@ -112,7 +112,7 @@ impl Setup {
 
     /// Starts the thread of a CPU device, which makes its own buffers and team.
     fn start_cpu(&self, engine: &mut Engine, team: &CpuTeam, desk: Desk, make: MakeCpu) -> Result<(), ExecError> {
-        let (threads, units) = (team.threads.max(1), Arc::new(team.units.clone()));
+        let (threads, units, slowdown) = (team.threads.max(1), Arc::new(team.units.clone()), team.slowdown);
         let shared = Arc::clone(&desk.shared);
         start(engine, &shared, move || {
             pin(&units, 0);
@@ -120,7 +120,7 @@ impl Setup {
                 inside::enter();
                 pin(&units, member);
             });
-            serve(CpuWorker::new(make.device, desk, make.script, make.kernels, team));
+            serve(CpuWorker::new(make.device, desk, make.script, make.kernels, (team, slowdown)));
         })
     }
 }

@@ -182,7 +182,8 @@ impl CostStore {
 }
 
 impl Rates {
-    fn is_sane(&self) -> bool {
+    /// Whether the figures can be rates.
+    pub fn is_sane(&self) -> bool {
         let rates = [self.matmul_flops, self.conv_flops, self.map_flops, self.bandwidth];
         rates.iter().all(|rate| rate.is_normal() && *rate > 0.0) && self.launch.is_finite() && self.launch >= 0.0
     }

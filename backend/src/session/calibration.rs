@@ -2,8 +2,9 @@
 //! executor that will run the models.
 
 use super::error::SessionError;
+use super::machine::{Machine, targets};
 use super::placing::{Placing, Target, Wish, Wishes};
-use super::prepared::{devices, gpu_runs, plan_devices, targets};
+use super::prepared::{devices, plan_devices};
 use super::probe::Probe;
 use crate::device::Inventory;
 use crate::execute::{Activity, Executor, Kernels, RunOptions};
@@ -97,13 +98,14 @@ fn learn_links(store: &mut CostStore, targets: &[Target], target: &Target, large
 /// Runs a probe with all its nodes on one device.
 fn show(program: Program, device: DeviceId, inventory: &Inventory, targets: &[Target]) -> Result<Shown, SessionError> {
     let program = Arc::new(program);
-    let runs = gpu_runs(&program, inventory);
-    let empty = CostStore::default();
-    let placing = Placing::new(&program, targets, &empty, &Wishes::default(), &|node: NodeId| runs[node.index()])?;
+    let machine = Machine::present(inventory, &CostStore::default());
+    let runs = machine.gpu_runs(&program);
+    let wishes = Wishes::default();
+    let placing = Placing::new(&program, targets, &machine.store, &wishes, &|node: NodeId| runs[node.index()])?;
     let mut assignment = vec![device; program.nodes.len()];
     assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-    let memory: Vec<_> = targets.iter().map(|target| target.memory).collect();
-    let placed = placing.place(&Wish { placer: Box::new(Fixed::new(assignment)), order: None }, &memory)?;
+    let wish = Wish { placer: Box::new(Fixed::new(assignment)), order: None };
+    let placed = placing.place(&wish, &machine.memory())?;
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
     let plan_devices = plan_devices(targets);
     let whole = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };

@@ -19,6 +19,9 @@ pub enum SessionError {
     /// The wishes about devices do not fit this machine.
     #[error(transparent)]
     Detect(#[from] crate::device::DetectError),
+    /// The platform file cannot be used.
+    #[error(transparent)]
+    Platform(#[from] super::platform_file::PlatformError),
     /// A strategy that is not there.
     #[error(
         "there is no strategy `{0}`; known are {known}, and plan files whose names end in .json",

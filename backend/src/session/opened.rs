@@ -3,8 +3,9 @@
 use super::calibration::calibrate;
 use super::error::SessionError;
 use super::inputs::{Inputs, Outputs};
+use super::machine::{Machine, targets};
 use super::options::SessionOptions;
-use super::prepared::{Prepared, prepare, problem, targets};
+use super::prepared::{Planned, Prepared, plan, problem};
 use super::random::random_tensor;
 use crate::device::{Inventory, detect};
 use crate::execute::{RunOptions, RunOutput};
@@ -119,21 +120,41 @@ impl Session {
         }
         self.check_names(inputs)?;
         let program = self.lowered(shapes.clone())?;
-        let store = self.calibrated()?;
-        let made = Arc::new(prepare(program, &self.inventory, &store, &self.options)?);
+        let machine = Machine::present(&self.inventory, &self.calibrated()?);
+        let made = Arc::new(plan(program, &machine, &self.options)?.ready(&self.inventory)?);
         prepared.insert(shapes, Arc::clone(&made));
         Ok(made)
     }
 
-    /// The problem of placing the model for inputs of these shapes on these devices, in seconds: nothing is placed.
+    /// The problem of placing the model for inputs of these shapes on these devices or those of the platform file, in
+    /// seconds: nothing is placed.
     ///
     /// # Errors
-    /// If shapes are missing or impossible, or some node can run nowhere.
+    /// If shapes are missing or impossible, some node can run nowhere, or the platform file does not fit this machine.
     pub fn problem(&self, inputs: &Inputs) -> Result<LoadedProblem, SessionError> {
         self.check_names(inputs)?;
         let program = self.lowered(shapes(inputs))?;
+        problem(&program, &self.machine()?, &self.options)
+    }
+
+    /// Places and plans the model for inputs of these shapes, on these devices or those of the platform file, and readies
+    /// no device.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`]; also if the platform file does not fit this machine.
+    pub fn plan(&self, inputs: &Inputs) -> Result<Planned, SessionError> {
+        self.check_names(inputs)?;
+        let program = self.lowered(shapes(inputs))?;
+        plan(program, &self.machine()?, &self.options)
+    }
+
+    /// The machine to place on.
+    fn machine(&self) -> Result<Machine, SessionError> {
         let store = self.calibrated()?;
-        problem(&program, &self.inventory, &store, &self.options)
+        Ok(match &self.options.platform {
+            None => Machine::present(&self.inventory, &store),
+            Some(file) => Machine::imagined(file, &self.inventory, &store)?,
+        })
     }
 
     fn lowered(&self, input_shapes: Shapes) -> Result<Program, SessionError> {

@@ -1,6 +1,7 @@
 //! What decides how a session places and runs its model.
 
 use super::placing::Wishes;
+use super::platform_file::PlatformFile;
 use crate::device::DetectOptions;
 use crate::plan::PlanOptions;
 use crate::profile::CostStore;
@@ -33,6 +34,8 @@ pub struct SessionOptions {
     pub plan: PlanOptions,
     /// Costs to predict with; runs add to them.
     pub costs: CostStore,
+    /// Devices to plan for in the place of those that are there; runs are always on those.
+    pub platform: Option<PlatformFile>,
     /// Whether devices without calibrated rates are calibrated before the first placement, which takes seconds. Without it,
     /// rates are assumed. Default: yes.
     pub calibrate: bool,
@@ -48,6 +51,7 @@ impl Default for SessionOptions {
             fuse: true,
             plan: PlanOptions::default(),
             costs: CostStore::default(),
+            platform: None,
             calibrate: true,
         }
     }

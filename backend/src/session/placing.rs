@@ -4,6 +4,7 @@ use super::pattern;
 use crate::profile::{CostStore, LinkCosts, NodeCost};
 use crate::program::{NodeId, Program};
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
+use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::cost::{CostError, CostTable};
 use anabranch_placement::format::{Facts, LoadedProblem};
@@ -26,6 +27,16 @@ pub struct Target {
     pub key: String,
     /// Bytes that a plan may use there.
     pub memory: u64,
+    /// What the times filed under the key are multiplied by; 1 for a device that is there.
+    pub times: f64,
+}
+
+impl Target {
+    /// The predicted time of a node here.
+    pub fn predict(&self, store: &CostStore, node: &NodeSpec) -> NodeCost {
+        let cost = store.predict(&self.key, node);
+        NodeCost { seconds: cost.seconds * self.times, ..cost }
+    }
 }
 
 /// What the user wants of the placement.
@@ -156,7 +167,7 @@ impl<'a> Placing<'a> {
             .zip(&allowed)
             .map(|(node, allowed)| {
                 let runs = |target: &Target| allowed.contains(target.kind);
-                targets.iter().map(|t| runs(t).then(|| store.predict(&t.key, &node.spec))).collect()
+                targets.iter().map(|t| runs(t).then(|| t.predict(store, &node.spec))).collect()
             })
             .collect();
         Ok(Self { program, targets, tasks, costs, store })

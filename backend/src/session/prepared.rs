@@ -1,55 +1,65 @@
 //! A model compiled for one set of input shapes: lowered, placed, planned, and ready to run.
 
 use super::error::SessionError;
+use super::machine::Machine;
 use super::options::{Place, SessionOptions};
 use super::placing::{Placed, Placing, Target, Wish};
 use crate::device::{DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
 use crate::plan::{Plan, PlanDevice, PlanError, PlanFile};
-use crate::profile::CostStore;
 use crate::program::{NodeId, Program};
 use crate::tasks::HOST;
-use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::{Fixed, strategy_by_name};
 use anabranch_placement::platform::DeviceKind;
 use std::fs;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often a plan that is too large for a device is placed again with a smaller budget there.
 const ATTEMPTS: usize = 8;
 
-/// A program with its plan and the executor that runs it.
-pub struct Prepared {
+/// A program with its plan.
+pub struct Planned {
     /// The lowered program.
     pub program: Arc<Program>,
     /// The placement, its predicted costs and its predicted schedule.
     pub placed: Placed,
     /// How long placing and planning took.
     pub place_time: Duration,
+    plan: Arc<Plan>,
+    kernels: Arc<Kernels>,
+}
+
+/// A program with its plan and the executor that runs it.
+pub struct Prepared {
+    planned: Planned,
     pub(super) executor: Executor,
 }
 
-impl Prepared {
+impl Planned {
     /// What every device and link will do.
     pub fn plan(&self) -> &Plan {
-        self.executor.plan()
+        &self.plan
+    }
+
+    /// Readies the devices.
+    ///
+    /// # Errors
+    /// If a device or a kernel cannot be readied.
+    pub(super) fn ready(self, inventory: &Inventory) -> Result<Prepared, SessionError> {
+        let executor = Executor::new(Arc::clone(&self.plan), Arc::clone(&self.kernels), devices(inventory))?;
+        Ok(Prepared { planned: self, executor })
     }
 }
 
-/// The devices of an inventory as placement sees them.
-pub(super) fn targets(inventory: &Inventory) -> Vec<Target> {
-    let target = |device: DeviceRef<'_>| Target {
-        name: device.name().to_owned(),
-        kind: match device {
-            DeviceRef::Cpu(_) => DeviceKind::Cpu,
-            DeviceRef::Gpu(_) => DeviceKind::Gpu,
-        },
-        key: device.key().to_string(),
-        memory: device.memory(),
-    };
-    inventory.devices().map(target).collect()
+impl Deref for Prepared {
+    type Target = Planned;
+
+    fn deref(&self) -> &Planned {
+        &self.planned
+    }
 }
 
 /// The devices of an inventory to run on, in the same order.
@@ -57,47 +67,38 @@ pub(super) fn devices(inventory: &Inventory) -> Vec<ComputeDevice> {
     let device = |device: DeviceRef<'_>| match device {
         DeviceRef::Cpu(cpu) => {
             let units = cpu.team().to_vec();
-            ComputeDevice::Cpu(CpuTeam { name: cpu.name.clone(), threads: units.len(), units })
+            ComputeDevice::Cpu(CpuTeam { name: cpu.name.clone(), threads: units.len(), units, slowdown: cpu.slowdown })
         }
         DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::new(gpu.name.clone(), gpu.adapter.clone())),
     };
     inventory.devices().map(device).collect()
 }
 
-/// Places and plans `program`, and readies its executor.
-pub(super) fn prepare(
-    program: Program,
-    inventory: &Inventory,
-    store: &CostStore,
-    options: &SessionOptions,
-) -> Result<Prepared, SessionError> {
+/// Places and plans `program` on a machine.
+pub(super) fn plan(program: Program, machine: &Machine, options: &SessionOptions) -> Result<Planned, SessionError> {
     let started = Instant::now();
     let program = Arc::new(program);
-    let targets = targets(inventory);
-    let runs = gpu_runs(&program, inventory);
-    let placing = Placing::new(&program, &targets, store, &options.wishes, &|node: NodeId| runs[node.index()])?;
-    let wish = wish(&program, &targets, &options.place)?;
+    let (targets, runs) = (&machine.targets, machine.gpu_runs(&program));
+    let placing = Placing::new(&program, targets, &machine.store, &options.wishes, &|node: NodeId| runs[node.index()])?;
+    let wish = wish(&program, targets, &options.place)?;
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
-    let (placed, plan) = fitting(&placing, &wish, &targets, &program, &kernels, options)?;
+    let (placed, plan) = fitting(&placing, &wish, targets, &program, &kernels, options)?;
     if let Some(violation) = crate::plan::check(&program, &plan).first() {
         return Err(SessionError::Checker(format!("{violation:?}")));
     }
-    let place_time = started.elapsed();
-    let executor = Executor::new(plan, kernels, devices(inventory))?;
-    Ok(Prepared { program, placed, place_time, executor })
+    Ok(Planned { program, placed, place_time: started.elapsed(), plan: Arc::new(plan), kernels })
 }
 
 /// The problem of placing `program`, with nothing placed yet.
 pub(super) fn problem(
     program: &Program,
-    inventory: &Inventory,
-    store: &CostStore,
+    machine: &Machine,
     options: &SessionOptions,
 ) -> Result<LoadedProblem, SessionError> {
-    let (targets, runs) = (targets(inventory), gpu_runs(program, inventory));
-    let placing = Placing::new(program, &targets, store, &options.wishes, &|node: NodeId| runs[node.index()])?;
-    let memory: Vec<u64> = targets.iter().map(|target| target.memory).collect();
-    Ok(placing.problem(&memory)?)
+    let runs = machine.gpu_runs(program);
+    let wishes = &options.wishes;
+    let placing = Placing::new(program, &machine.targets, &machine.store, wishes, &|node| runs[node.index()])?;
+    Ok(placing.problem(&machine.memory())?)
 }
 
 /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
@@ -147,16 +148,6 @@ fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
         reason.explained(placed.tasks.graph(), &placed.platform).to_string()
     };
     placed.placement.reasons.iter().take(program.nodes.len()).map(explained).collect()
-}
-
-/// Which nodes every GPU here has a kernel for.
-pub(super) fn gpu_runs(program: &Program, inventory: &Inventory) -> Vec<bool> {
-    let limits: Vec<_> = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
-    let runs = |node: &crate::program::Node| {
-        let constants: Vec<_> = node.inputs.iter().map(|input| program.constant(*input).is_some()).collect();
-        limits.iter().all(|limits| gpu::supports(&node.spec, &constants, limits).is_ok())
-    };
-    program.nodes.iter().map(runs).collect()
 }
 
 /// Who places: a strategy by name, or the assignment and order of a plan file.

@@ -1,6 +1,7 @@
 //! Running one node on a CPU device.
 
 use super::CpuWorker;
+use super::slow::Slow;
 use crate::execute::actor::Actor;
 use crate::execute::error::{Failure, Place};
 use crate::execute::event::{Activity, Event, Lane};
@@ -130,7 +131,12 @@ impl CpuWorker {
         }
         let rows = part.rows.clone();
         let call = Call { inputs, outputs, rows, scratch: self.scratch.bytes_mut(), team: &self.team };
-        self.kernels[at as usize].run(call).map_err(|error| Failure::at(Place::Node(node.node), error))
+        let started = self.slowdown.map(Slow::start);
+        let result = self.kernels[at as usize].run(call).map_err(|error| Failure::at(Place::Node(node.node), error));
+        if let Some(started) = started {
+            started.finish();
+        }
+        result
     }
 }
 

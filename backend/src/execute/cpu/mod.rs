@@ -6,6 +6,7 @@
 
 mod cell;
 mod compute;
+mod slow;
 
 use super::actor::{Actor, Desk};
 use super::error::{Failure, Place};
@@ -28,6 +29,8 @@ pub(super) struct CpuWorker {
     /// By node of the script.
     kernels: Vec<Arc<dyn CpuKernel>>,
     team: Team,
+    /// How many times longer than it needs each node takes, if more than once.
+    slowdown: Option<f64>,
     cells: Vec<Cell>,
     gates: Gates,
     scratch: Buffer,
@@ -45,7 +48,7 @@ impl CpuWorker {
         desk: Desk,
         script: Arc<DeviceScript>,
         kernels: Vec<Arc<dyn CpuKernel>>,
-        team: Team,
+        (team, slowdown): (Team, f64),
     ) -> Self {
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
         let constants = script.cells.constants.iter();
@@ -61,6 +64,7 @@ impl CpuWorker {
             script,
             kernels,
             team,
+            slowdown: Some(slowdown).filter(|times| *times > 1.0),
             scratch: Buffer::zeroed(scratch),
             chunks: BTreeMap::new(),
             held: Vec::with_capacity(8),

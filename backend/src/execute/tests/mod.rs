@@ -28,7 +28,9 @@ fn kernels(program: &Program) -> Arc<Kernels> {
 /// A team of so many threads for each CPU device, a shared GPU for each other.
 fn devices(placed: &Placed, threads: usize) -> Vec<ComputeDevice> {
     let device = |device: &crate::plan::PlanDevice| match device.kind {
-        DeviceKind::Cpu => ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads, units: Vec::new() }),
+        DeviceKind::Cpu => {
+            ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads, units: Vec::new(), slowdown: 1.0 })
+        }
         _ => ComputeDevice::Gpu(GpuOpener::with(device.name.clone(), || gpu().ok_or_else(naive::no_gpu))),
     };
     placed.devices.iter().map(device).collect()

@@ -1,0 +1,123 @@
+//! The devices that a session places on: those of this machine, or those that a platform file describes.
+
+use super::placing::Target;
+use super::platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
+use crate::device::{DeviceRef, Inventory};
+use crate::profile::{CostStore, DeviceCosts, LinkCosts};
+use crate::program::{Node, Program};
+use anabranch_kernels::gpu::{self, GpuLimits};
+use anabranch_placement::platform::DeviceKind;
+
+/// Devices as placement sees them, and what their costs are.
+pub(super) struct Machine {
+    /// The devices; the first is the host.
+    pub(super) targets: Vec<Target>,
+    /// What the GPUs among them can hold and start.
+    gpus: Vec<GpuLimits>,
+    /// What nodes and transfers cost there.
+    pub(super) store: CostStore,
+}
+
+impl Machine {
+    /// The machine that is there.
+    pub(super) fn present(inventory: &Inventory, store: &CostStore) -> Self {
+        let gpus = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
+        Self { targets: targets(inventory), gpus, store: store.clone() }
+    }
+
+    /// The machine that `file` describes, by its differences from the present one or as a whole.
+    ///
+    /// Each of its devices has costs of its own: a copy of those of the device that it is like, as they are in the store.
+    ///
+    /// # Errors
+    /// If the file names what is not there, or its first device is no CPU.
+    pub(super) fn imagined(
+        file: &PlatformFile,
+        inventory: &Inventory,
+        store: &CostStore,
+    ) -> Result<Self, PlatformError> {
+        let present = Self::present(inventory, store);
+        let entries = file.devices_over(&present.targets)?;
+        let mut machine = Self { targets: Vec::new(), gpus: Vec::new(), store: CostStore::default() };
+        for entry in &entries {
+            machine.add(entry, store);
+        }
+        for from in &entries {
+            for to in entries.iter().filter(|to| to.name != from.name) {
+                let given = file.link(&from.name, &to.name);
+                machine.connect((from, to), given, store);
+            }
+        }
+        if machine.targets.iter().any(|target| target.kind == DeviceKind::Gpu) {
+            machine.gpus = if present.gpus.is_empty() { vec![usual_limits()] } else { present.gpus };
+        }
+        Ok(machine)
+    }
+
+    fn add(&mut self, entry: &DeviceEntry, store: &CostStore) {
+        let key = entry.own_key();
+        let known = entry.key.as_ref().and_then(|like| store.devices.get(like)).cloned();
+        let mut costs: DeviceCosts = known.unwrap_or_default();
+        if entry.rates.is_some() {
+            costs.rates = entry.rates;
+        }
+        self.store.devices.insert(key.clone(), costs);
+        self.targets.push(Target {
+            name: entry.name.clone(),
+            kind: entry.kind.unwrap_or(DeviceKind::Cpu),
+            key,
+            memory: entry.memory.unwrap_or(u64::MAX),
+            times: entry.times,
+        });
+    }
+
+    fn connect(&mut self, (from, to): (&DeviceEntry, &DeviceEntry), given: Option<&LinkEntry>, store: &CostStore) {
+        let like = |entry: &DeviceEntry| Target {
+            name: entry.name.clone(),
+            kind: entry.kind.unwrap_or(DeviceKind::Cpu),
+            key: entry.key.clone().unwrap_or_else(|| entry.own_key()),
+            memory: 0,
+            times: 1.0,
+        };
+        let found = store.link(&like(from), &like(to));
+        let costs = LinkCosts {
+            latency: given.and_then(|link| link.latency).unwrap_or(found.latency),
+            rate: given.and_then(|link| link.rate).unwrap_or(found.rate),
+        };
+        self.store.links.insert(CostStore::link_key(&from.own_key(), &to.own_key()), costs);
+    }
+
+    /// For each node, whether every GPU here has a kernel for it.
+    pub(super) fn gpu_runs(&self, program: &Program) -> Vec<bool> {
+        let runs = |node: &Node| {
+            let constants: Vec<_> = node.inputs.iter().map(|input| program.constant(*input).is_some()).collect();
+            self.gpus.iter().all(|limits| gpu::supports(&node.spec, &constants, limits).is_ok())
+        };
+        program.nodes.iter().map(runs).collect()
+    }
+
+    /// The bytes that each device may hold.
+    pub(super) fn memory(&self) -> Vec<u64> {
+        self.targets.iter().map(|target| target.memory).collect()
+    }
+}
+
+/// The devices of an inventory as placement sees them.
+pub(super) fn targets(inventory: &Inventory) -> Vec<Target> {
+    let target = |device: DeviceRef<'_>| Target {
+        name: device.name().to_owned(),
+        kind: match device {
+            DeviceRef::Cpu(_) => DeviceKind::Cpu,
+            DeviceRef::Gpu(_) => DeviceKind::Gpu,
+        },
+        key: device.key().to_string(),
+        memory: device.memory(),
+        times: 1.0,
+    };
+    inventory.devices().map(target).collect()
+}
+
+/// What a GPU that nobody has seen is taken to offer: what nearly all desktop GPUs do.
+fn usual_limits() -> GpuLimits {
+    GpuLimits { binding_bytes: 2 << 30, bindings: 16, groups: 65_535, threads: 1024, workgroup_bytes: 32 << 10 }
+}
