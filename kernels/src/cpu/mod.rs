@@ -4,6 +4,7 @@
 //! number of threads, and every reduction has a fixed tree.
 
 mod arg_reduce;
+mod block;
 mod check;
 mod concat;
 mod conv;
@@ -62,11 +63,14 @@ pub struct Call<'a> {
     /// Bytes of each input; of a windowed input (see [`RowPlan`](crate::op::RowPlan)) only the rows at hand. Constants
     /// that the kernel packed when it was prepared may be empty.
     pub inputs: &'a [&'a [u8]],
-    /// Bytes of each output; only the rows at hand. What they hold before is undefined; all of it is written.
+    /// Bytes of each output; only the rows at hand. What they hold before is undefined; all of it is written. The output of
+    /// a reduction at the end of a block is given whole, and written by the call for the last row.
     pub outputs: &'a mut [&'a mut [u8]],
     /// The rows at hand; `0..1` for a node that does not divide into rows.
     pub rows: Range<usize>,
-    /// At least [`CpuKernel::scratch_bytes`] bytes of undefined content.
+    /// At least [`CpuKernel::scratch_bytes`] bytes, undefined before the first row. Calls for consecutive ranges of one
+    /// node's rows are made in order and with the same scratch memory, whose content stays from one to the next: a block
+    /// that ends in a reduction keeps there what it has reduced so far.
     pub scratch: &'a mut [u8],
     /// The threads to use.
     pub team: &'a Team,
@@ -84,7 +88,7 @@ pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn 
         Op::MatMul(op) => matmul::prepare(op, node, constants),
         Op::Conv(op) => conv::prepare(op, node, constants),
         Op::ConvTranspose(op) => conv_transpose::prepare(node, op),
-        Op::Reduce(op) => reduce::prepare(node, op),
+        Op::Reduce(op) => Ok(reduce::prepare(node, op)?),
         Op::Softmax(op) => softmax::prepare(node, op),
         Op::Normalize(op) => normalize::prepare(node, op),
         Op::ArgReduce(op) => arg_reduce::prepare(node, op),
@@ -95,6 +99,6 @@ pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn 
         Op::Slice(op) => slice::prepare(node, op),
         Op::Pad(op) => pad::prepare(node, op),
         Op::Gather(op) => gather::prepare(node, op),
-        Op::Block(_) => Err(check::unsupported(node, "there is no kernel for blocks")),
+        Op::Block(block) => block::prepare(node, block, constants),
     }
 }

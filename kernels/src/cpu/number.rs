@@ -2,11 +2,15 @@
 
 use super::lanes::{self, Greatest, SquaresAround, Sum};
 use super::vector::{Isa, Loop, vectorised};
+use crate::dtype::{DType, Element};
 use crate::op::ReduceKind;
 use bytemuck::Pod;
 
 /// A type of numbers that reductions work on.
 pub(super) trait Number: Pod + Send + Sync {
+    /// The tensor type whose elements are this type.
+    const DTYPE: DType;
+
     /// Folds elements, but for what [`Self::finish`] does in the end.
     fn fold(kind: ReduceKind, elements: &[Self]) -> Self;
 
@@ -89,6 +93,8 @@ impl<T: Pod, S: Iterator<Item = usize>, A: Fn(T, T) -> T> Loop for Rows<'_, T, S
 macro_rules! float_number {
     ($float:ident, $sum:expr, $squares:expr, $greatest:expr) => {
         impl Number for $float {
+            const DTYPE: DType = <Self as Element>::DTYPE;
+
             fn fold(kind: ReduceKind, elements: &[Self]) -> Self {
                 let blocks = |empty: Self, add: &dyn Fn(Self, Self) -> Self, join: &dyn Fn(Self, Self) -> Self| {
                     pairwise(elements, &|block| block.iter().fold(empty, |a, b| add(a, *b)), join)
@@ -163,6 +169,8 @@ float_number!(
 macro_rules! integer_number {
     ($integer:ident) => {
         impl Number for $integer {
+            const DTYPE: DType = <Self as Element>::DTYPE;
+
             fn fold(kind: ReduceKind, elements: &[Self]) -> Self {
                 let fold =
                     |empty: Self, add: &dyn Fn(Self, Self) -> Self| elements.iter().fold(empty, |a, b| add(a, *b));

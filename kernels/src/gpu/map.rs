@@ -13,9 +13,9 @@ use std::fmt::Write;
 const MOST_OPERANDS: usize = 200;
 
 pub(crate) struct MapRecipe {
-    expression: Expression,
-    space: Space,
-    elements: usize,
+    pub(crate) expression: Expression,
+    pub(crate) space: Space,
+    pub(crate) elements: usize,
     rows: usize,
 }
 
@@ -42,7 +42,7 @@ impl MapRecipe {
     }
 
     /// Whether vectors of four elements never straddle two runs of any operand, for elements `first..first + count`.
-    fn vectors(&self, first: usize, count: usize) -> bool {
+    pub(crate) fn vectors(&self, first: usize, count: usize) -> bool {
         let Some((inner, outer)) = self.space.dims.split_last() else { return false };
         let whole = |strides: &[isize]| {
             let (last, others) = strides.split_last().map_or((0, &[][..]), |(last, others)| (*last, others));
@@ -84,13 +84,13 @@ impl MapRecipe {
     }
 
     /// Whether the operand changes from one element to the next.
-    fn varies(&self, operand: usize) -> bool {
+    pub(crate) fn varies(&self, operand: usize) -> bool {
         self.space.strides[operand].last().is_some_and(|stride| *stride != 0)
     }
 
     /// The operand's offset. That of one in the output's own order does not name the sizes, so that nodes of all sizes
     /// share a pipeline.
-    fn offset(&self, operand: usize) -> String {
+    pub(crate) fn offset(&self, operand: usize) -> String {
         if self.space.is_dense(operand) && !self.space.dims.is_empty() {
             "index".into()
         } else {

@@ -7,6 +7,7 @@
 //! A kernel's result has the same bits at every run on the same device: work is cut by shapes alone, every reduction is
 //! a fixed tree, and nothing is accumulated atomically.
 
+mod block;
 mod concat;
 mod conv;
 mod conv_transpose;
@@ -212,7 +213,7 @@ fn float_recipe(node: &NodeSpec, op: &Op, constants: &[bool]) -> Result<Box<dyn 
         Op::Concat(op) => Box::new(concat::ConcatRecipe::new(node, op)?),
         Op::Slice(op) => Box::new(slice::SliceRecipe::new(node, op)?),
         Op::Pad(op) => Box::new(pad::PadRecipe::new(node, op)?),
-        Op::Block(_) => return Err(unsupported(node, "there is no kernel for blocks")),
+        Op::Block(block) => Box::new(block::BlockRecipe::new(node, block)?),
         Op::ArgReduce(_) | Op::Gather(_) => return Err(unsupported(node, "its result is of integers")),
     })
 }

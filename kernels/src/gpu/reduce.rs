@@ -14,6 +14,9 @@ const LONG: usize = 1 << 13;
 /// Workgroups that occupy a large device.
 const ENOUGH_GROUPS: usize = 256;
 
+/// Declares `load(index)`, the element of what is reduced, in the shader of a reduction.
+pub(crate) type Source<'s, 'a> = &'s dyn Fn(&Recorder<'a>, &mut Shader<'a>) -> Result<(), KernelError>;
+
 pub(crate) struct ReduceRecipe {
     kind: ReduceKind,
     kept: Space,
@@ -68,14 +71,40 @@ impl ReduceRecipe {
         if self.kind == ReduceKind::LogSumExp { 8 } else { 4 }
     }
 
+    /// The outputs.
+    pub(crate) fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Records the dispatches that make the outputs `rows` in the node's output `output`.
+    pub(crate) fn record_from<'a>(
+        &self,
+        recorder: &mut Recorder<'a>,
+        rows: Range<usize>,
+        output: usize,
+        source: Source<'_, 'a>,
+    ) -> Result<(), KernelError> {
+        self.gather(recorder, rows.clone(), output, source)?;
+        if self.parts > 1 {
+            self.combine(recorder, rows, output)?;
+        }
+        Ok(())
+    }
+
     /// The dispatch that reduces the input, to states if it is cut into parts.
-    fn gather(&self, recorder: &mut Recorder<'_>, rows: Range<usize>) -> Result<(), KernelError> {
+    fn gather<'a>(
+        &self,
+        recorder: &mut Recorder<'a>,
+        rows: Range<usize>,
+        output: usize,
+        source: Source<'_, 'a>,
+    ) -> Result<(), KernelError> {
         let lanes = self.lanes();
         let whole = self.parts == 1;
         let mut shader = Shader::new("reduce", include_str!("reduce.wgsl"));
-        shader.read("x", "f32", recorder.input(0)?);
+        source(recorder, &mut shader)?;
         match whole {
-            true => shader.write("y", "f32", recorder.output(0)?),
+            true => shader.write("y", "f32", recorder.output(output)?),
             false => shader.write("y", "State", recorder.scratch()?),
         };
         self.sizes(&mut shader, rows.clone(), self.length, self.parts);
@@ -87,12 +116,14 @@ impl ReduceRecipe {
     }
 
     /// The dispatch that combines the parts' states.
-    fn combine(&self, recorder: &mut Recorder<'_>, rows: Range<usize>) -> Result<(), KernelError> {
+    fn combine(&self, recorder: &mut Recorder<'_>, rows: Range<usize>, output: usize) -> Result<(), KernelError> {
         let lanes = Lanes::new(self.parts, false);
         let mut shader = Shader::new("reduce_parts", include_str!("reduce.wgsl"));
-        shader.read("x", "State", recorder.scratch()?).write("y", "f32", recorder.output(0)?);
+        shader.read("x", "State", recorder.scratch()?).write("y", "f32", recorder.output(output)?);
         self.sizes(&mut shader, rows.clone(), self.parts, 1);
-        shader.code("fn lift(x: State) -> State { return x; }\n").code(&state_functions(self.kind));
+        shader
+            .code("fn load(at: u32) -> State { return x[at]; }\nfn lift(x: State) -> State { return x; }\n")
+            .code(&state_functions(self.kind));
         shader.code(lower_function(self.kind));
         // The states of the first output at hand come first.
         shader.code("fn start(output: u32) -> u32 { return (output - parameters.first) * parameters.length; }\n");
@@ -138,11 +169,10 @@ impl Recipe for ReduceRecipe {
 
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let rows = recorder.rows(self.outputs);
-        self.gather(recorder, rows.clone())?;
-        if self.parts > 1 {
-            self.combine(recorder, rows)?;
-        }
-        Ok(())
+        self.record_from(recorder, rows, 0, &|recorder, shader| {
+            shader.read("x", "f32", recorder.input(0)?).code("fn load(at: u32) -> f32 { return x[at]; }\n");
+            Ok(())
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 // LANES threads an output, ROWS outputs a group. A long reduction is cut into parts, each of which is an output of a first
 // dispatch whose states a second one combines.
 //
-// Declared by reduce.rs: x, y (of State where the other dispatch is the one that lowers), LANES, ROWS, place, total,
-// State, identity, lift, combine, lower; start(output) and step(index), the offsets of an output's first element and of
+// Declared by reduce.rs: y (of State where the other dispatch is the one that lowers), LANES, ROWS, place, total, State,
+// identity, load(offset), lift, combine, lower; start(output) and step(index), the offsets of an output's first element and of
 // the element `index` after it; parameters.first and .count (outputs), .length (elements of an output), .parts and
 // .chunk (elements of a part), .divisor.
 
@@ -23,7 +23,7 @@ fn main(
     let base = start(output);
     var state = identity();
     for (var i = begin + at.y; i < end; i = i + LANES) {
-        state = combine(state, lift(x[base + step(i)]));
+        state = combine(state, lift(load(base + step(i))));
     }
     state = total(state, at);
     if number < total_count && at.y == 0u {

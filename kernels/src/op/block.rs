@@ -1,5 +1,7 @@
 //! Streaming blocks: nodes that are computed together, chunk of rows by chunk of rows.
 
+mod check;
+
 use super::{NodeSpec, RowPlan};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +46,7 @@ pub enum Operand {
 impl Block {
     /// How the block divides into rows, for `inputs` inputs: as its members do. An input is windowed if every member that
     /// reads it reads it row by row.
-    pub(super) fn row_plan(&self, inputs: usize) -> RowPlan {
+    pub(crate) fn row_plan(&self, inputs: usize) -> RowPlan {
         let mut windowed = vec![true; inputs];
         for member in &self.members {
             let plan = member.spec.row_plan();

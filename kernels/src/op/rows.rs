@@ -1,8 +1,14 @@
 //! Which nodes can be computed piece by piece: rows of the output from the same rows of the inputs.
 
-use super::{NodeSpec, Op};
+use super::{NodeSpec, Op, ReduceKind};
+use crate::dtype::DType;
 use crate::shape::Shape;
 use serde::{Deserialize, Serialize};
+
+/// Most outputs of a reduction that takes its input row by row.
+const MOST_ACCUMULATED: usize = 256;
+/// Most elements of such a row.
+const LONGEST_ROW: usize = 16_384;
 
 /// A node seen as independent rows: row `r` of every output depends on row `r` of the windowed inputs and on the whole
 /// of the others. A kernel can then be run for any range of rows, given only that range of each windowed input.
@@ -56,6 +62,22 @@ impl NodeSpec {
         (rows > 1).then_some(RowPlan { rows, windowed })
     }
 
+    /// The rows in which a reduction over leading axes can take its input, one after the other, if there is more than one.
+    /// Its few outputs are there after the last. Rows may be joined, or cut between elements, into others.
+    ///
+    /// Not where parts of the input cannot be joined (integers' [`ReduceKind::LogSumExp`]), nor where what is kept of each
+    /// part would be much beside the part.
+    pub fn accumulated_rows(&self) -> Option<usize> {
+        let (Op::Reduce(op), [input], [output]) = (&self.op, &self.inputs[..], &self.outputs[..]) else { return None };
+        let dims = input.shape.dims();
+        let leading = (0..dims.len()).take_while(|axis| dims[*axis] == 1 || op.axes.contains(axis));
+        let rows: usize = leading.map(|axis| dims[axis]).product();
+        let joins = op.kind != ReduceKind::LogSumExp || matches!(input.dtype, DType::F32 | DType::F64);
+        let small = output.shape.elements() <= MOST_ACCUMULATED
+            && input.shape.elements().checked_div(rows).is_some_and(|row| (1..=LONGEST_ROW).contains(&row));
+        (rows > 1 && joins && small).then_some(rows)
+    }
+
     fn rank(&self, input: usize) -> usize {
         self.inputs.get(input).map_or(0, |spec| spec.shape.rank())
     }
@@ -103,5 +125,8 @@ mod tests {
         assert_eq!(reduce(&[1, 2]).row_plan().map(|p| p.rows), Some(2));
         assert_eq!(reduce(&[1]).row_plan(), None);
         assert_eq!(reduce(&[0, 1, 2]).row_plan(), None);
+        assert_eq!(reduce(&[0, 1, 2]).accumulated_rows(), Some(24));
+        assert_eq!(reduce(&[0, 2]).accumulated_rows(), Some(2));
+        assert_eq!(reduce(&[1]).accumulated_rows(), None);
     }
 }

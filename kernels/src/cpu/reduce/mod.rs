@@ -2,9 +2,14 @@
 //!
 //! Outputs whose elements lie side by side in the input are computed together, row by row of the input; the others one by
 //! one, each along its own elements. Where there are few outputs, the elements of each are cut into parts that threads
-//! share. All cuts follow from the shapes, and partial results are joined in a fixed tree.
+//! share; where these parts follow each other in the input, it can be taken window by window (see `stream`). All cuts
+//! follow from the shapes, and partial results are joined in a fixed tree.
 
-use super::check::{require, require_copy};
+mod stream;
+
+pub(crate) use stream::{Piece, Streamed, close, cut, scratch_bytes};
+
+use super::check::{require, require_copy, unsupported};
 use super::elements::{elements, elements_mut};
 use super::number::Number;
 use super::{Call, CpuKernel};
@@ -21,6 +26,10 @@ const PIECE: usize = 16_384;
 const FEW: usize = 16;
 /// Parts at most: what a large machine keeps busy.
 const MOST_PARTS: usize = 64;
+/// Elements of a part of an input that is taken window by window, if there are few outputs.
+const PART: usize = 4096;
+/// Elements of such a part for each output, at least: folds are to be few beside what is folded.
+const PART_PER_OUTPUT: usize = 64;
 /// Elements that are gathered before they are folded.
 const GATHERED: usize = 1024;
 /// Outputs that are computed together.
@@ -36,31 +45,21 @@ struct ReduceKernel<T> {
     reduced: Vec<(usize, usize)>,
     /// Elements of each output.
     count: usize,
-    /// Parts into which they are cut.
-    parts: usize,
+    /// Elements of each part into which they are cut, but the last.
+    part: usize,
     outputs: usize,
+    /// Whether parts follow each other in the input.
+    streamed: bool,
     number: PhantomData<T>,
 }
 
-/// Prepares a reduction.
-pub(crate) fn prepare(node: &NodeSpec, op: &Reduce) -> Result<Box<dyn CpuKernel>, KernelError> {
-    require_copy(node)?;
-    let (input, output) = (&node.inputs[0].shape, &node.outputs[0].shape);
-    let ascending = op.axes.windows(2).all(|pair| pair[0] < pair[1]);
-    require(ascending && op.axes.iter().all(|axis| *axis < input.rank()), node, "its axes ascend within its input")?;
-    let strides = input.strides();
-    let axes = |reduced: bool| {
-        let chosen = (0..input.rank()).filter(|axis| op.axes.contains(axis) == reduced && input.dims()[*axis] != 1);
-        merged(chosen.map(|axis| (input.dims()[axis], strides[axis])))
-    };
-    let (kept, reduced) = (axes(false), axes(true));
-    require(size(&kept) == output.elements(), node, "its output has the kept axes' elements")?;
-    Ok(match node.inputs[0].dtype {
-        DType::F32 => Box::new(ReduceKernel::<f32>::new(op.kind, kept, reduced)),
-        DType::F64 => Box::new(ReduceKernel::<f64>::new(op.kind, kept, reduced)),
-        DType::I32 => Box::new(ReduceKernel::<i32>::new(op.kind, kept, reduced)),
-        DType::I64 => Box::new(ReduceKernel::<i64>::new(op.kind, kept, reduced)),
-        other => return Err(super::check::unsupported(node, format!("there is no reduction of {other}"))),
+/// Prepares a reduction. Those of [`NodeSpec::accumulated_rows`] can take their input window by window.
+pub(crate) fn prepare(node: &NodeSpec, op: &Reduce) -> Result<Box<dyn Streamed>, KernelError> {
+    Ok(match node.inputs.first().map(|input| input.dtype) {
+        Some(DType::F64) => Box::new(ReduceKernel::<f64>::new(node, op)?),
+        Some(DType::I32) => Box::new(ReduceKernel::<i32>::new(node, op)?),
+        Some(DType::I64) => Box::new(ReduceKernel::<i64>::new(node, op)?),
+        _ => Box::new(ReduceKernel::<f32>::new(node, op)?),
     })
 }
 
@@ -91,14 +90,52 @@ fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
 }
 
 impl<T: Number> ReduceKernel<T> {
-    fn new(kind: ReduceKind, kept: Vec<(usize, usize)>, reduced: Vec<(usize, usize)>) -> Self {
-        let (count, outputs) = (size(&reduced), size(&kept));
-        let mut kernel = Self { kind, kept, reduced, count, parts: 1, outputs, number: PhantomData };
-        let blocks = outputs.div_ceil(kernel.width().min(COLUMNS)).max(1);
-        if blocks < FEW && T::joins(kind) {
-            kernel.parts = (count.saturating_mul(outputs) / PIECE).min(MOST_PARTS / blocks).clamp(1, count.max(1));
+    fn new(node: &NodeSpec, op: &Reduce) -> Result<Self, KernelError> {
+        require_copy(node)?;
+        let (input, output) = (&node.inputs[0], &node.outputs[0].shape);
+        if input.dtype != T::DTYPE {
+            return Err(unsupported(node, format!("there is no reduction of {}", input.dtype)));
         }
-        kernel
+        let dims = input.shape.dims();
+        let ascending = op.axes.windows(2).all(|pair| pair[0] < pair[1]);
+        require(ascending && op.axes.iter().all(|axis| *axis < dims.len()), node, "its axes ascend within its input")?;
+        let strides = input.shape.strides();
+        let axes = |reduced: bool| {
+            let chosen = (0..dims.len()).filter(|axis| op.axes.contains(axis) == reduced && dims[*axis] != 1);
+            merged(chosen.map(|axis| (dims[axis], strides[axis])))
+        };
+        let (kept, reduced) = (axes(false), axes(true));
+        let (count, outputs) = (size(&reduced), size(&kept));
+        require(outputs == output.elements(), node, "its output has the kept axes' elements")?;
+        let streamed = node.accumulated_rows().is_some();
+        let mut kernel =
+            Self { kind: op.kind, kept, reduced, count, part: count, outputs, streamed, number: PhantomData };
+        kernel.part = kernel.part_length();
+        Ok(kernel)
+    }
+
+    /// Elements of each output in a part, a function of the shapes alone.
+    fn part_length(&self) -> usize {
+        let Self { count, outputs, .. } = *self;
+        if self.streamed {
+            let row = self.row();
+            return (PART.max(PART_PER_OUTPUT * outputs).div_ceil(row * outputs) * row).min(count);
+        }
+        let blocks = outputs.div_ceil(self.width().min(COLUMNS)).max(1);
+        if blocks >= FEW || !T::joins(self.kind) {
+            return count;
+        }
+        let parts = (count.saturating_mul(outputs) / PIECE).min(MOST_PARTS / blocks).clamp(1, count.max(1));
+        count.div_ceil(parts)
+    }
+
+    /// Elements of each output at one index of the outermost reduced axis.
+    fn row(&self) -> usize {
+        self.reduced.first().map_or(1, |(size, _)| self.count / size)
+    }
+
+    fn parts(&self) -> usize {
+        self.count.div_ceil(self.part.max(1)).max(1)
     }
 
     /// Outputs that lie side by side in the input as they do in the output; 1 if none do.
@@ -112,11 +149,11 @@ impl<T: Number> ReduceKernel<T> {
 
     /// The elements of part `part` of each output.
     fn part(&self, part: usize) -> Range<usize> {
-        part * self.count / self.parts..(part + 1) * self.count / self.parts
+        part * self.part..self.count.min((part + 1) * self.part)
     }
 
     /// Folds the elements `range` of the outputs from `first` on into `target`.
-    fn fold(&self, source: &[T], first: usize, range: Range<usize>, target: &mut [T]) {
+    fn fold_outputs(&self, source: &[T], first: usize, range: Range<usize>, target: &mut [T]) {
         let (width, mut at) = (self.width(), 0);
         while at < target.len() {
             let output = first + at;
@@ -182,14 +219,53 @@ impl<T: Number> ReduceKernel<T> {
     }
 }
 
+impl<T: Number> Streamed for ReduceKernel<T> {
+    fn part_bytes(&self) -> usize {
+        self.part * self.outputs * size_of::<T>()
+    }
+
+    fn input_bytes(&self) -> usize {
+        self.count * self.outputs * size_of::<T>()
+    }
+
+    fn fold_bytes(&self) -> usize {
+        self.outputs * size_of::<T>()
+    }
+
+    fn fold(&self, parts: &[u8], folds: &mut [u8]) {
+        let (source, target): (&[T], &mut [T]) = (elements(parts), elements_mut(folds));
+        let folds = target.chunks_exact_mut(self.outputs);
+        for (part, fold) in source.chunks(self.part * self.outputs).zip(folds) {
+            self.fold_outputs(part, 0, 0..part.len() / self.outputs, fold);
+        }
+    }
+
+    fn finish(&self, folds: &[u8], output: &mut [u8]) {
+        let parts: &[T] = elements(&folds[..self.parts() * self.fold_bytes()]);
+        for (output, target) in elements_mut::<T>(output).iter_mut().enumerate() {
+            *target = T::finish(self.kind, self.joined(&parts[output..], self.outputs), self.count);
+        }
+    }
+}
+
 impl<T: Number> CpuKernel for ReduceKernel<T> {
     fn scratch_bytes(&self) -> usize {
-        if self.parts == 1 { 0 } else { self.parts * self.outputs * size_of::<T>() }
+        match self.parts() {
+            // A window begins and ends inside parts.
+            _ if self.streamed => scratch_bytes(self, 2),
+            1 => 0,
+            parts => parts * self.outputs * size_of::<T>(),
+        }
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let output = &mut *call.outputs[0];
+        if self.streamed && (self.parts() > 1 || call.inputs[0].len() < self.input_bytes()) {
+            stream::take_window(self, 0, call.inputs[0], PIECE / self.part, call.scratch, output, call.team);
+            return Ok(());
+        }
         let source: &[T] = elements(call.inputs[0]);
-        let target: &mut [T] = elements_mut(call.outputs[0]);
+        let target: &mut [T] = elements_mut(output);
         let outputs = target.len();
         if outputs == 0 {
             return Ok(());
@@ -198,16 +274,16 @@ impl<T: Number> CpuKernel for ReduceKernel<T> {
             target.fill(T::finish(self.kind, T::fold(self.kind, &[]), 0));
             return Ok(());
         }
-        if self.parts == 1 {
+        if self.parts() == 1 {
             let piece = (PIECE / self.count).max(1).next_multiple_of(self.width().min(COLUMNS));
             call.team.run_pieces(target, piece, &|index, target| {
-                self.fold(source, index * piece, 0..self.count, target);
+                self.fold_outputs(source, index * piece, 0..self.count, target);
                 target.iter_mut().for_each(|value| *value = T::finish(self.kind, *value, self.count));
             });
             return Ok(());
         }
-        let partial: &mut [T] = elements_mut(&mut call.scratch[..self.parts * outputs * size_of::<T>()]);
-        call.team.run_pieces(partial, outputs, &|part, partial| self.fold(source, 0, self.part(part), partial));
+        let partial: &mut [T] = elements_mut(&mut call.scratch[..self.parts() * outputs * size_of::<T>()]);
+        call.team.run_pieces(partial, outputs, &|part, partial| self.fold_outputs(source, 0, self.part(part), partial));
         for (output, target) in target.iter_mut().enumerate() {
             *target = T::finish(self.kind, self.joined(&partial[output..], outputs), self.count);
         }

@@ -1,0 +1,160 @@
+//! Blocks: all members on one chunk of rows before the next, so that what passes between them stays in cache.
+//!
+//! The rows of a call are cut into stripes, which the team's threads take; each goes through its stripe chunk by chunk, in
+//! memory of its own. Members are run as they are outside of blocks, for a range of their rows, so a block's results have
+//! the bits that its members have one after the other. All cuts follow from the shapes and the block's chunk.
+
+mod arena;
+mod prepared;
+mod stripe;
+#[cfg(test)]
+mod tests;
+
+use super::reduce::{self, Streamed};
+use super::team::with_workspace;
+use super::{Call, CpuKernel};
+use crate::error::KernelError;
+use crate::op::{Block, NodeSpec};
+use crate::tensor::{ALIGNMENT, Tensor};
+use prepared::{Prepared, Readable, Source};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use stripe::Stripe;
+
+/// Stripes of a call, at most: what a large machine keeps busy.
+const MOST_STRIPES: usize = 64;
+
+/// A block, ready to be run.
+struct BlockKernel {
+    members: Vec<Prepared>,
+    /// The reduction at the end, if there is one, and what it reads.
+    reduction: Option<(Box<dyn Streamed>, Source)>,
+    rows: usize,
+    chunk_rows: usize,
+    /// Bytes of each row of each output; 0 of the reduction's.
+    output_rows: Vec<usize>,
+    memory: Memory,
+}
+
+/// Bytes of a thread's memory: what passes between members, their scratch, and the part of a reduction that is not whole.
+#[derive(Clone, Copy, Default)]
+struct Memory {
+    arena: usize,
+    scratch: usize,
+    pending: usize,
+}
+
+/// Prepares a block.
+pub(crate) fn prepare(
+    node: &NodeSpec,
+    block: &Block,
+    constants: &[Option<Tensor>],
+) -> Result<Box<dyn CpuKernel>, KernelError> {
+    block.check(node)?;
+    let chunk_rows = block.chunk_rows.min(block.rows);
+    let (members, arena) = prepared::members(node, block, chunk_rows, constants)?;
+    let reduction = prepared::reduction(node, block)?;
+    let output_row = |member: &usize| {
+        let whole = reduction.is_some() && member + 1 == block.members.len();
+        if whole { 0 } else { block.members[*member].spec.outputs[0].bytes() / block.rows }
+    };
+    let memory = Memory {
+        arena: arena.next_multiple_of(ALIGNMENT),
+        scratch: members.iter().map(|m| m.kernel.scratch_bytes()).max().unwrap_or(0).next_multiple_of(ALIGNMENT),
+        pending: reduction.as_ref().map_or(0, |(reduction, _)| reduction.part_bytes()),
+    };
+    let output_rows = block.outputs.iter().map(output_row).collect();
+    Ok(Box::new(BlockKernel { members, reduction, rows: block.rows, chunk_rows, output_rows, memory }))
+}
+
+impl BlockKernel {
+    /// Cuts rows into stripes of whole chunks' length or less, nearly equal; tells where they begin, and where the last ends.
+    fn stripes(&self, rows: &Range<usize>) -> Vec<usize> {
+        let count = rows.len().div_ceil(self.chunk_rows).min(MOST_STRIPES).min(self.most_stripes(rows.len())).max(1);
+        (0..=count).map(|stripe| rows.start + rows.len() * stripe / count).collect()
+    }
+
+    /// Stripes of which each is a part of the reduction, at least: only then are shared parts shared by two.
+    fn most_stripes(&self, rows: usize) -> usize {
+        match &self.reduction {
+            Some((reduction, _)) => rows / reduction.part_bytes().div_ceil(self.reduced_row()).max(1),
+            None => usize::MAX,
+        }
+    }
+
+    /// Bytes of a row of what is reduced.
+    fn reduced_row(&self) -> usize {
+        self.reduction.as_ref().map_or(0, |(reduction, _)| reduction.input_bytes() / self.rows)
+    }
+
+    /// Runs all members on a stripe, chunk by chunk.
+    fn run_stripe(&self, stripe: &mut Stripe<'_>, first_row: usize, inputs: &[&[u8]]) -> Result<(), KernelError> {
+        let Memory { arena, scratch, pending } = self.memory;
+        let floats = (arena + scratch + pending).div_ceil(size_of::<f32>());
+        with_workspace(floats, |memory| {
+            let (arena, rest) = bytemuck::cast_slice_mut::<f32, u8>(memory).split_at_mut(arena);
+            let (scratch, pending) = rest.split_at_mut(scratch);
+            let chunks = stripe.rows.len().div_ceil(self.chunk_rows);
+            for chunk in 0..chunks {
+                let bound = |chunk: usize| stripe.rows.start + stripe.rows.len() * chunk / chunks;
+                let rows = bound(chunk)..bound(chunk + 1);
+                let (stripe_row, outputs) = (stripe.rows.start, &mut stripe.outputs[..]);
+                for member in &self.members {
+                    member.run(&rows, (first_row, inputs), (stripe_row, outputs), arena, scratch)?;
+                }
+                if let (Some((_, source)), Some(piece)) = (&self.reduction, &mut stripe.piece) {
+                    let (below, above) = (&*arena, (usize::MAX, &[][..]));
+                    let readable = Readable { rows: &rows, first_row, inputs, stripe_row, outputs, below, above };
+                    piece.take(source.bytes(&readable), pending);
+                }
+            }
+            if let Some(piece) = stripe.piece.take() {
+                piece.end(pending);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl CpuKernel for BlockKernel {
+    fn scratch_bytes(&self) -> usize {
+        let boundaries = self.stripes(&(0..self.rows)).len();
+        self.reduction.as_ref().map_or(0, |(reduction, _)| reduce::scratch_bytes(reduction.as_ref(), boundaries))
+    }
+
+    fn resident_bytes(&self) -> usize {
+        self.members.iter().map(|member| member.kernel.resident_bytes()).sum()
+    }
+
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        if call.rows.is_empty() {
+            return Ok(());
+        }
+        let bounds = self.stripes(&call.rows);
+        let bytes: Vec<usize> = bounds.iter().map(|row| row * self.reduced_row()).collect();
+        let (result, outputs) = (self.reduction.is_some(), &mut *call.outputs);
+        let (rest, reduced) = if result { split_last(outputs) } else { (outputs, None) };
+        let pieces =
+            self.reduction.as_ref().map(|(reduction, _)| reduce::cut(reduction.as_ref(), &bytes, call.scratch));
+        let stripes = stripe::cut(&bounds, rest, &self.output_rows, pieces.unwrap_or_default());
+        let outcomes: Vec<_> = stripes.into_iter().map(|stripe| Mutex::new((stripe, Ok(())))).collect();
+        call.team.run(outcomes.len(), &|index| {
+            let mut stripe = outcomes[index].lock().unwrap_or_else(PoisonError::into_inner);
+            stripe.1 = self.run_stripe(&mut stripe.0, call.rows.start, call.inputs);
+        });
+        // The first undefined value by rows, whichever thread came upon it.
+        outcomes.into_iter().try_for_each(|o| o.into_inner().unwrap_or_else(PoisonError::into_inner).1)?;
+        if let (Some((reduction, _)), Some(output)) = (&self.reduction, reduced) {
+            reduce::close(reduction.as_ref(), &bytes, call.scratch, output);
+        }
+        Ok(())
+    }
+}
+
+/// The outputs that are windowed, and the reduction's.
+fn split_last<'a, 'b>(outputs: &'a mut [&'b mut [u8]]) -> (&'a mut [&'b mut [u8]], Option<&'a mut &'b mut [u8]>) {
+    match outputs.split_last_mut() {
+        Some((last, rest)) => (rest, Some(last)),
+        None => (&mut [], None),
+    }
+}

@@ -1,0 +1,193 @@
+//! The members of a block with their kernels, and where each reads and writes.
+
+use super::arena::{self, Lifetime};
+use crate::cpu::reduce::{self, Streamed};
+use crate::cpu::{Call, CpuKernel, Team};
+use crate::error::KernelError;
+use crate::op::{Block, NodeSpec, Op, Operand};
+use crate::tensor::Tensor;
+use std::ops::Range;
+
+/// Where a member's output lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In this output of the block.
+    Output(usize),
+    /// In the thread's memory, from this byte on.
+    Arena(usize),
+}
+
+/// One input of a member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    from: From,
+    /// Bytes of each of the block's rows; `None` for an input that is read whole.
+    row: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum From {
+    /// An input of the block, of which a call has only its rows if it is windowed.
+    Input { index: usize, windowed: bool },
+    /// The output of an earlier member.
+    Member(Place),
+}
+
+/// What can be read while a chunk is computed.
+pub(super) struct Readable<'a> {
+    /// The chunk's rows.
+    pub(super) rows: &'a Range<usize>,
+    /// The first row of the call, with which windowed inputs begin.
+    pub(super) first_row: usize,
+    pub(super) inputs: &'a [&'a [u8]],
+    /// The first row of the stripe, with which outputs begin.
+    pub(super) stripe_row: usize,
+    pub(super) outputs: &'a [&'a mut [u8]],
+    /// The thread's memory, but for what lies between these two.
+    pub(super) below: &'a [u8],
+    pub(super) above: (usize, &'a [u8]),
+}
+
+impl Source {
+    /// The bytes that are read of it.
+    pub(super) fn bytes<'a>(&self, readable: &Readable<'a>) -> &'a [u8] {
+        let rows = |bytes: &'a [u8], first: usize, row: usize| {
+            &bytes[(readable.rows.start - first) * row..(readable.rows.end - first) * row]
+        };
+        match (self.from, self.row) {
+            (From::Input { index, .. }, None) => readable.inputs[index],
+            (From::Input { index, windowed }, Some(row)) => {
+                rows(readable.inputs[index], if windowed { readable.first_row } else { 0 }, row)
+            }
+            (From::Member(Place::Output(output)), row) => {
+                rows(&*readable.outputs[output], readable.stripe_row, row.unwrap_or(0))
+            }
+            (From::Member(Place::Arena(place)), row) => {
+                let length = row.unwrap_or(0) * readable.rows.len();
+                match place.checked_sub(readable.above.0) {
+                    Some(place) => &readable.above.1[place..place + length],
+                    None => &readable.below[place..place + length],
+                }
+            }
+        }
+    }
+}
+
+/// A member that divides into rows.
+pub(super) struct Prepared {
+    pub(super) kernel: Box<dyn CpuKernel>,
+    sources: Vec<Source>,
+    target: Place,
+    /// Bytes of its output in each of the block's rows.
+    row: usize,
+    /// Its own rows in each of the block's.
+    rows: usize,
+}
+
+/// The members that divide into rows, and the bytes that pass between them at a time.
+pub(super) fn members(
+    node: &NodeSpec,
+    block: &Block,
+    chunk_rows: usize,
+    constants: &[Option<Tensor>],
+) -> Result<(Vec<Prepared>, usize), KernelError> {
+    let (places, arena) = places(block, chunk_rows);
+    let mut members = Vec::new();
+    for (at, member) in block.members.iter().enumerate() {
+        let Some(plan) = member.spec.row_plan() else { break };
+        let constant = |operand: &Operand| match operand {
+            Operand::Input(input) => constants.get(*input).cloned().flatten(),
+            Operand::Member(_) => None,
+        };
+        let constants: Vec<_> = member.inputs.iter().map(constant).collect();
+        members.push(Prepared {
+            kernel: crate::cpu::prepare(&member.spec, &constants)?,
+            sources: sources(node, block, at, &places),
+            target: places[at],
+            row: member.spec.outputs[0].bytes() / block.rows,
+            rows: plan.rows / block.rows,
+        });
+    }
+    Ok((members, arena))
+}
+
+/// The reduction at the block's end, and what it reads.
+pub(super) fn reduction(node: &NodeSpec, block: &Block) -> Result<Option<(Box<dyn Streamed>, Source)>, KernelError> {
+    let Some(last) = block.members.last().filter(|_| block.ends_in_reduction()) else { return Ok(None) };
+    let Op::Reduce(op) = &last.spec.op else { return Ok(None) };
+    let (places, _) = places(block, block.chunk_rows.min(block.rows));
+    let source = sources(node, block, block.members.len() - 1, &places)[0];
+    Ok(Some((reduce::prepare(&last.spec, op)?, source)))
+}
+
+/// Where each member's output lies, for chunks of `chunk_rows` rows, and the bytes of the thread's memory.
+fn places(block: &Block, chunk_rows: usize) -> (Vec<Place>, usize) {
+    let output = |at: usize| block.outputs.iter().position(|output| *output == at);
+    let last_read = |at: usize| {
+        let reads = |member: &crate::op::Member| member.inputs.contains(&Operand::Member(at));
+        block.members.iter().rposition(reads).unwrap_or(at)
+    };
+    let kept: Vec<usize> = (0..block.members.len()).filter(|at| output(*at).is_none()).collect();
+    let lifetime = |at: &usize| {
+        let bytes = block.members[*at].spec.outputs[0].bytes() / block.rows * chunk_rows;
+        Lifetime { written: *at, read: last_read(*at), bytes }
+    };
+    let (kept_places, arena) = arena::places(&kept.iter().map(lifetime).collect::<Vec<_>>());
+    let mut kept_places = kept_places.into_iter();
+    let place = |at| output(at).map_or_else(|| Place::Arena(kept_places.next().unwrap_or(0)), Place::Output);
+    ((0..block.members.len()).map(place).collect(), arena)
+}
+
+/// The inputs of member `at`.
+fn sources(node: &NodeSpec, block: &Block, at: usize, places: &[Place]) -> Vec<Source> {
+    let member = &block.members[at];
+    let plan = member.spec.row_plan();
+    let given = block.row_plan(node.inputs.len());
+    let source = |(input, operand): (usize, &Operand)| {
+        let windowed = plan.as_ref().is_none_or(|plan| plan.windowed[input]);
+        let row = windowed.then(|| member.spec.inputs[input].bytes() / block.rows);
+        let from = match operand {
+            Operand::Input(index) => From::Input { index: *index, windowed: given.windowed[*index] },
+            Operand::Member(of) => From::Member(places[*of]),
+        };
+        Source { from, row }
+    };
+    member.inputs.iter().enumerate().map(source).collect()
+}
+
+impl Prepared {
+    /// Computes the member's rows in the chunk `rows`. `stripe_row` and `outputs` are of the stripe, `first_row` and `inputs`
+    /// of the call.
+    pub(super) fn run(
+        &self,
+        rows: &Range<usize>,
+        (first_row, inputs): (usize, &[&[u8]]),
+        (stripe_row, outputs): (usize, &mut [&mut [u8]]),
+        arena: &mut [u8],
+        scratch: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let (start, length) = ((rows.start - stripe_row) * self.row, rows.len() * self.row);
+        let mut taken: &mut [u8] = &mut [];
+        let (below, target, above) = match self.target {
+            Place::Output(output) => {
+                // Taken out while it is written: what is read are others.
+                taken = std::mem::take(&mut outputs[output]);
+                (&*arena, &mut taken[start..start + length], (usize::MAX, &[][..]))
+            }
+            Place::Arena(place) => {
+                let (below, rest) = arena.split_at_mut(place);
+                let (target, above) = rest.split_at_mut(length);
+                (&*below, target, (place + length, &*above))
+            }
+        };
+        let readable = Readable { rows, first_row, inputs, stripe_row, outputs, below, above };
+        let inputs: Vec<&[u8]> = self.sources.iter().map(|source| source.bytes(&readable)).collect();
+        let rows = rows.start * self.rows..rows.end * self.rows;
+        let done =
+            self.kernel.run(Call { inputs: &inputs, outputs: &mut [target], rows, scratch, team: &Team::solo() });
+        if let Place::Output(output) = self.target {
+            outputs[output] = taken;
+        }
+        done
+    }
+}

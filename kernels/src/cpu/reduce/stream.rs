@@ -1,0 +1,182 @@
+//! Reductions that take their input window by window, as it comes.
+//!
+//! The input is a stream of bytes, cut into parts of a fixed length, each of which is folded on its own; the folds are
+//! joined after the last. Windows may end anywhere, and a window may be shared by threads that cut it into pieces
+//! anywhere: the elements of a part that lies in several windows or pieces are staged until it is whole. So the bits of
+//! the result depend on no cut.
+//!
+//! The scratch memory holds the folds of all parts, then slots of one part each. Between calls the first slot holds the
+//! elements of the part that the last call left unfinished.
+
+use crate::cpu::team::with_workspace;
+use crate::cpu::{CpuKernel, Team};
+use crate::tensor::ALIGNMENT;
+use std::sync::{Mutex, PoisonError};
+
+/// A reduction as folds of parts of its input.
+pub(crate) trait Streamed: CpuKernel {
+    /// Bytes of each part but the last, which may be shorter.
+    fn part_bytes(&self) -> usize;
+
+    /// Bytes of the whole input, more than 0.
+    fn input_bytes(&self) -> usize;
+
+    /// Bytes of the fold of a part.
+    fn fold_bytes(&self) -> usize;
+
+    /// Folds consecutive whole parts.
+    fn fold(&self, parts: &[u8], folds: &mut [u8]);
+
+    /// Joins the folds of all parts.
+    fn finish(&self, folds: &[u8], output: &mut [u8]);
+}
+
+/// Bytes of the folds of all parts, with which the scratch memory begins.
+fn folds_bytes(reduction: &dyn Streamed) -> usize {
+    (reduction.input_bytes().div_ceil(reduction.part_bytes()) * reduction.fold_bytes()).next_multiple_of(ALIGNMENT)
+}
+
+/// Bytes of scratch memory for windows of which at most `boundaries` boundaries of pieces, the ends included, lie inside
+/// parts.
+pub(crate) fn scratch_bytes(reduction: &dyn Streamed, boundaries: usize) -> usize {
+    folds_bytes(reduction) + boundaries * reduction.part_bytes()
+}
+
+/// One piece of a window, taken by one thread from its first byte to its last.
+pub(crate) struct Piece<'a> {
+    reduction: &'a dyn Streamed,
+    /// The folds of parts that lie in the piece as a whole.
+    folds: &'a mut [u8],
+    /// Where the elements of other parts go: those before the first whole part, then those after the last.
+    staged: &'a mut [u8],
+    /// Bytes of the part in which the piece begins that are still to come.
+    head: usize,
+    /// Bytes that wait for the rest of their part.
+    held: usize,
+}
+
+/// The pieces of a window that is cut at `bounds`: its first byte in the stream, those where pieces end, and its last.
+/// Only a window of one piece may begin and end in the same part.
+pub(crate) fn cut<'a>(reduction: &'a dyn Streamed, bounds: &[usize], scratch: &'a mut [u8]) -> Vec<Piece<'a>> {
+    let part = reduction.part_bytes();
+    let (folds, mut slots) = scratch.split_at_mut(folds_bytes(reduction));
+    let first = bounds.first().map_or(0, |first| first.div_ceil(part));
+    let mut folds = &mut folds[first * reduction.fold_bytes()..];
+    if let Some(first) = bounds.first() {
+        slots = &mut slots[first % part..];
+    }
+    let piece = |pair: &[usize]| {
+        let (begin, end) = (pair[0], pair[1]);
+        let head = begin.next_multiple_of(part) - begin;
+        let whole = (end / part).saturating_sub(begin.div_ceil(part));
+        let (own, rest) = std::mem::take(&mut folds).split_at_mut(whole * reduction.fold_bytes());
+        // The part in which the piece ends is nobody's: its elements are staged.
+        let shared = if end % part > 0 { reduction.fold_bytes().min(rest.len()) } else { 0 };
+        folds = &mut rest[shared..];
+        let (staged, rest) = std::mem::take(&mut slots).split_at_mut(head + end % part);
+        slots = rest;
+        Piece { reduction, folds: own, staged, head, held: 0 }
+    };
+    bounds.windows(2).map(piece).collect()
+}
+
+impl Piece<'_> {
+    /// Takes the next bytes of the piece. `pending` has room for a part and is the same at every call.
+    pub(crate) fn take(&mut self, mut input: &[u8], pending: &mut [u8]) {
+        let part = self.reduction.part_bytes();
+        if self.head > 0 {
+            let head = self.stage(&input[..self.head.min(input.len())]);
+            self.head -= head;
+            input = &input[head..];
+        }
+        if self.held > 0 {
+            let more = (part - self.held).min(input.len());
+            pending[self.held..self.held + more].copy_from_slice(&input[..more]);
+            self.held += more;
+            input = &input[more..];
+            if self.held < part {
+                return;
+            }
+            self.fold(&pending[..part]);
+        }
+        let whole = input.len() / part * part;
+        self.fold(&input[..whole]);
+        let rest = &input[whole..];
+        pending[..rest.len()].copy_from_slice(rest);
+        self.held = rest.len();
+    }
+
+    /// Ends the piece after its last byte.
+    pub(crate) fn end(mut self, pending: &[u8]) {
+        self.stage(&pending[..self.held]);
+    }
+
+    fn stage(&mut self, bytes: &[u8]) -> usize {
+        let (here, rest) = std::mem::take(&mut self.staged).split_at_mut(bytes.len());
+        here.copy_from_slice(bytes);
+        self.staged = rest;
+        bytes.len()
+    }
+
+    fn fold(&mut self, parts: &[u8]) {
+        let count = parts.len() / self.reduction.part_bytes();
+        let (here, rest) = std::mem::take(&mut self.folds).split_at_mut(count * self.reduction.fold_bytes());
+        self.reduction.fold(parts, here);
+        self.folds = rest;
+    }
+}
+
+/// Folds the parts that several pieces of the window share, and keeps what the window leaves unfinished for the next. After
+/// the last window writes the result.
+pub(crate) fn close(reduction: &dyn Streamed, bounds: &[usize], scratch: &mut [u8], output: &mut [u8]) {
+    let (part, fold, input) = (reduction.part_bytes(), reduction.fold_bytes(), reduction.input_bytes());
+    let (folds, slots) = scratch.split_at_mut(folds_bytes(reduction));
+    let end = bounds.last().copied().unwrap_or(0);
+    let (mut slot, mut before) = (0, None);
+    for bound in bounds.iter().filter(|bound| **bound % part > 0) {
+        let (number, start) = (bound / part, slot * part);
+        slot += 1;
+        if before.replace(number) == Some(number) {
+            // The window ends in the part in which it began, whose elements are all in the first slot.
+            continue;
+        }
+        let part_end = input.min((number + 1) * part);
+        if part_end <= end {
+            let elements = &slots[start..start + part_end - number * part];
+            reduction.fold(elements, &mut folds[number * fold..(number + 1) * fold]);
+        } else if *bound == end {
+            slots.copy_within(start..start + end % part, 0);
+        }
+    }
+    if end == input {
+        reduction.finish(folds, output);
+    }
+}
+
+/// Takes the window that begins at byte `first` of the stream, in pieces of whole parts.
+pub(super) fn take_window(
+    reduction: &dyn Streamed,
+    first: usize,
+    window: &[u8],
+    piece_parts: usize,
+    scratch: &mut [u8],
+    output: &mut [u8],
+    team: &Team,
+) {
+    let (end, step) = (first + window.len(), piece_parts.max(1) * reduction.part_bytes());
+    let inner = (first / step + 1..).map(|piece| piece * step).take_while(|bound| *bound < end);
+    let bounds: Vec<usize> = std::iter::once(first).chain(inner).chain([end]).collect();
+    let pieces: Vec<_> = cut(reduction, &bounds, scratch).into_iter().map(|piece| Mutex::new(Some(piece))).collect();
+    team.run(pieces.len(), &|index| {
+        let piece = pieces[index].lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut piece) = piece {
+            with_workspace(reduction.part_bytes().div_ceil(size_of::<f32>()), |pending| {
+                let pending = bytemuck::cast_slice_mut(pending);
+                piece.take(&window[bounds[index] - first..bounds[index + 1] - first], pending);
+                piece.end(pending);
+            });
+        }
+    });
+    drop(pieces);
+    close(reduction, &bounds, scratch, output);
+}

@@ -1,0 +1,225 @@
+//! Blocks of element-wise nodes as one kernel, which may end in a reduction.
+//!
+//! One thread computes all members' values of an element, one after the other in registers, as each is computed outside
+//! of blocks; a reduction at the end takes them in the same tree as it does from memory. Broadcast operands come from
+//! outside; values that leave the block are stored on the way.
+
+use super::kernel::Recorder;
+use super::limits::THREADS;
+use super::map::MapRecipe;
+use super::reduce::ReduceRecipe;
+use super::shader::Shader;
+use super::{Recipe, expression, unsupported};
+use crate::dtype::DType;
+use crate::error::KernelError;
+use crate::op::{Block, Member, NodeSpec, Op, Operand};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+pub(crate) struct BlockRecipe {
+    members: Vec<ElementWise>,
+    /// The reduction at the end, and what it reads.
+    reduction: Option<(ReduceRecipe, Operand)>,
+    /// For each output, the member that makes it.
+    outputs: Vec<usize>,
+    rows: usize,
+    /// Whether a reduction over everything is at the end.
+    is_whole: bool,
+    /// Elements of every member.
+    elements: usize,
+}
+
+struct ElementWise {
+    map: MapRecipe,
+    operands: Vec<Operand>,
+}
+
+impl BlockRecipe {
+    pub(crate) fn new(node: &NodeSpec, block: &Block) -> Result<Self, KernelError> {
+        block.check(node)?;
+        let refuse = |at: usize, reason: &str| {
+            let name = block.members[at].spec.op.name();
+            Err(unsupported(node, format!("member {at} ({name}) {reason}: GPUs have no kernel for such blocks")))
+        };
+        let (mut members, mut reduction) = (Vec::new(), None);
+        let elements = block.members[0].spec.inputs.iter().chain(&block.members[0].spec.outputs);
+        let elements = elements.map(|spec| spec.shape.elements()).max().unwrap_or(0);
+        for (at, Member { spec, inputs }) in block.members.iter().enumerate() {
+            let is_last = at + 1 == block.members.len();
+            if spec.inputs.iter().chain(&spec.outputs).any(|tensor| tensor.dtype != DType::F32) {
+                return refuse(at, "is not of f32 alone");
+            }
+            let computed = match &spec.op {
+                Op::Map(map) => {
+                    members.push(ElementWise { map: MapRecipe::new(spec, map)?, operands: inputs.clone() });
+                    &spec.outputs[0]
+                }
+                Op::Reduce(op) if is_last => {
+                    reduction = Some((ReduceRecipe::new(spec, op)?, inputs[0]));
+                    &spec.inputs[0]
+                }
+                _ => return refuse(at, "is neither element-wise nor a reduction at the end"),
+            };
+            let passed = inputs.iter().zip(&spec.inputs).filter(|(operand, _)| matches!(operand, Operand::Member(_)));
+            let mut all = passed.map(|(_, tensor)| tensor).chain([computed]);
+            if all.any(|tensor| tensor.shape.elements() != elements) {
+                return refuse(at, "works on other elements than the first");
+            }
+        }
+        let is_whole = block.ends_in_reduction();
+        Ok(Self { members, reduction, outputs: block.outputs.clone(), rows: block.rows, is_whole, elements })
+    }
+
+    /// The WGSL function `name(index) -> f32`, or of vectors of four elements by their number, that computes all members,
+    /// stores what leaves the block but for `result`, and returns that.
+    fn function(&self, name: &str, result: Operand, vectors: bool) -> String {
+        let kind = if vectors { "vec4<f32>" } else { "f32" };
+        let mut text = String::new();
+        let mut body = format!("fn {name}(index: u32) -> {kind} {{\n");
+        for (at, member) in self.members.iter().enumerate() {
+            text.push_str(&member.functions(at, vectors));
+            let argument = |(input, operand): (usize, &Operand)| match operand {
+                Operand::Input(_) => format!("load{at}_{input}(index)"),
+                Operand::Member(of) => format!("v{of}"),
+            };
+            let arguments: Vec<_> = member.operands.iter().enumerate().map(argument).collect();
+            let _ = writeln!(body, "    let v{at} = apply{at}({});", arguments.join(", "));
+            let output = self.outputs.iter().position(|output| *output == at);
+            if let Some(output) = output.filter(|_| self.reduction.is_some() || result != Operand::Member(at)) {
+                let _ = writeln!(body, "    y{output}[index] = v{at};");
+            }
+        }
+        let value = match result {
+            Operand::Input(input) => format!("x{input}[index]"),
+            Operand::Member(of) => format!("v{of}"),
+        };
+        let _ = write!(body, "    return {value};\n}}\n");
+        text + &body
+    }
+
+    /// The buffers that are read, and whether in vectors: of operands that vary from element to element.
+    fn reads(&self, vectors: bool) -> BTreeSet<(usize, bool)> {
+        let mut reads = BTreeSet::new();
+        for member in &self.members {
+            for (at, operand) in member.operands.iter().enumerate() {
+                if let Operand::Input(input) = operand {
+                    reads.insert((*input, vectors && member.map.varies(at)));
+                }
+            }
+        }
+        if let Some((_, Operand::Input(input))) = self.reduction {
+            reads.insert((input, false));
+        }
+        reads
+    }
+
+    /// Declares all buffers but that of the output `but`.
+    fn declare<'a>(
+        &self,
+        recorder: &Recorder<'a>,
+        shader: &mut Shader<'a>,
+        vectors: bool,
+        but: usize,
+    ) -> Result<(), KernelError> {
+        for (input, vector) in self.reads(vectors) {
+            let (name, kind) = if vector { ("w", "vec4<f32>") } else { ("x", "f32") };
+            shader.read(format!("{name}{input}"), kind, recorder.input(input)?);
+        }
+        for output in (0..self.outputs.len()).filter(|output| *output != but) {
+            shader.write(format!("y{output}"), if vectors { "vec4<f32>" } else { "f32" }, recorder.output(output)?);
+        }
+        Ok(())
+    }
+
+    /// Records the one dispatch of a block without a reduction.
+    fn record_maps(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+        let rows = recorder.rows(self.rows);
+        let row = self.elements / self.rows;
+        let (first, count) = (rows.start * row, rows.len() * row);
+        let vectors = self.members.iter().all(|member| member.map.vectors(first, count));
+        let width = if vectors { 4 } else { 1 };
+        let last = self.outputs.len() - 1;
+        let mut shader = Shader::new("block", include_str!("map.wgsl"));
+        shader.parameter("first", first / width).parameter("count", count / width);
+        self.declare(recorder, &mut shader, vectors, last)?;
+        shader.write("y", if vectors { "vec4<f32>" } else { "f32" }, recorder.output(last)?);
+        shader.code(&self.function("element", Operand::Member(self.outputs[last]), vectors));
+        recorder.dispatch(&shader, (count / width).div_ceil(THREADS as usize))
+    }
+}
+
+impl ElementWise {
+    /// The member's functions: `evaluate`, `apply`, which is that for each element of a vector, and `load` for each operand
+    /// from outside.
+    fn functions(&self, at: usize, vectors: bool) -> String {
+        let evaluate = if vectors { format!("evaluate{at}") } else { format!("apply{at}") };
+        let mut text = expression::function(&evaluate, &self.map.expression);
+        if vectors {
+            let operands = 0..self.operands.len();
+            let parameters: Vec<_> = operands.clone().map(|i| format!("a{i}: vec4<f32>")).collect();
+            let lane = |lane: &str| {
+                let arguments: Vec<_> = operands.clone().map(|i| format!("a{i}.{lane}")).collect();
+                format!("{evaluate}({})", arguments.join(", "))
+            };
+            let lanes = ["x", "y", "z", "w"].map(lane).join(", ");
+            let parameters = parameters.join(", ");
+            let _ = writeln!(text, "fn apply{at}({parameters}) -> vec4<f32> {{ return vec4<f32>({lanes}); }}");
+        }
+        for (operand, from) in self.operands.iter().enumerate() {
+            if let Operand::Input(input) = from {
+                text.push_str(&self.load(at, operand, *input, vectors));
+            }
+        }
+        text
+    }
+
+    fn load(&self, at: usize, operand: usize, input: usize, vectors: bool) -> String {
+        let (coordinates, offset) = (self.map.space.coordinates("index"), self.map.offset(operand));
+        let name = format!("load{at}_{operand}");
+        if !vectors {
+            return format!("fn {name}(index: u32) -> f32 {{\n{coordinates}    return x{input}[{offset}];\n}}\n");
+        }
+        let value = match self.map.varies(operand) {
+            true => format!("w{input}[({offset}) / 4u]"),
+            false => format!("vec4<f32>(x{input}[{offset}])"),
+        };
+        let index = "    let index = vector * 4u;\n";
+        format!("fn {name}(vector: u32) -> vec4<f32> {{\n{index}{coordinates}    return {value};\n}}\n")
+    }
+}
+
+impl Recipe for BlockRecipe {
+    fn bindings(&self) -> usize {
+        self.reads(true).len().max(self.reads(false).len()) + self.outputs.len() + usize::from(self.scratch_bytes() > 0)
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.reduction.as_ref().map_or(0, |(reduction, _)| reduction.scratch_bytes())
+    }
+
+    fn passes(&self) -> usize {
+        self.reduction.as_ref().map_or(0, |(reduction, _)| reduction.passes())
+    }
+
+    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+        let Some((reduction, operand)) = &self.reduction else { return self.record_maps(recorder) };
+        let rows = recorder.rows(self.rows);
+        let rows = match self.is_whole {
+            true if rows == (0..self.rows) => 0..reduction.outputs(),
+            true => return Err(recorder.error(format!("a reduction of all rows, of which {rows:?} were asked for"))),
+            false => {
+                let own = reduction.outputs() / self.rows;
+                rows.start * own..rows.end * own
+            }
+        };
+        let last = self.outputs.len() - 1;
+        reduction.record_from(recorder, rows, last, &|recorder, shader| {
+            self.declare(recorder, shader, false, last)?;
+            shader.code(&self.function("load", *operand, false));
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

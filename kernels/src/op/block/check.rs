@@ -1,0 +1,107 @@
+//! Whether a block fits its definition: what every family of kernels relies on.
+
+use super::{Block, Operand};
+use crate::error::KernelError;
+use crate::op::{NodeSpec, Op};
+use crate::tensor::TensorSpec;
+
+impl Block {
+    /// Checks that `node`, whose op this is, fits the definition: operands exist and agree in type and size, each member
+    /// has one output that is read, and all but a last reduction divide into the block's rows. O(members · inputs).
+    ///
+    /// # Errors
+    /// The first of these that does not hold, and at which member.
+    pub(crate) fn check(&self, node: &NodeSpec) -> Result<(), KernelError> {
+        let invalid = |reason: String| KernelError::Invalid {
+            op: node.op.name(),
+            reason,
+            inputs: node.inputs.clone(),
+            outputs: node.outputs.clone(),
+        };
+        if self.members.is_empty() || self.rows < 2 || self.chunk_rows == 0 {
+            let reason = "it has at least one member, two rows, and one row a chunk";
+            return Err(invalid(format!("{reason}; here {}, {}, {}", self.members.len(), self.rows, self.chunk_rows)));
+        }
+        (0..self.members.len()).try_for_each(|at| {
+            self.check_member(node, at)
+                .map_err(|reason| invalid(format!("member {at} ({}) {reason}", self.members[at].spec.op.name())))
+        })?;
+        self.check_outputs(node).map_err(invalid)
+    }
+
+    fn check_member(&self, node: &NodeSpec, at: usize) -> Result<(), String> {
+        let member = &self.members[at];
+        let spec = &member.spec;
+        if matches!(spec.op, Op::Block(_)) {
+            return Err("is a block itself".into());
+        }
+        if member.inputs.len() != spec.inputs.len() || spec.outputs.len() != 1 {
+            let (operands, inputs) = (member.inputs.len(), spec.inputs.len());
+            return Err(format!("has {operands} operands for {inputs} inputs and {} outputs", spec.outputs.len()));
+        }
+        for (input, (operand, wanted)) in member.inputs.iter().zip(&spec.inputs).enumerate() {
+            let given =
+                self.operand(node, at, *operand).ok_or_else(|| format!("reads {operand:?}, which is not there"))?;
+            if !same_data(given, wanted) {
+                return Err(format!("reads {given} as {wanted} at input {input}"));
+            }
+        }
+        self.check_rows(at)
+    }
+
+    fn check_rows(&self, at: usize) -> Result<(), String> {
+        let member = &self.members[at];
+        let windowed = match member.spec.row_plan() {
+            Some(plan) if plan.rows.is_multiple_of(self.rows) => plan.windowed,
+            Some(plan) => return Err(format!("has {} rows, no multiple of the block's {}", plan.rows, self.rows)),
+            None if at + 1 < self.members.len() => return Err("does not divide into rows, and is not the last".into()),
+            None if member.spec.accumulated_rows().is_none() => {
+                return Err("neither divides into rows nor reduces row by row".into());
+            }
+            None if !member.spec.inputs[0].shape.elements().is_multiple_of(self.rows) => {
+                return Err(format!(
+                    "reduces {}, which does not divide into {} rows",
+                    member.spec.inputs[0], self.rows
+                ));
+            }
+            None => vec![true],
+        };
+        let whole = |(operand, windowed): (&Operand, &bool)| matches!(operand, Operand::Member(_)) && !windowed;
+        match member.inputs.iter().zip(&windowed).position(whole) {
+            Some(input) => Err(format!("reads the whole of another member's output at input {input}")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_outputs(&self, node: &NodeSpec) -> Result<(), String> {
+        if !self.outputs.windows(2).all(|pair| pair[0] < pair[1]) || self.outputs.len() != node.outputs.len() {
+            return Err(format!("its outputs {:?} are not {} members, ascending", self.outputs, node.outputs.len()));
+        }
+        for (member, wanted) in self.outputs.iter().zip(&node.outputs) {
+            let made = self.members.get(*member).map(|member| &member.spec.outputs[0]);
+            let made = made.ok_or_else(|| format!("output {member} of {} members", self.members.len()))?;
+            if !same_data(made, wanted) {
+                return Err(format!("member {member} makes {made}, not {wanted}"));
+            }
+        }
+        let read = |at| self.members.iter().any(|member| member.inputs.contains(&Operand::Member(at)));
+        match (0..self.members.len()).find(|at| !self.outputs.contains(at) && !read(*at)) {
+            Some(at) => Err(format!("nothing reads the output of member {at}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The tensor that an operand of member `at` is.
+    fn operand<'a>(&'a self, node: &'a NodeSpec, at: usize, operand: Operand) -> Option<&'a TensorSpec> {
+        match operand {
+            Operand::Input(input) => node.inputs.get(input),
+            Operand::Member(member) if member < at => self.members[member].spec.outputs.first(),
+            Operand::Member(_) => None,
+        }
+    }
+}
+
+/// Whether the data of one tensor can be read as the other: under any shape, but with the same elements.
+fn same_data(a: &TensorSpec, b: &TensorSpec) -> bool {
+    a.dtype == b.dtype && a.shape.elements() == b.shape.elements()
+}
