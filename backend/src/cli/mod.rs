@@ -14,6 +14,7 @@ mod progress;
 mod report;
 mod run;
 mod simulate;
+mod stream;
 mod sweep;
 mod table;
 mod trial;
@@ -51,6 +52,8 @@ enum Command {
     Simulate(Box<simulate::SimulateCommand>),
     /// Compare strategies and orders over graphs, devices and seeds
     Sweep(Box<sweep::SweepCommand>),
+    /// Schedule a graph whose tasks stream to each other, as on a dataflow device
+    Stream(Box<stream::StreamCommand>),
     /// Show, locate or forget measured costs
     Costs(costs::CostsCommand),
 }
@@ -142,6 +145,7 @@ pub fn main() -> ExitCode {
         Command::Graph(command) => command.run(output),
         Command::Simulate(command) => command.run(output),
         Command::Sweep(command) => command.run(output),
+        Command::Stream(command) => command.run(output),
         Command::Costs(command) => command.run(output),
     };
     match result {
