@@ -1,5 +1,6 @@
 //! Runs one dataflow graph over all the devices of a workstation.
 
+pub mod canonical;
 pub mod chart;
 pub mod cli;
 pub mod device;

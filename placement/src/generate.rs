@@ -32,7 +32,7 @@ mod sweep;
 pub use canonical::RandomVolumes;
 pub use dag::RandomDag;
 pub use devices::Devices;
-pub use family::{FAMILIES, graph_by_name};
+pub use family::{FAMILIES, graph_by_name, shape_by_name};
 pub use layered::{EdgeReach, Layered};
 pub use random::Random;
 pub use shape::{Grain, Shape};

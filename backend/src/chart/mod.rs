@@ -1,10 +1,12 @@
-//! Charts as self-contained SVG: bars with deviations, and a schedule over time. No scripts and no fonts of their own; colours that
+//! Charts as self-contained SVG: bars with deviations, distributions, and schedules over time. No scripts and no fonts of their own; colours that
 //! colour-blind people tell apart, on light and dark paper alike.
 //!
 //! Small pieces draw into a [`Canvas`]; each chart lays them out and gives the whole file as text.
 
 mod axis;
 mod bars;
+mod blocks;
+mod boxes;
 mod canvas;
 mod gantt;
 mod page;
@@ -14,6 +16,8 @@ mod steps;
 mod theme;
 
 pub use bars::{Bar, BarChart, Group, Panel};
+pub use blocks::BlockChart;
+pub use boxes::{BoxChart, BoxPanel, Boxes, Spread};
 pub use canvas::{Anchor, Canvas, Rect, escaped};
 pub use gantt::{Activity, Lane, Stay};
 pub use page::page;

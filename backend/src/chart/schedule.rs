@@ -146,7 +146,7 @@ impl ScheduleChart<'_> {
 }
 
 /// The more devices, the lower their lanes, so that a page shows them all.
-fn lane_height(lanes: usize) -> f64 {
+pub(super) fn lane_height(lanes: usize) -> f64 {
     match lanes {
         0..=12 => 26.0,
         13..=30 => 18.0,

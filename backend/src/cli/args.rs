@@ -103,7 +103,7 @@ impl DeviceArgs {
     }
 }
 
-fn parse_dimension(text: &str) -> Result<(String, usize), String> {
+pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
     let (name, size) = text.split_once('=').ok_or("write NAME=N, for example batch=4")?;
     Ok((name.to_owned(), size.parse().map_err(|e| format!("{size} is no size: {e}"))?))
 }

@@ -15,6 +15,7 @@ mod progress;
 mod report;
 mod run;
 mod simulate;
+mod stream;
 mod sweep;
 mod table;
 mod trial;
@@ -54,6 +55,8 @@ enum Command {
     Simulate(Box<simulate::SimulateCommand>),
     /// Compare strategies and orders over graphs, devices and seeds
     Sweep(Box<sweep::SweepCommand>),
+    /// Schedule a graph whose tasks stream to each other, as on a dataflow device
+    Stream(Box<stream::StreamCommand>),
     /// Show, locate or forget measured costs
     Costs(costs::CostsCommand),
 }
@@ -146,6 +149,7 @@ pub fn main() -> ExitCode {
         Command::Graph(command) => command.run(output),
         Command::Simulate(command) => command.run(output),
         Command::Sweep(command) => command.run(output),
+        Command::Stream(command) => command.run(output),
         Command::Costs(command) => command.run(output),
     };
     match result {

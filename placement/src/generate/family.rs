@@ -18,12 +18,9 @@ pub const FAMILIES: &[(&str, &str)] = &[
     ("table-7.1", "the random graphs of Laich 2017, table 7.1; size: the graph's number, 1 to 6"),
 ];
 
-/// Makes the graph of a family, if there is one of that name. Families without chance ignore the seed.
-///
-/// # Errors
-/// A size that the family cannot have.
-pub fn graph_by_name(name: &str, size: u32, seed: u64) -> Option<Result<TaskGraph, GenerateError>> {
-    let shape = match name {
+/// The regular shape of a family without chance, if there is one of that name.
+pub fn shape_by_name(name: &str, size: u32) -> Option<Shape> {
+    Some(match name {
         "chain" => Shape::Chain { length: size },
         "fork-join" => Shape::ForkJoin { stages: size, width: 8 },
         "in-tree" => Shape::InTree { depth: size, arity: 2 },
@@ -32,15 +29,24 @@ pub fn graph_by_name(name: &str, size: u32, seed: u64) -> Option<Result<TaskGrap
         "fft" => Shape::FastFourierTransform { points: size },
         "gauss" => Shape::GaussianElimination { order: size },
         "cholesky" => Shape::Cholesky { tiles: size },
-        "random" => return Some(RandomDag { tasks: size, ..RandomDag::default() }.generate(seed)),
-        "layered" => return Some(Layered { levels: size, ..Layered::default() }.generate(seed)),
+        _ => return None,
+    })
+}
+
+/// Makes the graph of a family, if there is one of that name. Families without chance ignore the seed.
+///
+/// # Errors
+/// A size that the family cannot have.
+pub fn graph_by_name(name: &str, size: u32, seed: u64) -> Option<Result<TaskGraph, GenerateError>> {
+    match name {
+        "random" => Some(RandomDag { tasks: size, ..RandomDag::default() }.generate(seed)),
+        "layered" => Some(Layered { levels: size, ..Layered::default() }.generate(seed)),
         "table-7.1" => {
             let error = GenerateError::Parameter { parameter: "size", value: size.into(), expected: "from 1 to 6" };
-            return Some(Layered::table_7_1(size).ok_or(error).and_then(|parameters| parameters.generate(seed)));
+            Some(Layered::table_7_1(size).ok_or(error).and_then(|parameters| parameters.generate(seed)))
         }
-        _ => return None,
-    };
-    Some(shape.generate(&Grain::default()))
+        _ => shape_by_name(name, size).map(|shape| shape.generate(&Grain::default())),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,70 @@
+//! Element-wise nodes: one task each, whose operands come in as many elements as it writes.
+
+use super::weave::{Held, Id, Weave};
+use anabranch_kernels::Shape;
+
+/// A [`Map`](anabranch_kernels::op::Map): an element-wise task.
+pub(super) fn map(weave: &mut Weave<'_>) -> Option<()> {
+    let operands = (0..weave.node().inputs.len()).map(|place| operand(weave, place)).collect::<Option<Vec<Id>>>()?;
+    let volume = weave.written()?;
+    let task = weave.task("elements", &operands, volume, volume);
+    weave.hold(0, Held::Stream(task));
+    Some(())
+}
+
+/// The epilogue of a node that has made `result`, if it has one: an element-wise task. Holds what the node makes.
+pub(super) fn epilogue(weave: &mut Weave<'_>, result: Held) -> Option<()> {
+    let op = &weave.node().spec.op;
+    let start = op.epilogue_inputs_start();
+    if op.epilogue().is_none() {
+        weave.hold(0, result);
+        return Some(());
+    }
+    let volume = weave.written()?;
+    let mut operands = vec![weave.whole("result", &result, volume)];
+    for place in start..weave.node().inputs.len() {
+        operands.push(operand(weave, place)?);
+    }
+    let task = weave.task("epilogue", &operands, volume, volume);
+    weave.hold(0, Held::Stream(task));
+    Some(())
+}
+
+/// The node's input `place` in the order and number of its output's elements. Where a stream's elements are each repeated, an
+/// upsampler repeats them; where the whole is, it has to be stored, and memory is read so.
+fn operand(weave: &mut Weave<'_>, place: usize) -> Option<Id> {
+    let (read, written, value) = (weave.read(place)?, weave.written()?, weave.input(place)?);
+    if read == written {
+        return Some(weave.stream(value));
+    }
+    let node = weave.node();
+    let repeats = repeats_elements(&node.spec.inputs.get(place)?.shape, &node.spec.outputs.first()?.shape)?;
+    match *weave.held(value) {
+        Held::Stream(task) if repeats => Some(weave.task(&format!("repeat {place}"), &[task], read, written)),
+        _ => Some(weave.memory(value, written)),
+    }
+}
+
+/// Whether broadcasting repeats each element, with nothing else between: along trailing axes only.
+fn repeats_elements(shape: &Shape, target: &Shape) -> Option<bool> {
+    let strides = shape.broadcast_strides(target).ok()?;
+    let repeated: Vec<bool> =
+        strides.iter().zip(target.dims()).filter(|(_, size)| **size > 1).map(|(stride, _)| *stride == 0).collect();
+    Some(repeated.is_sorted())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailing_axes_repeat_elements_and_leading_axes_the_whole() {
+        let shape = |dims: &[usize]| Shape::new(dims).expect("small");
+        let repeats = |from: &[usize], to: &[usize]| repeats_elements(&shape(from), &shape(to));
+        assert_eq!(repeats(&[3, 1], &[3, 4]), Some(true));
+        assert_eq!(repeats(&[1, 3, 1, 1], &[1, 3, 4, 4]), Some(true));
+        assert_eq!(repeats(&[4], &[3, 4]), Some(false));
+        assert_eq!(repeats(&[3, 1], &[2, 3, 4]), Some(false));
+        assert_eq!(repeats(&[5], &[3, 4]), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! Products of matrices, in the implementations of the paper's figure 3 (section 3.2.2).
+//!
+//! For `C = A B` with `rows × depth` and `depth × columns`:
+//!
+//! * **Columns** (➁): a task for each column of `C`, a downsampler that reads `A` row by row and its column of `B` again and again:
+//!   `rows × depth` elements to `rows`. Where `depth ≥ columns`, an upsampler takes one element from each task and streams `C` row
+//!   by row; else the columns are stored.
+//! * **Rows**: the same with the matrices' parts exchanged, for more rows than columns.
+//! * **Depth** (➂): a task for each column of `A` and row of `B`, whose outer product it streams, and a tree of element-wise sums:
+//!   `2 depth − 1` tasks of `rows × columns` elements. That is more work, so it is taken only where it ends sooner than the
+//!   others even if nothing streams.
+//!
+//! A limit on the tasks gives each several columns, rows or depths, for which both matrices are stored. One task with all columns
+//! is the inner product (➀). The matrices of a batch follow each other through the same tasks.
+
+use super::elements::epilogue;
+use super::weave::{Held, Id, Weave};
+use anabranch_kernels::op::MatMul;
+
+/// Along which dimension the tasks of a product share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProductKind {
+    /// Figure 3 ➁; with one task ➀.
+    Columns,
+    /// Figure 3 ➁ with rows and columns exchanged.
+    Rows,
+    /// Figure 3 ➂.
+    Depth,
+}
+
+/// The implementation with the most parallel tasks: by columns or by rows, whichever are more; by depth where even without
+/// streaming the outer products and the levels of their sums take less time than either.
+pub fn product_kind(rows: u64, depth: u64, columns: u64) -> ProductKind {
+    let levels = u64::from(depth.next_power_of_two().trailing_zeros());
+    // rows × columns × (1 + levels) against depth × min(rows, columns), the work of one task of the other two.
+    if rows.max(columns).saturating_mul(1 + levels) < depth {
+        return ProductKind::Depth;
+    }
+    if columns >= rows { ProductKind::Columns } else { ProductKind::Rows }
+}
+
+/// The sizes of a product, and where its operands are read from.
+pub(super) struct Product {
+    /// Rows of the first matrix, those of the whole batch.
+    pub(super) rows: u64,
+    /// Columns of the first matrix.
+    pub(super) depth: u64,
+    /// Columns of the second matrix.
+    pub(super) columns: u64,
+}
+
+/// A [`MatMul`], with its epilogue.
+pub(super) fn matmul(weave: &mut Weave<'_>, op: &MatMul) -> Option<()> {
+    let dims = |place: usize| Some(weave.node().spec.inputs.get(place)?.shape.dims().to_vec());
+    let (a, b) = (dims(0)?, dims(1)?);
+    let [.., a_outer, a_inner] = a[..] else { return None };
+    let [.., b_outer, b_inner] = b[..] else { return None };
+    let (rows, depth) = if op.transpose_a { (a_inner, a_outer) } else { (a_outer, a_inner) };
+    let columns = if op.transpose_b { b_outer } else { b_inner };
+    let (rows, depth, columns) = (rows as u64, depth as u64, columns as u64);
+    let batch = weave.written()? / rows.checked_mul(columns)?;
+    let (left, right) = (weave.input(0)?, weave.input(1)?);
+    let kind = product_kind(rows, depth, columns);
+    let result = match kind {
+        ProductKind::Depth => by_depth(weave, &Product { rows: batch * rows, depth, columns }),
+        ProductKind::Columns | ProductKind::Rows => {
+            let by_columns = kind == ProductKind::Columns;
+            let (lines, other) = if by_columns { (columns, rows) } else { (rows, columns) };
+            let shares = shares(lines, weave.granularity.product_tasks as u64);
+            // The operand whose lines all tasks read in its own order, so that it can stream: A by rows, or Bᵀ by columns.
+            let (streamed, ordered) = if by_columns { (left, !op.transpose_a) } else { (right, op.transpose_b) };
+            let read = batch * other * depth;
+            let whole = shares.len() == lines as usize && ordered && weave.elements(streamed) == read;
+            let parts: Vec<Id> = shares
+                .iter()
+                .enumerate()
+                .map(|(number, &share)| {
+                    let first = if whole { weave.stream(streamed) } else { weave.memory(streamed, read * share) };
+                    let second = if by_columns { right } else { left };
+                    let second = weave.memory(second, read * share);
+                    let role = if by_columns { "columns" } else { "rows" };
+                    weave.task(&format!("{role} {number}"), &[first, second], read * share, batch * other * share)
+                })
+                .collect();
+            let total = batch * rows * columns;
+            if by_columns && whole && depth >= columns && parts.len() > 1 {
+                Held::Stream(weave.task("interleave", &parts, batch * rows, total))
+            } else {
+                weave.join(parts, total)
+            }
+        }
+    };
+    epilogue(weave, result)
+}
+
+/// A product by depth: outer products and their sums.
+pub(super) fn by_depth(weave: &mut Weave<'_>, product: &Product) -> Held {
+    let Product { rows, depth, columns } = *product;
+    let area = rows * columns;
+    let (Some(left), Some(right)) = (weave.input(0), weave.input(1)) else { return Held::Given };
+    let shares = shares(depth, weave.granularity.product_tasks as u64);
+    let mut sums: Vec<Id> = Vec::with_capacity(shares.len());
+    for (number, share) in shares.into_iter().enumerate() {
+        let operands = [weave.memory(left, area * share), weave.memory(right, area * share)];
+        sums.push(weave.task(&format!("outer {number}"), &operands, area * share, area));
+    }
+    let mut level = 0;
+    while sums.len() > 1 {
+        let pairs: Vec<Vec<Id>> = sums.chunks(2).map(<[Id]>::to_vec).collect();
+        sums = pairs
+            .into_iter()
+            .enumerate()
+            .map(|(number, pair)| match pair[..] {
+                [one] => one,
+                _ => weave.task(&format!("sum {level}.{number}"), &pair, area, area),
+            })
+            .collect();
+        level += 1;
+    }
+    sums.first().map_or(Held::Given, |&sum| Held::Stream(sum))
+}
+
+/// `lines` in at most `tasks` shares, all but the last equal.
+pub(super) fn shares(lines: u64, tasks: u64) -> Vec<u64> {
+    let share = lines.div_ceil(tasks.clamp(1, lines.max(1)));
+    let whole = lines / share.max(1);
+    let rest = lines % share.max(1);
+    std::iter::repeat_n(share, whole as usize).chain((rest > 0).then_some(rest)).collect()
+}

@@ -1,0 +1,147 @@
+//! `anabranch stream`: partition a canonical task graph into blocks, schedule them, size their channels, and prove by simulation
+//! that they end.
+
+mod figures;
+mod gantt;
+mod outcome;
+mod report;
+mod source;
+
+use super::{CliError, Output};
+use anabranch_placement::streaming::BlockVariant;
+use clap::{Args, ValueEnum};
+use outcome::Outcome;
+use source::Source;
+use std::fs;
+use std::num::NonZero;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+A graph is a JSON file ({\"nodes\": [{\"id\": 0, \"in\": 32, \"out\": 4}, ...], \"edges\": [[0, 1, 4], ...]}: elements that a node reads from each
+input and writes to each output), an ONNX model, SHAPE:SIZE with random volumes (chain, fft, gauss, cholesky), or residual:50,
+residual:101, residual:152 for residual networks of so many layers.
+
+Times are in units in which a task reads and writes an element. Speedups are over one processing element; gain is over the list
+schedule, in which no task starts before all that it reads is written. SSLR is the makespan over the streaming depth.
+
+Examples:
+  anabranch stream cholesky:8 --pes 32 --variant rlx --gantt schedule.svg
+  anabranch stream residual:50 --pes 512,1024,1536,2048
+  anabranch stream model.onnx --no-fuse --pes 256 --tasks 64 --json
+  anabranch stream --figures charts --graphs 100";
+
+/// Most processing elements.
+const MOST_ELEMENTS: u32 = 1 << 22;
+
+/// Schedule a graph whose tasks stream to each other, as on a dataflow device (De Matteis 2023)
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct StreamCommand {
+    /// The graph, or a model from which one is made
+    #[arg(value_name = "GRAPH.json|MODEL.onnx|SHAPE:SIZE", required_unless_present = "figures")]
+    graph: Option<String>,
+    /// Processing elements; several numbers, separated by commas, give a table
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "32",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ELEMENTS)))]
+    pes: Vec<u32>,
+    /// Which tasks may share a block
+    #[arg(long, value_enum, default_value_t = Variant::Lts)]
+    variant: Variant,
+    /// Most steps of tasks that are simulated; a graph of more work is scheduled without proof
+    #[arg(long, value_name = "COUNT", default_value_t = 1 << 28)]
+    steps: u64,
+    /// Draw what each processing element does
+    #[arg(long, value_name = "FILE.svg")]
+    gantt: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Draw the speedups and SSLRs of random graphs into this directory, with their data (figures 10 and 11 of the paper)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["graph", "pes", "variant", "gantt", "seed", "tasks", "dim", "no_fuse"])]
+    figures: Option<PathBuf>,
+    /// Random graphs of each shape in the figures
+    #[arg(long, value_name = "COUNT", default_value = "100", requires = "figures")]
+    graphs: NonZero<u32>,
+    /// Threads for the figures [default: one a core]
+    #[arg(long, value_name = "COUNT", requires = "figures")]
+    threads: Option<NonZero<usize>>,
+}
+
+/// How a graph is made.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Making a graph")]
+pub(crate) struct SourceArgs {
+    /// Seed of random volumes
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+    /// Most parallel tasks for a product of matrices or a convolution of a model [default: one for each column]
+    #[arg(long, value_name = "COUNT")]
+    tasks: Option<NonZero<usize>>,
+    /// Size of a model's symbolic dimension, for example batch=4; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = super::args::parse_dimension)]
+    dim: Vec<(String, usize)>,
+    /// Make every operator of a model tasks of its own
+    #[arg(long)]
+    no_fuse: bool,
+}
+
+/// Which tasks may share a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Variant {
+    /// SB-LTS: a task joins what it streams from only if it does not hold it back
+    Lts,
+    /// SB-RLX: any task may join
+    Rlx,
+    /// No streaming: the list schedule
+    None,
+}
+
+impl Variant {
+    /// How blocks are made, if there are any.
+    fn blocks(self) -> Option<BlockVariant> {
+        match self {
+            Variant::Lts => Some(BlockVariant::Lts),
+            Variant::Rlx => Some(BlockVariant::Rlx),
+            Variant::None => None,
+        }
+    }
+
+    /// Its name in the paper.
+    fn name(self) -> &'static str {
+        match self {
+            Variant::Lts => "SB-LTS",
+            Variant::Rlx => "SB-RLX",
+            Variant::None => "no streaming",
+        }
+    }
+}
+
+impl StreamCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let Some(graph) = &self.graph else {
+            return match &self.figures {
+                Some(directory) => figures::run(self, directory, output),
+                None => Err(CliError::input("name a graph, or --figures DIR")),
+            };
+        };
+        let several = self.pes.len() > 1;
+        if let Some(path) = self.gantt.as_ref().filter(|_| several) {
+            let message = format!("{}: a chart shows one schedule; give one number to --pes", path.display());
+            return Err(CliError::input(message));
+        }
+        let source = Source::read(graph, &self.source)?;
+        let outcomes: Vec<Outcome<'_>> = self
+            .pes
+            .iter()
+            .map(|&elements| Outcome::of(&source.graph, elements as usize, self.variant, self.steps))
+            .collect::<Result<_, _>>()?;
+        if let (Some(path), [outcome]) = (&self.gantt, &outcomes[..]) {
+            let svg = gantt::chart(&source, outcome).svg();
+            fs::write(path, svg).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+        }
+        match output.json {
+            true => output.json(&report::json(&source, &outcomes)),
+            false => output.text(&report::text(&source, &outcomes)),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A schedule of processing elements as a chart.
+
+use super::outcome::Outcome;
+use super::source::Source;
+use crate::chart::{Activity, BlockChart, Lane, Stay, amount};
+use anabranch_placement::streaming::NodeId;
+
+/// Processing elements that are drawn.
+const MOST_LANES: usize = 128;
+
+/// The first processing elements, each task from its start to its last output.
+pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> BlockChart {
+    let stays = stays(outcome);
+    let makespan = outcome.makespan() as f64;
+    let lane = |(number, stays): (usize, Vec<Stay>)| {
+        let busy: f64 = stays.iter().map(|stay| stay.end - stay.start).sum();
+        let share = if makespan > 0.0 { 100.0 * busy / makespan } else { 0.0 };
+        Lane { name: format!("PE {number}"), colour: 0, note: format!("{share:.0} %"), stays }
+    };
+    let used = stays.len();
+    let lanes: Vec<Lane> = stays.into_iter().take(MOST_LANES).enumerate().map(lane).collect();
+    let ends = match &outcome.streaming {
+        None => vec![makespan],
+        Some(streaming) => {
+            let starts =
+                (1..streaming.schedule.blocks().count()).map(|block| streaming.schedule.block_start(block) as f64);
+            starts.chain([makespan]).collect()
+        }
+    };
+    let mut subtitle = format!(
+        "{}, {} processing elements: makespan {}, speedup {:.2}",
+        outcome.variant.name(),
+        outcome.elements,
+        outcome.makespan(),
+        outcome.speedup()
+    );
+    if used > MOST_LANES {
+        subtitle.push_str(&format!("; the first {MOST_LANES} of {used} that are used"));
+    }
+    BlockChart { title: source.name.clone(), subtitle, lanes, ends, time: "time (units)".into(), format: amount }
+}
+
+/// What each processing element does, by start.
+fn stays(outcome: &Outcome<'_>) -> Vec<Vec<Stay>> {
+    let graph = outcome.graph;
+    let mut lanes: Vec<Vec<Stay>> = Vec::new();
+    let mut put = |element: usize, task: NodeId, start: u64, end: u64| {
+        if lanes.len() <= element {
+            lanes.resize(element + 1, Vec::new());
+        }
+        let tip = format!("{}: {start} to {end}", graph.node(task).name());
+        lanes[element].push(Stay { activity: Activity::Task, start: start as f64, end: end as f64, tip });
+    };
+    match &outcome.streaming {
+        Some(streaming) => {
+            for block in streaming.schedule.blocks().lists() {
+                for (element, &task) in block.iter().enumerate() {
+                    let times = streaming.schedule.times(task);
+                    put(element, task, times.start, times.last_out);
+                }
+            }
+        }
+        None => {
+            for task in graph.task_ids() {
+                let list = &outcome.list;
+                put(list.element[task.index()] as usize, task, list.start[task.index()], list.end[task.index()]);
+            }
+        }
+    }
+    lanes.iter_mut().for_each(|lane| lane.sort_by(|one, other| one.start.total_cmp(&other.start)));
+    lanes
+}
