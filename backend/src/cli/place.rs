@@ -1,6 +1,7 @@
 //! `anabranch place`: the plan, and the reason for each node's device.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::html::{HtmlArgs, Told};
 use super::open::{self, open};
 use super::table::{Align, Table, duration};
 use super::{CliError, Output};
@@ -25,6 +26,8 @@ pub(crate) struct PlaceCommand {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
+    html: HtmlArgs,
+    #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
     devices: DeviceArgs,
@@ -47,6 +50,8 @@ impl PlaceCommand {
         open::print_notes(&opened.session, output);
         let prepared = opened.session.prepare(&opened.inputs)?;
         opened.save_costs()?;
+        let (model, costs) = (open::model_name(&self.model), opened.session.costs());
+        self.html.write(&opened, Told { model, prepared: &prepared, run: None, costs: &costs, latencies: &[] })?;
         let text = match self.format(output) {
             Format::Table => table(&open::model_name(&self.model), &prepared),
             Format::Json => {

@@ -1,6 +1,7 @@
 //! `anabranch run`: place, execute, and compare what was predicted with what was measured.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::html::{HtmlArgs, Told};
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
@@ -33,6 +34,8 @@ pub(crate) struct RunCommand {
     /// Write the last run as a trace for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    html: HtmlArgs,
     /// End a run that takes longer than this many seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
@@ -50,11 +53,15 @@ impl RunCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let opened = open(&self.devices, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
+        opened.session.prepare(&opened.inputs)?;
+        let costs = opened.session.costs();
         let (latencies, last) = self.repeat(&opened, output)?;
         if let Some(path) = &self.output {
             write_outputs(path, &last.outputs)?;
         }
         self.write_events(&last)?;
+        let (model, prepared) = (open::model_name(&self.model), &last.prepared);
+        self.html.write(&opened, Told { model, prepared, run: Some(&last), costs: &costs, latencies: &latencies })?;
         if !self.no_learn {
             opened.save_costs()?;
         }
