@@ -9,9 +9,10 @@ use super::report::Report;
 use super::{CliError, Output};
 use crate::execute::RunOptions;
 use crate::npy::{write_npy, write_npz};
+use crate::report::trace;
+use crate::session::events_json;
 use crate::session::{Outputs, Run, SessionError};
-use crate::session::{events_json, trace};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -31,9 +32,12 @@ pub(crate) struct RunCommand {
     /// Write every event of the last run as JSON
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Write the last run as a trace for ui.perfetto.dev
+    /// Write the last run as a trace: FILE.json for ui.perfetto.dev, FILE.paje for ViTE and pj_dump
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// The trace's format, where the file's name does not say it
+    #[arg(long, value_enum, requires = "trace")]
+    trace_format: Option<TraceFormat>,
     #[command(flatten)]
     html: HtmlArgs,
     /// End a run that takes longer than this many seconds
@@ -46,6 +50,14 @@ pub(crate) struct RunCommand {
     place: PlaceArgs,
     #[command(flatten)]
     devices: DeviceArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum TraceFormat {
+    /// Chrome's trace events, which Perfetto opens
+    Chrome,
+    /// Paje
+    Paje,
 }
 
 impl RunCommand {
@@ -108,7 +120,14 @@ impl RunCommand {
             serde_json::to_writer_pretty(file(path)?, &events_json(run))?;
         }
         if let Some(path) = &self.trace {
-            trace(run).write(file(path)?)?;
+            let by_name = match path.extension().is_some_and(|extension| extension == "paje") {
+                true => TraceFormat::Paje,
+                false => TraceFormat::Chrome,
+            };
+            match self.trace_format.unwrap_or(by_name) {
+                TraceFormat::Chrome => trace(run).write_chrome(file(path)?)?,
+                TraceFormat::Paje => trace(run).write_paje(file(path)?)?,
+            }
         }
         Ok(())
     }

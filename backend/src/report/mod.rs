@@ -1,7 +1,8 @@
 //! Reports that people look at: one HTML file with the graph, the schedule, the memory and every node's figures, predicted beside
 //! measured. It needs no network and nothing beside it.
 //!
-//! [`ReportData`] is all that the page shows; [`page()`] puts it, with the page's code and style, into one file.
+//! [`ReportData`] is all that the page shows; [`page()`] puts it, with the page's code and style, into one file. [`trace()`] gives
+//! a run to viewers of traces instead.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ mod layout;
 mod memory;
 mod page;
 mod spans;
+mod trace;
 mod why;
 
 pub use collect::About;
@@ -23,3 +25,4 @@ pub use data::{
 pub use date::utc;
 pub use layout::{Layout, NODE_HEIGHT, NODE_WIDTH, layout};
 pub use page::page;
+pub use trace::trace;

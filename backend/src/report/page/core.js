@@ -11,7 +11,7 @@ function element(name, attributes = {}, ...children) {
     else if (key === "style") made.style.cssText = value;
     else if (value !== undefined && value !== false) made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false && child !== ""));
+  made.append(...children.flat(9).filter((child) => child !== undefined && child !== null && child !== false && child !== ""));
   return made;
 }
 

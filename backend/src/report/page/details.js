@@ -9,7 +9,15 @@ const details = (() => {
   const facts = (...rows) => element("table", { class: "wide" }, element("tbody", {}, rows.filter(Boolean)));
   const close = () => element("button", { class: "close", type: "button", title: "Back to the run (Esc)", onclick: () => select(null) }, "✕");
 
-  /// `×1.3` or `−20 %`: how the measured time compares.
+  /// `30 % longer than predicted`, if that can be said.
+  function compared(thing) {
+    const [measured, predicted] = [lengthOf(thing.measured), lengthOf(thing.predicted)];
+    if (!(predicted > 0) || !(measured > 0)) return "";
+    if (measured >= 3 * predicted) return `${amount(measured / predicted)} times as long as predicted`;
+    return `${percent(Math.abs(measured / predicted - 1))} ${measured < predicted ? "shorter" : "longer"} than predicted`;
+  }
+
+  /// `+30 %` or `−20 %`: how the measured time compares.
   function off(measured, predicted) {
     if (!(predicted > 0) || !(measured > 0)) return "";
     const share = measured / predicted - 1;
@@ -22,8 +30,8 @@ const details = (() => {
     const waited = thing.measured && thing.measured.start - thing.measured.ready;
     return [
       element("table", {}, element("tbody", {}, [head, line("predicted", thing.predicted), line("measured", thing.measured)].filter(Boolean))),
-      thing.measured && thing.predicted && element("p", { class: "quiet" },
-        `took ${off(lengthOf(thing.measured), lengthOf(thing.predicted)) || "as long"} of the prediction` + (waited > 0 ? `; its device waited ${duration(waited)} for it` : "")),
+      thing.measured && element("p", { class: "quiet" },
+        [compared(thing), waited > 0 ? `waited ${duration(waited)} for what it needs` : ""].filter(Boolean).join("; ")),
       isCritical(thing) && element("p", {}, swatch(paint.mark), "on the chain of waits that makes the makespan"),
     ];
   }

@@ -11,9 +11,17 @@ const timeline = (() => {
   // --- lanes: devices, then links; on each what is predicted and what was measured
 
   const byStart = (one, other) => one.start - other.start;
-  const bars = (items, when) => items.filter((item) => item.thing[when])
-    .map((item) => ({ ...item, start: item.thing[when].start, end: item.thing[when].end, critical: item.thing[`critical_${when}`] }))
-    .sort(byStart);
+  /// By start. Predicted transfers may share a link: `reach` is when all so far have ended, `room` when the next begins.
+  function bars(items, when) {
+    const list = items.filter((item) => item.thing[when])
+      .map((item) => ({ ...item, start: item.thing[when].start, end: item.thing[when].end, critical: item.thing[`critical_${when}`] }))
+      .sort(byStart);
+    list.forEach((bar, at) => {
+      bar.reach = Math.max(bar.end, at > 0 ? list[at - 1].reach : 0);
+      bar.room = at + 1 < list.length ? Math.min(bar.end, list[at + 1].start) : bar.end;
+    });
+    return list;
+  }
 
   const lanes = (() => {
     const onDevice = data.devices.map(() => []);
@@ -212,10 +220,11 @@ const timeline = (() => {
       context.fillRect(box.left, box.y, box.width, box.height);
     }
     context.globalAlpha = 1;
-    if (box.width > 34 && strength > 0.3) {
+    const room = Math.min(box.width, x(bar.room) - box.left);
+    if (room > 34 && strength > 0.3) {
       context.fillStyle = inkOn(strength > 0.6 ? colour : mixed(paint.paper, colour, strength));
       context.textAlign = "left";
-      context.fillText(fitted(context, bar.name, box.width - 8), box.left + 4, box.y + box.height / 2 + 0.5);
+      context.fillText(fitted(context, bar.name, room - 8), box.left + 4, box.y + box.height / 2 + 0.5);
     }
     const here = { kind: bar.kind, index: bar.index };
     if (same(here, selected) || same(here, hovered)) {
@@ -367,12 +376,12 @@ const timeline = (() => {
     context.globalAlpha = 1;
   }
 
-  /// The first of the bars, which follow each other, that ends after a time.
+  /// The first of the bars from which on some end after a time.
   function firstAfter(list, time) {
     let [low, high] = [0, list.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (list[middle].end < time) low = middle + 1; else high = middle;
+      if (list[middle].reach < time) low = middle + 1; else high = middle;
     }
     return low;
   }
