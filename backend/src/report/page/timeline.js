@@ -307,8 +307,8 @@ const timeline = (() => {
     context.rect(gutter, box.y - 12, width, box.height + 16);
     context.clip();
     const [front, back] = isMeasured ? [one.measured, one.predicted] : [one.predicted, []];
-    area(context, front, y, { colour, fill: 0.3, line: 1.6 });
-    area(context, back, y, { colour: paint.quiet, fill: 0.07, line: 1.2, dash: [4, 3] });
+    area(context, front, y, { colour, fill: 0.3, line: 1.6, end: makespan });
+    area(context, back, y, { colour: paint.quiet, fill: 0.07, line: 1.2, dash: [4, 3], end: data.predicted.makespan_ns });
     const rule = (value, ink, dash) => {
       context.strokeStyle = ink;
       context.setLineDash(dash);
@@ -340,7 +340,7 @@ const timeline = (() => {
   }
 
   /// Steps as an area; where several fall on one pixel the greatest is drawn.
-  function area(context, steps, y, { colour, fill, line, dash = [] }) {
+  function area(context, steps, y, { colour, fill, line, end, dash = [] }) {
     if (steps.length === 0) return;
     const points = [];
     const base = y(0);
@@ -360,7 +360,7 @@ const timeline = (() => {
       column = { x: place, most: steps[at][1], last: steps[at][1] };
     }
     close();
-    points.push([Math.min(x(makespan), board.width + 5), y(before)]);
+    points.push([Math.min(x(end), board.width + 5), y(before)]);
     context.beginPath();
     points.forEach((point, index) => (index === 0 ? context.moveTo(...point) : context.lineTo(...point)));
     context.strokeStyle = colour;
@@ -489,6 +489,7 @@ const timeline = (() => {
   function setMode(name) {
     mode = name;
     view.top = 0;
+    byId("chain-label").hidden = mode !== "schedule";
     keys();
     redraw();
   }
