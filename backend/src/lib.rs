@@ -11,6 +11,7 @@ pub mod npy;
 pub mod plan;
 pub mod profile;
 pub mod program;
+pub mod report;
 pub mod session;
 pub mod tasks;
 

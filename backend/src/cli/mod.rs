@@ -5,6 +5,7 @@ mod assignment;
 mod costs;
 mod devices;
 mod graph;
+mod html;
 mod inputs;
 mod interrupt;
 mod open;

@@ -1,6 +1,7 @@
 //! `anabranch place`: the plan, and the reason for each node's device.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
+use super::html::{HtmlArgs, Told};
 use super::open::{self, open_for};
 use super::table::{Align, Table, duration};
 use super::{CliError, Output};
@@ -32,6 +33,8 @@ pub(crate) struct PlaceCommand {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
+    html: HtmlArgs,
+    #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
     devices: DeviceArgs,
@@ -56,6 +59,8 @@ impl PlaceCommand {
         open::print_notes(&opened.session, output);
         let planned = opened.session.plan(&opened.inputs)?;
         opened.save_costs()?;
+        let (model, costs) = (open::model_name(&self.model), opened.session.costs());
+        self.html.write(&opened, Told { model, planned: &planned, run: None, costs: &costs, latencies: &[] })?;
         let text = match self.format(output) {
             Format::Table => table(&open::model_name(&self.model), &planned),
             Format::Json => {

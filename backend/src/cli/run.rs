@@ -1,6 +1,7 @@
 //! `anabranch run`: place, execute, and compare what was predicted with what was measured.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::html::{HtmlArgs, Told};
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
@@ -8,9 +9,10 @@ use super::report::Report;
 use super::{CliError, Output};
 use crate::execute::RunOptions;
 use crate::npy::{write_npy, write_npz};
+use crate::report::trace;
+use crate::session::events_json;
 use crate::session::{Outputs, Run, SessionError};
-use crate::session::{events_json, trace};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -30,9 +32,14 @@ pub(crate) struct RunCommand {
     /// Write every event of the last run as JSON
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Write the last run as a trace for ui.perfetto.dev
+    /// Write the last run as a trace: FILE.json for ui.perfetto.dev, FILE.paje for ViTE and pj_dump
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// The trace's format, where the file's name does not say it
+    #[arg(long, value_enum, requires = "trace")]
+    trace_format: Option<TraceFormat>,
+    #[command(flatten)]
+    html: HtmlArgs,
     /// End a run that takes longer than this many seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
@@ -45,16 +52,28 @@ pub(crate) struct RunCommand {
     devices: DeviceArgs,
 }
 
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum TraceFormat {
+    /// Chrome's trace events, which Perfetto opens
+    Chrome,
+    /// Paje
+    Paje,
+}
+
 impl RunCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let opened = open(&self.devices, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
+        opened.session.prepare(&opened.inputs)?;
+        let costs = opened.session.costs();
         let (latencies, last) = self.repeat(&opened, output)?;
         if let Some(path) = &self.output {
             write_outputs(path, &last.outputs)?;
         }
         self.write_events(&last)?;
+        let model = open::model_name(&self.model);
+        self.html.write(&opened, Told { model, planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies })?;
         if !self.no_learn {
             opened.save_costs()?;
         }
@@ -101,7 +120,14 @@ impl RunCommand {
             serde_json::to_writer_pretty(file(path)?, &events_json(run))?;
         }
         if let Some(path) = &self.trace {
-            trace(run).write(file(path)?)?;
+            let by_name = match path.extension().is_some_and(|extension| extension == "paje") {
+                true => TraceFormat::Paje,
+                false => TraceFormat::Chrome,
+            };
+            match self.trace_format.unwrap_or(by_name) {
+                TraceFormat::Chrome => trace(run).write_chrome(file(path)?)?,
+                TraceFormat::Paje => trace(run).write_paje(file(path)?)?,
+            }
         }
         Ok(())
     }

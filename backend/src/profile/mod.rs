@@ -8,4 +8,4 @@ mod trace;
 pub use cost::{CostSource, NodeCost};
 pub use statistics::Statistics;
 pub use store::{CostStore, DeviceCosts, FORMAT_VERSION, LinkCosts, Loaded, Rates, StoreError};
-pub use trace::{Slice, Trace, Track};
+pub use trace::{Group, Slice, Trace, Track};

@@ -18,7 +18,7 @@ mod random;
 
 pub use array::{ArrayError, array, tensor};
 pub use error::SessionError;
-pub use events::{events_json, trace};
+pub use events::events_json;
 pub use inputs::{Inputs, OutputError, Outputs};
 pub use opened::{Run, Session};
 pub use options::{Place, SessionOptions};

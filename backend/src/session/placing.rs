@@ -7,6 +7,7 @@ use crate::tasks::{NodeLimits, ProgramTasks, Role};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::cost::{CostError, CostTable};
+use anabranch_placement::evaluate::{Decision, decisions};
 use anabranch_placement::format::{Facts, LoadedProblem};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::order::{Order, Pct, Planned};
@@ -125,6 +126,17 @@ impl Placed {
         let here = self.tasks.graph().tasks().iter().zip(&self.placement.device_of);
         here.filter(|(_, on)| on.index() == device).map(|(task, _)| task.memory).sum()
     }
+
+    /// From how many tasks each device could choose whenever it started one, in a schedule of this placement: the predicted one,
+    /// or one made of measured times.
+    ///
+    /// # Errors
+    /// If the problem cannot be built again, which is a fault of Anabranch.
+    pub fn decisions(&self, schedule: &Schedule) -> Result<Vec<Decision>, PlacingError> {
+        let table = table(&self.tasks, &self.platform, &self.costs)?;
+        let problem = Problem::new(self.tasks.graph(), &self.platform, &table, MemoryRule::Ignore)?;
+        Ok(decisions(&problem, schedule))
+    }
 }
 
 /// A program on a set of devices: what all strategies share.
@@ -180,7 +192,7 @@ impl<'a> Placing<'a> {
     /// If there is no placement within the constraints.
     pub fn place(&self, wish: &Wish, memory: &[u64]) -> Result<Placed, PlacingError> {
         let platform = self.platform(memory)?;
-        let table = self.table(&platform)?;
+        let table = table(&self.tasks, &platform, &self.costs)?;
         let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
         let placement = wish.placer.place(&problem)?;
         let refuse = |violation: String| PlacingError::Checker { strategy: placement.strategy, violation };
@@ -204,18 +216,10 @@ impl<'a> Placing<'a> {
     /// If some node can run nowhere.
     pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlacingError> {
         let platform = self.platform(memory)?;
-        let table = self.table(&platform)?;
+        let table = table(&self.tasks, &platform, &self.costs)?;
         let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
         let loaded = LoadedProblem::copy_of("program", &problem);
         Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
-    }
-
-    /// Seconds of each task on each device.
-    fn table<'g>(&'g self, platform: &'g Platform) -> Result<CostTable<'g>, CostError> {
-        CostTable::from_fn(self.tasks.graph(), platform, |task, device| match self.tasks.role(task) {
-            Role::Node(node) => self.costs[node.index()][device.index()].map(|cost| cost.seconds),
-            Role::Input(_) | Role::Output(_) => Some(0.0),
-        })
     }
 
     fn platform(&self, memory: &[u64]) -> Result<Platform, PlacingError> {
@@ -237,6 +241,18 @@ impl<'a> Placing<'a> {
         };
         Ok(Platform::new(devices.collect(), link)?)
     }
+}
+
+/// Seconds of each task on each device.
+fn table<'g>(
+    tasks: &'g ProgramTasks,
+    platform: &'g Platform,
+    costs: &[Vec<Option<NodeCost>>],
+) -> Result<CostTable<'g>, CostError> {
+    CostTable::from_fn(tasks.graph(), platform, |task, device| match tasks.role(task) {
+        Role::Node(node) => costs[node.index()][device.index()].map(|cost| cost.seconds),
+        Role::Input(_) | Role::Output(_) => Some(0.0),
+    })
 }
 
 impl CostStore {

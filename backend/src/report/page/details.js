@@ -1,0 +1,155 @@
+// The panel beside the graph: the run as a whole, or what is selected.
+
+const details = (() => {
+  const panel = byId("details");
+
+  const nodeLink = (index) => element("a", { onclick: () => select({ kind: "node", index }) }, data.nodes[index].name);
+  const heading = (text) => element("h3", {}, text);
+  const row = (name, ...values) => element("tr", {}, element("td", {}, name), values.map((value) => element("td", {}, value)));
+  const facts = (...rows) => element("table", { class: "wide" }, element("tbody", {}, rows.filter(Boolean)));
+  const close = () => element("button", { class: "close", type: "button", title: "Back to the run (Esc)", onclick: () => select(null) }, "✕");
+
+  /// `30 % longer than predicted`, if that can be said.
+  function compared(thing) {
+    const [measured, predicted] = [lengthOf(thing.measured), lengthOf(thing.predicted)];
+    if (!(predicted > 0) || !(measured > 0)) return "";
+    if (measured >= 3 * predicted) return `${amount(measured / predicted)} times as long as predicted`;
+    return `${percent(Math.abs(measured / predicted - 1))} ${measured < predicted ? "shorter" : "longer"} than predicted`;
+  }
+
+  /// `+30 %` or `−20 %`: how the measured time compares.
+  function off(measured, predicted) {
+    if (!(predicted > 0) || !(measured > 0)) return "";
+    const share = measured / predicted - 1;
+    return `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}`;
+  }
+
+  function timesTable(thing) {
+    const head = element("tr", {}, element("th", {}), element("th", {}, "start"), element("th", {}, "end"), element("th", {}, "time"));
+    const line = (name, times) => times && row(name, duration(times.start), duration(times.end), duration(lengthOf(times)));
+    const waited = thing.measured && thing.measured.start - thing.measured.ready;
+    return [
+      element("table", {}, element("tbody", {}, [head, line("predicted", thing.predicted), line("measured", thing.measured)].filter(Boolean))),
+      thing.measured && element("p", { class: "quiet" },
+        [compared(thing), waited > 0 ? `waited ${duration(waited)} for what it needs` : ""].filter(Boolean).join("; ")),
+      isCritical(thing) && element("p", {}, swatch(paint.mark), "on the chain of waits that makes the makespan"),
+    ];
+  }
+
+  // --- the run
+
+  function gauge(device, index) {
+    const most = Math.max(1, device.limit || device.planned_peak, device.planned_peak);
+    const bar = (value, kind) => element("i", { class: kind, style: `width:${(100 * value) / most}%;background:${paint.device[index]}` });
+    const busy = timeline.lanes[index].busy;
+    const count = data.nodes.filter((node) => node.device === index && node.role === "node").length;
+    return element("div", { style: "margin:0 0 9px" },
+      element("div", {}, deviceChip(index), " ", element("span", { class: "quiet" }, `${count} nodes, busy ${percent(makespan > 0 ? busy / makespan : 0)}`)),
+      element("div", { class: "quiet", style: "font-size:11.5px" }, device.description),
+      element("div", { class: "gauge" }, bar(device.planned_peak, "planned"), device.measured_peak !== null && bar(device.measured_peak, "measured")),
+      element("div", { class: "quiet", style: "font-size:11.5px" },
+        `peak planned ${bytes(device.planned_peak)}`, device.measured_peak === null ? "" : `, measured ${bytes(device.measured_peak)}`,
+        device.limit === null ? "" : `, limit ${bytes(device.limit)}`));
+  }
+
+  function run() {
+    const { facts: told } = data;
+    const links = timeline.lanes.filter((lane) => lane.device === undefined);
+    const sources = new Map();
+    data.nodes.filter((node) => node.role === "node").forEach((node) => {
+      const cost = node.costs[node.device];
+      const source = cost === null || cost === undefined ? "unknown" : cost.source.replace(/ ×.*/, "");
+      sources.set(source, (sources.get(source) || 0) + 1);
+    });
+    const ranked = [...told.latencies_ns].sort((one, other) => one - other);
+    const rank = (share) => duration(ranked[Math.max(0, Math.ceil(share * ranked.length) - 1)]);
+    return [
+      heading("Devices"), data.devices.map(gauge),
+      links.length > 0 && [heading("Links"), element("table", {}, element("tbody", {}, links.map((lane) => {
+        const sum = lane.items.reduce((total, item) => total + item.thing.bytes, 0);
+        return row(lane.name, `${lane.items.length} ×`, bytes(sum), duration(lane.busy));
+      })))],
+      ranked.length > 1 && [heading("Latency"), facts(row("runs", `${ranked.length}`), row("first", duration(told.latencies_ns[0])), row("median", rank(0.5)), row("least", rank(0)), row("90 % within", rank(0.9)))],
+      heading("Predictions rest on"), facts(...[...sources].map(([source, count]) => row(source, `${count} nodes`))),
+      heading("Made by"),
+      element("p", {}, element("code", {}, told.command)),
+      element("p", { class: "quiet" }, told.machine),
+      element("p", { class: "quiet" }, `${told.date}, Anabranch ${told.version}; placed by ${told.strategy} in ${duration(told.place_ns)}`),
+    ];
+  }
+
+  // --- a node
+
+  function costsTable(node) {
+    const line = (cost, index) => {
+      const spread = cost && cost.deviation_ns ? ` ± ${duration(cost.deviation_ns)}` : "";
+      return element("tr", { class: index === node.device ? "here" : undefined }, element("td", {}, deviceChip(index)),
+        element("td", {}, cost ? duration(cost.ns) + spread : "cannot run"), element("td", { class: "quiet" }, cost ? cost.source : ""));
+    };
+    return element("table", {}, element("tbody", {}, node.costs.map(line)));
+  }
+
+  function whyTable(why) {
+    if (why.candidates.length === 0) return undefined;
+    const figure = (value) => (why.seconds ? duration(value * 1e9) : amount(value));
+    return element("table", {}, element("tbody", {},
+      element("tr", {}, element("th", {}), why.terms.map((term) => element("th", {}, term))),
+      why.candidates.map(([device, values], place) => element("tr", { class: place === 0 ? "here" : undefined },
+        element("td", {}, deviceChip(device)), values.map((value) => element("td", {}, figure(value)))))));
+  }
+
+  /// Tensors, with the nodes at their other ends.
+  function ports(list, ends) {
+    return element("ul", {}, list.map((port, at) => element("li", {}, element("code", {}, port.spec), ` ${port.name} `,
+      element("span", { class: "quiet" }, `${bytes(port.bytes)}${port.constant ? ", constant" : ""}`),
+      (ends[at] || []).map(([index, transfer]) => [" ", nodeLink(index), transfer === null ? "" : [" ", transferLink(transfer)]]))));
+  }
+
+  const transferLink = (index) => element("a", { onclick: () => select({ kind: "transfer", index }), style: `color:${paint.cross}` }, `(${data.transfers[index].route})`);
+
+  function node(index) {
+    const one = data.nodes[index];
+    const [makers, readers] = [{}, {}];
+    for (const edge of data.edges) {
+      if (edge.from === index) (readers[edge.port] ??= []).push([edge.to, edge.transfer]);
+      if (edge.to !== index) continue;
+      const name = (data.nodes[edge.from].outputs[edge.port] || {}).name;
+      one.inputs.forEach((port, at) => { if (port.name === name) (makers[at] ??= []).push([edge.from, edge.transfer]); });
+    }
+    const program = one.role === "node";
+    return [
+      close(), element("h2", {}, one.name),
+      element("p", {}, one.op, " ", deviceChip(one.device), program && element("span", { class: "quiet" }, ` ${one.class}${one.flops > 0 ? `, ${amount(one.flops)}FLOP` : ""}`)),
+      program && [heading("Time"), timesTable(one)],
+      one.why.text !== "" && [heading("Why here"), element("p", {}, one.why.text), whyTable(one.why)],
+      program && [heading("Predicted by device"), costsTable(one)],
+      one.operators.length > 0 && [heading(one.operators.length > 1 ? `${one.operators.length} operators in one` : "Operator"),
+        element("ul", {}, one.operators.map((name) => element("li", {}, name)))],
+      one.inputs.length > 0 && [heading("Reads"), ports(one.inputs, makers)],
+      one.outputs.length > 0 && [heading("Makes"), ports(one.outputs, readers)],
+    ];
+  }
+
+  function transfer(index) {
+    const one = data.transfers[index];
+    const readers = data.edges.filter((edge) => edge.transfer === index).map((edge) => edge.to);
+    return [
+      close(), element("h2", {}, one.name),
+      element("p", {}, deviceChip(one.from), " → ", deviceChip(one.to), ` ${bytes(one.bytes)}`),
+      element("p", { class: "quiet" }, one.route === "streamed" ? `streamed in ${one.chunks} chunks into its reader, which computes each while the next is under way`
+        : one.route === "shared" ? "read in place: the devices share one memory" : "copied whole"),
+      (one.predicted || one.measured) && [heading("Time"), timesTable(one)],
+      heading("From"), element("p", {}, nodeLink(one.node)),
+      heading("To"), element("ul", {}, readers.map((reader) => element("li", {}, nodeLink(reader)))),
+    ];
+  }
+
+  function show() {
+    const made = selected === null ? run() : selected.kind === "node" ? node(selected.index) : transfer(selected.index);
+    panel.replaceChildren(...made.flat(9).filter((part) => part instanceof Node));
+    panel.scrollTop = 0;
+  }
+
+  onSelect(show);
+  return { show, off };
+})();

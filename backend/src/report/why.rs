@@ -1,0 +1,83 @@
+//! A strategy's reason for a device as a table of its own terms.
+
+use super::data::WhyData;
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::place::Reason;
+use anabranch_placement::platform::DeviceId;
+
+/// The reason in words, and what was compared. `node` gives a task's name, `device` a device's.
+pub(super) fn why<'a>(
+    reason: &Reason,
+    node: impl Fn(TaskId) -> &'a str,
+    device: impl Fn(DeviceId) -> &'a str,
+) -> WhyData {
+    let said = |text: &str| WhyData { text: text.to_owned(), ..WhyData::default() };
+    match reason {
+        Reason::ColocatedWith(task) => said(&format!("colocated with {}", node(*task))),
+        Reason::EarliestFinish(found) => WhyData {
+            text: "it finishes there first".into(),
+            terms: vec!["earliest finish"],
+            candidates: found.iter().map(|on| (on.device.index(), vec![on.finish])).collect(),
+            seconds: true,
+        },
+        Reason::Smallest { what, candidates } => WhyData {
+            text: format!("the {what} is smallest there"),
+            terms: vec![what],
+            candidates: candidates.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
+            seconds: false,
+        },
+        Reason::Mite(found) => WhyData {
+            text: "the product of MITE's factors is smallest there".into(),
+            terms: vec!["product", "memory", "importance", "traffic", "execution"],
+            candidates: found
+                .iter()
+                .map(|on| {
+                    let factors = [on.product(), on.memory, on.importance_speed_boost, on.traffic, on.execution_time];
+                    (on.device.index(), factors.to_vec())
+                })
+                .collect(),
+            seconds: false,
+        },
+        Reason::LeastLoaded(found) => WhyData {
+            text: "the device has the least to do".into(),
+            terms: vec!["load"],
+            candidates: found.iter().map(|on| (on.device.index(), vec![on.load])).collect(),
+            seconds: true,
+        },
+        Reason::Moved { start, from } => {
+            said(&format!("moved from {}, where {start} had it, for a shorter schedule", device(*from)))
+        }
+        other => said(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_placement::place::{FinishOn, MiteFactors};
+
+    fn of(reason: &Reason) -> WhyData {
+        why(reason, |_| "conv", |_| "gpu0")
+    }
+
+    #[test]
+    fn reasons_become_tables_of_their_terms() {
+        let finish = |device, finish| FinishOn { device: DeviceId(device), finish };
+        let found = of(&Reason::EarliestFinish(vec![finish(1, 0.5), finish(0, 2.0)]));
+        assert_eq!(found.candidates, [(1, vec![0.5]), (0, vec![2.0])]);
+        assert!(found.seconds);
+        let factors = MiteFactors {
+            device: DeviceId(0),
+            memory: 0.5,
+            importance_speed_boost: 0.5,
+            traffic: 2.0,
+            execution_time: 3.0,
+        };
+        let found = of(&Reason::Mite(vec![factors]));
+        assert_eq!(found.candidates, [(0, vec![1.5, 0.5, 0.5, 2.0, 3.0])]);
+        assert_eq!(found.candidates[0].1.len(), found.terms.len());
+        assert_eq!(of(&Reason::ColocatedWith(TaskId(3))).text, "colocated with conv");
+        assert!(of(&Reason::Moved { start: "heft", from: DeviceId(0) }).text.contains("gpu0"));
+        assert_eq!(of(&Reason::Pinned).text, "pinned");
+    }
+}
