@@ -65,6 +65,12 @@ pub enum ConversionError {
         /// The op's name.
         op: &'static str,
     },
+    /// Nodes that were contracted to one.
+    #[error("node {node:?} is a streaming block; convert the program as it was before its nodes were contracted")]
+    Block {
+        /// The node's name.
+        node: String,
+    },
     /// More than a canonical task graph can hold.
     #[error("{0}; a coarser graph may fit: give products fewer tasks, or give smaller inputs")]
     Canonical(#[from] CanonicalError),
@@ -104,6 +110,7 @@ impl CanonicalProgram {
                 Op::Normalize(op) => reduction::normalize(&mut weave, op),
                 Op::Recurrent(op) => recurrent::recurrent(&mut weave, op),
                 Op::Transpose(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) | Op::Concat(_) => views::view(&mut weave),
+                Op::Block(_) => return Err(ConversionError::Block { node: node.name.clone() }),
             };
             fits.ok_or_else(|| ConversionError::Shapes { node: node.name.clone(), op: node.spec.op.name() })?;
         }

@@ -73,7 +73,10 @@ impl RunCommand {
         }
         self.write_events(&last)?;
         let model = open::model_name(&self.model);
-        self.html.write(&opened, Told { model, planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies })?;
+        self.html.write(
+            &opened,
+            Told { model, planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies },
+        )?;
         if !self.no_learn {
             opened.save_costs()?;
         }

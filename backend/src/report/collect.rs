@@ -235,8 +235,7 @@ impl Collect<'_> {
                 from: from.index(),
                 to: to.index(),
                 port: *port,
-                transfer:
-                    sent.get(&(tasks.value(datum), self.planned.placed.placement.device_of[to.index()])).copied(),
+                transfer: sent.get(&(tasks.value(datum), self.planned.placed.placement.device_of[to.index()])).copied(),
                 bends: Vec::new(),
             }));
         }
