@@ -77,7 +77,12 @@ impl BufferSizes {
 
     /// The same size for all streaming edges, at most the edge's volume.
     pub fn uniform(graph: &CanonicalGraph, schedule: &StreamingSchedule, size: u64) -> Self {
-        let size = |edge| if schedule.streams(graph, edge) { size.clamp(1, graph.volume(edge)) } else { 0 };
+        BufferSizes::given(graph, schedule, |_| size)
+    }
+
+    /// A size for each streaming edge, at least 1 and at most the edge's volume.
+    pub fn given(graph: &CanonicalGraph, schedule: &StreamingSchedule, size: impl Fn(EdgeId) -> u64) -> Self {
+        let size = |edge| if schedule.streams(graph, edge) { size(edge).clamp(1, graph.volume(edge)) } else { 0 };
         BufferSizes { sizes: graph.edge_ids().map(size).collect() }
     }
 
