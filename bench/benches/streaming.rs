@@ -56,8 +56,12 @@ enum Step {
     Binary(Binary),
 }
 
-const SIMPLE: [Step; 4] =
-    [Step::Binary(Binary::Add), Step::Binary(Binary::Multiply), Step::Unary(Unary::Relu), Step::Binary(Binary::Subtract)];
+const SIMPLE: [Step; 4] = [
+    Step::Binary(Binary::Add),
+    Step::Binary(Binary::Multiply),
+    Step::Unary(Unary::Relu),
+    Step::Binary(Binary::Subtract),
+];
 const HEAVY: [Step; 4] =
     [Step::Unary(Unary::Tanh), Step::Binary(Binary::Multiply), Step::Unary(Unary::Exp), Step::Binary(Binary::Add)];
 
