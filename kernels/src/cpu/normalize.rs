@@ -56,6 +56,7 @@ impl CpuKernel for NormalizeKernel {
         let rows = (PIECE / self.columns).max(1);
         call.team.run_pieces(target, rows * self.columns, &|piece, target| {
             for (row, target) in target.chunks_exact_mut(self.columns).enumerate() {
+                // Counted from the first row at hand, as the epilogue's windowed operands are.
                 let start = (piece * rows + row) * self.columns;
                 self.row(&source[start..][..self.columns], target);
                 if let Some(epilogue) = &self.epilogue {

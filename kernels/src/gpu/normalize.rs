@@ -9,7 +9,9 @@ use crate::error::KernelError;
 use crate::op::{NodeSpec, Normalize};
 
 pub(crate) struct NormalizeRecipe {
+    /// Rows that are normalised, and how many of them are one of the node's.
     rows: usize,
+    joined: usize,
     length: usize,
     epsilon: f32,
     center: bool,
@@ -29,8 +31,10 @@ impl NormalizeRecipe {
         let length: usize = dims[op.axis..].iter().product();
         // The linear index is the only coordinate; the operands' offsets are worked out from it.
         let all = Coordinate { name: "at", axes: 0..output.shape.rank() };
+        let rows: usize = dims[..op.axis].iter().product();
         Ok(Self {
-            rows: dims[..op.axis].iter().product(),
+            rows,
+            joined: node.row_plan().map_or(1, |plan| rows / plan.rows),
             length,
             epsilon: op.epsilon,
             center: op.center,
@@ -50,7 +54,8 @@ impl Recipe for NormalizeRecipe {
     }
 
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let rows = recorder.rows(self.rows);
+        let rows = recorder.rows(self.rows / self.joined);
+        let rows = rows.start * self.joined..rows.end * self.joined;
         let mut shader = Shader::new("normalize", include_str!("normalize.wgsl"));
         shader.constant("CENTER", usize::from(self.center));
         shader.parameter("first", rows.start).parameter("count", rows.len());
@@ -77,6 +82,18 @@ mod tests {
             x.iter().map(|v| ((f64::from(*v) - mean) * factor) as f32).collect::<Vec<_>>()
         };
         x.chunks(length).flat_map(row).collect()
+    }
+
+    #[test]
+    fn rows_of_several_normalised_ones_are_computed_in_place() {
+        let epilogue = Some(Expression::binary(Binary::Multiply));
+        let op = Op::Normalize(Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue });
+        let node = node(op, &[&[6, 4], &[12]], &[&[2, 12]]);
+        let values = inputs(&node, 45);
+        let whole = Run::new(&node).outputs(&values).expect("runs").remove(0);
+        let part = Run { rows: Some(1..2), ..Run::new(&node) }.outputs(&values).expect("runs").remove(0);
+        assert_eq!(part[..12], [super::super::testing::UNWRITTEN; 12]);
+        assert_eq!(part[12..], whole[12..]);
     }
 
     #[test]

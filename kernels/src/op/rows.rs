@@ -26,7 +26,7 @@ impl NodeSpec {
     /// How the node divides into rows, if it does into more than one.
     ///
     /// Element-wise nodes divide at every leading axis that no other operand is broadcast along in part; reductions,
-    /// softmax and normalisation divide at the axes before those that they work on.
+    /// softmax and normalisation divide at the axes before those that they work on, as far as an epilogue's operands allow.
     pub fn row_plan(&self) -> Option<RowPlan> {
         if let Op::Block(block) = &self.op {
             return Some(block.row_plan(self.inputs.len()));
@@ -36,30 +36,36 @@ impl NodeSpec {
             Op::Map(_) => output.shape.rank(),
             Op::Reduce(op) => op.axes.first().copied().filter(|first| is_tail(*first, &op.axes, self.rank(0)))?,
             Op::Softmax(op) if op.axis + 1 == self.rank(0) => op.axis,
-            Op::Normalize(op) if op.epilogue.is_none() => op.axis,
+            Op::Normalize(op) if op.axis <= self.rank(0) => op.axis,
             _ => return None,
         };
+        if matches!(self.op, Op::Map(_)) {
+            return self.broadcast_rows(&output.shape, 0, |_| true);
+        }
+        let rows: usize = self.inputs.first()?.shape.dims()[..lead].iter().product();
         match &self.op {
-            Op::Map(_) => self.map_rows(&output.shape),
-            _ => {
-                let rows = self.inputs[0].shape.dims()[..lead].iter().product();
-                (rows > 1).then(|| RowPlan { rows, windowed: vec![true] })
+            Op::Normalize(_) if self.inputs.len() > 1 => {
+                let mut plan = self.broadcast_rows(&output.shape, 1, |whole| whole > 0 && rows % whole == 0)?;
+                plan.windowed.insert(0, true);
+                Some(plan)
             }
+            _ => (rows > 1).then(|| RowPlan { rows, windowed: vec![true] }),
         }
     }
 
-    /// Cuts an element-wise node at the deepest leading axes such that every operand either has its own element for each
-    /// combination of them or does not vary along them at all.
-    fn map_rows(&self, output: &Shape) -> Option<RowPlan> {
+    /// Cuts a node at the deepest leading axes of its output such that every operand from `first` on either has its own
+    /// element for each combination of them or does not vary along them at all, and their number is `possible`.
+    fn broadcast_rows(&self, output: &Shape, first: usize, possible: impl Fn(usize) -> bool) -> Option<RowPlan> {
         let strides: Vec<_> =
-            self.inputs.iter().map(|i| i.shape.broadcast_strides(output).ok()).collect::<Option<_>>()?;
+            self.inputs[first..].iter().map(|i| i.shape.broadcast_strides(output).ok()).collect::<Option<_>>()?;
         let dims = output.dims();
         let full = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] != 0);
         let fixed = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] == 0);
-        let depth = (0..=dims.len()).rev().find(|depth| strides.iter().all(|s| full(s, *depth) || fixed(s, *depth)))?;
-        let rows: usize = dims[..depth].iter().product();
+        let rows = |depth: usize| dims[..depth].iter().product::<usize>();
+        let divides = |depth: usize| possible(rows(depth)) && strides.iter().all(|s| full(s, depth) || fixed(s, depth));
+        let depth = (0..=dims.len()).rev().find(|depth| divides(*depth))?;
         let windowed = strides.iter().map(|s| !fixed(s, depth)).collect();
-        (rows > 1).then_some(RowPlan { rows, windowed })
+        (rows(depth) > 1).then(|| RowPlan { rows: rows(depth), windowed })
     }
 
     /// The rows in which a reduction over leading axes can take its input, one after the other, if there is more than one.
@@ -91,7 +97,7 @@ fn is_tail(first: usize, axes: &[usize], rank: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Binary, Domain, Expression, Map, Reduce, ReduceKind};
+    use crate::op::{Binary, Domain, Expression, Map, Normalize, Reduce, ReduceKind};
     use crate::{DType, TensorSpec};
 
     fn spec(dims: &[usize]) -> TensorSpec {
@@ -112,6 +118,24 @@ mod tests {
         assert_eq!(add(&[1, 3, 4], &[3, 1], &[1, 3, 4]), plan(3, [true, true]));
         assert_eq!(add(&[1, 1, 4], &[4], &[1, 1, 4]), plan(4, [true, true]));
         assert_eq!(add(&[], &[6], &[6]), plan(6, [false, true]));
+    }
+
+    #[test]
+    fn normalisations_divide_as_their_epilogue_allows() {
+        let normalized = |x: &[usize], axis: usize, scale: &[usize], out: &[usize]| {
+            let epilogue = Some(Expression::binary(Binary::Multiply));
+            let op = Op::Normalize(Normalize { axis, epsilon: 0.0, center: true, epilogue });
+            NodeSpec { op, inputs: vec![spec(x), spec(scale)], outputs: vec![spec(out)] }.row_plan()
+        };
+        let plan = |rows, scale| Some(RowPlan { rows, windowed: vec![true, scale] });
+        assert_eq!(normalized(&[6, 4], 1, &[4], &[6, 4]), plan(6, false));
+        assert_eq!(normalized(&[6, 4], 1, &[6, 1], &[6, 4]), plan(6, true));
+        assert_eq!(normalized(&[2, 3, 4], 2, &[3, 1], &[2, 3, 4]), plan(2, false));
+        // Read under another shape: an output's row is a multiple of those that are normalised.
+        assert_eq!(normalized(&[6, 4], 1, &[12], &[2, 12]), plan(2, false));
+        assert_eq!(normalized(&[6, 4], 1, &[8], &[3, 8]), plan(3, false));
+        assert_eq!(normalized(&[3, 8], 1, &[4], &[6, 4]), None);
+        assert_eq!(normalized(&[1, 4], 1, &[4], &[1, 4]), None);
     }
 
     #[test]

@@ -122,7 +122,7 @@ fn block(u: &mut Unstructured<'_>, rows: usize, columns: usize) -> Arbitrary<Mak
     let whole = [rows, columns];
     let mut wide = vec![maker.input(&whole)];
     let mut narrow: Vec<Operand> = Vec::new();
-    for _ in 0..u.int_in_range(1..=6)? {
+    for _ in 0..u.int_in_range(0..=6)? {
         let of = *u.choose(&wide)?;
         let made = match u.int_in_range(0..=6)? {
             0 => maker.push(
@@ -131,9 +131,16 @@ fn block(u: &mut Unstructured<'_>, rows: usize, columns: usize) -> Arbitrary<Mak
                 &whole,
             ),
             1 => maker.push(Op::Softmax(Softmax { axis: 1, log: u.arbitrary()? }), &[(of, &whole)], &whole),
-            2 => {
+            2 if u.arbitrary()? => {
                 let op = Normalize { axis: 1, epsilon: 1e-5, center: u.arbitrary()?, epilogue: None };
                 maker.push(Op::Normalize(op), &[(of, &whole)], &whole)
+            }
+            2 => {
+                let epilogue = Expression::binary(Binary::Multiply).then(&Expression::binary(Binary::Add), 0);
+                let epilogue = Some(epilogue.expect("fits"));
+                let (scale, shift) = (maker.input(&[columns]), maker.input(&[rows, 1]));
+                let op = Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue };
+                maker.push(Op::Normalize(op), &[(of, &whole), (scale, &[columns]), (shift, &[rows, 1])], &whole)
             }
             3 => {
                 let op = Reduce { kind: *u.choose(&KINDS)?, axes: vec![1] };
@@ -154,7 +161,7 @@ fn block(u: &mut Unstructured<'_>, rows: usize, columns: usize) -> Arbitrary<Mak
         };
         wide.push(made);
     }
-    if u.ratio(2, 3)? {
+    if maker.members.is_empty() || u.ratio(2, 3)? {
         let of = *u.choose(&wide)?;
         let kind = *u.choose(&KINDS)?;
         if columns <= 256 && u.arbitrary()? {

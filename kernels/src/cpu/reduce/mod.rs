@@ -30,6 +30,8 @@ const MOST_PARTS: usize = 64;
 const PART: usize = 4096;
 /// Elements of such a part for each output, at least: folds are to be few beside what is folded.
 const PART_PER_OUTPUT: usize = 64;
+/// Pieces of several parts into which such an input is cut between threads, at most.
+const MOST_PIECES: usize = 256;
 /// Elements that are gathered before they are folded.
 const GATHERED: usize = 1024;
 /// Outputs that are computed together.
@@ -251,17 +253,19 @@ impl<T: Number> Streamed for ReduceKernel<T> {
 impl<T: Number> CpuKernel for ReduceKernel<T> {
     fn scratch_bytes(&self) -> usize {
         match self.parts() {
-            // A window begins and ends inside parts.
-            _ if self.streamed => scratch_bytes(self, 2),
             1 => 0,
+            // The last part may be shorter.
+            _ if self.streamed => scratch_bytes(self, 1),
             parts => parts * self.outputs * size_of::<T>(),
         }
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let output = &mut *call.outputs[0];
-        if self.streamed && (self.parts() > 1 || call.inputs[0].len() < self.input_bytes()) {
-            stream::take_window(self, 0, call.inputs[0], PIECE / self.part, call.scratch, output, call.team);
+        if self.streamed && self.parts() > 1 {
+            // Pieces of whole parts, as far as a large machine can use them.
+            let piece = (PIECE / self.part).max(self.parts().div_ceil(MOST_PIECES));
+            stream::take_all(self, call.inputs[0], piece, call.scratch, output, call.team);
             return Ok(());
         }
         let source: &[T] = elements(call.inputs[0]);

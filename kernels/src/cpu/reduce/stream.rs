@@ -153,26 +153,24 @@ pub(crate) fn close(reduction: &dyn Streamed, bounds: &[usize], scratch: &mut [u
     }
 }
 
-/// Takes the window that begins at byte `first` of the stream, in pieces of whole parts.
-pub(super) fn take_window(
+/// Takes the whole input at once, in pieces of `piece_parts` parts.
+pub(super) fn take_all(
     reduction: &dyn Streamed,
-    first: usize,
-    window: &[u8],
+    input: &[u8],
     piece_parts: usize,
     scratch: &mut [u8],
     output: &mut [u8],
     team: &Team,
 ) {
-    let (end, step) = (first + window.len(), piece_parts.max(1) * reduction.part_bytes());
-    let inner = (first / step + 1..).map(|piece| piece * step).take_while(|bound| *bound < end);
-    let bounds: Vec<usize> = std::iter::once(first).chain(inner).chain([end]).collect();
+    let step = piece_parts.max(1) * reduction.part_bytes();
+    let bounds: Vec<usize> = (0..input.len()).step_by(step).chain([input.len()]).collect();
     let pieces: Vec<_> = cut(reduction, &bounds, scratch).into_iter().map(|piece| Mutex::new(Some(piece))).collect();
     team.run(pieces.len(), &|index| {
         let piece = pieces[index].lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut piece) = piece {
             with_workspace(reduction.part_bytes().div_ceil(size_of::<f32>()), |pending| {
                 let pending = bytemuck::cast_slice_mut(pending);
-                piece.take(&window[bounds[index] - first..bounds[index + 1] - first], pending);
+                piece.take(&input[bounds[index]..bounds[index + 1]], pending);
                 piece.end(pending);
             });
         }

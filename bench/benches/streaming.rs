@@ -1,0 +1,199 @@
+//! What is a chain of nodes worth as one streaming block, and how large should its chunks be?
+//!
+//! Chains of element-wise nodes with a sum of everything at the end, on a 64 MiB tensor: node by node, each on the whole
+//! tensor, against one block that takes it chunk by chunk, and against the time of a plain copy, which reads and writes the
+//! tensor once. Each figure is the median over rounds of ratios within the round.
+
+use anabranch_bench::nodes::{spec, values};
+use anabranch_kernels::cpu::{Call, CpuKernel, Team, prepare};
+use anabranch_kernels::op::{
+    Binary, Block, Domain, Expression, Map, Member, NodeSpec, Op, Operand, Reduce, ReduceKind, Unary,
+};
+use anabranch_kernels::{Buffer, Tensor};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const ROWS: usize = 16_384;
+const COLUMNS: usize = 1024;
+const ROUNDS: usize = 15;
+/// Bytes of a chunk, where they are not what is asked.
+const CHUNK: usize = 128 << 10;
+
+fn main() {
+    println!("{ROWS} × {COLUMNS} f32 (64 MiB), medians of {ROUNDS} rounds");
+    for threads in [1, 2] {
+        let team = Team::new(threads, |_| {});
+        println!("\n{threads} thread(s): time of node by node ÷ block; copy ÷ block; block");
+        for (name, ops) in [("simple", &SIMPLE), ("heavy", &HEAVY)] {
+            for length in [2, 4, 8] {
+                let chain = Chain::new(ops, length);
+                let mut rivals = [chain.one_by_one(), chain.block(CHUNK), Rival::Copy(Copied::new())];
+                let times = measure(&mut rivals, &team);
+                let ratio = |rival: usize| median(times.iter().map(|t| t[rival] / t[1]).collect());
+                let own = median(times.iter().map(|t| t[1]).collect());
+                println!("{name:7} {length} {:6.2} {:6.2} {:8.2} ms", ratio(0), ratio(2), own * 1e3);
+            }
+        }
+        println!("\n{threads} thread(s), 4 ops: time of a copy ÷ that of the block, by bytes of a chunk");
+        let sizes: Vec<usize> = (12..=24).map(|power| 1 << power).collect();
+        for (name, ops) in [("simple", &SIMPLE), ("heavy", &HEAVY)] {
+            let chain = Chain::new(ops, 4);
+            let mut rivals: Vec<_> = sizes.iter().map(|size| chain.block(*size)).collect();
+            rivals.push(Rival::Copy(Copied::new()));
+            let times = measure(&mut rivals, &team);
+            for (at, size) in sizes.iter().enumerate() {
+                let ratio = median(times.iter().map(|t| t[sizes.len()] / t[at]).collect());
+                println!("{name:7} {:6} KiB {ratio:6.2}", size >> 10);
+            }
+        }
+    }
+}
+
+/// What one node of a chain does to its first operand: a function of it alone, or with a vector of one number a column.
+#[derive(Clone, Copy)]
+enum Step {
+    Unary(Unary),
+    Binary(Binary),
+}
+
+const SIMPLE: [Step; 4] = [
+    Step::Binary(Binary::Add),
+    Step::Binary(Binary::Multiply),
+    Step::Unary(Unary::Relu),
+    Step::Binary(Binary::Subtract),
+];
+const HEAVY: [Step; 4] =
+    [Step::Unary(Unary::Tanh), Step::Binary(Binary::Multiply), Step::Unary(Unary::Exp), Step::Binary(Binary::Add)];
+
+/// A chain of element-wise nodes and a sum of everything.
+struct Chain {
+    members: Vec<Member>,
+    inputs: [Tensor; 2],
+}
+
+impl Chain {
+    fn new(ops: &[Step; 4], length: usize) -> Self {
+        let (whole, column) = (spec(&[ROWS, COLUMNS]), spec(&[COLUMNS]));
+        let before = |at: usize| if at == 0 { Operand::Input(0) } else { Operand::Member(at - 1) };
+        let mut members: Vec<Member> = (0..length)
+            .map(|at| {
+                let (expression, inputs, specs) = match ops[at % ops.len()] {
+                    Step::Unary(function) => (Expression::unary(function), vec![before(at)], vec![whole.clone()]),
+                    Step::Binary(function) => {
+                        let inputs = vec![before(at), Operand::Input(1)];
+                        (Expression::binary(function), inputs, vec![whole.clone(), column.clone()])
+                    }
+                };
+                let op = Op::Map(Map { domain: Domain::F32, expression });
+                Member { spec: NodeSpec { op, inputs: specs, outputs: vec![whole.clone()] }, inputs }
+            })
+            .collect();
+        let op = Op::Reduce(Reduce { kind: ReduceKind::Sum, axes: vec![0, 1] });
+        let sum = NodeSpec { op, inputs: vec![whole], outputs: vec![spec(&[])] };
+        members.push(Member { spec: sum, inputs: vec![before(length)] });
+        Self { members, inputs: [values(&spec(&[ROWS, COLUMNS])), values(&spec(&[COLUMNS]))] }
+    }
+
+    fn one_by_one(&self) -> Rival {
+        let nodes = self.members.iter().map(|member| Node::new(member.spec.clone())).collect();
+        Rival::Nodes(nodes, self.inputs.clone(), [touched(ROWS * COLUMNS * 4), touched(ROWS * COLUMNS * 4)])
+    }
+
+    fn block(&self, chunk: usize) -> Rival {
+        let (rows, chunk_rows) = (ROWS, chunk.div_ceil(COLUMNS * size_of::<f32>()));
+        let members = self.members.clone();
+        let op = Op::Block(Block { outputs: vec![members.len() - 1], members, rows, chunk_rows });
+        let node = NodeSpec { op, inputs: vec![spec(&[ROWS, COLUMNS]), spec(&[COLUMNS])], outputs: vec![spec(&[])] };
+        Rival::Block(Box::new(Node::new(node)), self.inputs.clone(), Buffer::zeroed(4))
+    }
+}
+
+fn touched(bytes: usize) -> Buffer {
+    let mut buffer = Buffer::zeroed(bytes);
+    buffer.bytes_mut().fill(1);
+    buffer
+}
+
+/// A prepared node.
+struct Node {
+    kernel: Box<dyn CpuKernel>,
+    inputs: usize,
+    output_bytes: usize,
+    rows: usize,
+    scratch: Buffer,
+}
+
+impl Node {
+    fn new(spec: NodeSpec) -> Self {
+        let kernel = prepare(&spec, &vec![None; spec.inputs.len()]).expect("a sound node");
+        let scratch = touched(kernel.scratch_bytes());
+        let rows = spec.row_plan().map_or(1, |plan| plan.rows);
+        Self { kernel, inputs: spec.inputs.len(), output_bytes: spec.outputs[0].bytes(), rows, scratch }
+    }
+
+    fn run(&mut self, inputs: &[&[u8]], output: &mut [u8], team: &Team) {
+        let (outputs, scratch) = (&mut [&mut output[..self.output_bytes]], self.scratch.bytes_mut());
+        let call = Call { inputs: &inputs[..self.inputs], outputs, rows: 0..self.rows, scratch, team };
+        black_box(self.kernel.run(call)).expect("no value makes it undefined");
+    }
+}
+
+struct Copied {
+    from: Buffer,
+    to: Buffer,
+}
+
+impl Copied {
+    fn new() -> Self {
+        Self { from: touched(ROWS * COLUMNS * 4), to: touched(ROWS * COLUMNS * 4) }
+    }
+}
+
+/// A way of going through the tensor.
+enum Rival {
+    /// Each node on the whole tensor, between two buffers in turn.
+    Nodes(Vec<Node>, [Tensor; 2], [Buffer; 2]),
+    Block(Box<Node>, [Tensor; 2], Buffer),
+    Copy(Copied),
+}
+
+impl Rival {
+    fn run(&mut self, team: &Team) {
+        match self {
+            Self::Nodes(nodes, inputs, [a, b]) => {
+                let (mut from, mut to) = (a, b);
+                for (at, node) in nodes.iter_mut().enumerate() {
+                    let first = if at == 0 { inputs[0].bytes() } else { from.bytes() };
+                    node.run(&[first, inputs[1].bytes()], to.bytes_mut(), team);
+                    std::mem::swap(&mut from, &mut to);
+                }
+            }
+            Self::Block(node, inputs, output) => {
+                node.run(&[inputs[0].bytes(), inputs[1].bytes()], output.bytes_mut(), team);
+            }
+            Self::Copy(Copied { from, to }) => {
+                let (from, piece) = (from.bytes(), 1 << 18);
+                team.run_pieces(to.bytes_mut(), piece, &|index, to| {
+                    to.copy_from_slice(&from[index * piece..][..to.len()]);
+                });
+                black_box(to.bytes());
+            }
+        }
+    }
+}
+
+/// The rivals' times in each round, in seconds; they take turns, so that what disturbs one disturbs the others.
+fn measure(rivals: &mut [Rival], team: &Team) -> Vec<Vec<f64>> {
+    let time = |rival: &mut Rival| {
+        let start = Instant::now();
+        rival.run(team);
+        start.elapsed()
+    };
+    rivals.iter_mut().for_each(|rival| rival.run(team));
+    (0..ROUNDS).map(|_| rivals.iter_mut().map(time).map(|time: Duration| time.as_secs_f64()).collect()).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
