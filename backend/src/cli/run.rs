@@ -5,10 +5,12 @@ use super::html::{HtmlArgs, Told};
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
+use super::refine::{RefineArgs, Refining};
 use super::report::Report;
 use super::{CliError, Output};
 use crate::execute::RunOptions;
 use crate::npy::{write_npy, write_npz};
+use crate::plan::PlanFile;
 use crate::report::trace;
 use crate::session::events_json;
 use crate::session::{Outputs, Run, SessionError};
@@ -47,6 +49,8 @@ pub(crate) struct RunCommand {
     #[arg(long)]
     no_learn: bool,
     #[command(flatten)]
+    refine: RefineArgs,
+    #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
     devices: DeviceArgs,
@@ -67,7 +71,13 @@ impl RunCommand {
         open::print_notes(&opened.session, output);
         opened.session.prepare(&opened.inputs)?;
         let costs = opened.session.costs();
-        let (latencies, last) = self.repeat(&opened, output)?;
+        let Refining { latencies, last, refinement } = match self.refine.rounds() {
+            None => self.repeat(&opened, output)?,
+            Some(rounds) => self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?,
+        };
+        if let Some(path) = &self.refine.plan {
+            write_plan(path, &last)?;
+        }
         if let Some(path) = &self.output {
             write_outputs(path, &last.outputs)?;
         }
@@ -81,20 +91,20 @@ impl RunCommand {
             opened.save_costs()?;
         }
         let report = Report::new(open::model_name(&self.model), &opened.session, &last, &latencies);
-        match output.json {
-            true => output.json(&serde_json::to_value(&report).map_err(CliError::internal)?),
-            false => output.text(&report.to_string()),
+        if !output.json {
+            let rounds = refinement.as_ref().map_or(String::new(), |refinement| super::refine::table(refinement));
+            return output.text(&format!("{rounds}{report}"));
         }
+        let mut value = serde_json::to_value(&report).map_err(CliError::internal)?;
+        if let Some(refinement) = &refinement {
+            value["refinement"] = serde_json::to_value(refinement).map_err(CliError::internal)?;
+        }
+        output.json(&value)
     }
 
     /// Runs the model as often as asked. Costs are learned from all runs but the first, unless it is the only one.
-    fn repeat(&self, opened: &Opened, output: Output) -> Result<(Vec<Duration>, Run), CliError> {
-        let options = RunOptions {
-            cancel: Some(cancel_on_interrupt()?),
-            timeout: self.timeout.map(Duration::try_from_secs_f64).transpose()?,
-            profile: true,
-            ..RunOptions::default()
-        };
+    fn repeat(&self, opened: &Opened, output: Output) -> Result<Refining, CliError> {
+        let options = self.options()?;
         let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
         let progress = Progress::new(output, "runs", u64::from(self.repeat));
         let mut last = run()?;
@@ -111,7 +121,16 @@ impl RunCommand {
                 opened.session.learn(&last);
             }
         }
-        Ok((latencies, last))
+        Ok(Refining { latencies, last, refinement: None })
+    }
+
+    fn options(&self) -> Result<RunOptions, CliError> {
+        Ok(RunOptions {
+            cancel: Some(cancel_on_interrupt()?),
+            timeout: self.timeout.map(Duration::try_from_secs_f64).transpose()?,
+            profile: true,
+            ..RunOptions::default()
+        })
     }
 
     fn write_events(&self, run: &Run) -> Result<(), CliError> {
@@ -139,6 +158,12 @@ impl RunCommand {
 /// An interrupted run has its own exit code.
 pub(super) fn cancelled(error: SessionError) -> CliError {
     if error.is_cancelled() { CliError::interrupted() } else { error.into() }
+}
+
+fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
+    let file = PlanFile::of(run.prepared.plan(), &run.prepared.program);
+    let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
+    fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
 }
 
 fn write_outputs(path: &Path, outputs: &Outputs) -> Result<(), CliError> {
