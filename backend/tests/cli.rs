@@ -130,3 +130,54 @@ fn devices_are_listed() {
     assert_eq!(devices["cpus"][0]["name"], "cpu0");
     assert_eq!(devices["gpus"][0]["name"], "gpu0");
 }
+
+#[test]
+fn ways_are_compared_as_text_json_and_csv() {
+    let command = Anabranch::new();
+    let ways = ["compare", "--software-gpu", "--place", "heft,cpu,gpu0", "--order", "pct,fifo", "--stream", "off"];
+    let quick = ["--repeat", "2", "--warmup", "1", "--csv", "ways.csv"];
+    let comparison = command.json(&[&ways[..], &quick[..]].concat());
+    let outcomes = comparison["outcomes"].as_array().expect("outcomes");
+    let names: Vec<_> = outcomes.iter().map(|o| (o["way"]["place"].as_str(), o["way"]["order"].as_str())).collect();
+    assert_eq!(names.len(), 7);
+    assert_eq!((names[1], names[6]), ((Some("heft"), Some("fifo")), (Some("dynamic"), None)));
+    assert!(outcomes.iter().all(|outcome| outcome["outputs"]["within"] == true), "{comparison}");
+    let csv = command.read("ways.csv");
+    assert_eq!(csv.lines().count(), 8);
+    let columns = csv.lines().map(|line| line.split(',').count());
+    assert!(columns.into_iter().all(|count| count == 17 + 5 * comparison["devices"].as_array().expect("devices").len()));
+    let text = command.text(&["compare", "--no-gpu", "--place", "heft", "--repeat", "1", "--warmup", "0"]);
+    assert!(text.contains("dynamic") && text.contains("fastest"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn a_plan_is_refined_saved_and_run_again() {
+    let command = Anabranch::new();
+    let refine = ["run", "--software-gpu", "--refine", "2", "--repeat", "5", "-o", "plan.json"];
+    let report = command.json(&refine);
+    let rounds = report["refinement"]["rounds"].as_array().expect("rounds");
+    assert_eq!(rounds.len(), 2);
+    assert!(rounds.iter().all(|round| round["plan"]["measured_ms"]["median"].as_f64() > Some(0.0)));
+    let again = command.json(&["run", "--software-gpu", "--place", "plan.json"]);
+    let nodes = |report: &Value| -> Vec<Value> {
+        report["devices"].as_array().expect("devices").iter().map(|device| device["nodes"].clone()).collect()
+    };
+    assert_eq!(nodes(&report), nodes(&again));
+}
+
+#[test]
+fn nonsense_is_refused_by_compare_and_refine() {
+    let command = Anabranch::new();
+    command.refuses(&["compare", "--no-gpu", "--place", "best"], &["`best`", "heft"]);
+    command.refuses(&["compare", "--no-gpu", "--place", "gpu"], &["--software-gpu"]);
+    command.refuses(&["compare", "--no-gpu", "--place", "dynamic"], &["--place"]);
+    command.refuses(&["compare", "--no-gpu", "--order", "lifo"], &["lifo", "pct"]);
+    command.refuses(&["compare", "--no-gpu", "--stream", "maybe"], &["maybe", "always"]);
+    command.refuses(&["compare", "--no-gpu", "--repeat", "0"], &["--repeat"]);
+    command.refuses(&["run", "--no-gpu", "--refine", "0"], &["--refine"]);
+    command.refuses(&["run", "--no-gpu", "--refine", "2", "--no-learn"], &["--no-learn"]);
+    command.refuses(&["run", "--no-gpu", "--refine", "1", "--refine-threshold", "200"], &["0 to 100"]);
+    command.refuses(&["run", "--no-gpu", "--refine-threshold", "3"], &["--refine"]);
+    command.refuses(&["run", "--no-gpu", "--order", "lifo"], &["lifo", "pct"]);
+}
