@@ -69,11 +69,15 @@ impl RunCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let opened = open(&self.devices, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
-        opened.session.prepare(&opened.inputs)?;
-        let costs = opened.session.costs();
-        let Refining { latencies, last, refinement } = match self.refine.rounds() {
-            None => self.repeat(&opened, output)?,
-            Some(rounds) => self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?,
+        let (costs, Refining { latencies, last, refinement }) = match self.refine.rounds() {
+            None => {
+                opened.session.prepare(&opened.inputs)?;
+                (opened.session.costs(), self.repeat(&opened, output)?)
+            }
+            Some(rounds) => {
+                let refining = self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?;
+                (opened.session.costs(), refining)
+            }
         };
         if let Some(path) = &self.refine.plan {
             write_plan(path, &last)?;
