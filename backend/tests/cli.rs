@@ -77,13 +77,13 @@ fn a_plan_is_written_and_followed() {
 }
 
 #[test]
-fn events_and_traces_are_written() {
+fn events_and_charts_are_written() {
     let command = Anabranch::new();
-    command.json(&["run", "--software-gpu", "--place", "gpu", "--profile", "p.json", "--trace", "t.json"]);
-    let read = |name: &str| -> Value {
-        serde_json::from_slice(&std::fs::read(command.path(name)).expect("written")).expect("JSON")
-    };
-    let (profile, trace) = (read("p.json"), read("t.json"));
+    let files = ["--profile", "p.json", "--gantt", "g.svg"];
+    let text = command.text(&[&["run", "--software-gpu", "--place", "gpu"], &files[..]].concat());
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.contains("gpu0            predicted") && text.contains('█'), "{text}");
+    let profile: Value = serde_json::from_str(&command.read("p.json")).expect("JSON");
     let events = profile["events"].as_array().expect("events");
     assert!(events.iter().any(|event| event["kind"] == "node" && event["on"] == "gpu0"));
     assert!(events.iter().any(|event| event["kind"] == "transfer" && event["bytes"].as_u64() > Some(0)));
@@ -91,10 +91,8 @@ fn events_and_traces_are_written() {
         let time = |key: &str| event[key].as_u64().expect("a time");
         assert!(time("ready_ns") <= time("start_ns") && time("start_ns") <= time("end_ns"), "{event}");
     }
-    let trace = trace["traceEvents"].as_array().expect("trace events");
-    for phase in ["M", "X", "s", "f"] {
-        assert!(trace.iter().any(|event| event["ph"] == phase), "no {phase} event");
-    }
+    let chart = command.read("g.svg");
+    assert!(chart.contains("gpu0 predicted") && chart.contains(">measured<"));
 }
 
 #[test]

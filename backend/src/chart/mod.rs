@@ -10,6 +10,7 @@ mod boxes;
 mod canvas;
 mod gantt;
 mod page;
+mod run;
 mod scale;
 mod schedule;
 mod steps;
@@ -21,6 +22,7 @@ pub use boxes::{BoxChart, BoxPanel, Boxes, Spread};
 pub use canvas::{Anchor, Canvas, Rect, escaped};
 pub use gantt::{Activity, Lane, Stay};
 pub use page::page;
+pub use run::RunChart;
 pub use scale::{Scale, amount};
 pub use schedule::ScheduleChart;
 

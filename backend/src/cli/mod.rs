@@ -5,6 +5,7 @@ mod assignment;
 mod compare;
 mod costs;
 mod devices;
+mod gantt;
 mod graph;
 mod html;
 mod inputs;

@@ -232,6 +232,19 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// The figures of the whole, in a line.
+    pub(super) fn headline(&self) -> String {
+        format!(
+            "{} nodes placed by {}; makespan predicted {}, measured {}; {} over {} transfers",
+            self.nodes,
+            self.strategy,
+            duration(self.predicted_makespan_ms * 1e-3),
+            duration(self.measured_makespan_ms * 1e-3),
+            format_bytes(self.traffic_bytes),
+            self.transfers
+        )
+    }
+
     fn device_table(&self) -> Table {
         let mut table = Table::new(&[
             ("device", Align::Left),

@@ -1,6 +1,7 @@
 //! `anabranch run`: place, execute, and compare what was predicted with what was measured.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::gantt::Gantt;
 use super::html::{HtmlArgs, Told};
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
@@ -40,6 +41,9 @@ pub(crate) struct RunCommand {
     /// The trace's format, where the file's name does not say it
     #[arg(long, value_enum, requires = "trace")]
     trace_format: Option<TraceFormat>,
+    /// Draw what each device and link did in the last run, predicted above measured
+    #[arg(long, value_name = "FILE.svg")]
+    gantt: Option<PathBuf>,
     #[command(flatten)]
     html: HtmlArgs,
     /// End a run that takes longer than this many seconds
@@ -87,17 +91,20 @@ impl RunCommand {
         }
         self.write_events(&last)?;
         let model = open::model_name(&self.model);
-        self.html.write(
-            &opened,
-            Told { model, planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies },
-        )?;
+        let told =
+            Told { model: model.clone(), planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies };
+        self.html.write(&opened, told)?;
         if !self.no_learn {
             opened.save_costs()?;
         }
-        let report = Report::new(open::model_name(&self.model), &opened.session, &last, &latencies);
+        let (report, gantt) = (Report::new(model.clone(), &opened.session, &last, &latencies), Gantt::of(&last));
+        if let Some(path) = &self.gantt {
+            let text = gantt.svg(format!("{model}: a run"), report.headline());
+            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+        }
         if !output.json {
             let rounds = refinement.as_ref().map_or(String::new(), |refinement| super::refine::table(refinement));
-            return output.text(&format!("{rounds}{report}"));
+            return output.text(&format!("{rounds}{report}\n{gantt}"));
         }
         let mut value = serde_json::to_value(&report).map_err(CliError::internal)?;
         if let Some(refinement) = &refinement {

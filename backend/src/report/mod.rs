@@ -10,6 +10,7 @@ mod collect;
 mod critical;
 mod data;
 mod date;
+mod lanes;
 mod layout;
 mod memory;
 mod page;
@@ -23,6 +24,7 @@ pub use data::{
     TransferData, WhyData,
 };
 pub use date::utc;
+pub use lanes::{Bar, RunLane, lanes};
 pub use layout::{Layout, NODE_HEIGHT, NODE_WIDTH, layout};
 pub use page::page;
 pub use trace::trace;
