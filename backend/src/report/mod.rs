@@ -20,8 +20,8 @@ mod why;
 
 pub use collect::About;
 pub use data::{
-    CostData, DeviceData, EdgeData, FactsData, NodeData, PortData, ReportData, Role, Steps, Times, TotalData,
-    TransferData, WhyData,
+    BlockData, CostData, DeviceData, EdgeData, FactsData, NodeData, PortData, ReportData, Role, Steps, Times,
+    TotalData, TransferData, WhyData,
 };
 pub use date::utc;
 pub use lanes::{Bar, RunLane, lanes};
