@@ -14,6 +14,7 @@ mod run;
 mod scale;
 mod schedule;
 mod steps;
+mod table;
 mod theme;
 
 pub use bars::{Bar, BarChart, Group, Panel};
@@ -25,6 +26,7 @@ pub use page::page;
 pub use run::RunChart;
 pub use scale::{Scale, amount};
 pub use schedule::ScheduleChart;
+pub use table::html_table;
 
 /// How values are written.
 pub type Format = fn(f64) -> String;
