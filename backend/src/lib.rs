@@ -3,6 +3,7 @@
 pub mod canonical;
 pub mod chart;
 pub mod cli;
+pub mod compare;
 pub mod device;
 pub mod execute;
 pub mod import;
@@ -11,6 +12,7 @@ pub mod npy;
 pub mod plan;
 pub mod profile;
 pub mod program;
+pub mod refine;
 pub mod report;
 pub mod session;
 pub mod tasks;

@@ -77,13 +77,13 @@ fn a_plan_is_written_and_followed() {
 }
 
 #[test]
-fn events_and_traces_are_written() {
+fn events_and_charts_are_written() {
     let command = Anabranch::new();
-    command.json(&["run", "--software-gpu", "--place", "gpu", "--profile", "p.json", "--trace", "t.json"]);
-    let read = |name: &str| -> Value {
-        serde_json::from_slice(&std::fs::read(command.path(name)).expect("written")).expect("JSON")
-    };
-    let (profile, trace) = (read("p.json"), read("t.json"));
+    let files = ["--profile", "p.json", "--gantt", "g.svg"];
+    let text = command.text(&[&["run", "--software-gpu", "--place", "gpu"], &files[..]].concat());
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.contains("gpu0            predicted") && text.contains('█'), "{text}");
+    let profile: Value = serde_json::from_str(&command.read("p.json")).expect("JSON");
     let events = profile["events"].as_array().expect("events");
     assert!(events.iter().any(|event| event["kind"] == "node" && event["on"] == "gpu0"));
     assert!(events.iter().any(|event| event["kind"] == "transfer" && event["bytes"].as_u64() > Some(0)));
@@ -91,10 +91,8 @@ fn events_and_traces_are_written() {
         let time = |key: &str| event[key].as_u64().expect("a time");
         assert!(time("ready_ns") <= time("start_ns") && time("start_ns") <= time("end_ns"), "{event}");
     }
-    let trace = trace["traceEvents"].as_array().expect("trace events");
-    for phase in ["M", "X", "s", "f"] {
-        assert!(trace.iter().any(|event| event["ph"] == phase), "no {phase} event");
-    }
+    let chart = command.read("g.svg");
+    assert!(chart.contains("gpu0 predicted") && chart.contains(">measured<"));
 }
 
 #[test]
@@ -129,4 +127,55 @@ fn devices_are_listed() {
     let devices = Anabranch::new().json(&["devices", "--software-gpu"]);
     assert_eq!(devices["cpus"][0]["name"], "cpu0");
     assert_eq!(devices["gpus"][0]["name"], "gpu0");
+}
+
+#[test]
+fn ways_are_compared_as_text_json_and_csv() {
+    let command = Anabranch::new();
+    let ways = ["compare", "--software-gpu", "--place", "heft,cpu,gpu0", "--order", "pct,fifo", "--stream", "off"];
+    let quick = ["--repeat", "2", "--warmup", "1", "--csv", "ways.csv"];
+    let comparison = command.json(&[&ways[..], &quick[..]].concat());
+    let outcomes = comparison["outcomes"].as_array().expect("outcomes");
+    let names: Vec<_> = outcomes.iter().map(|o| (o["way"]["place"].as_str(), o["way"]["order"].as_str())).collect();
+    assert_eq!(names.len(), 7);
+    assert_eq!((names[1], names[6]), ((Some("heft"), Some("fifo")), (Some("dynamic"), None)));
+    assert!(outcomes.iter().all(|outcome| outcome["outputs"]["within"] == true), "{comparison}");
+    let csv = command.read("ways.csv");
+    assert_eq!(csv.lines().count(), 8);
+    let columns = csv.lines().map(|line| line.split(',').count());
+    assert!(columns.into_iter().all(|count| count == 17 + 5 * comparison["devices"].as_array().expect("devices").len()));
+    let text = command.text(&["compare", "--no-gpu", "--place", "heft", "--repeat", "1", "--warmup", "0"]);
+    assert!(text.contains("dynamic") && text.contains("fastest"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn a_plan_is_refined_saved_and_run_again() {
+    let command = Anabranch::new();
+    let refine = ["run", "--software-gpu", "--refine", "2", "--repeat", "5", "-o", "plan.json"];
+    let report = command.json(&refine);
+    let rounds = report["refinement"]["rounds"].as_array().expect("rounds");
+    assert_eq!(rounds.len(), 2);
+    assert!(rounds.iter().all(|round| round["plan"]["measured_ms"]["median"].as_f64() > Some(0.0)));
+    let again = command.json(&["run", "--software-gpu", "--place", "plan.json"]);
+    let nodes = |report: &Value| -> Vec<Value> {
+        report["devices"].as_array().expect("devices").iter().map(|device| device["nodes"].clone()).collect()
+    };
+    assert_eq!(nodes(&report), nodes(&again));
+}
+
+#[test]
+fn nonsense_is_refused_by_compare_and_refine() {
+    let command = Anabranch::new();
+    command.refuses(&["compare", "--no-gpu", "--place", "best"], &["`best`", "heft"]);
+    command.refuses(&["compare", "--no-gpu", "--place", "gpu"], &["--software-gpu"]);
+    command.refuses(&["compare", "--no-gpu", "--place", "dynamic"], &["--place"]);
+    command.refuses(&["compare", "--no-gpu", "--order", "lifo"], &["lifo", "pct"]);
+    command.refuses(&["compare", "--no-gpu", "--stream", "maybe"], &["maybe", "always"]);
+    command.refuses(&["compare", "--no-gpu", "--repeat", "0"], &["--repeat"]);
+    command.refuses(&["run", "--no-gpu", "--refine", "0"], &["--refine"]);
+    command.refuses(&["run", "--no-gpu", "--refine", "2", "--no-learn"], &["--no-learn"]);
+    command.refuses(&["run", "--no-gpu", "--refine", "1", "--refine-threshold", "200"], &["0 to 100"]);
+    command.refuses(&["run", "--no-gpu", "--refine-threshold", "3"], &["--refine"]);
+    command.refuses(&["run", "--no-gpu", "--order", "lifo"], &["lifo", "pct"]);
 }

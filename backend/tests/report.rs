@@ -18,7 +18,7 @@ const HOSTILE: &str = "</script><script>throw 'a name became code'</script><!--<
 fn tested(command: &Anabranch, page: &Path) -> Option<String> {
     let browser = BROWSERS.iter().find(|browser| Command::new(browser).arg("--version").output().is_ok());
     let Some(browser) = browser else {
-        assert!(std::env::var_os("ANABRANCH_REQUIRE_TOOLS").is_none(), "scripts/setup installs Chromium");
+        assert!(std::env::var_os("ANABRANCH_REQUIRE_TOOLS").is_none(), "scripts/setup --tests installs Chromium");
         eprintln!("skipped: Chromium is not installed; `apt-get install chromium` brings it");
         return None;
     };

@@ -46,13 +46,13 @@ pub struct Group {
     pub bars: Vec<Option<Bar>>,
 }
 
-/// A bar: mean and standard deviation.
+/// A bar: a mean or median, and how sure it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bar {
     /// How long it is.
     pub mean: f64,
-    /// How long the whisker to both sides of its end is; none for 0.
-    pub deviation: f64,
+    /// From where to where the whisker at its end goes; none where both are the end.
+    pub whisker: (f64, f64),
 }
 
 impl Bar {
@@ -62,12 +62,36 @@ impl Bar {
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
         let deviation = if values.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 };
-        (!values.is_empty()).then_some(Bar { mean, deviation })
+        (!values.is_empty()).then_some(Bar { mean, whisker: (mean - deviation, mean + deviation) })
     }
 
+    /// A value that is as sure as can be.
+    pub fn exactly(value: f64) -> Bar {
+        Bar { mean: value, whisker: (value, value) }
+    }
+
+    /// How far its whisker reaches beyond it: the standard deviation, if it has one.
+    pub fn above(&self) -> f64 {
+        self.whisker.1 - self.mean
+    }
+
+    fn has_whisker(&self) -> bool {
+        self.whisker.0 < self.whisker.1
+    }
+
+    /// What stands beside the bar.
     fn label(&self, format: Format) -> String {
-        match self.deviation > 0.0 {
-            true => format!("{} ± {}", format(self.mean), format(self.deviation)),
+        let (below, above) = (self.mean - self.whisker.0, self.whisker.1 - self.mean);
+        match self.has_whisker() && (above - below).abs() <= 1e-9 * self.mean.abs() {
+            true => format!("{} ± {}", format(self.mean), format(above)),
+            false => format(self.mean),
+        }
+    }
+
+    /// What a pointer over it shows.
+    fn tip(&self, format: Format) -> String {
+        match self.has_whisker() {
+            true => format!("{} ({} to {})", format(self.mean), format(self.whisker.0), format(self.whisker.1)),
             false => format(self.mean),
         }
     }
@@ -168,7 +192,7 @@ impl BarChart {
     }
 
     fn scale(&self, panel: &Panel, plot: Rect) -> Scale {
-        let high = bars(panel).map(|bar| bar.mean + bar.deviation).chain(panel.limit).fold(0.0, f64::max);
+        let high = bars(panel).map(|bar| bar.mean.max(bar.whisker.1)).chain(panel.limit).fold(0.0, f64::max);
         let low = bars(panel).map(|bar| bar.mean).filter(|&mean| mean > 0.0).fold(f64::INFINITY, f64::min);
         match self.logarithmic {
             true => Scale::logarithmic(low, high, plot.x, plot.right()),
@@ -187,18 +211,18 @@ impl BarChart {
             };
             let (end, label) = (scale.at(bar.mean), bar.label(self.format));
             let shape = Rect { x, y: y + 0.5, width: (end - x).max(0.5), height: height - 1.0 };
-            let tip = format!("{}: {label}", group.name);
+            let tip = format!("{}: {}", group.name, bar.tip(self.format));
             // Where colours do not tell series apart, they tell the best.
             let rest = if self.series.len() < 2 && bar.mean > best { " rest" } else { "" };
             canvas.rect(shape, 1.5, &format!("c{}{rest}", number % COLOURS), Some(&tip));
             let mut right = end;
-            if bar.deviation > 0.0 {
-                let (from, to) = (scale.at(bar.mean - bar.deviation), scale.at(bar.mean + bar.deviation));
+            if bar.has_whisker() {
+                let (from, to) = (scale.at(bar.whisker.0), scale.at(bar.whisker.1));
                 let middle = y + height / 2.0;
                 canvas.line((from, middle), (to, middle), "whisker");
                 canvas.line((from, middle - 3.0), (from, middle + 3.0), "whisker");
                 canvas.line((to, middle - 3.0), (to, middle + 3.0), "whisker");
-                right = to;
+                right = end.max(to);
             }
             let class = if bar.mean <= best { "ink small best" } else { "quiet small" };
             canvas.text((right + 6.0, baseline), Anchor::Start, class, &label);
@@ -254,13 +278,14 @@ mod tests {
     #[test]
     fn means_and_deviations() {
         assert_eq!(Bar::of(&[]), None);
-        assert_eq!(Bar::of(&[3.0]), Some(Bar { mean: 3.0, deviation: 0.0 }));
-        assert_eq!(Bar::of(&[1.0, 3.0]), Some(Bar { mean: 2.0, deviation: 2f64.sqrt() }));
+        assert_eq!(Bar::of(&[3.0]), Some(Bar::exactly(3.0)));
+        let root = 2f64.sqrt();
+        assert_eq!(Bar::of(&[1.0, 3.0]), Some(Bar { mean: 2.0, whisker: (2.0 - root, 2.0 + root) }));
     }
 
     #[test]
     fn bars_are_as_long_as_their_values_and_the_best_stands_out() {
-        let svg = chart(vec![Some(Bar { mean: 10.0, deviation: 0.0 }), Some(Bar { mean: 5.0, deviation: 0.0 })]).svg();
+        let svg = chart(vec![Some(Bar::exactly(10.0)), Some(Bar::exactly(5.0))]).svg();
         let widths: Vec<f64> = svg
             .lines()
             .filter(|line| line.contains("<title>heft: "))
@@ -274,9 +299,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_and_deviations_have_whiskers() {
-        let svg = chart(vec![None, Some(Bar { mean: 5.0, deviation: 1.0 })]).svg();
+        let svg = chart(vec![None, Some(Bar { mean: 5.0, whisker: (4.0, 6.0) })]).svg();
         assert!(svg.contains("no placement") && svg.contains("5 ± 1"));
         assert_eq!(svg.matches("class=\"whisker\"").count(), 3);
+        // A confidence interval need not be even.
+        let svg = chart(vec![Some(Bar { mean: 5.0, whisker: (4.5, 8.0) })]).svg();
+        assert!(
+            svg.contains("heft: 5 (4.5 to 8)") && svg.contains(">5<") && svg.contains("class=\"whisker\""),
+            "{svg}"
+        );
         let empty = BarChart { panels: vec![], ..chart(vec![]) }.svg();
         assert!(empty.ends_with("</svg>\n"));
     }

@@ -10,9 +10,11 @@ mod boxes;
 mod canvas;
 mod gantt;
 mod page;
+mod run;
 mod scale;
 mod schedule;
 mod steps;
+mod table;
 mod theme;
 
 pub use bars::{Bar, BarChart, Group, Panel};
@@ -21,8 +23,10 @@ pub use boxes::{BoxChart, BoxPanel, Boxes, Spread};
 pub use canvas::{Anchor, Canvas, Rect, escaped};
 pub use gantt::{Activity, Lane, Stay};
 pub use page::page;
+pub use run::RunChart;
 pub use scale::{Scale, amount};
 pub use schedule::ScheduleChart;
+pub use table::html_table;
 
 /// How values are written.
 pub type Format = fn(f64) -> String;

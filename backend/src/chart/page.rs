@@ -8,6 +8,8 @@ const STYLE: &str = "\
 font-family:system-ui,'Segoe UI','Helvetica Neue',Arial,sans-serif;font-size:14px}h1{font-size:22px}\
 figure{margin:24px 0;overflow-x:auto}svg{max-width:100%;height:auto}\
 table{border-collapse:collapse}td{padding:3px 18px 3px 0;vertical-align:top}td:first-child{color:#59636e}\
+.figures td,.figures th{text-align:left;border-bottom:1px solid #8886;font-variant-numeric:tabular-nums}\
+.figures th{font-weight:600;padding:3px 18px 3px 0}.figures .right{text-align:right}.figures td:first-child{color:inherit}\
 @media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td:first-child{color:#9198a1}}";
 
 /// A page with a title, a table of names and values, and SVG files one below the other.

@@ -2,8 +2,11 @@
 
 use super::trial::strategy_help;
 use crate::device::{CpuGranularity, DetectOptions, parse_memory_override};
+use crate::plan::StreamMode;
 use crate::session::{PlatformError, PlatformFile};
-use clap::Args;
+use anabranch_placement::order::ORDERS;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// Which devices there are.
@@ -55,8 +58,33 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "STRATEGY|PLAN.json", default_value = "heft",
         long_help = strategy_help("A plan file that `anabranch place` wrote, or a strategy:"))]
     pub(crate) place: String,
+    /// Which of a device's ready nodes goes first: pct, msr or fifo; a plan file brings its own order along
+    #[arg(long, value_name = "ORDER", default_value = "pct", value_parser = PossibleValuesParser::new(ORDERS))]
+    pub(crate) order: String,
     #[command(flatten)]
     pub(crate) wishes: WishArgs,
+}
+
+/// A [`StreamMode`] on the command line.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Streamed {
+    /// Nothing: every tensor is whole before it is read
+    Off,
+    /// What is predicted to gain time
+    Auto,
+    /// Whatever can be
+    Always,
+}
+
+impl Streamed {
+    /// The mode.
+    pub(crate) fn mode(self) -> StreamMode {
+        match self {
+            Self::Off => StreamMode::Off,
+            Self::Auto => StreamMode::Auto,
+            Self::Always => StreamMode::Always,
+        }
+    }
 }
 
 /// What restricts where nodes run, and what is known of their costs.

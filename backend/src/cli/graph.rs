@@ -40,7 +40,7 @@ impl GraphCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let form = Form::of(&self.output)?;
         // Nothing is placed, so that any strategy will do.
-        let place = PlaceArgs { place: "heft".into(), wishes: self.wishes.clone() };
+        let place = PlaceArgs { place: "heft".into(), order: "pct".into(), wishes: self.wishes.clone() };
         let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &place)?;
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;

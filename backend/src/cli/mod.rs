@@ -2,8 +2,10 @@
 
 mod args;
 mod assignment;
+mod compare;
 mod costs;
 mod devices;
+mod gantt;
 mod graph;
 mod html;
 mod inputs;
@@ -13,6 +15,7 @@ mod place;
 mod platform;
 mod profile;
 mod progress;
+mod refine;
 mod report;
 mod run;
 mod simulate;
@@ -44,6 +47,8 @@ enum Command {
     Devices(devices::DevicesCommand),
     /// Place a model on the devices, run it, and compare what was predicted with what was measured
     Run(Box<run::RunCommand>),
+    /// Run a model placed in several ways, and without a plan, and compare what was predicted with what was measured
+    Compare(Box<compare::CompareCommand>),
     /// Place a model and write the plan, with the reason for each node's device
     Place(Box<place::PlaceCommand>),
     /// Measure every node of a model on every kind of device, and keep the times in the cost store
@@ -144,6 +149,7 @@ pub fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Devices(command) => command.run(output),
         Command::Run(command) => command.run(output),
+        Command::Compare(command) => command.run(output),
         Command::Place(command) => command.run(output),
         Command::Profile(command) => command.run(output),
         Command::Platform(command) => command.run(output),

@@ -44,6 +44,7 @@ pub(super) fn open_for(
     let options = SessionOptions {
         devices: devices.options(),
         place: Place::parse(&place.place),
+        order: place.order.clone(),
         wishes: Wishes { pins: place.wishes.pin.clone(), colocated: place.wishes.colocate.clone() },
         dims: model.dim.iter().cloned().collect(),
         fuse: !model.no_fuse,

@@ -95,7 +95,7 @@ impl Report {
             predicted_traffic_bytes: plan.predicted().traffic,
             traffic_bytes: run.traffic(),
             transfers: plan.transfers().len(),
-            node_error_percent: node_error(run),
+            node_error_percent: run.node_error(),
             costs: CostBasis::of(run),
             devices: devices(run),
             links: links(run),
@@ -149,18 +149,6 @@ impl CostBasis {
         }
         basis
     }
-}
-
-/// Mean absolute error of the nodes' predicted times, in percent of the measured; nodes too short to measure do not
-/// count.
-fn node_error(run: &Run) -> Option<f64> {
-    let predicted = &run.prepared.plan().predicted().nodes;
-    let errors = run.node_times().filter(|(_, seconds)| *seconds > 1e-7).map(|(node, seconds)| {
-        let (start, end) = predicted[node.index()];
-        ((end - start) - seconds).abs() / seconds
-    });
-    let (count, sum) = errors.fold((0, 0.0), |(count, sum), error| (count + 1, sum + error));
-    (count > 0).then(|| 100.0 * sum / f64::from(count))
 }
 
 fn devices(run: &Run) -> Vec<DeviceLine> {
@@ -244,6 +232,19 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// The figures of the whole, in a line.
+    pub(super) fn headline(&self) -> String {
+        format!(
+            "{} nodes placed by {}; makespan predicted {}, measured {}; {} over {} transfers",
+            self.nodes,
+            self.strategy,
+            duration(self.predicted_makespan_ms * 1e-3),
+            duration(self.measured_makespan_ms * 1e-3),
+            format_bytes(self.traffic_bytes),
+            self.transfers
+        )
+    }
+
     fn device_table(&self) -> Table {
         let mut table = Table::new(&[
             ("device", Align::Left),

@@ -1,14 +1,17 @@
 //! `anabranch run`: place, execute, and compare what was predicted with what was measured.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::gantt::Gantt;
 use super::html::{HtmlArgs, Told};
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
+use super::refine::{RefineArgs, Refining};
 use super::report::Report;
 use super::{CliError, Output};
 use crate::execute::RunOptions;
 use crate::npy::{write_npy, write_npz};
+use crate::plan::PlanFile;
 use crate::report::trace;
 use crate::session::events_json;
 use crate::session::{Outputs, Run, SessionError};
@@ -38,6 +41,9 @@ pub(crate) struct RunCommand {
     /// The trace's format, where the file's name does not say it
     #[arg(long, value_enum, requires = "trace")]
     trace_format: Option<TraceFormat>,
+    /// Draw what each device and link did in the last run, predicted above measured
+    #[arg(long, value_name = "FILE.svg")]
+    gantt: Option<PathBuf>,
     #[command(flatten)]
     html: HtmlArgs,
     /// End a run that takes longer than this many seconds
@@ -46,6 +52,8 @@ pub(crate) struct RunCommand {
     /// Do not add the measured times to the cost store
     #[arg(long)]
     no_learn: bool,
+    #[command(flatten)]
+    refine: RefineArgs,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -65,36 +73,49 @@ impl RunCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let opened = open(&self.devices, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
-        opened.session.prepare(&opened.inputs)?;
-        let costs = opened.session.costs();
-        let (latencies, last) = self.repeat(&opened, output)?;
+        let (costs, Refining { latencies, last, refinement }) = match self.refine.rounds() {
+            None => {
+                opened.session.prepare(&opened.inputs)?;
+                (opened.session.costs(), self.repeat(&opened, output)?)
+            }
+            Some(rounds) => {
+                let refining = self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?;
+                (opened.session.costs(), refining)
+            }
+        };
+        if let Some(path) = &self.refine.plan {
+            write_plan(path, &last)?;
+        }
         if let Some(path) = &self.output {
             write_outputs(path, &last.outputs)?;
         }
         self.write_events(&last)?;
         let model = open::model_name(&self.model);
-        self.html.write(
-            &opened,
-            Told { model, planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies },
-        )?;
+        let told =
+            Told { model: model.clone(), planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies };
+        self.html.write(&opened, told)?;
         if !self.no_learn {
             opened.save_costs()?;
         }
-        let report = Report::new(open::model_name(&self.model), &opened.session, &last, &latencies);
-        match output.json {
-            true => output.json(&serde_json::to_value(&report).map_err(CliError::internal)?),
-            false => output.text(&report.to_string()),
+        let (report, gantt) = (Report::new(model.clone(), &opened.session, &last, &latencies), Gantt::of(&last));
+        if let Some(path) = &self.gantt {
+            let text = gantt.svg(format!("{model}: a run"), report.headline());
+            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
         }
+        if !output.json {
+            let rounds = refinement.as_ref().map_or(String::new(), |refinement| super::refine::table(refinement));
+            return output.text(&format!("{rounds}{report}\n{gantt}"));
+        }
+        let mut value = serde_json::to_value(&report).map_err(CliError::internal)?;
+        if let Some(refinement) = &refinement {
+            value["refinement"] = serde_json::to_value(refinement).map_err(CliError::internal)?;
+        }
+        output.json(&value)
     }
 
     /// Runs the model as often as asked. Costs are learned from all runs but the first, unless it is the only one.
-    fn repeat(&self, opened: &Opened, output: Output) -> Result<(Vec<Duration>, Run), CliError> {
-        let options = RunOptions {
-            cancel: Some(cancel_on_interrupt()?),
-            timeout: self.timeout.map(Duration::try_from_secs_f64).transpose()?,
-            profile: true,
-            ..RunOptions::default()
-        };
+    fn repeat(&self, opened: &Opened, output: Output) -> Result<Refining, CliError> {
+        let options = self.options()?;
         let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
         let progress = Progress::new(output, "runs", u64::from(self.repeat));
         let mut last = run()?;
@@ -111,7 +132,16 @@ impl RunCommand {
                 opened.session.learn(&last);
             }
         }
-        Ok((latencies, last))
+        Ok(Refining { latencies, last, refinement: None })
+    }
+
+    fn options(&self) -> Result<RunOptions, CliError> {
+        Ok(RunOptions {
+            cancel: Some(cancel_on_interrupt()?),
+            timeout: self.timeout.map(Duration::try_from_secs_f64).transpose()?,
+            profile: true,
+            ..RunOptions::default()
+        })
     }
 
     fn write_events(&self, run: &Run) -> Result<(), CliError> {
@@ -139,6 +169,12 @@ impl RunCommand {
 /// An interrupted run has its own exit code.
 pub(super) fn cancelled(error: SessionError) -> CliError {
     if error.is_cancelled() { CliError::interrupted() } else { error.into() }
+}
+
+fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
+    let file = PlanFile::of(run.prepared.plan(), &run.prepared.program);
+    let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
+    fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
 }
 
 fn write_outputs(path: &Path, outputs: &Outputs) -> Result<(), CliError> {

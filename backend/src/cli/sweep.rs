@@ -219,12 +219,12 @@ fn table(case: &[SeedGroup<'_>]) -> Table {
         let mean = |value: fn(&Row) -> Option<f64>, format: fn(f64) -> String| {
             Bar::of(&values(value)).map_or(String::new(), |bar| format(bar.mean))
         };
-        let deviation = Bar::of(&values(|row| row.makespan)).filter(|bar| bar.deviation > 0.0);
+        let deviation = Bar::of(&values(|row| row.makespan)).filter(|bar| bar.above() > 0.0);
         table.row([
             group.key.strategy.clone(),
             group.key.order.name().to_owned(),
             mean(|row| row.makespan, amount),
-            deviation.map_or(String::new(), |bar| amount(bar.deviation)),
+            deviation.map_or(String::new(), |bar| amount(bar.above())),
             mean(|row| row.gap, |gap| format!("{:.1} %", 100.0 * gap)),
             mean(|row| row.slr, |slr| format!("{slr:.2}")),
             mean(|row| row.traffic, amount),

@@ -3,7 +3,7 @@
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::Gpu;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A device to run on.
 #[derive(Clone, Debug)]
@@ -39,6 +39,20 @@ impl GpuOpener {
     /// The GPU behind an adapter.
     pub fn new(name: impl Into<String>, adapter: wgpu::Adapter) -> Self {
         Self::with(name, move || Gpu::open(&adapter).map(Arc::new))
+    }
+
+    /// The GPU behind an adapter, opened once for all executors that get clones of this opener, and anew after a fault.
+    pub fn shared(name: impl Into<String>, adapter: wgpu::Adapter) -> Self {
+        let opened: Mutex<Option<Arc<Gpu>>> = Mutex::default();
+        Self::with(name, move || {
+            let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(gpu) = opened.as_ref().filter(|gpu| gpu.fault().is_none()) {
+                return Ok(Arc::clone(gpu));
+            }
+            let gpu = Arc::new(Gpu::open(&adapter)?);
+            *opened = Some(Arc::clone(&gpu));
+            Ok(gpu)
+        })
     }
 
     /// A GPU that `open` opens. It may give the same one each time, as long as that is not lost.

@@ -94,6 +94,21 @@ pub enum RunErrorKind {
     /// Nobody does anything and everybody waits: a fault of this program.
     #[error("the run stalled: {}; please report this as a fault of the runtime", list(.0))]
     Stalled(Vec<Waiting>),
+    /// A run that is scheduled while it runs needs more memory than its device may use.
+    #[error(
+        "{needed} more bytes are needed on {device:?}, of whose {limit} bytes {left} are left; give it more with --memory, or \
+         make a plan, which knows its memory before it runs"
+    )]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes of the buffer that does not fit.
+        needed: u64,
+        /// Bytes that are left.
+        left: u64,
+        /// Bytes that may be used.
+        limit: u64,
+    },
     /// A promise that this program makes to itself does not hold.
     #[error("{0}; please report this as a fault of the runtime")]
     Internal(&'static str),

@@ -11,6 +11,7 @@ mod actor;
 mod cancel;
 mod cpu;
 mod device;
+mod dynamic;
 mod engine;
 mod error;
 mod event;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use cancel::CancelToken;
 pub use device::{ComputeDevice, CpuTeam, GpuOpener};
+pub use dynamic::{DynamicExecutor, Forecast};
 pub use error::{ExecError, InputMismatch, RunError, RunErrorKind, Waiting};
 pub use event::{Activity, Event, Lane};
 pub use kernels::Kernels;
@@ -139,7 +141,7 @@ impl Executor {
     /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long.
     pub fn run(&self, inputs: &[Tensor], options: &RunOptions) -> Result<RunOutput, RunError> {
         let anywhere = |kind| RunError { kind, node: None, device: None };
-        self.verify_inputs(inputs).map_err(anywhere)?;
+        verify_inputs(self.program(), inputs).map_err(anywhere)?;
         if inside::is_inside() {
             return Err(anywhere(RunErrorKind::Internal("a run was asked for from within a kernel")));
         }
@@ -163,7 +165,7 @@ impl Executor {
         engine.ledger.give(HOST, given);
         let (makespan, peaks) = (origin.elapsed(), engine.ledger.peaks());
         match result {
-            Ok(finished) => self.output(finished, peaks, makespan).map_err(anywhere),
+            Ok(finished) => output(self.program(), finished, peaks, makespan).map_err(anywhere),
             Err(broken) => {
                 if broken.beyond_repair {
                     *place = None;
@@ -171,35 +173,6 @@ impl Executor {
                 Err(broken.error)
             }
         }
-    }
-
-    fn verify_inputs(&self, inputs: &[Tensor]) -> Result<(), RunErrorKind> {
-        let program = self.program();
-        if inputs.len() != program.inputs.len() {
-            return Err(RunErrorKind::InputCount { expected: program.inputs.len(), given: inputs.len() });
-        }
-        for (id, tensor) in program.inputs.iter().zip(inputs) {
-            let value = program.value(*id);
-            if value.spec != *tensor.spec() {
-                let (name, expected, given) = (value.name.clone(), value.spec.clone(), tensor.spec().clone());
-                return Err(RunErrorKind::Input(Box::new(InputMismatch { name, expected, given })));
-            }
-        }
-        Ok(())
-    }
-
-    fn output(&self, finished: Finished, peaks: Vec<u64>, makespan: Duration) -> Result<RunOutput, RunErrorKind> {
-        let Finished { mut events, mut outputs } = finished;
-        events.sort_by_key(|event| (event.start, event.end, event.lane, event.what));
-        outputs.sort_by_key(|(index, _)| *index);
-        let specs = self.program().outputs.iter().map(|output| output.spec.clone());
-        if outputs.len() != specs.len() {
-            return Err(RunErrorKind::Internal("not every output was made"));
-        }
-        let tensor = |(spec, (_, buffer))| Tensor::new(spec, buffer);
-        let outputs = specs.zip(outputs).map(tensor).collect::<Result<_, _>>();
-        let outputs = outputs.map_err(|_| RunErrorKind::Internal("an output has the wrong size"))?;
-        Ok(RunOutput { outputs, events, peaks, makespan })
     }
 }
 
@@ -226,4 +199,38 @@ fn verify_devices(plan: &Plan, devices: &[ComputeDevice]) -> Result<(), ExecErro
         planned: names(planned.iter().map(|device| &*device.name).collect()),
         given: names(devices.iter().map(ComputeDevice::name).collect()),
     })
+}
+
+fn verify_inputs(program: &Program, inputs: &[Tensor]) -> Result<(), RunErrorKind> {
+    if inputs.len() != program.inputs.len() {
+        return Err(RunErrorKind::InputCount { expected: program.inputs.len(), given: inputs.len() });
+    }
+    for (id, tensor) in program.inputs.iter().zip(inputs) {
+        let value = program.value(*id);
+        if value.spec != *tensor.spec() {
+            let (name, expected, given) = (value.name.clone(), value.spec.clone(), tensor.spec().clone());
+            return Err(RunErrorKind::Input(Box::new(InputMismatch { name, expected, given })));
+        }
+    }
+    Ok(())
+}
+
+/// What a run has given, as its caller receives it.
+fn output(
+    program: &Program,
+    finished: Finished,
+    peaks: Vec<u64>,
+    makespan: Duration,
+) -> Result<RunOutput, RunErrorKind> {
+    let Finished { mut events, mut outputs } = finished;
+    events.sort_by_key(|event| (event.start, event.end, event.lane, event.what));
+    outputs.sort_by_key(|(index, _)| *index);
+    let specs = program.outputs.iter().map(|output| output.spec.clone());
+    if outputs.len() != specs.len() {
+        return Err(RunErrorKind::Internal("not every output was made"));
+    }
+    let tensor = |(spec, (_, buffer))| Tensor::new(spec, buffer);
+    let outputs = specs.zip(outputs).map(tensor).collect::<Result<_, _>>();
+    let outputs = outputs.map_err(|_| RunErrorKind::Internal("an output has the wrong size"))?;
+    Ok(RunOutput { outputs, events, peaks, makespan })
 }

@@ -5,7 +5,7 @@ use super::cpu::CpuWorker;
 use super::device::{ComputeDevice, CpuTeam};
 use super::engine::{Engine, Report, Shared, Worker};
 use super::error::{ExecError, Failure};
-use super::gpu::{GpuSide, GpuWorker};
+use super::gpu::{Extra, GpuSide, GpuWorker};
 use super::ledger::Ledger;
 use super::link::LinkWorker;
 use super::message::{Halt, Mail, Message, Status};
@@ -81,7 +81,12 @@ impl Setup {
                     None
                 }
                 ComputeDevice::Gpu(opener) => {
-                    let side = GpuSide::new(opener, id, &script, &self.kernels, &shared)?;
+                    let side = {
+                        let memory = &self.plan.memory().devices()[at];
+                        let (scratch, kernels) = (memory.scratch, memory.kernels);
+                        let extra = Extra { plan: Some(&self.plan), ledger: &engine.ledger, scratch, kernels };
+                        GpuSide::new(opener, id, &script, &self.kernels, &extra)?
+                    };
                     let worker = GpuWorker::new(id, script, Arc::clone(&shared), mail, Arc::clone(&side));
                     start(&mut engine, &shared, move || serve(worker))?;
                     Some(side)
@@ -134,7 +139,7 @@ struct MakeCpu {
 
 /// Keeps the calling thread, the `member`th of a team, on its processing unit for as long as it lives. Where the system
 /// does not allow it, the thread runs elsewhere: slower perhaps, and as right.
-fn pin(units: &[u32], member: usize) {
+pub(super) fn pin(units: &[u32], member: usize) {
     if !units.is_empty()
         && let Ok(pinned) = affinity::pin_current_thread(&[units[member % units.len()]])
     {

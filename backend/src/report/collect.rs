@@ -2,7 +2,8 @@
 
 use super::critical::{self, Chain};
 use super::data::{
-    CostData, DeviceData, EdgeData, FactsData, NodeData, PortData, ReportData, Role, Steps, TotalData, TransferData,
+    BlockData, CostData, DeviceData, EdgeData, FactsData, NodeData, PortData, ReportData, Role, Steps, TotalData,
+    TransferData,
 };
 use super::layout::{NODE_HEIGHT, NODE_WIDTH, layout};
 use super::spans::Spans;
@@ -12,6 +13,7 @@ use crate::plan::{Plan, Route};
 use crate::profile::CostStore;
 use crate::program::{NodeId, Program, ValueId};
 use crate::session::{PlacingError, Planned, Run};
+use anabranch_kernels::op::Op;
 use anabranch_placement::graph::{DatumId, TaskId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,6 +67,17 @@ impl ReportData {
             drawing: [drawn.width.round(), drawn.height.round(), NODE_WIDTH, NODE_HEIGHT],
         })
     }
+}
+
+/// What is in a streaming block; `None` of other ops.
+fn block(op: &Op) -> Option<BlockData> {
+    let Op::Block(block) = op else { return None };
+    let member = |member: &anabranch_kernels::op::Member| {
+        let made = member.spec.outputs.first().map(ToString::to_string);
+        (member.spec.op.name().to_owned(), made.unwrap_or_default())
+    };
+    let members = block.members.iter().map(member).collect();
+    Some(BlockData { rows: block.rows, chunk_rows: block.chunk_rows, members })
 }
 
 /// To a tenth of a pixel, so that the file stays small.
@@ -169,6 +182,7 @@ impl Collect<'_> {
                 inputs: node.inputs.iter().zip(&node.spec.inputs).map(|(value, spec)| port(*value, spec)).collect(),
                 outputs: node.outputs.iter().zip(&node.spec.outputs).map(|(value, spec)| port(*value, spec)).collect(),
                 operators: if renamed { node.operators.clone() } else { Vec::new() },
+                block: block(&node.spec.op),
                 costs: self.costs(id),
                 ..NodeData::default()
             }

@@ -131,6 +131,8 @@ pub struct NodeData {
     pub outputs: Vec<PortData>,
     /// The model's operators in it, where they are more than one or named otherwise.
     pub operators: Vec<String>,
+    /// Of a streaming block, what is in it.
+    pub block: Option<BlockData>,
     /// When it should run.
     pub predicted: Times,
     /// When it ran.
@@ -143,6 +145,17 @@ pub struct NodeData {
     pub costs: Vec<Option<CostData>>,
     /// Why it is where it is.
     pub why: WhyData,
+}
+
+/// Nodes that are computed together, chunk of rows by chunk of rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BlockData {
+    /// Rows in all.
+    pub rows: usize,
+    /// Rows that are computed at a time.
+    pub chunk_rows: usize,
+    /// What is computed, in order: the op, and the type and shape of its output.
+    pub members: Vec<(String, String)>,
 }
 
 /// A tensor that a node reads or makes.

@@ -10,6 +10,7 @@ mod collect;
 mod critical;
 mod data;
 mod date;
+mod lanes;
 mod layout;
 mod memory;
 mod page;
@@ -19,10 +20,11 @@ mod why;
 
 pub use collect::About;
 pub use data::{
-    CostData, DeviceData, EdgeData, FactsData, NodeData, PortData, ReportData, Role, Steps, Times, TotalData,
-    TransferData, WhyData,
+    BlockData, CostData, DeviceData, EdgeData, FactsData, NodeData, PortData, ReportData, Role, Steps, Times,
+    TotalData, TransferData, WhyData,
 };
 pub use date::utc;
+pub use lanes::{Bar, RunLane, lanes};
 pub use layout::{Layout, NODE_HEIGHT, NODE_WIDTH, layout};
 pub use page::page;
 pub use trace::trace;

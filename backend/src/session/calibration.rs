@@ -14,6 +14,7 @@ use crate::program::{NodeId, Program};
 use crate::tasks::HOST;
 use anabranch_kernels::Tensor;
 use anabranch_kernels::gpu::GpuLimits;
+use anabranch_placement::order::Pct;
 use anabranch_placement::place::Fixed;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::sync::Arc;
@@ -104,7 +105,7 @@ fn show(program: Program, device: DeviceId, inventory: &Inventory, targets: &[Ta
     let placing = Placing::new(&program, targets, &machine.store, &wishes, &|node: NodeId| runs[node.index()])?;
     let mut assignment = vec![device; program.nodes.len()];
     assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-    let wish = Wish { placer: Box::new(Fixed::new(assignment)), order: None };
+    let wish = Wish { placer: Box::new(Fixed::new(assignment)), rule: Box::new(Pct), order: None };
     let placed = placing.place(&wish, &machine.memory())?;
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
     let plan_devices = plan_devices(targets);

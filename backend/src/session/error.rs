@@ -2,6 +2,7 @@
 
 use super::placing::PlacingError;
 use anabranch_kernels::TensorSpec;
+use anabranch_placement::order::ORDERS;
 use anabranch_placement::place::strategy_names;
 use std::io;
 use std::path::PathBuf;
@@ -24,10 +25,13 @@ pub enum SessionError {
     Platform(#[from] super::platform_file::PlatformError),
     /// A strategy that is not there.
     #[error(
-        "there is no strategy `{0}`; known are {known}, and plan files whose names end in .json",
+        "there is no strategy `{0}`; known are {known}, devices' names, and plan files whose names end in .json",
         known = strategy_names().join(", ")
     )]
     Strategy(String),
+    /// An order that is not there.
+    #[error("there is no order `{0}`; known are {known}", known = ORDERS.join(", "))]
+    Order(String),
     /// Everything was to run on the GPU, but there is none.
     #[error("--place gpu: there is no GPU; `anabranch devices` says why, --software-gpu counts a software adapter")]
     NoGpu,

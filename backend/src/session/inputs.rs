@@ -74,7 +74,7 @@ impl From<BTreeMap<String, Tensor>> for Inputs {
 
 impl Outputs {
     /// Names and tensors, in the model's order.
-    pub(super) fn new(tensors: Vec<(String, Tensor)>) -> Self {
+    pub(crate) fn new(tensors: Vec<(String, Tensor)>) -> Self {
         Self { tensors }
     }
 

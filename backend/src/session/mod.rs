@@ -1,7 +1,9 @@
 //! The library's face: open a model, run arrays through it.
 
+mod accuracy;
 mod array;
 mod calibration;
+mod choices;
 mod error;
 mod events;
 mod inputs;
@@ -17,11 +19,12 @@ mod probe;
 mod random;
 
 pub use array::{ArrayError, array, tensor};
+pub use choices::Dynamic;
 pub use error::SessionError;
 pub use events::events_json;
 pub use inputs::{Inputs, OutputError, Outputs};
 pub use opened::{Run, Session};
-pub use options::{Place, SessionOptions};
+pub use options::{Place, PlanChoice, SessionOptions};
 pub use placing::{Placed, Placing, PlacingError, Target, Wish, Wishes};
 pub use platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
 pub use prepared::{Planned, Prepared};

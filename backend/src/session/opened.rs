@@ -5,10 +5,11 @@ use super::error::SessionError;
 use super::inputs::{Inputs, Outputs};
 use super::machine::{Machine, targets};
 use super::options::SessionOptions;
-use super::prepared::{Planned, Prepared, plan, problem};
+use super::placing::Target;
+use super::prepared::{Lowered, Planned, Prepared, devices, plan, problem, wish};
 use super::random::random_tensor;
 use crate::device::{Inventory, detect};
-use crate::execute::{RunOptions, RunOutput};
+use crate::execute::{ComputeDevice, RunOptions, RunOutput};
 use crate::import::{self, Dim, Input, Model};
 use crate::lower::{LowerOptions, lower};
 use crate::profile::CostStore;
@@ -26,8 +27,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Session {
     model: Model,
     inventory: Inventory,
-    options: SessionOptions,
+    pub(super) targets: Vec<Target>,
+    /// Shared by all executors, so that a GPU is opened once.
+    pub(super) devices: Vec<ComputeDevice>,
+    pub(super) options: SessionOptions,
     costs: Mutex<CostStore>,
+    lowered: Mutex<BTreeMap<Shapes, Arc<Lowered>>>,
     prepared: Mutex<BTreeMap<Shapes, Arc<Prepared>>>,
 }
 
@@ -63,7 +68,9 @@ impl Session {
     fn new(model: Model, mut options: SessionOptions) -> Result<Self, SessionError> {
         let inventory = detect(&options.devices)?;
         let costs = Mutex::new(std::mem::take(&mut options.costs));
-        Ok(Self { model, inventory, options, costs, prepared: Mutex::default() })
+        let (targets, devices) = (targets(&inventory), devices(&inventory));
+        let (lowered, prepared) = (Mutex::default(), Mutex::default());
+        Ok(Self { model, inventory, targets, devices, options, costs, lowered, prepared })
     }
 
     /// The model's inputs, in its order.
@@ -94,18 +101,12 @@ impl Session {
     /// # Errors
     /// As [`Self::run`]; also if the run is cancelled or takes too long.
     pub fn run_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Run, SessionError> {
-        let prepared = self.prepare(inputs)?;
-        let tensors = self.ordered(inputs, &prepared)?;
-        let mut measured = prepared.executor.run(&tensors, options)?;
-        let names = prepared.program.outputs.iter().map(|output| output.name.clone());
-        let outputs = Outputs::new(names.zip(std::mem::take(&mut measured.outputs)).collect());
-        Ok(Run { outputs, measured, prepared })
+        self.run_prepared(&self.prepare(inputs)?, inputs, options)
     }
 
     /// Adds a run's measured node times to the costs.
     pub fn learn(&self, run: &Run) {
-        let targets = targets(&self.inventory);
-        super::learning::learn(&mut lock(&self.costs), run, &targets);
+        super::learning::learn(&mut lock(&self.costs), run, &self.targets);
     }
 
     /// Compiles the model for the shapes of these inputs, or finds it compiled.
@@ -118,10 +119,7 @@ impl Session {
         if let Some(found) = prepared.get(&shapes) {
             return Ok(Arc::clone(found));
         }
-        self.check_names(inputs)?;
-        let program = self.lowered(shapes.clone())?;
-        let machine = Machine::present(&self.inventory, &self.calibrated()?);
-        let made = Arc::new(plan(program, &machine, &self.options)?.ready(&self.inventory)?);
+        let made = self.ready(&self.plan_with(inputs, &self.choice())?)?;
         prepared.insert(shapes, Arc::clone(&made));
         Ok(made)
     }
@@ -132,9 +130,7 @@ impl Session {
     /// # Errors
     /// If shapes are missing or impossible, some node can run nowhere, or the platform file does not fit this machine.
     pub fn problem(&self, inputs: &Inputs) -> Result<LoadedProblem, SessionError> {
-        self.check_names(inputs)?;
-        let program = self.lowered(shapes(inputs))?;
-        problem(&program, &self.machine()?, &self.options)
+        problem(&*self.lowered(inputs)?, &self.machine()?, &self.options.wishes)
     }
 
     /// Places and plans the model for inputs of these shapes, on these devices or those of the platform file, and readies
@@ -143,28 +139,42 @@ impl Session {
     /// # Errors
     /// As [`Self::prepare`]; also if the platform file does not fit this machine.
     pub fn plan(&self, inputs: &Inputs) -> Result<Planned, SessionError> {
-        self.check_names(inputs)?;
-        let program = self.lowered(shapes(inputs))?;
-        plan(program, &self.machine()?, &self.options)
+        let (lowered, machine, choice) = (self.lowered(inputs)?, self.machine()?, self.choice());
+        let wish = wish(&lowered, &machine, &choice)?;
+        plan(&lowered, (&machine, &self.options.wishes), (&wish, &choice.plan))
     }
 
     /// The machine to place on.
     fn machine(&self) -> Result<Machine, SessionError> {
-        let store = self.calibrated()?;
-        Ok(match &self.options.platform {
-            None => Machine::present(&self.inventory, &store),
-            Some(file) => Machine::imagined(file, &self.inventory, &store)?,
-        })
+        match &self.options.platform {
+            None => self.present(),
+            Some(file) => Ok(Machine::imagined(file, &self.inventory, &self.calibrated()?)?),
+        }
     }
 
-    fn lowered(&self, input_shapes: Shapes) -> Result<Program, SessionError> {
+    /// The machine that is there.
+    pub(super) fn present(&self) -> Result<Machine, SessionError> {
+        Ok(Machine::present(&self.inventory, &self.calibrated()?))
+    }
+
+    /// The model lowered for the shapes of these inputs.
+    pub(super) fn lowered(&self, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
+        let input_shapes = shapes(inputs);
+        let mut lowered = lock(&self.lowered);
+        if let Some(found) = lowered.get(&input_shapes) {
+            return Ok(Arc::clone(found));
+        }
+        self.check_names(inputs)?;
+        let shapes = input_shapes.clone();
         let lowering = LowerOptions {
             dims: self.options.dims.clone(),
             input_shapes,
             fuse: self.options.fuse,
             ..LowerOptions::default()
         };
-        Ok(lower(&self.model, &lowering)?)
+        let made = Arc::new(Lowered::new(lower(&self.model, &lowering)?));
+        lowered.insert(shapes, Arc::clone(&made));
+        Ok(made)
     }
 
     /// Fills the inputs that are not given with seeded random elements.
@@ -207,8 +217,7 @@ impl Session {
     }
 
     /// The tensors in the program's order.
-    fn ordered(&self, inputs: &Inputs, prepared: &Prepared) -> Result<Vec<Tensor>, SessionError> {
-        let program = &prepared.program;
+    pub(super) fn ordered(inputs: &Inputs, program: &Program) -> Result<Vec<Tensor>, SessionError> {
         let tensor = |value: &crate::program::ValueId| {
             let value = program.value(*value);
             let name = || value.name.clone();

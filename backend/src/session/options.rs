@@ -11,10 +11,23 @@ use std::path::PathBuf;
 /// Who decides where nodes run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A strategy by its name: see [`anabranch_placement::place::STRATEGIES`].
+    /// A strategy by its name, see [`anabranch_placement::place::STRATEGIES`]; or a device's name, for all that can run there
+    /// (the rest runs on the host).
     Strategy(String),
     /// A plan file.
     File(PathBuf),
+}
+
+/// One way to place, order and stream a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanChoice {
+    /// Who decides where nodes run.
+    pub place: Place,
+    /// Which of a device's ready nodes goes first: one of [`ORDERS`](anabranch_placement::order::ORDERS). A plan file brings its
+    /// own order along.
+    pub order: String,
+    /// What is streamed.
+    pub plan: PlanOptions,
 }
 
 /// Options of a [`Session`](super::Session).
@@ -24,6 +37,8 @@ pub struct SessionOptions {
     pub devices: DetectOptions,
     /// Who decides where nodes run. Default: HEFT.
     pub place: Place,
+    /// Which of a device's ready nodes goes first: see [`PlanChoice::order`]. Default: PCT.
+    pub order: String,
     /// Pins and colocations.
     pub wishes: Wishes,
     /// Sizes of symbolic dimensions that no input's shape binds.
@@ -46,6 +61,7 @@ impl Default for SessionOptions {
         Self {
             devices: DetectOptions::default(),
             place: Place::Strategy("heft".into()),
+            order: "pct".into(),
             wishes: Wishes::default(),
             dims: BTreeMap::new(),
             fuse: true,
@@ -54,6 +70,13 @@ impl Default for SessionOptions {
             platform: None,
             calibrate: true,
         }
+    }
+}
+
+impl SessionOptions {
+    /// How the session's own plans are made.
+    pub fn choice(&self) -> PlanChoice {
+        PlanChoice { place: self.place.clone(), order: self.order.clone(), plan: self.plan.clone() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! From a program and the devices' costs to a placement and its predicted schedule.
 
 use super::pattern;
+use crate::execute::Forecast;
 use crate::profile::{CostStore, LinkCosts, NodeCost};
 use crate::program::{NodeId, Program};
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
@@ -10,7 +11,7 @@ use anabranch_placement::cost::{CostError, CostTable};
 use anabranch_placement::evaluate::{Decision, decisions};
 use anabranch_placement::format::{Facts, LoadedProblem};
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::order::{Order, Pct, Planned};
+use anabranch_placement::order::{Order, Planned};
 use anabranch_placement::place::{Placement, Placer};
 use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
@@ -53,7 +54,9 @@ pub struct Wishes {
 pub struct Wish {
     /// The strategy, or a given assignment.
     pub placer: Box<dyn Placer>,
-    /// An order of all tasks to follow in the place of PCT.
+    /// Which of a device's ready tasks goes first.
+    pub rule: Box<dyn Order>,
+    /// An order of all tasks to follow in the place of the rule.
     pub order: Option<Vec<TaskId>>,
 }
 
@@ -116,7 +119,7 @@ pub struct Placed {
     pub costs: Vec<Vec<Option<NodeCost>>>,
     /// The device of each task, and why.
     pub placement: Placement,
-    /// The predicted schedule, under PCT.
+    /// The predicted schedule.
     pub schedule: Schedule,
 }
 
@@ -186,7 +189,7 @@ impl<'a> Placing<'a> {
     }
 
     /// Places the program within `memory` bytes per device (in the order of the targets), checks the result, and
-    /// simulates it: under PCT, or in the order that the wish brings along.
+    /// simulates it: under the wish's rule, or in the order that it brings along.
     ///
     /// # Errors
     /// If there is no placement within the constraints.
@@ -201,7 +204,7 @@ impl<'a> Placing<'a> {
         }
         let options = SimulateOptions::default();
         let planned = wish.order.as_deref().map(Planned::new);
-        let order = planned.as_ref().map_or(&Pct as &dyn Order, |planned| planned);
+        let order = planned.as_ref().map_or(&*wish.rule, |planned| planned as &dyn Order);
         let schedule = simulate(&problem, &placement.device_of, order, &options)?;
         if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule, &options).first() {
             return Err(refuse(violation.to_string()));
@@ -220,6 +223,20 @@ impl<'a> Placing<'a> {
         let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
         let loaded = LoadedProblem::copy_of("program", &problem);
         Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
+    }
+
+    /// What a scheduler at run time goes by: predicted times of nodes, where pins let them run, and of transfers.
+    pub fn forecast(&self) -> Forecast {
+        let at = |node: usize, device: usize| {
+            let pinned = self.tasks.graph().task(self.tasks.task(NodeId(node as u32))).pinned;
+            let open = pinned.is_none_or(|pin| pin.index() == device);
+            self.costs[node][device].filter(|_| open).map(|cost| cost.seconds)
+        };
+        let targets = 0..self.targets.len();
+        let nodes = (0..self.costs.len()).map(|node| targets.clone().map(|device| at(node, device)).collect());
+        let link = |from: &Target, to: &Target| self.store.link(from, to);
+        let links = self.targets.iter().map(|from| self.targets.iter().map(|to| link(from, to)).collect());
+        Forecast { nodes: nodes.collect(), links: links.collect() }
     }
 
     fn platform(&self, memory: &[u64]) -> Result<Platform, PlacingError> {

@@ -2,16 +2,17 @@
 
 use super::error::SessionError;
 use super::machine::Machine;
-use super::options::{Place, SessionOptions};
-use super::placing::{Placed, Placing, Target, Wish};
+use super::options::{Place, PlanChoice};
+use super::placing::{Placed, Placing, Target, Wish, Wishes};
 use crate::device::{DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
-use crate::plan::{Plan, PlanDevice, PlanError, PlanFile};
+use crate::plan::{Plan, PlanDevice, PlanError, PlanFile, PlanOptions};
 use crate::program::{NodeId, Program};
 use crate::tasks::HOST;
 use anabranch_placement::format::LoadedProblem;
-use anabranch_placement::place::{Fixed, strategy_by_name};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement::order::order_by_name;
+use anabranch_placement::place::{Fixed, Placer, strategy_by_name};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::fs;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 /// How often a plan that is too large for a device is placed again with a smaller budget there.
 const ATTEMPTS: usize = 8;
 
-/// A program with its plan.
+/// A program with its plan: nothing is taken on any device yet.
 pub struct Planned {
     /// The lowered program.
     pub program: Arc<Program>,
@@ -34,8 +35,13 @@ pub struct Planned {
 
 /// A program with its plan and the executor that runs it.
 pub struct Prepared {
-    planned: Planned,
+    planned: Arc<Planned>,
     pub(super) executor: Executor,
+}
+
+/// A model lowered for one set of input shapes: what all its plans share.
+pub(super) struct Lowered {
+    pub(super) kernels: Arc<Kernels>,
 }
 
 impl Planned {
@@ -45,12 +51,16 @@ impl Planned {
     }
 
     /// Readies the devices.
-    ///
-    /// # Errors
-    /// If a device or a kernel cannot be readied.
-    pub(super) fn ready(self, inventory: &Inventory) -> Result<Prepared, SessionError> {
-        let executor = Executor::new(Arc::clone(&self.plan), Arc::clone(&self.kernels), devices(inventory))?;
-        Ok(Prepared { planned: self, executor })
+    pub(super) fn ready(self: &Arc<Self>, devices: &[ComputeDevice]) -> Result<Prepared, SessionError> {
+        let executor = Executor::new(Arc::clone(&self.plan), Arc::clone(&self.kernels), devices.to_vec())?;
+        Ok(Prepared { planned: Arc::clone(self), executor })
+    }
+}
+
+impl Prepared {
+    /// The plan that is ready.
+    pub fn planned(&self) -> &Arc<Planned> {
+        &self.planned
     }
 }
 
@@ -62,43 +72,59 @@ impl Deref for Prepared {
     }
 }
 
-/// The devices of an inventory to run on, in the same order.
+impl Lowered {
+    pub(super) fn new(program: Program) -> Self {
+        Self { kernels: Arc::new(Kernels::new(Arc::new(program))) }
+    }
+
+    pub(super) fn program(&self) -> &Arc<Program> {
+        self.kernels.program()
+    }
+
+    /// The problem of placing it on a machine.
+    pub(super) fn placing<'a>(&'a self, machine: &'a Machine, wishes: &Wishes) -> Result<Placing<'a>, SessionError> {
+        let runs = machine.gpu_runs(self.program());
+        Ok(Placing::new(self.program(), &machine.targets, &machine.store, wishes, &|node: NodeId| runs[node.index()])?)
+    }
+}
+
+/// The devices of an inventory to run on, in the same order. Executors that get clones of them open each GPU once.
 pub(super) fn devices(inventory: &Inventory) -> Vec<ComputeDevice> {
     let device = |device: DeviceRef<'_>| match device {
         DeviceRef::Cpu(cpu) => {
             let units = cpu.team().to_vec();
             ComputeDevice::Cpu(CpuTeam { name: cpu.name.clone(), threads: units.len(), units, slowdown: cpu.slowdown })
         }
-        DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::new(gpu.name.clone(), gpu.adapter.clone())),
+        DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::shared(gpu.name.clone(), gpu.adapter.clone())),
     };
     inventory.devices().map(device).collect()
 }
 
-/// Places and plans `program` on a machine.
-pub(super) fn plan(program: Program, machine: &Machine, options: &SessionOptions) -> Result<Planned, SessionError> {
+/// Places and plans a lowered program on a machine.
+pub(super) fn plan(
+    lowered: &Lowered,
+    (machine, wishes): (&Machine, &Wishes),
+    (wish, options): (&Wish, &PlanOptions),
+) -> Result<Planned, SessionError> {
     let started = Instant::now();
-    let program = Arc::new(program);
-    let (targets, runs) = (&machine.targets, machine.gpu_runs(&program));
-    let placing = Placing::new(&program, targets, &machine.store, &options.wishes, &|node: NodeId| runs[node.index()])?;
-    let wish = wish(&program, targets, &options.place)?;
-    let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
-    let (placed, plan) = fitting(&placing, &wish, targets, &program, &kernels, options)?;
-    if let Some(violation) = crate::plan::check(&program, &plan).first() {
+    let program = lowered.program();
+    let placing = lowered.placing(machine, wishes)?;
+    let (placed, plan) = fitting(&placing, wish, &machine.targets, &lowered.kernels, options)?;
+    if let Some(violation) = crate::plan::check(program, &plan).first() {
         return Err(SessionError::Checker(format!("{violation:?}")));
     }
-    Ok(Planned { program, placed, place_time: started.elapsed(), plan: Arc::new(plan), kernels })
+    Ok(Planned {
+        program: Arc::clone(program),
+        placed,
+        place_time: started.elapsed(),
+        plan: Arc::new(plan),
+        kernels: Arc::clone(&lowered.kernels),
+    })
 }
 
-/// The problem of placing `program`, with nothing placed yet.
-pub(super) fn problem(
-    program: &Program,
-    machine: &Machine,
-    options: &SessionOptions,
-) -> Result<LoadedProblem, SessionError> {
-    let runs = machine.gpu_runs(program);
-    let wishes = &options.wishes;
-    let placing = Placing::new(program, &machine.targets, &machine.store, wishes, &|node| runs[node.index()])?;
-    Ok(placing.problem(&machine.memory())?)
+/// The problem of placing a lowered program, with nothing placed yet.
+pub(super) fn problem(lowered: &Lowered, machine: &Machine, wishes: &Wishes) -> Result<LoadedProblem, SessionError> {
+    Ok(lowered.placing(machine, wishes)?.problem(&machine.memory())?)
 }
 
 /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
@@ -107,11 +133,10 @@ fn fitting(
     placing: &Placing<'_>,
     wish: &Wish,
     targets: &[Target],
-    program: &Program,
     kernels: &Kernels,
-    options: &SessionOptions,
+    options: &PlanOptions,
 ) -> Result<(Placed, Plan), SessionError> {
-    let devices = plan_devices(targets);
+    let (program, devices) = (kernels.program(), plan_devices(targets));
     let mut budgets: Vec<u64> = targets.iter().map(|target| target.memory).collect();
     let mut first = None;
     for _ in 0..ATTEMPTS {
@@ -120,8 +145,7 @@ fn fitting(
             Err(error) => return Err(first.unwrap_or_else(|| error.into())),
         };
         let reasons = reasons(program, &placed);
-        let result =
-            Plan::build(program, &devices, (&placed.placement, &placed.schedule), reasons, kernels, &options.plan);
+        let result = Plan::build(program, &devices, (&placed.placement, &placed.schedule), reasons, kernels, options);
         let shortage = match result {
             Ok(plan) => return Ok((placed, plan)),
             Err(PlanError::Memory(shortage)) => shortage,
@@ -150,25 +174,41 @@ fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
     placed.placement.reasons.iter().take(program.nodes.len()).map(explained).collect()
 }
 
-/// Who places: a strategy by name, or the assignment and order of a plan file.
-fn wish(program: &Program, targets: &[Target], place: &Place) -> Result<Wish, SessionError> {
-    let path = match place {
-        Place::Strategy(name) if name == "gpu" && !targets.iter().any(|target| target.kind == DeviceKind::Gpu) => {
-            return Err(SessionError::NoGpu);
-        }
-        Place::Strategy(name) => {
-            let placer = strategy_by_name(name).ok_or_else(|| SessionError::Strategy(name.clone()))?;
-            return Ok(Wish { placer, order: None });
-        }
+/// Who places: a strategy by name, a device's name, or the assignment and order of a plan file.
+pub(super) fn wish(lowered: &Lowered, machine: &Machine, choice: &PlanChoice) -> Result<Wish, SessionError> {
+    let rule = order_by_name(&choice.order).ok_or_else(|| SessionError::Order(choice.order.clone()))?;
+    let program = lowered.program();
+    let path = match &choice.place {
+        Place::Strategy(name) => return Ok(Wish { placer: strategy(lowered, machine, name)?, rule, order: None }),
         Place::File(path) => path,
     };
     let unreadable = |source| SessionError::PlanFile { path: path.clone(), source };
     let text = fs::read(path).map_err(unreadable)?;
     let file: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
-    let devices = plan_devices(targets);
+    let devices = plan_devices(&machine.targets);
     let unfit = |source| SessionError::Plan { path: path.clone(), source };
-    let mut assignment = file.assignment(program, &devices).map_err(unfit)?;
+    let assignment = file.assignment(program, &devices).map_err(unfit)?;
     let order = file.order(program, &devices, &assignment);
+    Ok(Wish { placer: fixed(program, assignment), rule, order })
+}
+
+fn strategy(lowered: &Lowered, machine: &Machine, name: &str) -> Result<Box<dyn Placer>, SessionError> {
+    let targets = &machine.targets;
+    if name == "gpu" && !targets.iter().any(|target| target.kind == DeviceKind::Gpu) {
+        return Err(SessionError::NoGpu);
+    }
+    if let Some(placer) = strategy_by_name(name) {
+        return Ok(placer);
+    }
+    let only = targets.iter().position(|target| target.name == name);
+    let only = only.ok_or_else(|| SessionError::Strategy(name.to_owned()))?;
+    let cpu = targets[only].kind == DeviceKind::Cpu;
+    let device = |runs: &bool| if cpu || *runs { DeviceId(only as u32) } else { HOST };
+    Ok(fixed(lowered.program(), machine.gpu_runs(lowered.program()).iter().map(device).collect()))
+}
+
+/// Nodes as assigned; inputs and outputs on the host.
+fn fixed(program: &Program, mut assignment: Vec<DeviceId>) -> Box<dyn Placer> {
     assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-    Ok(Wish { placer: Box::new(Fixed::new(assignment)), order })
+    Box::new(Fixed::new(assignment))
 }

@@ -253,8 +253,8 @@ mod tests {
         assert_eq!(chart.series, ["pct", "fifo"]);
         let [panel] = &chart.panels[..] else { panic!("{:?}", chart.panels) };
         assert_eq!((panel.title.as_str(), panel.limit), ("g on d", Some(1.0)));
-        assert_eq!(panel.groups[0].bars[0], Some(Bar { mean: 3.0, deviation: 2f64.sqrt() }));
-        assert_eq!(panel.groups[0].bars[1], Some(Bar { mean: 5.0, deviation: 0.0 }));
+        assert_eq!(panel.groups[0].bars[0], Bar::of(&[2.0, 4.0]));
+        assert_eq!(panel.groups[0].bars[1], Bar::of(&[5.0]));
         assert_eq!(panel.groups[1].bars, [None, None]);
     }
 

@@ -6,7 +6,7 @@
 
 mod cell;
 mod compute;
-mod slow;
+pub(super) mod slow;
 
 use super::actor::{Actor, Desk};
 use super::error::{Failure, Place};

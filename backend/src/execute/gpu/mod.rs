@@ -9,7 +9,7 @@ mod side;
 mod timing;
 
 pub(super) use lost::{failure, wait_for};
-pub(super) use side::GpuSide;
+pub(super) use side::{Extra, GpuSide};
 
 use super::actor::{Actor, Desk};
 use super::engine::Shared;

@@ -2,10 +2,11 @@
 
 use super::lost::failure;
 use crate::execute::device::GpuOpener;
-use crate::execute::engine::Shared;
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::kernels::Kernels;
+use crate::execute::ledger::Ledger;
 use crate::execute::script::{DeviceScript, NodeScript};
+use crate::plan::Plan;
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement::platform::DeviceId;
@@ -28,12 +29,23 @@ pub(in crate::execute) struct NodeKernels {
     pub(in crate::execute) chunks: Vec<Kernel>,
 }
 
+/// What a side needs beside its script.
+pub(in crate::execute) struct Extra<'a> {
+    /// The plan that says how streams are cut; `None` where nothing is streamed.
+    pub(in crate::execute) plan: Option<&'a Plan>,
+    pub(in crate::execute) ledger: &'a Ledger,
+    /// Bytes of scratch memory.
+    pub(in crate::execute) scratch: u64,
+    /// Bytes that the compiled kernels keep for themselves.
+    pub(in crate::execute) kernels: u64,
+}
+
 /// The parts of a side while it is made.
 struct Making<'a> {
     gpu: &'a Gpu,
     script: &'a DeviceScript,
     kernels: &'a Kernels,
-    shared: &'a Shared,
+    extra: &'a Extra<'a>,
     /// Slots, then constants, as the script's cells; no GPU has guests.
     cells: Vec<wgpu::Buffer>,
     scratch: Option<wgpu::Buffer>,
@@ -46,19 +58,18 @@ impl GpuSide {
         device: DeviceId,
         script: &DeviceScript,
         kernels: &Kernels,
-        shared: &Shared,
+        extra: &Extra<'_>,
     ) -> Result<Arc<Self>, ExecError> {
         let refused = |source| ExecError::Device { device: opener.name.clone(), source: Box::new(source) };
         let gpu = opener.open().map_err(refused)?;
-        let memory = &shared.plan.memory().devices()[device.index()];
         let slots = script.cells.slots.iter().map(|slot| slot.bytes);
         let constants = script.cells.constants.iter().map(|constant| padded(constant.buffer.len()));
         let sizes: Vec<u64> = slots.chain(constants).collect();
-        let held: u64 = sizes.iter().sum::<u64>() + memory.scratch + memory.kernels;
-        shared.ledger.take(device, held as usize);
-        let scratch = (memory.scratch > 0).then(|| storage(&gpu, memory.scratch.next_multiple_of(4)));
+        let held: u64 = sizes.iter().sum::<u64>() + extra.scratch + extra.kernels;
+        extra.ledger.take(device, held as usize);
+        let scratch = (extra.scratch > 0).then(|| storage(&gpu, extra.scratch.next_multiple_of(4)));
         let cells = sizes.iter().map(|size| storage(&gpu, *size)).collect();
-        let making = Making { gpu: &gpu, script, kernels, shared, cells, scratch };
+        let making = Making { gpu: &gpu, script, kernels, extra, cells, scratch };
         making.upload_constants().map_err(refused)?;
         let nodes = making.compile(&opener.name)?;
         let mut slots = making.cells;
@@ -122,7 +133,8 @@ impl Making<'_> {
         let outputs: Vec<_> = self.script.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
         let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
         let compile = |rows| gpu::compile(self.gpu, spec, &constants, &buffers, rows);
-        let stream = node.stream.and_then(|stream| self.shared.plan.transfer(stream.transfer).stream());
+        let stream =
+            node.stream.zip(self.extra.plan).and_then(|(stream, plan)| plan.transfer(stream.transfer).stream());
         Ok(match stream {
             None => NodeKernels { whole: Some(compile(None)?), chunks: Vec::new() },
             Some(stream) => {

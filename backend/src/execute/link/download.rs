@@ -8,18 +8,18 @@ use anabranch_kernels::KernelError;
 use std::sync::Arc;
 
 /// The sending end of a link from a GPU.
-pub(super) struct Download {
+pub(in crate::execute) struct Download {
     side: Arc<GpuSide>,
     staging: Vec<Staging>,
     size: (u64, u64),
 }
 
 /// Takes a piece: its offset in the value, and its bytes.
-pub(super) type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<(), Halt>;
+pub(in crate::execute) type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<(), Halt>;
 
 impl Download {
     /// An end with `depth` staging buffers of `bytes` bytes.
-    pub(super) fn new(side: Arc<GpuSide>, (bytes, depth): (u64, u64)) -> Result<Self, KernelError> {
+    pub(in crate::execute) fn new(side: Arc<GpuSide>, (bytes, depth): (u64, u64)) -> Result<Self, KernelError> {
         let mut end = Self { side, staging: Vec::new(), size: (bytes, depth) };
         end.renew();
         end.side.gpu.poll(None)?;
@@ -27,13 +27,13 @@ impl Download {
     }
 
     /// Makes the staging buffers anew, after a failure that may have left them anywhere.
-    pub(super) fn renew(&mut self) {
+    pub(in crate::execute) fn renew(&mut self) {
         let (bytes, depth) = self.size;
         self.staging = (0..depth).map(|_| Staging::new(&self.side, bytes, wgpu::MapMode::Read)).collect();
     }
 
     /// Reads the first `bytes` bytes of a slot in pieces of `piece` bytes, a multiple of 4 that fits the staging buffers.
-    pub(super) fn read(
+    pub(in crate::execute) fn read(
         &mut self,
         slot: u32,
         (bytes, piece): (usize, usize),

@@ -5,6 +5,9 @@ mod download;
 mod staging;
 mod upload;
 
+pub(super) use download::Download;
+pub(super) use upload::Upload;
+
 use super::actor::{Actor, Desk};
 use super::engine::Shared;
 use super::error::{ExecError, Failure, Place};
@@ -16,9 +19,7 @@ use crate::plan::Stream;
 use anabranch_kernels::KernelError;
 use anabranch_placement::platform::DeviceId;
 use arrivals::Arrivals;
-use download::Download;
 use std::sync::Arc;
-use upload::Upload;
 
 /// The state of a link.
 pub(super) struct LinkWorker {

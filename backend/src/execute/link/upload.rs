@@ -11,7 +11,7 @@ use anabranch_kernels::KernelError;
 use std::sync::Arc;
 
 /// The receiving end of a link to a GPU.
-pub(super) struct Upload {
+pub(in crate::execute) struct Upload {
     side: Arc<GpuSide>,
     staging: Vec<Staging>,
     next: usize,
@@ -20,7 +20,7 @@ pub(super) struct Upload {
 
 impl Upload {
     /// An end with `depth` staging buffers of `bytes` bytes.
-    pub(super) fn new(side: Arc<GpuSide>, (bytes, depth): (u64, u64)) -> Result<Self, KernelError> {
+    pub(in crate::execute) fn new(side: Arc<GpuSide>, (bytes, depth): (u64, u64)) -> Result<Self, KernelError> {
         let mut end = Self { side, staging: Vec::new(), next: 0, size: (bytes, depth) };
         end.renew();
         end.side.gpu.poll(None)?;
@@ -28,13 +28,13 @@ impl Upload {
     }
 
     /// Makes the staging buffers anew, after a failure that may have left them anywhere.
-    pub(super) fn renew(&mut self) {
+    pub(in crate::execute) fn renew(&mut self) {
         let (bytes, depth) = self.size;
         self.staging = (0..depth).map(|_| Staging::new(&self.side, bytes, wgpu::MapMode::Write)).collect();
     }
 
     /// Writes a piece into a slot and submits the copy: whatever is submitted later sees it. `offset` is a multiple of 4.
-    pub(super) fn write(
+    pub(in crate::execute) fn write(
         &mut self,
         slot: u32,
         offset: usize,

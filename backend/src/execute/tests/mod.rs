@@ -1,5 +1,6 @@
 //! What executors promise, on made-up kernels and on whatever GPU is there.
 
+mod dynamic;
 mod failures;
 mod gpu;
 mod naive;

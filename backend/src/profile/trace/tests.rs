@@ -129,7 +129,7 @@ fn paje_types_precede_their_use_and_everything_that_opens_closes() {
 fn paje_is_read_by_pj_dump() {
     let started = Command::new("pj_dump").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut reader) = started else {
-        assert!(std::env::var_os("ANABRANCH_REQUIRE_TOOLS").is_none(), "scripts/setup installs pj_dump");
+        assert!(std::env::var_os("ANABRANCH_REQUIRE_TOOLS").is_none(), "scripts/setup --tests installs pj_dump");
         eprintln!("skipped: pj_dump is not installed; `apt-get install pajeng` brings it");
         return;
     };

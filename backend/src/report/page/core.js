@@ -245,3 +245,14 @@ function fitted(context, text, width) {
   }
   return low > 1 ? text.slice(0, low) + "…" : "";
 }
+
+/// The end of `text`, which tells names of one module apart, cut to so many pixels.
+function fittedEnd(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  let [low, high] = [0, text.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (context.measureText("…" + text.slice(middle)).width <= width) high = middle; else low = middle + 1;
+  }
+  return low < text.length ? "…" + text.slice(low) : "";
+}

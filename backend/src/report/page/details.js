@@ -119,10 +119,13 @@ const details = (() => {
     const program = one.role === "node";
     return [
       close(), element("h2", {}, one.name),
-      element("p", {}, one.op, " ", deviceChip(one.device), program && element("span", { class: "quiet" }, ` ${one.class}${one.flops > 0 ? `, ${amount(one.flops)}FLOP` : ""}`)),
+      element("p", {}, one.op, " ", deviceChip(one.device), program && element("span", { class: "quiet" }, ` ${one.class}${one.flops > 0 ? `, ${amount(one.flops)} FLOP` : ""}`)),
       program && [heading("Time"), timesTable(one)],
       one.why.text !== "" && [heading("Why here"), element("p", {}, one.why.text), whyTable(one.why)],
       program && [heading("Predicted by device"), costsTable(one)],
+      one.block !== null && [heading(`Streaming block of ${one.block.members.length}`),
+        element("p", { class: "quiet" }, `${one.block.rows} rows, ${one.block.chunk_rows} at a time`),
+        element("ul", {}, one.block.members.map(([op, made]) => element("li", {}, `${op} `, element("code", {}, made))))],
       one.operators.length > 0 && [heading(one.operators.length > 1 ? `${one.operators.length} operators in one` : "Operator"),
         element("ul", {}, one.operators.map((name) => element("li", {}, name)))],
       one.inputs.length > 0 && [heading("Reads"), ports(one.inputs, makers)],

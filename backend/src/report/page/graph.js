@@ -180,6 +180,12 @@ const graph = (() => {
     const [left, top] = [x - nodeWidth / 2, y - nodeHeight / 2];
     const colour = shade(node);
     const plain = node.role !== "node";
+    if (node.block !== null) {
+      // A block is a stack of nodes.
+      outline(context, [x + 3, y + 3]);
+      context.fillStyle = mixed(paint.paper, colour, 0.5);
+      context.fill();
+    }
     outline(context, node.at);
     context.fillStyle = plain ? paint.panel : colouring === "device" ? mixed(paint.paper, colour, 0.22) : colour;
     context.fill();
@@ -203,7 +209,7 @@ const graph = (() => {
     if (plain) return;
     context.font = "11px system-ui, 'Segoe UI', Arial, 'DejaVu Sans', sans-serif";
     context.globalAlpha = 0.78;
-    node.small ??= fitted(context, node.name, nodeWidth - 22);
+    node.small ??= fittedEnd(context, node.name, nodeWidth - 22);
     context.fillText(node.small, left + 12, y + 11);
     context.textAlign = "right";
     context.fillText(duration(lengthOf(timesOf(node))), left + nodeWidth - 8, y - 3);

@@ -172,7 +172,7 @@ async function selfTest() {
     check("fitting shows all of the time", Math.abs(timeline.view.to - timeline.view.from - length) < 1e-6 * length);
     const lane = timeline.lanes.find((one) => one.predicted.length > 0);
     const bar = lane.predicted[Math.floor(lane.predicted.length / 2)];
-    clickAt(timeline.board, timeline.x((bar.start + bar.end) / 2), 24 + 4 + timeline.lanes.indexOf(lane) * (isMeasured ? 45 : 28) + 12 - timeline.view.top);
+    clickAt(timeline.board, timeline.x((bar.start + bar.end) / 2), 24 + 4 + timeline.lanes.indexOf(lane) * timeline.laneHeight() + 12 - timeline.view.top);
     check("a click on a bar selects", selected !== null);
     const transfer = data.transfers.findIndex((one) => one.route !== "shared");
     if (transfer >= 0) {

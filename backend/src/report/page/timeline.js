@@ -44,17 +44,19 @@ const timeline = (() => {
     const sorted = [...links.values()].sort((one, other) => one.order[0] - other.order[0] || one.order[1] - other.order[1]);
     const streamInto = new Set(data.transfers.map((transfer) => transfer.into).filter((node) => node !== null));
     return [...made, ...sorted].map((lane) => {
-      lane.items.forEach((item) => { item.streamed ??= streamInto.has(item.index); });
+      lane.items.forEach((item) => { item.streamed ??= item.thing.block !== null || streamInto.has(item.index); });
       const busy = (list) => list.reduce((sum, bar) => sum + bar.end - bar.start, 0);
       const [predicted, measured] = [bars(lane.items, "predicted"), bars(lane.items, "measured")];
       return { ...lane, predicted, measured, busy: busy(isMeasured ? measured : predicted) };
     });
   })();
 
-  const rowHeight = 17;
-  const laneHeight = (isMeasured ? 2 : 1) * rowHeight + 11;
+  /// As high as there is room for all lanes, within reason.
+  const rows = isMeasured ? 2 : 1;
+  let rowHeight = 17;
+  const laneHeight = () => rows * rowHeight + 11;
   const chartHeight = () => Math.max(74, Math.min(150, (board.height - axisHeight - 8) / data.devices.length));
-  const contentHeight = () => axisHeight + 6 + (mode === "schedule" ? lanes.length * laneHeight : data.devices.length * chartHeight());
+  const contentHeight = () => axisHeight + 6 + (mode === "schedule" ? lanes.length * laneHeight() : data.devices.length * chartHeight());
 
   // --- the view
 
@@ -99,8 +101,8 @@ const timeline = (() => {
     }
     const lane = lanes.findIndex((one) => one.items.some((other) => other.kind === item.kind && other.index === item.index));
     if (mode === "schedule" && lane >= 0) {
-      const top = axisHeight + lane * laneHeight;
-      if (top < view.top + axisHeight || top + laneHeight > view.top + board.height) view.top = Math.max(0, Math.min(top - axisHeight, contentHeight() - board.height));
+      const top = axisHeight + lane * laneHeight();
+      if (top < view.top + axisHeight || top + laneHeight() > view.top + board.height) view.top = Math.max(0, Math.min(top - axisHeight, contentHeight() - board.height));
     }
     redraw();
   }
@@ -110,6 +112,7 @@ const timeline = (() => {
   const small = "11px system-ui, 'Segoe UI', Arial, 'DejaVu Sans', sans-serif";
 
   function draw(context, width, height) {
+    rowHeight = Math.max(17, Math.min(25, ((height - axisHeight - 8) / Math.max(1, lanes.length) - 11) / rows));
     view.top = Math.max(0, Math.min(view.top, contentHeight() - height));
     context.font = small;
     context.textBaseline = "middle";
@@ -151,29 +154,29 @@ const timeline = (() => {
   function drawLanes(context, width, height) {
     const hatch = pattern(context);
     lanes.forEach((lane, index) => {
-      const top = index * laneHeight;
-      if (top + laneHeight < view.top - 10 || top > view.top + height) return;
+      const top = index * laneHeight();
+      if (top + laneHeight() < view.top - 10 || top > view.top + height) return;
       context.fillStyle = index % 2 ? paint.paper : paint.panel;
       context.globalAlpha = 0.6;
-      context.fillRect(0, top, gutter, laneHeight);
+      context.fillRect(0, top, gutter, laneHeight());
       context.globalAlpha = 1;
       label(context, lane, top);
-      const rows = isMeasured ? [["predicted", 0.42], ["measured", 1]] : [["predicted", 0.85]];
-      rows.forEach(([when, strength], row) => {
+      const kinds = isMeasured ? [["predicted", 0.42], ["measured", 1]] : [["predicted", 0.85]];
+      kinds.forEach(([when, strength], row) => {
         const box = { y: top + 5 + row * (rowHeight + 1), height: rowHeight - (row === 0 && isMeasured ? 3 : 0) };
         if (row === 0 && isMeasured) box.y += 2;
         drawRow(context, lane, lane[when], box, strength, hatch);
       });
       context.fillStyle = paint.faint;
-      context.fillRect(0, top + laneHeight - 1, width, 1);
+      context.fillRect(0, top + laneHeight() - 1, width, 1);
     });
     drawLink(context);
   }
 
   function label(context, lane, top) {
-    const middle = top + laneHeight / 2;
+    const middle = top + laneHeight() / 2;
     context.fillStyle = lane.colour();
-    context.fillRect(0, top, 4, laneHeight - 1);
+    context.fillRect(0, top, 4, laneHeight() - 1);
     context.textAlign = "left";
     context.fillStyle = paint.ink;
     context.font = `600 ${small}`;
@@ -215,7 +218,7 @@ const timeline = (() => {
     context.fillStyle = colour;
     context.fillRect(box.left, box.y, box.width, box.height);
     if (bar.streamed) {
-      context.globalAlpha = Math.min(1, strength + 0.2);
+      context.globalAlpha = 0.4;
       context.fillStyle = hatch;
       context.fillRect(box.left, box.y, box.width, box.height);
     }
@@ -240,7 +243,7 @@ const timeline = (() => {
     const thing = selected.kind === "node" ? data.nodes[selected.index] : data.transfers[selected.index];
     const lane = lanes.findIndex((one) => one.items.some((item) => item.kind === selected.kind && item.index === selected.index));
     if (lane < 0 || !thing.predicted || !thing.measured) return;
-    const y = lane * laneHeight + 5 + rowHeight;
+    const y = lane * laneHeight() + 5 + rowHeight;
     context.save();
     context.beginPath();
     context.rect(gutter, 0, board.width, contentHeight());
@@ -428,9 +431,9 @@ const timeline = (() => {
     const [px, py] = [event.clientX - box.left, event.clientY - box.top];
     if (mode !== "schedule" || px < gutter || py < axisHeight) return null;
     const inside = py - axisHeight - 4 + view.top;
-    const lane = lanes[Math.floor(inside / laneHeight)];
+    const lane = lanes[Math.floor(inside / laneHeight())];
     if (lane === undefined) return null;
-    const row = isMeasured && (inside % laneHeight) - 5 >= rowHeight + 0.5 ? lane.measured : lane.predicted;
+    const row = isMeasured && (inside % laneHeight()) - 5 >= rowHeight + 0.5 ? lane.measured : lane.predicted;
     const [time, slack] = [timeAt(px), (2 / plotWidth()) * (view.to - view.from)];
     let best = null;
     for (let index = firstAfter(row, time - slack); index < row.length && row[index].start <= time + slack; index += 1) {
@@ -504,5 +507,5 @@ const timeline = (() => {
     byId("keys").replaceChildren(...made);
   }
 
-  return { board, view, lanes, listen, fit, zoom, pan, redraw, setMode, keys, at, x };
+  return { board, view, lanes, listen, fit, zoom, pan, redraw, setMode, keys, at, x, laneHeight };
 })();

@@ -1,0 +1,223 @@
+//! Ways to place, order and stream one model, each really run on the devices that are here: predicted against measured.
+//!
+//! All ways are planned first and then run in turn, so that what drifts on the machine touches all alike. Makespans are
+//! measured without profile, because profiling a GPU costs time; node times, traffic and utilisation come from runs of their
+//! own. A scheduler without any plan ([`DynamicExecutor`](crate::execute::DynamicExecutor)) always takes part.
+
+#![forbid(unsafe_code)]
+
+mod agreement;
+pub(crate) mod contest;
+mod median;
+mod outcome;
+
+pub use agreement::Agreement;
+pub use median::Median;
+pub use outcome::{DeviceFacts, DeviceOutcome, Outcome};
+
+use crate::execute::RunOptions;
+use crate::plan::StreamMode;
+use crate::session::{Inputs, Outputs, Place, PlanChoice, Planned, Session, SessionError};
+use contest::{Contender, Contest, Ran};
+use outcome::Tally;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The name of the scheduler at run time among the ways.
+pub const DYNAMIC: &str = "dynamic";
+
+/// Profiled runs of each way, after the measured ones.
+const PROFILED: u32 = 3;
+
+/// What is compared, and how thoroughly.
+#[derive(Clone, Debug)]
+pub struct CompareOptions {
+    /// The model's name for people.
+    pub model: String,
+    /// The ways. The first is the reference of all outputs.
+    pub ways: Vec<PlanChoice>,
+    /// Measured runs of each, ≥ 1.
+    pub repeat: u32,
+    /// Runs of each before, which do not count.
+    pub warmup: u32,
+    /// Rounds of running all ways and learning from it before they are placed for the comparison.
+    pub refine: u32,
+    /// Cancellation and time limit of each run.
+    pub run: RunOptions,
+}
+
+/// A way that was compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// Strategy, device, plan file, or [`DYNAMIC`].
+    pub place: String,
+    /// Order of ready nodes; `None` for the dynamic scheduler.
+    pub order: Option<String>,
+    /// What is streamed; `None` for the dynamic scheduler.
+    pub stream: Option<StreamMode>,
+}
+
+/// What is known of all ways. Times in milliseconds, sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The model.
+    pub model: String,
+    /// Nodes of the lowered model.
+    pub nodes: usize,
+    /// Measured runs of each way.
+    pub repeat: u32,
+    /// Runs of each way before.
+    pub warmup: u32,
+    /// Rounds of learning before.
+    pub refine: u32,
+    /// Whether all plans had their memory at the same time; else each was readied anew, and run once, before each measured run.
+    pub side_by_side: bool,
+    /// The devices.
+    pub devices: Vec<DeviceFacts>,
+    /// What was measured of each way; the dynamic scheduler comes last.
+    pub outcomes: Vec<Outcome>,
+    /// Ways without a plan, and why.
+    pub failed: Vec<(Way, String)>,
+    /// What the inventory notes.
+    pub notes: Vec<String>,
+}
+
+impl CompareOptions {
+    /// The number of runs, each of which is one step of progress.
+    pub fn steps(&self) -> u64 {
+        let learning = u64::from(self.refine) * u64::from(LEARNING + 1) * self.ways.len() as u64;
+        learning + u64::from(self.warmup + self.repeat + PROFILED) * (self.ways.len() as u64 + 1)
+    }
+}
+
+impl Comparison {
+    /// The outcome of least median.
+    pub fn best(&self) -> Option<&Outcome> {
+        self.outcomes.iter().min_by(|a, b| a.measured_ms.median.total_cmp(&b.measured_ms.median))
+    }
+
+    /// The median of a way over the least of all others: below 1 it is the fastest. `None` if it was not compared, or is alone.
+    pub fn against_others(&self, place: &str) -> Option<f64> {
+        let own = self.outcomes.iter().filter(|outcome| outcome.way.place == place);
+        let own = own.map(|outcome| outcome.measured_ms.median).reduce(f64::min)?;
+        let others = self.outcomes.iter().filter(|outcome| outcome.way.place != place);
+        let others = others.map(|outcome| outcome.measured_ms.median).reduce(f64::min)?;
+        Some(own / others)
+    }
+}
+
+impl Way {
+    fn of(choice: &PlanChoice) -> Self {
+        let place = match &choice.place {
+            Place::Strategy(name) => name.clone(),
+            Place::File(path) => path.display().to_string(),
+        };
+        Self { place, order: Some(choice.order.clone()), stream: Some(choice.plan.streaming) }
+    }
+
+    fn dynamic() -> Self {
+        Self { place: DYNAMIC.into(), order: None, stream: None }
+    }
+}
+
+/// Runs of each way that are learned from in one round.
+const LEARNING: u32 = 3;
+
+/// Compares; `step` is called after each run.
+///
+/// # Errors
+/// If no way has a plan, or a run fails.
+pub fn compare(
+    session: &Session,
+    inputs: &Inputs,
+    options: &CompareOptions,
+    step: &mut dyn FnMut(),
+) -> Result<Comparison, SessionError> {
+    for _ in 0..options.refine {
+        learn(session, inputs, options, step)?;
+    }
+    let (plans, failed) = plan_all(session, inputs, options)?;
+    let contenders = plans.iter().map(|(_, planned)| Contender::plan(Arc::clone(planned)));
+    let contenders: Vec<_> = contenders.chain([Contender::Dynamic(None)]).collect();
+    let mut tallies: Vec<Tally> = contenders.iter().map(|_| Tally::default()).collect();
+    let mut contest = Contest::new(session, inputs, &options.run, contenders);
+    contest.play(options.warmup, false, &mut |_, _| {
+        step();
+        Ok(())
+    })?;
+    contest.play(options.repeat, false, &mut |at, ran| {
+        step();
+        tallies[at].samples.push(ran.measured().makespan.as_secs_f64() * 1e3);
+        Ok(())
+    })?;
+    let mut reference: Option<Outputs> = None;
+    contest.play(PROFILED, true, &mut |at, ran| {
+        step();
+        tallies[at].add_profiled(&ran, reference.get_or_insert_with(|| ran.outputs().clone()));
+        Ok(())
+    })?;
+    let first = &plans[0].1;
+    let ways = plans.iter().map(|(way, planned)| (way.clone(), Some(planned))).chain([(Way::dynamic(), None)]);
+    Ok(Comparison {
+        model: options.model.clone(),
+        nodes: first.program.nodes.len(),
+        repeat: options.repeat,
+        warmup: options.warmup,
+        refine: options.refine,
+        side_by_side: contest.is_alive(),
+        devices: first.plan().devices().iter().map(DeviceFacts::of).collect(),
+        outcomes: ways.zip(tallies).filter_map(|((way, planned), tally)| tally.outcome(way, planned)).collect(),
+        failed,
+        notes: session.inventory().notes.clone(),
+    })
+}
+
+type Plans = Vec<(Way, Arc<Planned>)>;
+
+/// Plans every way. A way that finds no placement within the constraints fails alone.
+fn plan_all(
+    session: &Session,
+    inputs: &Inputs,
+    options: &CompareOptions,
+) -> Result<(Plans, Vec<(Way, String)>), SessionError> {
+    let (mut plans, mut failed, mut first) = (Plans::new(), Vec::new(), None);
+    for choice in &options.ways {
+        let way = Way::of(choice);
+        match session.plan_with(inputs, choice) {
+            Ok(planned) => plans.push((way, planned)),
+            Err(error @ (SessionError::Placing(_) | SessionError::Planning(_) | SessionError::NoPlan)) => {
+                failed.push((way, error.to_string()));
+                first.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match first {
+        Some(error) if plans.is_empty() => Err(error),
+        None if plans.is_empty() => Err(SessionError::NoPlan),
+        _ => Ok((plans, failed)),
+    }
+}
+
+/// One round of running every way and learning from it; nothing is learned from first runs.
+fn learn(
+    session: &Session,
+    inputs: &Inputs,
+    options: &CompareOptions,
+    step: &mut dyn FnMut(),
+) -> Result<(), SessionError> {
+    let (plans, _) = plan_all(session, inputs, options)?;
+    let contenders = plans.into_iter().map(|(_, planned)| Contender::plan(planned)).collect();
+    let mut contest = Contest::new(session, inputs, &options.run, contenders);
+    contest.play(1, false, &mut |_, _| {
+        step();
+        Ok(())
+    })?;
+    contest.play(LEARNING, true, &mut |_, ran| {
+        step();
+        if let Ran::Planned(run) = &ran {
+            session.learn(run);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,156 @@
+//! What was measured of one way.
+
+use super::contest::Ran;
+use super::{Agreement, Median, Way};
+use crate::execute::{Activity, Event, Lane, RunOutput};
+use crate::plan::PlanDevice;
+use crate::session::{Outputs, Planned};
+use anabranch_placement::platform::DeviceKind;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceFacts {
+    /// Its name.
+    pub name: String,
+    /// CPU or GPU.
+    pub kind: DeviceKind,
+    /// Bytes that plans may use there.
+    pub limit_bytes: Option<u64>,
+}
+
+/// One way. What only a plan knows is `None` for the dynamic scheduler. Times in milliseconds, sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Which.
+    pub way: Way,
+    /// How long placing and planning took.
+    pub place_ms: Option<f64>,
+    /// The predicted makespan.
+    pub predicted_ms: Option<f64>,
+    /// The measured makespan.
+    pub measured_ms: Median,
+    /// Each measured makespan, in the order of the runs.
+    pub samples_ms: Vec<f64>,
+    /// The prediction less the measured median, in percent of that.
+    pub error_percent: Option<f64>,
+    /// Mean absolute error of the nodes' predicted times, in percent: the median of the profiled runs.
+    pub node_error_percent: Option<f64>,
+    /// The same of copies over links.
+    pub link_error_percent: Option<f64>,
+    /// Predicted bytes of all transfers.
+    pub predicted_traffic_bytes: Option<u64>,
+    /// Bytes of all transfers.
+    pub traffic_bytes: u64,
+    /// By device.
+    pub devices: Vec<DeviceOutcome>,
+    /// Whether the outputs are those of the first way.
+    pub outputs: Agreement,
+}
+
+/// One device under one way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceOutcome {
+    /// Nodes that it ran.
+    pub nodes: usize,
+    /// The part of the predicted makespan in which it runs nodes.
+    pub predicted_utilisation: Option<f64>,
+    /// The part of the profiled runs' time in which it ran nodes.
+    pub utilisation: f64,
+    /// Peak memory of the plan.
+    pub predicted_peak_bytes: Option<u64>,
+    /// Peak memory taken.
+    pub peak_bytes: u64,
+}
+
+impl DeviceFacts {
+    pub(super) fn of(device: &PlanDevice) -> Self {
+        Self { name: device.name.clone(), kind: device.kind, limit_bytes: device.limit }
+    }
+}
+
+/// What is gathered of one way while it runs.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) samples: Vec<f64>,
+    agreement: Option<Agreement>,
+    node_errors: Vec<f64>,
+    link_errors: Vec<f64>,
+    traffic: u64,
+    profiled_seconds: f64,
+    busy: Vec<f64>,
+    nodes: Vec<usize>,
+    peaks: Vec<u64>,
+}
+
+impl Tally {
+    /// Adds a profiled run, and compares its outputs with the reference.
+    pub(super) fn add_profiled(&mut self, ran: &Ran, reference: &Outputs) {
+        let measured = ran.measured();
+        let agreement = Agreement::of(ran.outputs(), reference);
+        self.agreement = Some(self.agreement.map_or(agreement, |so_far| so_far.and(agreement)));
+        if let Ran::Planned(run) = ran {
+            self.node_errors.extend(run.node_error());
+            self.link_errors.extend(run.link_error());
+        }
+        self.traffic = traffic(measured);
+        self.profiled_seconds += measured.makespan.as_secs_f64();
+        self.peaks.clone_from(&measured.peaks);
+        self.busy.resize(measured.peaks.len(), 0.0);
+        self.nodes = vec![0; measured.peaks.len()];
+        for event in &measured.events {
+            if let (Activity::Node(_), Lane::Device(device)) = (event.what, event.lane) {
+                self.busy[device.index()] += seconds(event);
+                self.nodes[device.index()] += 1;
+            }
+        }
+    }
+
+    /// All of it; `None` if nothing was measured.
+    pub(super) fn outcome(self, way: Way, planned: Option<&Arc<Planned>>) -> Option<Outcome> {
+        let (measured_ms, outputs) = (Median::of(&self.samples)?, self.agreement?);
+        let predicted = planned.map(|planned| planned.plan().predicted());
+        let predicted_ms = predicted.map(|predicted| predicted.makespan * 1e3);
+        let middle = |errors: &[f64]| Median::of(errors).map(|errors| errors.median);
+        Some(Outcome {
+            place_ms: planned.map(|planned| planned.place_time.as_secs_f64() * 1e3),
+            predicted_ms,
+            error_percent: predicted_ms.map(|ms| (ms - measured_ms.median) / measured_ms.median * 100.0),
+            measured_ms,
+            node_error_percent: middle(&self.node_errors),
+            link_error_percent: middle(&self.link_errors),
+            predicted_traffic_bytes: predicted.map(|predicted| predicted.traffic),
+            traffic_bytes: self.traffic,
+            devices: (0..self.peaks.len()).map(|at| self.device(at, planned)).collect(),
+            outputs,
+            samples_ms: self.samples,
+            way,
+        })
+    }
+
+    fn device(&self, at: usize, planned: Option<&Arc<Planned>>) -> DeviceOutcome {
+        let predicted_utilisation = |planned: &Arc<Planned>| {
+            let (plan, nodes) = (planned.plan(), planned.program.node_ids());
+            let here = nodes.filter(|node| plan.device_of(*node).index() == at);
+            let busy: f64 = here.map(|node| plan.predicted().nodes[node.index()]).map(|(start, end)| end - start).sum();
+            if plan.predicted().makespan > 0.0 { busy / plan.predicted().makespan } else { 0.0 }
+        };
+        DeviceOutcome {
+            nodes: self.nodes[at],
+            predicted_utilisation: planned.map(predicted_utilisation),
+            utilisation: if self.profiled_seconds > 0.0 { self.busy[at] / self.profiled_seconds } else { 0.0 },
+            predicted_peak_bytes: planned.map(|planned| planned.plan().memory().devices()[at].peak()),
+            peak_bytes: self.peaks[at],
+        }
+    }
+}
+
+fn seconds(event: &Event) -> f64 {
+    event.end.saturating_sub(event.start) as f64 * 1e-9
+}
+
+fn traffic(measured: &RunOutput) -> u64 {
+    let transfers = measured.events.iter().filter(|event| matches!(event.what, Activity::Transfer(_)));
+    transfers.map(|event| event.bytes).sum()
+}

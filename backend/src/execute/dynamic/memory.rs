@@ -1,0 +1,156 @@
+//! Which memory holds a valid copy of which value, how many readers are left, and the host's buffers.
+//!
+//! Memory 0 is the host's, which all CPU devices share; each GPU has its own.
+
+use crate::execute::error::{Failure, RunErrorKind};
+use crate::execute::ledger::Ledger;
+use crate::program::{NodeId, Program, ValueId};
+use crate::tasks::HOST;
+use anabranch_kernels::Buffer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The host's memory.
+pub(super) const HOST_MEMORY: usize = 0;
+
+/// Whether a memory holds a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Copy {
+    #[default]
+    Invalid,
+    /// A transfer is under way.
+    Coming,
+    Valid,
+}
+
+/// The copies of all values in one run.
+pub(super) struct Copies {
+    memories: usize,
+    states: Vec<Copy>,
+    host: Vec<Option<Arc<Buffer>>>,
+    readers: Vec<u32>,
+}
+
+impl Copies {
+    /// No copies yet. A value has as many readers as nodes and outputs read it.
+    pub(super) fn new(program: &Program, memories: usize) -> Self {
+        let mut readers: Vec<u32> = program.consumers().iter().map(|nodes| nodes.len() as u32).collect();
+        program.outputs.iter().for_each(|output| readers[output.value.index()] += 1);
+        let states = vec![Copy::Invalid; program.values.len() * memories];
+        Self { memories, states, host: vec![None; program.values.len()], readers }
+    }
+
+    pub(super) fn state(&self, value: ValueId, memory: usize) -> Copy {
+        self.states[value.index() * self.memories + memory]
+    }
+
+    pub(super) fn set(&mut self, value: ValueId, memory: usize, state: Copy) {
+        self.states[value.index() * self.memories + memory] = state;
+    }
+
+    /// The memory that a value is copied from: the host's if it can be.
+    pub(super) fn holder(&self, value: ValueId) -> Option<usize> {
+        (0..self.memories).find(|memory| self.state(value, *memory) == Copy::Valid)
+    }
+
+    /// Puts a value into the host's memory.
+    pub(super) fn hold(&mut self, value: ValueId, buffer: Arc<Buffer>) {
+        self.set(value, HOST_MEMORY, Copy::Valid);
+        self.host[value.index()] = Some(buffer);
+    }
+
+    /// The host's copy.
+    pub(super) fn held(&self, value: ValueId) -> Option<&Arc<Buffer>> {
+        self.host[value.index()].as_ref()
+    }
+
+    /// One reader is done. After the last, the host's buffer is free.
+    pub(super) fn read(&mut self, value: ValueId) -> Option<Arc<Buffer>> {
+        let left = &mut self.readers[value.index()];
+        *left = left.saturating_sub(1);
+        if *left > 0 { None } else { self.drop_unread(value) }
+    }
+
+    /// Takes the host's copy of a value that nobody reads any more.
+    pub(super) fn drop_unread(&mut self, value: ValueId) -> Option<Arc<Buffer>> {
+        if self.readers[value.index()] > 0 {
+            return None;
+        }
+        let buffer = self.host[value.index()].take()?;
+        self.set(value, HOST_MEMORY, Copy::Invalid);
+        Some(buffer)
+    }
+}
+
+/// Buffers of the host that are used again, by their size.
+pub(super) struct Pool {
+    free: BTreeMap<usize, Vec<Buffer>>,
+    ledger: Ledger,
+    /// Bytes that are left to take, and in all.
+    left: u64,
+    limit: u64,
+}
+
+impl Pool {
+    /// A pool of at most `left` of the host's `limit` bytes.
+    pub(super) fn new(ledger: Ledger, left: u64, limit: u64) -> Self {
+        Self { free: BTreeMap::new(), ledger, left, limit }
+    }
+
+    /// A buffer of exactly so many bytes, of undefined content.
+    pub(super) fn take(&mut self, bytes: usize, host: &str) -> Result<Buffer, Failure> {
+        if let Some(buffer) = self.free.get_mut(&bytes).and_then(Vec::pop) {
+            return Ok(buffer);
+        }
+        let exhausted = |left: u64| {
+            let (device, limit) = (host.to_owned(), self.limit);
+            let kind = RunErrorKind::OutOfMemory { device, needed: bytes as u64, left, limit };
+            Failure { kind, place: crate::execute::error::Place::Nowhere }
+        };
+        self.left = self.left.checked_sub(bytes as u64).ok_or_else(|| exhausted(self.left))?;
+        let buffer = Buffer::try_zeroed(bytes).ok_or_else(|| exhausted(self.left))?;
+        self.ledger.take(HOST, bytes);
+        Ok(buffer)
+    }
+
+    /// Takes a buffer back, unless somebody else still has it: then it is theirs.
+    pub(super) fn give(&mut self, buffer: Arc<Buffer>) {
+        let bytes = buffer.len();
+        match Arc::try_unwrap(buffer) {
+            Ok(buffer) => self.free.entry(bytes).or_default().push(buffer),
+            Err(_) => self.forget(bytes),
+        }
+    }
+
+    /// Counts a buffer of the pool as given away.
+    pub(super) fn forget(&mut self, bytes: usize) {
+        self.left += bytes as u64;
+        self.ledger.give(HOST, bytes);
+    }
+}
+
+/// What each node reads and makes, and who reads what: the same in every run.
+pub(super) struct Wiring {
+    /// By node: the values that it reads and that are no constants, without repeats.
+    pub(super) reads: Vec<Vec<ValueId>>,
+    /// By value: the nodes that read it.
+    pub(super) readers: Vec<Vec<NodeId>>,
+    /// By value: the outputs that it is.
+    pub(super) outputs: Vec<Vec<u32>>,
+}
+
+impl Wiring {
+    pub(super) fn of(program: &Program) -> Self {
+        let reads = |node: &crate::program::Node| {
+            let mut values: Vec<_> = node.inputs.iter().copied().filter(|v| program.constant(*v).is_none()).collect();
+            values.sort_unstable();
+            values.dedup();
+            values
+        };
+        let mut outputs = vec![Vec::new(); program.values.len()];
+        for (index, output) in program.outputs.iter().enumerate() {
+            outputs[output.value.index()].push(index as u32);
+        }
+        Self { reads: program.nodes.iter().map(reads).collect(), readers: program.consumers(), outputs }
+    }
+}

@@ -1,0 +1,406 @@
+//! One run: decides for each node as it becomes ready, moves values, and collects what is said.
+
+use super::Setup;
+use super::crew::{CpuTask, Crew, Hands, Reply, Span};
+use super::decide::{Candidate, Queue, best};
+use super::gpu::{Fetch, Lift};
+use super::memory::{Copies, Copy, HOST_MEMORY};
+use crate::execute::RunOptions;
+use crate::execute::engine::{Finished, TICK};
+use crate::execute::error::{Failure, Place};
+use crate::execute::event::{Activity, Event, Lane};
+use crate::execute::message::Halt;
+use crate::plan::TransferId;
+use crate::program::{NodeId, Origin, Program, ValueId};
+use crate::tasks::HOST;
+use anabranch_kernels::{Buffer, Tensor};
+use anabranch_placement::platform::DeviceId;
+use crossbeam_channel::RecvTimeoutError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A failure, and the device that is to blame.
+pub(super) type Blamed = (Option<DeviceId>, Failure);
+
+/// Who waits for a value to arrive in a memory.
+enum Waiter {
+    Node(NodeId),
+    /// The caller.
+    Caller,
+    /// A transfer on to this memory.
+    Onward(usize),
+}
+
+/// What was decided about a node.
+#[derive(Clone, Copy)]
+struct Decision {
+    device: DeviceId,
+    length: f64,
+    end: f64,
+    /// Transfers that it waits for.
+    coming: u32,
+}
+
+/// The state of one run.
+pub(super) struct Schedule<'a> {
+    crew: &'a mut Crew,
+    setup: &'a Setup,
+    program: &'a Program,
+    options: &'a RunOptions,
+    origin: Instant,
+    inputs: &'a [Tensor],
+    copies: Copies,
+    queues: Vec<Queue>,
+    /// By value: when it is, or is expected to be, made.
+    made: Vec<f64>,
+    /// By node: values that are not made yet.
+    missing: Vec<usize>,
+    decisions: Vec<Option<Decision>>,
+    ready: BTreeSet<NodeId>,
+    waiting: BTreeMap<(ValueId, usize), Vec<Waiter>>,
+    /// Nodes that have not ended, and tasks that threads have.
+    unfinished: usize,
+    under_way: usize,
+    transfers: u32,
+    finished: Finished,
+}
+
+impl<'a> Schedule<'a> {
+    pub(super) fn new(
+        crew: &'a mut Crew,
+        setup: &'a Setup,
+        inputs: &'a [Tensor],
+        options: &'a RunOptions,
+        origin: Instant,
+    ) -> Self {
+        let program = setup.kernels.program();
+        Self {
+            copies: Copies::new(program, crew.memories()),
+            queues: vec![Queue::default(); setup.devices.len()],
+            made: vec![0.0; program.values.len()],
+            missing: crew.wiring.reads.iter().map(Vec::len).collect(),
+            decisions: vec![None; program.nodes.len()],
+            ready: program.node_ids().filter(|node| crew.wiring.reads[node.index()].is_empty()).collect(),
+            waiting: BTreeMap::new(),
+            unfinished: program.nodes.len(),
+            under_way: 0,
+            transfers: 0,
+            finished: Finished::default(),
+            crew,
+            setup,
+            program,
+            options,
+            origin,
+            inputs,
+        }
+    }
+
+    /// Runs to the end, or to the first failure: then threads may still be at work, and the crew is of no more use.
+    pub(super) fn run(mut self) -> Result<Finished, Blamed> {
+        let given: usize = self.inputs.iter().map(|tensor| tensor.bytes().len()).sum();
+        self.crew.ledger.take(HOST, given);
+        self.take_inputs()?;
+        self.start_ready()?;
+        while self.unfinished > 0 || self.finished.outputs.len() < self.program.outputs.len() {
+            if self.under_way == 0 {
+                return Err((None, Failure::internal("nothing is under way, and the run is not at its end")));
+            }
+            match self.crew.replies.recv_timeout(self.options.patience(self.origin, TICK)) {
+                Ok(reply) => self.take(reply)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err((None, Failure::internal("all threads are gone"))),
+            }
+            while let Ok(reply) = self.crew.replies.try_recv() {
+                self.take(reply)?;
+            }
+            if let Some(kind) = self.options.verdict(self.origin) {
+                return Err((None, Failure::at(Place::Nowhere, kind)));
+            }
+            self.start_ready()?;
+        }
+        self.crew.ledger.give(HOST, given);
+        Ok(self.finished)
+    }
+
+    fn now(&self) -> f64 {
+        self.origin.elapsed().as_secs_f64()
+    }
+
+    fn take_inputs(&mut self) -> Result<(), Blamed> {
+        for (id, tensor) in self.program.inputs.iter().zip(self.inputs) {
+            self.copies.hold(*id, Arc::clone(tensor.buffer()));
+            self.value_made(*id)?;
+        }
+        for (index, output) in self.program.outputs.iter().enumerate() {
+            if let Some(tensor) = self.program.constant(output.value) {
+                self.finished.outputs.push((index as u32, Arc::clone(tensor.buffer())));
+            }
+        }
+        Ok(())
+    }
+
+    fn start_ready(&mut self) -> Result<(), Blamed> {
+        while let Some(node) = self.ready.pop_first() {
+            let mut decision = self.decide(node)?;
+            let memory = self.crew.memory_of[decision.device.index()];
+            for at in 0..self.crew.wiring.reads[node.index()].len() {
+                let value = self.crew.wiring.reads[node.index()][at];
+                decision.coming += u32::from(!self.want(value, memory, Waiter::Node(node))?);
+            }
+            self.decisions[node.index()] = Some(decision);
+            if decision.coming == 0 {
+                self.dispatch(node, decision.device)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The device that is expected to end the node first.
+    fn decide(&mut self, node: NodeId) -> Result<Decision, Blamed> {
+        let now = self.now();
+        let candidates = (0..self.setup.devices.len()).filter_map(|device| self.candidate(node, device));
+        let (candidate, end) =
+            best(candidates, &self.queues, now).ok_or_else(|| (None, Failure::internal("a node can run nowhere")))?;
+        self.queues[candidate.device.index()].push(candidate.length, now);
+        Ok(Decision { device: candidate.device, length: candidate.length, end, coming: 0 })
+    }
+
+    fn candidate(&self, node: NodeId, device: usize) -> Option<Candidate> {
+        let length = self.setup.forecast.nodes[node.index()][device]?;
+        match &self.crew.hands[device] {
+            Hands::Gpu(hands) if !hands.runs[node.index()] => return None,
+            Hands::Cpu(_) | Hands::Gpu(_) => {}
+        }
+        let memory = self.crew.memory_of[device];
+        let reads = &self.crew.wiring.reads[node.index()];
+        let transfer = |value: &ValueId| {
+            if self.copies.state(*value, memory) != Copy::Invalid {
+                return 0.0;
+            }
+            let from = self.copies.holder(*value).and_then(|holder| self.device_in(holder)).unwrap_or(HOST);
+            let link = self.setup.forecast.links[from.index()][device];
+            link.latency + self.bytes(*value) as f64 / link.rate
+        };
+        let made = reads.iter().map(|value| self.made[value.index()]).fold(0.0, f64::max);
+        let transfers = reads.iter().map(transfer).sum();
+        Some(Candidate { device: DeviceId(device as u32), length, made, transfers })
+    }
+
+    /// The first device that computes in a memory.
+    fn device_in(&self, memory: usize) -> Option<DeviceId> {
+        self.crew.memory_of.iter().position(|of| *of == memory).map(|device| DeviceId(device as u32))
+    }
+
+    fn bytes(&self, value: ValueId) -> usize {
+        self.program.value(value).spec.bytes()
+    }
+
+    /// Whether a value is in a memory; if not, it will be, and the waiter then hears of it.
+    fn want(&mut self, value: ValueId, memory: usize, waiter: Waiter) -> Result<bool, Blamed> {
+        match self.copies.state(value, memory) {
+            Copy::Valid => return Ok(true),
+            Copy::Coming => {}
+            Copy::Invalid => {
+                self.copies.set(value, memory, Copy::Coming);
+                self.transfer(value, memory)?;
+            }
+        }
+        self.waiting.entry((value, memory)).or_default().push(waiter);
+        Ok(false)
+    }
+
+    /// Begins to copy a value into a memory; between GPUs over the host.
+    fn transfer(&mut self, value: ValueId, memory: usize) -> Result<(), Blamed> {
+        let bytes = self.bytes(value);
+        if memory != HOST_MEMORY {
+            let Some(buffer) = self.copies.held(value).cloned() else {
+                return self.want(value, HOST_MEMORY, Waiter::Onward(memory)).map(|_| ());
+            };
+            self.under_way += 1;
+            return self.hand(memory, |hands| hands.lifts.send(Lift { value, bytes, buffer }).is_ok());
+        }
+        let from = self.copies.holder(value).ok_or_else(|| (None, Failure::internal("a value is nowhere")))?;
+        let buffer = self.host_buffer(bytes)?;
+        self.under_way += 1;
+        self.hand(from, |hands| hands.fetches.send(Fetch { value, bytes, buffer }).is_ok())
+    }
+
+    fn host_buffer(&mut self, bytes: usize) -> Result<Buffer, Blamed> {
+        let host = &self.setup.devices[HOST.index()].1.name;
+        self.crew.pool.take(bytes, host).map_err(|failure| (None, failure))
+    }
+
+    fn hand(&self, memory: usize, send: impl FnOnce(&super::gpu::GpuHands) -> bool) -> Result<(), Blamed> {
+        let device = self.device_in(memory);
+        let sent = match device.map(|device| &self.crew.hands[device.index()]) {
+            Some(Hands::Gpu(hands)) => send(hands),
+            Some(Hands::Cpu(_)) | None => false,
+        };
+        if sent { Ok(()) } else { Err((device, Failure::internal("a link is gone"))) }
+    }
+
+    /// Gives a node to its device: all that it reads is there.
+    fn dispatch(&mut self, node: NodeId, device: DeviceId) -> Result<(), Blamed> {
+        let gone = || (Some(device), Failure::internal("a worker is gone"));
+        self.under_way += 1;
+        let task = match &self.crew.hands[device.index()] {
+            Hands::Gpu(hands) => return hands.nodes.send(node).map_err(|_| gone()),
+            Hands::Cpu(_) => self.cpu_task(node)?,
+        };
+        match &self.crew.hands[device.index()] {
+            Hands::Cpu(tasks) => tasks.send(task).map_err(|_| gone()),
+            Hands::Gpu(_) => Err(gone()),
+        }
+    }
+
+    fn cpu_task(&mut self, node: NodeId) -> Result<CpuTask, Blamed> {
+        let here = |value: &ValueId| match self.program.constant(*value) {
+            Some(tensor) => Some(Arc::clone(tensor.buffer())),
+            None => self.copies.held(*value).cloned(),
+        };
+        let inputs: Option<Vec<_>> = self.program.node(node).inputs.iter().map(here).collect();
+        let inputs = inputs.ok_or_else(|| (None, Failure::internal("an input is not there")))?;
+        let sizes: Vec<usize> = self.program.node(node).outputs.iter().map(|value| self.bytes(*value)).collect();
+        let outputs = sizes.into_iter().map(|bytes| self.host_buffer(bytes)).collect::<Result<_, _>>()?;
+        Ok(CpuTask { node, inputs, outputs })
+    }
+
+    fn take(&mut self, reply: Reply) -> Result<(), Blamed> {
+        match reply {
+            Reply::Computed { device, node, outputs, span } => {
+                self.node_ended(node, device, span);
+                for (value, buffer) in self.program.node(node).outputs.iter().zip(outputs) {
+                    self.copies.hold(*value, Arc::new(buffer));
+                    self.made[value.index()] = self.now();
+                    self.value_made(*value)?;
+                }
+                self.reads_done(node);
+            }
+            Reply::Submitted { device, node } => {
+                let end = self.decisions[node.index()].map_or(0.0, |decision| decision.end);
+                for value in &self.program.node(node).outputs {
+                    self.copies.set(*value, self.crew.memory_of[device.index()], Copy::Valid);
+                    self.made[value.index()] = end;
+                    self.value_made(*value)?;
+                }
+                self.reads_done(node);
+            }
+            Reply::Finished { device, node, span } => {
+                self.node_ended(node, device, span);
+                let now = self.now();
+                for value in &self.program.node(node).outputs {
+                    self.made[value.index()] = now;
+                }
+            }
+            Reply::Lifted { device, value, span } => {
+                self.transfer_ended(value, (HOST, device), span);
+                self.arrived(value, self.crew.memory_of[device.index()])?;
+            }
+            Reply::Fetched { device, value, buffer, span } => {
+                self.transfer_ended(value, (device, HOST), span);
+                self.copies.hold(value, Arc::new(buffer));
+                self.arrived(value, HOST_MEMORY)?;
+            }
+            Reply::Failed { device, halt: Halt::Failed(failure) } => return Err((Some(device), failure)),
+            Reply::Failed { device, halt: Halt::Stopped } => {
+                return Err((Some(device), Failure::internal("a thread was stopped")));
+            }
+        }
+        Ok(())
+    }
+
+    fn node_ended(&mut self, node: NodeId, device: DeviceId, span: Span) {
+        let length = self.decisions[node.index()].map_or(0.0, |decision| decision.length);
+        let now = self.now();
+        self.queues[device.index()].pop(length, now);
+        self.unfinished -= 1;
+        self.under_way -= 1;
+        let bytes = self.program.node(node).outputs.iter().map(|value| self.bytes(*value) as u64).sum();
+        self.note(Activity::Node(node), Lane::Device(device), span, bytes);
+    }
+
+    fn transfer_ended(&mut self, value: ValueId, (from, to): (DeviceId, DeviceId), span: Span) {
+        self.under_way -= 1;
+        let id = TransferId(self.transfers);
+        self.transfers += 1;
+        self.note(Activity::Transfer(id), Lane::Link { from, to }, span, self.bytes(value) as u64);
+    }
+
+    fn note(&mut self, what: Activity, lane: Lane, span: Span, bytes: u64) {
+        if self.options.profile {
+            let at = |time: Instant| time.saturating_duration_since(self.origin).as_nanos() as u64;
+            let (start, end) = (at(span.0), at(span.1));
+            self.finished.events.push(Event { what, lane, ready: start, start, end, bytes });
+        }
+    }
+
+    /// A value exists somewhere: its readers may be ready now.
+    fn value_made(&mut self, value: ValueId) -> Result<(), Blamed> {
+        for node in &self.crew.wiring.readers[value.index()] {
+            let missing = &mut self.missing[node.index()];
+            *missing -= 1;
+            if *missing == 0 {
+                self.ready.insert(*node);
+            }
+        }
+        if !self.crew.wiring.outputs[value.index()].is_empty() && self.want(value, HOST_MEMORY, Waiter::Caller)? {
+            self.deliver(value);
+        }
+        if let Some(buffer) = self.copies.drop_unread(value) {
+            self.recycle(value, buffer);
+        }
+        Ok(())
+    }
+
+    /// A transfer is done.
+    fn arrived(&mut self, value: ValueId, memory: usize) -> Result<(), Blamed> {
+        self.copies.set(value, memory, Copy::Valid);
+        for waiter in self.waiting.remove(&(value, memory)).unwrap_or_default() {
+            match waiter {
+                Waiter::Caller => self.deliver(value),
+                Waiter::Onward(memory) => self.transfer(value, memory)?,
+                Waiter::Node(node) => {
+                    let Some(decision) = &mut self.decisions[node.index()] else { continue };
+                    decision.coming -= 1;
+                    if decision.coming == 0 {
+                        let device = decision.device;
+                        self.dispatch(node, device)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a value of the host's memory aside for the caller.
+    fn deliver(&mut self, value: ValueId) {
+        for at in 0..self.crew.wiring.outputs[value.index()].len() {
+            let output = self.crew.wiring.outputs[value.index()][at];
+            if let Some(buffer) = self.copies.held(value) {
+                self.finished.outputs.push((output, Arc::clone(buffer)));
+            }
+            if let Some(buffer) = self.copies.read(value) {
+                self.recycle(value, buffer);
+            }
+        }
+    }
+
+    /// A node has read all that it reads.
+    fn reads_done(&mut self, node: NodeId) {
+        for at in 0..self.crew.wiring.reads[node.index()].len() {
+            let value = self.crew.wiring.reads[node.index()][at];
+            if let Some(buffer) = self.copies.read(value) {
+                self.recycle(value, buffer);
+            }
+        }
+    }
+
+    /// Gives a buffer back to the pool, if it is not the caller's.
+    fn recycle(&mut self, value: ValueId, buffer: Arc<Buffer>) {
+        match self.program.value(value).origin {
+            Origin::Node(_) => self.crew.pool.give(buffer),
+            Origin::Input | Origin::Constant(_) => {}
+        }
+    }
+}

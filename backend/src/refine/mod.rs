@@ -1,0 +1,287 @@
+//! Runs, learns, and places again: until the plan is as good as what was measured lets it be.
+//!
+//! In each round the plan kept so far, the plan that the newest costs propose, and every device on its own are run in turn; the
+//! one of least measured median is kept. So the plan that remains was never slower than the best single device, by the
+//! measurements of the last round. What was measured of all of them goes into the costs of the next round.
+
+#![forbid(unsafe_code)]
+
+use crate::compare::Median;
+use crate::compare::contest::{Contender, Contest, Ran};
+use crate::execute::RunOptions;
+use crate::session::{Inputs, Place, PlanChoice, Planned, Run, Session, SessionError};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Runs of each plan in a round before those that count: the first touches memory for the first time.
+const WARMUP: u32 = 2;
+
+/// Profiled runs of each plan in a round, after those that count.
+const PROFILED: u32 = 3;
+
+/// How a plan is refined.
+#[derive(Clone, Debug)]
+pub struct RefineOptions {
+    /// Rounds, ≥ 1. The first measures the plan as it is placed now.
+    pub rounds: u32,
+    /// Measured runs of each plan in a round, ≥ 1.
+    pub repeat: u32,
+    /// A new plan is tried where it is predicted to be faster by more than this part.
+    pub threshold: f64,
+    /// Cancellation and time limit of each run.
+    pub run: RunOptions,
+}
+
+/// What was tried, and what is kept.
+pub struct Refined {
+    /// The plan that is kept.
+    pub planned: Arc<Planned>,
+    /// A profiled run of it.
+    pub last: Run,
+    /// What happened.
+    pub refinement: Refinement,
+}
+
+/// All rounds. Times in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refinement {
+    /// A new plan was tried where it was predicted to be faster by more than this part.
+    pub threshold: f64,
+    /// The rounds.
+    pub rounds: Vec<Round>,
+}
+
+/// One round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// From 1.
+    pub round: u32,
+    /// The plan kept so far.
+    pub plan: Measured,
+    /// By how much the plan of the newest costs was predicted to be faster, in percent of the plan kept so far.
+    pub predicted_gain_percent: Option<f64>,
+    /// That plan, if it was different and predicted to be faster by more than the threshold.
+    pub proposal: Option<Measured>,
+    /// Each device on its own, unless that is what a plan does already.
+    pub singles: Vec<Measured>,
+    /// What is kept from this round on.
+    pub verdict: Verdict,
+    /// Mean absolute error of the nodes' predicted times under the plan kept so far, in percent.
+    pub node_error_percent: Option<f64>,
+    /// The same of its copies over links.
+    pub link_error_percent: Option<f64>,
+}
+
+/// A plan in a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The strategy or device.
+    pub place: String,
+    /// The makespan predicted with the costs before the round.
+    pub predicted_ms: f64,
+    /// The measured makespan.
+    pub measured_ms: Median,
+}
+
+/// How a round ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing new was tried, and the plan is the fastest.
+    Unchanged,
+    /// The new plan is faster.
+    Kept,
+    /// The new plan is slower than another.
+    Rejected,
+    /// A single device is faster than any plan.
+    Single,
+}
+
+/// A plan that takes part in a round.
+struct Entry {
+    place: String,
+    planned: Arc<Planned>,
+    predicted: f64,
+}
+
+impl RefineOptions {
+    /// The number of runs at most, each of which is one step of progress.
+    pub fn steps(&self, session: &Session) -> u64 {
+        let plans = 3 + session.inventory().gpus.len() as u64;
+        u64::from(self.rounds) * u64::from(WARMUP + self.repeat + PROFILED) * plans
+    }
+}
+
+/// Refines the session's plan for inputs of these shapes; `step` is called after each run.
+///
+/// # Errors
+/// If there is no plan, or a run fails.
+pub fn refine(
+    session: &Session,
+    inputs: &Inputs,
+    options: &RefineOptions,
+    step: &mut dyn FnMut(),
+) -> Result<Refined, SessionError> {
+    let mut choice = session.choice();
+    let mut current = Entry::new(session.plan_with(inputs, &choice)?);
+    if let Place::File(_) = choice.place {
+        // The file says how to begin; what is learned needs a strategy.
+        choice.place = Place::Strategy("auto".into());
+    }
+    let mut rounds = Vec::new();
+    for round in 1..=options.rounds.max(1) {
+        let (gain, proposal) = match round {
+            1 => (None, None),
+            _ => propose(session, inputs, &choice, &mut current, options.threshold)?,
+        };
+        let mut entries = vec![current];
+        let proposed = proposal.is_some();
+        entries.extend(proposal);
+        add_singles(session, inputs, &choice, &mut entries)?;
+        let played = play(session, inputs, options, &entries, step)?;
+        let fastest = (0..entries.len()).min_by(|a, b| played.medians[*a].median.total_cmp(&played.medians[*b].median));
+        let fastest = fastest.unwrap_or(0);
+        let mut measured = entries.iter().zip(&played.medians).map(|(entry, median)| entry.measured(*median));
+        rounds.push(Round {
+            round,
+            plan: measured.next().ok_or(SessionError::NoPlan)?,
+            predicted_gain_percent: gain,
+            proposal: if proposed { measured.next() } else { None },
+            singles: measured.collect(),
+            verdict: Verdict::of(fastest, proposed),
+            node_error_percent: played.node_error,
+            link_error_percent: played.link_error,
+        });
+        current = entries.swap_remove(fastest);
+    }
+    let prepared = session.ready(&current.planned)?;
+    session.run_prepared(&prepared, inputs, &RunOptions { profile: false, ..options.run.clone() })?;
+    let last = session.run_prepared(&prepared, inputs, &RunOptions { profile: true, ..options.run.clone() })?;
+    let refinement = Refinement { threshold: options.threshold, rounds };
+    Ok(Refined { planned: current.planned, last, refinement })
+}
+
+impl Refinement {
+    /// The measured makespan of the plan that is kept, in the last round.
+    pub fn kept_ms(&self) -> Option<Median> {
+        let last = self.rounds.last()?;
+        let medians = [Some(&last.plan), last.proposal.as_ref()].into_iter().flatten().chain(&last.singles);
+        medians.map(|measured| measured.measured_ms).min_by(|a, b| a.median.total_cmp(&b.median))
+    }
+}
+
+impl Verdict {
+    fn of(fastest: usize, proposed: bool) -> Self {
+        match (fastest, proposed) {
+            (0, false) => Self::Unchanged,
+            (0, true) => Self::Rejected,
+            (1, true) => Self::Kept,
+            _ => Self::Single,
+        }
+    }
+}
+
+impl Entry {
+    fn new(planned: Arc<Planned>) -> Self {
+        let (place, predicted) = (planned.plan().strategy().to_owned(), planned.plan().predicted().makespan);
+        Self { place, planned, predicted }
+    }
+
+    fn measured(&self, measured_ms: Median) -> Measured {
+        Measured { place: self.place.clone(), predicted_ms: self.predicted * 1e3, measured_ms }
+    }
+
+    /// Whether every node is on the same device, in the same order.
+    fn is_same(&self, planned: &Planned) -> bool {
+        let (ours, theirs) = (self.planned.plan(), planned.plan());
+        planned.program.node_ids().all(|node| ours.device_of(node) == theirs.device_of(node))
+            && self.planned.placed.schedule.order == planned.placed.schedule.order
+    }
+}
+
+/// Predicts the current plan anew and places again: the predicted gain in percent, and the new plan if it is worth a try.
+fn propose(
+    session: &Session,
+    inputs: &Inputs,
+    choice: &PlanChoice,
+    current: &mut Entry,
+    threshold: f64,
+) -> Result<(Option<f64>, Option<Entry>), SessionError> {
+    current.predicted = session.predict(inputs, &current.planned, &choice.plan)?;
+    let proposal = session.plan_with(inputs, choice)?;
+    if current.is_same(&proposal) || current.predicted <= 0.0 {
+        return Ok((None, None));
+    }
+    let proposal = Entry::new(proposal);
+    let gain = 1.0 - proposal.predicted / current.predicted;
+    Ok((Some(gain * 100.0), (gain > threshold).then_some(proposal)))
+}
+
+/// Adds the fastest CPU device on its own, and each GPU with what it can run, where the constraints allow it.
+fn add_singles(
+    session: &Session,
+    inputs: &Inputs,
+    choice: &PlanChoice,
+    entries: &mut Vec<Entry>,
+) -> Result<(), SessionError> {
+    let gpus = session.inventory().gpus.iter().map(|gpu| gpu.name.clone());
+    for place in std::iter::once("cpu".to_owned()).chain(gpus) {
+        let choice = PlanChoice { place: Place::Strategy(place.clone()), ..choice.clone() };
+        match session.plan_with(inputs, &choice) {
+            Ok(planned) if !entries.iter().any(|entry| entry.is_same(&planned)) => {
+                entries.push(Entry { place, ..Entry::new(planned) });
+            }
+            // A device that must not or cannot hold the whole is no candidate.
+            Ok(_) | Err(SessionError::Placing(_) | SessionError::Planning(_) | SessionError::NoPlan) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What a round has measured: medians by entry, errors of the first.
+struct Played {
+    medians: Vec<Median>,
+    node_error: Option<f64>,
+    link_error: Option<f64>,
+}
+
+/// Runs all entries in turn and learns from them.
+fn play(
+    session: &Session,
+    inputs: &Inputs,
+    options: &RefineOptions,
+    entries: &[Entry],
+    step: &mut dyn FnMut(),
+) -> Result<Played, SessionError> {
+    let contenders = entries.iter().map(|entry| Contender::plan(Arc::clone(&entry.planned))).collect();
+    let mut contest = Contest::new(session, inputs, &options.run, contenders);
+    contest.play(WARMUP, false, &mut |_, _| {
+        step();
+        Ok(())
+    })?;
+    let mut samples = vec![Vec::new(); entries.len()];
+    contest.play(options.repeat.max(1), false, &mut |at, ran| {
+        step();
+        samples[at].push(ran.measured().makespan.as_secs_f64() * 1e3);
+        Ok(())
+    })?;
+    let (mut node_errors, mut link_errors) = (Vec::new(), Vec::new());
+    contest.play(PROFILED, true, &mut |at, ran| {
+        step();
+        if let Ran::Planned(run) = &ran {
+            session.learn(run);
+            if at == 0 {
+                node_errors.extend(run.node_error());
+                link_errors.extend(run.link_error());
+            }
+        }
+        Ok(())
+    })?;
+    let middle = |errors: &[f64]| Median::of(errors).map(|errors| errors.median);
+    Ok(Played {
+        medians: samples.iter().filter_map(|samples| Median::of(samples)).collect(),
+        node_error: middle(&node_errors),
+        link_error: middle(&link_errors),
+    })
+}

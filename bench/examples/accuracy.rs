@@ -1,0 +1,214 @@
+//! How near are predictions to what is measured, and is the plan that is chosen the fastest? For every model of a directory, from
+//! three states of knowledge: rates assumed, rates calibrated, and after rounds of refinement.
+//!
+//! `cargo run --release -p anabranch-bench --example accuracy -- DIR`; tables in Markdown go to standard output. The inputs are
+//! those in an `.npz` beside the model (members `in__NAME`), else random ones. The time is bounded by `--seconds`: the fewer
+//! seconds, the fewer runs of each way, but never less than five.
+
+use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, compare};
+use anabranch::device::DetectOptions;
+use anabranch::execute::RunOptions;
+use anabranch::import::Dim;
+use anabranch::npy::read_npz;
+use anabranch::plan::PlanOptions;
+use anabranch::profile::CostStore;
+use anabranch::session::{Place, PlanChoice};
+use anabranch::{Inputs, Session, SessionOptions};
+use clap::Parser;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Strategies that are compared; the dynamic scheduler and single devices come beside them.
+const STRATEGIES: [&str; 8] = ["auto", "heft", "peft", "cpop", "minmin", "dls", "mite", "cpu"];
+
+/// Fewest and most measured runs of a way.
+const RUNS: (f64, f64) = (5.0, 31.0);
+
+/// Predicted against measured, for every model of a directory
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// Directory with .onnx files
+    directory: PathBuf,
+    /// Count a software Vulkan adapter as a GPU
+    #[arg(long)]
+    software_gpu: bool,
+    /// Rounds of refinement before the last table
+    #[arg(long, default_value_t = 3)]
+    refine: u32,
+    /// Seconds that all runs together should take, placing apart
+    #[arg(long, default_value_t = 400.0)]
+    seconds: f64,
+    /// Seed of random inputs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Size of all symbolic dimensions for which there is no input beside the model
+    #[arg(long, default_value_t = 1)]
+    size: usize,
+    /// Write all comparisons as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// What is known of the devices before the comparison.
+#[derive(Clone, Copy, Debug)]
+enum Knowledge {
+    Assumed,
+    Calibrated,
+    Refined,
+}
+
+impl Knowledge {
+    const ALL: [Self; 3] = [Self::Assumed, Self::Calibrated, Self::Refined];
+
+    fn title(self, refine: u32) -> String {
+        match self {
+            Self::Assumed => "Nothing is known: rates are assumed".into(),
+            Self::Calibrated => "Devices and links are calibrated, no model was run".into(),
+            Self::Refined => format!("After {refine} rounds of refinement"),
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let models = models(&arguments.directory)?;
+    let share = arguments.seconds / (models.len() * Knowledge::ALL.len()) as f64;
+    let mut calibrated = CostStore::default();
+    let mut tables: Vec<(String, Vec<Comparison>)> = Vec::new();
+    for knowledge in Knowledge::ALL {
+        let mut comparisons = Vec::new();
+        for model in &models {
+            let started = Instant::now();
+            let comparison = judge(&arguments, model, knowledge, share, &mut calibrated)?;
+            eprintln!("{}: {knowledge:?} in {:.0} s", comparison.model, started.elapsed().as_secs_f64());
+            comparisons.push(comparison);
+        }
+        tables.push((knowledge.title(arguments.refine), comparisons));
+    }
+    for (title, comparisons) in &tables {
+        print_table(title, comparisons);
+    }
+    if let Some(path) = &arguments.json {
+        serde_json::to_writer_pretty(std::fs::File::create(path)?, &tables)?;
+    }
+    Ok(())
+}
+
+fn models(directory: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let entries = std::fs::read_dir(directory)?.collect::<Result<Vec<_>, _>>()?;
+    let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "onnx"));
+    files.sort();
+    if files.is_empty() {
+        return Err(format!("{}: no .onnx files; name a directory with models", directory.display()).into());
+    }
+    Ok(files)
+}
+
+/// Compares all ways for one model. Calibrated costs are kept for the models that follow; what one model taught is not.
+fn judge(
+    arguments: &Arguments,
+    file: &Path,
+    knowledge: Knowledge,
+    share: f64,
+    calibrated: &mut CostStore,
+) -> Result<Comparison, Box<dyn Error>> {
+    let calibrate = !matches!(knowledge, Knowledge::Assumed);
+    let costs = if calibrate { calibrated.clone() } else { CostStore::default() };
+    let devices = DetectOptions { software_gpu: arguments.software_gpu, ..DetectOptions::default() };
+    let options = SessionOptions { devices, costs, calibrate, ..SessionOptions::default() };
+    let (session, inputs) = open(file, options, arguments)?;
+    let choice = |place: &str| PlanChoice { place: Place::Strategy(place.into()), ..session.choice() };
+    let gpus = session.inventory().gpus.iter().map(|gpu| gpu.name.as_str());
+    let ways: Vec<_> = STRATEGIES.into_iter().chain(gpus).map(choice).collect();
+    let single = session.ready(&session.plan_with(&inputs, &choice("cpu"))?)?;
+    if calibrate {
+        *calibrated = session.costs();
+    }
+    session.run_prepared(&single, &inputs, &RunOptions::default())?;
+    let seconds = session.run_prepared(&single, &inputs, &RunOptions::default())?.measured.makespan.as_secs_f64();
+    drop(single);
+    let refine = if matches!(knowledge, Knowledge::Refined) { arguments.refine } else { 0 };
+    // Each way is taken to be twice as slow as the CPU, and as long again for what does not count.
+    let repeat = (share / (seconds * 4.0 * ways.len() as f64)).clamp(RUNS.0, RUNS.1) as u32;
+    let model = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let options = CompareOptions { model, ways, repeat, warmup: 2, refine, run: RunOptions::default() };
+    Ok(compare(&session, &inputs, &options, &mut || {})?)
+}
+
+fn open(file: &Path, options: SessionOptions, arguments: &Arguments) -> Result<(Session, Inputs), Box<dyn Error>> {
+    let beside = file.with_extension("npz");
+    if beside.exists() {
+        let inputs = read_npz(&beside)?.into_iter().fold(Inputs::new(), |inputs, (key, tensor)| {
+            match key.strip_prefix("in__") {
+                Some(name) => inputs.tensor(name, tensor),
+                None => inputs,
+            }
+        });
+        return Ok((Session::open(file, options)?, inputs));
+    }
+    let session = Session::open(file, options.clone())?;
+    let symbols = session.inputs().iter().flat_map(|input| input.dims.iter().flatten()).filter_map(|dim| match dim {
+        Dim::Symbol(name) => Some((name.clone(), arguments.size)),
+        Dim::Known(_) | Dim::Unknown => None,
+    });
+    let dims: BTreeMap<String, usize> = symbols.collect();
+    let session = Session::open(file, SessionOptions { dims, plan: PlanOptions::default(), ..options })?;
+    let inputs = session.fill_random(Inputs::new(), arguments.seed)?;
+    Ok((session, inputs))
+}
+
+fn print_table(title: &str, comparisons: &[Comparison]) {
+    println!("## {title}\n");
+    println!("| model | way | predicted ms | measured ms | interval | error % | nodes off % | runs |");
+    println!("|---|---|---:|---:|---|---:|---:|---:|");
+    for comparison in comparisons {
+        for outcome in &comparison.outcomes {
+            println!("| {} | {} |", comparison.model, row(comparison, outcome));
+        }
+    }
+    println!("\n| model | nodes | fastest | auto / fastest other | auto / dynamic |");
+    println!("|---|---:|---|---:|---:|");
+    for comparison in comparisons {
+        let ratio = |ratio: Option<f64>| ratio.map_or("–".into(), |ratio| format!("{ratio:.3}"));
+        let fastest = comparison.best().map_or("–", |outcome| &outcome.way.place);
+        let (others, dynamic) = (ratio(comparison.against_others("auto")), ratio(against_dynamic(comparison)));
+        println!("| {} | {} | {fastest} | {others} | {dynamic} |", comparison.model, comparison.nodes);
+    }
+    let planned = || comparisons.iter().flat_map(|c| &c.outcomes).filter(|outcome| outcome.error_percent.is_some());
+    let makespans = mean(planned().filter_map(|outcome| outcome.error_percent.map(f64::abs)));
+    let nodes = mean(planned().filter_map(|outcome| outcome.node_error_percent));
+    let wrong = comparisons.iter().flat_map(|c| &c.outcomes).filter(|outcome| !outcome.outputs.within).count();
+    println!("\nMean absolute error of makespans {makespans:.1} %, of nodes {nodes:.1} %; {wrong} ways with other outputs.\n");
+}
+
+fn row(comparison: &Comparison, outcome: &Outcome) -> String {
+    let text = |figure: Option<f64>| figure.map_or("–".into(), |figure| format!("{figure:.1}"));
+    let median = outcome.measured_ms;
+    format!(
+        "{} | {} | {:.3} | {:.3} – {:.3} | {} | {} | {}",
+        outcome.way.place,
+        outcome.predicted_ms.map_or("–".into(), |ms| format!("{ms:.3}")),
+        median.median,
+        median.low,
+        median.high,
+        text(outcome.error_percent),
+        text(outcome.node_error_percent),
+        comparison.repeat,
+    )
+}
+
+fn against_dynamic(comparison: &Comparison) -> Option<f64> {
+    let median = |place: &str| {
+        let found = comparison.outcomes.iter().find(|outcome| outcome.way.place == place);
+        found.map(|outcome| outcome.measured_ms.median)
+    };
+    Some(median("auto")? / median(DYNAMIC)?)
+}
+
+fn mean(figures: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = figures.fold((0.0, 0.0f64), |(sum, count), figure| (sum + figure, count + 1.0));
+    sum / count.max(1.0)
+}

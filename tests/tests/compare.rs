@@ -1,0 +1,127 @@
+//! Ways that are compared give the same outputs, planned or scheduled at run time, and what is reported of them is consistent.
+
+use anabranch::Session;
+use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, compare};
+use anabranch::execute::RunOptions;
+use anabranch::plan::{PlanOptions, StreamMode};
+use anabranch::refine::{RefineOptions, Verdict, refine};
+use anabranch::session::{Inputs, Place, PlanChoice};
+use anabranch_tests::{MODELS, assert_close, options, reference, session};
+
+fn way(place: &str, order: &str, streaming: StreamMode) -> PlanChoice {
+    let plan = PlanOptions { streaming, ..PlanOptions::default() };
+    PlanChoice { place: Place::Strategy(place.into()), order: order.into(), plan }
+}
+
+fn compared(session: &Session, inputs: &Inputs, ways: Vec<PlanChoice>) -> Comparison {
+    let (model, run) = ("model".to_owned(), RunOptions::default());
+    let options = CompareOptions { model, ways, repeat: 6, warmup: 1, refine: 1, run };
+    let mut steps = 0;
+    let comparison = compare(session, inputs, &options, &mut || steps += 1).expect("all ways run");
+    assert_eq!(steps, options.steps());
+    comparison
+}
+
+#[test]
+fn the_dynamic_scheduler_gives_every_models_reference_outputs() {
+    for name in MODELS {
+        let (inputs, references) = reference(name);
+        let session = session(name, options("heft"));
+        let dynamic = session.dynamic(&inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for _ in 0..2 {
+            let profiled = RunOptions { profile: true, ..RunOptions::default() };
+            let (outputs, measured) = session.run_dynamic(&dynamic, &inputs, &profiled).expect("runs");
+            assert_close(name, &outputs, &references);
+            assert!(measured.peaks.iter().any(|peak| *peak > 0), "{name}");
+        }
+    }
+}
+
+#[test]
+fn on_cpus_alone_the_dynamic_scheduler_gives_the_planned_bits() {
+    for name in ["convnet", "encoder", "gru"] {
+        let mut options = options("heft");
+        (options.devices.software_gpu, options.devices.no_gpu) = (false, true);
+        let session = Session::open(anabranch_tests::model(name), options).expect("a bundled model opens");
+        let (inputs, _) = reference(name);
+        let planned = session.run(&inputs).expect("runs");
+        let dynamic = session.dynamic(&inputs).expect("is ready");
+        let (outputs, _) = session.run_dynamic(&dynamic, &inputs, &RunOptions::default()).expect("runs");
+        assert!(planned.iter().zip(outputs.iter()).all(|((_, a), (_, b))| a.same_bits(b)), "{name}");
+    }
+}
+
+#[test]
+fn a_comparison_is_consistent() {
+    let session = session("convnet", options("heft"));
+    let (inputs, _) = reference("convnet");
+    let ways = vec![
+        way("cpu", "pct", StreamMode::Off),
+        way("heft", "fifo", StreamMode::Auto),
+        way("gpu0", "msr", StreamMode::Always),
+        way("gpu", "pct", StreamMode::Off),
+    ];
+    let comparison = compared(&session, &inputs, ways);
+    assert!(comparison.failed.is_empty() && comparison.side_by_side, "{:?}", comparison.failed);
+    let places: Vec<_> = comparison.outcomes.iter().map(|outcome| &*outcome.way.place).collect();
+    assert_eq!(places, ["cpu", "heft", "gpu0", "gpu", DYNAMIC]);
+    for outcome in &comparison.outcomes {
+        let (place, median) = (&outcome.way.place, outcome.measured_ms);
+        assert_eq!(outcome.samples_ms.len(), 6, "{place}");
+        assert!(0.0 < median.low && median.low <= median.median && median.median <= median.high, "{place}: {median:?}");
+        assert!(median.confidence >= 0.95, "{place}");
+        assert!(outcome.outputs.within, "{place}: {:?}", outcome.outputs);
+        assert_eq!(outcome.devices.iter().map(|device| device.nodes).sum::<usize>(), comparison.nodes, "{place}");
+        assert_eq!(outcome.predicted_ms.is_some(), place != DYNAMIC);
+        for (facts, device) in comparison.devices.iter().zip(&outcome.devices) {
+            assert!((0.0..=1.01).contains(&device.utilisation), "{place} on {}: {device:?}", facts.name);
+            assert!(device.predicted_peak_bytes.is_none_or(|planned| device.peak_bytes <= planned), "{place}");
+        }
+    }
+    let of = |place: &str| comparison.outcomes.iter().find(|outcome| outcome.way.place == place).expect("was compared");
+    assert!(of("cpu").outputs.same_bits, "a way gives its own bits");
+    assert!(of("gpu").traffic_bytes > 0 && of("gpu").predicted_traffic_bytes == Some(of("gpu").traffic_bytes));
+    // One round of learning has measured every node on the devices that the ways used.
+    assert!(of("cpu").node_error_percent.is_some());
+    let ratio = comparison.against_others("cpu").expect("there are others");
+    let best = comparison.best().expect("there are outcomes");
+    assert_eq!(ratio < 1.0, best.way.place == "cpu");
+    let text = serde_json::to_string(&comparison).expect("JSON");
+    assert_eq!(serde_json::from_str::<Comparison>(&text).expect("the same form"), comparison);
+}
+
+#[test]
+fn a_way_without_a_plan_fails_alone() {
+    let mut options = options("heft");
+    options.devices.memory_overrides = vec![("gpu0".into(), 1000)];
+    let session = session("convnet", options);
+    let (inputs, _) = reference("convnet");
+    let comparison =
+        compared(&session, &inputs, vec![way("gpu0", "pct", StreamMode::Off), way("cpu", "pct", StreamMode::Off)]);
+    assert_eq!(comparison.failed.len(), 1);
+    assert!(comparison.failed[0].0.place == "gpu0" && comparison.failed[0].1.contains("gpu0"), "{:?}", comparison.failed);
+    assert_eq!(comparison.outcomes.len(), 2);
+}
+
+#[test]
+fn a_refined_plan_is_no_slower_than_a_single_device() {
+    let session = session("convnet", options("hash"));
+    let (inputs, references) = reference("convnet");
+    let options = RefineOptions { rounds: 3, repeat: 5, threshold: 0.02, run: RunOptions::default() };
+    let refined = refine(&session, &inputs, &options, &mut || {}).expect("all plans run");
+    assert_close("convnet", &refined.last.outputs, &references);
+    let rounds = &refined.refinement.rounds;
+    assert_eq!(rounds.iter().map(|round| round.round).collect::<Vec<_>>(), [1, 2, 3]);
+    let kept = refined.refinement.kept_ms().expect("a round was run").median;
+    for round in rounds {
+        let others: Vec<f64> = round.singles.iter().chain([&round.plan]).map(|m| m.measured_ms.median).collect();
+        let new_is_fastest = round.proposal.as_ref().is_some_and(|new| others.iter().all(|o| new.measured_ms.median < *o));
+        assert_eq!(round.verdict == Verdict::Kept, new_is_fastest, "{round:?}");
+        assert!(round.proposal.is_none() || round.predicted_gain_percent.is_some_and(|gain| gain > 2.0));
+    }
+    let last = rounds.last().expect("three rounds");
+    assert!(last.singles.iter().all(|single| kept <= single.measured_ms.median));
+    assert!(kept <= last.plan.measured_ms.median);
+    assert!(last.node_error_percent.is_some(), "every node was measured");
+    assert!(std::sync::Arc::ptr_eq(refined.last.prepared.planned(), &refined.planned));
+}
