@@ -53,6 +53,7 @@ struct Latency {
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct CostBasis {
     measured: usize,
+    fitted: usize,
     roofline: usize,
     assumed: usize,
 }
@@ -95,7 +96,7 @@ impl Report {
             predicted_traffic_bytes: plan.predicted().traffic,
             traffic_bytes: run.traffic(),
             transfers: plan.transfers().len(),
-            node_error_percent: run.node_error(),
+            node_error_percent: run.accuracy().node_error().map(|error| 100.0 * error),
             costs: CostBasis::of(run),
             devices: devices(run),
             links: links(run),
@@ -142,8 +143,9 @@ impl CostBasis {
             let device = run.prepared.plan().device_of(node);
             let cost = run.prepared.placed.costs[node.index()][device.index()];
             match cost.map(|cost| cost.source) {
-                Some(CostSource::Measured { .. }) => basis.measured += 1,
-                Some(CostSource::Roofline) => basis.roofline += 1,
+                Some(CostSource::Measured { .. } | CostSource::Cold { .. }) => basis.measured += 1,
+                Some(CostSource::Fitted { .. } | CostSource::OtherKernels { .. }) => basis.fitted += 1,
+                Some(CostSource::Roofline | CostSource::Scaled { .. }) => basis.roofline += 1,
                 Some(CostSource::Assumed) | None => basis.assumed += 1,
             }
         }
@@ -216,8 +218,8 @@ impl fmt::Display for Report {
         writeln!(f, "traffic   predicted {predicted}, measured {traffic} over {} transfers", self.transfers)?;
         write!(
             f,
-            "costs     {} nodes measured, {} roofline, {} assumed",
-            costs.measured, costs.roofline, costs.assumed
+            "costs     {} nodes measured, {} fitted, {} roofline, {} assumed",
+            costs.measured, costs.fitted, costs.roofline, costs.assumed
         )?;
         match self.node_error_percent {
             Some(error) => writeln!(f, "; node times are off by {error:.0} % on average\n")?,

@@ -91,8 +91,13 @@ impl RunCommand {
         }
         self.write_events(&last)?;
         let model = open::model_name(&self.model);
-        let told =
-            Told { model: model.clone(), planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies };
+        let told = Told {
+            model: model.clone(),
+            planned: &last.prepared,
+            run: Some(&last),
+            costs: &costs,
+            latencies: &latencies,
+        };
         self.html.write(&opened, told)?;
         if !self.no_learn {
             opened.save_costs()?;
@@ -113,7 +118,7 @@ impl RunCommand {
         output.json(&value)
     }
 
-    /// Runs the model as often as asked. Costs are learned from all runs but the first, unless it is the only one.
+    /// Runs the model as often as asked. Costs are learned from all runs; those of the first are kept apart.
     fn repeat(&self, opened: &Opened, output: Output) -> Result<Refining, CliError> {
         let options = self.options()?;
         let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
@@ -121,7 +126,7 @@ impl RunCommand {
         let mut last = run()?;
         let mut latencies = vec![last.measured.makespan];
         progress.advance();
-        if self.repeat == 1 && !self.no_learn {
+        if !self.no_learn {
             opened.session.learn(&last);
         }
         for _ in 1..self.repeat {

@@ -91,8 +91,9 @@ impl Tally {
         let agreement = Agreement::of(ran.outputs(), reference);
         self.agreement = Some(self.agreement.map_or(agreement, |so_far| so_far.and(agreement)));
         if let Ran::Planned(run) = ran {
-            self.node_errors.extend(run.node_error());
-            self.link_errors.extend(run.link_error());
+            let accuracy = run.accuracy();
+            self.node_errors.extend(accuracy.node_error().map(|error| 100.0 * error));
+            self.link_errors.extend(accuracy.link_error().map(|error| 100.0 * error));
         }
         self.traffic = traffic(measured);
         self.profiled_seconds += measured.makespan.as_secs_f64();

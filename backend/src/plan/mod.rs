@@ -87,6 +87,8 @@ pub enum Step {
 pub struct Predicted {
     /// Start and end of each node.
     pub nodes: Vec<(f64, f64)>,
+    /// Time that each transfer takes on its link.
+    pub transfers: Vec<f64>,
     /// When the last output is there.
     pub makespan: f64,
     /// Bytes of all transfers.
@@ -143,12 +145,18 @@ impl Plan {
         let span = |node: usize| schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
         let predicted = Predicted {
             nodes: (0..program.nodes.len()).map(span).collect(),
+            transfers: vec![0.0; transfers.len()],
             makespan: schedule.makespan,
             traffic: schedule.traffic,
         };
         let strategy = placement.strategy.to_owned();
         let devices = devices.to_vec();
         Ok(Self { devices, device_of, steps, transfers, links, memory, predicted, reasons, strategy })
+    }
+
+    /// The same plan with another prediction of it.
+    pub fn with_prediction(self, predicted: Predicted) -> Self {
+        Self { predicted, ..self }
     }
 
     /// The devices; the first is the host, which holds inputs and outputs.

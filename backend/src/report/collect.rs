@@ -224,7 +224,7 @@ impl Collect<'_> {
         let cost = |(device, cost): (&crate::plan::PlanDevice, &Option<crate::profile::NodeCost>)| {
             let cost = cost.as_ref()?;
             let filed = self.about.inventory.device(&device.name)?.key().to_string();
-            let statistics = self.about.costs.node(&filed, &key).filter(|statistics| statistics.count > 1);
+            let statistics = self.about.costs.here().node(&filed, &key).filter(|statistics| statistics.count > 1);
             Some(CostData {
                 ns: cost.seconds * 1e9,
                 source: cost.source.to_string(),

@@ -179,8 +179,7 @@ impl<'a> Schedule<'a> {
                 return 0.0;
             }
             let from = self.copies.holder(*value).and_then(|holder| self.device_in(holder)).unwrap_or(HOST);
-            let link = self.setup.forecast.links[from.index()][device];
-            link.latency + self.bytes(*value) as f64 / link.rate
+            self.setup.forecast.links[from.index()][device].time(self.bytes(*value) as u64)
         };
         let made = reads.iter().map(|value| self.made[value.index()]).fold(0.0, f64::max);
         let transfers = reads.iter().map(transfer).sum();
