@@ -20,7 +20,7 @@ fn schedules(report: &Value) -> &[Value] {
 fn schedules_are_proven_by_simulation_and_no_longer_than_without_streaming() {
     let command = Anabranch::new();
     for variant in ["lts", "rlx"] {
-        let report = command.json(&["stream", "cholesky:4", "--pes", "2,8", "--variant", variant, "--seed", "3"]);
+        let report = command.json(&["stream", "cholesky:4", "--pes", "4,8", "--variant", variant, "--seed", "3"]);
         assert_eq!((report["tasks"].as_u64(), schedules(&report).len()), (Some(20), 2));
         for schedule in schedules(&report) {
             let (makespan, list) = (schedule["makespan"].as_u64(), schedule["list_makespan"].as_u64());
@@ -56,9 +56,9 @@ fn a_file_s_graph_is_scheduled_task_by_task_and_drawn() {
 #[test]
 fn models_become_graphs_of_the_granularity_that_is_asked_for() {
     let command = Anabranch::new();
-    let model = bundled("encoder.onnx");
+    let model = bundled("vit.onnx");
     let tasks = |arguments: &[&str]| {
-        let report = command.json(&[&["stream", &model, "--pes", "16"], arguments].concat());
+        let report = command.json(&[&["stream", &model, "--pes", "16", "--dim", "batch=2"], arguments].concat());
         assert!(report["streaming_depth"].is_u64() && report["conversion_seconds"].is_f64(), "{report}");
         report["tasks"].as_u64().expect("tasks")
     };
