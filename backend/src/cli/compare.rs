@@ -5,7 +5,7 @@ use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::run::cancelled;
-use super::table::{Align, Table, duration};
+use super::table::{Align, Table, duration, interval};
 use super::trial::strategy_help;
 use super::{CliError, Output};
 use crate::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, compare};
@@ -217,15 +217,6 @@ fn makespans(comparison: &Comparison, names: &Names) -> Table {
         ]);
     }
     table
-}
-
-/// Two times with one unit, where it is the same.
-fn interval(low: f64, high: f64) -> String {
-    let (low, high) = (duration(low), duration(high));
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((figure, one)), Some((_, other))) if one == other => format!("{figure}–{high}"),
-        _ => format!("{low}–{high}"),
-    }
 }
 
 fn agreement(outcome: &Outcome) -> &'static str {
