@@ -144,19 +144,18 @@ impl Gpu {
     }
 
     /// Replaces the limits that kernels are compiled for by stricter ones.
-    /// Whether a panic of wgpu's `poll` says only that another thread's poll was faster: wgpu 30 reads which work is finished, and
-    /// asserts against it after another thread may have cleared away more. The work itself and its callbacks are not affected.
-    pub fn is_race(payload: &(dyn Any + Send)) -> bool {
-        let text =
-            payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        text.is_some_and(|text| text.starts_with("If the queue is empty, the current submission index"))
-    }
-
     #[cfg(test)]
     pub(crate) fn with_facts(mut self, facts: GpuLimits) -> Self {
         self.facts = facts;
         self
     }
+}
+
+/// Whether a panic of wgpu's `poll` says only that another thread's poll was faster: wgpu 30 reads which work is finished, and
+/// asserts against it after another thread may have cleared away more. The work itself and its callbacks are not affected.
+pub fn is_race(payload: &(dyn Any + Send)) -> bool {
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.is_some_and(|text| text.starts_with("If the queue is empty, the current submission index"))
 }
 
 fn optional_features() -> wgpu::Features {
