@@ -5,7 +5,7 @@ use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::run::cancelled;
-use super::table::{Align, Table, duration};
+use super::table::{Align, Table, duration, interval};
 use super::trial::strategy_help;
 use super::{CliError, Output};
 use crate::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, compare};
@@ -51,7 +51,7 @@ pub(crate) struct CompareCommand {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
     /// Runs of each way before those that count
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
     /// First run all ways and learn from it so often, placing them anew each time; what is learned is kept in the cost store
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
@@ -217,15 +217,6 @@ fn makespans(comparison: &Comparison, names: &Names) -> Table {
         ]);
     }
     table
-}
-
-/// Two times with one unit, where it is the same.
-fn interval(low: f64, high: f64) -> String {
-    let (low, high) = (duration(low), duration(high));
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((figure, one)), Some((_, other))) if one == other => format!("{figure}–{high}"),
-        _ => format!("{low}–{high}"),
-    }
 }
 
 fn agreement(outcome: &Outcome) -> &'static str {

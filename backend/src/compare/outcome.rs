@@ -134,7 +134,8 @@ impl Tally {
         let predicted_utilisation = |planned: &Arc<Planned>| {
             let (plan, nodes) = (planned.plan(), planned.program.node_ids());
             let here = nodes.filter(|node| plan.device_of(*node).index() == at);
-            let busy: f64 = here.map(|node| plan.predicted().nodes[node.index()]).map(|(start, end)| end - start).sum();
+            let spans = here.map(|node| plan.predicted().nodes[node.index()]);
+            let busy = spans.fold(0.0, |busy, (start, end)| busy + (end - start));
             if plan.predicted().makespan > 0.0 { busy / plan.predicted().makespan } else { 0.0 }
         };
         DeviceOutcome {
