@@ -91,8 +91,13 @@ impl RunCommand {
         }
         self.write_events(&last)?;
         let model = open::model_name(&self.model);
-        let told =
-            Told { model: model.clone(), planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies };
+        let told = Told {
+            model: model.clone(),
+            planned: &last.prepared,
+            run: Some(&last),
+            costs: &costs,
+            latencies: &latencies,
+        };
         self.html.write(&opened, told)?;
         if !self.no_learn {
             opened.save_costs()?;
