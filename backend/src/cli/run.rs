@@ -108,7 +108,7 @@ impl RunCommand {
             fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
         }
         if !output.json {
-            let rounds = refinement.as_ref().map_or(String::new(), |refinement| super::refine::table(refinement));
+            let rounds = refinement.as_ref().map_or(String::new(), super::refine::table);
             return output.text(&format!("{rounds}{report}\n{gantt}"));
         }
         let mut value = serde_json::to_value(&report).map_err(CliError::internal)?;
