@@ -56,7 +56,7 @@ pub(crate) struct CompareCommand {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
     /// Runs of each way before those that count
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
     /// First run all ways and learn from it so often, placing them anew each time; what is learned is kept in the cost store
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
