@@ -136,11 +136,14 @@ impl Timing {
                 _ => mark.times,
             };
             let (start, end) = measured.map_or((mark.ready, mark.ready), |(s, e)| (run.at(s), run.at(e)));
+            let busy: Duration = pairs.iter().map(|pair| pair[1].saturating_sub(pair[0])).sum();
             // Neighbours may overlap a little on the device, and the clocks agree to some microseconds.
             let start = start.max(mark.ready).max(free);
             free = end.max(start);
             let (what, lane) = (Activity::Node(mark.node), Lane::Device(self.device));
-            Event { what, lane, ready: mark.ready, start, end: free, bytes: mark.bytes }
+            // Between the chunks of a stream the device waits.
+            let waited = if pairs.len() > 1 { (free - start).saturating_sub(busy.as_nanos() as u64) } else { 0 };
+            Event { what, lane, ready: mark.ready, start, end: free, waited, bytes: mark.bytes }
         };
         Ok(self.marks.drain(..).map(&mut event).collect())
     }
