@@ -365,4 +365,10 @@ impl MemoryPlan {
         self.tenancies.iter_mut().for_each(|stay| stay.slot = 0);
         self
     }
+
+    /// Rings that nobody has proven, to test what a run does with them.
+    pub(super) fn with_ring_depth(mut self, depth: u64) -> Self {
+        self.rings.iter_mut().flatten().for_each(|ring| ring.depth = depth);
+        self
+    }
 }

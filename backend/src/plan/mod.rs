@@ -176,6 +176,19 @@ impl Plan {
         Ok(Self { devices, device_of, steps, transfers, gangs, links, memory, predicted, reasons, strategy })
     }
 
+    /// The same with so many buffers in each ring, whatever was proven: to test what the checker keeps out.
+    #[cfg(test)]
+    pub(crate) fn with_capacity(mut self, capacity: u32) -> Self {
+        for transfer in &mut self.transfers {
+            if let Route::Streamed(stream) = &mut transfer.route {
+                stream.capacity = capacity;
+            }
+        }
+        self.links.iter_mut().for_each(|link| link.ring_depth = u64::from(capacity));
+        self.memory = self.memory.with_ring_depth(u64::from(capacity));
+        self
+    }
+
     /// The devices; the first is the host, which holds inputs and outputs.
     pub fn devices(&self) -> &[PlanDevice] {
         &self.devices

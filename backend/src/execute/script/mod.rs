@@ -7,6 +7,8 @@ mod build;
 mod cells;
 mod release;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use super::message::Gate;
 use crate::plan::{Plan, Ring, TransferId};
