@@ -77,7 +77,7 @@ fn gangs_reach_over_gpus() {
         (cycle(&["cpu", "gpu", "cpu"]), 3),
         (cycle(&["cpu", "cpu", "gpu"]), 3),
     ] {
-        for (rows, capacity) in [(1, 2), (7, 2), (7, 5)] {
+        for (rows, capacity) in [(66, 2), (700, 5)] {
             let executor = executor(&placed, &always(ChunkRule::Rows(rows), capacity), 1);
             assert_eq!(gangs(executor.plan()), [members]);
             for profile in [false, true, false] {
