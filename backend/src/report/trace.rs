@@ -63,6 +63,7 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
     let mut put = |name: &str, value: Value| arguments.insert(name.to_owned(), value);
     put("bytes", json!(event.bytes));
     put("queue_wait_us", json!(event.start.saturating_sub(event.ready) as f64 / 1e3));
+    put("chunk_wait_us", json!(event.waited as f64 / 1e3));
     match event.what {
         Activity::Node(id) => {
             let node = program.node(id);
