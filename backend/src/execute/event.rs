@@ -13,7 +13,7 @@ pub enum Activity {
     Transfer(TransferId),
 }
 
-/// Where something takes place. What is on one lane never overlaps.
+/// Where something takes place. What is on one lane never overlaps, but for values that one node streams to one other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// On a device.

@@ -157,6 +157,7 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
             *known = until.max(*known);
         }
     }
+    let passed_through = streams::passed_through(plan);
     let mut tenant: BTreeMap<(DeviceId, usize), (ValueId, usize)> = BTreeMap::new();
     for (place, step) in plan.steps().iter().enumerate() {
         let lands = match step {
@@ -170,7 +171,7 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
         };
         // What happens in a gang may happen from its beginning on.
         let place = streams::span(plan, place).0;
-        let lands = |(device, value): &(DeviceId, ValueId)| lands && !streams::passes_through(plan, *value, *device);
+        let lands = |(device, value): &(DeviceId, ValueId)| lands && !passed_through.contains(&(*device, *value));
         for (device, value) in writes(program, plan, *step).into_iter().filter(lands) {
             let Some(slot) = slot(device, value) else {
                 found.push(Violation::NoMemory(value, device));
@@ -286,6 +287,45 @@ mod tests {
         });
         assert!(doubled.iter().any(|v| matches!(v, Violation::Transfer(_))), "{doubled:?}");
         assert!(broken(&|p| p.devices[0].limit = Some(1)).contains(&Violation::Limit(DeviceId(0))));
+    }
+
+    #[test]
+    fn broken_gangs_are_found_out() {
+        let mut maker = Maker::new();
+        let x = maker.input(&[8, 16]);
+        let a = maker.node(relu(), &[x], &[8, 16]);
+        let b = maker.node(relu(), &[a], &[8, 16]);
+        let c = maker.node(add(), &[a, b], &[8, 16]);
+        let placed = Placed::new(maker.finish(&[c]), &["cpu", "cpu", "gpu"], &[1, 2, 0]);
+        let options =
+            PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(7), ..PlanOptions::default() };
+        let plan = placed.plan(&options).expect("feasible");
+        assert_eq!((check(&placed.program, &plan), plan.gangs().len()), (vec![], 1));
+        let broken = |damage: &dyn Fn(&mut Plan)| {
+            let mut plan = plan.clone();
+            damage(&mut plan);
+            check(&placed.program, &plan)
+        };
+        let stream = |found: &[Violation]| found.iter().any(|violation| matches!(violation, Violation::Stream(_)));
+        let gang = |found: &[Violation]| found.iter().any(|violation| matches!(violation, Violation::Gang(_)));
+        assert!(stream(&broken(&|p| p.gangs.clear())), "a stream without its gang");
+        assert!(stream(&broken(&|p| p.gangs[0].end -= 1)), "a reader outside of it");
+        assert!(gang(&broken(&|p| p.gangs[0].end += 1)), "an output inside");
+        assert!(gang(&broken(&|p| p.gangs.push(p.gangs[0].clone()))), "the same twice");
+        assert!(gang(&broken(&|p| p.device_of[1] = DeviceId(1))), "two members on one device");
+        assert!(stream(&broken(&|p| *p = p.clone().with_capacity(1))), "no overlap");
+        let damaged = |damage: &dyn Fn(&mut crate::plan::Stream)| {
+            broken(&|p| {
+                let streamed = p.transfers.iter_mut().find(|transfer| transfer.stream().is_some());
+                if let Some(Route::Streamed(stream)) = streamed.map(|transfer| &mut transfer.route) {
+                    damage(stream);
+                }
+            })
+        };
+        assert!(gang(&damaged(&|s| s.chunk_rows += 1)), "chunks of two sizes");
+        assert!(stream(&damaged(&|s| s.producer = None)), "whole before, but it is not");
+        assert!(stream(&damaged(&|s| s.rows *= 2)), "rows that the value does not have");
+        assert!(stream(&damaged(&|s| s.input = 7)), "no such input");
     }
 
     #[test]

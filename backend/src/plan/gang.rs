@@ -63,6 +63,8 @@ pub(super) struct Former<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) lags: &'a Lags,
     pub(super) options: &'a PlanOptions,
+    /// Where each task stands in the schedule's order.
+    pub(super) places: Vec<usize>,
 }
 
 /// The gangs of a plan, and everything in an order in which each gang's members stand together.
@@ -81,15 +83,25 @@ impl Former<'_> {
         if self.options.streaming == StreamMode::Off {
             return formed;
         }
+        // A producer may find its readers' gang only once that has been formed.
+        while let Some(better) = self.grown(&formed) {
+            formed = better;
+        }
+        formed
+    }
+
+    /// The gangs after each producer has been joined with its readers where that can be; `None` if nothing changes.
+    fn grown(&self, formed: &Formed) -> Option<Formed> {
         let nodes = self.program.nodes.len();
+        let mut grown: Option<Formed> = None;
         for task in self.schedule.order.iter().filter(|task| task.index() < nodes) {
             for set in self.candidates(NodeId(task.0)) {
-                if let Some(better) = self.joined(&formed, set) {
-                    formed = better;
+                if let Some(better) = self.joined(grown.as_ref().unwrap_or(formed), set) {
+                    grown = Some(better);
                 }
             }
         }
-        formed
+        grown
     }
 
     /// The node with those who might read its values while it runs. A CPU's value passes through a ring and never exists
@@ -182,8 +194,7 @@ impl Former<'_> {
     /// A gang of exactly these nodes, if all that passes between them can be streamed.
     fn gang(&self, set: &BTreeSet<NodeId>) -> Option<Gang> {
         let mut members: Vec<NodeId> = set.iter().copied().collect();
-        let place = |node: &NodeId| self.schedule.order.iter().position(|task| task.index() == node.index());
-        members.sort_by_key(place);
+        members.sort_by_key(|node| self.places[node.index()]);
         let (rows, granule) = self.rows(&members)?;
         let mut streams = Vec::new();
         let mut links = BTreeSet::new();
@@ -283,4 +294,112 @@ fn common_divisor(mut one: usize, mut other: usize) -> usize {
         (one, other) = (other, one % other);
     }
     one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common_divisor;
+    use crate::plan::test_programs::{Maker, Placed, add, relu};
+    use crate::plan::{ChunkRule, Plan, PlanOptions, Route, Step, StreamMode};
+    use crate::program::NodeId;
+
+    const DIMS: [usize; 2] = [1024, 256];
+
+    fn options(streaming: StreamMode, chunk: ChunkRule) -> PlanOptions {
+        PlanOptions { streaming, chunk, ..PlanOptions::default() }
+    }
+
+    /// Three nodes one behind the other, which take nothing, one and two units of time of 0.1 ms, times `factor`.
+    fn chain(factor: f64, device_of: &[u32]) -> Placed {
+        let mut maker = Maker::new();
+        let x = maker.input(&DIMS);
+        let a = maker.node(relu(), &[x], &DIMS);
+        let b = maker.node(relu(), &[a], &DIMS);
+        let c = maker.node(relu(), &[b], &DIMS);
+        let mut placed = Placed::new(maker.finish(&[c]), &["cpu", "cpu", "cpu"], device_of);
+        for span in &mut placed.schedule.tasks {
+            (span.start, span.end) = (span.start * factor, span.end * factor);
+        }
+        placed.schedule.makespan *= factor;
+        placed
+    }
+
+    /// The nodes of each gang of more than one.
+    fn gangs(plan: &Plan) -> Vec<Vec<NodeId>> {
+        let node = |step: &Step| if let Step::Node(node) = step { Some(*node) } else { None };
+        let nodes = plan.gangs().iter().map(|gang| plan.steps()[gang.clone()].iter().filter_map(node).collect());
+        nodes.filter(|nodes: &Vec<NodeId>| nodes.len() > 1).collect()
+    }
+
+    #[test]
+    fn auto_forms_gangs_of_what_takes_long_enough_and_expects_the_gain() {
+        let auto = options(StreamMode::Auto, ChunkRule::Auto);
+        let placed = chain(1000.0, &[0, 0, 1]);
+        let plan = placed.plan(&auto).expect("feasible");
+        assert_eq!(gangs(&plan), [[NodeId(1), NodeId(2)]]);
+        // 0.1 s, then 0.2 s: the first of four chunks passes after 25 ms, and then one each 50 ms.
+        let (whole, together) = (placed.schedule.makespan, plan.predicted().makespan);
+        assert!((0.225..0.23).contains(&together) && whole > 0.299, "{whole} {together}");
+        let (first, second) = (plan.predicted().nodes[1], plan.predicted().nodes[2]);
+        assert!(second.0 > first.0 && second.0 < first.1 && first.1 < second.1, "{first:?} {second:?}");
+        assert!((plan.predicted().busy[1] - 0.1).abs() < 1e-6, "a member's own time is what it was");
+        // In 20 µs no chunk takes as long as twenty times its passing on.
+        let placed = chain(0.1, &[0, 0, 1]);
+        let short = placed.plan(&auto).expect("feasible");
+        assert_eq!(gangs(&short), Vec::<Vec<NodeId>>::new());
+        assert_eq!(short.predicted().makespan, placed.schedule.makespan);
+    }
+
+    #[test]
+    fn nothing_is_streamed_when_that_is_off() {
+        let plan = chain(1000.0, &[0, 0, 1]).plan(&options(StreamMode::Off, ChunkRule::Auto)).expect("feasible");
+        assert!(plan.gangs().is_empty() && plan.transfers().iter().all(|transfer| transfer.stream().is_none()));
+    }
+
+    #[test]
+    fn gangs_grow_along_chains_and_end_where_a_device_comes_again() {
+        let always = options(StreamMode::Always, ChunkRule::Rows(1 << 10));
+        let plan = |device_of: &[u32]| chain(1.0, device_of).plan(&always).expect("feasible");
+        assert_eq!(gangs(&plan(&[0, 1, 2])), [[0, 1, 2].map(NodeId).to_vec()]);
+        assert_eq!(gangs(&plan(&[1, 2, 1])), [[0, 1].map(NodeId).to_vec()]);
+        assert_eq!(gangs(&plan(&[1, 1, 1])), Vec::<Vec<NodeId>>::new());
+    }
+
+    #[test]
+    fn a_channel_beside_a_longer_path_holds_what_is_on_its_way_there() {
+        let mut maker = Maker::new();
+        let x = maker.input(&DIMS);
+        let a = maker.node(relu(), &[x], &DIMS);
+        let b = maker.node(relu(), &[a], &DIMS);
+        let c = maker.node(relu(), &[b], &DIMS);
+        let d = maker.node(add(), &[a, c], &DIMS);
+        let placed = Placed::new(maker.finish(&[d]), &["cpu"; 4], &[1, 2, 3, 0]);
+        let plan = placed.plan(&options(StreamMode::Always, ChunkRule::Rows(1 << 12))).expect("feasible");
+        assert_eq!(gangs(&plan), [[0, 1, 2, 3].map(NodeId)]);
+        let capacity = |node: u32, value| {
+            let of = |transfer: &&crate::plan::Transfer| transfer.stream().is_some_and(|s| s.node == NodeId(node));
+            let stream = plan.transfers().iter().filter(of).find(|transfer| transfer.value == value);
+            stream.and_then(|transfer| transfer.stream()).expect("streamed").capacity
+        };
+        assert!(capacity(3, a) > capacity(3, c), "two nodes lie between a and d, none between c and d");
+        assert_eq!(capacity(3, a), capacity(1, a), "one ring for all readers");
+    }
+
+    #[test]
+    fn rows_of_a_gang_divide_those_of_its_members() {
+        let mut maker = Maker::new();
+        let x = maker.input(&[12, 10]);
+        let bias = maker.constant(&[10], |at| at as f32);
+        let a = maker.node(relu(), &[x], &[12, 10]);
+        let b = maker.node(add(), &[a, bias], &[12, 10]);
+        let placed = Placed::new(maker.finish(&[b]), &["cpu", "cpu"], &[0, 1]);
+        let plan = placed.plan(&options(StreamMode::Always, ChunkRule::Rows(5))).expect("feasible");
+        let stream = plan.transfers().iter().find_map(|transfer| match &transfer.route {
+            Route::Streamed(stream) => Some(*stream),
+            Route::Shared | Route::Copied => None,
+        });
+        // 120 elements, and 12 rows of 10 for whom reads a row of ten.
+        assert_eq!(stream.map(|s| (s.rows, s.row_bytes, s.chunk_rows, s.chunks())), Some((12, 40, 5, 3)));
+        assert_eq!([common_divisor(0, 7), common_divisor(120, 12), common_divisor(9, 10)], [7, 12, 1]);
+    }
 }

@@ -203,9 +203,10 @@ impl Frame<'_> {
     /// Every value's stay on every device where it has memory of its own; slots are not assigned yet.
     fn stays(&self, places: &Places) -> Vec<Tenancy> {
         let mut stays = Vec::new();
+        let passed_through = self.passed_through();
         for node in self.program.node_ids() {
             let (device, from) = (self.device_of[node.index()], places.node[node.index()]);
-            for value in self.program.node(node).outputs.iter().filter(|value| !self.passes_through(**value)) {
+            for value in self.program.node(node).outputs.iter().filter(|value| !passed_through.contains(value)) {
                 stays.push(self.stay(*value, device, from, places.last(self.uses.on(*value, device)).max(from)));
             }
         }
@@ -229,12 +230,13 @@ impl Frame<'_> {
         stays
     }
 
-    /// Whether a CPU makes and passes on a value chunk by chunk, so that it is never there whole.
-    fn passes_through(&self, value: ValueId) -> bool {
-        let own = self.transfers.iter().filter(|transfer| transfer.value == value);
-        let mut streams =
-            own.filter(|transfer| self.kind(transfer.from) == DeviceKind::Cpu).filter_map(Transfer::stream);
-        streams.any(|stream| stream.producer.is_some())
+    /// The values that a CPU makes and passes on chunk by chunk, so that they are never there whole.
+    fn passed_through(&self) -> BTreeSet<ValueId> {
+        let made_in_parts = |transfer: &&Transfer| {
+            let together = transfer.stream().is_some_and(|stream| stream.producer.is_some());
+            together && self.kind(transfer.from) == DeviceKind::Cpu
+        };
+        self.transfers.iter().filter(made_in_parts).map(|transfer| transfer.value).collect()
     }
 
     fn stay(&self, value: ValueId, device: DeviceId, from: u32, until: u32) -> Tenancy {

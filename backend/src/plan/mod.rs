@@ -98,6 +98,8 @@ pub enum Step {
 pub struct Predicted {
     /// Start and end of each node.
     pub nodes: Vec<(f64, f64)>,
+    /// How long each node works: in a gang less than from start to end, if others are slower.
+    pub busy: Vec<f64>,
     /// When the last output is there.
     pub makespan: f64,
     /// Bytes of all transfers.
@@ -112,7 +114,8 @@ impl Predicted {
             Some(forecast) => (forecast.nodes, forecast.makespan),
             None => ((0..program.nodes.len()).map(span).collect(), schedule.makespan),
         };
-        Self { nodes, makespan, traffic: schedule.traffic }
+        let busy = (0..program.nodes.len()).map(span).map(|(start, end)| end - start).collect();
+        Self { nodes, busy, makespan, traffic: schedule.traffic }
     }
 }
 
@@ -154,7 +157,9 @@ impl Plan {
         let uses = lifetime::Uses::of(program, &device_of);
         let mut transfers = transfer::all(program, devices, &device_of, &uses);
         let lags = Lags::of(&transfers, schedule);
-        let former = Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options };
+        let places = order::places(&schedule.order);
+        let former =
+            Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
         let Formed { gangs, order, forecast } = former.form();
         transfer::stream(program, &uses, (schedule, options), &gangs, &mut transfers);
         let Total { steps, transfers, gangs } = order::total(program, &order, transfers, &gangs);

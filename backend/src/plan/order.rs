@@ -100,6 +100,17 @@ fn verify_order(program: &Program, order: &[TaskId], tasks: usize) -> Result<(),
     }
 }
 
+/// Where each task stands in an order.
+pub(super) fn places(order: &[TaskId]) -> Vec<usize> {
+    let mut places = vec![0; order.len()];
+    for (place, task) in order.iter().enumerate() {
+        if let Some(known) = places.get_mut(task.index()) {
+            *known = place;
+        }
+    }
+    places
+}
+
 /// An order in which each of these groups of nodes stands together and everything else is as near to `order` as it can be: of
 /// what is ready always the first, a group by its first member. `None` if groups wait for each other, or for themselves.
 /// O(edges · log).
@@ -253,5 +264,36 @@ impl Waiting {
             Step::Output(_) | Step::Transfer(_) => &[],
         };
         made.iter().flat_map(|value| std::mem::take(&mut self.behind[value.index()])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contracted;
+    use crate::plan::test_programs::{Maker, add, relu};
+    use crate::program::NodeId;
+    use anabranch_placement::graph::TaskId;
+
+    #[test]
+    fn groups_stand_together_unless_they_wait_for_what_waits_for_them() {
+        let mut maker = Maker::new();
+        let x = maker.input(&[4]);
+        let a = maker.node(relu(), &[x], &[4]);
+        let b = maker.node(relu(), &[a], &[4]);
+        let other = maker.node(relu(), &[x], &[4]);
+        let d = maker.node(add(), &[b, other], &[4]);
+        let program = maker.finish(&[d]);
+        // Four nodes, the input, the output.
+        let order: Vec<TaskId> = [4, 0, 1, 2, 3, 5].map(TaskId).to_vec();
+        let grouped = |groups: &[&[u32]]| {
+            let groups: Vec<Vec<NodeId>> =
+                groups.iter().map(|group| group.iter().copied().map(NodeId).collect()).collect();
+            let groups: Vec<&[NodeId]> = groups.iter().map(Vec::as_slice).collect();
+            contracted(&program, &order, &groups).map(|order| order.iter().map(|task| task.0).collect::<Vec<_>>())
+        };
+        assert_eq!(grouped(&[]), Some(vec![4, 0, 1, 2, 3, 5]));
+        assert_eq!(grouped(&[&[0, 2]]), Some(vec![4, 0, 2, 1, 3, 5]));
+        assert_eq!(grouped(&[&[1, 3]]), Some(vec![4, 0, 2, 1, 3, 5]));
+        assert_eq!(grouped(&[&[0, 3]]), None, "node 1 is between them");
     }
 }

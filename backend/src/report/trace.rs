@@ -67,11 +67,10 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
     match event.what {
         Activity::Node(id) => {
             let node = program.node(id);
-            let (start, end) = plan.predicted().nodes[id.index()];
             put("op_name", json!(node.spec.op.name()));
             put("provider", json!(plan.device(plan.device_of(id)).name));
             put("operators", json!(node.operators));
-            put("predicted_us", json!(micro(end - start)));
+            put("predicted_us", json!(micro(plan.predicted().busy[id.index()])));
         }
         Activity::Transfer(id) => {
             let stream = plan.transfer(id).stream();

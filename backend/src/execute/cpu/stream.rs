@@ -26,7 +26,7 @@ impl CpuWorker {
         run: &Run,
     ) -> Result<Waits, Halt> {
         let node = &script.nodes[at as usize];
-        let mut waits = Waits::default();
+        let (mut waits, mut passing) = (Waits::default(), 0);
         for chunk in 0..streaming.cut.chunks() {
             self.desk.mail.stopped()?;
             let before = run.now();
@@ -40,8 +40,11 @@ impl CpuWorker {
             let own = node.own_rows(&streaming.cut, &rows);
             self.compute(script, at, &Part { rows: own, chunk: Some((streaming, rows.len())) })?;
             self.pass_on(streaming);
+            if chunk == 0 {
+                passing = run.now();
+            }
         }
-        self.note_streams(streaming, run.now());
+        self.note_streams(streaming, (passing, run.now()));
         Ok(waits)
     }
 
@@ -94,13 +97,13 @@ impl CpuWorker {
         }
     }
 
-    /// Notes the transfers between CPU devices, which nobody else does.
-    fn note_streams(&mut self, streaming: &Streaming, now: u64) {
+    /// Notes the transfers between CPU devices, from the first chunk to the last, which nobody else does.
+    fn note_streams(&mut self, streaming: &Streaming, (start, end): (u64, u64)) {
         for transfer in streaming.outs.iter().flat_map(|out| &out.to).filter_map(|to| to.transfer) {
             let planned = self.desk.shared.plan.transfer(transfer);
             let lane = Lane::Link { from: planned.from, to: planned.to };
             let (what, bytes) = (Activity::Transfer(transfer), planned.bytes);
-            self.desk.note(Event { what, lane, ready: now, start: now, end: now, waited: 0, bytes });
+            self.desk.note(Event { what, lane, ready: start, start, end, waited: end - start, bytes });
         }
     }
 }

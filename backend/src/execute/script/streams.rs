@@ -41,7 +41,7 @@ impl Builder<'_> {
             }
         };
         let sender = self.on_link(id).map_or(from.0, |at| at.worker);
-        let queue = self.open_queue(to, self.in_flight(to, source.is_some(), stream));
+        let queue = self.open_queue(to, self.in_flight(source, stream));
         let wait =
             self.channel(to.0, Channel { step: first, value: transfer.value, what: Awaited::Chunk, on: vec![sender] });
         let streaming = self.streaming(to, reader, cut);
@@ -65,7 +65,7 @@ impl Builder<'_> {
         let credit = self.producer_ring(from, transfer.value, stream);
         let chunk = Channel { step: at.index, value: transfer.value, what: Awaited::Chunk, on: vec![from.0] };
         let wait = self.channel(at.worker, chunk);
-        let chunks = if credit.is_some() { stream.chunks().min(stream.capacity as usize) } else { stream.chunks() };
+        let chunks = self.in_flight(credit, stream);
         self.link_step(at).feed = Some(Feed { wait, credit, chunks });
         let onward = Onward { worker: at.worker, queue: at.index, transfer: None };
         self.feed((from, transfer.value), stream, onward);
@@ -100,10 +100,20 @@ impl Builder<'_> {
         outs.sort_by_key(|out| out.output);
     }
 
-    /// How many chunks may lie in an inbox at a time.
-    fn in_flight(&self, to: DeviceId, buffered: bool, stream: &Stream) -> usize {
-        let limit = if buffered && self.kind(to) == DeviceKind::Cpu { stream.capacity as usize } else { usize::MAX };
-        stream.chunks().min(limit)
+    /// How many chunks of a stream may lie in an inbox at a time: no more than the ring that they come from has buffers.
+    fn in_flight(&self, source: Option<Credit>, stream: &Stream) -> usize {
+        let depth = |ring: Credit| match self
+            .plan
+            .links()
+            .get((ring.worker as usize).wrapping_sub(self.plan.devices().len()))
+        {
+            Some(link) => link.ring_depth,
+            None => {
+                let rings = self.plan.memory().rings(DeviceId(ring.worker));
+                rings.get(ring.ring as usize).map_or(0, |ring| ring.depth)
+            }
+        };
+        source.map_or(usize::MAX, |ring| depth(ring) as usize).min(stream.chunks())
     }
 
     fn streaming(&mut self, device: DeviceId, node: u32, cut: Cut) -> &mut Streaming {

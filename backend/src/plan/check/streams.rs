@@ -12,7 +12,8 @@ use std::ops::Range;
 pub(super) fn judge(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
     let mut gang_at: BTreeMap<usize, usize> = BTreeMap::new();
     for (number, gang) in plan.gangs().iter().enumerate() {
-        let fresh = gang.clone().all(|place| gang_at.insert(place, number).is_none());
+        let sorted = number == 0 || plan.gangs()[number - 1].end <= gang.start;
+        let fresh = sorted && gang.clone().all(|place| gang_at.insert(place, number).is_none());
         if !fresh || gang.end > plan.steps().len() || !sound(program, plan, gang) {
             found.push(Violation::Gang(gang.start));
         }
@@ -30,7 +31,11 @@ pub(super) fn judge(program: &Program, plan: &Plan, found: &mut Vec<Violation>) 
         // The reader, and the producer if it runs at the same time, are in the stream's own gang.
         let gang = gang_at.get(&place);
         let together = |node: &NodeId| gang.is_some() && node_at.get(node).and_then(|at| gang_at.get(at)) == gang;
-        let both = together(&stream.node) && stream.producer.as_ref().is_none_or(together);
+        let made_by = match program.value(transfer.value).origin {
+            Origin::Node(node) => Some(node).filter(together),
+            Origin::Input | Origin::Constant(_) => None,
+        };
+        let both = together(&stream.node) && stream.producer == made_by;
         if !both || !fits(program, plan, transfer, stream) {
             found.push(Violation::Stream(*id));
         }
@@ -117,17 +122,18 @@ fn source(program: &Program, plan: &Plan, transfer: &Transfer, stream: &Stream) 
     makes && rows && streamed && !whole
 }
 
-/// Whether a CPU passes a node's output on chunk by chunk, so that it has no place of its own.
-pub(super) fn passes_through(plan: &Plan, value: ValueId, device: DeviceId) -> bool {
-    let from = |transfer: &&Transfer| (transfer.value, transfer.from) == (value, device);
-    let mut streams = plan.transfers().iter().filter(from).filter_map(Transfer::stream);
-    plan.device(device).kind == DeviceKind::Cpu && streams.any(|stream| stream.producer.is_some())
+/// The outputs that nodes of CPU devices pass on chunk by chunk, so that they have no place of their own.
+pub(super) fn passed_through(plan: &Plan) -> BTreeSet<(DeviceId, ValueId)> {
+    let from_cpu = plan.transfers().iter().filter(|transfer| plan.device(transfer.from).kind == DeviceKind::Cpu);
+    let made = from_cpu.filter(|transfer| transfer.stream().is_some_and(|stream| stream.producer.is_some()));
+    made.map(|transfer| (transfer.from, transfer.value)).collect()
 }
 
 /// The first and the last place of what happens at the same time as `place`.
 pub(super) fn span(plan: &Plan, place: usize) -> (usize, usize) {
-    let gang = plan.gangs().iter().find(|gang| gang.contains(&place));
-    gang.map_or((place, place), |gang| (gang.start, gang.end - 1))
+    // Gangs are disjoint, and stand in the order in which they begin.
+    let gang = plan.gangs().get(plan.gangs().partition_point(|gang| gang.end <= place));
+    gang.filter(|gang| gang.contains(&place)).map_or((place, place), |gang| (gang.start, gang.end - 1))
 }
 
 /// Bytes of the buffers in which chunks lie on a CPU. Those that land: for each sender, the largest chunk times the deepest
