@@ -96,10 +96,12 @@ impl Arrivals {
     }
 
     /// Whether a chunk of a step's value is there. Takes the messages that are.
-    pub(super) fn has_chunk(&mut self, step: usize, mail: &Mail) -> Result<bool, Failure> {
+    pub(super) fn has_chunk(&mut self, step: usize, mail: &Mail) -> Result<bool, Halt> {
         while let Ok(message) = mail.inbox.try_recv() {
             self.receive(message)?;
         }
+        // What woke this worker may be among them, and does not come again.
+        mail.stopped()?;
         Ok(!self.chunks[step].is_empty())
     }
 
