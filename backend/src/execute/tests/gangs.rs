@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-const DIMS: [usize; 2] = [60, 33];
+const DIMS: [usize; 2] = [20, 11];
 
 fn always(chunk: ChunkRule, capacity: u32) -> PlanOptions {
     PlanOptions { streaming: StreamMode::Always, chunk, capacity }
@@ -78,7 +78,7 @@ fn gangs_reach_over_gpus() {
         (cycle(&["cpu", "gpu", "cpu"]), 3),
         (cycle(&["cpu", "cpu", "gpu"]), 3),
     ] {
-        for (rows, capacity) in [(66, 2), (700, 5)] {
+        for (rows, capacity) in [(22, 2), (100, 5)] {
             let executor = executor(&placed, &always(ChunkRule::Rows(rows), capacity), 1);
             assert_eq!(gangs(executor.plan()), [members]);
             for profile in [false, true, false] {
@@ -197,7 +197,7 @@ fn channels_that_hold_nothing_are_a_stall_with_its_graph() {
 fn the_waits_of_a_member_are_no_time_of_its_own() {
     let placed = chain(&["cpu", "cpu"], &[0, 1]);
     let (kernels, mood) = bad(&placed, 0);
-    let executor = executor_with(&placed, kernels, &always(ChunkRule::Rows(500), 2), 1);
+    let executor = executor_with(&placed, kernels, &always(ChunkRule::Rows(55), 2), 1);
     assert_eq!(gangs(executor.plan()), [2]);
     mood.store(super::failures::SLEEPS, Ordering::Relaxed);
     let options = RunOptions { profile: true, stall_after: Duration::from_secs(60), ..RunOptions::default() };
