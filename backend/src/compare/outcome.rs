@@ -133,7 +133,7 @@ impl Tally {
         let predicted_utilisation = |planned: &Arc<Planned>| {
             let (plan, nodes) = (planned.plan(), planned.program.node_ids());
             let here = nodes.filter(|node| plan.device_of(*node).index() == at);
-            let busy: f64 = here.map(|node| plan.predicted().nodes[node.index()]).map(|(start, end)| end - start).sum();
+            let busy: f64 = here.map(|node| plan.predicted().busy[node.index()]).sum();
             if plan.predicted().makespan > 0.0 { busy / plan.predicted().makespan } else { 0.0 }
         };
         DeviceOutcome {

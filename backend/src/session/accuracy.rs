@@ -9,11 +9,8 @@ const SHORTEST: f64 = 1e-7;
 impl Run {
     /// Mean absolute error of the nodes' predicted times, in percent of the measured; nodes too short to measure do not count.
     pub fn node_error(&self) -> Option<f64> {
-        let predicted = &self.prepared.plan().predicted().nodes;
-        mean_error(self.node_times().map(|(node, seconds)| {
-            let (start, end) = predicted[node.index()];
-            (end - start, seconds)
-        }))
+        let predicted = &self.prepared.plan().predicted().busy;
+        mean_error(self.node_times().map(|(node, seconds)| (predicted[node.index()], seconds)))
     }
 
     /// Mean absolute error of the predicted times of copies over links, in percent of the measured.
