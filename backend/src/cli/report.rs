@@ -157,13 +157,13 @@ fn devices(run: &Run) -> Vec<DeviceLine> {
     let (plan, program) = (run.prepared.plan(), &run.prepared.program);
     let line = |(index, device): (usize, &crate::plan::PlanDevice)| {
         let here = |node: &crate::program::NodeId| plan.device_of(*node).index() == index;
-        let predicted = program.node_ids().filter(here).map(|n| plan.predicted().nodes[n.index()]);
+        let predicted = program.node_ids().filter(here).map(|n| plan.predicted().busy[n.index()]);
         let busy: f64 = run.node_times().filter(|(node, _)| here(node)).map(|(_, seconds)| seconds).sum();
         DeviceLine {
             name: device.name.clone(),
             kind: device.kind.to_string(),
             nodes: program.node_ids().filter(here).count(),
-            predicted_busy_ms: predicted.map(|(start, end)| (end - start) * 1e3).sum(),
+            predicted_busy_ms: predicted.map(|seconds| seconds * 1e3).sum(),
             busy_ms: busy * 1e3,
             planned_peak_bytes: plan.memory().devices()[index].peak(),
             peak_bytes: run.measured.peaks[index],

@@ -134,8 +134,7 @@ impl Tally {
         let predicted_utilisation = |planned: &Arc<Planned>| {
             let (plan, nodes) = (planned.plan(), planned.program.node_ids());
             let here = nodes.filter(|node| plan.device_of(*node).index() == at);
-            let spans = here.map(|node| plan.predicted().nodes[node.index()]);
-            let busy = spans.fold(0.0, |busy, (start, end)| busy + (end - start));
+            let busy: f64 = here.map(|node| plan.predicted().busy[node.index()]).sum();
             if plan.predicted().makespan > 0.0 { busy / plan.predicted().makespan } else { 0.0 }
         };
         DeviceOutcome {

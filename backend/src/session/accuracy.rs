@@ -95,10 +95,9 @@ impl Run {
         let plan = self.prepared.plan();
         let predicted = plan.predicted();
         let nodes = self.node_times().map(|(node, measured)| {
-            let (start, end) = predicted.nodes[node.index()];
             let device = plan.device_of(node);
             let cost = self.prepared.placed.costs[node.index()][device.index()];
-            NodeAccuracy { node, device, time: Compared { predicted: end - start, measured }, cost }
+            NodeAccuracy { node, device, time: Compared { predicted: predicted.busy[node.index()], measured }, cost }
         });
         Accuracy {
             makespan: Compared { predicted: predicted.makespan, measured: self.measured.makespan.as_secs_f64() },

@@ -330,7 +330,7 @@ impl<'a> Schedule<'a> {
         if self.options.profile {
             let at = |time: Instant| time.saturating_duration_since(self.origin).as_nanos() as u64;
             let (start, end) = (at(span.0), at(span.1));
-            self.finished.events.push(Event { what, lane, ready: start, start, end, bytes });
+            self.finished.events.push(Event { what, lane, ready: start, start, end, waited: 0, bytes });
         }
     }
 

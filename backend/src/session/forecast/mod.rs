@@ -31,7 +31,8 @@ struct Script<'a> {
     plan: &'a Plan,
     known: &'a Known<'a>,
     operations: Vec<Operation>,
-    /// First and last operation of each node; two where it reads a stream.
+    /// First and last operation of each node; three of them where it reads or feeds a stream: its first chunk, its last, and
+    /// what is between.
     nodes: Vec<Option<(usize, usize)>>,
     /// The same of each transfer; none where nothing moves.
     transfers: Vec<Option<(usize, usize)>>,
@@ -41,6 +42,8 @@ struct Script<'a> {
     there: BTreeMap<(ValueId, DeviceId), (usize, f64)>,
     /// The batch that each GPU node is submitted with: its last node, and how many nodes it has.
     submitted_with: BTreeMap<NodeId, (NodeId, usize)>,
+    /// The chunks in which each node computes that reads or feeds a stream.
+    chunks: BTreeMap<NodeId, usize>,
     /// The operation that encodes a batch, by the batch's last node.
     encoded: BTreeMap<NodeId, usize>,
     curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
@@ -67,12 +70,20 @@ pub(super) fn forecast(
     let moved = |(ends, hop): (&Option<(usize, usize)>, &f64)| {
         ends.map_or(*hop, |(first, last)| spans[last].1 - spans[first].0)
     };
+    let busy = |node: NodeId| costs[node.index()][plan.device_of(node).index()].map_or(0.0, |cost| cost.seconds);
     Predicted {
+        busy: program.node_ids().map(busy).collect(),
         nodes: script.nodes.iter().map(span).collect(),
         transfers: script.transfers.iter().zip(&script.hops).map(moved).collect(),
         makespan: end + seconds(run.map(|run| &run.finish)),
         traffic: plan.predicted().traffic,
     }
+}
+
+/// In how many chunks each node computes that reads or feeds a stream.
+fn chunks(plan: &Plan) -> BTreeMap<NodeId, usize> {
+    let streams = plan.transfers().iter().filter_map(Transfer::stream);
+    streams.flat_map(|s| [Some(s.node), s.producer].into_iter().flatten().map(|node| (node, s.chunks()))).collect()
 }
 
 /// What runs have in common whose fixed costs are alike: how many workers of which kind take part.
@@ -105,6 +116,7 @@ impl<'a> Script<'a> {
             hops: vec![0.0; plan.transfers().len()],
             there: BTreeMap::new(),
             submitted_with: submitted_with.collect(),
+            chunks: chunks(plan),
             encoded: BTreeMap::new(),
             curves: BTreeMap::new(),
             wake,
@@ -152,18 +164,19 @@ impl<'a> Script<'a> {
             after.push((encoded, self.gpu_seconds(device, |costs| &costs.dispatch)));
         }
         let lane = device.index();
-        let stream = self.plan.transfers().iter().enumerate().find_map(|(at, transfer)| {
-            let stream = transfer.stream().filter(|stream| stream.node == id)?;
-            self.transfers[at].map(|parts| (parts, stream.chunks() as f64))
-        });
         let first = self.operations.len();
-        match stream {
+        match self.chunks.get(&id).copied() {
             None => self.operations.push(Operation { lane, seconds, after }),
-            Some(((first_chunk, last_chunk), chunks)) => {
-                after.push((first_chunk, 0.0));
-                self.operations.push(Operation { lane, seconds: seconds * (1.0 - 1.0 / chunks), after });
-                let after = vec![(last_chunk, 0.0)];
-                self.operations.push(Operation { lane, seconds: seconds / chunks, after });
+            Some(chunks) => {
+                let streams = self.plan.transfers().iter().zip(&self.transfers);
+                let read = streams.filter(|(transfer, _)| transfer.stream().is_some_and(|stream| stream.node == id));
+                let (firsts, lasts): (Vec<_>, Vec<_>) =
+                    read.filter_map(|(_, parts)| *parts).map(|(first, last)| ((first, 0.0), (last, 0.0))).unzip();
+                after.extend(firsts);
+                let chunk = seconds / chunks.max(2) as f64;
+                self.operations.push(Operation { lane, seconds: chunk, after });
+                self.operations.push(Operation { lane, seconds: seconds - 2.0 * chunk, after: Vec::new() });
+                self.operations.push(Operation { lane, seconds: chunk, after: lasts });
             }
         }
         let last = self.operations.len() - 1;
@@ -188,12 +201,18 @@ impl<'a> Script<'a> {
     fn add_transfer(&mut self, id: TransferId) {
         let Transfer { value, from, to, bytes, route } = self.plan.transfer(id).clone();
         let made = self.there.get(&(value, from)).copied();
-        let after: Vec<_> = made.into_iter().collect();
+        // Who feeds a stream while computing: when the first chunk is there, and when the last.
+        let feeder = match &route {
+            Route::Streamed(stream) => stream.producer.and_then(|producer| self.nodes[producer.index()]),
+            Route::Shared | Route::Copied => None,
+        };
+        let after: Vec<_> = feeder.map(|(first, _)| (first, 0.0)).or(made).into_iter().collect();
         let curve = self.curve(from, to);
         let lane = self.plan.links().iter().position(|link| link.from == from && link.to == to);
         let (Some(lane), false) = (lane.map(|at| 2 * self.plan.devices().len() + at), route == Route::Shared) else {
             let hop = curve.time(bytes);
             self.hops[id.index()] = hop;
+            self.transfers[id.index()] = feeder;
             if let Some((operation, delay)) = made {
                 self.there.insert((value, to), (operation, delay + hop));
             }
@@ -209,7 +228,9 @@ impl<'a> Script<'a> {
         let first = self.operations.len();
         self.operations.push(Operation { lane, seconds: chunk, after });
         if chunk < whole {
-            self.operations.push(Operation { lane, seconds: whole - chunk, after: Vec::new() });
+            let after = feeder.map(|(_, last)| (last, 0.0)).into_iter().collect();
+            self.operations.push(Operation { lane, seconds: (whole - 2.0 * chunk).max(0.0), after: Vec::new() });
+            self.operations.push(Operation { lane, seconds: chunk.min(whole - chunk), after });
         }
         let last = self.operations.len() - 1;
         self.transfers[id.index()] = Some((first, last));
