@@ -57,7 +57,7 @@ impl Fit {
                 .filter(|e| e.is_finite())
                 .collect();
             errors.sort_by(f64::total_cmp);
-            (errors.len() == points.len()).then(|| (law, errors))
+            (errors.len() == points.len()).then_some((law, errors))
         };
         let candidates = [law(affine(&points)), law(power(&points))];
         let (law, errors) = candidates.into_iter().flatten().min_by(|a, b| {

@@ -26,7 +26,7 @@ pub(in crate::session) fn batches(program: &Program, plan: &Plan, device: Device
         }
         let node = program.node(*id);
         // Only the first reader waits.
-        let waits = node.inputs.iter().fold(false, |waits, value| coming.remove(value) || waits);
+        let waits = node.inputs.iter().filter(|value| coming.remove(*value)).count() > 0;
         match batches.last_mut().filter(|batch| open && !waits && batch.len() < BATCH) {
             Some(batch) => batch.push(*id),
             None => batches.push(vec![*id]),
