@@ -64,7 +64,7 @@ pub(super) fn observe(program: &Program, plan: &Plan, run: &RunOutput) -> Observ
         }
         let moved = match event.what {
             Activity::Node(_) => true,
-            Activity::Transfer(id) => plan.transfer(id).route != Route::Shared,
+            Activity::Transfer(id) => plan.transfer(id).moves(plan.devices()),
         };
         let host = |lane| !matches!(lane, Lane::Device(device) if plan.device(device).kind != DeviceKind::Cpu);
         if moved && host(event.lane) {
@@ -104,7 +104,7 @@ impl Events<'_> {
             NodeTime {
                 node: *node,
                 device,
-                seconds: seconds(event.end.saturating_sub(event.start)),
+                seconds: seconds(event.busy()),
                 beside: (0..count).map(share).collect(),
                 streamed: self.plan.transfers().iter().any(|t| t.stream().is_some_and(|stream| stream.node == *node)),
             }
@@ -127,8 +127,9 @@ impl Events<'_> {
             let took = (*id, seconds(event.end.saturating_sub(since)));
             match transfer.route {
                 Route::Copied => observed.transfers.push(took),
-                Route::Streamed(_) => observed.streams.push(took),
-                Route::Shared => {}
+                Route::Streamed(stream) if stream.producer.is_none() => observed.streams.push(took),
+                // What is made at the same time comes as fast as that.
+                Route::Streamed(_) | Route::Shared => {}
             }
         }
     }
