@@ -2,6 +2,7 @@
 
 mod args;
 mod assignment;
+mod blocks;
 mod compare;
 mod costs;
 mod devices;

@@ -2,11 +2,14 @@
 
 use super::placing::Target;
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
-use crate::device::{DeviceRef, Inventory};
+use crate::device::{CacheSummary, DeviceRef, Inventory};
 use crate::profile::{CostStore, DeviceCosts, LinkCosts};
 use crate::program::{Node, Program};
+use crate::stream::StreamDevice;
+use anabranch_kernels::cpu;
 use anabranch_kernels::gpu::{self, GpuLimits};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_kernels::op::NodeSpec;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
 
 /// Devices as placement sees them, and what their costs are.
 pub(super) struct Machine {
@@ -14,6 +17,8 @@ pub(super) struct Machine {
     pub(super) targets: Vec<Target>,
     /// What the GPUs among them can hold and start.
     gpus: Vec<GpuLimits>,
+    /// What streaming on each device depends on.
+    pub(super) streams: Vec<StreamDevice>,
     /// What nodes and transfers cost there.
     pub(super) store: CostStore,
 }
@@ -22,7 +27,9 @@ impl Machine {
     /// The machine that is there.
     pub(super) fn present(inventory: &Inventory, store: &CostStore) -> Self {
         let gpus = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
-        Self { targets: targets(inventory), gpus, store: store.clone() }
+        let targets = targets(inventory);
+        let streams = inventory.devices().map(stream_device).collect();
+        Self { targets, gpus, streams, store: store.clone() }
     }
 
     /// The machine that `file` describes, by its differences from the present one or as a whole.
@@ -38,9 +45,10 @@ impl Machine {
     ) -> Result<Self, PlatformError> {
         let present = Self::present(inventory, store);
         let entries = file.devices_over(&present.targets)?;
-        let mut machine = Self { targets: Vec::new(), gpus: Vec::new(), store: CostStore::default() };
+        let mut machine = Self { targets: Vec::new(), gpus: Vec::new(), streams: Vec::new(), store: CostStore::default() };
         for entry in &entries {
-            machine.add(entry, store);
+            let like = present.streams.iter().find(|device| entry.key.as_ref() == Some(&device.key));
+            machine.add(entry, like, store);
         }
         for from in &entries {
             for to in entries.iter().filter(|to| to.name != from.name) {
@@ -54,17 +62,26 @@ impl Machine {
         Ok(machine)
     }
 
-    fn add(&mut self, entry: &DeviceEntry, store: &CostStore) {
-        let key = entry.own_key();
+    /// Adds a device; its cores and caches are those of the device at hand that it is like.
+    fn add(&mut self, entry: &DeviceEntry, like: Option<&StreamDevice>, store: &CostStore) {
+        let (key, kind) = (entry.own_key(), entry.kind.unwrap_or(DeviceKind::Cpu));
         let known = entry.key.as_ref().and_then(|like| store.devices.get(like)).cloned();
         let mut costs: DeviceCosts = known.unwrap_or_default();
         if entry.rates.is_some() {
             costs.rates = entry.rates;
         }
         self.store.devices.insert(key.clone(), costs);
+        self.streams.push(StreamDevice {
+            name: entry.name.clone(),
+            kind,
+            key: key.clone(),
+            times: entry.times,
+            threads: like.map_or(1, |device| device.threads),
+            cache: like.map_or(0, |device| device.cache),
+        });
         self.targets.push(Target {
             name: entry.name.clone(),
-            kind: entry.kind.unwrap_or(DeviceKind::Cpu),
+            kind,
             key,
             memory: entry.memory.unwrap_or(u64::MAX),
             times: entry.times,
@@ -85,6 +102,14 @@ impl Machine {
             rate: given.and_then(|link| link.rate).unwrap_or(found.rate),
         };
         self.store.links.insert(CostStore::link_key(&from.own_key(), &to.own_key()), costs);
+    }
+
+    /// Whether a device has a kernel for a node some of whose inputs are constant. A GPU has it only if all GPUs do.
+    pub(super) fn supports(&self, device: DeviceId, node: &NodeSpec, constant: &[bool]) -> bool {
+        match self.targets[device.index()].kind {
+            DeviceKind::Cpu => cpu::prepare(node, &vec![None; node.inputs.len()]).is_ok(),
+            _ => self.gpus.iter().all(|limits| gpu::supports(node, constant, limits).is_ok()),
+        }
     }
 
     /// For each node, whether every GPU here has a kernel for it.
@@ -115,6 +140,18 @@ pub(super) fn targets(inventory: &Inventory) -> Vec<Target> {
         times: 1.0,
     };
     inventory.devices().map(target).collect()
+}
+
+/// A device as streaming sees it. A core's level 2 cache counts, or its share of one that cores have together.
+fn stream_device(device: DeviceRef<'_>) -> StreamDevice {
+    let (kind, threads, cache) = match device {
+        DeviceRef::Cpu(cpu) => {
+            let share = |cache: CacheSummary| cache.bytes / cache.cores.max(1) as u64;
+            (DeviceKind::Cpu, cpu.team().len(), cpu.l2.map_or(0, share))
+        }
+        DeviceRef::Gpu(_) => (DeviceKind::Gpu, 1, 0),
+    };
+    StreamDevice { name: device.name().to_owned(), kind, key: device.key().to_string(), times: 1.0, threads, cache }
 }
 
 /// What a GPU that nobody has seen is taken to offer: what nearly all desktop GPUs do.

@@ -17,6 +17,7 @@ mod platform_file;
 mod prepared;
 mod probe;
 mod random;
+mod streaming;
 
 pub use array::{ArrayError, array, tensor};
 pub use choices::Dynamic;

@@ -188,6 +188,11 @@ impl<'a> Placing<'a> {
         Ok(Self { program, targets, tasks, costs, store })
     }
 
+    /// Predicts `cost` for a node on a device, in the place of what the store says.
+    pub fn assume(&mut self, node: NodeId, device: DeviceId, cost: NodeCost) {
+        self.costs[node.index()][device.index()] = Some(cost);
+    }
+
     /// Places the program within `memory` bytes per device (in the order of the targets), checks the result, and
     /// simulates it: under the wish's rule, or in the order that it brings along.
     ///
