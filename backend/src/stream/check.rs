@@ -9,7 +9,7 @@
 
 use super::Contraction;
 use crate::program::{Node, NodeId, Origin, Program, ValueId};
-use anabranch_kernels::op::{Block, Op, Operand};
+use anabranch_kernels::op::{Block, Member, Op, Operand};
 use anabranch_placement::streaming as canonical;
 use anabranch_placement::streaming::{Blocks, BufferSizes, CanonicalGraphBuilder, StreamingSchedule};
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,15 +203,17 @@ impl Judge<'_> {
                     (0..member.inputs.len()).all(|input| by_rows(input) || plan.windowed.get(input) == Some(&true));
                 plan.rows % block.rows == 0 && read && member.spec.outputs.len() == 1
             }
-            None => {
-                let elements =
-                    |spec: Option<&anabranch_kernels::TensorSpec>| spec.map_or(0, |spec| spec.shape.elements());
-                let divides = elements(member.spec.inputs.first()) % block.rows == 0;
-                let all = matches!(member.spec.op, Op::Reduce(_)) && elements(member.spec.outputs.first()) == 1;
-                at + 1 == block.members.len() && all && divides
-            }
+            None => at + 1 == block.members.len() && reduces_rows(member, block.rows),
         }
     }
+}
+
+/// Whether a member is a reduction whose result is made of all rows: of an input that the rows divide, over its leading axes.
+fn reduces_rows(member: &Member, rows: usize) -> bool {
+    let (Op::Reduce(op), [input]) = (&member.spec.op, &member.spec.inputs[..]) else { return false };
+    let dims = input.shape.dims();
+    let first = dims.iter().position(|size| *size > 1);
+    first.is_some_and(|axis| op.axes.contains(&axis)) && input.shape.elements().is_multiple_of(rows)
 }
 
 /// Simulates a block's members passing chunks on through channels of bounded size.

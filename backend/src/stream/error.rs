@@ -21,9 +21,9 @@ pub enum GroupError {
         /// Its op.
         op: &'static str,
     },
-    /// A reduction over everything with something behind it.
+    /// A reduction over all rows with something behind it.
     #[error(
-        "node {node:?} reduces everything, so no other node of the block can come behind it; let the block end with it"
+        "node {node:?} reduces over all rows, so no other node of the block can come behind it; let the block end with it"
     )]
     Ends {
         /// The reduction.

@@ -4,6 +4,7 @@
 //! long as the block's volume does not grow. Here what matters is what need not go through memory, so edges are taken in the
 //! order of the bytes that they carry, and the groups at both ends of an edge become one wherever that is still a block.
 
+use super::group::divides;
 use super::quotient::Quotient;
 use super::{BlockNode, Group, Readers, StreamDevice, block_node, chunk_rows};
 use crate::plan::{ChunkRule, StreamMode};
@@ -59,7 +60,7 @@ impl Growth<'_> {
         let part: Vec<bool> = program
             .nodes
             .iter()
-            .map(|n| super::group::divides(n).is_some() || super::group::reduces_all(&n.spec))
+            .map(|n| divides(n).is_some() || n.spec.accumulated_rows().is_some())
             .collect();
         let mut edges = Vec::new();
         for to in program.node_ids().filter(|node| part[node.index()]) {

@@ -113,7 +113,7 @@ fn block_windows(block: &Block, inputs: usize) -> Vec<bool> {
 }
 
 /// The one node that computes `members` in chunks of `chunk_rows` rows, if they stream into each other: all divide into
-/// rows, but for one that may end the block by reducing everything; they have a number of rows ≥ 2 in common; and what
+/// rows, but for one that may end the block by reducing over them; they have a number of rows ≥ 2 in common; and what
 /// passes between them is read row by row.
 ///
 /// That no path leaves the members and comes back is not judged here: [`contract`](super::contract) does. O(members +
@@ -155,7 +155,7 @@ pub fn block_node(
 
 type Ordered = (Vec<NodeId>, Vec<Option<RowPlan>>);
 
-/// The members with the one that reduces everything, if any, at the end, and how each divides into rows.
+/// The members with the one that reduces over all rows, if any, at the end, and how each divides into rows.
 fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, GroupError> {
     let mut plans: Vec<(NodeId, Option<RowPlan>)> = Vec::new();
     let mut last = None;
@@ -163,7 +163,7 @@ fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, GroupError> 
         let node = program.node(*id);
         match divides(node) {
             Some(plan) => plans.push((*id, Some(plan))),
-            None if reduces_all(&node.spec) && last.is_none() => last = Some(*id),
+            None if node.spec.accumulated_rows().is_some() && last.is_none() => last = Some(*id),
             None => return Err(GroupError::Divides { node: node.name.clone(), op: node.spec.op.name() }),
         }
     }
@@ -184,17 +184,12 @@ pub(super) fn divides(node: &Node) -> Option<RowPlan> {
     node.spec.row_plan().filter(|plan| can && plan.rows > 1)
 }
 
-/// Whether a node reduces its whole input to one element.
-pub(super) fn reduces_all(spec: &NodeSpec) -> bool {
-    let one = spec.outputs.len() == 1 && spec.outputs[0].shape.elements() == 1;
-    matches!(spec.op, Op::Reduce(_)) && one && spec.inputs.len() == 1
-}
-
 /// The greatest number of rows that divides all members' rows, and the elements of what the last reduces.
 fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>]) -> Result<usize, GroupError> {
     let mut rows = 0;
     for (id, plan) in members.iter().zip(plans) {
         let node = program.node(*id);
+        // A reduction takes rows of any length.
         rows = gcd(rows, plan.as_ref().map_or(node.spec.inputs[0].shape.elements(), |plan| plan.rows));
         if rows < 2 {
             return Err(GroupError::Rows { node: node.name.clone() });
@@ -222,7 +217,7 @@ impl<'a> Wiring<'a> {
         Self { program, place, inputs: Vec::new(), specs: Vec::new(), windowed: Vec::new() }
     }
 
-    /// A node as a member. `plan` is none for a reduction over everything, which takes its input chunk by chunk.
+    /// A node as a member. `plan` is none for a reduction over all rows, which takes its input chunk by chunk.
     fn member(&mut self, id: NodeId, plan: Option<&RowPlan>) -> Result<Member, GroupError> {
         let node = self.program.node(id);
         let mut operands = Vec::with_capacity(node.inputs.len());

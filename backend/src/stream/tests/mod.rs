@@ -1,5 +1,7 @@
 //! Which nodes become blocks, and what contracted programs promise.
 
+mod runs;
+
 use super::*;
 use crate::plan::test_programs::{Maker, add, map, random_program, relu};
 use crate::plan::{ChunkRule, StreamMode};
