@@ -57,11 +57,8 @@ impl Growth<'_> {
     /// The edges between nodes that could be members of one block, those of most bytes first.
     fn edges(&self) -> Vec<(Reverse<usize>, NodeId, NodeId)> {
         let program = self.forming.program;
-        let part: Vec<bool> = program
-            .nodes
-            .iter()
-            .map(|n| divides(n).is_some() || n.spec.accumulated_rows().is_some())
-            .collect();
+        let part: Vec<bool> =
+            program.nodes.iter().map(|n| divides(n).is_some() || n.spec.accumulated_rows().is_some()).collect();
         let mut edges = Vec::new();
         for to in program.node_ids().filter(|node| part[node.index()]) {
             for from in self.groups.producers(to).filter(|node| part[node.index()]) {
