@@ -45,7 +45,8 @@ impl Machine {
     ) -> Result<Self, PlatformError> {
         let present = Self::present(inventory, store);
         let entries = file.devices_over(&present.targets)?;
-        let mut machine = Self { targets: Vec::new(), gpus: Vec::new(), streams: Vec::new(), store: CostStore::default() };
+        let mut machine =
+            Self { targets: Vec::new(), gpus: Vec::new(), streams: Vec::new(), store: CostStore::default() };
         for entry in &entries {
             let like = present.streams.iter().find(|device| entry.key.as_ref() == Some(&device.key));
             machine.add(entry, like, store);

@@ -7,8 +7,7 @@ use super::prepared::plan_devices;
 use crate::plan::{FileError, PlanFile, PlanOptions, StreamMode};
 use crate::program::{NodeId, Program, ValueId};
 use crate::stream::{
-    self, BlockNode, Forming, Group, GroupError, Readers, StreamedBlock, Worth, block_node, contract,
-    form,
+    self, BlockNode, Forming, Group, GroupError, Readers, StreamedBlock, Worth, block_node, contract, form,
 };
 use crate::tasks::HOST;
 use anabranch_placement::place::Fixed;
@@ -62,7 +61,7 @@ impl<'a> Streaming<'a> {
     ) -> Result<Option<Streamed>, StreamingError> {
         let given = file.map(|file| self.given(program, &placed.placement.device_of, file)).transpose();
         let given = given.map_err(StreamingError::File)?.flatten();
-        let judged = given.is_none() & self.options.streaming == StreamMode::Auto;
+        let judged = given.is_none() && self.options.streaming == StreamMode::Auto;
         let groups = given.unwrap_or_else(|| self.choose(program, &placed.placement.device_of));
         if groups.is_empty() || self.options.streaming == StreamMode::Off {
             return Ok(None);
@@ -102,7 +101,9 @@ impl<'a> Streaming<'a> {
         device_of: &[DeviceId],
         file: &PlanFile,
     ) -> Result<Option<Vec<Group>>, FileError> {
-        let Some(listed) = file.blocks(program, &plan_devices(&self.machine.targets), device_of)? else { return Ok(None) };
+        let Some(listed) = file.blocks(program, &plan_devices(&self.machine.targets), device_of)? else {
+            return Ok(None);
+        };
         let readers = Readers::of(program);
         let mut groups = Vec::new();
         for listed in listed {
@@ -111,7 +112,11 @@ impl<'a> Streaming<'a> {
             let rows = listed.chunk_rows.unwrap_or(usize::MAX);
             let mut block = block_node(program, &readers, &listed.members, rows).map_err(refuse)?;
             if listed.chunk_rows.is_none() {
-                block.set_chunk_rows(stream::chunk_rows(&block, self.options.chunk, &self.machine.streams[device.index()]));
+                block.set_chunk_rows(stream::chunk_rows(
+                    &block,
+                    self.options.chunk,
+                    &self.machine.streams[device.index()],
+                ));
             }
             if !self.machine.supports(device, &block.spec, &constants(program, &block.inputs)) {
                 return Err(refuse(GroupError::Kernel { device: self.machine.streams[device.index()].name.clone() }));
@@ -150,7 +155,9 @@ impl<'a> Streaming<'a> {
             .collect();
         let runs = self.machine.gpu_runs(made);
         let wishes = Wishes::default();
-        let mut placing = Placing::new(made, &self.machine.targets, &self.machine.store, &wishes, &|node: NodeId| runs[node.index()])?;
+        let mut placing = Placing::new(made, &self.machine.targets, &self.machine.store, &wishes, &|node: NodeId| {
+            runs[node.index()]
+        })?;
         blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.worth.with));
         device_of.resize(made.nodes.len() + made.inputs.len() + made.outputs.len(), HOST);
         let mut again = placing.place(&Wish { placer: Box::new(Fixed::new(device_of)), order }, memory)?;

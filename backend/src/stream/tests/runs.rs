@@ -39,7 +39,7 @@ fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
     let plan = placed.plan_with(&*kernels, options).expect("no limits");
     assert_eq!(plan::check(&placed.program, &plan), []);
     let device = |device: &PlanDevice| match device.kind {
-        DeviceKind::Cpu => ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads: 2, units: Vec::new() }),
+        DeviceKind::Cpu => ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads: 2, units: Vec::new(), slowdown: None }),
         _ => ComputeDevice::Gpu(GpuOpener::with(device.name.clone(), || {
             shared_gpu().ok_or_else(|| KernelError::Gpu("there is none".into()))
         })),
@@ -63,6 +63,7 @@ fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, usize) {
         name: device.name.clone(),
         kind: device.kind,
         key: device.name.clone(),
+        times: 1.0,
         threads: 2,
         cache: 1 << 20,
     };
