@@ -39,7 +39,7 @@ fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
     let plan = placed.plan_with(&*kernels, options).expect("no limits");
     assert_eq!(plan::check(&placed.program, &plan), []);
     let device = |device: &PlanDevice| match device.kind {
-        DeviceKind::Cpu => ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads: 2, units: Vec::new(), slowdown: None }),
+        DeviceKind::Cpu => ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads: 2, units: Vec::new(), slowdown: 1.0 }),
         _ => ComputeDevice::Gpu(GpuOpener::with(device.name.clone(), || {
             shared_gpu().ok_or_else(|| KernelError::Gpu("there is none".into()))
         })),
