@@ -5,7 +5,7 @@ use super::machine::Machine;
 use super::placing::{Placed, Placing, Wish, Wishes};
 use super::prepared::plan_devices;
 use crate::plan::{FileError, PlanFile, PlanOptions, StreamMode};
-use crate::program::{NodeId, Program, ValueId};
+use crate::program::{NodeId, Origin, Program, ValueId};
 use crate::stream::{
     self, BlockNode, Forming, Group, GroupError, Readers, StreamedBlock, Worth, block_node, contract, form,
 };
@@ -59,17 +59,28 @@ impl<'a> Streaming<'a> {
         memory: &[u64],
         file: Option<&PlanFile>,
     ) -> Result<Option<Streamed>, StreamingError> {
-        let given = file.map(|file| self.given(program, &placed.placement.device_of, file)).transpose();
+        let device_of = &placed.placement.device_of[..program.nodes.len()];
+        let given = file.map(|file| self.given(program, device_of, file)).transpose();
         let given = given.map_err(StreamingError::File)?.flatten();
         let judged = given.is_none() && self.options.streaming == StreamMode::Auto;
-        let groups = given.unwrap_or_else(|| self.choose(program, &placed.placement.device_of));
-        if groups.is_empty() || self.options.streaming == StreamMode::Off {
-            return Ok(None);
+        let mut groups = match self.options.streaming {
+            StreamMode::Off => Vec::new(),
+            StreamMode::Auto | StreamMode::Always => given.unwrap_or_else(|| self.choose(program, device_of)),
+        };
+        while !groups.is_empty() {
+            let streamed = self.contracted(program, (placed, reasons), &groups, memory, file)?;
+            if !judged || streamed.placed.schedule.makespan <= placed.schedule.makespan {
+                return Ok(Some(streamed));
+            }
+            // A block waits for all its inputs at once, and holds up who waits for its outputs: blocks that deal with
+            // other devices are given up first.
+            let all = groups.len();
+            groups.retain(|group| is_local(program, group, device_of));
+            if groups.len() == all {
+                groups.clear();
+            }
         }
-        let streamed = self.contracted(program, (placed, reasons), &groups, memory, file)?;
-        // A block waits for all its inputs at once, which can hold up other devices.
-        let pays = streamed.placed.schedule.makespan <= placed.schedule.makespan;
-        Ok((pays || !judged).then_some(streamed))
+        Ok(None)
     }
 
     /// The blocks that the options want: under [`StreamMode::Auto`] those that are predicted to pay.
@@ -188,6 +199,20 @@ impl<'a> Streaming<'a> {
             worth: Worth::of(program, block, &self.machine.streams[device.index()], &self.machine.store),
         }
     }
+}
+
+/// Whether a group's nodes read from and make for nodes of their own device alone.
+fn is_local(program: &Program, group: &Group, device_of: &[DeviceId]) -> bool {
+    let device = device_of[group.members[0].index()];
+    let made = |value: &ValueId| match program.value(*value).origin {
+        Origin::Node(node) => Some(node),
+        Origin::Input | Origin::Constant(_) => None,
+    };
+    program.node_ids().all(|id| {
+        let reads = |node| group.members.contains(&id) || group.members.contains(&node);
+        let same = |node: NodeId| device_of[node.index()] == device && device_of[id.index()] == device;
+        program.node(id).inputs.iter().filter_map(made).filter(|node| reads(*node)).all(same)
+    })
 }
 
 /// For each value, whether it is constant.

@@ -44,8 +44,9 @@ impl Worth {
         let rates = store.devices.get(&device.key).and_then(|costs| costs.rates);
         let source = if rates.is_some() { CostSource::Roofline } else { CostSource::Assumed };
         let rates = rates.unwrap_or(Rates::ASSUMED);
+        let unbounded = Rates { bandwidth: f64::INFINITY, launch: 0.0, ..rates };
         let streamed = |(node, cost): (&NodeId, &NodeCost)| {
-            let arithmetic = program.node(*node).spec.work().flops / rates.map_flops;
+            let arithmetic = unbounded.predict(&program.node(*node).spec);
             let saved = saved_bytes(program, block, *node, device) / rates.bandwidth + rates.launch;
             (cost.seconds - saved).max(arithmetic).max(0.0)
         };

@@ -39,7 +39,9 @@ fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
     let plan = placed.plan_with(&*kernels, options).expect("no limits");
     assert_eq!(plan::check(&placed.program, &plan), []);
     let device = |device: &PlanDevice| match device.kind {
-        DeviceKind::Cpu => ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads: 2, units: Vec::new(), slowdown: 1.0 }),
+        DeviceKind::Cpu => {
+            ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads: 2, units: Vec::new(), slowdown: 1.0 })
+        }
         _ => ComputeDevice::Gpu(GpuOpener::with(device.name.clone(), || {
             shared_gpu().ok_or_else(|| KernelError::Gpu("there is none".into()))
         })),
@@ -56,8 +58,8 @@ fn input(program: &Program, number: usize, id: ValueId) -> Tensor {
     Tensor::from_elements(shape, &elements).expect("one for each")
 }
 
-/// The same program with its blocks contracted, and how many these are.
-fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, usize) {
+/// The same program with its blocks contracted, and how many these are: in all, and on GPUs.
+fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
     let nodes = placed.program.nodes.len();
     let device = |device: &PlanDevice| StreamDevice {
         name: device.name.clone(),
@@ -81,11 +83,13 @@ fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, usize) {
     let device_of: Vec<u32> = device_of.collect();
     let kinds: Vec<&str> =
         placed.devices.iter().map(|d| if d.kind == DeviceKind::Cpu { "cpu" } else { "gpu" }).collect();
-    (Placed::new(contraction.program, &kinds, &device_of), groups.len())
+    let on_gpu = |group: &&Group| kinds[placed.placement.device_of[group.members[0].index()].index()] == "gpu";
+    let counts = (groups.len(), groups.iter().filter(on_gpu).count());
+    (Placed::new(contraction.program, &kinds, &device_of), counts)
 }
 
-/// Runs a random program in blocks of all sizes of chunks, and tells how many blocks there were.
-fn same_bits(u: &mut Unstructured<'_>, placed: &Placed) -> Result<usize> {
+/// Runs a random program in blocks of all sizes of chunks, and tells how many blocks there were: in all, and on GPUs.
+fn same_bits(u: &mut Unstructured<'_>, placed: &Placed) -> Result<(usize, usize)> {
     let whole = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
     let expected = outputs(placed, &whole);
     let rules = [ChunkRule::Rows(1), ChunkRule::Rows(7), ChunkRule::Bytes(256 << 10), ChunkRule::Rows(usize::MAX)];
@@ -106,7 +110,7 @@ fn blocks_on_cpus_have_the_bits_of_their_nodes() {
     let mut blocks = 0;
     arbtest::arbtest(|u| {
         let placed = random_program(u, 3)?.all_on_cpus();
-        blocks += same_bits(u, &placed)?;
+        blocks += same_bits(u, &placed)?.0;
         Ok(())
     })
     .budget_ms(500);
@@ -118,9 +122,12 @@ fn blocks_over_cpus_and_a_gpu_have_the_bits_of_their_nodes() {
     if shared_gpu().is_none() {
         return;
     }
+    let mut on_gpu = 0;
     arbtest::arbtest(|u| {
         let placed = random_program(u, 2)?.maps_on_gpus();
-        same_bits(u, &placed).map(|_| ())
+        on_gpu += same_bits(u, &placed)?.1;
+        Ok(())
     })
     .budget_ms(1500);
+    assert!(on_gpu > 0, "no program had a block on the GPU");
 }
