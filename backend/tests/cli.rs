@@ -195,7 +195,9 @@ fn ways_are_compared_as_text_json_and_csv() {
     let csv = command.read("ways.csv");
     assert_eq!(csv.lines().count(), 8);
     let columns = csv.lines().map(|line| line.split(',').count());
-    assert!(columns.into_iter().all(|count| count == 17 + 5 * comparison["devices"].as_array().expect("devices").len()));
+    assert!(
+        columns.into_iter().all(|count| count == 17 + 5 * comparison["devices"].as_array().expect("devices").len())
+    );
     let text = command.text(&["compare", "--no-gpu", "--place", "heft", "--repeat", "1", "--warmup", "0"]);
     assert!(text.contains("dynamic") && text.contains("fastest"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -181,7 +181,9 @@ fn print_table(title: &str, comparisons: &[Comparison]) {
     let makespans = mean(planned().filter_map(|outcome| outcome.error_percent.map(f64::abs)));
     let nodes = mean(planned().filter_map(|outcome| outcome.node_error_percent));
     let wrong = comparisons.iter().flat_map(|c| &c.outcomes).filter(|outcome| !outcome.outputs.within).count();
-    println!("\nMean absolute error of makespans {makespans:.1} %, of nodes {nodes:.1} %; {wrong} ways with other outputs.\n");
+    println!(
+        "\nMean absolute error of makespans {makespans:.1} %, of nodes {nodes:.1} %; {wrong} ways with other outputs.\n"
+    );
 }
 
 fn row(comparison: &Comparison, outcome: &Outcome) -> String {

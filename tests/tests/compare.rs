@@ -99,7 +99,11 @@ fn a_way_without_a_plan_fails_alone() {
     let comparison =
         compared(&session, &inputs, vec![way("gpu0", "pct", StreamMode::Off), way("cpu", "pct", StreamMode::Off)]);
     assert_eq!(comparison.failed.len(), 1);
-    assert!(comparison.failed[0].0.place == "gpu0" && comparison.failed[0].1.contains("gpu0"), "{:?}", comparison.failed);
+    assert!(
+        comparison.failed[0].0.place == "gpu0" && comparison.failed[0].1.contains("gpu0"),
+        "{:?}",
+        comparison.failed
+    );
     assert_eq!(comparison.outcomes.len(), 2);
 }
 
@@ -115,7 +119,8 @@ fn a_refined_plan_is_no_slower_than_a_single_device() {
     let kept = refined.refinement.kept_ms().expect("a round was run").median;
     for round in rounds {
         let others: Vec<f64> = round.singles.iter().chain([&round.plan]).map(|m| m.measured_ms.median).collect();
-        let new_is_fastest = round.proposal.as_ref().is_some_and(|new| others.iter().all(|o| new.measured_ms.median < *o));
+        let new_is_fastest =
+            round.proposal.as_ref().is_some_and(|new| others.iter().all(|o| new.measured_ms.median < *o));
         assert_eq!(round.verdict == Verdict::Kept, new_is_fastest, "{round:?}");
         assert!(round.proposal.is_none() || round.predicted_gain_percent.is_some_and(|gain| gain > 2.0));
     }

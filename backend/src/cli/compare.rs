@@ -1,6 +1,6 @@
 //! `anabranch compare`: strategies, orders and streaming on the real devices, predicted against measured.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, Streamed, WishArgs};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed, WishArgs};
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
@@ -68,8 +68,9 @@ pub(crate) struct CompareCommand {
 impl CompareCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let (place, order) = ("heft".into(), "pct".into());
-        let opened = open(&self.devices, &self.model, &PlaceArgs { place, order, wishes: self.wishes.clone() })?;
+        let (place, order, wishes) = ("heft".into(), "pct".into(), self.wishes.clone());
+        let opened =
+            open(&self.devices, &self.model, &PlaceArgs { place, order, wishes, streaming: StreamArgs::NONE })?;
         open::print_notes(&opened.session, output);
         let comparison = self.compare(&opened, output)?;
         opened.save_costs()?;

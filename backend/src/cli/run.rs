@@ -91,8 +91,13 @@ impl RunCommand {
         }
         self.write_events(&last)?;
         let model = open::model_name(&self.model);
-        let told =
-            Told { model: model.clone(), planned: &last.prepared, run: Some(&last), costs: &costs, latencies: &latencies };
+        let told = Told {
+            model: model.clone(),
+            planned: &last.prepared,
+            run: Some(&last),
+            costs: &costs,
+            latencies: &latencies,
+        };
         self.html.write(&opened, told)?;
         if !self.no_learn {
             opened.save_costs()?;
@@ -172,7 +177,7 @@ pub(super) fn cancelled(error: SessionError) -> CliError {
 }
 
 fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
-    let file = PlanFile::of(run.prepared.plan(), &run.prepared.program);
+    let file = PlanFile::of(run.prepared.plan(), &run.prepared.program, &run.prepared.blocks);
     let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
     fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
 }

@@ -3,7 +3,7 @@
 
 use super::error::SessionError;
 use super::machine::{Machine, targets};
-use super::placing::{Placing, Target, Wish, Wishes};
+use super::placing::{Placing, Target, Wish, WishedBlocks, Wishes};
 use super::prepared::{devices, plan_devices};
 use super::probe::Probe;
 use crate::device::Inventory;
@@ -105,7 +105,12 @@ fn show(program: Program, device: DeviceId, inventory: &Inventory, targets: &[Ta
     let placing = Placing::new(&program, targets, &machine.store, &wishes, &|node: NodeId| runs[node.index()])?;
     let mut assignment = vec![device; program.nodes.len()];
     assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-    let wish = Wish { placer: Box::new(Fixed::new(assignment)), rule: Box::new(Pct), order: None };
+    let wish = Wish {
+        placer: Box::new(Fixed::new(assignment)),
+        rule: Box::new(Pct),
+        order: None,
+        blocks: WishedBlocks::Formed,
+    };
     let placed = placing.place(&wish, &machine.memory())?;
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
     let plan_devices = plan_devices(targets);

@@ -26,7 +26,7 @@ pub use events::events_json;
 pub use inputs::{Inputs, OutputError, Outputs};
 pub use opened::{Run, Session};
 pub use options::{Place, PlanChoice, SessionOptions};
-pub use placing::{Placed, Placing, PlacingError, Target, Wish, Wishes};
+pub use placing::{GivenFile, Placed, Placing, PlacingError, Target, Wish, WishedBlocks, Wishes};
 pub use platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
 pub use prepared::{Planned, Prepared};
 pub use random::random_tensor;

@@ -2,19 +2,14 @@
 
 use super::error::SessionError;
 use super::machine::Machine;
-<<<<<<< HEAD
 use super::options::{Place, PlanChoice};
-use super::placing::{Placed, Placing, Target, Wish, Wishes};
-=======
-use super::options::{Place, SessionOptions};
-use super::placing::{Placed, Placing, Target, Wish};
-use super::streaming::{Streamed, Streaming, StreamingError};
->>>>>>> 865829f (Contract nodes of one device that stream into each other to blocks; check, plan and report them)
+use super::placing::{GivenFile, Placed, Placing, Target, Wish, WishedBlocks, Wishes};
+use super::streaming::{Streamed, Streaming};
 use crate::device::{DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
 use crate::plan::{Plan, PlanDevice, PlanError, PlanFile, PlanOptions};
 use crate::program::{NodeId, Program};
-use crate::stream::StreamedBlock;
+use crate::stream::{Group, StreamedBlock};
 use crate::tasks::HOST;
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::order_by_name;
@@ -22,7 +17,6 @@ use anabranch_placement::place::{Fixed, Placer, strategy_by_name};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::fs;
 use std::ops::Deref;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,6 +33,10 @@ pub struct Planned {
     pub placed: Placed,
     /// How long placing and planning took.
     pub place_time: Duration,
+    /// The device of each task of the program before its blocks were made.
+    pub(super) device_of: Vec<DeviceId>,
+    /// The nodes of that program that are its blocks.
+    pub(super) groups: Vec<Group>,
     plan: Arc<Plan>,
     kernels: Arc<Kernels>,
 }
@@ -122,33 +120,15 @@ pub(super) fn plan(
     (wish, options): (&Wish, &PlanOptions),
 ) -> Result<Planned, SessionError> {
     let started = Instant::now();
-<<<<<<< HEAD
-    let program = lowered.program();
     let placing = lowered.placing(machine, wishes)?;
-    let (placed, plan) = fitting(&placing, wish, &machine.targets, &lowered.kernels, options)?;
-    if let Some(violation) = crate::plan::check(program, &plan).first() {
+    let streaming = Streaming::new(machine, options);
+    let (made, plan) = Fitting { lowered, placing, wish, streaming, machine, options }.plan()?;
+    let Made { streamed: Streamed { program, placed, groups, blocks, .. }, device_of, kernels } = made;
+    if let Some(violation) = crate::plan::check(&program, &plan).first() {
         return Err(SessionError::Checker(format!("{violation:?}")));
     }
-    Ok(Planned {
-        program: Arc::clone(program),
-        placed,
-        place_time: started.elapsed(),
-        plan: Arc::new(plan),
-        kernels: Arc::clone(&lowered.kernels),
-    })
-=======
-    let program = Arc::new(program);
-    let (targets, runs) = (&machine.targets, machine.gpu_runs(&program));
-    let placing = Placing::new(&program, targets, &machine.store, &options.wishes, &|node: NodeId| runs[node.index()])?;
-    let (wish, file) = wish(&program, targets, &options.place)?;
-    let streaming = Streaming::new(machine, &options.plan);
-    let (made, plan) = Fitting { placing, wish, file, streaming, targets, options }.plan(&program)?;
-    if let Some(violation) = crate::plan::check(&made.program, &plan).first() {
-        return Err(SessionError::Checker(format!("{violation:?}")));
-    }
-    let Made { program, placed, blocks, kernels } = made;
-    Ok(Planned { program, blocks, placed, place_time: started.elapsed(), plan: Arc::new(plan), kernels })
->>>>>>> 865829f (Contract nodes of one device that stream into each other to blocks; check, plan and report them)
+    let place_time = started.elapsed();
+    Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan: Arc::new(plan), kernels })
 }
 
 /// The problem of placing a lowered program, with nothing placed yet.
@@ -156,75 +136,46 @@ pub(super) fn problem(lowered: &Lowered, machine: &Machine, wishes: &Wishes) -> 
     Ok(lowered.placing(machine, wishes)?.problem(&machine.memory())?)
 }
 
-<<<<<<< HEAD
-/// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
-/// stays there. If nothing fits, the first shortage is the error.
-fn fitting(
-    placing: &Placing<'_>,
-    wish: &Wish,
-    targets: &[Target],
-    kernels: &Kernels,
-    options: &PlanOptions,
-) -> Result<(Placed, Plan), SessionError> {
-    let (program, devices) = (kernels.program(), plan_devices(targets));
-    let mut budgets: Vec<u64> = targets.iter().map(|target| target.memory).collect();
-    let mut first = None;
-    for _ in 0..ATTEMPTS {
-        let placed = match placing.place(wish, &budgets) {
-            Ok(placed) => placed,
-            Err(error) => return Err(first.unwrap_or_else(|| error.into())),
-        };
-        let reasons = reasons(program, &placed);
-        let result = Plan::build(program, &devices, (&placed.placement, &placed.schedule), reasons, kernels, options);
-        let shortage = match result {
-            Ok(plan) => return Ok((placed, plan)),
-            Err(PlanError::Memory(shortage)) => shortage,
-            Err(error) => return Err(error.into()),
-        };
-        let Some(short) = devices.iter().position(|device| device.name == shortage.device) else { break };
-        let resident = placed.resident(short);
-        budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
-        first.get_or_insert(PlanError::Memory(shortage).into());
-=======
 /// All that decides a plan.
 struct Fitting<'a> {
+    lowered: &'a Lowered,
     placing: Placing<'a>,
-    wish: Wish,
-    file: Option<GivenFile>,
+    wish: &'a Wish,
     streaming: Streaming<'a>,
-    targets: &'a [Target],
-    options: &'a SessionOptions,
+    machine: &'a Machine,
+    options: &'a PlanOptions,
 }
 
-/// A placed program, its blocks and its kernels.
+/// A placed program with its kernels, and the devices of the tasks before blocks were made.
 struct Made {
-    program: Arc<Program>,
-    placed: Placed,
-    blocks: Vec<StreamedBlock>,
+    streamed: Streamed,
+    device_of: Vec<DeviceId>,
     kernels: Arc<Kernels>,
 }
 
 impl Fitting<'_> {
     /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
     /// stays there. If nothing fits, the first shortage is the error.
-    fn plan(&self, program: &Arc<Program>) -> Result<(Made, Plan), SessionError> {
-        let devices = plan_devices(self.targets);
-        let mut budgets: Vec<u64> = self.targets.iter().map(|target| target.memory).collect();
-        let mut kernels = Arc::new(Kernels::new(Arc::clone(program)));
+    fn plan(&self) -> Result<(Made, Plan), SessionError> {
+        let devices = plan_devices(&self.machine.targets);
+        let mut budgets = self.machine.memory();
         let mut first = None;
         for _ in 0..ATTEMPTS {
-            let placed = match self.placing.place(&self.wish, &budgets) {
+            let placed = match self.placing.place(self.wish, &budgets) {
                 Ok(placed) => placed,
                 Err(error) => return Err(first.unwrap_or_else(|| error.into())),
             };
-            let Streamed { program, placed, reasons, blocks } = self.streamed(program, placed, &budgets)?;
-            if !Arc::ptr_eq(kernels.program(), &program) {
-                kernels = Arc::new(Kernels::new(Arc::clone(&program)));
-            }
+            let device_of = placed.placement.device_of.clone();
+            let streamed = self.streamed(placed, &budgets)?;
+            let kernels = match Arc::ptr_eq(self.lowered.program(), &streamed.program) {
+                true => Arc::clone(&self.lowered.kernels),
+                false => Arc::new(Kernels::new(Arc::clone(&streamed.program))),
+            };
+            let Streamed { program, placed, reasons, .. } = &streamed;
             let chosen = (&placed.placement, &placed.schedule);
-            let result = Plan::build(&program, &devices, chosen, reasons, kernels.as_ref(), &self.options.plan);
+            let result = Plan::build(program, &devices, chosen, reasons.clone(), kernels.as_ref(), self.options);
             let shortage = match result {
-                Ok(plan) => return Ok((Made { program, placed, blocks, kernels }, plan)),
+                Ok(plan) => return Ok((Made { streamed, device_of, kernels }, plan)),
                 Err(PlanError::Memory(shortage)) => shortage,
                 Err(error) => return Err(error.into()),
             };
@@ -237,17 +188,12 @@ impl Fitting<'_> {
     }
 
     /// The placed program with its blocks contracted, or as it is.
-    fn streamed(&self, program: &Arc<Program>, placed: Placed, budgets: &[u64]) -> Result<Streamed, SessionError> {
+    fn streamed(&self, placed: Placed, budgets: &[u64]) -> Result<Streamed, SessionError> {
+        let program = self.lowered.program();
         let reasons = reasons(program, &placed);
-        let file = self.file.as_ref();
-        let streamed = self.streaming.stream(program, (&placed, &reasons), budgets, file.map(|file| &file.plan));
-        let streamed = streamed.map_err(|error| match (error, file) {
-            (StreamingError::File(source), Some(file)) => SessionError::Plan { path: file.path.clone(), source },
-            (StreamingError::File(source), None) => SessionError::Checker(source.to_string()),
-            (StreamingError::Session(error), _) => error,
-        })?;
-        Ok(streamed.unwrap_or_else(|| Streamed { program: Arc::clone(program), placed, reasons, blocks: Vec::new() }))
->>>>>>> 865829f (Contract nodes of one device that stream into each other to blocks; check, plan and report them)
+        let streamed = self.streaming.stream(program, (&placed, &reasons), budgets, self.wish)?;
+        let (groups, blocks) = (Vec::new(), Vec::new());
+        Ok(streamed.unwrap_or_else(|| Streamed { program: Arc::clone(program), placed, reasons, groups, blocks }))
     }
 }
 
@@ -266,42 +212,26 @@ fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
     placed.placement.reasons.iter().take(program.nodes.len()).map(explained).collect()
 }
 
-<<<<<<< HEAD
 /// Who places: a strategy by name, a device's name, or the assignment and order of a plan file.
 pub(super) fn wish(lowered: &Lowered, machine: &Machine, choice: &PlanChoice) -> Result<Wish, SessionError> {
     let rule = order_by_name(&choice.order).ok_or_else(|| SessionError::Order(choice.order.clone()))?;
     let program = lowered.program();
     let path = match &choice.place {
-        Place::Strategy(name) => return Ok(Wish { placer: strategy(lowered, machine, name)?, rule, order: None }),
-=======
-/// A plan file, and where it is.
-struct GivenFile {
-    path: PathBuf,
-    plan: PlanFile,
-}
-
-/// Who places: a strategy by name, or the assignment and order of a plan file.
-fn wish(program: &Program, targets: &[Target], place: &Place) -> Result<(Wish, Option<GivenFile>), SessionError> {
-    let path = match place {
-        Place::Strategy(name) if name == "gpu" && !targets.iter().any(|target| target.kind == DeviceKind::Gpu) => {
-            return Err(SessionError::NoGpu);
-        }
         Place::Strategy(name) => {
-            let placer = strategy_by_name(name).ok_or_else(|| SessionError::Strategy(name.clone()))?;
-            return Ok((Wish { placer, order: None }, None));
+            let (placer, blocks) = (strategy(lowered, machine, name)?, WishedBlocks::Formed);
+            return Ok(Wish { placer, rule, order: None, blocks });
         }
->>>>>>> 865829f (Contract nodes of one device that stream into each other to blocks; check, plan and report them)
         Place::File(path) => path,
     };
     let unreadable = |source| SessionError::PlanFile { path: path.clone(), source };
     let text = fs::read(path).map_err(unreadable)?;
-<<<<<<< HEAD
-    let file: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
+    let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
     let devices = plan_devices(&machine.targets);
     let unfit = |source| SessionError::Plan { path: path.clone(), source };
-    let assignment = file.assignment(program, &devices).map_err(unfit)?;
-    let order = file.order(program, &devices, &assignment);
-    Ok(Wish { placer: fixed(program, assignment), rule, order })
+    let assignment = plan.assignment(program, &devices).map_err(unfit)?;
+    let order = plan.order(program, &devices, &assignment);
+    let blocks = WishedBlocks::Listed(GivenFile { path: path.clone(), plan });
+    Ok(Wish { placer: fixed(program, assignment), rule, order, blocks })
 }
 
 fn strategy(lowered: &Lowered, machine: &Machine, name: &str) -> Result<Box<dyn Placer>, SessionError> {
@@ -323,14 +253,4 @@ fn strategy(lowered: &Lowered, machine: &Machine, name: &str) -> Result<Box<dyn 
 fn fixed(program: &Program, mut assignment: Vec<DeviceId>) -> Box<dyn Placer> {
     assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
     Box::new(Fixed::new(assignment))
-=======
-    let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
-    let devices = plan_devices(targets);
-    let unfit = |source| SessionError::Plan { path: path.clone(), source };
-    let mut assignment = plan.assignment(program, &devices).map_err(unfit)?;
-    let order = plan.order(program, &devices, &assignment);
-    assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-    let wish = Wish { placer: Box::new(Fixed::new(assignment)), order };
-    Ok((wish, Some(GivenFile { path: path.clone(), plan })))
->>>>>>> 865829f (Contract nodes of one device that stream into each other to blocks; check, plan and report them)
 }

@@ -2,7 +2,7 @@
 
 use super::error::SessionError;
 use super::machine::Machine;
-use super::placing::{Placed, Placing, Wish, Wishes};
+use super::placing::{GivenFile, Placed, Placing, Wish, WishedBlocks, Wishes};
 use super::prepared::plan_devices;
 use crate::plan::{FileError, PlanFile, PlanOptions, StreamMode};
 use crate::program::{NodeId, Origin, Program, ValueId};
@@ -25,21 +25,8 @@ pub(super) struct Streamed {
     pub(super) program: Arc<Program>,
     pub(super) placed: Placed,
     pub(super) reasons: Vec<String>,
+    pub(super) groups: Vec<Group>,
     pub(super) blocks: Vec<StreamedBlock>,
-}
-
-/// Why a placed program cannot be contracted.
-pub(super) enum StreamingError {
-    /// The plan file's blocks are none.
-    File(FileError),
-    /// Anything else.
-    Session(SessionError),
-}
-
-impl<E: Into<SessionError>> From<E> for StreamingError {
-    fn from(error: E) -> Self {
-        Self::Session(error.into())
-    }
 }
 
 impl<'a> Streaming<'a> {
@@ -57,18 +44,24 @@ impl<'a> Streaming<'a> {
         program: &Program,
         (placed, reasons): (&Placed, &[String]),
         memory: &[u64],
-        file: Option<&PlanFile>,
-    ) -> Result<Option<Streamed>, StreamingError> {
+        wish: &Wish,
+    ) -> Result<Option<Streamed>, SessionError> {
         let device_of = &placed.placement.device_of[..program.nodes.len()];
-        let given = file.map(|file| self.given(program, device_of, file)).transpose();
-        let given = given.map_err(StreamingError::File)?.flatten();
+        let given = match &wish.blocks {
+            WishedBlocks::Formed => None,
+            WishedBlocks::Given(groups, _) => Some(groups.clone()),
+            WishedBlocks::Listed(GivenFile { path, plan }) => {
+                let unfit = |source| SessionError::Plan { path: path.clone(), source };
+                self.given(program, device_of, plan).map_err(unfit)?
+            }
+        };
         let judged = given.is_none() && self.options.streaming == StreamMode::Auto;
         let mut groups = match self.options.streaming {
             StreamMode::Off => Vec::new(),
             StreamMode::Auto | StreamMode::Always => given.unwrap_or_else(|| self.choose(program, device_of)),
         };
         while !groups.is_empty() {
-            let streamed = self.contracted(program, (placed, reasons), &groups, memory, file)?;
+            let streamed = self.contracted(program, (placed, reasons), &groups, memory, wish)?;
             if !judged || streamed.placed.schedule.makespan <= placed.schedule.makespan {
                 return Ok(Some(streamed));
             }
@@ -149,7 +142,7 @@ impl<'a> Streaming<'a> {
         (placed, reasons): (&Placed, &[String]),
         groups: &[Group],
         memory: &[u64],
-        file: Option<&PlanFile>,
+        wish: &Wish,
     ) -> Result<Streamed, SessionError> {
         let contraction = contract(program, groups).map_err(|(_, error)| SessionError::Checker(error.to_string()))?;
         if let Some(fault) = stream::check(program, &contraction).first() {
@@ -158,7 +151,11 @@ impl<'a> Streaming<'a> {
         let made = &contraction.program;
         let device = |nodes: &Vec<NodeId>| placed.placement.device_of[nodes[0].index()];
         let mut device_of: Vec<DeviceId> = contraction.members.iter().map(device).collect();
-        let order = file.and_then(|file| file.order(made, &plan_devices(&self.machine.targets), &device_of));
+        let order = match &wish.blocks {
+            WishedBlocks::Formed => None,
+            WishedBlocks::Given(_, order) => Some(order.clone()),
+            WishedBlocks::Listed(file) => file.plan.order(made, &plan_devices(&self.machine.targets), &device_of),
+        };
         let blocks: Vec<_> = contraction
             .blocks
             .iter()
@@ -171,14 +168,14 @@ impl<'a> Streaming<'a> {
         })?;
         blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.worth.with));
         device_of.resize(made.nodes.len() + made.inputs.len() + made.outputs.len(), HOST);
-        let mut again = placing.place(&Wish { placer: Box::new(Fixed::new(device_of)), order }, memory)?;
+        let mut again = placing.place_in_order(&Fixed::new(device_of), (&*wish.rule, order.as_deref()), memory)?;
         again.placement.strategy = placed.placement.strategy;
         let reason = |nodes: &Vec<NodeId>| match &nodes[..] {
             [node] => reasons[node.index()].clone(),
             nodes => format!("{} nodes that stream; the first: {}", nodes.len(), reasons[nodes[0].index()]),
         };
         let reasons = contraction.members.iter().map(reason).collect();
-        Ok(Streamed { program: Arc::new(contraction.program), placed: again, reasons, blocks })
+        Ok(Streamed { program: Arc::new(contraction.program), placed: again, reasons, groups: groups.to_vec(), blocks })
     }
 
     fn described(
