@@ -38,7 +38,9 @@ fn the_second_run_is_placed_with_the_costs_of_the_first() {
     let second = command.json(&["run", "--no-gpu"]);
     assert_eq!(second["costs"]["measured"], second["nodes"]);
     let costs = command.json(&["costs"]);
-    assert!(!costs["devices"].as_object().expect("devices").is_empty());
+    let machines = costs["machines"].as_object().expect("machines");
+    assert!(machines.values().all(|machine| !machine["devices"].as_object().expect("devices").is_empty()));
+    assert_eq!(machines.len(), 1);
 }
 
 #[test]
@@ -185,13 +187,18 @@ fn devices_are_listed() {
 fn ways_are_compared_as_text_json_and_csv() {
     let command = Anabranch::new();
     let ways = ["compare", "--software-gpu", "--place", "heft,cpu,gpu0", "--order", "pct,fifo", "--stream", "off"];
-    let quick = ["--repeat", "2", "--warmup", "1", "--csv", "ways.csv"];
+    let quick = ["--repeat", "2", "--warmup", "1", "--csv", "ways.csv", "--html", "ways.html"];
     let comparison = command.json(&[&ways[..], &quick[..]].concat());
     let outcomes = comparison["outcomes"].as_array().expect("outcomes");
     let names: Vec<_> = outcomes.iter().map(|o| (o["way"]["place"].as_str(), o["way"]["order"].as_str())).collect();
     assert_eq!(names.len(), 7);
     assert_eq!((names[1], names[6]), ((Some("heft"), Some("fifo")), (Some("dynamic"), None)));
     assert!(outcomes.iter().all(|outcome| outcome["outputs"]["within"] == true), "{comparison}");
+    let page = command.read("ways.html");
+    for part in ["Makespan", "Traffic", "Utilisation", "Memory", "not predicted", "<td>dynamic</td>", "fastest"] {
+        assert!(page.contains(part), "no {part}");
+    }
+    assert!(!page.contains("<script") && !page.contains("src="));
     let csv = command.read("ways.csv");
     assert_eq!(csv.lines().count(), 8);
     let columns = csv.lines().map(|line| line.split(',').count());

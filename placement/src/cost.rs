@@ -62,12 +62,71 @@ pub struct CostError {
     pub time: f64,
 }
 
+/// Time of a transfer by its size: a line through measured points, which never falls, and an affine law beyond them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransferCurve {
+    /// Ascending in bytes; times do not fall.
+    points: Vec<(u64, f64)>,
+    latency: f64,
+    rate: f64,
+}
+
+impl TransferCurve {
+    /// The law `latency + bytes / rate`.
+    pub fn affine(latency: f64, rate: f64) -> Self {
+        TransferCurve { points: Vec::new(), latency, rate }
+    }
+
+    /// The line through `points` (bytes, time); beyond them parallel to `latency + bytes / rate`. Where larger transfers were
+    /// measured to take less time than smaller ones, all of them take their median: isotonic regression for least absolute
+    /// deviations by pooling neighbours, which a single wild point does not move. `O(p² log p)`.
+    pub fn through(points: impl IntoIterator<Item = (u64, f64)>, latency: f64, rate: f64) -> Self {
+        let mut points: Vec<(u64, f64)> = points.into_iter().collect();
+        points.sort_by_key(|&(bytes, _)| bytes);
+        points.dedup_by_key(|&mut (bytes, _)| bytes);
+        // Blocks of sorted times, whose medians ascend.
+        let mut blocks: Vec<Vec<f64>> = Vec::with_capacity(points.len());
+        for &(_, time) in &points {
+            let mut block = vec![time];
+            while let Some(before) = blocks.pop_if(|before| middle(before) > middle(&block)) {
+                block.extend(before);
+                block.sort_by(f64::total_cmp);
+            }
+            blocks.push(block);
+        }
+        let pooled = blocks.iter().flat_map(|block| std::iter::repeat_n(middle(block), block.len()));
+        points.iter_mut().zip(pooled).for_each(|(point, time)| point.1 = time);
+        TransferCurve { points, latency, rate }
+    }
+
+    /// The time of a transfer of `bytes`. `O(log p)`.
+    pub fn time(&self, bytes: u64) -> f64 {
+        let slope = |from: u64, to: u64| (to - from) as f64 / self.rate;
+        let after = self.points.partition_point(|&(size, _)| size < bytes);
+        match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
+            (None, None) => self.latency + bytes as f64 / self.rate,
+            (None, Some(&(size, time))) => (time - slope(bytes, size)).max(self.latency.min(time)),
+            (Some((size, time)), None) => time + slope(size, bytes),
+            (Some((below, least)), Some(&(above, most))) => {
+                least + (most - least) * ((bytes - below) as f64 / (above - below) as f64)
+            }
+        }
+    }
+}
+
+/// The median of sorted times, of which there is one at least.
+fn middle(sorted: &[f64]) -> f64 {
+    (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
+}
+
 /// One time for each task and device, and the links of a platform.
 #[derive(Debug, Clone)]
 pub struct CostTable<'a> {
     platform: &'a Platform,
     /// Task-major; infinite where the task cannot run.
     times: Vec<f64>,
+    /// By sender and receiver; empty where the platform's latencies and rates hold.
+    links: Vec<TransferCurve>,
 }
 
 impl<'a> CostTable<'a> {
@@ -90,7 +149,15 @@ impl<'a> CostTable<'a> {
                 });
             }
         }
-        Ok(CostTable { platform, times })
+        Ok(CostTable { platform, times, links: Vec::new() })
+    }
+
+    /// The same table with transfers from one device to another as `curve` says, in the place of the platform's latencies and
+    /// rates. Its times must be finite and not negative.
+    pub fn with_links(mut self, mut curve: impl FnMut(DeviceId, DeviceId) -> TransferCurve) -> Self {
+        let pairs = self.platform.device_ids().flat_map(|from| self.platform.device_ids().map(move |to| (from, to)));
+        self.links = pairs.map(|(from, to)| curve(from, to)).collect();
+        self
     }
 }
 
@@ -105,7 +172,11 @@ impl CostModel for CostTable<'_> {
     }
 
     fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
-        self.platform.transfer_time(bytes, from, to)
+        match self.links.get(from.index() * self.platform.device_count() + to.index()) {
+            Some(_) if from == to => 0.0,
+            Some(curve) => curve.time(bytes),
+            None => self.platform.transfer_time(bytes, from, to),
+        }
     }
 }
 
@@ -142,6 +213,21 @@ mod tests {
         assert_eq!(costs.task_time(TaskId(0), DeviceId(1)), Some(7.0));
         assert_eq!(costs.task_time(TaskId(9), DeviceId(1)), None);
         assert_eq!(costs.task_time(TaskId(0), DeviceId(9)), None);
+    }
+
+    #[test]
+    fn a_curve_goes_through_its_points_and_never_falls() {
+        let curve = TransferCurve::through([(1000, 4.0), (100, 2.0), (10_000, 3.0)], 1.0, 1000.0);
+        assert_eq!([100, 1000, 10_000].map(|bytes| curve.time(bytes)), [2.0, 3.5, 3.5]);
+        assert_eq!(curve.time(550), 2.75);
+        assert_eq!((curve.time(11_000), curve.time(0)), (4.5, 1.9));
+        assert_eq!(TransferCurve::affine(1.0, 10.0).time(20), 3.0);
+        let wild = TransferCurve::through([(1, 1.0), (2, 90.0), (3, 1.5), (4, 2.0), (5, 3.0)], 0.0, 1.0);
+        assert_eq!([1, 2, 3, 4, 5].map(|bytes| wild.time(bytes)), [1.0, 2.0, 2.0, 2.0, 3.0]);
+        let (graph, platform) = pair();
+        let costs = CostTable::from_fn(&graph, &platform, |_, _| Some(1.0)).unwrap().with_links(|_, _| curve.clone());
+        assert_eq!(costs.transfer_time(100, DeviceId(0), DeviceId(1)), 2.0);
+        assert_eq!(costs.transfer_time(100, DeviceId(1), DeviceId(1)), 0.0);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::{ComputeDevice, CpuTeam, Executor, Kernels, RunOptions};
+use anabranch::plan::{ChunkRule, PlanOptions, StreamMode, Transfer};
 use anabranch::program::ValueId;
-use anabranch::session::{Outputs, Session};
+use anabranch::session::{Outputs, Session, SessionOptions};
 use anabranch_kernels::Tensor;
-use anabranch_tests::{model, options, reference, session};
+use anabranch_tests::{assert_close, model, options, reference, session};
 use std::sync::Arc;
 
 fn same(first: &Outputs, second: &Outputs) -> bool {
@@ -24,6 +25,29 @@ fn twenty_runs_give_the_same_bits() {
             }
         }
     }
+}
+
+/// Nodes all over the devices, whose values pass chunk by chunk from those that run at the same time.
+#[test]
+fn streaming_changes_no_bits() {
+    let mut streams = 0;
+    for name in ["convnet", "encoder", "fire", "mlp", "unet", "vit"] {
+        let (inputs, references) = reference(name);
+        let streaming = |streaming| {
+            let plan = PlanOptions { streaming, chunk: ChunkRule::Bytes(512), ..PlanOptions::default() };
+            let session = session(name, SessionOptions { plan, ..options("hash") });
+            let run = session.run_with(&inputs, &RunOptions::default()).expect("runs");
+            let transfers = run.prepared.plan().transfers().iter();
+            let made = |transfer: &&Transfer| transfer.stream().is_some_and(|stream| stream.producer.is_some());
+            (transfers.filter(made).count(), run.outputs)
+        };
+        let ((none, whole), (some, streamed)) = (streaming(StreamMode::Off), streaming(StreamMode::Always));
+        assert_eq!(none, 0);
+        streams += some;
+        assert!(same(&whole, &streamed), "{name}");
+        assert_close(name, &streamed, &references);
+    }
+    assert!(streams > 0, "nothing was streamed by its producer");
 }
 
 /// One plan, run by teams of different sizes, which this machine may not have the cores for.

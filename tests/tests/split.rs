@@ -2,7 +2,7 @@
 
 use anabranch::device::{CpuGranularity, DeviceRef};
 use anabranch::execute::RunOptions;
-use anabranch::profile::{CostStore, DeviceCosts, LinkCosts, Rates};
+use anabranch::profile::{CostStore, DeviceCosts, LinkCosts, MachineCosts, Rates};
 use anabranch::session::{Session, SessionOptions};
 use anabranch_tests::{options, reference, session};
 
@@ -20,10 +20,10 @@ fn forced(session: &Session, speed: f64, rate: f64) -> CostStore {
     for device in &devices {
         let factor = if matches!(device, DeviceRef::Gpu(_)) { speed } else { 1.0 };
         let costs = DeviceCosts { rates: Some(rates(factor)), ..DeviceCosts::default() };
-        store.devices.insert(device.key().to_string(), costs);
+        store.here_mut().devices.insert(device.key().to_string(), costs);
         for other in &devices {
-            let key = CostStore::link_key(device.key().as_str(), other.key().as_str());
-            store.links.insert(key, LinkCosts { latency: 1e-6, rate });
+            let key = MachineCosts::link_key(device.key().as_str(), other.key().as_str());
+            store.here_mut().links.insert(key, LinkCosts::affine(1e-6, rate));
         }
     }
     store

@@ -1,12 +1,15 @@
 //! Volumes of every op are exact, graphs are canonical and have a streaming depth, and sizes are the paper's.
 
 use super::*;
+use crate::import::{self, Dim};
+use crate::lower::{LowerOptions, lower};
 use crate::plan::test_programs::{Maker, add, map, relu};
 use anabranch_kernels::op::{
     Concat, Conv, ConvTranspose, Coordinates, Expression, Gather, Interpolation, MatMul, Normalize, Pool, PoolKind,
     Recurrent, RecurrentKind, Reduce, ReduceKind, Resize, Slice, Softmax, Transpose, Unary,
 };
 use anabranch_placement::streaming::{NodeKind, StreamingDepth};
+use std::collections::BTreeMap;
 
 fn converted(program: &Program, tasks: usize) -> CanonicalProgram {
     let converted = CanonicalProgram::of(program, Granularity { product_tasks: tasks }).expect("canonical");
@@ -283,4 +286,25 @@ fn what_cannot_stream_is_refused_with_the_node_s_name() {
     let program = one(conv(1), &[&[1, 3], &[3, 3]], &[1, 3]);
     let error = CanonicalProgram::of(&program, Granularity::default()).expect_err("no image").to_string();
     assert!(error.contains("is a conv"), "{error}");
+}
+
+#[test]
+fn every_bundled_model_is_canonical() {
+    for name in ["convnet", "decoder", "encoder", "fire", "gru", "lstm", "mlp", "mobile", "unet", "vit"] {
+        let path = format!("{}/../tests/data/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
+        let model = import::load(path.as_ref()).expect("bundled");
+        let symbol = |dim: &Dim| match dim {
+            Dim::Symbol(name) => Some((name.clone(), 4)),
+            Dim::Known(_) | Dim::Unknown => None,
+        };
+        let dims: BTreeMap<String, usize> =
+            model.inputs.iter().flat_map(|input| &input.dims).flatten().filter_map(symbol).collect();
+        for fuse in [false, true] {
+            let options = LowerOptions { fuse, dims: dims.clone(), ..LowerOptions::default() };
+            let program = lower(&model, &options).expect("lowered");
+            for tasks in [usize::MAX, 3] {
+                assert!(converted(&program, tasks).graph().work() > 0, "{name}");
+            }
+        }
+    }
 }

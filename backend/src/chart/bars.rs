@@ -20,6 +20,10 @@ pub struct BarChart {
     pub logarithmic: bool,
     /// Names of the series.
     pub series: Vec<String>,
+    /// Whether the least of a panel stands out.
+    pub emphasis: bool,
+    /// What stands where there is no bar.
+    pub missing: String,
     /// What the limit of the panels is, if they have one.
     pub limit: Option<String>,
     /// The cases.
@@ -177,7 +181,8 @@ impl BarChart {
         canvas.text((x, y + 14.0), Anchor::Start, "ink heading", &fitted(&panel.title, PANEL_WIDTH * 0.9));
         let scale = self.scale(panel, plot);
         axis::draw(canvas, plot, &scale, self.format, &self.value);
-        let best = bars(panel).map(|bar| bar.mean).fold(f64::INFINITY, f64::min);
+        let least = bars(panel).map(|bar| bar.mean).fold(f64::INFINITY, f64::min);
+        let best = if self.emphasis { least } else { f64::NEG_INFINITY };
         for (number, group) in panel.groups.iter().enumerate() {
             let top = plot.y + self.group_height() * number as f64;
             let middle = top + self.group_height() / 2.0 + 4.0;
@@ -206,14 +211,14 @@ impl BarChart {
             let y = top + height * number as f64;
             let baseline = y + height / 2.0 + 3.6;
             let Some(bar) = bar else {
-                canvas.text((x + 6.0, baseline), Anchor::Start, "quiet small", "no placement");
+                canvas.text((x + 6.0, baseline), Anchor::Start, "quiet small", &self.missing);
                 continue;
             };
             let (end, label) = (scale.at(bar.mean), bar.label(self.format));
             let shape = Rect { x, y: y + 0.5, width: (end - x).max(0.5), height: height - 1.0 };
             let tip = format!("{}: {}", group.name, bar.tip(self.format));
             // Where colours do not tell series apart, they tell the best.
-            let rest = if self.series.len() < 2 && bar.mean > best { " rest" } else { "" };
+            let rest = if self.emphasis && self.series.len() < 2 && bar.mean > best { " rest" } else { "" };
             canvas.rect(shape, 1.5, &format!("c{}{rest}", number % COLOURS), Some(&tip));
             let mut right = end;
             if bar.has_whisker() {
@@ -264,6 +269,8 @@ mod tests {
             format: amount,
             logarithmic: false,
             series: vec!["pct".into(), "fifo".into()],
+            emphasis: true,
+            missing: "no placement".into(),
             limit: Some("lower bound".into()),
             panels: vec![panel],
         }

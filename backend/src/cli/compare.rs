@@ -1,24 +1,29 @@
 //! `anabranch compare`: strategies, orders and streaming on the real devices, predicted against measured.
 
+mod page;
+
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed, WishArgs};
+use super::html::command;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::run::cancelled;
-use super::table::{Align, Table, duration};
+use super::table::{Align, Table, duration, interval};
 use super::trial::strategy_help;
 use super::{CliError, Output};
 use crate::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, compare};
 use crate::device::format_bytes;
 use crate::execute::RunOptions;
 use crate::plan::{PlanOptions, StreamMode};
+use crate::report::utc;
 use crate::session::{Place, PlanChoice};
 use anabranch_placement::order::ORDERS;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Run a model placed in several ways, and without a plan, and compare what was predicted with what was measured
 #[derive(Args, Clone, Debug)]
@@ -51,7 +56,7 @@ pub(crate) struct CompareCommand {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
     /// Runs of each way before those that count
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
     /// First run all ways and learn from it so often, placing them anew each time; what is learned is kept in the cost store
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
@@ -59,6 +64,9 @@ pub(crate) struct CompareCommand {
     /// Write one line for each way as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write a page with charts and tables; it needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     wishes: WishArgs,
     #[command(flatten)]
@@ -76,6 +84,10 @@ impl CompareCommand {
         opened.save_costs()?;
         if let Some(path) = &self.csv {
             write_csv(path, &comparison)?;
+        }
+        if let Some(path) = &self.html {
+            let text = page::html(&comparison, &Names::of(&comparison), &facts(&opened, &comparison));
+            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
         }
         match output.json {
             true => output.json(&serde_json::to_value(&comparison).map_err(CliError::internal)?),
@@ -190,6 +202,23 @@ fn text(comparison: &Comparison) -> String {
     text
 }
 
+/// What stands at the head of the page.
+fn facts(opened: &Opened, comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let host = &opened.session.inventory().host;
+    let mut facts = vec![
+        ("model", format!("{}, {} nodes", comparison.model, comparison.nodes)),
+        ("machine", format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch)),
+        ("devices", comparison.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")),
+        ("command", command(std::env::args())),
+        ("date", utc(SystemTime::now())),
+    ];
+    let names = Names::of(comparison);
+    facts.extend(comparison.best().map(|best| ("fastest", names.name(&best.way))));
+    facts.extend(comparison.failed.iter().map(|(way, reason)| ("failed", format!("{}: {reason}", names.name(way)))));
+    facts.extend(comparison.notes.iter().map(|note| ("note", note.clone())));
+    facts
+}
+
 fn makespans(comparison: &Comparison, names: &Names) -> Table {
     let mut table = Table::new(&[
         ("way", Align::Left),
@@ -218,15 +247,6 @@ fn makespans(comparison: &Comparison, names: &Names) -> Table {
         ]);
     }
     table
-}
-
-/// Two times with one unit, where it is the same.
-fn interval(low: f64, high: f64) -> String {
-    let (low, high) = (duration(low), duration(high));
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((figure, one)), Some((_, other))) if one == other => format!("{figure}–{high}"),
-        _ => format!("{low}–{high}"),
-    }
 }
 
 fn agreement(outcome: &Outcome) -> &'static str {

@@ -47,7 +47,7 @@ impl HtmlArgs {
 }
 
 /// A command as one could type it again: the program by its name alone, in quotes what a shell would take apart.
-fn command(mut arguments: impl Iterator<Item = String>) -> String {
+pub(super) fn command(mut arguments: impl Iterator<Item = String>) -> String {
     let program = arguments.next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or_default().to_owned();
     let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%".contains(c));

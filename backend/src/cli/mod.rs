@@ -3,6 +3,7 @@
 mod args;
 mod assignment;
 mod blocks;
+mod calibrate;
 mod compare;
 mod costs;
 mod devices;
@@ -56,6 +57,8 @@ enum Command {
     Profile(Box<profile::ProfileCommand>),
     /// Show or write the devices and links that plans are made for
     Platform(platform::PlatformCommand),
+    /// Measure what each device and each link can do, and keep it in the cost store
+    Calibrate(calibrate::CalibrateCommand),
     /// Write a model's task graph: what placement decides over
     Graph(Box<graph::GraphCommand>),
     /// Place a task graph on devices, simulate it, check the schedule, and measure it
@@ -154,6 +157,7 @@ pub fn main() -> ExitCode {
         Command::Place(command) => command.run(output),
         Command::Profile(command) => command.run(output),
         Command::Platform(command) => command.run(output),
+        Command::Calibrate(command) => command.run(output),
         Command::Graph(command) => command.run(output),
         Command::Simulate(command) => command.run(output),
         Command::Sweep(command) => command.run(output),

@@ -110,7 +110,7 @@ fn table(model: &str, planned: &Planned) -> String {
     for (index, device) in plan.devices().iter().enumerate() {
         let on_it = |node: &crate::program::NodeId| plan.device_of(*node) == DeviceId(index as u32);
         let nodes: Vec<_> = program.node_ids().filter(on_it).collect();
-        let busy: f64 = nodes.iter().map(|node| span(plan.predicted().nodes[node.index()])).sum();
+        let busy: f64 = nodes.iter().map(|node| plan.predicted().busy[node.index()]).sum();
         devices.row([
             device.name.clone(),
             nodes.len().to_string(),
@@ -129,11 +129,11 @@ fn table(model: &str, planned: &Planned) -> String {
     ]);
     for id in program.node_ids() {
         let (node, device) = (program.node(id), plan.device_of(id));
-        let predicted = plan.predicted().nodes[id.index()];
+        let (start, _) = plan.predicted().nodes[id.index()];
         let source = planned.placed.costs[id.index()][device.index()].map(|cost| cost.source.to_string());
         nodes.row([
-            duration(predicted.0),
-            duration(span(predicted)),
+            duration(start),
+            duration(plan.predicted().busy[id.index()]),
             source.unwrap_or_default(),
             plan.device(device).name.clone(),
             node.spec.op.name().to_owned(),
@@ -146,10 +146,6 @@ fn table(model: &str, planned: &Planned) -> String {
         let _ = write!(text, "\nstreamed in chunks of rows:\n{blocks}");
     }
     text
-}
-
-fn span((start, end): (f64, f64)) -> f64 {
-    end - start
 }
 
 /// The program in Graphviz' language; edges that cross devices are bold and labelled with their bytes.

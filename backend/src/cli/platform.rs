@@ -5,7 +5,7 @@ use super::costs::store_path;
 use super::table::{Align, Table, duration};
 use super::{CliError, Output};
 use crate::device::{detect, format_bytes};
-use crate::profile::CostStore;
+use crate::profile::{CostStore, MachineCosts};
 use crate::session::PlatformFile;
 use clap::Args;
 use std::fs;
@@ -41,19 +41,21 @@ impl PlatformCommand {
         let inventory = detect(&self.devices.options())?;
         let loaded = CostStore::load(&store_path(self.costs.as_ref())?)?;
         loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
-        let file = PlatformFile::of(&inventory, &loaded.store);
+        let mut store = loaded.store;
+        store.settle(&inventory.fingerprint()).iter().for_each(|note| eprintln!("note: {note}"));
+        let file = PlatformFile::of(&inventory, store.here());
         let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
         match &self.output {
             Some(path) => {
                 fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
             }
             None if output.json => output.text(&text),
-            None => output.text(&table(&file, &loaded.store)),
+            None => output.text(&table(&file, store.here())),
         }
     }
 }
 
-fn table(file: &PlatformFile, store: &CostStore) -> String {
+fn table(file: &PlatformFile, known: &MachineCosts) -> String {
     let mut devices = Table::new(&[
         ("device", Align::Left),
         ("kind", Align::Left),
@@ -64,7 +66,7 @@ fn table(file: &PlatformFile, store: &CostStore) -> String {
     ]);
     for device in &file.devices {
         let key = device.key.as_deref().unwrap_or_default();
-        let costs = store.devices.get(key);
+        let costs = known.devices.get(key);
         devices.row([
             device.name.clone(),
             device.kind.map(|kind| kind.to_string()).unwrap_or_default(),

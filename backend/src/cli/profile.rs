@@ -8,7 +8,7 @@ use super::run::cancelled;
 use super::table::{Align, Table, duration};
 use super::{CliError, Output};
 use crate::execute::RunOptions;
-use crate::profile::Statistics;
+use crate::profile::{Estimate, History};
 use crate::session::Run;
 use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::platform::DeviceKind;
@@ -80,15 +80,17 @@ impl ProfileCommand {
     }
 }
 
-/// Lists each node with its mean times; the fastest CPU device and the fastest GPU were measured.
+/// Lists each node with its median times; the fastest CPU device and the fastest GPU were measured.
 fn show(model: &str, opened: &Opened, nodes: &[(String, NodeSpec)], output: Output) -> Result<(), CliError> {
     let costs = opened.session.costs();
     let inventory = opened.session.inventory();
     let keys: Vec<(DeviceKind, String)> = (inventory.cpus.iter().map(|d| (DeviceKind::Cpu, d.key.to_string())))
         .chain(inventory.gpus.iter().map(|d| (DeviceKind::Gpu, d.key.to_string())))
         .collect();
-    let measured = |kind: DeviceKind, key: &str| -> Option<Statistics> {
-        keys.iter().filter(|(k, _)| *k == kind).find_map(|(_, device)| costs.node(device, key).copied())
+    let measured = |kind: DeviceKind, key: &str| -> Option<Estimate> {
+        let histories =
+            keys.iter().filter(|(k, _)| *k == kind).filter_map(|(_, device)| costs.here().node(device, key));
+        histories.filter_map(History::estimate).next()
     };
     let mut table = Table::new(&[
         ("cpu", Align::Right),
@@ -102,14 +104,14 @@ fn show(model: &str, opened: &Opened, nodes: &[(String, NodeSpec)], output: Outp
     for (node, spec) in nodes {
         let key = spec.key();
         let (cpu, gpu) = (measured(DeviceKind::Cpu, &key), measured(DeviceKind::Gpu, &key));
-        let text = |s: Option<Statistics>| s.map_or("–".into(), |s| duration(s.mean * 1e-9));
-        let runs = cpu.map_or(0, |s| s.count).max(gpu.map_or(0, |s| s.count));
+        let text = |s: Option<Estimate>| s.map_or("–".into(), |s| duration(s.nanoseconds * 1e-9));
+        let runs = cpu.map_or(0, |s| s.samples).max(gpu.map_or(0, |s| s.samples));
         let (class, op) = (spec.class(), spec.op.name());
         table.row([text(cpu), text(gpu), runs.to_string(), class.to_string(), op.to_owned(), node.clone()]);
         rows.push(json!({ "node": node, "op": op, "class": class, "work": spec.work(), "cpu": cpu, "gpu": gpu }));
     }
     match output.json {
         true => output.json(&json!({ "model": model, "nodes": rows })),
-        false => output.text(&format!("{model}: mean time of each node\n\n{table}")),
+        false => output.text(&format!("{model}: median time of each node\n\n{table}")),
     }
 }

@@ -3,7 +3,7 @@
 use super::open::Opened;
 use super::progress::Progress;
 use super::run::cancelled;
-use super::table::{Align, Table, duration};
+use super::table::{Align, Table, duration, interval};
 use super::{CliError, Output};
 use crate::execute::RunOptions;
 use crate::refine::{Measured, RefineOptions, Refinement, Round, Verdict, refine};
@@ -90,7 +90,7 @@ pub(super) fn table(refinement: &Refinement) -> String {
                 measured.place.clone(),
                 duration(measured.predicted_ms * 1e-3),
                 duration(median.median * 1e-3),
-                format!("{} – {}", duration(median.low * 1e-3), duration(median.high * 1e-3)),
+                interval(median.low * 1e-3, median.high * 1e-3),
                 percent(errors[0]),
                 percent(errors[1]),
                 said,
@@ -102,12 +102,12 @@ pub(super) fn table(refinement: &Refinement) -> String {
 
 /// The plans of a round, and what is said of each.
 fn lines(round: &Round) -> Vec<(&Measured, String)> {
-    let gain = round.predicted_gain_percent.map_or(String::new(), |gain| format!(", predicted gain {gain:.1} %"));
+    let gain = round.predicted_gain_percent.map_or(String::new(), |gain| format!(", predicted {gain:+.0} % faster"));
     let (plan, proposal) = match round.verdict {
         Verdict::Unchanged => (format!("kept{gain}"), ""),
-        Verdict::Kept => ("replaced".into(), "placed anew, kept"),
-        Verdict::Rejected => ("kept".into(), "placed anew, rejected"),
-        Verdict::Single => ("replaced".into(), "placed anew, rejected"),
+        Verdict::Kept => ("replaced".into(), "anew, kept"),
+        Verdict::Rejected => ("kept".into(), "anew, rejected"),
+        Verdict::Single => ("replaced".into(), "anew, rejected"),
     };
     let mut lines = vec![(&round.plan, plan)];
     lines.extend(round.proposal.iter().map(|measured| (measured, format!("{proposal}{gain}"))));

@@ -55,6 +55,7 @@ struct Latency {
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct CostBasis {
     measured: usize,
+    fitted: usize,
     roofline: usize,
     assumed: usize,
 }
@@ -97,7 +98,7 @@ impl Report {
             predicted_traffic_bytes: plan.predicted().traffic,
             traffic_bytes: run.traffic(),
             transfers: plan.transfers().len(),
-            node_error_percent: run.node_error(),
+            node_error_percent: run.accuracy().node_error().map(|error| 100.0 * error),
             costs: CostBasis::of(run),
             devices: devices(run),
             links: links(run),
@@ -145,8 +146,9 @@ impl CostBasis {
             let device = run.prepared.plan().device_of(node);
             let cost = run.prepared.placed.costs[node.index()][device.index()];
             match cost.map(|cost| cost.source) {
-                Some(CostSource::Measured { .. }) => basis.measured += 1,
-                Some(CostSource::Roofline) => basis.roofline += 1,
+                Some(CostSource::Measured { .. } | CostSource::Cold { .. }) => basis.measured += 1,
+                Some(CostSource::Fitted { .. } | CostSource::OtherKernels { .. }) => basis.fitted += 1,
+                Some(CostSource::Roofline | CostSource::Scaled { .. }) => basis.roofline += 1,
                 Some(CostSource::Assumed) | None => basis.assumed += 1,
             }
         }
@@ -158,13 +160,13 @@ fn devices(run: &Run) -> Vec<DeviceLine> {
     let (plan, program) = (run.prepared.plan(), &run.prepared.program);
     let line = |(index, device): (usize, &crate::plan::PlanDevice)| {
         let here = |node: &crate::program::NodeId| plan.device_of(*node).index() == index;
-        let predicted = program.node_ids().filter(here).map(|n| plan.predicted().nodes[n.index()]);
+        let predicted = program.node_ids().filter(here).map(|n| plan.predicted().busy[n.index()]);
         let busy: f64 = run.node_times().filter(|(node, _)| here(node)).map(|(_, seconds)| seconds).sum();
         DeviceLine {
             name: device.name.clone(),
             kind: device.kind.to_string(),
             nodes: program.node_ids().filter(here).count(),
-            predicted_busy_ms: predicted.map(|(start, end)| (end - start) * 1e3).sum(),
+            predicted_busy_ms: predicted.map(|seconds| seconds * 1e3).sum(),
             busy_ms: busy * 1e3,
             planned_peak_bytes: plan.memory().devices()[index].peak(),
             peak_bytes: run.measured.peaks[index],
@@ -219,8 +221,8 @@ impl fmt::Display for Report {
         writeln!(f, "traffic   predicted {predicted}, measured {traffic} over {} transfers", self.transfers)?;
         write!(
             f,
-            "costs     {} nodes measured, {} roofline, {} assumed",
-            costs.measured, costs.roofline, costs.assumed
+            "costs     {} nodes measured, {} fitted, {} roofline, {} assumed",
+            costs.measured, costs.fitted, costs.roofline, costs.assumed
         )?;
         match self.node_error_percent {
             Some(error) => writeln!(f, "; node times are off by {error:.0} % on average\n")?,

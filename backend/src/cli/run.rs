@@ -108,7 +108,7 @@ impl RunCommand {
             fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
         }
         if !output.json {
-            let rounds = refinement.as_ref().map_or(String::new(), |refinement| super::refine::table(refinement));
+            let rounds = refinement.as_ref().map_or(String::new(), super::refine::table);
             return output.text(&format!("{rounds}{report}\n{gantt}"));
         }
         let mut value = serde_json::to_value(&report).map_err(CliError::internal)?;
@@ -118,7 +118,7 @@ impl RunCommand {
         output.json(&value)
     }
 
-    /// Runs the model as often as asked. Costs are learned from all runs but the first, unless it is the only one.
+    /// Runs the model as often as asked. Costs are learned from all runs; those of the first are kept apart.
     fn repeat(&self, opened: &Opened, output: Output) -> Result<Refining, CliError> {
         let options = self.options()?;
         let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
@@ -126,7 +126,7 @@ impl RunCommand {
         let mut last = run()?;
         let mut latencies = vec![last.measured.makespan];
         progress.advance();
-        if self.repeat == 1 && !self.no_learn {
+        if !self.no_learn {
             opened.session.learn(&last);
         }
         for _ in 1..self.repeat {

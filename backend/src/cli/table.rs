@@ -82,6 +82,15 @@ pub(crate) fn duration(seconds: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// Two times in seconds with one unit, where it is the same.
+pub(crate) fn interval(low: f64, high: f64) -> String {
+    let (low, high) = (duration(low), duration(high));
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((figure, one)), Some((_, other))) if one == other => format!("{figure}–{high}"),
+        _ => format!("{low}–{high}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +115,7 @@ mod tests {
         {
             assert_eq!(duration(seconds), want);
         }
+        assert_eq!(interval(1.2e-3, 1.5e-3), "1.20–1.50 ms");
+        assert_eq!(interval(0.5, 1.5), "500 ms–1.50 s");
     }
 }

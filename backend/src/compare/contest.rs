@@ -10,7 +10,7 @@ pub(crate) enum Contender {
     /// A plan, and its executor while there is one.
     Planned(Arc<Planned>, Option<Arc<Prepared>>),
     /// The scheduler at run time, while there is one.
-    Dynamic(Option<Dynamic>),
+    Dynamic(Option<Box<Dynamic>>),
 }
 
 /// A finished run of a contender.
@@ -123,7 +123,7 @@ impl<'a> Contest<'a> {
             Contender::Dynamic(dynamic) => {
                 let dynamic = match dynamic {
                     Some(dynamic) => dynamic,
-                    none => none.insert(self.session.dynamic(self.inputs)?),
+                    none => none.insert(Box::new(self.session.dynamic(self.inputs)?)),
                 };
                 let (outputs, measured) = self.session.run_dynamic(dynamic, self.inputs, options)?;
                 Ok(Ran::Dynamic(outputs, measured))

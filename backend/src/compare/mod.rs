@@ -199,7 +199,7 @@ fn plan_all(
     }
 }
 
-/// One round of running every way and learning from it; nothing is learned from first runs.
+/// One round of running every way and learning from it; first runs only warm up.
 fn learn(
     session: &Session,
     inputs: &Inputs,

@@ -91,8 +91,9 @@ impl Tally {
         let agreement = Agreement::of(ran.outputs(), reference);
         self.agreement = Some(self.agreement.map_or(agreement, |so_far| so_far.and(agreement)));
         if let Ran::Planned(run) = ran {
-            self.node_errors.extend(run.node_error());
-            self.link_errors.extend(run.link_error());
+            let accuracy = run.accuracy();
+            self.node_errors.extend(accuracy.node_error().map(|error| 100.0 * error));
+            self.link_errors.extend(accuracy.link_error().map(|error| 100.0 * error));
         }
         self.traffic = traffic(measured);
         self.profiled_seconds += measured.makespan.as_secs_f64();
@@ -133,7 +134,7 @@ impl Tally {
         let predicted_utilisation = |planned: &Arc<Planned>| {
             let (plan, nodes) = (planned.plan(), planned.program.node_ids());
             let here = nodes.filter(|node| plan.device_of(*node).index() == at);
-            let busy: f64 = here.map(|node| plan.predicted().nodes[node.index()]).map(|(start, end)| end - start).sum();
+            let busy: f64 = here.map(|node| plan.predicted().busy[node.index()]).sum();
             if plan.predicted().makespan > 0.0 { busy / plan.predicted().makespan } else { 0.0 }
         };
         DeviceOutcome {

@@ -108,6 +108,15 @@ impl Inventory {
         self.cpus.iter().map(DeviceRef::Cpu).chain(self.gpus.iter().map(DeviceRef::Gpu))
     }
 
+    /// The machine's identity for the cost store: processor, system, cores, threads and memory. Devices and their drivers are told
+    /// apart by their keys.
+    pub fn fingerprint(&self) -> String {
+        let Host { model, os, arch, packages, cores, pus, memory, .. } = &self.host;
+        // Kernels keep a varying little of the memory for themselves.
+        let gibibytes = memory.div_ceil(1 << 30);
+        format!("{model} | {os} {arch} | {packages} packages, {cores} cores, {pus} threads | {gibibytes} GiB")
+    }
+
     /// The device called `name`.
     pub fn device(&self, name: &str) -> Option<DeviceRef<'_>> {
         self.devices().find(|device| device.name() == name)

@@ -10,6 +10,7 @@ use super::error::{Failure, Place, RunError, RunErrorKind, Waiting};
 use super::event::Event;
 use super::ledger::Ledger;
 use super::message::{Halt, Message, Run, Status};
+use super::script::{Awaited, Channel};
 use crate::plan::Plan;
 use crate::program::{Origin, Program};
 use anabranch_kernels::Buffer;
@@ -72,6 +73,8 @@ pub(super) struct Engine {
     pub(super) ledger: Ledger,
     /// By worker and gate: who opens it.
     pub(super) openers: Vec<Vec<Vec<u32>>>,
+    /// By worker, numbered behind the gates: what it waits for inside its steps.
+    pub(super) channels: Vec<Vec<Channel>>,
 }
 
 /// What a run has brought.
@@ -180,11 +183,24 @@ impl Engine {
     fn wait_for_graph(&self, busy: &[bool]) -> Vec<Waiting> {
         let waiting = |worker: usize| {
             let gate = self.workers[worker].status.look().1?;
-            let openers = self.openers[worker].get(gate as usize).map_or(&[][..], Vec::as_slice);
+            let channel = (gate as usize).checked_sub(self.openers[worker].len());
+            let channel = channel.and_then(|at| self.channels[worker].get(at));
+            let openers = match channel {
+                Some(channel) => &channel.on,
+                None => self.openers[worker].get(gate as usize).map_or(&[][..], Vec::as_slice),
+            };
             let mut on: Vec<String> = openers.iter().map(|from| self.workers[*from as usize].name.clone()).collect();
             on.sort();
             on.dedup();
-            Some(Waiting { worker: self.workers[worker].name.clone(), at: self.place_name(worker, gate), on })
+            let mut at = self.place_name(worker, channel.map_or(gate, |channel| channel.step));
+            if let Some(channel) = channel {
+                let value = &self.program.value(channel.value).name;
+                at += &match channel.what {
+                    Awaited::Chunk => format!(" with a chunk of {value:?} to come"),
+                    Awaited::Room => format!(" with no room for a chunk of {value:?}"),
+                };
+            }
+            Some(Waiting { worker: self.workers[worker].name.clone(), at, on })
         };
         (0..self.workers.len()).filter(|worker| busy[*worker]).filter_map(waiting).collect()
     }

@@ -13,7 +13,7 @@ pub enum Activity {
     Transfer(TransferId),
 }
 
-/// Where something takes place. What is on one lane never overlaps.
+/// Where something takes place. What is on one lane never overlaps, but for values that one node streams to one other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// On a device.
@@ -40,6 +40,15 @@ pub struct Event {
     pub start: u64,
     /// When it was done.
     pub end: u64,
+    /// Of the time from start to end, what went by in waiting for chunks, or for room for them.
+    pub waited: u64,
     /// Of a transfer, the bytes that arrived; of a node, the bytes that it made.
     pub bytes: u64,
+}
+
+impl Event {
+    /// Nanoseconds that it took without the waits in it.
+    pub fn busy(&self) -> u64 {
+        self.end.saturating_sub(self.start).saturating_sub(self.waited)
+    }
 }

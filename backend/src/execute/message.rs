@@ -62,15 +62,20 @@ pub(super) enum Message {
         /// The buffer.
         buffer: Arc<Buffer>,
     },
-    /// The next chunk of the stream that this link is at. On a GPU it has landed; for a CPU it is here.
+    /// The next chunk of a stream: its bytes, or the news that it is in its place on a GPU.
     Chunk {
-        /// The link, as a worker.
-        link: u32,
-        /// The chunk's bytes, for a CPU.
+        /// Which of the receiver's queues it belongs to: of a link, the step.
+        queue: u32,
+        /// The chunk's bytes, for or from a CPU.
         buffer: Option<Arc<Buffer>>,
     },
-    /// An empty buffer of the link's ring, back from the reader.
-    Credit(Arc<Buffer>),
+    /// A buffer of one of the receiver's rings, back from a reader.
+    Credit {
+        /// Which ring.
+        ring: u32,
+        /// The buffer.
+        buffer: Arc<Buffer>,
+    },
     /// From the supervisor: begin.
     Start(Arc<Run>),
     /// From the supervisor: look at the stop flag.

@@ -22,6 +22,7 @@ mod kernels;
 mod ledger;
 mod link;
 mod message;
+mod ring;
 mod script;
 mod spawn;
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Setup {
     /// Takes all memory, prepares all kernels and starts all threads.
     pub(super) fn build(&self) -> Result<Engine, ExecError> {
         let program = self.kernels.program();
-        let Scripts { devices, links, messages, openers } = Scripts::of(&self.plan, program);
+        let Scripts { devices, links, messages, openers, channels } = Scripts::of(&self.plan, program);
         let ledger = Ledger::new(self.plan.devices().len());
         let (sender, reports) = unbounded();
         let shared = Arc::new(Shared { plan: Arc::clone(&self.plan), ledger: ledger.clone(), reports: sender });
@@ -52,6 +52,7 @@ impl Setup {
             stop,
             ledger,
             openers,
+            channels,
         };
         let mut boxes = inboxes.into_iter();
         let mut mail = |engine: &mut Engine, name: String| {
@@ -84,7 +85,7 @@ impl Setup {
                     let side = {
                         let memory = &self.plan.memory().devices()[at];
                         let (scratch, kernels) = (memory.scratch, memory.kernels);
-                        let extra = Extra { plan: Some(&self.plan), ledger: &engine.ledger, scratch, kernels };
+                        let extra = Extra { ledger: &engine.ledger, scratch, kernels };
                         GpuSide::new(opener, id, &script, &self.kernels, &extra)?
                     };
                     let worker = GpuWorker::new(id, script, Arc::clone(&shared), mail, Arc::clone(&side));

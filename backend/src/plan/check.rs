@@ -2,7 +2,9 @@
 //!
 //! Nothing here is shared with the code that makes plans. What a value's memory is used for is found by the replay itself: a
 //! node that reads a value on a device reads the value's own slot there or, where it has none (shared memory, streams), the
-//! slot in which the value was made.
+//! slot in which the value was made. What happens in a gang counts as happening all through it.
+
+mod streams;
 
 use super::{Plan, Route, Step, TransferId};
 use crate::program::{NodeId, Origin, Program, ValueId};
@@ -19,8 +21,10 @@ pub enum Violation {
     NotThere(Step, ValueId, DeviceId),
     /// A value sent twice to a device, or to where it is made, or to where nobody reads it.
     Transfer(TransferId),
-    /// A stream that is not right before its one reader.
+    /// A stream that is not in a gang with its one reader and its producer, or does not fit them.
     Stream(TransferId),
+    /// What is to happen at the same time from this place on cannot.
+    Gang(usize),
     /// A link does not list the transfers between its ends, in order.
     Link(DeviceId, DeviceId),
     /// A value without memory on a device where it is made or arrives.
@@ -41,7 +45,7 @@ pub fn check(program: &Program, plan: &Plan) -> Vec<Violation> {
     counts(program, plan, &mut found);
     if found.is_empty() {
         availability(program, plan, &mut found);
-        streams(program, plan, &mut found);
+        streams::judge(program, plan, &mut found);
         links(plan, &mut found);
         clashes(program, plan, &mut found);
         figures(program, plan, &mut found);
@@ -113,32 +117,18 @@ fn writes(program: &Program, plan: &Plan, step: Step) -> Vec<(DeviceId, ValueId)
     }
 }
 
-/// Streams feed the step behind them, nothing else, and cover the value; a node has at most one.
-fn streams(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
-    for (place, step) in plan.steps().iter().enumerate() {
-        let Step::Transfer(id) = step else { continue };
-        let transfer = plan.transfer(*id);
-        let Some(stream) = transfer.stream() else { continue };
-        let readers = |node: &NodeId| {
-            plan.device_of(*node) == transfer.to && program.node(*node).inputs.contains(&transfer.value)
-        };
-        let only = program.node_ids().filter(readers).eq([stream.node]);
-        let output = transfer.to == DeviceId(0) && program.outputs.iter().any(|o| o.value == transfer.value);
-        let next = plan.steps().get(place + 1) == Some(&Step::Node(stream.node));
-        let covers = stream.rows as u64 * stream.row_bytes as u64 == transfer.bytes && stream.chunk_rows > 0;
-        if !only || output || !next || !covers || stream.capacity < 2 {
-            found.push(Violation::Stream(*id));
-        }
-    }
-}
-
 fn links(plan: &Plan, found: &mut Vec<Violation>) {
     let mut moved: BTreeMap<(DeviceId, DeviceId), Vec<TransferId>> = BTreeMap::new();
     for step in plan.steps() {
         if let Step::Transfer(id) = step {
             let transfer = plan.transfer(*id);
             let cpus = [transfer.from, transfer.to].iter().all(|end| plan.device(*end).kind == DeviceKind::Cpu);
-            if cpus != (transfer.route == Route::Shared) {
+            let shared = match &transfer.route {
+                Route::Shared => cpus,
+                Route::Copied => !cpus,
+                Route::Streamed(stream) => !cpus || stream.producer.is_some(),
+            };
+            if !shared {
                 found.push(Violation::Transfer(*id));
             }
             if !cpus {
@@ -162,11 +152,12 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
         for (device, value) in reads(program, plan, *step) {
             let made = plan.origin(program, value).unwrap_or(device);
             let owner = if slot(device, value).is_some() { device } else { made };
-            let until = if matches!(step, Step::Output(_)) { usize::MAX } else { place };
+            let until = if matches!(step, Step::Output(_)) { usize::MAX } else { streams::span(plan, place).1 };
             let known = last.entry((owner, value)).or_default();
             *known = until.max(*known);
         }
     }
+    let passed_through = streams::passed_through(plan);
     let mut tenant: BTreeMap<(DeviceId, usize), (ValueId, usize)> = BTreeMap::new();
     for (place, step) in plan.steps().iter().enumerate() {
         let lands = match step {
@@ -178,7 +169,10 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
                 transfer.route != Route::Shared && !through
             }
         };
-        for (device, value) in writes(program, plan, *step).into_iter().filter(|_| lands) {
+        // What happens in a gang may happen from its beginning on.
+        let place = streams::span(plan, place).0;
+        let lands = |(device, value): &(DeviceId, ValueId)| lands && !passed_through.contains(&(*device, *value));
+        for (device, value) in writes(program, plan, *step).into_iter().filter(lands) {
             let Some(slot) = slot(device, value) else {
                 found.push(Violation::NoMemory(value, device));
                 continue;
@@ -228,7 +222,7 @@ fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
             ("kernels", said.kernels, needs().map(|needs| needs.resident).sum()),
             ("scratch", said.scratch, needs().map(|needs| needs.scratch).max().unwrap_or(0)),
             ("inputs", said.given, values.iter().filter(host).map(size).sum()),
-            ("rings", said.rings, rings(plan, id)),
+            ("rings", said.rings, streams::rings(program, plan, id)),
         ];
         let wrong = parts.iter().filter(|(_, said, is)| said != is);
         found.extend(wrong.map(|(part, said, is)| Violation::Figure(id, part, *said, *is)));
@@ -240,22 +234,6 @@ fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
             found.push(Violation::Limit(id));
         }
     }
-}
-
-/// Bytes of the buffers in which streams land on a CPU: for each sender, the largest chunk times the deepest ring.
-fn rings(plan: &Plan, to: DeviceId) -> u64 {
-    if plan.device(to).kind != DeviceKind::Cpu {
-        return 0;
-    }
-    let mut largest: BTreeMap<DeviceId, (u64, u64)> = BTreeMap::new();
-    for transfer in plan.transfers().iter().filter(|transfer| transfer.to == to) {
-        if let Some(stream) = transfer.stream() {
-            let known = largest.entry(transfer.from).or_default();
-            known.0 = known.0.max((stream.chunk_rows * stream.row_bytes).next_multiple_of(4) as u64);
-            known.1 = known.1.max(u64::from(stream.capacity));
-        }
-    }
-    largest.values().map(|(bytes, depth)| bytes * depth).sum()
 }
 
 #[cfg(test)]
@@ -309,6 +287,45 @@ mod tests {
         });
         assert!(doubled.iter().any(|v| matches!(v, Violation::Transfer(_))), "{doubled:?}");
         assert!(broken(&|p| p.devices[0].limit = Some(1)).contains(&Violation::Limit(DeviceId(0))));
+    }
+
+    #[test]
+    fn broken_gangs_are_found_out() {
+        let mut maker = Maker::new();
+        let x = maker.input(&[8, 16]);
+        let a = maker.node(relu(), &[x], &[8, 16]);
+        let b = maker.node(relu(), &[a], &[8, 16]);
+        let c = maker.node(add(), &[a, b], &[8, 16]);
+        let placed = Placed::new(maker.finish(&[c]), &["cpu", "cpu", "gpu"], &[1, 2, 0]);
+        let options =
+            PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(7), ..PlanOptions::default() };
+        let plan = placed.plan(&options).expect("feasible");
+        assert_eq!((check(&placed.program, &plan), plan.gangs().len()), (vec![], 1));
+        let broken = |damage: &dyn Fn(&mut Plan)| {
+            let mut plan = plan.clone();
+            damage(&mut plan);
+            check(&placed.program, &plan)
+        };
+        let stream = |found: &[Violation]| found.iter().any(|violation| matches!(violation, Violation::Stream(_)));
+        let gang = |found: &[Violation]| found.iter().any(|violation| matches!(violation, Violation::Gang(_)));
+        assert!(stream(&broken(&|p| p.gangs.clear())), "a stream without its gang");
+        assert!(stream(&broken(&|p| p.gangs[0].end -= 1)), "a reader outside of it");
+        assert!(gang(&broken(&|p| p.gangs[0].end += 1)), "an output inside");
+        assert!(gang(&broken(&|p| p.gangs.push(p.gangs[0].clone()))), "the same twice");
+        assert!(gang(&broken(&|p| p.device_of[1] = DeviceId(1))), "two members on one device");
+        assert!(stream(&broken(&|p| *p = p.clone().with_capacity(1))), "no overlap");
+        let damaged = |damage: &dyn Fn(&mut crate::plan::Stream)| {
+            broken(&|p| {
+                let streamed = p.transfers.iter_mut().find(|transfer| transfer.stream().is_some());
+                if let Some(Route::Streamed(stream)) = streamed.map(|transfer| &mut transfer.route) {
+                    damage(stream);
+                }
+            })
+        };
+        assert!(gang(&damaged(&|s| s.chunk_rows += 1)), "chunks of two sizes");
+        assert!(stream(&damaged(&|s| s.producer = None)), "whole before, but it is not");
+        assert!(stream(&damaged(&|s| s.rows *= 2)), "rows that the value does not have");
+        assert!(stream(&damaged(&|s| s.input = 7)), "no such input");
     }
 
     #[test]

@@ -13,6 +13,16 @@ pub(super) enum Reader {
     Output(usize),
 }
 
+impl Reader {
+    /// The node, if it is one.
+    pub(super) fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Output(_) => None,
+        }
+    }
+}
+
 /// The readers of every value that is not a constant, by device.
 pub(super) struct Uses {
     of: Vec<Vec<(DeviceId, Reader)>>,

@@ -1,7 +1,7 @@
 //! The links that a plan uses, and their buffers.
 
 use super::PlanDevice;
-use super::transfer::{Route, Transfer, TransferId};
+use super::transfer::{Transfer, TransferId};
 use crate::tasks::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ impl LinkPlan {
 /// The links of these transfers, which are in total order, by their ends.
 pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer]) -> Vec<LinkPlan> {
     let mut links: BTreeMap<(DeviceId, DeviceId), LinkPlan> = BTreeMap::new();
-    for (index, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.route != Route::Shared) {
+    for (index, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.moves(devices)) {
         let link = links.entry((transfer.from, transfer.to)).or_insert_with(|| LinkPlan {
             from: transfer.from,
             to: transfer.to,

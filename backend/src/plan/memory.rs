@@ -1,12 +1,14 @@
 //! The exact memory of a plan: every value's slot and lifetime, and every device's peak.
 
 use super::lifetime::{Reader, Uses};
+use super::ring::{self, Ring};
 use super::slots::{self, Guest};
 use super::{KernelNeeds, LinkPlan, MemoryShortage, Needs, PlanDevice, PlanError, Route, Step, Transfer, TransferId};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use crate::tasks::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The stay of a value in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +21,9 @@ pub struct Tenancy {
     pub slot: usize,
     /// Bytes of the value; the slot may have more.
     pub bytes: u64,
-    /// The place in the total order at which it is made or arrives.
+    /// The place in the total order at which it is made or arrives. All of a gang happens at the gang's first place.
     pub from: u32,
-    /// The place of its last use. Of an output, past the end: the caller takes the buffer.
+    /// The place of its last use, with gangs as above. Of an output, past the end: the caller takes the buffer.
     pub until: u32,
 }
 
@@ -36,7 +38,7 @@ pub struct DeviceMemory {
     pub scratch: u64,
     /// The caller's inputs, on the host.
     pub given: u64,
-    /// Buffers of streams that land here.
+    /// Buffers of streams that land here, or are made here chunk by chunk.
     pub rings: u64,
     /// Staging buffers of links that end here.
     pub staging: u64,
@@ -64,9 +66,16 @@ pub struct MemoryPlan {
     tenancies: Vec<Tenancy>,
     homes: BTreeMap<(DeviceId, ValueId), usize>,
     needs: Vec<KernelNeeds>,
+    rings: Vec<Vec<Ring>>,
 }
 
 impl MemoryPlan {
+    /// The rings of a CPU device through which its nodes pass chunks on: that of a node's first output, of its second, and
+    /// so on, shared by all its nodes.
+    pub fn rings(&self, device: DeviceId) -> &[Ring] {
+        self.rings.get(device.index()).map_or(&[], Vec::as_slice)
+    }
+
     /// The memory of each device.
     pub fn devices(&self) -> &[DeviceMemory] {
         &self.devices
@@ -95,6 +104,7 @@ pub(super) struct Frame<'a> {
     pub(super) device_of: &'a [DeviceId],
     pub(super) uses: &'a Uses,
     pub(super) steps: &'a [Step],
+    pub(super) gangs: &'a [Range<usize>],
     pub(super) transfers: &'a [Transfer],
     pub(super) links: &'a [LinkPlan],
     pub(super) needs: &'a dyn Needs,
@@ -117,6 +127,7 @@ pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
         needs,
         tenancies: frame.stays(&places),
         homes: BTreeMap::new(),
+        rings: ring::all(frame.program, frame.devices, frame.transfers),
     };
     let mut charges = frame.charge_nodes(&places, &mut memory);
     frame.charge_edges(&mut memory);
@@ -131,7 +142,8 @@ pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
     Ok(memory)
 }
 
-/// The places of nodes and transfers in the total order.
+/// The places of nodes and transfers in the total order. Whatever happens in a gang happens at once, at its first place: so
+/// nothing that one member reads gives way to what another makes.
 struct Places {
     node: Vec<u32>,
     transfer: Vec<u32>,
@@ -145,7 +157,10 @@ impl Places {
             transfer: vec![0; frame.transfers.len()],
             end: frame.steps.len() as u32,
         };
+        let mut gangs = frame.gangs.iter().peekable();
         for (place, step) in frame.steps.iter().enumerate() {
+            while gangs.next_if(|gang| gang.end <= place).is_some() {}
+            let place = gangs.peek().map_or(place, |gang| gang.start.min(place));
             match step {
                 Step::Node(node) => places.node[node.index()] = place as u32,
                 Step::Transfer(transfer) => places.transfer[transfer.index()] = place as u32,
@@ -188,9 +203,10 @@ impl Frame<'_> {
     /// Every value's stay on every device where it has memory of its own; slots are not assigned yet.
     fn stays(&self, places: &Places) -> Vec<Tenancy> {
         let mut stays = Vec::new();
+        let passed_through = self.passed_through();
         for node in self.program.node_ids() {
             let (device, from) = (self.device_of[node.index()], places.node[node.index()]);
-            for value in &self.program.node(node).outputs {
+            for value in self.program.node(node).outputs.iter().filter(|value| !passed_through.contains(value)) {
                 stays.push(self.stay(*value, device, from, places.last(self.uses.on(*value, device)).max(from)));
             }
         }
@@ -212,6 +228,15 @@ impl Frame<'_> {
         }
         stays.sort_by_key(|stay| (stay.device, stay.from, stay.value));
         stays
+    }
+
+    /// The values that a CPU makes and passes on chunk by chunk, so that they are never there whole.
+    fn passed_through(&self) -> BTreeSet<ValueId> {
+        let made_in_parts = |transfer: &&Transfer| {
+            let together = transfer.stream().is_some_and(|stream| stream.producer.is_some());
+            together && self.kind(transfer.from) == DeviceKind::Cpu
+        };
+        self.transfers.iter().filter(made_in_parts).map(|transfer| transfer.value).collect()
     }
 
     fn stay(&self, value: ValueId, device: DeviceId, from: u32, until: u32) -> Tenancy {
@@ -267,6 +292,9 @@ impl Frame<'_> {
             let staging = link.staging_device(self.devices);
             memory.devices[staging.index()].staging += link.staging(self.devices);
             memory.devices[link.to.index()].rings += link.ring();
+        }
+        for (device, rings) in memory.rings.iter().enumerate() {
+            memory.devices[device].rings += rings.iter().map(Ring::total).sum::<u64>();
         }
         let given = self.program.values.iter().filter(|value| matches!(value.origin, Origin::Input));
         memory.devices[HOST.index()].given = given.map(|value| value.spec.bytes() as u64).sum();
@@ -337,6 +365,12 @@ impl MemoryPlan {
     /// A broken plan, to test the checker.
     pub(super) fn with_all_in_slot_0(mut self) -> Self {
         self.tenancies.iter_mut().for_each(|stay| stay.slot = 0);
+        self
+    }
+
+    /// Rings that nobody has proven, to test what a run does with them.
+    pub(super) fn with_ring_depth(mut self, depth: u64) -> Self {
+        self.rings.iter_mut().flatten().for_each(|ring| ring.depth = depth);
         self
     }
 }

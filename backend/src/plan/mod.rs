@@ -5,6 +5,7 @@
 //! - one **total order** over all inputs, nodes, outputs and transfers, in which everything comes after what it needs;
 //!   each device and each link does its part of that order from front to back;
 //! - the **transfers**: one for each value and device that wants it, and how each travels ([`Route`]);
+//! - the **gangs**: which nodes run at the same time and pass each other chunks ([`Stream`]);
 //! - the **memory**: which slot of which device holds which value from where to where in the total order, and so every
 //!   device's exact peak. What does not fit is refused here.
 //!
@@ -13,14 +14,18 @@
 
 #![forbid(unsafe_code)]
 
+mod channels;
 mod check;
 mod error;
 mod file;
+mod gang;
 mod lifetime;
 mod link;
 mod memory;
 mod needs;
 mod order;
+mod predict;
+mod ring;
 mod slots;
 mod stream;
 #[cfg(test)]
@@ -33,6 +38,7 @@ pub use file::{FileError, ListedBlock, PlanFile};
 pub use link::LinkPlan;
 pub use memory::{DeviceMemory, MemoryPlan, Tenancy};
 pub use needs::{KernelNeeds, Needs};
+pub use ring::Ring;
 pub use stream::{ChunkRule, Stream, StreamMode};
 pub use transfer::{Route, Transfer, TransferId};
 
@@ -40,6 +46,10 @@ use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::place::Placement;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_placement::schedule::Schedule;
+use gang::{Formed, Former};
+use order::Total;
+use predict::{Forecast, Lags};
+use std::ops::Range;
 
 /// A device as a plan sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +69,8 @@ pub struct PlanOptions {
     pub streaming: StreamMode,
     /// How large the chunks of a stream are.
     pub chunk: ChunkRule,
-    /// Chunks of one stream that may be under way at a time, ≥ 2: one is filled while one is read.
+    /// Chunks of one stream that may be under way at a time, ≥ 2: one is filled while one is read. Where members of a gang
+    /// need more so as not to wait for each other, there are more.
     pub capacity: u32,
 }
 
@@ -87,10 +98,27 @@ pub enum Step {
 pub struct Predicted {
     /// Start and end of each node.
     pub nodes: Vec<(f64, f64)>,
+    /// Time that each transfer takes on its link.
+    pub transfers: Vec<f64>,
+    /// How long each node works: in a gang less than from start to end, if others are slower.
+    pub busy: Vec<f64>,
     /// When the last output is there.
     pub makespan: f64,
     /// Bytes of all transfers.
     pub traffic: u64,
+}
+
+impl Predicted {
+    /// The schedule, or what is to be expected of its gangs.
+    fn of(program: &Program, schedule: &Schedule, (forecast, transfers): (Option<Forecast>, usize)) -> Self {
+        let span = |node: usize| schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
+        let (nodes, makespan) = match forecast {
+            Some(forecast) => (forecast.nodes, forecast.makespan),
+            None => ((0..program.nodes.len()).map(span).collect(), schedule.makespan),
+        };
+        let busy = (0..program.nodes.len()).map(span).map(|(start, end)| end - start).collect();
+        Self { nodes, transfers: vec![0.0; transfers], busy, makespan, traffic: schedule.traffic }
+    }
 }
 
 /// What every device and link will do. Immutable; made by [`Plan::build`].
@@ -100,6 +128,7 @@ pub struct Plan {
     device_of: Vec<DeviceId>,
     steps: Vec<Step>,
     transfers: Vec<Transfer>,
+    gangs: Vec<Range<usize>>,
     links: Vec<LinkPlan>,
     memory: MemoryPlan,
     predicted: Predicted,
@@ -112,7 +141,8 @@ impl Plan {
     /// Tasks are numbered as [`ProgramTasks`](crate::tasks::ProgramTasks) numbers them. `reasons` holds a sentence for
     /// each node, or is empty.
     ///
-    /// O(s log s + t²) for s steps and t values that are alive at the same time.
+    /// O(s log s + t²) for s steps and t values that are alive at the same time, and O(c s log s) for c nodes between which
+    /// something might be streamed.
     ///
     /// # Errors
     /// If placement or schedule do not belong to the program, a node has no kernel on its device, or a device's memory does
@@ -127,8 +157,14 @@ impl Plan {
     ) -> Result<Self, PlanError> {
         let device_of = order::verified(program, devices, &placement.device_of, &schedule.order)?;
         let uses = lifetime::Uses::of(program, &device_of);
-        let transfers = transfer::all(program, devices, &device_of, &uses, (schedule, options));
-        let (steps, transfers) = order::total(program, &schedule.order, transfers);
+        let mut transfers = transfer::all(program, devices, &device_of, &uses);
+        let lags = Lags::of(&transfers, schedule);
+        let places = order::places(&schedule.order);
+        let former =
+            Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
+        let Formed { gangs, order, forecast } = former.form();
+        transfer::stream(program, &uses, (schedule, options), &gangs, &mut transfers);
+        let Total { steps, transfers, gangs } = order::total(program, &order, transfers, &gangs);
         let links = link::all(devices, &transfers);
         let memory = memory::plan(&memory::Frame {
             program,
@@ -136,19 +172,33 @@ impl Plan {
             device_of: &device_of,
             uses: &uses,
             steps: &steps,
+            gangs: &gangs,
             transfers: &transfers,
             links: &links,
             needs,
         })?;
-        let span = |node: usize| schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
-        let predicted = Predicted {
-            nodes: (0..program.nodes.len()).map(span).collect(),
-            makespan: schedule.makespan,
-            traffic: schedule.traffic,
-        };
+        let predicted = Predicted::of(program, schedule, (forecast, transfers.len()));
         let strategy = placement.strategy.to_owned();
         let devices = devices.to_vec();
-        Ok(Self { devices, device_of, steps, transfers, links, memory, predicted, reasons, strategy })
+        Ok(Self { devices, device_of, steps, transfers, gangs, links, memory, predicted, reasons, strategy })
+    }
+
+    /// The same with so many buffers in each ring, whatever was proven: to test what the checker keeps out.
+    #[cfg(test)]
+    pub(crate) fn with_capacity(mut self, capacity: u32) -> Self {
+        for transfer in &mut self.transfers {
+            if let Route::Streamed(stream) = &mut transfer.route {
+                stream.capacity = capacity;
+            }
+        }
+        self.links.iter_mut().for_each(|link| link.ring_depth = u64::from(capacity));
+        self.memory = self.memory.with_ring_depth(u64::from(capacity));
+        self
+    }
+
+    /// The same plan with another prediction of it.
+    pub fn with_prediction(self, predicted: Predicted) -> Self {
+        Self { predicted, ..self }
     }
 
     /// The devices; the first is the host, which holds inputs and outputs.
@@ -179,6 +229,12 @@ impl Plan {
     /// A transfer.
     pub fn transfer(&self, id: TransferId) -> &Transfer {
         &self.transfers[id.index()]
+    }
+
+    /// What happens at the same time: places of nodes and of the streams between them, and of each stream over a link with
+    /// its one reader. Within such a range nobody waits but for chunks, or for room for them.
+    pub fn gangs(&self) -> &[Range<usize>] {
+        &self.gangs
     }
 
     /// The links over which bytes are moved.

@@ -1,14 +1,18 @@
 //! The total order over everything that a run does.
 //!
 //! Tasks stand in the order of the simulated schedule. A transfer stands right behind the producer of its value, so that
-//! links start as early as they can; a streamed transfer stands right before its reader, which it feeds.
+//! links start as early as they can; a streamed transfer stands right before its reader, which it feeds. Members of a gang
+//! stand together, and the other transfers of their values behind the last of them.
 
+use super::gang::Gang;
 use super::transfer::{Route, Transfer, TransferId};
 use super::{PlanDevice, PlanError, Step};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use crate::tasks::HOST;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// What a task id stands for; see [`ProgramTasks`](crate::tasks::ProgramTasks).
 fn step_of(program: &Program, task: TaskId) -> Option<Step> {
@@ -96,42 +100,200 @@ fn verify_order(program: &Program, order: &[TaskId], tasks: usize) -> Result<(),
     }
 }
 
-/// Puts tasks and transfers into one order, and numbers the transfers by it.
-pub(super) fn total(program: &Program, order: &[TaskId], transfers: Vec<Transfer>) -> (Vec<Step>, Vec<Transfer>) {
-    let mut behind: Vec<Vec<Transfer>> = vec![Vec::new(); program.values.len()];
-    let mut before: Vec<Option<Transfer>> = vec![None; program.nodes.len()];
-    for transfer in transfers {
-        match &transfer.route {
-            Route::Streamed(stream) => {
-                let node = stream.node.index();
-                before[node] = Some(transfer);
-            }
-            Route::Shared | Route::Copied => behind[transfer.value.index()].push(transfer),
+/// Where each task stands in an order.
+pub(super) fn places(order: &[TaskId]) -> Vec<usize> {
+    let mut places = vec![0; order.len()];
+    for (place, task) in order.iter().enumerate() {
+        if let Some(known) = places.get_mut(task.index()) {
+            *known = place;
         }
     }
-    let mut steps = Vec::new();
-    let mut ordered: Vec<Transfer> = Vec::new();
-    let send = |steps: &mut Vec<Step>, ordered: &mut Vec<Transfer>, transfer| {
-        steps.push(Step::Transfer(TransferId(ordered.len() as u32)));
-        ordered.push(transfer);
-    };
-    for step in order.iter().filter_map(|task| step_of(program, *task)) {
-        if let Step::Node(node) = step
-            && let Some(stream) = before[node.index()].take()
-        {
-            send(&mut steps, &mut ordered, stream);
+    places
+}
+
+/// An order in which each of these groups of nodes stands together and everything else is as near to `order` as it can be: of
+/// what is ready always the first, a group by its first member. `None` if groups wait for each other, or for themselves.
+/// O(edges · log).
+pub(super) fn contracted(program: &Program, order: &[TaskId], groups: &[&[NodeId]]) -> Option<Vec<TaskId>> {
+    let tasks = order.len();
+    let mut unit: Vec<usize> = (0..tasks).collect();
+    for (number, group) in groups.iter().enumerate() {
+        group.iter().for_each(|member| unit[member.index()] = tasks + number);
+    }
+    let mut members: Vec<Vec<TaskId>> = vec![Vec::new(); tasks + groups.len()];
+    let mut key = vec![usize::MAX; tasks + groups.len()];
+    for (place, task) in order.iter().enumerate() {
+        let unit = *unit.get(task.index())?;
+        members[unit].push(*task);
+        key[unit] = key[unit].min(place);
+    }
+    let mut waits = vec![0usize; tasks + groups.len()];
+    let mut followers: Vec<Vec<usize>> = vec![Vec::new(); tasks + groups.len()];
+    for task in order {
+        for needed in needs(program, *task) {
+            let (before, after) = (unit[needed.index()], unit[task.index()]);
+            if before != after {
+                waits[after] += 1;
+                followers[before].push(after);
+            }
         }
-        steps.push(step);
+    }
+    let units = (0..waits.len()).filter(|unit| !members[*unit].is_empty());
+    let mut ready: BTreeSet<(usize, usize)> =
+        units.filter(|unit| waits[*unit] == 0).map(|unit| (key[unit], unit)).collect();
+    let mut contracted = Vec::with_capacity(tasks);
+    while let Some((_, unit)) = ready.pop_first() {
+        contracted.append(&mut members[unit]);
+        for follower in &followers[unit] {
+            waits[*follower] -= 1;
+            if waits[*follower] == 0 {
+                ready.insert((key[*follower], *follower));
+            }
+        }
+    }
+    (contracted.len() == tasks).then_some(contracted)
+}
+
+/// The tasks whose values a task reads.
+fn needs(program: &Program, task: TaskId) -> Vec<TaskId> {
+    let makes = |value: &ValueId| match program.value(*value).origin {
+        Origin::Constant(_) => None,
+        Origin::Node(node) => Some(TaskId(node.0)),
+        Origin::Input => {
+            let position = program.inputs.iter().position(|input| input == value)?;
+            Some(TaskId((program.nodes.len() + position) as u32))
+        }
+    };
+    match step_of(program, task) {
+        Some(Step::Node(node)) => program.node(node).inputs.iter().filter_map(makes).collect(),
+        Some(Step::Output(index)) => makes(&program.outputs[index].value).into_iter().collect(),
+        Some(Step::Input(_) | Step::Transfer(_)) | None => Vec::new(),
+    }
+}
+
+/// Everything in order.
+pub(super) struct Total {
+    pub(super) steps: Vec<Step>,
+    /// Numbered by their places.
+    pub(super) transfers: Vec<Transfer>,
+    /// The places of each gang, and of each stream with its reader outside of them.
+    pub(super) gangs: Vec<Range<usize>>,
+}
+
+/// Puts tasks and transfers into one order, in which the members of each gang stand together already.
+pub(super) fn total(program: &Program, order: &[TaskId], transfers: Vec<Transfer>, gangs: &[Gang]) -> Total {
+    let mut waiting = Waiting::of(program, transfers);
+    let mut total = Total { steps: Vec::new(), transfers: Vec::new(), gangs: Vec::new() };
+    let mut gang_of: Vec<Option<&Gang>> = vec![None; program.nodes.len()];
+    for gang in gangs {
+        gang.members.iter().for_each(|member| gang_of[member.index()] = Some(gang));
+    }
+    let mut open = None;
+    for step in order.iter().filter_map(|task| step_of(program, *task)) {
+        let begin = total.steps.len();
+        let mut streams = 0;
+        if let Step::Node(node) = step {
+            streams = total.send(std::mem::take(&mut waiting.before[node.index()]));
+        }
+        total.steps.push(step);
+        let gang = if let Step::Node(node) = step { gang_of[node.index()] } else { None };
+        match (gang, step) {
+            (Some(gang), Step::Node(node)) if gang.members.last() != Some(&node) => {
+                open.get_or_insert(begin);
+                continue;
+            }
+            (Some(gang), _) => {
+                let begin = open.take().unwrap_or(begin);
+                total.gangs.push(begin..total.steps.len());
+                for member in &gang.members {
+                    total.send(waiting.behind(program, Step::Node(*member)));
+                }
+            }
+            (None, _) => {
+                if streams > 0 {
+                    total.gangs.push(begin..total.steps.len());
+                }
+                total.send(waiting.behind(program, step));
+            }
+        }
+    }
+    total
+}
+
+impl Total {
+    /// Puts these transfers at the end; how many they are.
+    fn send(&mut self, transfers: Vec<Transfer>) -> usize {
+        let count = transfers.len();
+        for transfer in transfers {
+            self.steps.push(Step::Transfer(TransferId(self.transfers.len() as u32)));
+            self.transfers.push(transfer);
+        }
+        count
+    }
+}
+
+/// Transfers that have no place yet.
+struct Waiting {
+    /// By value: what stands behind the producer.
+    behind: Vec<Vec<Transfer>>,
+    /// By node: what stands before the reader.
+    before: Vec<Vec<Transfer>>,
+}
+
+impl Waiting {
+    fn of(program: &Program, transfers: Vec<Transfer>) -> Self {
+        let (values, nodes) = (program.values.len(), program.nodes.len());
+        let mut waiting = Self { behind: vec![Vec::new(); values], before: vec![Vec::new(); nodes] };
+        for transfer in transfers {
+            match &transfer.route {
+                Route::Streamed(stream) => {
+                    let node = stream.node.index();
+                    waiting.before[node].push(transfer);
+                }
+                Route::Shared | Route::Copied => waiting.behind[transfer.value.index()].push(transfer),
+            }
+        }
+        waiting
+    }
+
+    /// The transfers of what a step makes.
+    fn behind(&mut self, program: &Program, step: Step) -> Vec<Transfer> {
         let made: &[ValueId] = match step {
             Step::Input(index) => &program.inputs[index..=index],
             Step::Node(node) => &program.node(node).outputs,
             Step::Output(_) | Step::Transfer(_) => &[],
         };
-        for value in made {
-            for transfer in std::mem::take(&mut behind[value.index()]) {
-                send(&mut steps, &mut ordered, transfer);
-            }
-        }
+        made.iter().flat_map(|value| std::mem::take(&mut self.behind[value.index()])).collect()
     }
-    (steps, ordered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contracted;
+    use crate::plan::test_programs::{Maker, add, relu};
+    use crate::program::NodeId;
+    use anabranch_placement::graph::TaskId;
+
+    #[test]
+    fn groups_stand_together_unless_they_wait_for_what_waits_for_them() {
+        let mut maker = Maker::new();
+        let x = maker.input(&[4]);
+        let a = maker.node(relu(), &[x], &[4]);
+        let b = maker.node(relu(), &[a], &[4]);
+        let other = maker.node(relu(), &[x], &[4]);
+        let d = maker.node(add(), &[b, other], &[4]);
+        let program = maker.finish(&[d]);
+        // Four nodes, the input, the output.
+        let order: Vec<TaskId> = [4, 0, 1, 2, 3, 5].map(TaskId).to_vec();
+        let grouped = |groups: &[&[u32]]| {
+            let groups: Vec<Vec<NodeId>> =
+                groups.iter().map(|group| group.iter().copied().map(NodeId).collect()).collect();
+            let groups: Vec<&[NodeId]> = groups.iter().map(Vec::as_slice).collect();
+            contracted(&program, &order, &groups).map(|order| order.iter().map(|task| task.0).collect::<Vec<_>>())
+        };
+        assert_eq!(grouped(&[]), Some(vec![4, 0, 1, 2, 3, 5]));
+        assert_eq!(grouped(&[&[0, 2]]), Some(vec![4, 0, 2, 1, 3, 5]));
+        assert_eq!(grouped(&[&[1, 3]]), Some(vec![4, 0, 2, 1, 3, 5]));
+        assert_eq!(grouped(&[&[0, 3]]), None, "node 1 is between them");
+    }
 }

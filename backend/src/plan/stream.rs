@@ -1,10 +1,10 @@
 //! Which transfers are streamed, and in chunks of which size.
 //!
 //! A value that only one node of the target reads, and that node row by row, need not be there whole before the node
-//! starts: chunks of rows arrive through a bounded ring and are computed one by one. The node is the end of a streaming
-//! block in the sense of De Matteis 2023, section 4: its output is whole when it ends. As all its other inputs are whole
-//! before the first chunk, no undirected cycle of streams exists, and any capacity is free of deadlock (section 5 there);
-//! two chunks suffice for overlap.
+//! starts: chunks of rows arrive through a bounded ring and are computed one by one. Either the value's producer makes the
+//! chunks at the same time, as a member of the reader's gang (`gang.rs`), or the value is whole before, and it is its way
+//! over a link that is cut into chunks. Of the second kind a node has one at most, and all else that it reads is there before
+//! the first chunk: two chunks under way suffice.
 //!
 //! On a CPU the chunks pass through a ring of buffers, and the whole value never exists there. On a GPU they land where they
 //! belong in the whole value, because kernels for rows read them there.
@@ -12,6 +12,7 @@
 use super::PlanOptions;
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::TensorSpec;
+use anabranch_kernels::op::{NodeSpec, Op, RowPlan};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::schedule::Schedule;
 use serde::{Deserialize, Serialize};
@@ -56,13 +57,15 @@ pub struct Stream {
     pub node: NodeId,
     /// Which of the node's inputs it is.
     pub input: usize,
-    /// Rows in all.
+    /// The node that makes the chunks at the same time; none if the value is whole before it travels.
+    pub producer: Option<NodeId>,
+    /// Rows in all: a divisor of the rows into which the nodes at both ends divide.
     pub rows: usize,
     /// Bytes of a row.
     pub row_bytes: usize,
     /// Rows of a chunk.
     pub chunk_rows: usize,
-    /// Chunks under way to a CPU at most.
+    /// Chunks under way at most, where they pass through a ring: in the memory of a CPU.
     pub capacity: u32,
 }
 
@@ -109,7 +112,7 @@ pub(super) fn into_node(program: &Program, node: NodeId, value: ValueId, options
     let reader = program.node(node);
     let mut places = (0..reader.inputs.len()).filter(|at| reader.inputs[*at] == value);
     let (input, None) = (places.next()?, places.next()) else { return None };
-    let rows = reader.spec.row_plan()?;
+    let rows = parts(&reader.spec)?;
     if !rows.windowed.get(input).copied().unwrap_or(false) {
         return None;
     }
@@ -126,12 +129,19 @@ pub(super) fn into_node(program: &Program, node: NodeId, value: ValueId, options
     };
     let chunk_rows = wanted.max(1).checked_next_multiple_of(granule)?;
     let capacity = options.capacity.max(2);
-    let stream = Stream { node, input, rows: rows.rows, row_bytes: own, chunk_rows, capacity };
+    let stream = Stream { node, input, producer: None, rows: rows.rows, row_bytes: own, chunk_rows, capacity };
     (stream.chunk_rows < stream.rows).then_some(stream)
 }
 
+/// How a node divides into parts that can be computed one by one. A block that ends in a reduction over everything does not:
+/// its output is that of the rows that it is called with.
+pub(super) fn parts(spec: &NodeSpec) -> Option<RowPlan> {
+    let reduces = matches!(&spec.op, Op::Block(block) if block.ends_in_reduction());
+    spec.row_plan().filter(|_| !reduces)
+}
+
 /// The least number of rows of `bytes` bytes whose multiples all start at a place where copies may.
-fn granule(bytes: usize) -> usize {
+pub(super) fn granule(bytes: usize) -> usize {
     COPY_ALIGNMENT >> bytes.trailing_zeros().min(COPY_ALIGNMENT.trailing_zeros())
 }
 
@@ -149,7 +159,8 @@ mod tests {
 
     #[test]
     fn chunks_cover_the_rows_and_the_last_is_shorter() {
-        let stream = Stream { node: NodeId(0), input: 0, rows: 10, row_bytes: 8, chunk_rows: 4, capacity: 2 };
+        let stream =
+            Stream { node: NodeId(0), input: 0, producer: None, rows: 10, row_bytes: 8, chunk_rows: 4, capacity: 2 };
         let chunks: Vec<_> = (0..stream.chunks()).map(|chunk| stream.rows_of(chunk)).collect();
         assert_eq!(chunks, [0..4, 4..8, 8..10]);
         assert_eq!(stream.chunk_bytes(), 32);

@@ -1,11 +1,13 @@
 //! Transfers: one for each value and each other device that reads it (send and receive insertion, Laich 2017, section 2.4).
 
+use super::gang::Gang;
 use super::lifetime::{Reader, Uses, origin};
 use super::stream::{self, Stream, StreamMode};
 use super::{PlanDevice, PlanOptions};
 use crate::program::{Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_placement::schedule::Schedule;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Index of a transfer, by its place in the total order.
@@ -32,7 +34,8 @@ pub enum Route {
     Shared,
     /// All of it, over a link, into memory of the target.
     Copied,
-    /// In chunks of rows into its only reader, which computes each while the next is under way.
+    /// In chunks of rows into its only reader, which computes each while the next is under way: over a link, or between CPU
+    /// devices from the producer's ring.
     Streamed(Stream),
 }
 
@@ -60,6 +63,11 @@ impl Transfer {
         }
     }
 
+    /// Whether bytes are moved over a link between its ends.
+    pub fn moves(&self, devices: &[PlanDevice]) -> bool {
+        [self.from, self.to].iter().any(|end| devices[end.index()].kind != DeviceKind::Cpu)
+    }
+
     /// Whether the whole value has memory of its own on the target, a device of this kind.
     pub fn lands(&self, target: DeviceKind) -> bool {
         match self.route {
@@ -70,14 +78,8 @@ impl Transfer {
     }
 }
 
-/// All transfers of a placed program, by value, then by target.
-pub(super) fn all(
-    program: &Program,
-    devices: &[PlanDevice],
-    device_of: &[DeviceId],
-    uses: &Uses,
-    (schedule, options): (&Schedule, &PlanOptions),
-) -> Vec<Transfer> {
+/// All transfers of a placed program, by value, then by target; none is streamed yet.
+pub(super) fn all(program: &Program, devices: &[PlanDevice], device_of: &[DeviceId], uses: &Uses) -> Vec<Transfer> {
     let mut transfers = Vec::new();
     for (index, value) in program.values.iter().enumerate() {
         let id = ValueId(index as u32);
@@ -89,25 +91,40 @@ pub(super) fn all(
             transfers.push(Transfer { value: id, from, to, bytes: value.spec.bytes() as u64, route });
         }
     }
-    if options.streaming != StreamMode::Off {
-        choose_streams(program, uses, &stream::worthwhile(program, schedule, options), options, &mut transfers);
-    }
     transfers
 }
 
-/// Streams the largest transfer into each `worthwhile` node that can take one. A node takes at most one stream: with two of them on one
-/// link the second would wait behind the first, and the node for both.
-fn choose_streams(
+/// Streams what passes within gangs, and the largest transfer into each node outside of them that can take one and whose
+/// device waits for it. Such a node takes at most one stream: with two of them on one link the second would wait behind the
+/// first, and the node for both.
+pub(super) fn stream(
     program: &Program,
     uses: &Uses,
-    worthwhile: &[bool],
-    options: &PlanOptions,
+    (schedule, options): (&Schedule, &PlanOptions),
+    gangs: &[Gang],
     transfers: &mut [Transfer],
 ) {
+    let mut together = vec![false; program.nodes.len()];
+    let mut passed = BTreeMap::new();
+    for gang in gangs {
+        gang.members.iter().for_each(|member| together[member.index()] = true);
+        passed.extend(gang.streams.iter().map(|(value, stream)| ((*value, stream.node), *stream)));
+    }
+    for transfer in transfers.iter_mut() {
+        if let [(_, Reader::Node(node))] = *uses.on(transfer.value, transfer.to)
+            && let Some(stream) = passed.get(&(transfer.value, node))
+        {
+            transfer.route = Route::Streamed(*stream);
+        }
+    }
+    if options.streaming == StreamMode::Off {
+        return;
+    }
+    let worthwhile = stream::worthwhile(program, schedule, options);
     let mut best: Vec<Option<(usize, Stream)>> = vec![None; program.nodes.len()];
     for (at, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.route == Route::Copied) {
         let [(_, Reader::Node(node))] = *uses.on(transfer.value, transfer.to) else { continue };
-        if !worthwhile[node.index()] {
+        if !worthwhile[node.index()] || together[node.index()] {
             continue;
         }
         let Some(stream) = stream::into_node(program, node, transfer.value, options) else { continue };

@@ -1,11 +1,21 @@
-//! What runs cost: statistics, the store that keeps them, and the model that predicts from them.
+//! What runs cost: histories of measured times, the store that keeps them, and the model that predicts from them.
 
 mod cost;
-mod statistics;
+mod exchange;
+mod fit;
+mod history;
+mod link;
+mod machine;
+mod robust;
 mod store;
 mod trace;
+mod version1;
 
-pub use cost::{CostSource, NodeCost};
-pub use statistics::Statistics;
-pub use store::{CostStore, DeviceCosts, FORMAT_VERSION, LinkCosts, Loaded, Rates, StoreError};
+pub use cost::{CostSource, NodeCost, Predictor};
+pub use exchange::{Exchange, ExchangeError};
+pub use history::{Cold, Estimate, History, RECENT, Sample};
+pub use link::LinkCosts;
+pub use machine::{DeviceCosts, MachineCosts, NodeCosts, Rates, RunCosts, Slowdown};
+pub(crate) use robust::median;
+pub use store::{CostStore, FORMAT_VERSION, Loaded, StoreError};
 pub use trace::{Group, Slice, Trace, Track};

@@ -1,9 +1,12 @@
-//! The cost store: what nodes and transfers were measured to cost on this machine's devices.
+//! The cost store: what nodes, transfers and runs were measured to cost, machine by machine.
 //!
 //! One JSON file, by default `anabranch/costs.json` under the XDG data directory. A file that cannot be read is set
-//! aside under another name, never overwritten; an entry that makes no sense is dropped and counted.
+//! aside under another name, never overwritten; an entry that makes no sense is dropped and counted, and the file as it was is kept
+//! beside the new one.
 
-use super::statistics::Statistics;
+use super::link::LinkCosts;
+use super::machine::{DeviceCosts, MachineCosts};
+use super::version1;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,55 +14,21 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The version of the file format that this build writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
-/// Measured costs of one machine's devices and links. Times are in nanoseconds.
+/// The machine of which nothing is known but its costs: that of a version 1 file, or of a store made by hand.
+pub(super) const UNNAMED: &str = "";
+
+/// Measured costs by machine. Only those of the machine that [`CostStore::settle`] names are predicted from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CostStore {
     /// Format of the file.
-    #[serde(default)]
-    pub version: u32,
-    /// By device key: see [`DeviceCosts`].
-    #[serde(default)]
-    pub devices: BTreeMap<String, DeviceCosts>,
-    /// By the keys of both ends, `from -> to`.
-    #[serde(default)]
-    pub links: BTreeMap<String, LinkCosts>,
-}
-
-/// What one device was measured to do.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DeviceCosts {
-    /// Peak rates, if the device was calibrated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rates: Option<Rates>,
-    /// Times of nodes by [`NodeSpec::key`](anabranch_kernels::op::NodeSpec::key).
-    #[serde(default)]
-    pub nodes: BTreeMap<String, Statistics>,
-}
-
-/// A device's rates as measured by calibration: the parameters of a roofline (Williams 2009).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rates {
-    /// Floating-point operations per second of a large matrix product.
-    pub matmul_flops: f64,
-    /// Floating-point operations per second of a 3×3 convolution.
-    pub conv_flops: f64,
-    /// Floating-point operations per second of a long element-wise expression.
-    pub map_flops: f64,
-    /// Bytes per second read and written by an element-wise node on tensors larger than the caches.
-    pub bandwidth: f64,
-    /// Seconds that the smallest node takes.
-    pub launch: f64,
-}
-
-/// A directed link as measured: a transfer of `n` bytes takes `latency + n / rate`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LinkCosts {
-    /// Seconds before the first byte.
-    pub latency: f64,
-    /// Bytes per second.
-    pub rate: f64,
+    version: u32,
+    /// By fingerprint.
+    machines: BTreeMap<String, MachineCosts>,
+    /// Fingerprint of the machine that this is.
+    #[serde(skip)]
+    here: String,
 }
 
 /// A cost store that could not be read or written.
@@ -99,8 +68,8 @@ impl CostStore {
         Ok(data.ok_or(StoreError::NoHome)?.join("anabranch/costs.json"))
     }
 
-    /// Reads a store. A missing file is an empty store. A file that is not a cost store, or one of a newer format, is
-    /// renamed to `FILE.unreadable-N` with a warning, and an empty store is returned.
+    /// Reads a store, of this format or of version 1. A missing file is an empty store. A file that is not a cost store, or one
+    /// of a newer format, is renamed to `FILE.unreadable-N` with a warning, and an empty store is returned.
     ///
     /// # Errors
     /// If the file exists and cannot be read or set aside.
@@ -113,14 +82,26 @@ impl CostStore {
             }
             Err(error) => return Err(io_error(error)),
         };
-        let unusable = match serde_json::from_slice::<Self>(&text) {
-            Ok(store) if store.version <= FORMAT_VERSION => return Ok(store.cleaned(path)),
-            Ok(store) => format!("its format {} is newer than this program's {FORMAT_VERSION}", store.version),
-            Err(error) => error.to_string(),
-        };
-        let aside = set_aside(path).map_err(io_error)?;
-        let warning = format!("cost store {}: {unusable}; kept as {}, starting anew", path.display(), aside.display());
-        Ok(Loaded { store: Self::default(), warnings: vec![warning] })
+        match Self::parse(&text) {
+            Ok((store, 0)) => Ok(Loaded { store, warnings: Vec::new() }),
+            Ok((store, dropped)) => {
+                let aside = beside(path, "dropped").and_then(|aside| fs::copy(path, &aside).map(|_| aside));
+                let aside = aside.map_err(io_error)?;
+                let warning = format!(
+                    "cost store {}: {dropped} entries made no sense and were dropped; the file as it was is kept as {}",
+                    path.display(),
+                    aside.display()
+                );
+                Ok(Loaded { store, warnings: vec![warning] })
+            }
+            Err(unusable) => {
+                let aside = beside(path, "unreadable").and_then(|aside| fs::rename(path, &aside).map(|()| aside));
+                let aside = aside.map_err(io_error)?;
+                let warning =
+                    format!("cost store {}: {unusable}; kept as {}, starting anew", path.display(), aside.display());
+                Ok(Loaded { store: Self::default(), warnings: vec![warning] })
+            }
+        }
     }
 
     /// Writes the store: to a new file beside `path` first, which then replaces it, so that no reader ever sees half.
@@ -133,93 +114,175 @@ impl CostStore {
             fs::create_dir_all(directory)?;
             let temporary = path.with_extension(format!("json.{}", std::process::id()));
             let mut file = fs::File::create(&temporary)?;
-            let current = Self { version: FORMAT_VERSION, ..self.clone() };
-            file.write_all(&serde_json::to_vec_pretty(&current)?)?;
-            file.write_all(b"\n")?;
+            file.write_all(&self.to_json()?)?;
             file.sync_all()?;
             fs::rename(&temporary, path)
         };
         write().map_err(|source| StoreError::Io { path: path.to_owned(), source })
     }
 
-    /// The key of a directed link.
-    pub fn link_key(from: &str, to: &str) -> String {
-        format!("{from} -> {to}")
+    /// Says which machine this is: from now on the costs of this fingerprint are predicted from and added to. What was measured on
+    /// a machine that has no name is taken for this one's: its devices are still told apart by their keys. Returns what a person
+    /// should know.
+    pub fn settle(&mut self, fingerprint: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        self.here = fingerprint.to_owned();
+        if let Some(unnamed) = self.machines.remove(UNNAMED)
+            && !unnamed.is_empty()
+        {
+            if self.version == version1::VERSION {
+                notes.push(
+                    "the cost store is of version 1, which does not name its machine; its costs are taken for this one's"
+                        .to_owned(),
+                );
+            }
+            self.here_mut().merge(&unnamed);
+        }
+        self.version = FORMAT_VERSION;
+        let others: Vec<&str> = self.others().collect();
+        if self.here().is_empty() && !others.is_empty() {
+            notes.push(format!(
+                "the cost store knows nothing of this machine ({fingerprint}); what it holds of {} is kept and not used",
+                others.join("; ")
+            ));
+        }
+        notes
     }
 
-    /// Adds one measured time, in nanoseconds, of a node on a device, taken at `now` (seconds since 1970).
-    pub fn record(&mut self, device: &str, node: &str, nanoseconds: f64, now: u64) {
-        let nodes = match self.devices.get_mut(device) {
-            Some(costs) => &mut costs.nodes,
-            None => &mut self.devices.entry(device.to_owned()).or_default().nodes,
+    /// The fingerprint of the machine that this is; empty until [`CostStore::settle`].
+    pub fn fingerprint(&self) -> &str {
+        &self.here
+    }
+
+    /// The costs of the machine that this is.
+    pub fn here(&self) -> &MachineCosts {
+        static NOTHING: MachineCosts = MachineCosts {
+            devices: BTreeMap::new(),
+            links: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            slowdowns: BTreeMap::new(),
+            calibrated: BTreeMap::new(),
         };
-        match nodes.get_mut(node) {
-            Some(statistics) => statistics.add(nanoseconds, now),
-            None => nodes.entry(node.to_owned()).or_default().add(nanoseconds, now),
+        self.machines.get(&self.here).unwrap_or(&NOTHING)
+    }
+
+    /// The costs of the machine that this is, to be added to.
+    pub fn here_mut(&mut self) -> &mut MachineCosts {
+        self.machines.entry(self.here.clone()).or_default()
+    }
+
+    /// The costs of any machine, to be added to.
+    pub(super) fn machine_mut(&mut self, fingerprint: &str) -> &mut MachineCosts {
+        self.machines.entry(fingerprint.to_owned()).or_default()
+    }
+
+    /// All machines' costs by fingerprint.
+    pub fn machines(&self) -> impl Iterator<Item = (&str, &MachineCosts)> {
+        self.machines.iter().map(|(fingerprint, costs)| (fingerprint.as_str(), costs))
+    }
+
+    /// The fingerprints of the machines that this is not.
+    pub fn others(&self) -> impl Iterator<Item = &str> {
+        self.machines.keys().map(String::as_str).filter(|fingerprint| *fingerprint != self.here)
+    }
+
+    /// Forgets all measured nodes, transfers and runs, on all machines; with `all` also what was calibrated. Returns how many nodes
+    /// that were.
+    pub fn forget(&mut self, all: bool) -> usize {
+        let devices = || self.machines.values().flat_map(|machine| machine.devices.values());
+        let forgotten = devices().map(|device| device.nodes.len()).sum();
+        if all {
+            self.machines.clear();
+        }
+        for machine in self.machines.values_mut() {
+            for device in machine.devices.values_mut() {
+                *device = DeviceCosts { rates: device.rates, ..DeviceCosts::default() };
+            }
+            for link in machine.links.values_mut() {
+                *link = LinkCosts::affine(link.latency, link.rate);
+            }
+            machine.runs.clear();
+            machine.slowdowns.clear();
+            machine.calibrated.clear();
+        }
+        forgotten
+    }
+
+    /// Adds what another store knows, machine by machine.
+    pub fn merge(&mut self, other: &Self) {
+        for (fingerprint, costs) in &other.machines {
+            self.machines.entry(fingerprint.clone()).or_default().merge(costs);
         }
     }
 
-    /// The statistics of a node on a device.
-    pub fn node(&self, device: &str, node: &str) -> Option<&Statistics> {
-        self.devices.get(device)?.nodes.get(node)
+    /// The store as the file's text.
+    pub(super) fn to_json(&self) -> io::Result<Vec<u8>> {
+        let mut current = Self { version: FORMAT_VERSION, ..self.clone() };
+        current.machines.retain(|_, costs| !costs.is_empty());
+        let mut text = serde_json::to_vec_pretty(&current)?;
+        text.push(b'\n');
+        Ok(text)
     }
 
-    /// Drops entries whose figures cannot be times or rates, and says how many.
-    fn cleaned(mut self, path: &Path) -> Loaded {
-        let mut dropped = 0;
-        let mut keep = |good: bool| {
-            dropped += usize::from(!good);
-            good
-        };
-        for costs in self.devices.values_mut() {
-            costs.nodes.retain(|_, statistics| keep(statistics.is_sane()));
-            costs.rates = costs.rates.filter(|rates| keep(rates.is_sane()));
+    /// Reads the file's text: the store, and how many entries made no sense. The error says why it is none.
+    pub(super) fn parse(text: &[u8]) -> Result<(Self, usize), String> {
+        #[derive(Deserialize)]
+        struct Head {
+            version: u32,
         }
-        self.links.retain(|_, link| keep(link.is_sane()));
-        let warning = format!("cost store {}: {dropped} entries made no sense and were dropped", path.display());
-        Loaded { store: self, warnings: if dropped > 0 { vec![warning] } else { Vec::new() } }
+        let head: Head = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let mut store = match head.version {
+            FORMAT_VERSION => serde_json::from_slice::<Self>(text).map_err(|error| error.to_string())?,
+            version1::VERSION => {
+                let machines = BTreeMap::from([(UNNAMED.to_owned(), version1::read(text)?)]);
+                Self { version: version1::VERSION, machines, here: String::new() }
+            }
+            newer => {
+                return Err(format!("its format {newer} is none of this program's, which knows 1 to {FORMAT_VERSION}"));
+            }
+        };
+        let dropped = store.machines.values_mut().map(MachineCosts::clean).sum();
+        Ok((store, dropped))
     }
 }
 
-impl Rates {
-    /// Whether the figures can be rates.
-    pub fn is_sane(&self) -> bool {
-        let rates = [self.matmul_flops, self.conv_flops, self.map_flops, self.bandwidth];
-        rates.iter().all(|rate| rate.is_normal() && *rate > 0.0) && self.launch.is_finite() && self.launch >= 0.0
-    }
-}
-
-impl LinkCosts {
-    fn is_sane(&self) -> bool {
-        self.latency.is_finite() && self.latency >= 0.0 && self.rate.is_normal() && self.rate > 0.0
-    }
-}
-
-/// Renames `path` to the first free `path.unreadable-N`.
-fn set_aside(path: &Path) -> io::Result<PathBuf> {
-    for number in 1..10_000 {
+/// The first name `path.WHY-N` that is free.
+fn beside(path: &Path, why: &str) -> io::Result<PathBuf> {
+    let named = |number: u32| {
         let mut name = path.as_os_str().to_owned();
-        name.push(format!(".unreadable-{number}"));
-        let aside = PathBuf::from(name);
-        if !aside.exists() {
-            fs::rename(path, &aside)?;
-            return Ok(aside);
-        }
-    }
-    Err(io::Error::other("too many unreadable copies beside it"))
+        name.push(format!(".{why}-{number}"));
+        PathBuf::from(name)
+    };
+    let mut free = (1..10_000).map(named).filter(|aside| !aside.exists());
+    free.next().ok_or_else(|| io::Error::other("too many old copies beside it"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::{History, LinkCosts, NodeCosts, Sample};
 
+    /// A store of machine `m` with three samples of a node and a link.
     fn filled() -> CostStore {
         let mut store = CostStore { version: FORMAT_VERSION, ..CostStore::default() };
-        for time in [10.0, 12.0, 14.0] {
-            store.record("cpu", "relu", time, 7);
+        store.settle("m");
+        let mut history = History::default();
+        for nanoseconds in [10.0, 12.0, 14.0] {
+            history.add(Sample { nanoseconds, cold: false, at: 7 });
         }
-        store.links.insert(CostStore::link_key("cpu", "gpu"), LinkCosts { latency: 1e-5, rate: 1e10 });
+        let versions = BTreeMap::from([(anabranch_kernels::VERSION, history)]);
+        let node = NodeCosts { op: "map".into(), flops: 4.0, bytes: 8.0, versions };
+        let here = store.here_mut();
+        here.devices.entry("cpu".into()).or_default().nodes.insert("relu".into(), node);
+        here.links.insert(MachineCosts::link_key("cpu", "gpu"), LinkCosts::affine(1e-5, 1e10));
         store
+    }
+
+    fn written(text: impl AsRef<[u8]>) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("costs.json");
+        fs::write(&path, text).expect("writable");
+        (directory, path)
     }
 
     #[test]
@@ -227,34 +290,69 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("new/costs.json");
         filled().save(&path).expect("writable");
-        let loaded = CostStore::load(&path).expect("readable");
+        let mut loaded = CostStore::load(&path).expect("readable");
+        assert_eq!(loaded.store.settle("m"), Vec::<String>::new());
         assert_eq!((loaded.store, loaded.warnings), (filled(), vec![]));
     }
 
     #[test]
     fn an_unreadable_store_is_kept_aside() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let path = directory.path().join("costs.json");
-        for (number, text) in ["{\"devices\": {", "\"text\"", "{\"version\": 999}", "\u{0}"].iter().enumerate() {
-            fs::write(&path, text).expect("writable");
+        let whole = filled().to_json().expect("text");
+        let cut = String::from_utf8(whole[..whole.len() / 2].to_vec()).expect("ASCII");
+        for text in ["{\"devices\": {", "\"text\"", "{\"version\": 999}", "\u{0}", "", &cut] {
+            let (directory, path) = written(text);
             let loaded = CostStore::load(&path).expect("set aside");
             assert_eq!(loaded.store, CostStore::default());
             assert_eq!(loaded.warnings.len(), 1);
-            let aside = directory.path().join(format!("costs.json.unreadable-{}", number + 1));
+            let aside = directory.path().join("costs.json.unreadable-1");
             assert_eq!(fs::read_to_string(aside).expect("kept"), *text);
         }
     }
 
     #[test]
-    fn entries_without_sense_are_dropped_alone() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let path = directory.path().join("costs.json");
+    fn entries_without_sense_are_dropped_alone_and_kept_in_a_copy() {
         let mut store = filled();
-        store.links.insert("a -> b".into(), LinkCosts { latency: -1.0, rate: 0.0 });
-        store.devices.entry("cpu".into()).or_default().nodes.insert("none".into(), Statistics::default());
-        store.save(&path).expect("writable");
-        let loaded = CostStore::load(&path).expect("readable");
+        let here = store.here_mut();
+        here.links.insert("a -> b".into(), LinkCosts::affine(-1.0, 0.0));
+        let versions = BTreeMap::from([(1, History::default())]);
+        let none = NodeCosts { versions, ..NodeCosts::default() };
+        here.devices.entry("cpu".into()).or_default().nodes.insert("none".into(), none);
+        let (directory, path) = written(store.to_json().expect("text"));
+        let mut loaded = CostStore::load(&path).expect("readable");
+        loaded.store.settle("m");
         assert_eq!(loaded.store, filled());
         assert!(loaded.warnings[0].contains("2 entries"), "{:?}", loaded.warnings);
+        assert!(directory.path().join("costs.json.dropped-1").exists());
+    }
+
+    #[test]
+    fn another_machines_costs_are_kept_and_not_used() {
+        let (_directory, path) = written(filled().to_json().expect("text"));
+        let mut carried = CostStore::load(&path).expect("readable").store;
+        let notes = carried.settle("another");
+        assert!(notes.len() == 1 && notes[0].contains("kept and not used"), "{notes:?}");
+        assert!(carried.here().is_empty() && carried.here().node("cpu", "relu").is_none());
+        carried.save(&path).expect("writable");
+        let mut home = CostStore::load(&path).expect("readable").store;
+        home.settle("m");
+        assert_eq!(home, filled());
+    }
+
+    #[test]
+    fn version_1_is_taken_over_with_a_word() {
+        let text = r#"{"version": 1, "devices": {"cpu": {"rates": {"matmul_flops": 1e9, "conv_flops": 1e9,
+            "map_flops": 1e9, "bandwidth": 1e9, "launch": 1e-6}, "nodes": {"relu": {"count": 3, "mean": 12.0,
+            "variance": 2.0, "min": 10.0, "measured_at": 7}, "bad": {"count": 0, "mean": 0.0, "variance": 0.0,
+            "min": 0.0, "measured_at": 0}}}}, "links": {"cpu -> gpu": {"latency": 1e-5, "rate": 1e10}}}"#;
+        let (_directory, path) = written(text);
+        let Loaded { mut store, warnings } = CostStore::load(&path).expect("readable");
+        assert!(warnings.len() == 1 && warnings[0].contains("1 entries"), "{warnings:?}");
+        let notes = store.settle("m");
+        assert!(notes.len() == 1 && notes[0].contains("version 1"), "{notes:?}");
+        let estimate = store.here().devices["cpu"].nodes["relu"].versions[&0].estimate().expect("sums");
+        assert_eq!((estimate.nanoseconds, estimate.samples), (12.0, 3));
+        assert_eq!(store.here().links["cpu -> gpu"], LinkCosts::affine(1e-5, 1e10));
+        store.save(&path).expect("writable");
+        assert_eq!(CostStore::load(&path).expect("readable").store.machines().count(), 1);
     }
 }

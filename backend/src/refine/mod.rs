@@ -272,8 +272,9 @@ fn play(
         if let Ran::Planned(run) = &ran {
             session.learn(run);
             if at == 0 {
-                node_errors.extend(run.node_error());
-                link_errors.extend(run.link_error());
+                let accuracy = run.accuracy();
+                node_errors.extend(accuracy.node_error().map(|error| 100.0 * error));
+                link_errors.extend(accuracy.link_error().map(|error| 100.0 * error));
             }
         }
         Ok(())

@@ -223,12 +223,13 @@ impl Collect<'_> {
         let devices = self.plan.devices().iter().zip(&self.planned.placed.costs[node.index()]);
         let cost = |(device, cost): (&crate::plan::PlanDevice, &Option<crate::profile::NodeCost>)| {
             let cost = cost.as_ref()?;
-            let filed = self.about.inventory.device(&device.name)?.key().to_string();
-            let statistics = self.about.costs.node(&filed, &key).filter(|statistics| statistics.count > 1);
+            let filed = self.about.inventory.device(&device.name).map(|device| device.key().to_string());
+            let statistics = filed.and_then(|filed| self.about.costs.here().node(&filed, &key));
+            let statistics = statistics.filter(|statistics| statistics.count > 1);
             Some(CostData {
                 ns: cost.seconds * 1e9,
                 source: cost.source.to_string(),
-                deviation_ns: statistics.map(|statistics| statistics.deviation()),
+                deviation_ns: statistics.filter(|found| found.count > 1).map(|found| found.deviation()),
             })
         };
         devices.map(cost).collect()

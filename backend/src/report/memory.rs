@@ -19,7 +19,13 @@ pub(super) fn over_time(program: &Program, plan: &Plan, spans: &Spans) -> Vec<St
             BTreeMap::from([(0, parts.iter().map(|part| i128::from(*part)).sum())])
         })
         .collect();
-    let times: Vec<(u64, u64)> = plan.steps().iter().map(|step| times(program, spans, *step)).collect();
+    let mut times: Vec<(u64, u64)> = plan.steps().iter().map(|step| times(program, spans, *step)).collect();
+    for gang in plan.gangs() {
+        let together = times.get_mut(gang.clone()).unwrap_or_default();
+        let start = together.iter().map(|(start, _)| *start).min().unwrap_or(0);
+        let end = together.iter().map(|(_, end)| *end).max().unwrap_or(0);
+        together.fill((start, end));
+    }
     for stay in memory.tenancies() {
         let changes = &mut changes[stay.device.index()];
         let from = times.get(stay.from as usize).map_or(0, |times| times.0);

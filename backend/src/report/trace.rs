@@ -63,10 +63,10 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
     let mut put = |name: &str, value: Value| arguments.insert(name.to_owned(), value);
     put("bytes", json!(event.bytes));
     put("queue_wait_us", json!(event.start.saturating_sub(event.ready) as f64 / 1e3));
+    put("chunk_wait_us", json!(event.waited as f64 / 1e3));
     match event.what {
         Activity::Node(id) => {
             let node = program.node(id);
-            let (start, end) = plan.predicted().nodes[id.index()];
             put("op_name", json!(node.spec.op.name()));
             put("provider", json!(plan.device(plan.device_of(id)).name));
             put("operators", json!(node.operators));
@@ -75,7 +75,7 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
                 put("rows", json!(block.rows));
                 put("chunk_rows", json!(block.chunk_rows));
             }
-            put("predicted_us", json!(micro(end - start)));
+            put("predicted_us", json!(micro(plan.predicted().busy[id.index()])));
         }
         Activity::Transfer(id) => {
             let stream = plan.transfer(id).stream();

@@ -1,45 +1,165 @@
-//! How far a run was from what its plan predicted.
+//! How well a run was predicted: node by node, link by link, and as a whole.
 
+use super::observed::observe;
 use super::opened::Run;
-use crate::plan::Route;
+use crate::profile::NodeCost;
+use crate::program::NodeId;
+use anabranch_placement::platform::DeviceId;
+use std::collections::BTreeMap;
 
-/// What takes less than this, in seconds, is too short for its error to mean anything.
+/// Nodes and links that took less time, in seconds, are too short for their error to be told from the clock's.
 const SHORTEST: f64 = 1e-7;
 
-impl Run {
-    /// Mean absolute error of the nodes' predicted times, in percent of the measured; nodes too short to measure do not count.
-    pub fn node_error(&self) -> Option<f64> {
-        let predicted = &self.prepared.plan().predicted().nodes;
-        mean_error(self.node_times().map(|(node, seconds)| {
-            let (start, end) = predicted[node.index()];
-            (end - start, seconds)
-        }))
-    }
+/// A time, predicted and measured, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Compared {
+    /// Predicted.
+    pub predicted: f64,
+    /// Measured.
+    pub measured: f64,
+}
 
-    /// Mean absolute error of the predicted times of copies over links, in percent of the measured.
-    pub fn link_error(&self) -> Option<f64> {
-        let (plan, platform) = (self.prepared.plan(), &self.prepared.placed.platform);
-        mean_error(self.transfer_times().filter_map(|(id, seconds)| {
-            let transfer = plan.transfer(id);
-            let copied = transfer.route != Route::Shared;
-            copied.then(|| (platform.transfer_time(transfer.bytes, transfer.from, transfer.to), seconds))
-        }))
+impl Compared {
+    /// `|predicted − measured| / measured`; `None` where the measured time is too short for that to mean anything.
+    pub fn error(&self) -> Option<f64> {
+        (self.measured > SHORTEST).then(|| (self.predicted - self.measured).abs() / self.measured)
     }
 }
 
-fn mean_error(pairs: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
-    let errors = pairs.filter(|(_, seconds)| *seconds > SHORTEST).map(|(p, seconds)| (p - seconds).abs() / seconds);
-    let (count, sum) = errors.fold((0, 0.0), |(count, sum), error| (count + 1, sum + error));
-    (count > 0).then(|| 100.0 * sum / f64::from(count))
+/// One node of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeAccuracy {
+    /// Which.
+    pub node: NodeId,
+    /// Where it ran.
+    pub device: DeviceId,
+    /// Its time.
+    pub time: Compared,
+    /// What the prediction rested on; `None` if the plan was made for a device of unknown costs.
+    pub cost: Option<NodeCost>,
+}
+
+/// All transfers over one link in a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkAccuracy {
+    /// The sender.
+    pub from: DeviceId,
+    /// The receiver.
+    pub to: DeviceId,
+    /// Transfers.
+    pub transfers: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their times, added up.
+    pub time: Compared,
+    /// Mean relative error of their times.
+    pub error: Option<f64>,
+}
+
+/// A run as predicted and as measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accuracy {
+    /// The whole run.
+    pub makespan: Compared,
+    /// Each node, in the order in which they started.
+    pub nodes: Vec<NodeAccuracy>,
+    /// Each link whose transfers showed their times, by its ends: streamed ones do not, nor what nobody waited for.
+    pub links: Vec<LinkAccuracy>,
+}
+
+impl Accuracy {
+    /// Mean absolute relative error of the nodes' times (MAPE, as a share of 1); `None` if no node was long enough to be measured.
+    pub fn node_error(&self) -> Option<f64> {
+        mean(self.nodes.iter().filter_map(|node| node.time.error()))
+    }
+
+    /// Sum of the nodes' absolute errors over the sum of their times: long nodes count more.
+    pub fn weighted_node_error(&self) -> Option<f64> {
+        let (error, time) = self.nodes.iter().fold((0.0, 0.0), |(error, time), node| {
+            (error + (node.time.predicted - node.time.measured).abs(), time + node.time.measured)
+        });
+        (time > SHORTEST).then(|| error / time)
+    }
+
+    /// Mean absolute relative error of the transfers' times over all links; `None` without transfers.
+    pub fn link_error(&self) -> Option<f64> {
+        let errors = self.links.iter().filter_map(|link| Some((link.error?, link.transfers as f64)));
+        let (sum, count) = errors.fold((0.0, 0.0), |(sum, all), (error, count)| (sum + error * count, all + count));
+        (count > 0.0).then(|| sum / count)
+    }
+}
+
+impl Run {
+    /// What was predicted of this run beside what was measured; needs the run's profile.
+    pub fn accuracy(&self) -> Accuracy {
+        let plan = self.prepared.plan();
+        let predicted = plan.predicted();
+        let nodes = self.node_times().map(|(node, measured)| {
+            let device = plan.device_of(node);
+            let cost = self.prepared.placed.costs[node.index()][device.index()];
+            NodeAccuracy { node, device, time: Compared { predicted: predicted.busy[node.index()], measured }, cost }
+        });
+        Accuracy {
+            makespan: Compared { predicted: predicted.makespan, measured: self.measured.makespan.as_secs_f64() },
+            nodes: nodes.collect(),
+            links: self.link_accuracy(),
+        }
+    }
+
+    fn link_accuracy(&self) -> Vec<LinkAccuracy> {
+        let plan = self.prepared.plan();
+        let mut links: BTreeMap<(DeviceId, DeviceId), (LinkAccuracy, Vec<f64>)> = BTreeMap::new();
+        for (id, measured) in observe(&self.prepared.program, plan, &self.measured).transfers {
+            let transfer = plan.transfer(id);
+            let time = Compared { predicted: plan.predicted().transfers[id.index()], measured };
+            let (from, to) = (transfer.from, transfer.to);
+            let none = LinkAccuracy { from, to, transfers: 0, bytes: 0, time: Compared::default(), error: None };
+            let (link, errors) = links.entry((from, to)).or_insert((none, Vec::new()));
+            link.transfers += 1;
+            link.bytes += transfer.bytes;
+            link.time.predicted += time.predicted;
+            link.time.measured += time.measured;
+            errors.extend(time.error());
+        }
+        let averaged =
+            |(link, errors): (LinkAccuracy, Vec<f64>)| LinkAccuracy { error: mean(errors.into_iter()), ..link };
+        links.into_values().map(averaged).collect()
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    (count > 0.0).then(|| sum / count)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::mean_error;
+    use super::*;
 
     #[test]
-    fn errors_are_relative_to_what_was_measured() {
-        assert_eq!(mean_error([(2.0, 1.0), (0.5, 1.0), (5.0, 0.0)].into_iter()), Some(75.0));
-        assert_eq!(mean_error(std::iter::empty()), None);
+    fn errors_are_relative_to_the_measured_times() {
+        let node = |predicted, measured| NodeAccuracy {
+            node: NodeId(0),
+            device: DeviceId(0),
+            time: Compared { predicted, measured },
+            cost: None,
+        };
+        let link = |error, transfers| LinkAccuracy {
+            from: DeviceId(0),
+            to: DeviceId(1),
+            transfers,
+            bytes: 0,
+            time: Compared::default(),
+            error,
+        };
+        let accuracy = Accuracy {
+            makespan: Compared { predicted: 3.0, measured: 2.0 },
+            nodes: vec![node(1.5, 1.0), node(3.0, 3.0), node(1.0, 1e-9)],
+            links: vec![link(Some(0.5), 3), link(Some(0.1), 1), link(None, 2)],
+        };
+        assert_eq!(accuracy.makespan.error(), Some(0.5));
+        assert_eq!(accuracy.node_error(), Some(0.25));
+        assert!(accuracy.weighted_node_error().is_some_and(|error| (error - 0.375).abs() < 1e-6));
+        assert!(accuracy.link_error().is_some_and(|error| (error - 0.4).abs() < 1e-12));
     }
 }

@@ -1,15 +1,20 @@
-//! Calibration: a device's peak rates and its links' latency and rate, measured by running probes through the very
-//! executor that will run the models.
+//! Calibration: what devices and links can do, measured by running probes through the very executor that will run the models.
+//!
+//! A quick one, of devices that nothing is known of, goes before the first placement. A full one ([`Calibrator`]) takes steps that can
+//! each be saved: peak rates, each class of kernels in several sizes, each link in several sizes whole and in chunks, hops between CPU
+//! devices, and what devices take from each other.
 
 use super::error::SessionError;
+use super::learning::{Lesson, learn};
 use super::machine::{Machine, targets};
+use super::observed::observe;
 use super::placing::{Placing, Target, Wish, WishedBlocks, Wishes};
 use super::prepared::{devices, plan_devices};
-use super::probe::Probe;
+use super::probe::{Class, Probe, relay, side_by_side};
 use crate::device::Inventory;
-use crate::execute::{Activity, Executor, Kernels, RunOptions};
+use crate::execute::{Executor, Kernels, RunOptions, RunOutput};
 use crate::plan::{Plan, PlanOptions, StreamMode};
-use crate::profile::{CostStore, LinkCosts, Rates};
+use crate::profile::{LinkCosts, MachineCosts, Rates};
 use crate::program::{NodeId, Program};
 use crate::tasks::HOST;
 use anabranch_kernels::Tensor;
@@ -17,52 +22,339 @@ use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::order::Pct;
 use anabranch_placement::place::Fixed;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Runs of each probe; the least time counts, as the one that was disturbed least.
-const RUNS: usize = 4;
+/// Runs of a probe: at least, one of them cold, and at most.
+const RUNS: [usize; 2] = [4, 9];
+
+/// After this long a probe has run often enough.
+const ENOUGH: Duration = Duration::from_millis(250);
 
 /// The fastest rate that a link is believed to have: what is faster took no time that could be measured.
 const MOST_RATE: f64 = 1e12;
 
-/// What the runs of one probe on one device showed, in seconds: least times.
-struct Shown {
-    node: f64,
-    /// Host to device, and back; `None` on the host itself.
-    there: Option<f64>,
-    back: Option<f64>,
+/// Elements of the transfers that a link is measured with: 64 bytes to 16 MiB.
+const SIZES: [usize; 6] = [16, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22];
+
+/// Elements of the transfers in chunks.
+const STREAMED: [usize; 3] = [1 << 20, 1 << 21, 1 << 22];
+
+/// Nodes of a chain that another device is measured beside, at most.
+const LONGEST: f64 = 400.0;
+
+/// One step of a full calibration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalibrationStep {
+    name: String,
+    what: What,
 }
 
-/// Measures every device that the store has no rates for, and its links with the host. Takes about a second a device. A
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Rates(DeviceId),
+    Class(DeviceId, Class, usize),
+    Link { device: DeviceId, elements: usize, streamed: bool },
+    Hop { from: DeviceId, to: DeviceId, elements: usize },
+    Beside(DeviceId, DeviceId),
+}
+
+impl fmt::Display for CalibrationStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// A full calibration of the devices of an inventory.
+pub struct Calibrator<'a> {
+    bench: Bench<'a>,
+}
+
+impl<'a> Calibrator<'a> {
+    /// The calibration of these devices. Equal devices are measured once.
+    pub fn new(inventory: &'a Inventory) -> Self {
+        Self { bench: Bench::new(inventory) }
+    }
+
+    /// All steps, the most telling first.
+    pub fn steps(&self) -> Vec<CalibrationStep> {
+        let targets = &self.bench.targets;
+        let first_of_key = |at: &usize| targets[..*at].iter().all(|other| other.key != targets[*at].key);
+        let distinct: Vec<usize> =
+            (0..targets.len()).filter(first_of_key).filter(|at| self.bench.has_room(*at)).collect();
+        let mut steps = Vec::new();
+        let mut step = |what: What, name: String| steps.push(CalibrationStep { name, what });
+        let id = |at: usize| DeviceId(at as u32);
+        for at in &distinct {
+            step(What::Rates(id(*at)), format!("peak rates of {}", targets[*at].key));
+        }
+        for at in distinct.iter().filter(|at| targets[**at].kind != DeviceKind::Cpu) {
+            for elements in SIZES {
+                let what = What::Link { device: id(*at), elements, streamed: false };
+                step(what, format!("{} bytes to and from {}", 4 * elements, targets[*at].key));
+            }
+            for elements in STREAMED {
+                let what = What::Link { device: id(*at), elements, streamed: true };
+                step(what, format!("{} bytes in chunks to and from {}", 4 * elements, targets[*at].key));
+            }
+        }
+        for (a, b) in self.pairs() {
+            let both = format!("{} and {}", targets[a].key, targets[b].key);
+            if targets[a].kind == DeviceKind::Cpu && targets[b].kind == DeviceKind::Cpu {
+                for elements in [16, 1 << 18] {
+                    let what = What::Hop { from: id(a), to: id(b), elements };
+                    step(what, format!("hops of {} bytes between {both}", 4 * elements));
+                }
+            }
+            step(What::Beside(id(a), id(b)), format!("{both} side by side"));
+        }
+        for at in distinct {
+            for class in Class::ALL {
+                for size in 0..Class::SIZES {
+                    let name = format!("{class:?} of size {} on {}", size + 1, targets[at].key);
+                    step(What::Class(id(at), class, size), name);
+                }
+            }
+        }
+        steps
+    }
+
+    /// Whether a step has been done with this build's kernels.
+    pub fn is_done(&self, step: &CalibrationStep, known: &MachineCosts) -> bool {
+        known.calibrated.get(&step.name) == Some(&anabranch_kernels::VERSION)
+    }
+
+    /// Does one step and adds what it shows to what is known. Takes less than a second on most devices.
+    ///
+    /// # Errors
+    /// If a probe fails to run: then models would, too.
+    pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), SessionError> {
+        let bench = &self.bench;
+        match step.what {
+            What::Rates(device) => bench.learn_rates(device, known)?,
+            What::Class(device, class, size) => {
+                let program = class.program(size);
+                if bench.runs_all(&program, device) {
+                    bench.teach(&bench.run(program, &|_| device, false)?, known);
+                }
+            }
+            What::Link { device, elements, streamed } => {
+                // A stream needs a reader on the host, too.
+                let there = |node: usize| if node == 0 { device } else { HOST };
+                bench.teach(&bench.run(relay(elements, 1 + u32::from(streamed)), &there, streamed)?, known);
+            }
+            What::Hop { from, to, elements } => {
+                let alternate = |node: usize| if node.is_multiple_of(2) { to } else { from };
+                bench.teach(&bench.run(relay(elements, 16), &alternate, false)?, known);
+            }
+            What::Beside(first, second) => bench.learn_slowdown([first, second], known)?,
+        }
+        known.calibrated.insert(step.name.clone(), anabranch_kernels::VERSION);
+        Ok(())
+    }
+
+    /// Two devices for each pair of keys.
+    fn pairs(&self) -> Vec<(usize, usize)> {
+        let targets = &self.bench.targets;
+        let mut seen = Vec::new();
+        let mut pairs = Vec::new();
+        for (a, b) in (0..targets.len()).flat_map(|a| (a + 1..targets.len()).map(move |b| (a, b))) {
+            let keys = (&targets[a].key, &targets[b].key);
+            if !seen.contains(&keys) && self.bench.has_room(a) && self.bench.has_room(b) {
+                seen.push(keys);
+                pairs.push((a, b));
+            }
+        }
+        pairs
+    }
+}
+
+/// Measures every device that no rates are known of, and its links with the host. Takes about a second a device. A
 /// device on which probes do not fit keeps assumed rates.
 ///
 /// # Errors
 /// If a probe fails to run: then models would, too.
-pub(super) fn calibrate(inventory: &Inventory, store: &mut CostStore) -> Result<(), SessionError> {
-    let targets = targets(inventory);
-    for (index, target) in targets.iter().enumerate() {
-        let known = store.devices.get(&target.key).is_some_and(|costs| costs.rates.is_some());
-        if known || !room(target, inventory) {
-            continue;
+pub(super) fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), SessionError> {
+    let bench = Bench::new(inventory);
+    for (index, target) in bench.targets.iter().enumerate() {
+        let done = known.devices.get(&target.key).is_some_and(|costs| costs.rates.is_some());
+        if !done && bench.has_room(index) {
+            bench.learn_rates(DeviceId(index as u32), known)?;
         }
-        let device = DeviceId(index as u32);
-        let mut shown = Vec::new();
-        for probe in Probe::ALL {
-            shown.push((probe, show(probe.program(), device, inventory, &targets)?));
-        }
-        let of = |probe: Probe| shown.iter().find(|(p, _)| *p == probe).map(|(_, shown)| shown);
-        let (Some(bandwidth), Some(launch)) = (of(Probe::Bandwidth), of(Probe::Launch)) else { continue };
-        let costs = store.devices.entry(target.key.clone()).or_default();
-        costs.rates = Some(rates(&|probe| of(probe).map_or(launch.node, |shown| shown.node)));
-        learn_links(store, &targets, target, bandwidth, launch);
     }
     Ok(())
 }
 
-/// Whether the probes fit: the largest needs two tensors of 32 MiB, and staging.
-fn room(target: &Target, inventory: &Inventory) -> bool {
-    let bound = inventory.gpus.iter().find(|gpu| gpu.name == target.name).map(|gpu| GpuLimits::of(&gpu.adapter));
-    target.memory >= 256 << 20 && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
+/// Where probes run.
+struct Bench<'a> {
+    inventory: &'a Inventory,
+    targets: Vec<Target>,
+}
+
+/// The runs of one probe.
+struct Trial {
+    program: Arc<Program>,
+    executor: Executor,
+    runs: Vec<RunOutput>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(inventory: &'a Inventory) -> Self {
+        Self { inventory, targets: targets(inventory) }
+    }
+
+    /// The devices with nothing known of them.
+    fn machine(&self) -> Machine {
+        Machine::present(self.inventory, &MachineCosts::default())
+    }
+
+    /// Whether the probes fit: the largest needs two tensors of 32 MiB, and staging.
+    fn has_room(&self, index: usize) -> bool {
+        let target = &self.targets[index];
+        let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
+        let bound = gpu.map(|gpu| GpuLimits::of(&gpu.adapter));
+        target.memory >= 256 << 20 && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
+    }
+
+    /// Whether the device has kernels for all nodes.
+    fn runs_all(&self, program: &Program, device: DeviceId) -> bool {
+        self.targets[device.index()].kind == DeviceKind::Cpu
+            || self.machine().gpu_runs(program).iter().all(|runs| *runs)
+    }
+
+    /// Measures the rates of a device, and the affine law of its links.
+    fn learn_rates(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), SessionError> {
+        let mut trials = Vec::new();
+        for probe in Probe::ALL {
+            let trial = self.run(probe.program(), &|_| device, false)?;
+            self.teach(&trial, known);
+            trials.push((probe, trial.least_node()));
+            match probe {
+                Probe::Bandwidth => self.learn_links(&trial, device, known, |large, link| {
+                    link.rate = (large.0 / (large.1 - link.latency).max(1e-9)).clamp(1.0, MOST_RATE);
+                }),
+                Probe::Launch => self.learn_links(&trial, device, known, |small, link| {
+                    // The large transfer was measured before: its time stays as it is.
+                    link.latency = small.1;
+                }),
+                Probe::MatMul | Probe::Conv | Probe::Map => {}
+            }
+        }
+        let seconds = |probe: Probe| trials.iter().find(|(p, _)| *p == probe).map_or(0.0, |(_, seconds)| *seconds);
+        known.devices.entry(self.targets[device.index()].key.clone()).or_default().rates = Some(rates(&seconds));
+        Ok(())
+    }
+
+    /// Lets `learn` set the affine law of each link between the device and a CPU by the least time (bytes, seconds) of the trial's
+    /// transfers. All CPU devices stand in one memory, so what holds between host and device holds for the other CPUs, too.
+    fn learn_links(
+        &self,
+        trial: &Trial,
+        device: DeviceId,
+        known: &mut MachineCosts,
+        learn: impl Fn((f64, f64), &mut LinkCosts),
+    ) {
+        let target = &self.targets[device.index()];
+        if target.kind == DeviceKind::Cpu {
+            return;
+        }
+        for back in [false, true] {
+            let Some(least) = trial.least_transfer(back) else { continue };
+            for cpu in self.targets.iter().filter(|other| other.kind == DeviceKind::Cpu) {
+                let (from, to) = if back { (target, cpu) } else { (cpu, target) };
+                let link = known.links.entry(MachineCosts::link_key(&from.key, &to.key));
+                learn(least, link.or_insert_with(|| LinkCosts::affine(0.0, MOST_RATE)));
+            }
+        }
+    }
+
+    /// Runs the same chain on each of two devices alone, then on both at the same time, so long on the faster one that the slower one
+    /// is busy throughout.
+    fn learn_slowdown(&self, pair: [DeviceId; 2], known: &mut MachineCosts) -> Result<(), SessionError> {
+        let mut seconds = [0.0; 2];
+        for (device, seconds) in pair.iter().zip(&mut seconds) {
+            let trial = self.run(side_by_side([2, 2]), &|_| *device, false)?;
+            self.teach(&trial, known);
+            *seconds = trial.least_node();
+        }
+        let slower = seconds[0].max(seconds[1]);
+        let lengths = seconds.map(|seconds| (4.0 * slower / seconds.max(1e-9)).clamp(4.0, LONGEST) as u32);
+        let divided = |node: usize| pair[usize::from(node >= lengths[0] as usize)];
+        self.teach(&self.run(side_by_side(lengths), &divided, false)?, known);
+        Ok(())
+    }
+
+    /// Runs a probe with each node on the device that `device_of` names; `streamed` with transfers in chunks.
+    fn run(
+        &self,
+        program: Program,
+        device_of: &dyn Fn(usize) -> DeviceId,
+        streamed: bool,
+    ) -> Result<Trial, SessionError> {
+        let program = Arc::new(program);
+        let machine = self.machine();
+        let runs = machine.gpu_runs(&program);
+        let runs_there = |node: NodeId| runs[node.index()];
+        let placing = Placing::new(&program, &self.targets, &machine.costs, &Wishes::default(), &runs_there)?;
+        let mut assignment: Vec<_> = (0..program.nodes.len()).map(device_of).collect();
+        assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
+        let wish = Wish {
+            placer: Box::new(Fixed::new(assignment)),
+            rule: Box::new(Pct),
+            order: None,
+            blocks: WishedBlocks::Formed,
+        };
+        let placed = placing.place(&wish, &machine.memory())?;
+        let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
+        let plan_devices = plan_devices(&self.targets);
+        let options = match streamed {
+            true => PlanOptions { streaming: StreamMode::Always, ..PlanOptions::default() },
+            false => PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() },
+        };
+        let chosen = (&placed.placement, &placed.schedule);
+        let plan = Plan::build(&program, &plan_devices, chosen, Vec::new(), kernels.as_ref(), &options)?;
+        let executor = Executor::new(plan, kernels, devices(self.inventory))?;
+        let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
+        let profiled = RunOptions { profile: true, ..RunOptions::default() };
+        let (mut runs, started) = (Vec::new(), Instant::now());
+        while runs.len() < RUNS[0] || (runs.len() < RUNS[1] && started.elapsed() < ENOUGH) {
+            runs.push(executor.run(&inputs, &profiled)?);
+        }
+        Ok(Trial { program, executor, runs })
+    }
+
+    /// Learns from all runs of a trial; the first is cold.
+    fn teach(&self, trial: &Trial, known: &mut MachineCosts) {
+        for (number, run) in trial.runs.iter().enumerate() {
+            let lesson = Lesson {
+                program: &trial.program,
+                plan: trial.executor.plan(),
+                run,
+                cold: number == 0,
+                streams_alone: true,
+                targets: &self.targets,
+            };
+            learn(known, lesson);
+        }
+    }
+}
+
+impl Trial {
+    /// The least time of a node: that of the one that was disturbed least.
+    fn least_node(&self) -> f64 {
+        let nodes = self.runs.iter().flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
+        nodes.map(|node| node.seconds).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Bytes and least seconds of the transfers from the host, or back to it.
+    fn least_transfer(&self, back: bool) -> Option<(f64, f64)> {
+        let plan = self.executor.plan();
+        let transfers = self.runs.iter().flat_map(|run| observe(&self.program, plan, run).transfers);
+        let times = transfers.filter(|(id, _)| (plan.transfer(*id).to == HOST) == back);
+        let (id, seconds) = times.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some((plan.transfer(id).bytes as f64, seconds))
+    }
 }
 
 fn rates(seconds: &dyn Fn(Probe) -> f64) -> Rates {
@@ -77,60 +369,4 @@ fn rates(seconds: &dyn Fn(Probe) -> f64) -> Rates {
         bandwidth: rate(Probe::Bandwidth, Probe::Bandwidth.program().nodes[0].spec.work().bytes()),
         launch,
     }
-}
-
-fn learn_links(store: &mut CostStore, targets: &[Target], target: &Target, large: &Shown, small: &Shown) {
-    let bytes = Probe::Bandwidth.program().values[0].spec.bytes() as f64;
-    let link = |large: f64, small: f64| LinkCosts {
-        latency: small,
-        rate: (bytes / (large - small).max(1e-9)).clamp(1.0, MOST_RATE),
-    };
-    // All CPU devices stand in one memory, so what holds between host and device holds for the other CPUs, too.
-    for cpu in targets.iter().filter(|other| other.kind == DeviceKind::Cpu) {
-        if let (Some(large), Some(small)) = (large.there, small.there) {
-            store.links.insert(CostStore::link_key(&cpu.key, &target.key), link(large, small));
-        }
-        if let (Some(large), Some(small)) = (large.back, small.back) {
-            store.links.insert(CostStore::link_key(&target.key, &cpu.key), link(large, small));
-        }
-    }
-}
-
-/// Runs a probe with all its nodes on one device.
-fn show(program: Program, device: DeviceId, inventory: &Inventory, targets: &[Target]) -> Result<Shown, SessionError> {
-    let program = Arc::new(program);
-    let machine = Machine::present(inventory, &CostStore::default());
-    let runs = machine.gpu_runs(&program);
-    let wishes = Wishes::default();
-    let placing = Placing::new(&program, targets, &machine.store, &wishes, &|node: NodeId| runs[node.index()])?;
-    let mut assignment = vec![device; program.nodes.len()];
-    assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-    let wish = Wish {
-        placer: Box::new(Fixed::new(assignment)),
-        rule: Box::new(Pct),
-        order: None,
-        blocks: WishedBlocks::Formed,
-    };
-    let placed = placing.place(&wish, &machine.memory())?;
-    let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
-    let plan_devices = plan_devices(targets);
-    let whole = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
-    let chosen = (&placed.placement, &placed.schedule);
-    let plan = Plan::build(&program, &plan_devices, chosen, Vec::new(), kernels.as_ref(), &whole)?;
-    let executor = Executor::new(plan, kernels, devices(inventory))?;
-    let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
-    let mut shown = Shown { node: f64::INFINITY, there: None, back: None };
-    for _ in 0..RUNS {
-        let run = executor.run(&inputs, &RunOptions { profile: true, ..RunOptions::default() })?;
-        for event in &run.events {
-            let seconds = event.end.saturating_sub(event.start) as f64 * 1e-9;
-            let least = |so_far: Option<f64>| Some(so_far.map_or(seconds, |least| least.min(seconds)));
-            match event.what {
-                Activity::Node(_) => shown.node = shown.node.min(seconds),
-                Activity::Transfer(id) if executor.plan().transfer(id).to == HOST => shown.back = least(shown.back),
-                Activity::Transfer(_) => shown.there = least(shown.there),
-            }
-        }
-    }
-    Ok(shown)
 }

@@ -12,6 +12,7 @@ use crate::program::Program;
 use anabranch_placement::order::Pct;
 use anabranch_placement::place::Fixed;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A model that is ready to be scheduled at run time.
 pub struct Dynamic {
@@ -76,7 +77,8 @@ impl Session {
         let tensors = Self::ordered(inputs, &prepared.program)?;
         let mut measured = prepared.executor.run(&tensors, options)?;
         let outputs = named(&prepared.program, &mut measured);
-        Ok(Run { outputs, measured, prepared: Arc::clone(prepared) })
+        let cold = !prepared.warm.swap(true, Ordering::Relaxed);
+        Ok(Run { outputs, measured, prepared: Arc::clone(prepared), cold })
     }
 
     /// Readies the model to be scheduled at run time, with the costs known by now.

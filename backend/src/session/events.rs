@@ -16,7 +16,7 @@ impl Run {
         })
     }
 
-    /// Each node that ran, with the seconds that it took.
+    /// Each node that ran, with the seconds that it took, waits for chunks left out.
     pub fn node_times(&self) -> impl Iterator<Item = (NodeId, f64)> {
         self.measured.events.iter().filter_map(|event| match event.what {
             Activity::Node(node) => Some((node, seconds(event))),
@@ -24,7 +24,7 @@ impl Run {
         })
     }
 
-    /// Each transfer, with the seconds that it took.
+    /// Each transfer, with the seconds that it took, likewise.
     pub fn transfer_times(&self) -> impl Iterator<Item = (TransferId, f64)> {
         self.measured.events.iter().filter_map(|event| match event.what {
             Activity::Transfer(transfer) => Some((transfer, seconds(event))),
@@ -61,7 +61,7 @@ impl Run {
 }
 
 fn seconds(event: &Event) -> f64 {
-    event.end.saturating_sub(event.start) as f64 * 1e-9
+    event.busy() as f64 * 1e-9
 }
 
 /// All events of a run as one JSON object. Times are nanoseconds since the run's start.
@@ -74,6 +74,7 @@ pub fn events_json(run: &Run) -> Value {
             "ready_ns": event.ready,
             "start_ns": event.start,
             "end_ns": event.end,
+            "waited_ns": event.waited,
             "bytes": event.bytes,
         })
     };

@@ -1,9 +1,9 @@
 //! The devices that a session places on: those of this machine, or those that a platform file describes.
 
-use super::placing::Target;
+use super::placing::{Target, link};
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
 use crate::device::{CacheSummary, DeviceRef, Inventory};
-use crate::profile::{CostStore, DeviceCosts, LinkCosts};
+use crate::profile::{DeviceCosts, LinkCosts, MachineCosts};
 use crate::program::{Node, Program};
 use crate::stream::StreamDevice;
 use anabranch_kernels::cpu;
@@ -19,17 +19,16 @@ pub(super) struct Machine {
     gpus: Vec<GpuLimits>,
     /// What streaming on each device depends on.
     pub(super) streams: Vec<StreamDevice>,
-    /// What nodes and transfers cost there.
-    pub(super) store: CostStore,
+    /// What nodes, transfers and runs cost there.
+    pub(super) costs: MachineCosts,
 }
 
 impl Machine {
     /// The machine that is there.
-    pub(super) fn present(inventory: &Inventory, store: &CostStore) -> Self {
+    pub(super) fn present(inventory: &Inventory, known: &MachineCosts) -> Self {
         let gpus = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
-        let targets = targets(inventory);
         let streams = inventory.devices().map(stream_device).collect();
-        Self { targets, gpus, streams, store: store.clone() }
+        Self { targets: targets(inventory), gpus, streams, costs: known.clone() }
     }
 
     /// The machine that `file` describes, by its differences from the present one or as a whole.
@@ -41,20 +40,22 @@ impl Machine {
     pub(super) fn imagined(
         file: &PlatformFile,
         inventory: &Inventory,
-        store: &CostStore,
+        known: &MachineCosts,
     ) -> Result<Self, PlatformError> {
-        let present = Self::present(inventory, store);
+        let present = Self::present(inventory, known);
         let entries = file.devices_over(&present.targets)?;
-        let mut machine =
-            Self { targets: Vec::new(), gpus: Vec::new(), streams: Vec::new(), store: CostStore::default() };
+        // What a run takes beside its nodes and transfers does not depend on which devices these are.
+        let costs = MachineCosts { runs: known.runs.clone(), ..MachineCosts::default() };
+        let mut machine = Self { targets: Vec::new(), gpus: Vec::new(), streams: Vec::new(), costs };
         for entry in &entries {
             let like = present.streams.iter().find(|device| entry.key.as_ref() == Some(&device.key));
-            machine.add(entry, like, store);
+            machine.add_stream(entry, like);
+            machine.add(entry, known);
         }
         for from in &entries {
             for to in entries.iter().filter(|to| to.name != from.name) {
                 let given = file.link(&from.name, &to.name);
-                machine.connect((from, to), given, store);
+                machine.connect((from, to), given, known);
             }
         }
         if machine.targets.iter().any(|target| target.kind == DeviceKind::Gpu) {
@@ -63,33 +64,36 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Adds a device; its cores and caches are those of the device at hand that it is like.
-    fn add(&mut self, entry: &DeviceEntry, like: Option<&StreamDevice>, store: &CostStore) {
-        let (key, kind) = (entry.own_key(), entry.kind.unwrap_or(DeviceKind::Cpu));
-        let known = entry.key.as_ref().and_then(|like| store.devices.get(like)).cloned();
-        let mut costs: DeviceCosts = known.unwrap_or_default();
-        if entry.rates.is_some() {
-            costs.rates = entry.rates;
-        }
-        self.store.devices.insert(key.clone(), costs);
+    /// What streaming on a device depends on: its cores and caches are those of the device at hand that it is like.
+    fn add_stream(&mut self, entry: &DeviceEntry, like: Option<&StreamDevice>) {
         self.streams.push(StreamDevice {
             name: entry.name.clone(),
-            kind,
-            key: key.clone(),
+            kind: entry.kind.unwrap_or(DeviceKind::Cpu),
+            key: entry.own_key(),
             times: entry.times,
             threads: like.map_or(1, |device| device.threads),
             cache: like.map_or(0, |device| device.cache),
         });
+    }
+
+    fn add(&mut self, entry: &DeviceEntry, known: &MachineCosts) {
+        let key = entry.own_key();
+        let like = entry.key.as_ref().and_then(|like| known.devices.get(like)).cloned();
+        let mut costs: DeviceCosts = like.unwrap_or_default();
+        if entry.rates.is_some() {
+            costs.rates = entry.rates;
+        }
+        self.costs.devices.insert(key.clone(), costs);
         self.targets.push(Target {
             name: entry.name.clone(),
-            kind,
+            kind: entry.kind.unwrap_or(DeviceKind::Cpu),
             key,
             memory: entry.memory.unwrap_or(u64::MAX),
             times: entry.times,
         });
     }
 
-    fn connect(&mut self, (from, to): (&DeviceEntry, &DeviceEntry), given: Option<&LinkEntry>, store: &CostStore) {
+    fn connect(&mut self, (from, to): (&DeviceEntry, &DeviceEntry), given: Option<&LinkEntry>, known: &MachineCosts) {
         let like = |entry: &DeviceEntry| Target {
             name: entry.name.clone(),
             kind: entry.kind.unwrap_or(DeviceKind::Cpu),
@@ -97,12 +101,18 @@ impl Machine {
             memory: 0,
             times: 1.0,
         };
-        let found = store.link(&like(from), &like(to));
-        let costs = LinkCosts {
-            latency: given.and_then(|link| link.latency).unwrap_or(found.latency),
-            rate: given.and_then(|link| link.rate).unwrap_or(found.rate),
+        let (from_like, to_like) = (like(from), like(to));
+        let found = link(known, &from_like, &to_like);
+        let costs = match given {
+            None => found,
+            Some(given) => LinkCosts::affine(given.latency.unwrap_or(found.latency), given.rate.unwrap_or(found.rate)),
         };
-        self.store.links.insert(CostStore::link_key(&from.own_key(), &to.own_key()), costs);
+        let (from, to) = (from.own_key(), to.own_key());
+        let slowdown = known.slowdowns.get(&MachineCosts::slowdown_key(&from_like.key, &to_like.key));
+        self.costs
+            .slowdowns
+            .extend(slowdown.map(|slowdown| (MachineCosts::slowdown_key(&from, &to), slowdown.clone())));
+        self.costs.links.insert(MachineCosts::link_key(&from, &to), costs);
     }
 
     /// Whether a device has a kernel for a node some of whose inputs are constant. A GPU has it only if all GPUs do.

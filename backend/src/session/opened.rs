@@ -3,6 +3,7 @@
 use super::calibration::calibrate;
 use super::error::SessionError;
 use super::inputs::{Inputs, Outputs};
+use super::learning::{Learned, Lesson, learn};
 use super::machine::{Machine, targets};
 use super::options::SessionOptions;
 use super::placing::Target;
@@ -46,6 +47,8 @@ pub struct Run {
     pub measured: RunOutput,
     /// The plan that was followed.
     pub prepared: Arc<Prepared>,
+    /// Whether it was the plan's first run, in which memory is touched and kernels are compiled for the first time.
+    pub cold: bool,
 }
 
 impl Session {
@@ -66,9 +69,10 @@ impl Session {
     }
 
     fn new(model: Model, mut options: SessionOptions) -> Result<Self, SessionError> {
-        let inventory = detect(&options.devices)?;
-        let costs = Mutex::new(std::mem::take(&mut options.costs));
-        let (targets, devices) = (targets(&inventory), devices(&inventory));
+        let mut inventory = detect(&options.devices)?;
+        let mut costs = std::mem::take(&mut options.costs);
+        inventory.notes.extend(costs.settle(&inventory.fingerprint()));
+        let (targets, devices, costs) = (targets(&inventory), devices(&inventory), Mutex::new(costs));
         let (lowered, prepared) = (Mutex::default(), Mutex::default());
         Ok(Self { model, inventory, targets, devices, options, costs, lowered, prepared })
     }
@@ -104,9 +108,18 @@ impl Session {
         self.run_prepared(&self.prepare(inputs)?, inputs, options)
     }
 
-    /// Adds a run's measured node times to the costs.
-    pub fn learn(&self, run: &Run) {
-        super::learning::learn(&mut lock(&self.costs), run, &self.targets);
+    /// Adds what a profiled run of this session measured to the costs: times of nodes, of transfers, and of the run as a whole. A
+    /// plan's first run counts as cold. Plans that were made stay as they are; [`Self::plan_with`] makes one with what was learned.
+    pub fn learn(&self, run: &Run) -> Learned {
+        let lesson = Lesson {
+            program: &run.prepared.program,
+            plan: run.prepared.plan(),
+            run: &run.measured,
+            cold: run.cold,
+            streams_alone: false,
+            targets: &self.targets,
+        };
+        learn(lock(&self.costs).here_mut(), lesson)
     }
 
     /// Compiles the model for the shapes of these inputs, or finds it compiled.
@@ -148,13 +161,13 @@ impl Session {
     fn machine(&self) -> Result<Machine, SessionError> {
         match &self.options.platform {
             None => self.present(),
-            Some(file) => Ok(Machine::imagined(file, &self.inventory, &self.calibrated()?)?),
+            Some(file) => Ok(Machine::imagined(file, &self.inventory, self.calibrated()?.here())?),
         }
     }
 
     /// The machine that is there.
     pub(super) fn present(&self) -> Result<Machine, SessionError> {
-        Ok(Machine::present(&self.inventory, &self.calibrated()?))
+        Ok(Machine::present(&self.inventory, self.calibrated()?.here()))
     }
 
     /// The model lowered for the shapes of these inputs.
@@ -237,7 +250,7 @@ impl Session {
     fn calibrated(&self) -> Result<CostStore, SessionError> {
         let mut costs = lock(&self.costs);
         if self.options.calibrate {
-            calibrate(&self.inventory, &mut costs)?;
+            calibrate(&self.inventory, costs.here_mut())?;
         }
         Ok(costs.clone())
     }

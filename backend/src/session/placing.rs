@@ -3,13 +3,13 @@
 use super::pattern;
 use crate::execute::Forecast;
 use crate::plan::PlanFile;
-use crate::profile::{CostStore, LinkCosts, NodeCost};
+use crate::profile::{LinkCosts, MachineCosts, NodeCost, Predictor};
 use crate::program::{NodeId, Program};
 use crate::stream::Group;
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::check::{check_placement, check_schedule};
-use anabranch_placement::cost::{CostError, CostTable};
+use anabranch_placement::cost::{CostError, CostTable, TransferCurve};
 use anabranch_placement::evaluate::{Decision, decisions};
 use anabranch_placement::format::{Facts, LoadedProblem};
 use anabranch_placement::graph::TaskId;
@@ -37,9 +37,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// The predicted time of a node here.
-    pub fn predict(&self, store: &CostStore, node: &NodeSpec) -> NodeCost {
-        let cost = store.predict(&self.key, node);
+    /// The predicted time of a node here, by the predictor of its key.
+    pub fn predict(&self, known: &Predictor<'_>, node: &NodeSpec) -> NodeCost {
+        let cost = known.predict(node);
         NodeCost { seconds: cost.seconds * self.times, ..cost }
     }
 }
@@ -140,6 +140,8 @@ pub struct Placed {
     pub platform: Platform,
     /// Predicted cost of each node on each device, node by node; `None` where it cannot run.
     pub costs: Vec<Vec<Option<NodeCost>>>,
+    /// Times of transfers by sender, receiver and size.
+    curves: Vec<Vec<TransferCurve>>,
     /// The device of each task, and why.
     pub placement: Placement,
     /// The predicted schedule.
@@ -159,7 +161,7 @@ impl Placed {
     /// # Errors
     /// If the problem cannot be built again, which is a fault of Anabranch.
     pub fn decisions(&self, schedule: &Schedule) -> Result<Vec<Decision>, PlacingError> {
-        let table = table(&self.tasks, &self.platform, &self.costs)?;
+        let table = table(&self.tasks, &self.platform, &self.costs, &self.curves)?;
         let problem = Problem::new(self.tasks.graph(), &self.platform, &table, MemoryRule::Ignore)?;
         Ok(decisions(&problem, schedule))
     }
@@ -171,7 +173,8 @@ pub struct Placing<'a> {
     targets: &'a [Target],
     tasks: ProgramTasks,
     costs: Vec<Vec<Option<NodeCost>>>,
-    store: &'a CostStore,
+    known: &'a MachineCosts,
+    curves: Vec<Vec<TransferCurve>>,
 }
 
 impl<'a> Placing<'a> {
@@ -183,7 +186,7 @@ impl<'a> Placing<'a> {
     pub fn new(
         program: &'a Program,
         targets: &'a [Target],
-        store: &'a CostStore,
+        known: &'a MachineCosts,
         wishes: &Wishes,
         gpu_runs: &dyn Fn(NodeId) -> bool,
     ) -> Result<Self, PlacingError> {
@@ -199,16 +202,20 @@ impl<'a> Placing<'a> {
             })
             .collect();
         let tasks = ProgramTasks::new(program, &limits, &colocated(program, &wishes.colocated)?)?;
+        let predictors: Vec<_> = targets.iter().map(|target| Predictor::new(known.devices.get(&target.key))).collect();
         let costs = program
             .nodes
             .iter()
             .zip(&allowed)
             .map(|(node, allowed)| {
                 let runs = |target: &Target| allowed.contains(target.kind);
-                targets.iter().map(|t| runs(t).then(|| t.predict(store, &node.spec))).collect()
+                let predicted = targets.iter().zip(&predictors);
+                predicted.map(|(target, known)| runs(target).then(|| target.predict(known, &node.spec))).collect()
             })
             .collect();
-        Ok(Self { program, targets, tasks, costs, store })
+        let curve = |from: &Target, to: &Target| link(known, from, to).curve();
+        let curves = targets.iter().map(|from| targets.iter().map(|to| curve(from, to)).collect()).collect();
+        Ok(Self { program, targets, tasks, costs, known, curves })
     }
 
     /// Predicts `cost` for a node on a device, in the place of what the store says.
@@ -233,7 +240,7 @@ impl<'a> Placing<'a> {
         memory: &[u64],
     ) -> Result<Placed, PlacingError> {
         let platform = self.platform(memory)?;
-        let table = table(&self.tasks, &platform, &self.costs)?;
+        let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
         let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
         let placement = placer.place(&problem)?;
         let refuse = |violation: String| PlacingError::Checker { strategy: placement.strategy, violation };
@@ -243,12 +250,14 @@ impl<'a> Placing<'a> {
         let options = SimulateOptions::default();
         let planned = order.map(Planned::new);
         let order = planned.as_ref().map_or(rule, |planned| planned as &dyn Order);
-        let schedule = simulate(&problem, &placement.device_of, order, &options)?;
+        let mut schedule = simulate(&problem, &placement.device_of, order, &options)?;
         if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule, &options).first() {
             return Err(refuse(violation.to_string()));
         }
-        let (tasks, costs) = (self.tasks.clone(), self.costs.clone());
-        Ok(Placed { tasks, costs, placement, schedule, platform })
+        // The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.
+        schedule.order.sort_by_key(|task| !matches!(self.tasks.role(*task), Role::Input(_)));
+        let (tasks, costs, curves) = (self.tasks.clone(), self.costs.clone(), self.curves.clone());
+        Ok(Placed { tasks, costs, curves, placement, schedule, platform })
     }
 
     /// The problem that [`Self::place`] gives the strategies, in seconds.
@@ -257,7 +266,7 @@ impl<'a> Placing<'a> {
     /// If some node can run nowhere.
     pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlacingError> {
         let platform = self.platform(memory)?;
-        let table = table(&self.tasks, &platform, &self.costs)?;
+        let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
         let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
         let loaded = LoadedProblem::copy_of("program", &problem);
         Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
@@ -272,9 +281,12 @@ impl<'a> Placing<'a> {
         };
         let targets = 0..self.targets.len();
         let nodes = (0..self.costs.len()).map(|node| targets.clone().map(|device| at(node, device)).collect());
-        let link = |from: &Target, to: &Target| self.store.link(from, to);
-        let links = self.targets.iter().map(|from| self.targets.iter().map(|to| link(from, to)).collect());
-        Forecast { nodes: nodes.collect(), links: links.collect() }
+        Forecast { nodes: nodes.collect(), links: self.curves.clone() }
+    }
+
+    /// The costs that it predicts from.
+    pub(super) fn known(&self) -> &'a MachineCosts {
+        self.known
     }
 
     fn platform(&self, memory: &[u64]) -> Result<Platform, PlacingError> {
@@ -290,36 +302,36 @@ impl<'a> Placing<'a> {
         let devices = self.targets.iter().zip(memory).enumerate().map(|(index, (target, bytes))| {
             Device::new(&target.name, target.kind).with_memory(*bytes).with_speed(speed(index))
         });
-        let link = |from: DeviceId, to: DeviceId| {
-            let link = self.store.link(&self.targets[from.index()], &self.targets[to.index()]);
+        let affine = |from: DeviceId, to: DeviceId| {
+            let link = link(self.known, &self.targets[from.index()], &self.targets[to.index()]);
             (link.latency, link.rate)
         };
-        Ok(Platform::new(devices.collect(), link)?)
+        Ok(Platform::new(devices.collect(), affine)?)
     }
 }
 
-/// Seconds of each task on each device.
+/// Seconds of each task on each device, and of transfers.
 fn table<'g>(
     tasks: &'g ProgramTasks,
     platform: &'g Platform,
     costs: &[Vec<Option<NodeCost>>],
+    curves: &[Vec<TransferCurve>],
 ) -> Result<CostTable<'g>, CostError> {
-    CostTable::from_fn(tasks.graph(), platform, |task, device| match tasks.role(task) {
+    let table = CostTable::from_fn(tasks.graph(), platform, |task, device| match tasks.role(task) {
         Role::Node(node) => costs[node.index()][device.index()].map(|cost| cost.seconds),
         Role::Input(_) | Role::Output(_) => Some(0.0),
-    })
+    })?;
+    Ok(table.with_links(|from, to| curves[from.index()][to.index()].clone()))
 }
 
-impl CostStore {
-    /// The link between two devices as measured; else assumed: between CPU devices only a message and cache misses, else
-    /// a bus of 10 GB/s.
-    pub fn link(&self, from: &Target, to: &Target) -> LinkCosts {
-        let assumed = match (from.kind, to.kind) {
-            (DeviceKind::Cpu, DeviceKind::Cpu) => LinkCosts { latency: 5e-6, rate: 4e10 },
-            _ => LinkCosts { latency: 3e-5, rate: 1e10 },
-        };
-        self.links.get(&Self::link_key(&from.key, &to.key)).copied().unwrap_or(assumed)
-    }
+/// The link between two devices as measured; else assumed: between CPU devices only a message and cache misses, else a bus of
+/// 10 GB/s.
+pub(super) fn link(known: &MachineCosts, from: &Target, to: &Target) -> LinkCosts {
+    let assumed = || match (from.kind, to.kind) {
+        (DeviceKind::Cpu, DeviceKind::Cpu) => LinkCosts::affine(5e-6, 4e10),
+        _ => LinkCosts::affine(3e-5, 1e10),
+    };
+    known.links.get(&MachineCosts::link_key(&from.key, &to.key)).cloned().unwrap_or_else(assumed)
 }
 
 /// Bytes of the constants that a node reads.

@@ -11,9 +11,9 @@
 //! ```
 
 use super::machine::targets;
-use super::placing::Target;
+use super::placing::{Target, link};
 use crate::device::{Inventory, format_bytes, parse_bytes};
-use crate::profile::{CostStore, Rates};
+use crate::profile::{MachineCosts, Rates};
 use anabranch_placement::platform::DeviceKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;
@@ -153,11 +153,11 @@ pub enum PlatformError {
 
 impl PlatformFile {
     /// The machine at hand: all devices, and all links as measured or assumed.
-    pub fn of(inventory: &Inventory, store: &CostStore) -> Self {
+    pub fn of(inventory: &Inventory, known: &MachineCosts) -> Self {
         let targets = targets(inventory);
         let pairs = targets.iter().flat_map(|from| targets.iter().map(move |to| (from, to)));
-        let link = |(from, to): (&Target, &Target)| {
-            let costs = store.link(from, to);
+        let entry = |(from, to): (&Target, &Target)| {
+            let costs = link(known, from, to);
             let (from, to) = (from.name.clone(), to.name.clone());
             LinkEntry { from, to, latency: Some(costs.latency), rate: Some(costs.rate) }
         };
@@ -166,7 +166,7 @@ impl PlatformFile {
             version: VERSION,
             extends: false,
             devices: targets.iter().map(DeviceEntry::of).collect(),
-            links: pairs.filter(|(from, to)| from.name != to.name).map(link).collect(),
+            links: pairs.filter(|(from, to)| from.name != to.name).map(entry).collect(),
             remove: Vec::new(),
         }
     }

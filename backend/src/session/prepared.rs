@@ -1,6 +1,7 @@
 //! A model compiled for one set of input shapes: lowered, placed, planned, and ready to run.
 
 use super::error::SessionError;
+use super::forecast::{Known, forecast};
 use super::machine::Machine;
 use super::options::{Place, PlanChoice};
 use super::placing::{GivenFile, Placed, Placing, Target, Wish, WishedBlocks, Wishes};
@@ -18,6 +19,7 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::fs;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// How often a plan that is too large for a device is placed again with a smaller budget there.
@@ -45,6 +47,8 @@ pub struct Planned {
 pub struct Prepared {
     planned: Arc<Planned>,
     pub(super) executor: Executor,
+    /// Whether a run has been made: the first is cold.
+    pub(super) warm: AtomicBool,
 }
 
 /// A model lowered for one set of input shapes: what all its plans share.
@@ -66,7 +70,7 @@ impl Planned {
     /// Readies the devices.
     pub(super) fn ready(self: &Arc<Self>, devices: &[ComputeDevice]) -> Result<Prepared, SessionError> {
         let executor = Executor::new(Arc::clone(&self.plan), Arc::clone(&self.kernels), devices.to_vec())?;
-        Ok(Prepared { planned: Arc::clone(self), executor })
+        Ok(Prepared { planned: Arc::clone(self), executor, warm: AtomicBool::new(false) })
     }
 }
 
@@ -97,7 +101,7 @@ impl Lowered {
     /// The problem of placing it on a machine.
     pub(super) fn placing<'a>(&'a self, machine: &'a Machine, wishes: &Wishes) -> Result<Placing<'a>, SessionError> {
         let runs = machine.gpu_runs(self.program());
-        Ok(Placing::new(self.program(), &machine.targets, &machine.store, wishes, &|node: NodeId| runs[node.index()])?)
+        Ok(Placing::new(self.program(), &machine.targets, &machine.costs, wishes, &|node: NodeId| runs[node.index()])?)
     }
 }
 
@@ -175,7 +179,11 @@ impl Fitting<'_> {
             let chosen = (&placed.placement, &placed.schedule);
             let result = Plan::build(program, &devices, chosen, reasons.clone(), kernels.as_ref(), self.options);
             let shortage = match result {
-                Ok(plan) => return Ok((Made { streamed, device_of, kernels }, plan)),
+                Ok(plan) => {
+                    let known = Known { targets: &self.machine.targets, costs: self.placing.known() };
+                    let predicted = forecast(program, &plan, &placed.costs, &known);
+                    return Ok((Made { streamed, device_of, kernels }, plan.with_prediction(predicted)));
+                }
                 Err(PlanError::Memory(shortage)) => shortage,
                 Err(error) => return Err(error.into()),
             };

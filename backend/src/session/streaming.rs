@@ -7,7 +7,8 @@ use super::prepared::plan_devices;
 use crate::plan::{FileError, PlanFile, PlanOptions, StreamMode};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use crate::stream::{
-    self, BlockNode, Forming, Group, GroupError, Readers, StreamedBlock, Worth, block_node, contract, form,
+    self, BlockNode, Forming, Group, GroupError, Readers, StreamDevice, StreamedBlock, Worth, block_node, contract,
+    form,
 };
 use crate::tasks::HOST;
 use anabranch_placement::place::Fixed;
@@ -92,7 +93,7 @@ impl<'a> Streaming<'a> {
             groups.retain(|group| {
                 let device = &self.machine.streams[device_of[group.members[0].index()].index()];
                 block_node(program, &readers, &group.members, group.chunk_rows)
-                    .is_ok_and(|block| Worth::of(program, &block, device, &self.machine.store).pays())
+                    .is_ok_and(|block| self.worth(program, &block, device).pays())
             });
         }
         groups
@@ -163,7 +164,7 @@ impl<'a> Streaming<'a> {
             .collect();
         let runs = self.machine.gpu_runs(made);
         let wishes = Wishes::default();
-        let mut placing = Placing::new(made, &self.machine.targets, &self.machine.store, &wishes, &|node: NodeId| {
+        let mut placing = Placing::new(made, &self.machine.targets, &self.machine.costs, &wishes, &|node: NodeId| {
             runs[node.index()]
         })?;
         blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.worth.with));
@@ -176,6 +177,10 @@ impl<'a> Streaming<'a> {
         };
         let reasons = contraction.members.iter().map(reason).collect();
         Ok(Streamed { program: Arc::new(contraction.program), placed: again, reasons, groups: groups.to_vec(), blocks })
+    }
+
+    fn worth(&self, program: &Program, block: &BlockNode, device: &StreamDevice) -> Worth {
+        Worth::of(program, block, device, self.machine.costs.devices.get(&device.key))
     }
 
     fn described(
@@ -193,7 +198,7 @@ impl<'a> Streaming<'a> {
             chunk_rows: block.chunk_rows(),
             chunk_bytes: block.row_bytes() * block.chunk_rows() as u64,
             kept_bytes: block.kept_bytes(program),
-            worth: Worth::of(program, block, &self.machine.streams[device.index()], &self.machine.store),
+            worth: self.worth(program, block, &self.machine.streams[device.index()]),
         }
     }
 }

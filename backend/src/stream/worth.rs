@@ -1,7 +1,7 @@
 //! What a block gains: its time as one node against the times of its members.
 
 use super::{BlockNode, StreamDevice};
-use crate::profile::{CostSource, CostStore, NodeCost, Rates};
+use crate::profile::{CostSource, DeviceCosts, NodeCost, Predictor, Rates};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::DeviceKind;
 
@@ -27,21 +27,24 @@ impl Worth {
     /// Without a history of the block, a member takes what it takes alone, less what its traffic with other members took to
     /// and from memory, but never less than its arithmetic; and all start once. Tensors that fit the device's own caches
     /// anyway save nothing. Threads share a block's chunks, so that few chunks leave some idle. O(members + edges).
-    pub fn of(program: &Program, block: &BlockNode, device: &StreamDevice, store: &CostStore) -> Self {
-        let Self { without, with } = Self::at_hand(program, block, device, store);
+    pub fn of(program: &Program, block: &BlockNode, device: &StreamDevice, known: Option<&DeviceCosts>) -> Self {
+        let Self { without, with } = Self::at_hand(program, block, device, known);
         let there = |cost: NodeCost| NodeCost { seconds: cost.seconds * device.times, ..cost };
         Self { without: there(without), with: there(with) }
     }
 
     /// On the device whose costs are filed.
-    fn at_hand(program: &Program, block: &BlockNode, device: &StreamDevice, store: &CostStore) -> Self {
+    fn at_hand(program: &Program, block: &BlockNode, device: &StreamDevice, known: Option<&DeviceCosts>) -> Self {
+        let predictor = Predictor::new(known);
         let alone: Vec<NodeCost> =
-            block.members.iter().map(|node| store.predict(&device.key, &program.node(*node).spec)).collect();
-        let without = NodeCost { seconds: alone.iter().map(|cost| cost.seconds).sum(), source: weakest(&alone) };
-        if store.node(&device.key, &block.spec.key()).is_some() {
-            return Self { without, with: store.predict(&device.key, &block.spec) };
+            block.members.iter().map(|node| predictor.predict(&program.node(*node).spec)).collect();
+        let seconds = alone.iter().map(|cost| cost.seconds).sum();
+        let without = NodeCost { seconds, half_width: None, source: weakest(&alone) };
+        let with = predictor.predict(&block.spec);
+        if matches!(with.source, CostSource::Measured { .. }) {
+            return Self { without, with };
         }
-        let rates = store.devices.get(&device.key).and_then(|costs| costs.rates);
+        let rates = known.and_then(|costs| costs.rates);
         let source = if rates.is_some() { CostSource::Roofline } else { CostSource::Assumed };
         let rates = rates.unwrap_or(Rates::ASSUMED);
         let unbounded = Rates { bandwidth: f64::INFINITY, launch: 0.0, ..rates };
@@ -52,7 +55,7 @@ impl Worth {
         };
         let work = block.members.iter().zip(&alone).map(streamed).sum::<f64>();
         let seconds = rates.launch + work * idle_factor(block, device);
-        Self { without, with: NodeCost { seconds, source } }
+        Self { without, with: NodeCost { seconds, half_width: None, source } }
     }
 
     /// Whether streaming is predicted to gain clearly.
@@ -90,7 +93,10 @@ fn weakest(costs: &[NodeCost]) -> CostSource {
     let rank = |source: &CostSource| match source {
         CostSource::Assumed => (0, 0),
         CostSource::Roofline => (1, 0),
-        CostSource::Measured { samples } => (2, *samples),
+        CostSource::Scaled { .. } | CostSource::OtherKernels { .. } => (2, 0),
+        CostSource::Fitted { .. } => (3, 0),
+        CostSource::Cold { samples } => (4, *samples),
+        CostSource::Measured { samples } => (5, *samples),
     };
     costs.iter().map(|cost| cost.source).min_by_key(rank).unwrap_or(CostSource::Assumed)
 }
@@ -100,12 +106,12 @@ mod tests {
     use super::super::{Readers, block_node};
     use super::*;
     use crate::plan::test_programs::{Maker, relu};
-    use crate::profile::DeviceCosts;
+    use crate::profile::{DeviceCosts, MachineCosts, Sample};
 
     const RATES: Rates = Rates { matmul_flops: 1e11, conv_flops: 1e11, map_flops: 1e11, bandwidth: 1e10, launch: 1e-6 };
 
     /// Three element-wise nodes in a row on `rows` rows of 256 elements, as a block of chunks of a quarter of the rows.
-    fn worth(rows: usize, threads: usize, change: impl Fn(&mut CostStore, &Program, &BlockNode)) -> Worth {
+    fn worth(rows: usize, threads: usize, change: impl Fn(&mut MachineCosts, &Program, &BlockNode)) -> Worth {
         let mut maker = Maker::new();
         let mut value = maker.input(&[rows, 256]);
         for _ in 0..3 {
@@ -123,10 +129,10 @@ mod tests {
             threads,
             cache: 2 << 20,
         };
-        let mut store = CostStore::default();
+        let mut store = MachineCosts::default();
         store.devices.insert("cpu".into(), DeviceCosts { rates: Some(RATES), ..DeviceCosts::default() });
         change(&mut store, &program, &block);
-        Worth::of(&program, &block, &device, &store)
+        Worth::of(&program, &block, &device, store.devices.get("cpu"))
     }
 
     #[test]
@@ -144,10 +150,11 @@ mod tests {
 
     #[test]
     fn what_was_measured_decides() {
+        let sample = |seconds: f64| Sample { nanoseconds: seconds * 1e9, cold: false, at: 0 };
         let measured = |seconds: f64| {
             worth(1 << 10, 2, move |store, program, block| {
-                program.nodes.iter().for_each(|node| store.record("cpu", &node.spec.key(), 1e6, 0));
-                store.record("cpu", &block.spec.key(), seconds * 1e9, 0);
+                program.nodes.iter().for_each(|node| assert!(store.record("cpu", &node.spec, sample(1e-3))));
+                assert!(store.record("cpu", &block.spec, sample(seconds)));
             })
         };
         assert!((measured(2e-3).without.seconds - 3e-3).abs() < 1e-9);

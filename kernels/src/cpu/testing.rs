@@ -52,6 +52,16 @@ pub(crate) fn run_all_ways(node: &NodeSpec, inputs: &[Tensor]) -> Vec<Tensor> {
     whole
 }
 
+/// Runs a sound node on one thread by windows of `chunk` rows.
+pub(crate) fn run_windows(
+    node: &NodeSpec,
+    inputs: &[Tensor],
+    constants: &[Option<Tensor>],
+    chunk: usize,
+) -> Vec<Tensor> {
+    run_with(node, inputs, constants, &Team::solo(), chunk).expect("a sound node")
+}
+
 fn run_with(
     node: &NodeSpec,
     inputs: &[Tensor],

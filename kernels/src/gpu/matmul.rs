@@ -21,6 +21,8 @@ pub(crate) struct MatMulRecipe {
     a: [usize; 2],
     /// Strides of B along columns and depth.
     b: [usize; 2],
+    /// The node's rows, each one batch or more.
+    rows: usize,
     epilogue: Epilogue,
 }
 
@@ -49,10 +51,11 @@ impl MatMulRecipe {
         if let Some(rows) = rows_of_all_batches(dims, &a_strides, &b_strides, m, a[0]) {
             let epilogue = Epilogue::new(node, &coordinates(0, dims.len() + 2))?;
             let batch = Space { dims: vec![], strides: vec![vec![], vec![]] };
-            return Ok(Self { batch, m: rows, n, k, a, b, epilogue });
+            return Ok(Self { batch, m: rows, n, k, a, b, rows: 1, epilogue });
         }
         let epilogue = Epilogue::new(node, &coordinates(dims.len(), dims.len() + 2))?;
-        Ok(Self { batch: Space::collapsed(dims, &[a_strides, b_strides]), m, n, k, a, b, epilogue })
+        let rows = node.row_plan().map_or(1, |plan| plan.rows);
+        Ok(Self { batch: Space::collapsed(dims, &[a_strides, b_strides]), m, n, k, a, b, rows, epilogue })
     }
 
     fn is_vector(&self) -> bool {
@@ -74,8 +77,15 @@ impl MatMulRecipe {
         self.batch.dims.iter().product()
     }
 
+    /// The batches to compute.
+    fn at_hand(&self, recorder: &Recorder<'_>) -> std::ops::Range<usize> {
+        let (rows, row) = (recorder.rows(self.rows), self.batches() / self.rows);
+        rows.start * row..rows.end * row
+    }
+
     /// Declares what both shaders read and write.
     fn declare<'a>(&self, shader: &mut Shader<'a>, recorder: &Recorder<'a>) -> Result<(), KernelError> {
+        shader.parameter("first", self.at_hand(recorder).start);
         shader.parameter("a_row", self.a[0]).parameter("a_depth", self.a[1]);
         shader.parameter("b_column", self.b[0]).parameter("b_depth", self.b[1]);
         shader.read("a", "f32", recorder.input(0)?).read("b", "f32", recorder.input(1)?);
@@ -92,13 +102,13 @@ impl MatMulRecipe {
         let order = |strides: [usize; 2]| if strides[1] == 1 { Order::Depth } else { Order::Side };
         let mut shader = Shader::new("matmul", include_str!("matmul.wgsl"));
         self.declare(&mut shader, recorder)?;
-        let sizes = [self.batches(), self.m, self.n, self.k];
+        let sizes = [self.at_hand(recorder).len(), self.m, self.n, self.k];
         let groups = self.tile().declare(&mut shader, sizes, order(self.a), order(self.b));
         recorder.dispatch(&shader, groups)
     }
 
     fn vector(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let count = self.batches() * self.m * self.n;
+        let count = self.at_hand(recorder).len() * self.m * self.n;
         let lanes = self.lanes();
         let mut shader = Shader::new("matvec", include_str!("matvec.wgsl"));
         self.declare(&mut shader, recorder)?;
@@ -220,6 +230,23 @@ mod tests {
     }
 
     const ALL: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
+
+    #[test]
+    fn batches_are_computed_in_place() {
+        for (sizes, extras) in [([5, 7, 9], &[3usize, 1, 1][..]), ([1, 40, 33], &[40]), ([40, 36, 20], &[3, 40, 36])] {
+            let mut case = Case::new(&[3], &[3], sizes, [false, true]);
+            case.op.epilogue = Some(Expression::binary(Binary::Add));
+            let node = case.node(&[extras]);
+            let x = inputs(&node, 128);
+            let whole = Run::new(&node).outputs(&x).expect("runs").remove(0);
+            let part = Run { rows: Some(1..2), ..Run::new(&node) }.outputs(&x).expect("runs").remove(0);
+            let matrix = sizes[0] * sizes[1];
+            for (index, (part, whole)) in part.iter().zip(&whole).enumerate() {
+                let want = if index / matrix == 1 { *whole } else { super::super::testing::UNWRITTEN };
+                assert_eq!(part.to_bits(), want.to_bits(), "{sizes:?} at {index}");
+            }
+        }
+    }
 
     #[test]
     fn sizes_around_those_of_tiles() {

@@ -1,7 +1,7 @@
 // A and B of a matrix product for tile.wgsl: dense matrices with any strides.
 //
-// Declared by matmul.rs: a, b, y, a_batch and b_batch (offsets of a batch's matrices), finish; parameters.a_row and .a_depth,
-// .b_column and .b_depth (strides).
+// Declared by matmul.rs: a, b, y, a_batch and b_batch (offsets of a batch's matrices), finish; parameters.first (batch),
+// .a_row and .a_depth, .b_column and .b_depth (strides).
 
 struct Line {
     offset: u32,
@@ -9,7 +9,7 @@ struct Line {
 }
 
 fn line_of(batch: u32, row: u32) -> Line {
-    return Line(a_batch(batch) + row * parameters.a_row, row < parameters.m);
+    return Line(a_batch(parameters.first + batch) + row * parameters.a_row, row < parameters.m);
 }
 
 fn a_at(line: Line, k: u32) -> f32 {
@@ -20,7 +20,7 @@ fn a_at(line: Line, k: u32) -> f32 {
 }
 
 fn column_of(batch: u32, column: u32) -> Line {
-    return Line(b_batch(batch) + column * parameters.b_column, column < parameters.n);
+    return Line(b_batch(parameters.first + batch) + column * parameters.b_column, column < parameters.n);
 }
 
 fn tap_of(k: u32) -> Line {
@@ -34,7 +34,8 @@ fn b_at(column: Line, tap: Line) -> f32 {
     return 0.0;
 }
 
-fn store(batch: u32, row: u32, column: u32, value: f32) {
+fn store(number: u32, row: u32, column: u32, value: f32) {
+    let batch = parameters.first + number;
     let index = (batch * parameters.m + row) * parameters.n + column;
     y[index] = finish(value, index, batch, row, column);
 }

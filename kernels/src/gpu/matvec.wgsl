@@ -1,8 +1,8 @@
 // A matrix times a vector: LANES threads an output, ROWS outputs a group. Each lane adds up every LANES-th product, then the
 // lanes are added in a tree.
 //
-// Declared by matmul.rs: a, b, y, a_batch and b_batch, LANES, ROWS, place, total, finish; parameters.count (outputs of all
-// batches), .m, .n (one of which is 1), .k, .a_row, .a_depth, .b_column, .b_depth.
+// Declared by matmul.rs: a, b, y, a_batch and b_batch, LANES, ROWS, place, total, finish; parameters.first (batch), .count (outputs
+// of the batches at hand), .m, .n (one of which is 1), .k, .a_row, .a_depth, .b_column, .b_depth.
 
 @compute @workgroup_size(256)
 fn main(
@@ -12,7 +12,7 @@ fn main(
 ) {
     let at = place(thread);
     let number = (group.y * groups.x + group.x) * ROWS + at.x;
-    let index = min(number, parameters.count - 1u);
+    let index = parameters.first * parameters.m * parameters.n + min(number, parameters.count - 1u);
     let batch = index / (parameters.m * parameters.n);
     let row = index / parameters.n % parameters.m;
     let column = index % parameters.n;

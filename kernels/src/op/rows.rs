@@ -26,46 +26,53 @@ impl NodeSpec {
     /// How the node divides into rows, if it does into more than one.
     ///
     /// Element-wise nodes divide at every leading axis that no other operand is broadcast along in part; reductions,
-    /// softmax and normalisation divide at the axes before those that they work on, as far as an epilogue's operands allow.
+    /// softmax and normalisation divide at the axes before those that they work on, as far as an epilogue's operands allow;
+    /// matrix products divide at leading batch dimensions along which B varies.
     pub fn row_plan(&self) -> Option<RowPlan> {
         if let Op::Block(block) = &self.op {
             return Some(block.row_plan(self.inputs.len()));
         }
-        let output = self.outputs.first().filter(|_| self.outputs.len() == 1)?;
-        let lead = match &self.op {
-            Op::Map(_) => output.shape.rank(),
-            Op::Reduce(op) => op.axes.first().copied().filter(|first| is_tail(*first, &op.axes, self.rank(0)))?,
-            Op::Softmax(op) if op.axis + 1 == self.rank(0) => op.axis,
-            Op::Normalize(op) if op.axis <= self.rank(0) => op.axis,
-            _ => return None,
-        };
-        if matches!(self.op, Op::Map(_)) {
-            return self.broadcast_rows(&output.shape, 0, |_| true);
-        }
-        let rows: usize = self.inputs.first()?.shape.dims()[..lead].iter().product();
+        let output = &self.outputs.first().filter(|_| self.outputs.len() == 1)?.shape;
+        let input = self.inputs.first().map_or(&[][..], |input| input.shape.dims());
+        let leading = |axis: usize| -> usize { input[..axis].iter().product() };
+        let alone = |rows: usize| (rows > 1).then(|| RowPlan { rows, windowed: vec![true] });
         match &self.op {
-            Op::Normalize(_) if self.inputs.len() > 1 => {
-                let mut plan = self.broadcast_rows(&output.shape, 1, |whole| whole > 0 && rows % whole == 0)?;
+            Op::Map(_) => divided(output.dims(), output.rank(), &self.strides(0, output)?, |_| true),
+            Op::MatMul(_) => self.batch_rows(output),
+            Op::Reduce(op) => {
+                let first = op.axes.first().filter(|first| is_tail(**first, &op.axes, input.len()))?;
+                alone(leading(*first))
+            }
+            Op::Softmax(op) if op.axis + 1 == input.len() => alone(leading(op.axis)),
+            Op::Normalize(op) if self.inputs.len() == 1 && op.axis < input.len() => alone(leading(op.axis)),
+            Op::Normalize(op) if op.axis < input.len() => {
+                let (rows, strides) = (leading(op.axis), self.strides(1, output)?);
+                let possible = |whole| whole > 0 && rows % whole == 0;
+                let mut plan = divided(output.dims(), output.rank(), &strides, possible)?;
                 plan.windowed.insert(0, true);
                 Some(plan)
             }
-            _ => (rows > 1).then(|| RowPlan { rows, windowed: vec![true] }),
+            _ => None,
         }
     }
 
-    /// Cuts a node at the deepest leading axes of its output such that every operand from `first` on either has its own
-    /// element for each combination of them or does not vary along them at all, and their number is `possible`.
-    fn broadcast_rows(&self, output: &Shape, first: usize, possible: impl Fn(usize) -> bool) -> Option<RowPlan> {
-        let strides: Vec<_> =
-            self.inputs[first..].iter().map(|i| i.shape.broadcast_strides(output).ok()).collect::<Option<_>>()?;
-        let dims = output.dims();
-        let full = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] != 0);
-        let fixed = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] == 0);
-        let rows = |depth: usize| dims[..depth].iter().product::<usize>();
-        let divides = |depth: usize| possible(rows(depth)) && strides.iter().all(|s| full(s, depth) || fixed(s, depth));
-        let depth = (0..=dims.len()).rev().find(|depth| divides(*depth))?;
-        let windowed = strides.iter().map(|s| !fixed(s, depth)).collect();
-        (rows(depth) > 1).then(|| RowPlan { rows: rows(depth), windowed })
+    /// Cuts products at leading batch dimensions, unless B is the same for all: then they are one product of all their rows,
+    /// whose bits depend on how many there are.
+    fn batch_rows(&self, output: &Shape) -> Option<RowPlan> {
+        let batch = |shape: &Shape| Shape::new(&shape.dims()[..shape.rank().checked_sub(2)?]).ok();
+        let ([a, b, ..], whole) = (&self.inputs[..], batch(output)?) else { return None };
+        let of = |operand: &Shape| batch(operand)?.broadcast_strides(&whole).ok();
+        let (a, b) = (of(&a.shape)?, of(&b.shape)?);
+        if b.iter().zip(whole.dims()).all(|(stride, dim)| *stride == 0 || *dim == 1) {
+            return None;
+        }
+        let strides = [vec![a, b], self.strides(2, output)?].concat();
+        divided(output.dims(), whole.rank(), &strides, |_| true)
+    }
+
+    /// The strides of the inputs from `first` on, which are broadcast to the output.
+    fn strides(&self, first: usize, output: &Shape) -> Option<Vec<Vec<usize>>> {
+        self.inputs[first..].iter().map(|input| input.shape.broadcast_strides(output).ok()).collect()
     }
 
     /// The rows in which a reduction over leading axes can take its input, one after the other, if there is more than one.
@@ -83,10 +90,18 @@ impl NodeSpec {
             && input.shape.elements().checked_div(rows).is_some_and(|row| (1..=LONGEST_ROW).contains(&row));
         (rows > 1 && joins && small).then_some(rows)
     }
+}
 
-    fn rank(&self, input: usize) -> usize {
-        self.inputs.get(input).map_or(0, |spec| spec.shape.rank())
-    }
+/// The rows of a tensor of `dims`, cut at the deepest of its first `most` axes such that every operand either has its own
+/// element for each combination of them or does not vary along them at all, and their number is `possible`.
+fn divided(dims: &[usize], most: usize, strides: &[Vec<usize>], possible: impl Fn(usize) -> bool) -> Option<RowPlan> {
+    let full = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] != 0);
+    let fixed = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] == 0);
+    let rows = |depth: usize| dims[..depth].iter().product::<usize>();
+    let divides = |depth: usize| strides.iter().all(|s| full(s, depth) || fixed(s, depth));
+    let depth = (0..=most).rev().find(|depth| possible(rows(*depth)) && divides(*depth))?;
+    let windowed = strides.iter().map(|s| !fixed(s, depth)).collect();
+    (rows(depth) > 1).then(|| RowPlan { rows: rows(depth), windowed })
 }
 
 /// Whether `axes` are all of `first..rank`.
@@ -97,7 +112,7 @@ fn is_tail(first: usize, axes: &[usize], rank: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Binary, Domain, Expression, Map, Normalize, Reduce, ReduceKind};
+    use crate::op::{Binary, Domain, Expression, Map, MatMul, Normalize, Reduce, ReduceKind};
     use crate::{DType, TensorSpec};
 
     fn spec(dims: &[usize]) -> TensorSpec {
@@ -136,6 +151,24 @@ mod tests {
         assert_eq!(normalized(&[6, 4], 1, &[8], &[3, 8]), plan(3, false));
         assert_eq!(normalized(&[3, 8], 1, &[4], &[6, 4]), None);
         assert_eq!(normalized(&[1, 4], 1, &[4], &[1, 4]), None);
+    }
+
+    #[test]
+    fn products_divide_at_their_batches() {
+        let product = |a: &[usize], b: &[usize], bias: &[usize], out: &[usize]| {
+            let op = MatMul { epilogue: Some(Expression::binary(Binary::Add)), ..MatMul::default() };
+            NodeSpec { op: Op::MatMul(op), inputs: vec![spec(a), spec(b), spec(bias)], outputs: vec![spec(out)] }
+                .row_plan()
+        };
+        let plan = |rows, windowed: [bool; 3]| Some(RowPlan { rows, windowed: windowed.to_vec() });
+        let (a, b, out) = (&[2, 3, 4, 5], &[2, 3, 5, 6], &[2, 3, 4, 6]);
+        assert_eq!(product(a, b, &[6], out), plan(6, [true, true, false]));
+        assert_eq!(product(a, b, &[3, 1, 1], out), plan(2, [true, true, false]));
+        assert_eq!(product(a, b, out, out), plan(6, [true, true, true]));
+        assert_eq!(product(a, &[3, 5, 6], &[6], out), plan(2, [true, false, false]));
+        assert_eq!(product(&[3, 4, 5], b, &[6], out), plan(2, [false, true, false]));
+        assert_eq!(product(a, &[5, 6], &[6], out), None);
+        assert_eq!(product(&[4, 5], &[5, 6], &[6], &[4, 6]), None);
     }
 
     #[test]

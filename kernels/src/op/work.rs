@@ -83,3 +83,27 @@ impl NodeSpec {
         own + self.op.epilogue().map_or(0.0, |e| written * e.steps().len() as f64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Block, Domain, Expression, Member, Operand, Unary};
+    use crate::shape::Shape;
+    use crate::{DType, TensorSpec};
+
+    #[test]
+    fn a_block_moves_only_what_crosses_its_border() {
+        let spec = TensorSpec::new(DType::F32, Shape::new([8, 4]).expect("small"));
+        let member = |from| {
+            let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
+            Member {
+                spec: NodeSpec { op, inputs: vec![spec.clone()], outputs: vec![spec.clone()] },
+                inputs: vec![from],
+            }
+        };
+        let members = vec![member(Operand::Input(0)), member(Operand::Member(0)), member(Operand::Member(1))];
+        let op = Op::Block(Block { members, outputs: vec![2], rows: 8, chunk_rows: 2 });
+        let node = NodeSpec { op, inputs: vec![spec.clone()], outputs: vec![spec.clone()] };
+        assert_eq!(node.work(), Work { flops: 3.0 * 32.0, bytes_read: 128.0, bytes_written: 128.0 });
+    }
+}

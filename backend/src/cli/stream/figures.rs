@@ -39,7 +39,6 @@ struct Row {
     makespan: u64,
     speedup: f64,
     utilisation: f64,
-    /// Of streaming schedules.
     sslr: Option<f64>,
     blocks: Option<usize>,
     /// When the last task ends in simulation.
@@ -126,7 +125,7 @@ fn graph_rows(unit: usize, graphs: usize, steps: u64) -> Result<Vec<Row>, CliErr
                 makespan: outcome.makespan(),
                 speedup: outcome.speedup(),
                 utilisation: outcome.utilisation(),
-                sslr: streaming.and_then(|_| outcome.length_ratio()),
+                sslr: outcome.length_ratio(),
                 blocks: streaming.map(|streaming| streaming.schedule.blocks().count()),
                 simulated: streaming.and_then(|streaming| Some(streaming.proof.as_ref().ok()?.makespan)),
                 seconds: outcome.seconds(),

@@ -82,8 +82,9 @@ impl<'g> Outcome<'g> {
         ratio(self.list.makespan, self.makespan())
     }
 
-    /// The makespan over the streaming depth.
+    /// The makespan of a streaming schedule over the streaming depth.
     pub(super) fn length_ratio(&self) -> Option<f64> {
+        self.streaming.as_ref()?;
         self.depth.as_ref().ok().map(|depth| ratio(self.makespan(), depth.bound))
     }
 

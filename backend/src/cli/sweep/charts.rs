@@ -139,6 +139,8 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
         format: quantity.format,
         logarithmic: quantity.logarithmic,
         series: orders.iter().map(|order| order.name().to_owned()).collect(),
+        emphasis: true,
+        missing: "no placement".into(),
         limit,
         panels,
     }

@@ -2,15 +2,13 @@
 
 use super::CpuWorker;
 use super::slow::Slow;
-use crate::execute::actor::Actor;
+use super::stream::Waits;
 use crate::execute::error::{Failure, Place};
 use crate::execute::event::{Activity, Event, Lane};
-use crate::execute::message::{Halt, Message, Run};
-use crate::execute::script::{DeviceScript, NodeScript, Operand, StreamScript};
-use anabranch_kernels::Buffer;
+use crate::execute::message::{Halt, Run};
+use crate::execute::script::{DeviceScript, NodeScript, Operand, Streaming};
 use anabranch_kernels::cpu::Call;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Up to this many inputs of a node need no allocation.
 const FEW_INPUTS: usize = 6;
@@ -19,78 +17,61 @@ const FEW_INPUTS: usize = 6;
 const FEW_OUTPUTS: usize = 3;
 
 /// The part of a node that one call computes.
-struct Part<'a> {
-    rows: Range<usize>,
-    /// The rows of the streamed input.
-    chunk: Option<(usize, &'a [u8])>,
+pub(super) struct Part<'a> {
+    /// The node's rows.
+    pub(super) rows: Range<usize>,
+    /// Of a part: what comes and goes in chunks, and the chunk's rows.
+    pub(super) chunk: Option<(&'a Streaming, usize)>,
 }
 
 impl CpuWorker {
-    /// Runs the node at place `at` of the script in step `step`. `ready` and `start` are when the worker turned to it and when
+    /// Runs the node at place `at` of the script. `ready` and `start` are when the worker turned to it and when
     /// all was there. Returns the time after it.
     pub(super) fn run_node(
         &mut self,
         script: &DeviceScript,
-        (step, at): (usize, u32),
+        at: u32,
         run: &Run,
-        (ready, mut start): (u64, u64),
+        (ready, start): (u64, u64),
     ) -> Result<u64, Halt> {
         let node = &script.nodes[at as usize];
         self.desk.at = Place::Node(node.node);
-        match node.stream {
-            None => self.compute(script, at, &Part { rows: 0..node.rows, chunk: None })?,
-            Some(stream) => start = self.run_chunks(script, (step, at), stream, run)?,
-        }
+        let Waits { start, waited } = match &node.streaming {
+            None => {
+                self.compute(script, at, &Part { rows: 0..node.rows, chunk: None })?;
+                Waits { start, waited: 0 }
+            }
+            Some(streaming) => self.run_chunks(script, (at, streaming), run)?,
+        };
         let end = run.now();
         let (what, lane) = (Activity::Node(node.node), Lane::Device(self.device));
-        self.desk.note(Event { what, lane, ready, start, end, bytes: node.made });
+        self.desk.note(Event { what, lane, ready, start, end, waited, bytes: node.made });
         Ok(end)
     }
 
-    /// Computes each chunk as it comes. Returns when the first was there.
-    fn run_chunks(
-        &mut self,
-        script: &DeviceScript,
-        (step, at): (usize, u32),
-        stream: StreamScript,
-        run: &Run,
-    ) -> Result<u64, Halt> {
-        let shared = Arc::clone(&self.desk.shared);
-        let Some(cut) = shared.plan.transfer(stream.transfer).stream() else {
-            return Err(Failure::internal("a stream is none").into());
-        };
-        let mut start = None;
-        for chunk in 0..cut.chunks() {
-            self.desk.mail.stopped()?;
-            let buffer = self.next_chunk(stream.link, step)?;
-            start.get_or_insert_with(|| run.now());
-            let rows = cut.rows_of(chunk);
-            let bytes = &buffer.bytes()[..rows.len() * cut.row_bytes];
-            self.compute(script, at, &Part { rows, chunk: Some((stream.input, bytes)) })?;
-            self.desk.mail.post(stream.link, Message::Credit(buffer));
-        }
-        Ok(start.unwrap_or(0))
-    }
-
-    fn next_chunk(&mut self, link: u32, gate: usize) -> Result<Arc<Buffer>, Halt> {
-        loop {
-            if let Some(buffer) = self.chunks.get_mut(&link).and_then(std::collections::VecDeque::pop_front) {
-                return Ok(buffer);
-            }
-            let message = self.desk.mail.wait(gate as u32)?;
-            self.receive(message)?;
-        }
-    }
-
-    /// Calls the kernel on the cells' bytes. The output buffers are out of their cells meanwhile.
-    fn compute(&mut self, script: &DeviceScript, at: u32, part: &Part<'_>) -> Result<(), Failure> {
+    /// Calls the kernel on the cells' bytes. The output buffers are out of their cells meanwhile, or out of the ring.
+    pub(super) fn compute(&mut self, script: &DeviceScript, at: u32, part: &Part<'_>) -> Result<(), Failure> {
         let node = &script.nodes[at as usize];
-        for operand in script.operands(&node.outputs) {
-            self.held.push(std::mem::take(&mut self.cells[operand.cell as usize]));
+        let outputs = script.operands(&node.outputs);
+        let mut made = 0;
+        for (number, operand) in outputs.iter().enumerate() {
+            let cell = if part.passes_on(number) {
+                made += 1;
+                &mut self.made[made - 1]
+            } else {
+                &mut self.cells[operand.cell as usize]
+            };
+            self.held.push(std::mem::take(cell));
         }
         let result = self.call(script, node, at, part);
-        for operand in script.operands(&node.outputs).iter().rev() {
-            self.cells[operand.cell as usize] = self.held.pop().unwrap_or_default();
+        for (number, operand) in outputs.iter().enumerate().rev() {
+            let cell = if part.passes_on(number) {
+                made -= 1;
+                &mut self.made[made]
+            } else {
+                &mut self.cells[operand.cell as usize]
+            };
+            *cell = self.held.pop().unwrap_or_default();
         }
         result
     }
@@ -107,10 +88,10 @@ impl CpuWorker {
             }
         };
         for (index, (operand, input)) in read.iter().zip(inputs.iter_mut()).enumerate() {
-            *input = match part.chunk {
-                Some((streamed, bytes)) if streamed == index => bytes,
-                _ if operand.bytes == 0 => &[],
-                _ => {
+            *input = match part.taken(index) {
+                Some((place, bytes)) => &self.taken[place].bytes()[..bytes],
+                None if operand.bytes == 0 => &[],
+                None => {
                     let bytes = self.cells[operand.cell as usize].bytes();
                     &bytes.ok_or_else(|| Failure::internal("an input is not there"))?[operand.window(part)]
                 }
@@ -125,9 +106,13 @@ impl CpuWorker {
                 &mut many_outputs
             }
         };
-        for ((operand, cell), output) in written.iter().zip(&mut self.held).zip(outputs.iter_mut()) {
+        for (number, (operand, cell)) in written.iter().zip(&mut self.held).enumerate() {
             let bytes = cell.bytes_mut().ok_or_else(|| Failure::internal("an output's slot is away or still read"))?;
-            *output = &mut bytes[operand.window(part)];
+            let window = match part.chunk {
+                Some((streaming, rows)) => streaming.out(number).map(|out| 0..rows * out.row_bytes),
+                None => None,
+            };
+            outputs[number] = &mut bytes[window.unwrap_or_else(|| operand.window(part))];
         }
         let rows = part.rows.clone();
         let call = Call { inputs, outputs, rows, scratch: self.scratch.bytes_mut(), team: &self.team };
@@ -137,6 +122,20 @@ impl CpuWorker {
             started.finish();
         }
         result
+    }
+}
+
+impl Part<'_> {
+    /// Whether an output goes to a buffer of a ring.
+    fn passes_on(&self, output: usize) -> bool {
+        self.chunk.is_some_and(|(streaming, _)| streaming.out(output).is_some())
+    }
+
+    /// For a streamed input, which of the chunks taken it is, and the chunk's bytes.
+    fn taken(&self, input: usize) -> Option<(usize, usize)> {
+        let (streaming, rows) = self.chunk?;
+        let place = streaming.ins.iter().position(|stream| stream.input == input)?;
+        Some((place, rows * streaming.ins[place].row_bytes))
     }
 }
 

@@ -7,18 +7,20 @@
 mod cell;
 mod compute;
 pub(super) mod slow;
+mod stream;
 
 use super::actor::{Actor, Desk};
 use super::error::{Failure, Place};
 use super::event::{Activity, Event, Lane};
 use super::gates::Gates;
 use super::message::{Halt, Message, Run};
+use super::ring::Ring;
 use super::script::{After, DeviceScript, Work};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{CpuKernel, Team};
 use anabranch_placement::platform::DeviceId;
 use cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The state of a CPU device between and during runs.
@@ -34,8 +36,14 @@ pub(super) struct CpuWorker {
     cells: Vec<Cell>,
     gates: Gates,
     scratch: Buffer,
-    /// Chunks that have come, by link.
-    chunks: BTreeMap<u32, VecDeque<Arc<Buffer>>>,
+    /// Chunks that have come, by queue.
+    queues: Vec<VecDeque<Arc<Buffer>>>,
+    /// Free buffers for chunks that it makes, by the number of the output.
+    rings: Vec<Ring>,
+    /// The chunks that the node at work reads.
+    taken: Vec<Arc<Buffer>>,
+    /// Buffers for the chunks that it makes.
+    made: Vec<Cell>,
     /// Output buffers of the node at work.
     held: Vec<Cell>,
     outputs: Vec<(u32, Arc<Buffer>)>,
@@ -55,18 +63,22 @@ impl CpuWorker {
         let counted: usize = constants.filter(|constant| constant.counted).map(|constant| constant.buffer.len()).sum();
         let packed: usize = kernels.iter().map(|kernel| kernel.resident_bytes()).sum();
         let slots: usize = script.cells.slots.iter().map(|slot| slot.bytes as usize).sum();
-        desk.shared.ledger.take(device, scratch + counted + packed + slots);
+        let rings: usize = script.rings.iter().map(|ring| ring.total() as usize).sum();
+        desk.shared.ledger.take(device, scratch + counted + packed + slots + rings);
         let mut worker = Self {
             device,
             desk,
             gates: Gates::new(&script.gates),
             cells: (0..script.cells.count()).map(|_| Cell::Empty).collect(),
+            queues: script.queues.iter().map(|chunks| VecDeque::with_capacity(*chunks)).collect(),
+            rings: script.rings.iter().map(|ring| Ring::new(ring.bytes, ring.depth)).collect(),
+            taken: Vec::with_capacity(8),
+            made: Vec::with_capacity(8),
             script,
             kernels,
             team,
             slowdown: Some(slowdown).filter(|times| *times > 1.0),
             scratch: Buffer::zeroed(scratch),
-            chunks: BTreeMap::new(),
             held: Vec::with_capacity(8),
             outputs: Vec::new(),
         };
@@ -139,7 +151,7 @@ impl CpuWorker {
                         let planned = self.desk.shared.plan.transfer(transfer);
                         let lane = Lane::Link { from: planned.from, to: planned.to };
                         let (what, bytes) = (Activity::Transfer(transfer), planned.bytes);
-                        self.desk.note(Event { what, lane, ready: now, start: now, end: now, bytes });
+                        self.desk.note(Event { what, lane, ready: now, start: now, end: now, waited: 0, bytes });
                     }
                 }
             }
@@ -181,7 +193,7 @@ impl Actor for CpuWorker {
                 now = run.now();
             }
             match step.work {
-                Work::Node(at) => now = self.run_node(&script, (index, at), run, (ready, now))?,
+                Work::Node(at) => now = self.run_node(&script, at, run, (ready, now))?,
                 Work::Input { index, cell } => {
                     let given = run.inputs.get(index as usize);
                     self.cells[cell as usize] = given.map_or(Cell::Empty, |buffer| Cell::Shared(Arc::clone(buffer)));
@@ -210,22 +222,26 @@ impl Actor for CpuWorker {
                 self.cells[cell as usize] = Cell::Shared(buffer);
                 self.count_down(gate)
             }
-            Message::Chunk { link, buffer } => {
-                self.chunks.entry(link).or_default().extend(buffer);
+            Message::Chunk { queue, buffer } => {
+                self.queues[queue as usize].extend(buffer);
                 Ok(())
             }
+            Message::Credit { ring, buffer } => self.rings[ring as usize].give(buffer),
             Message::Wake | Message::Quit | Message::Clear | Message::Start(_) => Ok(()),
-            Message::Landing { .. } | Message::Credit(_) => Err(Failure::internal("a device got a link's message")),
+            Message::Landing { .. } => Err(Failure::internal("a device got a link's message")),
         }
     }
 
     fn forget(&mut self, failed: bool) {
         self.gates.reset();
-        self.chunks.values_mut().for_each(VecDeque::clear);
+        self.queues.iter_mut().for_each(VecDeque::clear);
+        self.taken.clear();
+        self.made.clear();
         self.held.clear();
         let (slots, constants) = (self.script.cells.slots.len(), self.script.cells.first_constant());
         self.cells[slots..constants].fill_with(Cell::default);
         if failed {
+            self.rings.iter_mut().for_each(Ring::renew);
             self.restore();
         }
     }

@@ -138,7 +138,7 @@ impl GpuLayout {
                 outputs: middle..script.operands.len() as u32,
                 rows: node.spec.row_plan().map_or(1, |plan| plan.rows),
                 made: node.spec.outputs.iter().map(|spec| spec.bytes() as u64).sum(),
-                stream: None,
+                streaming: None,
             });
         }
         script
@@ -172,7 +172,7 @@ impl GpuLayout {
         opener: &GpuOpener,
         voice: Voice,
     ) -> Result<GpuHands, ExecError> {
-        let extra = Extra { plan: None, ledger: &crew.ledger, scratch: self.scratch, kernels: self.kernels };
+        let extra = Extra { ledger: &crew.ledger, scratch: self.scratch, kernels: self.kernels };
         let side = GpuSide::new(opener, voice.device, &self.script(setup), &setup.kernels, &extra)?;
         let refused = |source: KernelError| ExecError::Device { device: opener.name.clone(), source: Box::new(source) };
         let upload = Upload::new(Arc::clone(&side), STAGING).map_err(refused)?;
@@ -313,7 +313,7 @@ fn fetch(voice: &Voice, mut download: Download, slots: &BTreeMap<ValueId, u32>, 
             let start = Instant::now();
             let target = buffer.bytes_mut();
             let cut = (bytes, STAGING.0 as usize);
-            download.read(slot(slots, value)?, cut, (&mail, Place::Nowhere), &mut |offset, part| {
+            download.read(slot(slots, value)?, cut, (&mail, Place::Nowhere), &mut |offset: usize, part: &[u8]| {
                 target[offset..offset + part.len()].copy_from_slice(part);
                 Ok(())
             })?;

@@ -19,8 +19,8 @@ mod schedule;
 use super::error::{ExecError, RunError, RunErrorKind};
 use super::{ComputeDevice, Kernels, RunOptions, RunOutput, inside, verify_inputs};
 use crate::plan::PlanDevice;
-use crate::profile::LinkCosts;
 use anabranch_kernels::Tensor;
+use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::DeviceId;
 use crew::Crew;
 use schedule::Schedule;
@@ -32,8 +32,8 @@ use std::time::Instant;
 pub struct Forecast {
     /// Seconds of each node on each device; `None` where it must not or cannot run.
     pub nodes: Vec<Vec<Option<f64>>>,
-    /// From each device to each: seconds before the first byte, and bytes per second.
-    pub links: Vec<Vec<LinkCosts>>,
+    /// From each device to each: seconds of a transfer by its size.
+    pub links: Vec<Vec<TransferCurve>>,
 }
 
 /// A program whose nodes are given to devices while it runs. Runs are made one at a time; further callers wait.

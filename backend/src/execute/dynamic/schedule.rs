@@ -179,8 +179,7 @@ impl<'a> Schedule<'a> {
                 return 0.0;
             }
             let from = self.copies.holder(*value).and_then(|holder| self.device_in(holder)).unwrap_or(HOST);
-            let link = self.setup.forecast.links[from.index()][device];
-            link.latency + self.bytes(*value) as f64 / link.rate
+            self.setup.forecast.links[from.index()][device].time(self.bytes(*value) as u64)
         };
         let made = reads.iter().map(|value| self.made[value.index()]).fold(0.0, f64::max);
         let transfers = reads.iter().map(transfer).sum();
@@ -331,7 +330,7 @@ impl<'a> Schedule<'a> {
         if self.options.profile {
             let at = |time: Instant| time.saturating_duration_since(self.origin).as_nanos() as u64;
             let (start, end) = (at(span.0), at(span.1));
-            self.finished.events.push(Event { what, lane, ready: start, start, end, bytes });
+            self.finished.events.push(Event { what, lane, ready: start, start, end, waited: 0, bytes });
         }
     }
 

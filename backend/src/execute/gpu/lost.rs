@@ -3,7 +3,7 @@
 use crate::execute::error::{Failure, Place, RunErrorKind};
 use crate::execute::message::{Halt, Mail};
 use anabranch_kernels::KernelError;
-use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::gpu::{Gpu, is_race};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ pub(in crate::execute) fn wait_for(
         let lost = match polled {
             Ok(Ok(_) | Err(wgpu::PollError::Timeout)) => gpu.fault(),
             Ok(Err(error)) => Some(error.to_string()),
+            Err(payload) if is_race(&*payload) => gpu.fault(),
             Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
         };
         if let Some(fault) = lost {

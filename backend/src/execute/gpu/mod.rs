@@ -16,10 +16,9 @@ use super::engine::Shared;
 use super::error::{Failure, Place};
 use super::gates::Gates;
 use super::message::{Gate, Halt, Mail, Message, Run};
-use super::script::{After, DeviceScript, NodeScript, StreamScript, Work};
+use super::script::{After, DeviceScript, NodeScript, Streaming, Work};
 use anabranch_kernels::gpu::Kernel;
 use anabranch_placement::platform::DeviceId;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use timing::Timing;
 
@@ -44,8 +43,8 @@ pub(super) struct GpuWorker {
     side: Arc<GpuSide>,
     gates: Gates,
     batch: Batch,
-    /// Chunks that have landed, by link.
-    chunks: BTreeMap<u32, usize>,
+    /// Chunks that have landed, by queue.
+    queues: Vec<usize>,
     timing: Timing,
 }
 
@@ -61,53 +60,58 @@ impl GpuWorker {
             desk: Desk::new(device.0, shared, mail),
             gates: Gates::new(&script.gates),
             timing: Timing::new(device, &side),
+            queues: vec![0; script.queues.len()],
             script,
             side,
             batch: Batch::default(),
-            chunks: BTreeMap::new(),
         }
     }
 
     /// Takes messages until a gate is open. What is encoded is submitted before this thread sleeps.
     fn until_open(&mut self, gate: usize) -> Result<(), Halt> {
         while !self.gates.is_open(gate) {
-            self.receive_next(gate)?;
+            self.receive_next(gate as u32)?;
         }
         Ok(())
     }
 
-    fn receive_next(&mut self, gate: usize) -> Result<(), Halt> {
+    fn receive_next(&mut self, gate: u32) -> Result<(), Halt> {
         if self.desk.mail.inbox.is_empty() {
             self.submit()?;
         }
-        let message = self.desk.mail.wait(gate as u32)?;
+        let message = self.desk.mail.wait(gate)?;
         Ok(self.receive(message)?)
     }
 
-    fn run_node(&mut self, node: &NodeScript, (step, at): (usize, usize), run: &Run) -> Result<(), Halt> {
+    fn run_node(&mut self, node: &NodeScript, at: usize, run: &Run) -> Result<(), Halt> {
         self.desk.at = Place::Node(node.node);
         let side = Arc::clone(&self.side);
         let kernels = &side.nodes[at];
         self.timing.begin(node, run.now());
-        match (&kernels.whole, node.stream) {
+        match (&kernels.whole, &node.streaming) {
             (Some(kernel), None) => self.encode(kernel),
-            (_, Some(stream)) => self.run_chunks(&kernels.chunks, stream, step)?,
+            (_, Some(streaming)) => self.run_chunks(&kernels.chunks, streaming)?,
             (None, None) => return Err(Failure::internal("a node has no kernel").into()),
         }
         Ok(())
     }
 
-    /// Encodes the rows of each chunk once that has landed.
-    fn run_chunks(&mut self, chunks: &[Kernel], stream: StreamScript, step: usize) -> Result<(), Halt> {
+    /// Encodes the rows of each chunk once that has landed; links hear at once of what they are to pass on.
+    fn run_chunks(&mut self, chunks: &[Kernel], streaming: &Streaming) -> Result<(), Halt> {
         for kernel in chunks {
             self.desk.mail.stopped()?;
-            while self.chunks.get(&stream.link).is_none_or(|landed| *landed == 0) {
-                self.receive_next(step)?;
+            for input in &streaming.ins {
+                while self.queues[input.queue as usize] == 0 {
+                    self.receive_next(input.wait)?;
+                }
+                self.queues[input.queue as usize] -= 1;
             }
-            self.chunks.entry(stream.link).and_modify(|landed| *landed -= 1);
             self.encode(kernel);
-            if self.batch.kernels >= BATCH {
+            if !streaming.outs.is_empty() || self.batch.kernels >= BATCH {
                 self.submit()?;
+            }
+            for to in streaming.outs.iter().flat_map(|out| &out.to) {
+                self.desk.mail.post(to.worker, Message::Chunk { queue: to.queue, buffer: None });
             }
         }
         Ok(())
@@ -166,7 +170,7 @@ impl Actor for GpuWorker {
             let Work::Node(at) = step.work else {
                 return Err(Failure::internal("only the host has inputs and outputs").into());
             };
-            self.run_node(&script.nodes[at as usize], (index, at as usize), run)?;
+            self.run_node(&script.nodes[at as usize], at as usize, run)?;
             let gates = script.after(&step.after).iter().filter_map(|after| match after {
                 After::Open(gate) => Some(*gate),
                 After::Landing(_) | After::Share { .. } | After::Forget(_) => None,
@@ -189,12 +193,12 @@ impl Actor for GpuWorker {
     fn receive(&mut self, message: Message) -> Result<(), Failure> {
         match message {
             Message::Open(gate) => self.gates.count_down(gate).map(|_| ()),
-            Message::Chunk { link, .. } => {
-                *self.chunks.entry(link).or_default() += 1;
+            Message::Chunk { queue, .. } => {
+                self.queues[queue as usize] += 1;
                 Ok(())
             }
             Message::Wake | Message::Quit | Message::Clear | Message::Start(_) => Ok(()),
-            Message::Value { .. } | Message::Landing { .. } | Message::Credit(_) => {
+            Message::Value { .. } | Message::Landing { .. } | Message::Credit { .. } => {
                 Err(Failure::internal("a GPU got a message with a buffer"))
             }
         }
@@ -202,7 +206,7 @@ impl Actor for GpuWorker {
 
     fn forget(&mut self, failed: bool) {
         self.gates.reset();
-        self.chunks.clear();
+        self.queues.fill(0);
         self.timing.clear();
         if failed {
             self.batch = Batch::default();

@@ -5,8 +5,7 @@ use crate::execute::device::GpuOpener;
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::kernels::Kernels;
 use crate::execute::ledger::Ledger;
-use crate::execute::script::{DeviceScript, NodeScript};
-use crate::plan::Plan;
+use crate::execute::script::{DeviceScript, NodeScript, Streaming};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement::platform::DeviceId;
@@ -23,7 +22,7 @@ pub(in crate::execute) struct GpuSide {
     pub(in crate::execute) nodes: Vec<NodeKernels>,
 }
 
-/// A node's kernel: for the whole of it, or one for each chunk of its stream.
+/// A node's kernel: for the whole of it, or one for each chunk.
 pub(in crate::execute) struct NodeKernels {
     pub(in crate::execute) whole: Option<Kernel>,
     pub(in crate::execute) chunks: Vec<Kernel>,
@@ -31,8 +30,6 @@ pub(in crate::execute) struct NodeKernels {
 
 /// What a side needs beside its script.
 pub(in crate::execute) struct Extra<'a> {
-    /// The plan that says how streams are cut; `None` where nothing is streamed.
-    pub(in crate::execute) plan: Option<&'a Plan>,
     pub(in crate::execute) ledger: &'a Ledger,
     /// Bytes of scratch memory.
     pub(in crate::execute) scratch: u64,
@@ -45,7 +42,6 @@ struct Making<'a> {
     gpu: &'a Gpu,
     script: &'a DeviceScript,
     kernels: &'a Kernels,
-    extra: &'a Extra<'a>,
     /// Slots, then constants, as the script's cells; no GPU has guests.
     cells: Vec<wgpu::Buffer>,
     scratch: Option<wgpu::Buffer>,
@@ -69,7 +65,7 @@ impl GpuSide {
         extra.ledger.take(device, held as usize);
         let scratch = (extra.scratch > 0).then(|| storage(&gpu, extra.scratch.next_multiple_of(4)));
         let cells = sizes.iter().map(|size| storage(&gpu, *size)).collect();
-        let making = Making { gpu: &gpu, script, kernels, extra, cells, scratch };
+        let making = Making { gpu: &gpu, script, kernels, cells, scratch };
         making.upload_constants().map_err(refused)?;
         let nodes = making.compile(&opener.name)?;
         let mut slots = making.cells;
@@ -133,12 +129,11 @@ impl Making<'_> {
         let outputs: Vec<_> = self.script.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
         let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
         let compile = |rows| gpu::compile(self.gpu, spec, &constants, &buffers, rows);
-        let stream =
-            node.stream.zip(self.extra.plan).and_then(|(stream, plan)| plan.transfer(stream.transfer).stream());
-        Ok(match stream {
+        Ok(match &node.streaming {
             None => NodeKernels { whole: Some(compile(None)?), chunks: Vec::new() },
-            Some(stream) => {
-                let chunks = (0..stream.chunks()).map(|chunk| compile(Some(stream.rows_of(chunk))));
+            Some(Streaming { cut, .. }) => {
+                let rows = |chunk| node.own_rows(cut, &cut.rows_of(chunk));
+                let chunks = (0..cut.chunks()).map(|chunk| compile(Some(rows(chunk))));
                 NodeKernels { whole: None, chunks: chunks.collect::<Result<_, _>>()? }
             }
         })

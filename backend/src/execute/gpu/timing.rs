@@ -34,6 +34,8 @@ pub(super) struct Mark {
     pairs: Range<u32>,
     /// Without timestamps: its share of its command buffer's time.
     times: Option<(Instant, Instant)>,
+    /// Without timestamps: how much of that it worked.
+    busy: Duration,
 }
 
 /// A moment on both clocks: when an empty pass ended.
@@ -87,12 +89,20 @@ impl Timing {
     /// Notes that a node is encoded next.
     pub(super) fn begin(&mut self, node: &NodeScript, now: u64) {
         let pairs = self.pairs..self.pairs;
-        self.marks.push(Mark { node: node.node, bytes: node.made, ready: now, pairs, times: None });
+        self.marks.push(Mark {
+            node: node.node,
+            bytes: node.made,
+            ready: now,
+            pairs,
+            times: None,
+            busy: Duration::ZERO,
+        });
         self.since.get_or_insert_with(Instant::now);
     }
 
     /// What the next pass of the node is to be begun with.
     pub(super) fn writes(&mut self) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+        self.since.get_or_insert_with(Instant::now);
         let pair = self.pairs;
         self.pairs += 1;
         if let Some(mark) = self.marks.last_mut() {
@@ -114,6 +124,14 @@ impl Timing {
         let share = end.duration_since(begin) / marks.len().max(1) as u32;
         for (at, mark) in marks.iter_mut().enumerate() {
             mark.times = Some((begin + share * at as u32, begin + share * (at as u32 + 1)));
+            mark.busy = share;
+        }
+        if self.timed == self.marks.len()
+            && let Some(mark) = self.marks.last_mut()
+        {
+            // Further chunks of the node that was the last before.
+            mark.times = mark.times.map(|(start, _)| (start, end));
+            mark.busy += share;
         }
         self.timed = self.marks.len();
         Ok(())
@@ -136,11 +154,16 @@ impl Timing {
                 _ => mark.times,
             };
             let (start, end) = measured.map_or((mark.ready, mark.ready), |(s, e)| (run.at(s), run.at(e)));
+            let timed: Duration = pairs.iter().map(|pair| pair[1].saturating_sub(pair[0])).sum();
+            let busy = if pairs.is_empty() { mark.busy } else { timed };
             // Neighbours may overlap a little on the device, and the clocks agree to some microseconds.
             let start = start.max(mark.ready).max(free);
             free = end.max(start);
             let (what, lane) = (Activity::Node(mark.node), Lane::Device(self.device));
-            Event { what, lane, ready: mark.ready, start, end: free, bytes: mark.bytes }
+            // Between the chunks of a stream the device waits.
+            let is_cut = mark.pairs.len() > 1;
+            let waited = if is_cut { (free - start).saturating_sub(busy.as_nanos() as u64) } else { 0 };
+            Event { what, lane, ready: mark.ready, start, end: free, waited, bytes: mark.bytes }
         };
         Ok(self.marks.drain(..).map(&mut event).collect())
     }

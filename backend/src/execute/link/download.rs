@@ -14,8 +14,23 @@ pub(in crate::execute) struct Download {
     size: (u64, u64),
 }
 
-/// Takes a piece: its offset in the value, and its bytes.
-pub(in crate::execute) type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<(), Halt>;
+/// Where the pieces of a value go.
+pub(in crate::execute) trait Sink {
+    /// Whether the GPU will have computed the next piece by the time of a copy that is submitted now. One that `must` come is
+    /// waited for.
+    fn is_made(&mut self, _must: bool) -> Result<bool, Halt> {
+        Ok(true)
+    }
+
+    /// Takes a piece: its offset in the value, and its bytes.
+    fn take(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Halt>;
+}
+
+impl<F: FnMut(usize, &[u8]) -> Result<(), Halt>> Sink for F {
+    fn take(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Halt> {
+        self(offset, bytes)
+    }
+}
 
 impl Download {
     /// An end with `depth` staging buffers of `bytes` bytes.
@@ -32,27 +47,26 @@ impl Download {
         self.staging = (0..depth).map(|_| Staging::new(&self.side, bytes, wgpu::MapMode::Read)).collect();
     }
 
-    /// Reads the first `bytes` bytes of a slot in pieces of `piece` bytes, a multiple of 4 that fits the staging buffers.
+    /// Reads the first `bytes` bytes of a slot in pieces of `piece` bytes, a multiple of 4 that fits the staging buffers. Of a
+    /// value that is being made, a piece is copied once the GPU's worker has submitted its computing.
     pub(in crate::execute) fn read(
         &mut self,
         slot: u32,
         (bytes, piece): (usize, usize),
         (mail, at): (&Mail, Place),
-        sink: Sink<'_>,
+        sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
-        let pieces = bytes.div_ceil(piece);
-        let depth = self.staging.len();
-        let length = |number: usize| piece.min(bytes - number * piece);
-        for number in 0..pieces.min(depth) {
-            self.fetch(slot, number, (number * piece, length(number)), at)?;
-        }
+        let (pieces, depth) = (bytes.div_ceil(piece), self.staging.len());
+        let cut = |number: usize| (number * piece, piece.min(bytes - number * piece));
+        let mut fetched = 0;
         for number in 0..pieces {
             mail.stopped()?;
-            self.take(number, (number * piece, length(number)), (mail, at), sink)?;
-            let next = number + depth;
-            if next < pieces {
-                self.fetch(slot, next, (next * piece, length(next)), at)?;
+            // Never waits for more than the piece that is next: its reader may be what the others wait for.
+            while fetched < pieces.min(number + depth) && sink.is_made(fetched == number)? {
+                self.fetch(slot, fetched, cut(fetched), at)?;
+                fetched += 1;
             }
+            self.take(number, cut(number), (mail, at), sink)?;
         }
         Ok(())
     }
@@ -70,13 +84,13 @@ impl Download {
         Ok(())
     }
 
-    /// Hands a piece to the sink once it is there.
+    /// Hands a piece on once it is there.
     fn take(
         &mut self,
         number: usize,
         (offset, bytes): (usize, usize),
         (mail, at): (&Mail, Place),
-        sink: Sink<'_>,
+        sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         let staging = &self.staging[number % self.staging.len()];
         staging.wait(&self.side, (mail, at))?;
@@ -84,7 +98,7 @@ impl Download {
         let padded = (bytes as u64).next_multiple_of(4);
         let view = staging.buffer.get_mapped_range(..padded);
         let view = view.map_err(|error| refused(&self.side, at, error.to_string()))?;
-        let result = sink(offset, &view[..bytes]);
+        let result = sink.take(offset, &view[..bytes]);
         drop(view);
         staging.buffer.unmap();
         result

@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod download;
+mod pieces;
 mod staging;
 mod upload;
 
@@ -14,11 +15,11 @@ use super::error::{ExecError, Failure, Place};
 use super::event::{Activity, Event, Lane};
 use super::gpu::GpuSide;
 use super::message::{Halt, Mail, Message, Run};
-use super::script::{LinkScript, LinkStep};
-use crate::plan::Stream;
+use super::script::{Feed, LinkScript, LinkStep};
 use anabranch_kernels::KernelError;
 use anabranch_placement::platform::DeviceId;
 use arrivals::Arrivals;
+use pieces::{Carriage, Load, Target};
 use std::sync::Arc;
 
 /// The state of a link.
@@ -61,90 +62,67 @@ impl LinkWorker {
         })
     }
 
-    /// Moves the value of one step, and tells who waits for it and for its source.
-    fn carry(&mut self, index: usize, step: &LinkStep) -> Result<(), Halt> {
+    /// Moves the value of one step, and tells who waits for it and for its source. Returns how long it waited for chunks.
+    fn carry(&mut self, index: usize, step: &LinkStep, run: &Run) -> Result<u64, Halt> {
         let shared = Arc::clone(&self.desk.shared);
         let stream = shared.plan.transfer(step.transfer).stream();
-        match (step.target, stream) {
-            (Some(target), _) if self.upload.is_some() => self.carry_to_gpu((index, step), target, stream)?,
-            (_, Some(stream)) => self.carry_in_chunks((index, step), stream)?,
-            (_, None) => self.carry_to_cpu((index, step))?,
-        }
-        for gate in &step.after {
-            self.desk.mail.open(*gate);
-        }
-        Ok(())
-    }
-
-    /// To a GPU: whole, or chunk by chunk into its place. The host's source is let go at the end.
-    fn carry_to_gpu(
-        &mut self,
-        (index, step): (usize, &LinkStep),
-        target: u32,
-        stream: Option<&Stream>,
-    ) -> Result<(), Halt> {
-        let (mail, at) = (&self.desk.mail, Place::Transfer(step.transfer));
-        let Some(upload) = &mut self.upload else {
-            return Err(Failure::internal("a transfer to a GPU has no such end").into());
-        };
         let piece = stream.map_or(self.script.staging_bytes as usize, |stream| stream.chunk_rows * stream.row_bytes);
-        let (link, reader) = (self.desk.number, self.script.to.0);
-        let mut write = |offset: usize, bytes: &[u8]| {
-            upload.write(target, offset, bytes, (mail, at))?;
-            if stream.is_some() {
-                mail.post(reader, Message::Chunk { link, buffer: None });
+        let (mail, arrivals) = (&self.desk.mail, &mut self.arrivals);
+        let mut carriage = Carriage { arrivals, mail, run, index, step, waited: 0 };
+        let mut landing = None;
+        let mut target = match (step.target, &mut self.upload) {
+            (Some(slot), Some(upload)) => Target::Gpu(upload, slot),
+            (None, None) => Target::Ring,
+            (Some(_), None) => {
+                let buffer = landing.insert(carriage.arrivals.landing(index)?);
+                let buffer = Arc::get_mut(buffer);
+                Target::Cpu(buffer.ok_or_else(|| Failure::internal("a slot to land in is still read"))?)
             }
-            Ok(())
+            (None, Some(_)) => return Err(Failure::internal("a value for a GPU has no place there").into()),
         };
-        match &mut self.download {
-            Some(download) => download.read(step.source, (step.bytes, piece), (mail, at), &mut write)?,
-            None => {
-                let source = self.arrivals.source(index)?;
+        match (&mut self.download, &step.feed) {
+            (Some(download), _) => {
+                let at = carriage.place();
+                let load = &mut Load { carriage: &mut carriage, target: &mut target };
+                download.read(step.source, (step.bytes, piece), (mail, at), load)?;
+            }
+            (None, Some(feed)) => forward(feed, piece, &mut carriage, &mut target)?,
+            (None, None) => {
+                let source = carriage.arrivals.source(index)?;
                 for (number, bytes) in source.bytes()[..step.bytes].chunks(piece).enumerate() {
                     mail.stopped()?;
-                    write(number * piece, bytes)?;
+                    target.take(&mut carriage, number * piece, bytes)?;
                 }
             }
         }
-        if let Some((gate, _)) = step.arrival {
-            mail.open(gate);
+        let waited = carriage.waited;
+        match (step.arrival, landing) {
+            (Some((gate, cell)), Some(buffer)) => {
+                mail.post(gate.worker, Message::Value { gate: gate.index, cell, buffer });
+            }
+            (Some((gate, _)), None) => mail.open(gate),
+            (None, _) => {}
         }
-        Ok(())
+        for gate in &step.after {
+            mail.open(*gate);
+        }
+        Ok(waited)
     }
+}
 
-    /// From a GPU into a slot of a CPU device.
-    fn carry_to_cpu(&mut self, (index, step): (usize, &LinkStep)) -> Result<(), Halt> {
-        let (mail, at) = (&self.desk.mail, Place::Transfer(step.transfer));
-        let (Some(download), Some((gate, cell))) = (&mut self.download, step.arrival) else {
-            return Err(Failure::internal("a transfer to a CPU has no GPU, or no reader").into());
+/// Sends on each chunk that a CPU device makes, and gives its buffer back.
+fn forward(feed: &Feed, piece: usize, carriage: &mut Carriage<'_>, target: &mut Target<'_>) -> Result<(), Halt> {
+    let bytes = carriage.step.bytes;
+    for offset in (0..bytes).step_by(piece) {
+        carriage.mail.stopped()?;
+        let chunk = carriage.next_chunk(feed)?;
+        let (Some(buffer), Some(credit)) = (chunk, feed.credit) else {
+            return Err(Failure::internal("a chunk of a CPU has no bytes").into());
         };
-        let mut buffer = self.arrivals.landing(index)?;
-        let landing = Arc::get_mut(&mut buffer).ok_or_else(|| Failure::internal("a slot to land in is still read"))?;
-        let cut = (step.bytes, self.script.staging_bytes as usize);
-        download.read(step.source, cut, (mail, at), &mut |offset, bytes| {
-            landing.bytes_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
-            Ok(())
-        })?;
-        mail.post(gate.worker, Message::Value { gate: gate.index, cell, buffer });
-        Ok(())
+        target.take(carriage, offset, &buffer.bytes()[..piece.min(bytes - offset)])?;
+        carriage.mail.post(credit.worker, Message::Credit { ring: credit.ring, buffer });
     }
-
-    /// From a GPU through the ring into a node of a CPU device.
-    fn carry_in_chunks(&mut self, (index, step): (usize, &LinkStep), stream: &Stream) -> Result<(), Halt> {
-        let (mail, at, arrivals) = (&self.desk.mail, Place::Transfer(step.transfer), &mut self.arrivals);
-        let Some(download) = &mut self.download else {
-            return Err(Failure::internal("a stream to a CPU has no GPU").into());
-        };
-        let (link, reader) = (self.desk.number, self.script.to.0);
-        let cut = (step.bytes, stream.chunk_rows * stream.row_bytes);
-        download.read(step.source, cut, (mail, at), &mut |_, bytes| {
-            let mut buffer = arrivals.free_buffer(index, mail)?;
-            let chunk = Arc::get_mut(&mut buffer).ok_or_else(|| Failure::internal("a chunk's buffer is still read"))?;
-            chunk.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-            mail.post(reader, Message::Chunk { link, buffer: Some(buffer) });
-            Ok(())
-        })
-    }
+    Ok(())
 }
 
 impl Actor for LinkWorker {
@@ -163,10 +141,10 @@ impl Actor for LinkWorker {
             let ready = now;
             self.arrivals.until_open(index, &self.desk.mail)?;
             let start = run.now();
-            self.carry(index, step)?;
+            let waited = self.carry(index, step, run)?;
             now = run.now();
             let (what, bytes) = (Activity::Transfer(step.transfer), step.bytes as u64);
-            self.desk.note(Event { what, lane, ready, start, end: now, bytes });
+            self.desk.note(Event { what, lane, ready, start, end: now, waited, bytes });
         }
         self.desk.at = Place::Nowhere;
         Ok(())
@@ -177,7 +155,7 @@ impl Actor for LinkWorker {
     }
 
     fn forget(&mut self, failed: bool) {
-        self.arrivals.forget(failed, &self.script);
+        self.arrivals.forget(failed);
         if failed {
             self.download.iter_mut().for_each(Download::renew);
             self.upload.iter_mut().for_each(Upload::renew);

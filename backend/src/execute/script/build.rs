@@ -2,9 +2,7 @@
 
 use super::cells::CellMap;
 use super::release;
-use super::{
-    After, DeviceScript, DeviceStep, Landing, LinkScript, LinkStep, NodeScript, Operand, Scripts, StreamScript,
-};
+use super::{After, Channel, DeviceScript, DeviceStep, Landing, LinkScript, LinkStep, NodeScript, Operand, Scripts};
 use super::{Gate, Work};
 use crate::plan::{Plan, Route, Step, TransferId};
 use crate::program::{NodeId, Program, ValueId};
@@ -22,6 +20,7 @@ pub(super) struct Builder<'a> {
     devices: Vec<DeviceScript>,
     links: Vec<LinkScript>,
     openers: Vec<Vec<Vec<u32>>>,
+    channels: Vec<Vec<Channel>>,
     /// What follows each step of each device.
     after: Vec<Vec<Vec<After>>>,
     /// For each device and value, the device's steps that read it, ascending.
@@ -44,6 +43,7 @@ impl<'a> Builder<'a> {
             devices: (0..devices).map(|_| DeviceScript::default()).collect(),
             links: Vec::new(),
             openers: vec![Vec::new(); devices + plan.links().len()],
+            channels: vec![Vec::new(); devices + plan.links().len()],
             after: vec![Vec::new(); devices],
             readers: BTreeMap::new(),
             makers: BTreeMap::new(),
@@ -118,6 +118,42 @@ impl<'a> Builder<'a> {
         self.makers.get(&value).copied()
     }
 
+    /// A device's script.
+    pub(super) fn device(&mut self, device: DeviceId) -> &mut DeviceScript {
+        &mut self.devices[device.index()]
+    }
+
+    /// A step of a device.
+    pub(super) fn step(&self, device: DeviceId, step: u32) -> &DeviceStep {
+        &self.devices[device.index()].steps[step as usize]
+    }
+
+    /// A transfer's step on its link.
+    pub(super) fn link_step(&mut self, at: Gate) -> &mut LinkStep {
+        let link = at.worker as usize - self.devices.len();
+        &mut self.links[link].steps[at.index as usize]
+    }
+
+    /// A new queue of a device for so many chunks.
+    pub(super) fn open_queue(&mut self, device: DeviceId, chunks: usize) -> u32 {
+        let queues = &mut self.devices[device.index()].queues;
+        queues.push(chunks);
+        queues.len() as u32 - 1
+    }
+
+    /// What a wait of a worker for a channel is called. All gates are numbered by now.
+    pub(super) fn channel(&mut self, worker: u32, channel: Channel) -> u32 {
+        let channels = &mut self.channels[worker as usize];
+        channels.push(channel);
+        (self.openers[worker as usize].len() + channels.len()) as u32 - 1
+    }
+
+    /// A channel by what it is called.
+    pub(super) fn known_channel(&mut self, worker: u32, wait: u32) -> &mut Channel {
+        let gates = self.openers[worker as usize].len();
+        &mut self.channels[worker as usize][wait as usize - gates]
+    }
+
     fn lay_out_steps(&mut self) {
         for step in self.plan.steps() {
             match step {
@@ -176,7 +212,7 @@ impl<'a> Builder<'a> {
         let end = self.devices[device.index()].operands.len() as u32;
         let made = node.spec.outputs.iter().map(|spec| spec.bytes() as u64).sum();
         let script =
-            NodeScript { node: id, inputs: first..middle, outputs: middle..end, rows: count, made, stream: None };
+            NodeScript { node: id, inputs: first..middle, outputs: middle..end, rows: count, made, streaming: None };
         self.devices[device.index()].nodes.push(script);
     }
 
@@ -197,6 +233,9 @@ impl<'a> Builder<'a> {
                     target: lands.then(|| self.cells.cell(link.to, transfer.value)),
                     arrival: None,
                     after: Vec::new(),
+                    feed: None,
+                    reader: None,
+                    room: 0,
                 });
             }
             self.links.push(LinkScript {
@@ -236,6 +275,12 @@ impl<'a> Builder<'a> {
             let first = self.readers(transfer.to, transfer.value).first().copied();
             let (Some(maker), Some(first)) = (self.maker(transfer.value), first) else { continue };
             let arrival = Gate { worker: transfer.to.0, index: first };
+            if let Some(stream) = transfer.stream() {
+                self.route_stream((id, transfer), stream, first);
+                if stream.producer.is_some() {
+                    continue;
+                }
+            }
             let Some(on_link) = self.on_link(id) else {
                 self.count(transfer.from.0, arrival);
                 let share = After::Share { cell, gate: arrival, there, transfer: Some(id) };
@@ -249,16 +294,9 @@ impl<'a> Builder<'a> {
             };
             self.after[transfer.from.index()][maker as usize].push(give);
             self.devices[transfer.from.index()].steps[maker as usize].urgent = true;
-            let link = on_link.worker as usize - self.devices.len();
-            if let Some(stream) = transfer.stream() {
-                let script = StreamScript { transfer: id, input: stream.input, link: on_link.worker };
-                let device = &mut self.devices[transfer.to.index()];
-                if let Work::Node(node) = device.steps[first as usize].work {
-                    device.nodes[node as usize].stream = Some(script);
-                }
-            } else {
+            if transfer.stream().is_none() {
                 self.count(on_link.worker, arrival);
-                self.links[link].steps[on_link.index as usize].arrival = Some((arrival, there));
+                self.link_step(on_link).arrival = Some((arrival, there));
             }
         }
     }
@@ -279,25 +317,30 @@ impl<'a> Builder<'a> {
             }
             device.gates = counts(&self.openers[at]);
             device.cells = std::mem::take(&mut self.cells.devices[at]);
+            device.rings = self.plan.memory().rings(DeviceId(at as u32)).to_vec();
         }
         for (at, link) in self.links.iter_mut().enumerate() {
             link.gates = counts(&self.openers[self.devices.len() + at]);
         }
         let messages = (0..self.openers.len()).map(|worker| self.messages(worker)).collect();
-        Scripts { devices: self.devices, links: self.links, messages, openers: self.openers }
+        Scripts { devices: self.devices, links: self.links, messages, openers: self.openers, channels: self.channels }
     }
 
     /// How many messages one run may put into a worker's inbox at most.
     fn messages(&self, worker: usize) -> usize {
         let gates: usize = self.openers[worker].iter().map(Vec::len).sum();
-        let chunks: usize = match self.links.get(worker.wrapping_sub(self.devices.len())) {
-            Some(link) => link.ring_depth as usize,
+        let (chunks, credits): (usize, usize) = match self.links.get(worker.wrapping_sub(self.devices.len())) {
+            Some(link) => {
+                let feeds = link.steps.iter().filter_map(|step| step.feed.as_ref());
+                (feeds.map(|feed| feed.chunks).sum(), link.ring_depth as usize)
+            }
             None => {
-                let streams = self.devices[worker].nodes.iter().filter_map(|node| node.stream);
-                let chunks = |stream: StreamScript| self.plan.transfer(stream.transfer).stream().map(|s| s.chunks());
-                streams.filter_map(chunks).sum()
+                let device = &self.devices[worker];
+                let outs = device.nodes.iter().filter_map(|node| node.streaming.as_ref()).flat_map(|s| &s.outs);
+                let depth = |output: u32| device.rings.get(output as usize).map_or(0, |ring| ring.depth as usize);
+                (device.queues.iter().sum(), outs.map(|out| depth(out.output) * out.to.len()).sum())
             }
         };
-        gates + chunks + CONTROL
+        gates + chunks + credits + CONTROL
     }
 }

@@ -6,14 +6,18 @@
 mod build;
 mod cells;
 mod release;
+mod streams;
+#[cfg(test)]
+mod tests;
 
 use super::message::Gate;
-use crate::plan::{Plan, TransferId};
+use crate::plan::{Plan, Ring, TransferId};
 use crate::program::{NodeId, Program};
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceId;
 use std::ops::Range;
 use std::sync::Arc;
+pub(super) use streams::{Awaited, Channel};
 
 /// All scripts of a plan. Workers are the devices, by their ids, and then the links, by their order in the plan.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub(super) struct Scripts {
     pub(super) messages: Vec<usize>,
     /// For each worker and gate, the workers whose messages open it: what is told about a stall.
     pub(super) openers: Vec<Vec<Vec<u32>>>,
+    /// For each worker, what it waits for inside its steps; these waits are numbered behind the gates.
+    pub(super) channels: Vec<Vec<Channel>>,
 }
 
 /// What a device does in a run.
@@ -37,6 +43,10 @@ pub(super) struct DeviceScript {
     pub(super) gates: Vec<u32>,
     pub(super) landings: Vec<Landing>,
     pub(super) cells: Cells,
+    /// Rings for the chunks that it makes, by the number of a node's output.
+    pub(super) rings: Vec<Ring>,
+    /// For each stream that it reads, the chunks that may wait here.
+    pub(super) queues: Vec<usize>,
 }
 
 /// Where a device keeps buffers: slots, then what is shared with it for a while, then constants.
@@ -127,16 +137,65 @@ pub(super) struct NodeScript {
     pub(super) rows: usize,
     /// Bytes of the outputs.
     pub(super) made: u64,
-    pub(super) stream: Option<StreamScript>,
+    pub(super) streaming: Option<Streaming>,
 }
 
-/// The input that arrives in chunks.
+/// What a node reads and makes chunk by chunk.
+#[derive(Clone, Debug)]
+pub(super) struct Streaming {
+    pub(super) cut: Cut,
+    pub(super) ins: Vec<StreamIn>,
+    /// By output.
+    pub(super) outs: Vec<StreamOut>,
+}
+
+/// How tensors are cut into chunks: rows that are a divisor of each node's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) rows: usize,
+    pub(super) chunk_rows: usize,
+}
+
+/// An input that arrives in chunks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StreamScript {
-    pub(super) transfer: TransferId,
+pub(super) struct StreamIn {
     pub(super) input: usize,
-    /// The link, as a worker.
-    pub(super) link: u32,
+    /// Bytes of one of the cut's rows.
+    pub(super) row_bytes: usize,
+    /// Which of the device's queues the chunks come to.
+    pub(super) queue: u32,
+    /// What the wait for a chunk is called.
+    pub(super) wait: u32,
+    /// Who gets the buffers back; nobody if chunks land in their place.
+    pub(super) credit: Option<Credit>,
+}
+
+/// A ring, and whose.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Credit {
+    pub(super) worker: u32,
+    pub(super) ring: u32,
+}
+
+/// An output that is passed on in chunks.
+#[derive(Clone, Debug)]
+pub(super) struct StreamOut {
+    /// Which, and so which of the device's rings.
+    pub(super) output: u32,
+    /// Bytes of one of the cut's rows.
+    pub(super) row_bytes: usize,
+    /// What the wait for a buffer is called.
+    pub(super) wait: u32,
+    pub(super) to: Vec<Onward>,
+}
+
+/// A reader of chunks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Onward {
+    pub(super) worker: u32,
+    pub(super) queue: u32,
+    /// The transfer, if no link notes it.
+    pub(super) transfer: Option<TransferId>,
 }
 
 /// What a link does in a run.
@@ -166,12 +225,57 @@ pub(super) struct LinkStep {
     pub(super) arrival: Option<(Gate, u32)>,
     /// What waits for the source to be read.
     pub(super) after: Vec<Gate>,
+    /// If the value comes in chunks while it is made.
+    pub(super) feed: Option<Feed>,
+    /// The worker and queue that the chunks go to.
+    pub(super) reader: Option<(u32, u32)>,
+    /// What the wait for an empty buffer of the link's ring is called.
+    pub(super) room: u32,
+}
+
+/// How the chunks of a value come to a link: from a CPU in buffers, on a GPU as the news that they are there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Feed {
+    /// What the wait for a chunk is called.
+    pub(super) wait: u32,
+    /// Who gets the buffers back.
+    pub(super) credit: Option<Credit>,
+    /// How many may wait here.
+    pub(super) chunks: usize,
 }
 
 impl Scripts {
     /// The scripts of a plan of this program. O(steps · log).
     pub(super) fn of(plan: &Plan, program: &Program) -> Self {
         build::Builder::new(plan, program).finish()
+    }
+}
+
+impl Cut {
+    /// The number of chunks.
+    pub(super) fn chunks(&self) -> usize {
+        self.rows.div_ceil(self.chunk_rows)
+    }
+
+    /// The rows of a chunk.
+    pub(super) fn rows_of(&self, chunk: usize) -> Range<usize> {
+        let start = chunk * self.chunk_rows;
+        start..(start + self.chunk_rows).min(self.rows)
+    }
+}
+
+impl NodeScript {
+    /// The node's own rows of a range of a cut's.
+    pub(super) fn own_rows(&self, cut: &Cut, rows: &Range<usize>) -> Range<usize> {
+        let factor = self.rows / cut.rows;
+        rows.start * factor..rows.end * factor
+    }
+}
+
+impl Streaming {
+    /// An output that is passed on in chunks.
+    pub(super) fn out(&self, output: usize) -> Option<&StreamOut> {
+        self.outs.iter().find(|out| out.output as usize == output)
     }
 }
 

@@ -5,8 +5,8 @@ use super::runs::ladder;
 use super::{devices, inputs, kernels, naive};
 use crate::execute::{Activity, CancelToken, DynamicExecutor, Forecast, Kernels, Lane, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Placed, random_program};
-use crate::profile::LinkCosts;
 use crate::program::Program;
+use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ fn forecast(placed: &Placed, on_gpus: impl Fn(usize) -> bool) -> Forecast {
     };
     let count = placed.devices.len();
     let nodes = 0..placed.program.nodes.len();
-    let link = LinkCosts { latency: 1e-6, rate: 1e9 };
+    let link = TransferCurve::affine(1e-6, 1e9);
     Forecast {
         nodes: nodes.map(|node| (0..count).map(|device| seconds(node, device)).collect()).collect(),
         links: vec![vec![link; count]; count],

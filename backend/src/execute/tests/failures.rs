@@ -22,7 +22,7 @@ pub(super) struct Bad {
 pub(super) const WELL: u8 = 0;
 pub(super) const REFUSES: u8 = 1;
 pub(super) const PANICS: u8 = 2;
-const SLEEPS: u8 = 3;
+pub(super) const SLEEPS: u8 = 3;
 
 impl CpuKernel for Bad {
     fn scratch_bytes(&self) -> usize {

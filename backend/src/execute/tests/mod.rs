@@ -2,6 +2,7 @@
 
 mod dynamic;
 mod failures;
+mod gangs;
 mod gpu;
 mod naive;
 mod runs;

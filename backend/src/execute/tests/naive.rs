@@ -45,19 +45,24 @@ impl CpuKernel for Naive {
             }
             Op::Reduce(_) => {
                 let row = inputs[0].len() / output.len();
-                output.iter_mut().zip(inputs[0].chunks(row)).for_each(|(out, row)| *out = row.iter().sum());
+                output.iter_mut().zip(inputs[0].chunks(row)).for_each(|(out, row)| *out = sum(row.iter().copied()));
             }
             Op::MatMul(_) => {
                 let (k, n) = (self.node.inputs[1].shape.dims()[0], self.node.inputs[1].shape.dims()[1]);
                 for (at, out) in output.iter_mut().enumerate() {
                     let (row, column) = (at / n, at % n);
-                    *out = (0..k).map(|i| inputs[0][row * k + i] * inputs[1][i * n + column]).sum();
+                    *out = sum((0..k).map(|i| inputs[0][row * k + i] * inputs[1][i * n + column]));
                 }
             }
             other => panic!("no naive kernel for {}", other.name()),
         }
         Ok(())
     }
+}
+
+/// A sum that is never −0, of which the maximum with 0 may be either zero.
+fn sum(terms: impl Iterator<Item = f32>) -> f32 {
+    terms.fold(0.0, |sum, term| sum + term)
 }
 
 /// The outputs of a program, one node after the other on one thread.

@@ -79,7 +79,10 @@ mod tests {
         let edges: Vec<_> = (1..3000)
             .flat_map(|to: usize| {
                 let near = to.saturating_sub(1 + random(to.min(20)));
-                [(near, to), (random(to), to)].into_iter().take(if to % 3 == 0 { 2 } else { 1 }).collect::<Vec<_>>()
+                [(near, to), (random(to), to)]
+                    .into_iter()
+                    .take(1 + usize::from(to.is_multiple_of(3)))
+                    .collect::<Vec<_>>()
             })
             .collect();
         let one = layout(3000, &edges);

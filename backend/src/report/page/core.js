@@ -42,7 +42,7 @@ function bytes(count) {
 function amount(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size < 1e-3 || size >= 1e15) return value.toExponential(2);
+  if (size < 1e-3 || size >= 1e15) return value.toExponential(1);
   const power = size < 1e4 ? 0 : Math.min(4, Math.floor(Math.log10(size) / 3));
   return digits(value / 10 ** (3 * power)) + ["", "k", "M", "G", "T"][power];
 }

@@ -92,7 +92,7 @@ const details = (() => {
   function whyTable(why) {
     if (why.candidates.length === 0) return undefined;
     const figure = (value) => (why.seconds ? duration(value * 1e9) : amount(value));
-    return element("table", {}, element("tbody", {},
+    return element("table", { class: why.terms.length > 2 ? "terms" : undefined }, element("tbody", {},
       element("tr", {}, element("th", {}), why.terms.map((term) => element("th", {}, term))),
       why.candidates.map(([device, values], place) => element("tr", { class: place === 0 ? "here" : undefined },
         element("td", {}, deviceChip(device)), values.map((value) => element("td", {}, figure(value)))))));

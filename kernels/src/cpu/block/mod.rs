@@ -10,13 +10,13 @@ mod stripe;
 #[cfg(test)]
 mod tests;
 
-use super::reduce::{self, Streamed};
+use super::reduce;
 use super::team::with_workspace;
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{Block, NodeSpec};
 use crate::tensor::{ALIGNMENT, Tensor};
-use prepared::{Prepared, Readable, Source};
+use prepared::{Prepared, Readable, Reduction};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use stripe::Stripe;
@@ -27,8 +27,8 @@ const MOST_STRIPES: usize = 64;
 /// A block, ready to be run.
 struct BlockKernel {
     members: Vec<Prepared>,
-    /// The reduction at the end, if there is one, and what it reads.
-    reduction: Option<(Box<dyn Streamed>, Source)>,
+    /// The reduction at the end, if there is one.
+    reduction: Option<Reduction>,
     rows: usize,
     chunk_rows: usize,
     /// Bytes of each row of each output; 0 of the reduction's.
@@ -61,7 +61,7 @@ pub(crate) fn prepare(
     let memory = Memory {
         arena: arena.next_multiple_of(ALIGNMENT),
         scratch: members.iter().map(|m| m.kernel.scratch_bytes()).max().unwrap_or(0).next_multiple_of(ALIGNMENT),
-        pending: reduction.as_ref().map_or(0, |(reduction, _)| reduction.part_bytes()),
+        pending: reduction.as_ref().map_or(0, |reduction| reduction.kernel.part_bytes()),
     };
     let output_rows = block.outputs.iter().map(output_row).collect();
     Ok(Box::new(BlockKernel { members, reduction, rows: block.rows, chunk_rows, output_rows, memory }))
@@ -77,14 +77,14 @@ impl BlockKernel {
     /// Stripes of which each is a part of the reduction, at least: only then are shared parts shared by two.
     fn most_stripes(&self, rows: usize) -> usize {
         match &self.reduction {
-            Some((reduction, _)) => rows / reduction.part_bytes().div_ceil(self.reduced_row()).max(1),
+            Some(reduction) => rows / reduction.kernel.part_bytes().div_ceil(self.reduced_row()).max(1),
             None => usize::MAX,
         }
     }
 
     /// Bytes of a row of what is reduced.
     fn reduced_row(&self) -> usize {
-        self.reduction.as_ref().map_or(0, |(reduction, _)| reduction.input_bytes() / self.rows)
+        self.reduction.as_ref().map_or(0, |reduction| reduction.kernel.input_bytes() / self.rows)
     }
 
     /// Runs all members on a stripe, chunk by chunk.
@@ -102,10 +102,10 @@ impl BlockKernel {
                 for member in &self.members {
                     member.run(&rows, (first_row, inputs), (stripe_row, outputs), arena, scratch)?;
                 }
-                if let (Some((_, source)), Some(piece)) = (&self.reduction, &mut stripe.piece) {
+                if let (Some(reduction), Some(piece)) = (&self.reduction, &mut stripe.piece) {
                     let (below, above) = (&*arena, (usize::MAX, &[][..]));
                     let readable = Readable { rows: &rows, first_row, inputs, stripe_row, outputs, below, above };
-                    piece.take(source.bytes(&readable), pending);
+                    piece.take(reduction.source.bytes(&readable), pending);
                 }
             }
             if let Some(piece) = stripe.piece.take() {
@@ -119,7 +119,7 @@ impl BlockKernel {
 impl CpuKernel for BlockKernel {
     fn scratch_bytes(&self) -> usize {
         let boundaries = self.stripes(&(0..self.rows)).len();
-        self.reduction.as_ref().map_or(0, |(reduction, _)| reduce::scratch_bytes(reduction.as_ref(), boundaries))
+        self.reduction.as_ref().map_or(0, |reduction| reduce::scratch_bytes(reduction.kernel.as_ref(), boundaries))
     }
 
     fn resident_bytes(&self) -> usize {
@@ -135,7 +135,7 @@ impl CpuKernel for BlockKernel {
         let (result, outputs) = (self.reduction.is_some(), &mut *call.outputs);
         let (rest, reduced) = if result { split_last(outputs) } else { (outputs, None) };
         let pieces =
-            self.reduction.as_ref().map(|(reduction, _)| reduce::cut(reduction.as_ref(), &bytes, call.scratch));
+            self.reduction.as_ref().map(|reduction| reduce::cut(reduction.kernel.as_ref(), &bytes, call.scratch));
         let stripes = stripe::cut(&bounds, rest, &self.output_rows, pieces.unwrap_or_default());
         let outcomes: Vec<_> = stripes.into_iter().map(|stripe| Mutex::new((stripe, Ok(())))).collect();
         call.team.run(outcomes.len(), &|index| {
@@ -144,8 +144,8 @@ impl CpuKernel for BlockKernel {
         });
         // The first undefined value by rows, whichever thread came upon it.
         outcomes.into_iter().try_for_each(|o| o.into_inner().unwrap_or_else(PoisonError::into_inner).1)?;
-        if let (Some((reduction, _)), Some(output)) = (&self.reduction, reduced) {
-            reduce::close(reduction.as_ref(), &bytes, call.scratch, output);
+        if let (Some(reduction), Some(output)) = (&self.reduction, reduced) {
+            reduce::close(reduction.kernel.as_ref(), &bytes, call.scratch, output);
         }
         Ok(())
     }

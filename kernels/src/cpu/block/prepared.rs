@@ -111,13 +111,20 @@ pub(super) fn members(
     Ok((members, arena))
 }
 
-/// The reduction at the block's end, and what it reads.
-pub(super) fn reduction(node: &NodeSpec, block: &Block) -> Result<Option<(Box<dyn Streamed>, Source)>, KernelError> {
+/// A reduction at a block's end.
+pub(super) struct Reduction {
+    pub(super) kernel: Box<dyn Streamed>,
+    /// What it reads.
+    pub(super) source: Source,
+}
+
+/// The reduction at the block's end, if there is one.
+pub(super) fn reduction(node: &NodeSpec, block: &Block) -> Result<Option<Reduction>, KernelError> {
     let Some(last) = block.members.last().filter(|_| block.ends_in_reduction()) else { return Ok(None) };
     let Op::Reduce(op) = &last.spec.op else { return Ok(None) };
     let (places, _) = places(block, block.chunk_rows.min(block.rows));
     let source = sources(node, block, block.members.len() - 1, &places)[0];
-    Ok(Some((reduce::prepare(&last.spec, op)?, source)))
+    Ok(Some(Reduction { kernel: reduce::prepare(&last.spec, op)?, source }))
 }
 
 /// Where each member's output lies, for chunks of `chunk_rows` rows, and the bytes of the thread's memory.

@@ -2,8 +2,8 @@ use crate::cpu::testing::{run, shape, tensor};
 use crate::cpu::{Call, Team, prepare};
 use crate::error::KernelError;
 use crate::op::{
-    Binary, Block, Domain, Expression, Map, Member, NodeSpec, Normalize, Op, Operand, Reduce, ReduceKind, Softmax,
-    Unary,
+    Binary, Block, Domain, Expression, Map, MatMul, Member, NodeSpec, Normalize, Op, Operand, Reduce, ReduceKind,
+    Softmax, Unary,
 };
 use crate::tensor::{Buffer, Tensor, TensorSpec};
 use crate::{DType, Shape};
@@ -124,7 +124,13 @@ fn block(u: &mut Unstructured<'_>, rows: usize, columns: usize) -> Arbitrary<Mak
     let mut narrow: Vec<Operand> = Vec::new();
     for _ in 0..u.int_in_range(0..=6)? {
         let of = *u.choose(&wide)?;
-        let made = match u.int_in_range(0..=6)? {
+        let made = match u.int_in_range(0..=7)? {
+            // Each row times a matrix of its own.
+            7 if columns <= 8 => {
+                let matrices = maker.input(&[rows, columns, columns]);
+                let (row, matrix) = ([rows, 1, columns], [rows, columns, columns]);
+                maker.push(Op::MatMul(MatMul::default()), &[(of, &row), (matrices, &matrix)], &row)
+            }
             0 => maker.push(
                 map(Expression::unary(*u.choose(&[Unary::Tanh, Unary::Relu, Unary::Exp])?)),
                 &[(of, &whole)],

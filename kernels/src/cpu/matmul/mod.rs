@@ -50,6 +50,8 @@ struct Kernel {
     constant: Option<Tensor>,
     method: Method,
     grid: Grid,
+    /// Products in each of the node's rows.
+    row_products: usize,
     epilogue: Option<Epilogue>,
 }
 
@@ -106,14 +108,31 @@ impl Kernel {
         };
         let MatMul { transpose_a, transpose_b, .. } = *op;
         let epilogue = epilogue_of(node)?;
-        Ok(Self { micro, sizes, transpose_a, transpose_b, batches, packed, constant, method, grid, epilogue })
+        let row_products = batches.count() / node.row_plan().map_or(1, |plan| plan.rows);
+        Ok(Self {
+            micro,
+            sizes,
+            transpose_a,
+            transpose_b,
+            batches,
+            packed,
+            constant,
+            method,
+            grid,
+            row_products,
+            epilogue,
+        })
     }
 
-    fn compute(&self, tile: &mut Tile<'_, f32>, a: &[f32], b: &[f32], extras: &[&[u8]]) {
+    /// Computes a tile of the products at hand, the first of which is product `first` of all.
+    fn compute(&self, first: usize, tile: &mut Tile<'_, f32>, a: &[f32], b: &[f32], extras: &[&[u8]]) {
         let Sizes { m, n, k } = self.sizes;
-        let (left, right) = self.batches.operands(tile.matrix);
+        // Windowed operands begin with the products at hand; for the others it is the same from where products are counted.
+        let (left, given) = self.batches.operands(tile.matrix);
+        let (_, kept) = self.batches.operands(first + tile.matrix);
+        let right = if self.constant.is_some() { kept } else { given };
         let left = View::new(&a[left * m * k..][..m * k], m, k, self.transpose_a);
-        let right = match self.packed.get(right) {
+        let right = match self.packed.get(kept) {
             Some(packed) => Right::Packed(packed.panels()),
             None => Right::View(View::new(&b[right * k * n..][..k * n], k, n, self.transpose_b)),
         };
@@ -160,7 +179,10 @@ impl CpuKernel for Kernel {
         let a = elements(call.inputs[0]);
         let b = elements(self.constant.as_ref().map_or(call.inputs[1], Tensor::bytes));
         let c = elements_mut(call.outputs[0]);
-        call.team.run_tiles(c, self.grid, &|mut tile| self.compute(&mut tile, a, b, &call.inputs[2..]));
+        let first = call.rows.start * self.row_products;
+        let batch = c.len().checked_div(self.grid.rows * self.grid.columns).unwrap_or(0);
+        let grid = Grid { batch, ..self.grid };
+        call.team.run_tiles(c, grid, &|mut tile| self.compute(first, &mut tile, a, b, &call.inputs[2..]));
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::cpu::Team;
 use crate::cpu::gemm::testing::{epilogue, require_close, run, run_by_teams, spec, tensor};
+use crate::cpu::testing::run_windows;
 use crate::op::Op;
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
@@ -147,4 +148,28 @@ fn nodes_that_do_not_fit_are_refused() {
     assert!(prepare(&op, &node, &[]).is_err(), "an operand that cannot be broadcast");
     node.inputs[2].dtype = crate::DType::I32;
     assert!(prepare(&op, &node, &[]).is_err(), "an operand of another type");
+}
+
+#[test]
+fn batches_are_computed_in_windows_with_equal_bits() {
+    let cases: [(&[usize], &[usize], &[usize]); 4] =
+        [(&[3, 2], &[3, 2], &[3, 2]), (&[9], &[9], &[9]), (&[3, 2], &[2], &[3, 2]), (&[2], &[3, 1], &[3, 2])];
+    for (left, right, batch) in cases {
+        for (sizes, bias) in [([5, 7, 40], vec![7]), ([33, 50, 20], vec![batch[0], 1, 1, 1]), ([1, 9, 30], vec![])] {
+            let [m, n, k] = sizes;
+            let output = [batch, &[m, n]].concat();
+            let bias = if bias.len() > output.len() { vec![batch[0], 1, 1] } else { bias };
+            let op = MatMul { epilogue: Some(Expression::binary(crate::op::Binary::Add)), ..MatMul::default() };
+            let dims = [[left, &[m, k]].concat(), [right, &[k, n]].concat(), bias];
+            let inputs = dims.iter().map(|dims| spec(dims)).collect();
+            let node = NodeSpec { op: Op::MatMul(op), inputs, outputs: vec![spec(&output)] };
+            let tensors: Vec<Tensor> = dims.iter().zip(1..).map(|(dims, seed)| tensor(dims, seed)).collect();
+            assert!(node.row_plan().is_some(), "{node:?}");
+            for constant in [vec![None; 3], vec![None, Some(tensors[1].clone()), None]] {
+                let [whole, windows] =
+                    [usize::MAX, 1].map(|chunk| run_windows(&node, &tensors, &constant, chunk).remove(0));
+                assert!(windows.same_bits(&whole), "{node:?}");
+            }
+        }
+    }
 }

@@ -1,0 +1,210 @@
+//! Nodes of different devices that run at the same time and pass each other chunks.
+
+use super::failures::{PANICS, REFUSES, WELL, bad};
+use super::{assert_right, devices, executor, executor_with, gpu, inputs, kernels};
+use crate::execute::{Activity, CancelToken, Executor, RunErrorKind, RunOptions};
+use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
+use crate::plan::{ChunkRule, Plan, PlanOptions, StreamMode, check};
+use crate::program::NodeId;
+use anabranch_kernels::Tensor;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const DIMS: [usize; 2] = [20, 11];
+
+fn always(chunk: ChunkRule, capacity: u32) -> PlanOptions {
+    PlanOptions { streaming: StreamMode::Always, chunk, capacity }
+}
+
+/// `x → a → b → … ` with the nodes on these devices.
+fn chain(kinds: &[&str], device_of: &[u32]) -> Placed {
+    let mut maker = Maker::new();
+    let mut value = maker.input(&DIMS);
+    for _ in device_of {
+        value = maker.node(relu(), &[value], &DIMS);
+    }
+    Placed::new(maker.finish(&[value]), kinds, device_of)
+}
+
+/// `a → b → c` and `a → c`: a cycle, if the edges' directions are left out.
+fn cycle(kinds: &[&str]) -> Placed {
+    let mut maker = Maker::new();
+    let x = maker.input(&DIMS);
+    let a = maker.node(relu(), &[x], &DIMS);
+    let b = maker.node(relu(), &[a], &DIMS);
+    let c = maker.node(add(), &[a, b], &DIMS);
+    Placed::new(maker.finish(&[c]), kinds, &[1, 2, 0])
+}
+
+/// The nodes of each gang of more than one.
+fn gangs(plan: &Plan) -> Vec<usize> {
+    let nodes = |gang: &std::ops::Range<usize>| {
+        plan.steps()[gang.clone()].iter().filter(|step| matches!(step, crate::plan::Step::Node(_))).count()
+    };
+    plan.gangs().iter().map(nodes).filter(|nodes| *nodes > 1).collect()
+}
+
+#[test]
+fn chains_and_cycles_over_cpus_run_together() {
+    for (placed, members) in [
+        (chain(&["cpu", "cpu"], &[0, 1]), 2),
+        (chain(&["cpu", "cpu", "cpu"], &[1, 0, 2]), 3),
+        (cycle(&["cpu", "cpu", "cpu"]), 3),
+    ] {
+        for rule in [ChunkRule::Rows(1), ChunkRule::Rows(7), ChunkRule::Bytes(256 << 10), ChunkRule::Auto] {
+            for capacity in [2, 5] {
+                let executor = executor(&placed, &always(rule, capacity), 2);
+                let whole = matches!(rule, ChunkRule::Bytes(_) | ChunkRule::Auto);
+                assert_eq!(gangs(executor.plan()), if whole { vec![] } else { vec![members] }, "{rule:?}");
+                for profile in [false, true, false] {
+                    assert_right(&executor, &RunOptions { profile, ..RunOptions::default() });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gangs_reach_over_gpus() {
+    if gpu().is_none() {
+        return;
+    }
+    for (placed, members) in [
+        (chain(&["cpu", "gpu"], &[0, 1]), 2),
+        (chain(&["cpu", "gpu"], &[1, 0]), 2),
+        (chain(&["cpu", "gpu", "cpu"], &[0, 1, 2]), 3),
+        (chain(&["cpu", "gpu", "gpu"], &[1, 2, 0]), 3),
+        (cycle(&["cpu", "gpu", "cpu"]), 3),
+        (cycle(&["cpu", "cpu", "gpu"]), 3),
+    ] {
+        for (rows, capacity) in [(22, 2), (100, 5)] {
+            let executor = executor(&placed, &always(ChunkRule::Rows(rows), capacity), 1);
+            assert_eq!(gangs(executor.plan()), [members]);
+            for profile in [false, true, false] {
+                assert_right(&executor, &RunOptions { profile, ..RunOptions::default() });
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_wanted_whole_elsewhere_is_not_passed_through() {
+    let mut maker = Maker::new();
+    let x = maker.input(&DIMS);
+    let a = maker.node(relu(), &[x], &DIMS);
+    let b = maker.node(relu(), &[a], &DIMS);
+    let c = maker.node(add(), &[a, b], &DIMS);
+    let program = maker.finish(&[c]);
+    // `c` reads `a` where it is made.
+    let placed = Placed::new(program, &["cpu", "cpu"], &[0, 1, 0]);
+    let plan = placed.plan(&always(ChunkRule::Rows(7), 2)).expect("feasible");
+    assert_eq!(check(&placed.program, &plan), []);
+    // `b` and `c` cannot both run with `a`, but `b` streams into `c`.
+    assert_eq!(gangs(&plan), [2]);
+}
+
+#[test]
+fn random_programs_give_the_bits_of_unstreamed_ones() {
+    let mut formed = 0;
+    arbtest::arbtest(|u| {
+        let placed = random_program(u, 3)?;
+        let placed = if gpu().is_some() && u.ratio(1, 4)? { placed.maps_on_gpus() } else { placed.all_on_cpus() };
+        let rule = *u.choose(&[ChunkRule::Rows(1), ChunkRule::Rows(7), ChunkRule::Bytes(256 << 10)])?;
+        let streamed = executor(&placed, &always(rule, u.int_in_range(2..=6)?), 1);
+        let off = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
+        let inputs = inputs(&placed.program);
+        let expected = executor(&placed, &off, 1).run(&inputs, &RunOptions::default()).expect("nothing fails");
+        formed += gangs(streamed.plan()).len();
+        for _ in 0..2 {
+            let options = RunOptions { profile: u.arbitrary()?, ..RunOptions::default() };
+            let given = streamed.run(&inputs, &options).expect("nothing fails");
+            let same = |(given, expected): (&Tensor, &Tensor)| given.same_bits(expected);
+            assert!(given.outputs.iter().zip(&expected.outputs).all(same), "not the bits of the unstreamed run");
+        }
+        Ok(())
+    })
+    .budget_ms(2000);
+    assert!(formed > 0, "no random program had a gang");
+}
+
+#[test]
+fn a_gang_takes_the_memory_that_is_planned() {
+    let placed = cycle(&["cpu", "cpu", "cpu"]);
+    let executor = executor(&placed, &always(ChunkRule::Rows(7), 2), 1);
+    let run = executor.run(&inputs(&placed.program), &RunOptions::default()).expect("nothing fails");
+    let planned: Vec<u64> = executor.plan().memory().devices().iter().map(|memory| memory.peak()).collect();
+    assert_eq!(run.peaks, planned);
+    let whole = executor.program().values[0].spec.bytes() as u64;
+    let a = executor.plan().memory().devices()[1].clone();
+    assert!(a.slots.is_empty() && a.rings > 0 && a.rings < whole, "{a:?}");
+}
+
+#[test]
+fn whoever_fails_in_a_gang_is_named_and_the_next_run_is_right() {
+    let placed = cycle(&["cpu", "cpu", "cpu"]);
+    for node in 0..3 {
+        let (kernels, mood) = bad(&placed, node);
+        let executor = executor_with(&placed, kernels, &always(ChunkRule::Rows(1), 2), 1);
+        assert_eq!(gangs(executor.plan()), [3]);
+        for ill in [REFUSES, PANICS, REFUSES] {
+            mood.store(ill, Ordering::Relaxed);
+            let error = executor.run(&inputs(&placed.program), &RunOptions::default()).expect_err("a member fails");
+            assert_eq!(error.node, Some(format!("node{node}")));
+            mood.store(WELL, Ordering::Relaxed);
+            assert_right(&executor, &RunOptions::default());
+        }
+    }
+}
+
+#[test]
+fn gangs_can_be_cancelled_at_any_time() {
+    let placed = chain(&["cpu", "cpu", "cpu"], &[0, 1, 2]);
+    let executor = executor(&placed, &always(ChunkRule::Rows(1), 2), 1);
+    for microseconds in (0..30).map(|step| step * step * 4) {
+        let token = CancelToken::new();
+        let options = RunOptions { cancel: Some(token.clone()), ..RunOptions::default() };
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_micros(microseconds));
+                token.cancel();
+            });
+            executor.run(&inputs(&placed.program), &options).map(|_| ())
+        });
+        assert!(matches!(result.map_err(|error| error.kind), Ok(()) | Err(RunErrorKind::Cancelled)));
+        assert_right(&executor, &RunOptions::default());
+    }
+}
+
+#[test]
+fn channels_that_hold_nothing_are_a_stall_with_its_graph() {
+    let placed = cycle(&["cpu", "cpu", "cpu"]);
+    let kernels = kernels(&placed.program);
+    let plan = placed.plan_with(&*kernels, &always(ChunkRule::Rows(7), 2)).expect("feasible").with_capacity(0);
+    assert_ne!(check(&placed.program, &plan), [], "the checker keeps this out");
+    let executor = Executor::new(plan, Arc::clone(&kernels), devices(&placed, 1)).expect("all devices are there");
+    let options = RunOptions { stall_after: Duration::from_millis(50), ..RunOptions::default() };
+    let error = executor.run(&inputs(&placed.program), &options).expect_err("nobody can begin");
+    let RunErrorKind::Stalled(graph) = &error.kind else { panic!("{error}") };
+    let waits = |worker: &str| graph.iter().find(|waiting| waiting.worker == worker).expect("everybody waits");
+    assert!(waits("cpu1").at.contains("node \"node0\" with no room for a chunk of \"value1\""), "{error}");
+    assert_eq!(waits("cpu1").on, ["cpu0", "cpu2"]);
+    assert!(waits("cpu2").at.contains("node \"node1\" with a chunk of \"value1\" to come"), "{error}");
+    assert_eq!((waits("cpu2").on.as_slice(), waits("cpu0").on.len()), (&["cpu1".to_owned()][..], 1));
+}
+
+#[test]
+fn the_waits_of_a_member_are_no_time_of_its_own() {
+    let placed = chain(&["cpu", "cpu"], &[0, 1]);
+    let (kernels, mood) = bad(&placed, 0);
+    let executor = executor_with(&placed, kernels, &always(ChunkRule::Rows(55), 2), 1);
+    assert_eq!(gangs(executor.plan()), [2]);
+    mood.store(super::failures::SLEEPS, Ordering::Relaxed);
+    let options = RunOptions { profile: true, stall_after: Duration::from_secs(60), ..RunOptions::default() };
+    let run = executor.run(&inputs(&placed.program), &options).expect("nothing fails");
+    let of = |node: u32| run.events.iter().find(|event| event.what == Activity::Node(NodeId(node))).expect("it ran");
+    let (slow, fast) = (of(0), of(1));
+    assert!(fast.start < slow.end, "they run at the same time");
+    assert!(slow.busy() >= 400_000_000 && fast.waited >= 200_000_000, "{slow:?} {fast:?}");
+    assert!(fast.busy() < slow.busy(), "{slow:?} {fast:?}");
+}

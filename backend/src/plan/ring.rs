@@ -1,0 +1,39 @@
+//! The rings of buffers through which CPU devices pass on what they compute chunk by chunk.
+
+use super::PlanDevice;
+use super::transfer::Transfer;
+use crate::program::Program;
+use anabranch_placement::platform::DeviceKind;
+
+/// Buffers that go round between a producer and its readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ring {
+    /// Bytes of a buffer.
+    pub bytes: u64,
+    /// Buffers.
+    pub depth: u64,
+}
+
+impl Ring {
+    /// Bytes of all buffers.
+    pub fn total(&self) -> u64 {
+        self.bytes * self.depth
+    }
+}
+
+/// The rings of each device, by the number of the output: each as large and as deep as any of its streams needs.
+pub(super) fn all(program: &Program, devices: &[PlanDevice], transfers: &[Transfer]) -> Vec<Vec<Ring>> {
+    let mut rings = vec![Vec::new(); devices.len()];
+    for transfer in transfers.iter().filter(|transfer| devices[transfer.from.index()].kind == DeviceKind::Cpu) {
+        let Some((stream, producer)) = transfer.stream().and_then(|stream| Some((stream, stream.producer?))) else {
+            continue;
+        };
+        let outputs = &program.node(producer).outputs;
+        let number = outputs.iter().position(|value| *value == transfer.value).unwrap_or(0);
+        let rings: &mut Vec<Ring> = &mut rings[transfer.from.index()];
+        rings.resize(rings.len().max(number + 1), Ring::default());
+        rings[number].bytes = rings[number].bytes.max(stream.chunk_bytes().next_multiple_of(4));
+        rings[number].depth = rings[number].depth.max(u64::from(stream.capacity));
+    }
+    rings
+}

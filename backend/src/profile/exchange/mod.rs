@@ -1,0 +1,286 @@
+//! Costs to and from files of others: our own JSON, CSV, and StarPU's performance models.
+//!
+//! What is read is checked whole before anything of it is kept: after an error the store is as it was.
+
+mod rows;
+mod starpu;
+mod starpu_text;
+
+use super::store::CostStore;
+use super::version1;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes that a file may have.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Files of a directory that are looked at.
+const MOST_FILES: usize = 10_000;
+
+/// A format of costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// The whole store, as it is kept.
+    Json,
+    /// One line a node, transfer size and stream size, of all machines. Rates and the fixed costs of runs are left out.
+    Csv,
+    /// A directory of StarPU history-based performance models, format version 45, one file an op: the nodes of one machine under
+    /// this build's kernels, as count, mean and deviation.
+    StarPu,
+}
+
+/// Costs that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The file system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file does not hold what it should; nothing of it was taken.
+    #[error("{}{}: {problem}; nothing was imported", path.display(), line.map_or(String::new(), |line| format!(", line {line}")))]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: Option<usize>,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// What is wrong, and in which line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    line: Option<usize>,
+    problem: String,
+}
+
+impl Wrong {
+    fn at(line: usize, problem: impl Into<String>) -> Self {
+        Self { line: Some(line), problem: problem.into() }
+    }
+
+    fn in_file(self, path: &Path) -> ExchangeError {
+        ExchangeError::Content { path: path.to_owned(), line: self.line, problem: self.problem }
+    }
+}
+
+impl Exchange {
+    /// The format that a file's name speaks of.
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "json" => Some(Self::Json),
+            "csv" => Some(Self::Csv),
+            _ => None,
+        }
+    }
+
+    /// Writes the store's costs to a file, or to the files of a directory. Returns how many files were written.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn export(self, store: &CostStore, path: &Path) -> Result<usize, ExchangeError> {
+        let refused = |source| ExchangeError::Io { path: path.to_owned(), source };
+        let text = match self {
+            Self::Json => store.to_json().map_err(refused)?,
+            Self::Csv => rows::write(store).map_err(refused)?,
+            Self::StarPu => {
+                fs::create_dir_all(path).map_err(refused)?;
+                let models = starpu::models(store);
+                for (name, text) in &models {
+                    let file = path.join(name);
+                    fs::write(&file, text).map_err(|source| ExchangeError::Io { path: file, source })?;
+                }
+                return Ok(models.len());
+            }
+        };
+        fs::write(path, text).map_err(refused)?;
+        Ok(1)
+    }
+
+    /// Reads costs from a file; of StarPU's also from all files of a directory.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or holds anything that is no cost.
+    pub fn import(self, path: &Path) -> Result<CostStore, ExchangeError> {
+        let read =
+            |path: &Path| read_bounded(path).map_err(|source| ExchangeError::Io { path: path.to_owned(), source });
+        match self {
+            Self::Json => parse_json(&read(path)?).map_err(|wrong| wrong.in_file(path)),
+            Self::Csv => rows::read(&read(path)?).map_err(|wrong| wrong.in_file(path)),
+            Self::StarPu => {
+                let mut store = CostStore::default();
+                let files = files(path).map_err(|source| ExchangeError::Io { path: path.to_owned(), source })?;
+                for file in files {
+                    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                    let model = starpu::read(&name, &read(&file)?).map_err(|wrong| wrong.in_file(&file))?;
+                    store.merge(&model);
+                }
+                Ok(store)
+            }
+        }
+    }
+}
+
+fn parse_json(text: &[u8]) -> Result<CostStore, Wrong> {
+    let whole = |problem| Wrong { line: None, problem };
+    match CostStore::parse(text).map_err(whole)? {
+        (store, 0) => Ok(store),
+        (_, dropped) => Err(whole(format!(
+            "{dropped} entries are no costs (format {} or {})",
+            version1::VERSION,
+            super::FORMAT_VERSION
+        ))),
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MOST_BYTES {
+        true => Err(io::Error::other(format!("it is larger than {} MiB", MOST_BYTES >> 20))),
+        false => Ok(bytes),
+    }
+}
+
+/// The file, or all files of the directory by name.
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            files.push(entry.path());
+        }
+        if files.len() > MOST_FILES {
+            return Err(io::Error::other(format!("it has more than {MOST_FILES} files")));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{History, LinkCosts, MachineCosts, NodeCosts, Sample};
+    use std::collections::BTreeMap;
+
+    /// Nodes of two ops on a CPU and a GPU, and a link with sizes.
+    pub(super) fn filled() -> CostStore {
+        let mut store = CostStore::default();
+        store.settle("a machine, with \"quotes\"");
+        let history = |times: &[f64]| {
+            let mut history = History::default();
+            for time in times {
+                assert!(history.add(Sample { nanoseconds: *time, cold: false, at: 7 }));
+            }
+            history.add(Sample { nanoseconds: 9e5, cold: true, at: 8 });
+            history
+        };
+        let node = |op: &str, times: &[f64]| NodeCosts {
+            op: op.into(),
+            flops: 2e6,
+            bytes: 4096.0,
+            versions: BTreeMap::from([(anabranch_kernels::VERSION, history(times))]),
+        };
+        let here = store.here_mut();
+        let cpu = here.devices.entry("cpu | A, B".into()).or_default();
+        cpu.nodes.insert("matmul f32[2,3]".into(), node("matmul", &[1000.0, 1200.0, 1100.0]));
+        cpu.nodes.insert("map f32[4]".into(), node("map", &[500.0, 510.0]));
+        let gpu = here.devices.entry("gpu | C".into()).or_default();
+        gpu.nodes.insert("matmul f32[2,3]".into(), node("matmul", &[70.0, 71.0, 75.0]));
+        let mut link = LinkCosts::affine(1e-5, 1e9);
+        link.record(1024, Sample { nanoseconds: 2e4, cold: false, at: 9 });
+        link.record_streamed(1 << 20, Sample { nanoseconds: 2e6, cold: false, at: 9 });
+        here.links.insert(MachineCosts::link_key("cpu | A, B", "gpu | C"), link);
+        store
+    }
+
+    fn exchanged(format: Exchange, name: &str) -> CostStore {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join(name);
+        format.export(&filled(), &path).expect("writable");
+        let mut store = format.import(&path).expect("readable");
+        store.settle(filled().fingerprint());
+        store
+    }
+
+    #[test]
+    fn json_and_csv_give_back_what_was_exported() {
+        assert_eq!(exchanged(Exchange::Json, "costs.json"), filled());
+        assert_eq!(exchanged(Exchange::Csv, "costs.csv"), filled());
+    }
+
+    #[test]
+    fn starpu_gives_back_counts_means_and_deviations() {
+        let (store, filled) = (exchanged(Exchange::StarPu, "45"), filled());
+        for (device, costs) in &filled.here().devices {
+            for (key, node) in &costs.nodes {
+                let back = &store.here().devices[device].nodes[key];
+                assert_eq!((&back.op, back.flops, back.bytes), (&node.op, node.flops, node.bytes));
+                let (ours, theirs) =
+                    (&node.versions[&anabranch_kernels::VERSION], store.here().node(device, key).expect("it"));
+                assert_eq!(ours.count, theirs.count);
+                assert!((ours.mean - theirs.mean).abs() < 1e-5 * ours.mean, "{key}");
+                assert!((ours.deviation() - theirs.deviation()).abs() < 1e-3 * ours.mean, "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_import_changes_nothing() {
+        let mut twice = filled();
+        twice.merge(&filled());
+        assert_eq!(twice, filled());
+    }
+
+    #[test]
+    fn every_truncation_is_refused_or_holds_less() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let whole = directory.path().join("whole");
+        Exchange::StarPu.export(&filled(), &whole.with_extension("d")).expect("writable");
+        Exchange::Json.export(&filled(), &whole.with_extension("json")).expect("writable");
+        Exchange::Csv.export(&filled(), &whole.with_extension("csv")).expect("writable");
+        let model =
+            fs::read_dir(whole.with_extension("d")).expect("a directory").next().expect("a file").expect("it").path();
+        let cases = [
+            (Exchange::StarPu, model),
+            (Exchange::Json, whole.with_extension("json")),
+            (Exchange::Csv, whole.with_extension("csv")),
+        ];
+        for (format, path) in cases {
+            let text = fs::read(&path).expect("readable");
+            let cut = directory.path().join("matmul.cut");
+            for length in (0..text.len().saturating_sub(2)).step_by(7) {
+                fs::write(&cut, &text[..length]).expect("writable");
+                if let Ok(store) = format.import(&cut) {
+                    let nodes = |store: &CostStore| {
+                        store.machines().flat_map(|m| m.1.devices.values()).map(|d| d.nodes.len()).sum::<usize>()
+                    };
+                    assert!(format == Exchange::Csv && nodes(&store) <= nodes(&filled()), "{format:?} cut at {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let missing = Path::new("/nonexistent/costs.json");
+        let error = Exchange::Json.import(missing).expect_err("no such file").to_string();
+        assert!(error.starts_with("/nonexistent/costs.json: "), "{error}");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("costs.json");
+        fs::write(&file, "{\"version\": 77}").expect("writable");
+        let error = Exchange::Json.import(&file).expect_err("a newer format").to_string();
+        assert!(error.contains("format 77") && error.contains("nothing was imported"), "{error}");
+    }
+}

@@ -1,0 +1,84 @@
+//! How long transfers over one directed link take, by their size.
+
+use super::history::{History, Sample};
+use anabranch_placement::cost::TransferCurve;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Sizes of which samples are kept for one link at most.
+const SIZES: usize = 64;
+
+/// A directed link: what calibration made of it, `latency + bytes / rate`, and what transfers of certain sizes were measured to
+/// take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkCosts {
+    /// Seconds before the first byte.
+    pub latency: f64,
+    /// Bytes per second.
+    pub rate: f64,
+    /// Times of transfers by their bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sizes: BTreeMap<u64, History>,
+    /// Times of transfers in chunks by their bytes, into a node that does hardly anything.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub streamed: BTreeMap<u64, History>,
+}
+
+impl LinkCosts {
+    /// A link of which no transfer was measured.
+    pub fn affine(latency: f64, rate: f64) -> Self {
+        Self { latency, rate, sizes: BTreeMap::new(), streamed: BTreeMap::new() }
+    }
+
+    /// Adds the measured time of a transfer; whether it was taken.
+    pub fn record(&mut self, bytes: u64, sample: Sample) -> bool {
+        record(&mut self.sizes, bytes, sample)
+    }
+
+    /// The same of a transfer in chunks.
+    pub fn record_streamed(&mut self, bytes: u64, sample: Sample) -> bool {
+        record(&mut self.streamed, bytes, sample)
+    }
+
+    /// The time by size: through the measured sizes where there are any, parallel to the affine law outside them. O(sizes).
+    pub fn curve(&self) -> TransferCurve {
+        self.through(&self.sizes)
+    }
+
+    /// The time of a transfer in chunks; where none was measured, that of a whole one.
+    pub fn streamed_curve(&self) -> TransferCurve {
+        self.through(if self.streamed.is_empty() { &self.sizes } else { &self.streamed })
+    }
+
+    fn through(&self, sizes: &BTreeMap<u64, History>) -> TransferCurve {
+        let point = |(bytes, history): (&u64, &History)| {
+            history.estimate().map(|estimate| (*bytes, estimate.nanoseconds * 1e-9))
+        };
+        TransferCurve::through(sizes.iter().filter_map(point), self.latency, self.rate)
+    }
+
+    /// Whether these can be the figures of a link; its sizes have to be looked at each.
+    pub(super) fn is_sane(&self) -> bool {
+        self.latency.is_finite() && self.latency >= 0.0 && self.rate.is_normal() && self.rate > 0.0
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        let pairs = [(&mut self.sizes, &other.sizes), (&mut self.streamed, &other.streamed)];
+        for (ours, theirs) in pairs {
+            for (bytes, history) in theirs {
+                ours.entry(*bytes).or_default().merge(history);
+            }
+        }
+    }
+}
+
+fn record(sizes: &mut BTreeMap<u64, History>, bytes: u64, sample: Sample) -> bool {
+    if !(sample.nanoseconds.is_finite() && sample.nanoseconds > 0.0) {
+        return false;
+    }
+    if !sizes.contains_key(&bytes) && sizes.len() >= SIZES {
+        let stalest = sizes.iter().min_by_key(|(_, history)| history.measured_at).map(|(bytes, _)| *bytes);
+        stalest.map(|bytes| sizes.remove(&bytes));
+    }
+    sizes.entry(bytes).or_default().add(sample)
+}

@@ -1,0 +1,266 @@
+//! What one machine was measured to do: its devices, its links, and its runs as a whole.
+
+use super::history::{History, RECENT, Sample};
+use super::link::LinkCosts;
+use super::robust::median;
+use anabranch_kernels::op::NodeSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Versions of the kernels whose measurements are kept for one node at most; the oldest goes first.
+const VERSIONS: usize = 3;
+
+/// Measured costs of one machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineCosts {
+    /// By device key.
+    #[serde(default)]
+    pub devices: BTreeMap<String, DeviceCosts>,
+    /// By the keys of both ends, `from -> to`.
+    #[serde(default)]
+    pub links: BTreeMap<String, LinkCosts>,
+    /// What runs take beside their nodes and transfers, by the kinds of workers that took part.
+    #[serde(default)]
+    pub runs: BTreeMap<String, RunCosts>,
+    /// How many times as long a device takes while another is at work, by the keys of both, `device beside other`.
+    #[serde(default)]
+    pub slowdowns: BTreeMap<String, Slowdown>,
+    /// The steps of a full calibration that are done, with the version of the kernels that they measured.
+    #[serde(default)]
+    pub calibrated: BTreeMap<String, u32>,
+}
+
+/// What one device was measured to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceCosts {
+    /// Peak rates, if the device was calibrated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<Rates>,
+    /// Times of nodes by [`NodeSpec::key`].
+    #[serde(default)]
+    pub nodes: BTreeMap<String, NodeCosts>,
+    /// Of a GPU: the host's time to encode a node.
+    #[serde(default, skip_serializing_if = "History::is_empty")]
+    pub encode: History,
+    /// Of a GPU: from the submission to an idle device until that begins.
+    #[serde(default, skip_serializing_if = "History::is_empty")]
+    pub dispatch: History,
+}
+
+/// A device's rates as measured by calibration: the parameters of a roofline (Williams 2009).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rates {
+    /// Floating-point operations per second of a large matrix product.
+    pub matmul_flops: f64,
+    /// Floating-point operations per second of a 3×3 convolution.
+    pub conv_flops: f64,
+    /// Floating-point operations per second of a long element-wise expression.
+    pub map_flops: f64,
+    /// Bytes per second read and written by an element-wise node on tensors larger than the caches.
+    pub bandwidth: f64,
+    /// Seconds that the smallest node takes.
+    pub launch: f64,
+}
+
+/// What one node was measured to take on one device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeCosts {
+    /// The op's name.
+    #[serde(default)]
+    pub op: String,
+    /// Floating-point operations.
+    #[serde(default)]
+    pub flops: f64,
+    /// Bytes read and written.
+    #[serde(default)]
+    pub bytes: f64,
+    /// By the version of the kernels ([`anabranch_kernels::VERSION`]) that were measured.
+    pub versions: BTreeMap<u32, History>,
+}
+
+/// What a run takes beside its nodes and transfers, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunCosts {
+    /// From the call until a worker turns to its first step.
+    #[serde(default, skip_serializing_if = "History::is_empty")]
+    pub start: History,
+    /// From the end of the last node or transfer until the caller has the outputs.
+    #[serde(default, skip_serializing_if = "History::is_empty")]
+    pub finish: History,
+    /// From the arrival of a transfer until a CPU device that waits for it goes on.
+    #[serde(default, skip_serializing_if = "History::is_empty")]
+    pub wake: History,
+}
+
+/// How many times as long a device takes while another is at work: the last ratios that runs showed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slowdown {
+    /// The newest last; at most [`RECENT`].
+    pub recent: Vec<f64>,
+}
+
+impl Slowdown {
+    /// The most that is believed: more than that is another cause.
+    const MOST: f64 = 8.0;
+
+    /// Adds a ratio; one that is no number is ignored, and one outside 1 to 8 is taken for the nearest of these.
+    pub fn add(&mut self, ratio: f64) {
+        if ratio.is_finite() {
+            if self.recent.len() >= RECENT {
+                self.recent.remove(0);
+            }
+            self.recent.push(ratio.clamp(1.0, Self::MOST));
+        }
+    }
+
+    /// The median; 1 where nothing is known.
+    pub fn ratio(&self) -> f64 {
+        median(&self.recent).unwrap_or(1.0)
+    }
+
+    fn is_sane(&self) -> bool {
+        self.recent.len() <= RECENT && self.recent.iter().all(|ratio| (1.0..=Self::MOST).contains(ratio))
+    }
+}
+
+impl MachineCosts {
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The key of a directed link.
+    pub fn link_key(from: &str, to: &str) -> String {
+        format!("{from} -> {to}")
+    }
+
+    /// How many times as long the device of this key takes while the other is at work.
+    pub fn slowdown(&self, device: &str, other: &str) -> f64 {
+        self.slowdowns.get(&Self::slowdown_key(device, other)).map_or(1.0, Slowdown::ratio)
+    }
+
+    /// The key of a slowdown.
+    pub fn slowdown_key(device: &str, other: &str) -> String {
+        format!("{device} beside {other}")
+    }
+
+    /// Adds a measured time of a node on the device of this key, taken with kernels of this build; whether it was taken.
+    pub fn record(&mut self, device: &str, node: &NodeSpec, sample: Sample) -> bool {
+        if !(sample.nanoseconds.is_finite() && sample.nanoseconds > 0.0) {
+            return false;
+        }
+        let nodes = match self.devices.get_mut(device) {
+            Some(costs) => &mut costs.nodes,
+            None => &mut self.devices.entry(device.to_owned()).or_default().nodes,
+        };
+        let costs = nodes.entry(node.key()).or_default();
+        if costs.op.is_empty() {
+            let work = node.work();
+            (costs.op, costs.flops, costs.bytes) = (node.op.name().to_owned(), work.flops, work.bytes());
+        }
+        costs.current_mut().add(sample)
+    }
+
+    /// What a node took on a device with kernels of this build.
+    pub fn node(&self, device: &str, node: &str) -> Option<&History> {
+        self.devices.get(device)?.nodes.get(node)?.versions.get(&anabranch_kernels::VERSION)
+    }
+
+    /// Drops what cannot be times or rates; how much that was.
+    pub(super) fn clean(&mut self) -> usize {
+        let mut dropped = 0;
+        let mut keep = |good: bool| {
+            dropped += usize::from(!good);
+            good
+        };
+        for costs in self.devices.values_mut() {
+            for node in costs.nodes.values_mut() {
+                node.versions.retain(|_, history| keep(history.is_sane()));
+                // Work that is none only loses the node's place among its likes.
+                if !(node.flops.is_finite() && node.bytes.is_finite() && node.flops >= 0.0 && node.bytes >= 0.0) {
+                    (node.flops, node.bytes) = (0.0, 0.0);
+                }
+            }
+            costs.nodes.retain(|_, node| !node.versions.is_empty());
+            costs.rates = costs.rates.filter(|rates| keep(rates.is_sane()));
+        }
+        self.links.retain(|_, link| keep(link.is_sane()));
+        for sizes in self.links.values_mut().flat_map(|link| [&mut link.sizes, &mut link.streamed]) {
+            sizes.retain(|_, history| keep(history.is_sane()));
+        }
+        let devices = self.devices.values_mut().flat_map(|costs| [&mut costs.encode, &mut costs.dispatch]);
+        let runs = self.runs.values_mut().flat_map(|run| [&mut run.start, &mut run.finish, &mut run.wake]);
+        for history in devices.chain(runs).filter(|history| !history.is_empty()) {
+            if !keep(history.is_sane()) {
+                *history = History::default();
+            }
+        }
+        self.slowdowns.retain(|_, slowdown| keep(slowdown.is_sane()));
+        dropped
+    }
+
+    /// Adds what another store knows of the same machine. Rates and affine links that are known already stay.
+    pub fn merge(&mut self, other: &Self) {
+        for (key, theirs) in &other.devices {
+            let ours = self.devices.entry(key.clone()).or_default();
+            ours.rates = ours.rates.or(theirs.rates);
+            ours.encode.merge(&theirs.encode);
+            ours.dispatch.merge(&theirs.dispatch);
+            for (node, costs) in &theirs.nodes {
+                ours.nodes.entry(node.clone()).or_default().merge(costs);
+            }
+        }
+        for (key, theirs) in &other.links {
+            match self.links.get_mut(key) {
+                Some(ours) => ours.merge(theirs),
+                None => drop(self.links.insert(key.clone(), theirs.clone())),
+            }
+        }
+        for (key, theirs) in &other.runs {
+            let ours = self.runs.entry(key.clone()).or_default();
+            ours.start.merge(&theirs.start);
+            ours.finish.merge(&theirs.finish);
+            ours.wake.merge(&theirs.wake);
+        }
+        for (step, version) in &other.calibrated {
+            let ours = self.calibrated.entry(step.clone()).or_default();
+            *ours = (*version).max(*ours);
+        }
+        for (key, theirs) in &other.slowdowns {
+            let ours = self.slowdowns.entry(key.clone()).or_default();
+            if ours != theirs {
+                theirs.recent.iter().for_each(|ratio| ours.add(*ratio));
+            }
+        }
+    }
+}
+
+impl NodeCosts {
+    /// The history under this build's kernels, made if need be.
+    fn current_mut(&mut self) -> &mut History {
+        if !self.versions.contains_key(&anabranch_kernels::VERSION) && self.versions.len() >= VERSIONS {
+            self.versions.pop_first();
+        }
+        self.versions.entry(anabranch_kernels::VERSION).or_default()
+    }
+
+    fn merge(&mut self, other: &Self) {
+        if self.op.is_empty() {
+            (self.op, self.flops, self.bytes) = (other.op.clone(), other.flops, other.bytes);
+        }
+        for (version, history) in &other.versions {
+            self.versions.entry(*version).or_default().merge(history);
+        }
+        while self.versions.len() > VERSIONS {
+            self.versions.pop_first();
+        }
+    }
+}
+
+impl Rates {
+    /// Whether the figures can be rates.
+    pub fn is_sane(&self) -> bool {
+        let rates = [self.matmul_flops, self.conv_flops, self.map_flops, self.bandwidth];
+        rates.iter().all(|rate| rate.is_normal() && *rate > 0.0) && self.launch.is_finite() && self.launch >= 0.0
+    }
+}

@@ -1,0 +1,186 @@
+//! Whatever happens to a cost store, predictions stay sane and nothing that was measured is lost.
+
+mod command;
+
+use anabranch::device::{CpuGranularity, DetectOptions, detect};
+use anabranch::execute::RunOptions;
+use anabranch::profile::{CostSource, CostStore, MachineCosts, NodeCost, Predictor, Sample};
+use anabranch::session::{Inputs, Session, SessionOptions};
+use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+use command::Anabranch;
+use std::fs;
+use std::path::Path;
+
+const DEVICE: &str = "cpu | a processor";
+
+fn relu(elements: usize) -> NodeSpec {
+    let spec = TensorSpec::new(DType::F32, Shape::new(vec![elements]).expect("small"));
+    let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
+    NodeSpec { op, inputs: vec![spec.clone()], outputs: vec![spec] }
+}
+
+fn record(costs: &mut MachineCosts, elements: usize, nanoseconds: f64, cold: bool) -> bool {
+    costs.record(DEVICE, &relu(elements), Sample { nanoseconds, cold, at: 7 })
+}
+
+fn predict(costs: &MachineCosts, elements: usize) -> NodeCost {
+    Predictor::new(costs.devices.get(DEVICE)).predict(&relu(elements))
+}
+
+#[test]
+fn predictions_stay_sane_whatever_is_measured() {
+    let mut costs = MachineCosts::default();
+    assert!(record(&mut costs, 64, 5e7, true), "a cold start is kept apart");
+    for _ in 0..10 {
+        assert!(record(&mut costs, 64, 1000.0, false));
+    }
+    for none in [0.0, -0.0, -5.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert!(!record(&mut costs, 64, none, false), "{none} is no time");
+    }
+    for spike in [1e11, 1000.0, 1e9, 1000.0] {
+        assert!(record(&mut costs, 64, spike, false));
+        let cost = predict(&costs, 64);
+        assert!((cost.seconds - 1e-6).abs() < 1e-15, "a spike of {spike} ns: {cost:?}");
+        assert!(
+            matches!(cost.source, CostSource::Measured { .. }) && cost.half_width.is_some_and(|width| width <= 1.0)
+        );
+    }
+    for _ in 0..4 {
+        record(&mut costs, 64, 3000.0, false);
+    }
+    assert!((predict(&costs, 64).seconds - 3e-6).abs() < 1e-15, "a lasting change is followed");
+    let history = costs.node(DEVICE, &relu(64).key()).expect("recorded");
+    assert_eq!((history.count + history.faded, history.cold.count), (18, 1), "every sample is counted");
+    for elements in [1, 32, 128, 1 << 20] {
+        let cost = predict(&costs, elements);
+        assert!(
+            cost.seconds > 0.0 && cost.seconds < 10.0 && cost.source == CostSource::Scaled { nodes: 1 },
+            "{cost:?}"
+        );
+    }
+}
+
+/// A file with one node, of the machine `fingerprint`.
+fn store_file(directory: &Path, fingerprint: &str) -> std::path::PathBuf {
+    let mut store = CostStore::default();
+    store.settle(fingerprint);
+    for _ in 0..3 {
+        record(store.here_mut(), 64, 1000.0, false);
+    }
+    let path = directory.join("costs.json");
+    store.save(&path).expect("writable");
+    path
+}
+
+#[test]
+fn a_truncated_store_is_kept_beside_the_new_one() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = store_file(directory.path(), "here");
+    let whole = fs::read(&path).expect("readable");
+    for length in [0, 1, whole.len() / 3, whole.len() - 3] {
+        let path = directory.path().join(format!("cut{length}.json"));
+        fs::write(&path, &whole[..length]).expect("writable");
+        let mut loaded = CostStore::load(&path).expect("set aside");
+        loaded.store.settle("here");
+        assert_eq!(loaded.warnings.len(), 1);
+        assert_eq!(predict(loaded.store.here(), 64).source, CostSource::Assumed);
+        let aside = directory.path().join(format!("cut{length}.json.unreadable-1"));
+        assert_eq!(fs::read(aside).expect("kept"), whole[..length]);
+    }
+}
+
+#[test]
+fn a_store_carried_to_this_machine_is_kept_named_and_not_used() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = store_file(directory.path(), "another machine");
+    let options = SessionOptions {
+        devices: DetectOptions { no_gpu: true, ..DetectOptions::default() },
+        costs: CostStore::load(&path).expect("readable").store,
+        calibrate: false,
+        dims: [("batch".to_owned(), 2)].into(),
+        ..SessionOptions::default()
+    };
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx");
+    let session = Session::open(model, options).expect("a model");
+    let notes = &session.inventory().notes;
+    assert!(notes.iter().any(|note| note.contains("another machine") && note.contains("not used")), "{notes:?}");
+
+    let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+    let profiled = RunOptions { profile: true, ..RunOptions::default() };
+    let run = session.run_with(&inputs, &profiled).expect("runs");
+    let assumed = |cost: &NodeCost| cost.source == CostSource::Assumed;
+    assert!(run.prepared.placed.costs.iter().flatten().flatten().all(assumed), "nothing foreign was predicted from");
+    assert!(run.cold && session.learn(&run).cold);
+    let warm = session.run_with(&inputs, &profiled).expect("runs");
+    assert!(!warm.cold && session.learn(&warm).nodes > 0);
+
+    session.costs().save(&path).expect("writable");
+    let mut home = CostStore::load(&path).expect("readable").store;
+    home.settle("another machine");
+    assert_eq!(predict(home.here(), 64).source, CostSource::Measured { samples: 3 });
+    let here = detect(&DetectOptions { no_gpu: true, ..DetectOptions::default() }).expect("no device is named");
+    assert!(home.others().any(|machine| machine == here.fingerprint()), "what was learned here is kept, too");
+}
+
+#[test]
+fn what_was_learned_is_used_when_the_session_plans_anew() {
+    let options = SessionOptions {
+        devices: DetectOptions { no_gpu: true, cpu_granularity: CpuGranularity::Machine, ..DetectOptions::default() },
+        calibrate: false,
+        dims: [("batch".to_owned(), 2)].into(),
+        ..SessionOptions::default()
+    };
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx");
+    let session = Session::open(model, options).expect("a model");
+    let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+    let profiled = RunOptions { profile: true, ..RunOptions::default() };
+    for _ in 0..4 {
+        session.learn(&session.run_with(&inputs, &profiled).expect("runs"));
+    }
+    let before = session.run_with(&inputs, &profiled).expect("runs");
+    let planned = session.plan_with(&inputs, &session.choice()).expect("a plan");
+    let prepared = session.ready(&planned).expect("ready");
+    let after = session.run_prepared(&prepared, &inputs, &profiled).expect("runs");
+    let measured = |run: &anabranch::session::Run| {
+        let nodes = run.accuracy().nodes;
+        nodes.iter().filter(|node| node.cost.is_some_and(|c| matches!(c.source, CostSource::Measured { .. }))).count()
+    };
+    assert_eq!(measured(&before), 0);
+    assert!(measured(&after) > 0 && after.cold);
+    let accuracy = after.accuracy();
+    assert!(accuracy.makespan.predicted > 0.0 && accuracy.node_error().is_some());
+    let sum: f64 = accuracy.nodes.iter().map(|node| node.time.predicted).sum();
+    assert!(accuracy.makespan.predicted >= sum * (1.0 - 1e-9), "one device does one node after the other");
+}
+
+#[test]
+fn calibration_goes_on_where_it_was_and_costs_travel_in_files() {
+    let command = Anabranch::new();
+    let first = command.json(&["calibrate", "--no-gpu", "--cpu-devices", "machine"]);
+    assert!(first["measured"].as_u64().is_some_and(|steps| steps > 10) && first["measured"] == first["steps"]);
+    assert!(first["devices"][0]["rates"]["matmul_flops"].as_f64().is_some_and(|rate| rate > 0.0), "{first}");
+    let again = command.json(&["calibrate", "--no-gpu", "--cpu-devices", "machine"]);
+    assert_eq!(again["measured"], 0);
+
+    let nodes = |costs: &serde_json::Value| -> usize {
+        let machines = costs["machines"].as_object().expect("machines").values();
+        let devices = machines.flat_map(|machine| machine["devices"].as_object().expect("devices").values().cloned());
+        devices.map(|device| device["nodes"].as_object().expect("nodes").len()).sum()
+    };
+    let known = nodes(&command.json(&["costs"]));
+    for (file, format) in [("c.json", "json"), ("c.csv", "csv"), ("models", "starpu")] {
+        command.json(&["costs", "--export", file, "--format", format]);
+        let costs = format!("from-{format}.json");
+        let imported = command.json(&["costs", "--import", file, "--format", format, "--costs", &costs]);
+        assert_eq!(imported["nodes"], known, "{format}");
+        assert_eq!(imported["other_machines"], serde_json::json!([]), "{format}");
+        assert_eq!(nodes(&command.json(&["costs", "--costs", &costs])), known, "{format}");
+    }
+    let kept = fs::read(command.path("from-csv.json")).expect("written");
+    fs::write(command.path("bad.csv"), "kind,machine\nnode,m\n").expect("writable");
+    let refused = command.run(&["costs", "--import", "bad.csv", "--costs", "from-csv.json"]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && message.contains("bad.csv, line 2"), "{message}");
+    assert_eq!(fs::read(command.path("from-csv.json")).expect("kept"), kept);
+}
