@@ -15,6 +15,7 @@ pub mod program;
 pub mod refine;
 pub mod report;
 pub mod session;
+pub mod stream;
 pub mod tasks;
 
 pub use session::{Inputs, Outputs, Session, SessionError, SessionOptions};

@@ -79,6 +79,56 @@ fn a_plan_is_written_and_followed() {
 }
 
 #[test]
+fn blocks_are_planned_reported_and_edited() {
+    let command = Anabranch::new();
+    let model = bundled("decoder.onnx");
+    let common = ["--no-gpu", "--no-fuse", "--random", "1", "--dim", "batch=2", "--dim", "seq=12"];
+    let run = |more: &[&str]| command.json(&[&["run", &model], &common[..], more].concat());
+    assert_eq!(run(&["--stream", "off"])["blocks"].as_array().map(Vec::len), Some(0));
+    let place = [&["place", &model, "--stream", "always", "--chunk", "3rows", "-o", "plan.json"], &common[..]].concat();
+    assert!(command.run(&place).status.success());
+    let plan: Value = serde_json::from_str(&command.read("plan.json")).expect("JSON");
+    let blocks = plan["blocks"].as_array().expect("blocks");
+    assert!(!blocks.is_empty());
+    let report = run(&["--place", "plan.json", "--trace", "t.json"]);
+    let ran = report["blocks"].as_array().expect("blocks");
+    assert_eq!(ran.len(), blocks.len());
+    for (ran, planned) in ran.iter().zip(blocks) {
+        assert_eq!((&ran["members"], &ran["chunk_rows"]), (&planned["members"], &planned["chunk_rows"]));
+        assert!(ran["measured_ms"].as_f64() > Some(0.0) && ran["without"]["ms"].as_f64() > Some(0.0), "{ran}");
+    }
+    assert!(command.read("t.json").contains("\"members\""));
+    assert_eq!(run(&["--place", "plan.json", "--stream", "off"])["blocks"].as_array().map(Vec::len), Some(0));
+    let text = command.text(&[&["run", &model, "--place", "plan.json"], &common[..]].concat());
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+
+    let edited = |edit: &dyn Fn(&mut Value)| {
+        let mut plan = plan.clone();
+        edit(&mut plan["blocks"]);
+        std::fs::write(command.path("edited.json"), plan.to_string()).expect("written");
+    };
+    let again = [&["run", &model, "--place", "edited.json"], &common[..]].concat();
+    edited(&|blocks| _ = blocks.as_array_mut().expect("a list").remove(0));
+    assert_eq!(command.json(&again)["blocks"].as_array().map(Vec::len), Some(blocks.len() - 1));
+    let (name, member) =
+        (blocks[0]["block"].as_str().expect("a name"), blocks[0]["members"][0].as_str().expect("a node"));
+    edited(&|blocks| blocks[0]["members"][0] = "nowhere".into());
+    command.refuses(&again, &["edited.json", name, "nowhere"]);
+    edited(&|blocks| blocks[0]["device"] = "gpu9".into());
+    command.refuses(&again, &[name, member, "gpu9", "cpu0"]);
+    edited(&|blocks| blocks[0]["chunk_rows"] = 0.into());
+    command.refuses(&again, &[name, "chunk_rows"]);
+    edited(&|blocks| blocks[0]["members"] = Value::Array(vec![member.into(), member.into()]));
+    command.refuses(&again, &[name, member, "twice"]);
+    let others = plan["nodes"].as_array().expect("nodes").iter().map(|node| node["node"].clone());
+    let others: Vec<Value> = others
+        .filter(|node| blocks.iter().all(|b| !b["members"].as_array().expect("members").contains(node)))
+        .collect();
+    edited(&|blocks| blocks[0]["members"].as_array_mut().expect("a list").extend(others.clone()));
+    command.refuses(&again, &[name, "rows"]);
+}
+
+#[test]
 fn events_and_charts_are_written() {
     let command = Anabranch::new();
     let files = ["--profile", "p.json", "--gantt", "g.svg"];
@@ -112,6 +162,8 @@ fn what_cannot_be_used_is_refused_with_the_next_step() {
     command.refuses(&["run", &model, "--memory", "tpu0=1G", "--no-gpu"], &["tpu0", "cpu0"]);
     command.refuses(&["run", &model, "--input", "y=x.npy", "--no-gpu"], &["x.npy"]);
     command.refuses(&["run", &model, "--repeat", "0"], &["--repeat"]);
+    command.refuses(&["run", &model, "--chunk", "0rows"], &["--chunk", "at least one"]);
+    command.refuses(&["run", &model, "--stream", "often"], &["--stream", "auto", "always"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Every bundled model gives its reference outputs wherever its nodes are placed.
 
+use anabranch::plan::StreamMode;
 use anabranch::session::SessionOptions;
 use anabranch_tests::{MODELS, assert_close, options, reference, session};
 
@@ -45,5 +46,5 @@ fn without_fusion() {
 
 #[test]
 fn without_streaming() {
-    run_all("gpu", |options| options.plan.streaming = false);
+    run_all("gpu", |options| options.plan.streaming = StreamMode::Off);
 }

@@ -1,8 +1,8 @@
 //! Arguments that several commands share.
 
 use super::trial::strategy_help;
-use crate::device::{CpuGranularity, DetectOptions, parse_memory_override};
-use crate::plan::StreamMode;
+use crate::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
+use crate::plan::{ChunkRule, PlanOptions, StreamMode};
 use crate::session::{PlatformError, PlatformFile};
 use anabranch_placement::order::ORDERS;
 use clap::builder::PossibleValuesParser;
@@ -63,6 +63,20 @@ pub(crate) struct PlaceArgs {
     pub(crate) order: String,
     #[command(flatten)]
     pub(crate) wishes: WishArgs,
+    #[command(flatten)]
+    pub(crate) streaming: StreamArgs,
+}
+
+/// What goes through devices in chunks.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Streaming")]
+pub(crate) struct StreamArgs {
+    /// What is streamed in chunks: between devices, and through the nodes of one device. A plan file names its own blocks
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Streamed::Auto)]
+    pub(crate) stream: Streamed,
+    /// Size of a chunk, for example 256KiB or 7rows [default: from the caches' sizes; about 1 MiB between devices]
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk)]
+    pub(crate) chunk: Option<ChunkRule>,
 }
 
 /// A [`StreamMode`] on the command line.
@@ -84,6 +98,16 @@ impl Streamed {
             Self::Auto => StreamMode::Auto,
             Self::Always => StreamMode::Always,
         }
+    }
+}
+
+impl StreamArgs {
+    /// No streaming.
+    pub(crate) const NONE: Self = Self { stream: Streamed::Off, chunk: None };
+
+    /// The options of plans.
+    pub(crate) fn options(&self) -> PlanOptions {
+        PlanOptions { streaming: self.stream.mode(), chunk: self.chunk.unwrap_or_default(), ..PlanOptions::default() }
     }
 }
 
@@ -141,7 +165,32 @@ fn parse_slowdown(text: &str) -> Result<(String, f64), String> {
     Ok((device.to_owned(), times.parse().map_err(|e| format!("{times} is no number: {e}"))?))
 }
 
+fn parse_chunk(text: &str) -> Result<ChunkRule, String> {
+    let some = |size: usize| if size > 0 { Ok(size) } else { Err("a chunk has at least one byte or row".to_owned()) };
+    if let Some(rows) = text.strip_suffix("rows").or_else(|| text.strip_suffix("row")) {
+        let rows = rows.trim().parse().map_err(|error| format!("{text} is no number of rows: {error}"))?;
+        return some(rows).map(ChunkRule::Rows);
+    }
+    let bytes = parse_bytes(text).map_err(|error| format!("{error}; or a number of rows, as in 7rows"))?;
+    some(usize::try_from(bytes).unwrap_or(usize::MAX)).map(ChunkRule::Bytes)
+}
+
 fn parse_pin(text: &str) -> Result<(String, String), String> {
     let (pattern, device) = text.rsplit_once('=').ok_or("write PATTERN=DEVICE, for example '*conv*=gpu0'")?;
     Ok((pattern.to_owned(), device.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_sizes_or_rows() {
+        assert_eq!(parse_chunk("256KiB"), Ok(ChunkRule::Bytes(256 << 10)));
+        assert_eq!(parse_chunk("7rows"), Ok(ChunkRule::Rows(7)));
+        assert_eq!(parse_chunk("1 row"), Ok(ChunkRule::Rows(1)));
+        for wrong in ["", "rows", "0rows", "0", "many", "-1rows"] {
+            assert!(parse_chunk(wrong).is_err(), "{wrong}");
+        }
+    }
 }

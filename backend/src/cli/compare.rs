@@ -2,7 +2,7 @@
 
 mod page;
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, Streamed, WishArgs};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed, WishArgs};
 use super::html::command;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
@@ -76,8 +76,9 @@ pub(crate) struct CompareCommand {
 impl CompareCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let (place, order) = ("heft".into(), "pct".into());
-        let opened = open(&self.devices, &self.model, &PlaceArgs { place, order, wishes: self.wishes.clone() })?;
+        let (place, order, wishes) = ("heft".into(), "pct".into(), self.wishes.clone());
+        let opened =
+            open(&self.devices, &self.model, &PlaceArgs { place, order, wishes, streaming: StreamArgs::NONE })?;
         open::print_notes(&opened.session, output);
         let comparison = self.compare(&opened, output)?;
         opened.save_costs()?;

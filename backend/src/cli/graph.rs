@@ -1,6 +1,6 @@
 //! `anabranch graph`: a model's task graph on this machine's devices, for the laboratory and for other tools.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs, WishArgs};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, WhatIfArgs, WishArgs};
 use super::open::{self, open_for};
 use super::{CliError, Output};
 use crate::device::format_bytes;
@@ -40,7 +40,8 @@ impl GraphCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let form = Form::of(&self.output)?;
         // Nothing is placed, so that any strategy will do.
-        let place = PlaceArgs { place: "heft".into(), order: "pct".into(), wishes: self.wishes.clone() };
+        let (wishes, streaming) = (self.wishes.clone(), StreamArgs::NONE);
+        let place = PlaceArgs { place: "heft".into(), order: "pct".into(), wishes, streaming };
         let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &place)?;
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;

@@ -2,6 +2,7 @@
 
 mod args;
 mod assignment;
+mod blocks;
 mod calibrate;
 mod compare;
 mod costs;

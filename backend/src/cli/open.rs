@@ -49,6 +49,7 @@ pub(super) fn open_for(
         dims: model.dim.iter().cloned().collect(),
         fuse: !model.no_fuse,
         platform,
+        plan: place.streaming.options(),
         costs: loaded.store,
         ..SessionOptions::default()
     };

@@ -1,6 +1,7 @@
 //! `anabranch place`: the plan, and the reason for each node's device.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
+use super::blocks::BlockLine;
 use super::html::{HtmlArgs, Told};
 use super::open::{self, open_for};
 use super::table::{Align, Table, duration};
@@ -64,7 +65,7 @@ impl PlaceCommand {
         let text = match self.format(output) {
             Format::Table => table(&open::model_name(&self.model), &planned),
             Format::Json => {
-                let file = PlanFile::of(planned.plan(), &planned.program);
+                let file = PlanFile::of(planned.plan(), &planned.program, &planned.blocks);
                 serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n"
             }
             Format::Dot => dot(&planned),
@@ -140,6 +141,10 @@ fn table(model: &str, planned: &Planned) -> String {
         ]);
     }
     let _ = write!(text, "{devices}\n{nodes}");
+    if !planned.blocks.is_empty() {
+        let blocks = BlockLine::table(&BlockLine::all(planned, None));
+        let _ = write!(text, "\nstreamed in chunks of rows:\n{blocks}");
+    }
     text
 }
 

@@ -1,6 +1,6 @@
 //! `anabranch profile`: every node on every kind of device, measured.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed};
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
@@ -10,9 +10,11 @@ use super::{CliError, Output};
 use crate::execute::RunOptions;
 use crate::profile::{Estimate, History};
 use crate::session::Run;
+use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::platform::DeviceKind;
 use clap::Args;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Measure every node of a model on every kind of device, and keep the times in the cost store
 #[derive(Args, Clone, Debug)]
@@ -32,20 +34,37 @@ impl ProfileCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let options = RunOptions { cancel: Some(cancel_on_interrupt()?), profile: true, ..RunOptions::default() };
-        let mut last = None;
+        let (mut nodes, mut last) = (Vec::new(), None);
         for kind in ["cpu", "gpu"] {
-            let place = PlaceArgs { place: kind.to_owned(), ..self.place.clone() };
-            let opened = open(&self.devices, &self.model, &place)?;
-            if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
-                opened.session.inventory().notes.iter().for_each(|note| eprintln!("note: {note}"));
-                continue;
+            for stream in self.modes() {
+                let streaming = StreamArgs { stream, ..self.place.streaming.clone() };
+                let place = PlaceArgs { place: kind.to_owned(), streaming, ..self.place.clone() };
+                let opened = open(&self.devices, &self.model, &place)?;
+                if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
+                    opened.session.inventory().notes.iter().for_each(|note| eprintln!("note: {note}"));
+                    break;
+                }
+                let again = !nodes.is_empty() && stream == Streamed::Always;
+                if again && opened.session.prepare(&opened.inputs)?.blocks.is_empty() {
+                    continue;
+                }
+                let run = self.measure(&opened, kind, &options, output)?;
+                opened.save_costs()?;
+                nodes.extend(run.prepared.program.nodes.iter().map(|node| (node.name.clone(), node.spec.clone())));
+                last = Some(opened);
             }
-            let run = self.measure(&opened, kind, &options, output)?;
-            opened.save_costs()?;
-            last = Some((opened, run));
         }
-        let Some((opened, run)) = last else { return Ok(()) };
-        show(&open::model_name(&self.model), &opened, &run, output)
+        let mut seen = BTreeSet::new();
+        nodes.retain(|(name, spec)| seen.insert((name.clone(), spec.key())));
+        last.map_or(Ok(()), |opened| show(&open::model_name(&self.model), &opened, &nodes, output))
+    }
+
+    /// To know what streaming gains, nodes are measured alone and in blocks.
+    fn modes(&self) -> Vec<Streamed> {
+        match self.place.streaming.stream {
+            Streamed::Auto => vec![Streamed::Off, Streamed::Always],
+            mode => vec![mode],
+        }
     }
 
     fn measure(&self, opened: &Opened, kind: &str, options: &RunOptions, output: Output) -> Result<Run, CliError> {
@@ -62,9 +81,8 @@ impl ProfileCommand {
 }
 
 /// Lists each node with its median times; the fastest CPU device and the fastest GPU were measured.
-fn show(model: &str, opened: &Opened, run: &Run, output: Output) -> Result<(), CliError> {
+fn show(model: &str, opened: &Opened, nodes: &[(String, NodeSpec)], output: Output) -> Result<(), CliError> {
     let costs = opened.session.costs();
-    let program = &run.prepared.program;
     let inventory = opened.session.inventory();
     let keys: Vec<(DeviceKind, String)> = (inventory.cpus.iter().map(|d| (DeviceKind::Cpu, d.key.to_string())))
         .chain(inventory.gpus.iter().map(|d| (DeviceKind::Gpu, d.key.to_string())))
@@ -83,16 +101,14 @@ fn show(model: &str, opened: &Opened, run: &Run, output: Output) -> Result<(), C
         ("node", Align::Left),
     ]);
     let mut rows: Vec<Value> = Vec::new();
-    for node in &program.nodes {
-        let key = node.spec.key();
+    for (node, spec) in nodes {
+        let key = spec.key();
         let (cpu, gpu) = (measured(DeviceKind::Cpu, &key), measured(DeviceKind::Gpu, &key));
         let text = |s: Option<Estimate>| s.map_or("–".into(), |s| duration(s.nanoseconds * 1e-9));
         let runs = cpu.map_or(0, |s| s.samples).max(gpu.map_or(0, |s| s.samples));
-        let (class, op) = (node.spec.class(), node.spec.op.name());
-        table.row([text(cpu), text(gpu), runs.to_string(), class.to_string(), op.to_owned(), node.name.clone()]);
-        rows.push(
-            json!({ "node": node.name, "op": op, "class": class, "work": node.spec.work(), "cpu": cpu, "gpu": gpu }),
-        );
+        let (class, op) = (spec.class(), spec.op.name());
+        table.row([text(cpu), text(gpu), runs.to_string(), class.to_string(), op.to_owned(), node.clone()]);
+        rows.push(json!({ "node": node, "op": op, "class": class, "work": spec.work(), "cpu": cpu, "gpu": gpu }));
     }
     match output.json {
         true => output.json(&json!({ "model": model, "nodes": rows })),

@@ -1,5 +1,6 @@
 //! What `anabranch run` tells of a run: predicted beside measured, for the whole and for each device.
 
+use super::blocks::BlockLine;
 use super::table::{Align, Table, duration};
 use crate::device::format_bytes;
 use crate::profile::CostSource;
@@ -27,6 +28,7 @@ pub(super) struct Report {
     costs: CostBasis,
     devices: Vec<DeviceLine>,
     links: Vec<LinkLine>,
+    blocks: Vec<BlockLine>,
     notes: Vec<String>,
 }
 
@@ -100,6 +102,7 @@ impl Report {
             costs: CostBasis::of(run),
             devices: devices(run),
             links: links(run),
+            blocks: BlockLine::all(&run.prepared, Some(run)),
             notes: session.inventory().notes.clone(),
         }
     }
@@ -228,6 +231,9 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.device_table())?;
         if !self.links.is_empty() {
             writeln!(f, "{}", self.link_table())?;
+        }
+        if !self.blocks.is_empty() {
+            writeln!(f, "{}", BlockLine::table(&self.blocks))?;
         }
         self.outputs.iter().try_for_each(|output| output.fmt(f))
     }

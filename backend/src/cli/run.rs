@@ -177,7 +177,7 @@ pub(super) fn cancelled(error: SessionError) -> CliError {
 }
 
 fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
-    let file = PlanFile::of(run.prepared.plan(), &run.prepared.program);
+    let file = PlanFile::of(run.prepared.plan(), &run.prepared.program, &run.prepared.blocks);
     let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
     fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
 }

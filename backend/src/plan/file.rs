@@ -5,6 +5,7 @@
 
 use super::{Plan, PlanDevice, Route, Step};
 use crate::program::{NodeId, Program, ValueId};
+use crate::stream::{GroupError, StreamedBlock};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,9 @@ pub struct PlanFile {
     /// The devices, with the nodes of each in the order in which it runs them.
     #[serde(default)]
     devices: Vec<DeviceEntry>,
+    /// The nodes that are computed together, chunk by chunk. Without it, blocks are formed anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    blocks: Option<Vec<BlockEntry>>,
     /// What travels.
     #[serde(default)]
     transfers: Vec<TransferEntry>,
@@ -47,6 +51,28 @@ struct NodeEntry {
     start_us: f64,
     #[serde(default)]
     end_us: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct BlockEntry {
+    block: String,
+    device: String,
+    members: Vec<String>,
+    #[serde(default)]
+    rows: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chunk_rows: Option<usize>,
+}
+
+/// A block as a plan file names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedBlock {
+    /// What the file calls it.
+    pub name: String,
+    /// Its nodes, at least one, all on one device.
+    pub members: Vec<NodeId>,
+    /// Rows that go through at a time, if the file says so.
+    pub chunk_rows: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,15 +129,48 @@ pub enum FileError {
         /// The names of the devices that are there.
         known: String,
     },
+    /// A block of nodes that are none.
+    #[error("the plan's block {block:?}: {source}")]
+    Block {
+        /// What the file calls the block.
+        block: String,
+        /// Why its nodes are no block.
+        source: GroupError,
+    },
+    /// A block with a node that the model does not have.
+    #[error("the plan's block {block:?} has a node {node:?}, which the model does not have; \"nodes\" lists the names")]
+    UnknownMember {
+        /// What the file calls the block.
+        block: String,
+        /// The node named.
+        node: String,
+    },
+    /// A block with a node on another device.
+    #[error(
+        "the plan's block {block:?} is on {device:?}, but its node {node:?} on {other:?}; put all its nodes on one device, or \
+         take that one out of it"
+    )]
+    BlockDevice {
+        /// What the file calls the block.
+        block: String,
+        /// The block's device.
+        device: String,
+        /// The node.
+        node: String,
+        /// The node's device.
+        other: String,
+    },
 }
 
 impl PlanFile {
-    /// The file of a plan.
-    pub fn of(plan: &Plan, program: &Program) -> Self {
+    /// The file of a plan. `blocks` are the streaming blocks of `program`: their nodes are listed one by one, so that a
+    /// block can be changed or left out without touching anything else.
+    pub fn of(plan: &Plan, program: &Program, blocks: &[StreamedBlock]) -> Self {
         Self {
             version: VERSION,
             strategy: plan.strategy().to_owned(),
-            nodes: program.node_ids().map(|node| NodeEntry::of(plan, program, node)).collect(),
+            nodes: program.node_ids().flat_map(|node| NodeEntry::all_of(plan, program, node, blocks)).collect(),
+            blocks: Some(blocks.iter().map(|block| BlockEntry::of(plan, program, block)).collect()),
             devices: (0..plan.devices().len()).map(|at| DeviceEntry::of(plan, program, at)).collect(),
             transfers: plan.transfers().iter().map(|transfer| TransferEntry::of(plan, program, transfer)).collect(),
             makespan_us: plan.predicted().makespan * 1e6,
@@ -143,6 +202,43 @@ impl PlanFile {
         }
         let name = |index: usize| program.nodes[index].name.clone();
         assigned.iter().enumerate().map(|(at, device)| device.ok_or_else(|| FileError::Missing(name(at)))).collect()
+    }
+
+    /// The blocks that the file names, if it says anything about blocks. Whether they are blocks is not judged here but that
+    /// their nodes are there, and on their device.
+    ///
+    /// # Errors
+    /// If a block names what is not there, or nodes of several devices.
+    pub fn blocks(
+        &self,
+        program: &Program,
+        devices: &[PlanDevice],
+        device_of: &[DeviceId],
+    ) -> Result<Option<Vec<ListedBlock>>, FileError> {
+        let Some(blocks) = &self.blocks else { return Ok(None) };
+        let ids: BTreeMap<&str, NodeId> = program.node_ids().map(|id| (&*program.node(id).name, id)).collect();
+        let listed = |entry: &BlockEntry| {
+            let member = |name: &String| {
+                let unknown = || FileError::UnknownMember { block: entry.block.clone(), node: name.clone() };
+                let node = *ids.get(&**name).ok_or_else(unknown)?;
+                let other = &devices[device_of[node.index()].index()].name;
+                match *other == entry.device {
+                    true => Ok(node),
+                    false => Err(FileError::BlockDevice {
+                        block: entry.block.clone(),
+                        device: entry.device.clone(),
+                        node: name.clone(),
+                        other: other.clone(),
+                    }),
+                }
+            };
+            let members = entry.members.iter().map(member).collect::<Result<Vec<_>, _>>()?;
+            match members.len() {
+                0 => Err(FileError::Block { block: entry.block.clone(), source: GroupError::Few }),
+                _ => Ok(ListedBlock { name: entry.block.clone(), members, chunk_rows: entry.chunk_rows }),
+            }
+        };
+        blocks.iter().map(listed).collect::<Result<Vec<_>, _>>().map(Some)
     }
 
     /// An order of all tasks (numbered as [`ProgramTasks`](crate::tasks::ProgramTasks) numbers them) that keeps the file's
@@ -205,14 +301,31 @@ fn merged(program: &Program, before: &[Option<NodeId>]) -> Option<Vec<TaskId>> {
 }
 
 impl NodeEntry {
-    fn of(plan: &Plan, program: &Program, node: NodeId) -> Self {
-        let (start, end) = plan.predicted().nodes[node.index()];
-        Self {
-            node: program.node(node).name.clone(),
-            device: plan.device(plan.device_of(node)).name.clone(),
-            reason: plan.reason(node).to_owned(),
+    /// The entry of a node; of a block, those of its members, which start and end with it.
+    fn all_of(plan: &Plan, program: &Program, id: NodeId, blocks: &[StreamedBlock]) -> Vec<Self> {
+        let (start, end) = plan.predicted().nodes[id.index()];
+        let entry = |node: &String, reason: &str| Self {
+            node: node.clone(),
+            device: plan.device(plan.device_of(id)).name.clone(),
+            reason: reason.to_owned(),
             start_us: start * 1e6,
             end_us: end * 1e6,
+        };
+        match blocks.iter().find(|block| block.node == id) {
+            Some(block) => block.members.iter().zip(&block.reasons).map(|(node, reason)| entry(node, reason)).collect(),
+            None => vec![entry(&program.node(id).name, plan.reason(id))],
+        }
+    }
+}
+
+impl BlockEntry {
+    fn of(plan: &Plan, program: &Program, block: &StreamedBlock) -> Self {
+        Self {
+            block: program.node(block.node).name.clone(),
+            device: plan.device(plan.device_of(block.node)).name.clone(),
+            members: block.members.clone(),
+            rows: block.rows,
+            chunk_rows: Some(block.chunk_rows),
         }
     }
 }
@@ -271,7 +384,7 @@ mod tests {
 
     fn written(placed: &Placed) -> PlanFile {
         let plan = placed.plan(&PlanOptions::default()).expect("feasible");
-        let text = serde_json::to_string(&PlanFile::of(&plan, &placed.program)).expect("serialisable");
+        let text = serde_json::to_string(&PlanFile::of(&plan, &placed.program, &[])).expect("serialisable");
         serde_json::from_str(&text).expect("what was written")
     }
 
@@ -285,7 +398,7 @@ mod tests {
         let schedule = anabranch_placement::schedule::Schedule { order, ..placed.schedule.clone() };
         let again = Placed { schedule, ..placed };
         let plan = again.plan(&PlanOptions::default()).expect("the order is sound");
-        assert_eq!(PlanFile::of(&plan, &again.program), file);
+        assert_eq!(PlanFile::of(&plan, &again.program, &[]), file);
     }
 
     #[test]

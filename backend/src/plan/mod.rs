@@ -34,7 +34,7 @@ mod transfer;
 
 pub use check::{Violation, check};
 pub use error::{MemoryShortage, PlanError};
-pub use file::{FileError, PlanFile};
+pub use file::{FileError, ListedBlock, PlanFile};
 pub use link::LinkPlan;
 pub use memory::{DeviceMemory, MemoryPlan, Tenancy};
 pub use needs::{KernelNeeds, Needs};

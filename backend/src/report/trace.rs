@@ -70,6 +70,11 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
             put("op_name", json!(node.spec.op.name()));
             put("provider", json!(plan.device(plan.device_of(id)).name));
             put("operators", json!(node.operators));
+            if let Some(block) = run.prepared.block(id) {
+                put("members", json!(block.members));
+                put("rows", json!(block.rows));
+                put("chunk_rows", json!(block.chunk_rows));
+            }
             put("predicted_us", json!(micro(plan.predicted().busy[id.index()])));
         }
         Activity::Transfer(id) => {

@@ -8,7 +8,7 @@ use super::error::SessionError;
 use super::learning::{Lesson, learn};
 use super::machine::{Machine, targets};
 use super::observed::observe;
-use super::placing::{Placing, Target, Wish, Wishes};
+use super::placing::{Placing, Target, Wish, WishedBlocks, Wishes};
 use super::prepared::{devices, plan_devices};
 use super::probe::{Class, Probe, relay, side_by_side};
 use crate::device::Inventory;
@@ -299,7 +299,12 @@ impl<'a> Bench<'a> {
         let placing = Placing::new(&program, &self.targets, &machine.costs, &Wishes::default(), &runs_there)?;
         let mut assignment: Vec<_> = (0..program.nodes.len()).map(device_of).collect();
         assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-        let wish = Wish { placer: Box::new(Fixed::new(assignment)), rule: Box::new(Pct), order: None };
+        let wish = Wish {
+            placer: Box::new(Fixed::new(assignment)),
+            rule: Box::new(Pct),
+            order: None,
+            blocks: WishedBlocks::Formed,
+        };
         let placed = placing.place(&wish, &machine.memory())?;
         let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
         let plan_devices = plan_devices(&self.targets);

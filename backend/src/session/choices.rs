@@ -4,7 +4,7 @@ use super::error::SessionError;
 use super::inputs::{Inputs, Outputs};
 use super::opened::{Run, Session};
 use super::options::PlanChoice;
-use super::placing::{Placed, Wish};
+use super::placing::{Wish, WishedBlocks};
 use super::prepared::{Planned, Prepared, plan, plan_devices, wish};
 use crate::execute::{DynamicExecutor, RunOptions, RunOutput};
 use crate::plan::PlanOptions;
@@ -43,9 +43,13 @@ impl Session {
     /// # Errors
     /// If the plan does not fit the devices any more.
     pub fn predict(&self, inputs: &Inputs, planned: &Planned, options: &PlanOptions) -> Result<f64, SessionError> {
-        let Placed { placement, schedule, .. } = &planned.placed;
-        let placer = Box::new(Fixed::new(placement.device_of.clone()));
-        let wish = Wish { placer, rule: Box::new(Pct), order: Some(schedule.order.clone()) };
+        let placer = Box::new(Fixed::new(planned.device_of.clone()));
+        let order = planned.placed.schedule.order.clone();
+        let (order, blocks) = match &planned.groups[..] {
+            [] => (Some(order), WishedBlocks::Given(Vec::new(), Vec::new())),
+            groups => (None, WishedBlocks::Given(groups.to_vec(), order)),
+        };
+        let wish = Wish { placer, rule: Box::new(Pct), order, blocks };
         let machine = (&self.present()?, &self.options.wishes);
         let again = plan(&*self.lowered(inputs)?, machine, (&wish, options))?;
         Ok(again.plan().predicted().makespan)

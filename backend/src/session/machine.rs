@@ -2,11 +2,14 @@
 
 use super::placing::{Target, link};
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
-use crate::device::{DeviceRef, Inventory};
+use crate::device::{CacheSummary, DeviceRef, Inventory};
 use crate::profile::{DeviceCosts, LinkCosts, MachineCosts};
 use crate::program::{Node, Program};
+use crate::stream::StreamDevice;
+use anabranch_kernels::cpu;
 use anabranch_kernels::gpu::{self, GpuLimits};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_kernels::op::NodeSpec;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
 
 /// Devices as placement sees them, and what their costs are.
 pub(super) struct Machine {
@@ -14,6 +17,8 @@ pub(super) struct Machine {
     pub(super) targets: Vec<Target>,
     /// What the GPUs among them can hold and start.
     gpus: Vec<GpuLimits>,
+    /// What streaming on each device depends on.
+    pub(super) streams: Vec<StreamDevice>,
     /// What nodes, transfers and runs cost there.
     pub(super) costs: MachineCosts,
 }
@@ -22,7 +27,8 @@ impl Machine {
     /// The machine that is there.
     pub(super) fn present(inventory: &Inventory, known: &MachineCosts) -> Self {
         let gpus = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
-        Self { targets: targets(inventory), gpus, costs: known.clone() }
+        let streams = inventory.devices().map(stream_device).collect();
+        Self { targets: targets(inventory), gpus, streams, costs: known.clone() }
     }
 
     /// The machine that `file` describes, by its differences from the present one or as a whole.
@@ -40,8 +46,10 @@ impl Machine {
         let entries = file.devices_over(&present.targets)?;
         // What a run takes beside its nodes and transfers does not depend on which devices these are.
         let costs = MachineCosts { runs: known.runs.clone(), ..MachineCosts::default() };
-        let mut machine = Self { targets: Vec::new(), gpus: Vec::new(), costs };
+        let mut machine = Self { targets: Vec::new(), gpus: Vec::new(), streams: Vec::new(), costs };
         for entry in &entries {
+            let like = present.streams.iter().find(|device| entry.key.as_ref() == Some(&device.key));
+            machine.add_stream(entry, like);
             machine.add(entry, known);
         }
         for from in &entries {
@@ -54,6 +62,18 @@ impl Machine {
             machine.gpus = if present.gpus.is_empty() { vec![usual_limits()] } else { present.gpus };
         }
         Ok(machine)
+    }
+
+    /// What streaming on a device depends on: its cores and caches are those of the device at hand that it is like.
+    fn add_stream(&mut self, entry: &DeviceEntry, like: Option<&StreamDevice>) {
+        self.streams.push(StreamDevice {
+            name: entry.name.clone(),
+            kind: entry.kind.unwrap_or(DeviceKind::Cpu),
+            key: entry.own_key(),
+            times: entry.times,
+            threads: like.map_or(1, |device| device.threads),
+            cache: like.map_or(0, |device| device.cache),
+        });
     }
 
     fn add(&mut self, entry: &DeviceEntry, known: &MachineCosts) {
@@ -95,6 +115,14 @@ impl Machine {
         self.costs.links.insert(MachineCosts::link_key(&from, &to), costs);
     }
 
+    /// Whether a device has a kernel for a node some of whose inputs are constant. A GPU has it only if all GPUs do.
+    pub(super) fn supports(&self, device: DeviceId, node: &NodeSpec, constant: &[bool]) -> bool {
+        match self.targets[device.index()].kind {
+            DeviceKind::Cpu => cpu::prepare(node, &vec![None; node.inputs.len()]).is_ok(),
+            _ => self.gpus.iter().all(|limits| gpu::supports(node, constant, limits).is_ok()),
+        }
+    }
+
     /// For each node, whether every GPU here has a kernel for it.
     pub(super) fn gpu_runs(&self, program: &Program) -> Vec<bool> {
         let runs = |node: &Node| {
@@ -123,6 +151,18 @@ pub(super) fn targets(inventory: &Inventory) -> Vec<Target> {
         times: 1.0,
     };
     inventory.devices().map(target).collect()
+}
+
+/// A device as streaming sees it. A core's level 2 cache counts, or its share of one that cores have together.
+fn stream_device(device: DeviceRef<'_>) -> StreamDevice {
+    let (kind, threads, cache) = match device {
+        DeviceRef::Cpu(cpu) => {
+            let share = |cache: CacheSummary| cache.bytes / cache.cores.max(1) as u64;
+            (DeviceKind::Cpu, cpu.team().len(), cpu.l2.map_or(0, share))
+        }
+        DeviceRef::Gpu(_) => (DeviceKind::Gpu, 1, 0),
+    };
+    StreamDevice { name: device.name().to_owned(), kind, key: device.key().to_string(), times: 1.0, threads, cache }
 }
 
 /// What a GPU that nobody has seen is taken to offer: what nearly all desktop GPUs do.

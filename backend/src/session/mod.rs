@@ -19,6 +19,7 @@ mod platform_file;
 mod prepared;
 mod probe;
 mod random;
+mod streaming;
 
 pub use accuracy::{Accuracy, Compared, LinkAccuracy, NodeAccuracy};
 pub use array::{ArrayError, array, tensor};
@@ -30,7 +31,7 @@ pub use inputs::{Inputs, OutputError, Outputs};
 pub use learning::Learned;
 pub use opened::{Run, Session};
 pub use options::{Place, PlanChoice, SessionOptions};
-pub use placing::{Placed, Placing, PlacingError, Target, Wish, Wishes};
+pub use placing::{GivenFile, Placed, Placing, PlacingError, Target, Wish, WishedBlocks, Wishes};
 pub use platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
 pub use prepared::{Planned, Prepared};
 pub use random::random_tensor;

@@ -2,8 +2,10 @@
 
 use super::pattern;
 use crate::execute::Forecast;
+use crate::plan::PlanFile;
 use crate::profile::{LinkCosts, MachineCosts, NodeCost, Predictor};
 use crate::program::{NodeId, Program};
+use crate::stream::Group;
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::check::{check_placement, check_schedule};
@@ -17,6 +19,7 @@ use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, P
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::schedule::Schedule;
 use anabranch_placement::simulate::{SimulateOptions, simulate};
+use std::path::PathBuf;
 
 /// A device as placement sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +61,26 @@ pub struct Wish {
     pub rule: Box<dyn Order>,
     /// An order of all tasks to follow in the place of the rule.
     pub order: Option<Vec<TaskId>>,
+    /// Which nodes stream into each other.
+    pub blocks: WishedBlocks,
+}
+
+/// Who says which nodes of a device are streaming blocks.
+pub enum WishedBlocks {
+    /// The options of plans.
+    Formed,
+    /// A plan file, if it says anything about blocks; else the options.
+    Listed(GivenFile),
+    /// These groups of nodes, with an order of all tasks of the contracted program.
+    Given(Vec<Group>, Vec<TaskId>),
+}
+
+/// A plan file, and where it is.
+pub struct GivenFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says.
+    pub plan: PlanFile,
 }
 
 /// A wish that cannot be met, or a problem without a solution.
@@ -195,23 +218,38 @@ impl<'a> Placing<'a> {
         Ok(Self { program, targets, tasks, costs, known, curves })
     }
 
+    /// Predicts `cost` for a node on a device, in the place of what the store says.
+    pub fn assume(&mut self, node: NodeId, device: DeviceId, cost: NodeCost) {
+        self.costs[node.index()][device.index()] = Some(cost);
+    }
+
     /// Places the program within `memory` bytes per device (in the order of the targets), checks the result, and
     /// simulates it: under the wish's rule, or in the order that it brings along.
     ///
     /// # Errors
     /// If there is no placement within the constraints.
     pub fn place(&self, wish: &Wish, memory: &[u64]) -> Result<Placed, PlacingError> {
+        self.place_in_order(&*wish.placer, (&*wish.rule, wish.order.as_deref()), memory)
+    }
+
+    /// As [`Self::place`]: by a rule, or in an order of all tasks.
+    pub(super) fn place_in_order(
+        &self,
+        placer: &dyn Placer,
+        (rule, order): (&dyn Order, Option<&[TaskId]>),
+        memory: &[u64],
+    ) -> Result<Placed, PlacingError> {
         let platform = self.platform(memory)?;
         let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
         let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
-        let placement = wish.placer.place(&problem)?;
+        let placement = placer.place(&problem)?;
         let refuse = |violation: String| PlacingError::Checker { strategy: placement.strategy, violation };
         if let Some(violation) = check_placement(&problem, &placement.device_of).first() {
             return Err(refuse(violation.to_string()));
         }
         let options = SimulateOptions::default();
-        let planned = wish.order.as_deref().map(Planned::new);
-        let order = planned.as_ref().map_or(&*wish.rule, |planned| planned as &dyn Order);
+        let planned = order.map(Planned::new);
+        let order = planned.as_ref().map_or(rule, |planned| planned as &dyn Order);
         let mut schedule = simulate(&problem, &placement.device_of, order, &options)?;
         if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule, &options).first() {
             return Err(refuse(violation.to_string()));

@@ -4,11 +4,13 @@ use super::error::SessionError;
 use super::forecast::{Known, forecast};
 use super::machine::Machine;
 use super::options::{Place, PlanChoice};
-use super::placing::{Placed, Placing, Target, Wish, Wishes};
+use super::placing::{GivenFile, Placed, Placing, Target, Wish, WishedBlocks, Wishes};
+use super::streaming::{Streamed, Streaming};
 use crate::device::{DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
 use crate::plan::{Plan, PlanDevice, PlanError, PlanFile, PlanOptions};
 use crate::program::{NodeId, Program};
+use crate::stream::{Group, StreamedBlock};
 use crate::tasks::HOST;
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::order_by_name;
@@ -25,12 +27,18 @@ const ATTEMPTS: usize = 8;
 
 /// A program with its plan: nothing is taken on any device yet.
 pub struct Planned {
-    /// The lowered program.
+    /// The lowered program, whose streaming blocks are nodes.
     pub program: Arc<Program>,
+    /// Its streaming blocks, by their nodes.
+    pub blocks: Vec<StreamedBlock>,
     /// The placement, its predicted costs and its predicted schedule.
     pub placed: Placed,
     /// How long placing and planning took.
     pub place_time: Duration,
+    /// The device of each task of the program before its blocks were made.
+    pub(super) device_of: Vec<DeviceId>,
+    /// The nodes of that program that are its blocks.
+    pub(super) groups: Vec<Group>,
     plan: Arc<Plan>,
     kernels: Arc<Kernels>,
 }
@@ -52,6 +60,11 @@ impl Planned {
     /// What every device and link will do.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The block that a node is, if it is one.
+    pub fn block(&self, node: NodeId) -> Option<&StreamedBlock> {
+        self.blocks.iter().find(|block| block.node == node)
     }
 
     /// Readies the devices.
@@ -111,19 +124,15 @@ pub(super) fn plan(
     (wish, options): (&Wish, &PlanOptions),
 ) -> Result<Planned, SessionError> {
     let started = Instant::now();
-    let program = lowered.program();
     let placing = lowered.placing(machine, wishes)?;
-    let (placed, plan) = fitting(&placing, wish, &machine.targets, &lowered.kernels, options)?;
-    if let Some(violation) = crate::plan::check(program, &plan).first() {
+    let streaming = Streaming::new(machine, options);
+    let (made, plan) = Fitting { lowered, placing, wish, streaming, machine, options }.plan()?;
+    let Made { streamed: Streamed { program, placed, groups, blocks, .. }, device_of, kernels } = made;
+    if let Some(violation) = crate::plan::check(&program, &plan).first() {
         return Err(SessionError::Checker(format!("{violation:?}")));
     }
-    Ok(Planned {
-        program: Arc::clone(program),
-        placed,
-        place_time: started.elapsed(),
-        plan: Arc::new(plan),
-        kernels: Arc::clone(&lowered.kernels),
-    })
+    let place_time = started.elapsed();
+    Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan: Arc::new(plan), kernels })
 }
 
 /// The problem of placing a lowered program, with nothing placed yet.
@@ -131,40 +140,69 @@ pub(super) fn problem(lowered: &Lowered, machine: &Machine, wishes: &Wishes) -> 
     Ok(lowered.placing(machine, wishes)?.problem(&machine.memory())?)
 }
 
-/// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
-/// stays there. If nothing fits, the first shortage is the error.
-fn fitting(
-    placing: &Placing<'_>,
-    wish: &Wish,
-    targets: &[Target],
-    kernels: &Kernels,
-    options: &PlanOptions,
-) -> Result<(Placed, Plan), SessionError> {
-    let (program, devices) = (kernels.program(), plan_devices(targets));
-    let mut budgets: Vec<u64> = targets.iter().map(|target| target.memory).collect();
-    let mut first = None;
-    for _ in 0..ATTEMPTS {
-        let placed = match placing.place(wish, &budgets) {
-            Ok(placed) => placed,
-            Err(error) => return Err(first.unwrap_or_else(|| error.into())),
-        };
-        let reasons = reasons(program, &placed);
-        let result = Plan::build(program, &devices, (&placed.placement, &placed.schedule), reasons, kernels, options);
-        let shortage = match result {
-            Ok(plan) => {
-                let known = Known { targets, costs: placing.known() };
-                let predicted = forecast(program, &plan, &placed.costs, &known);
-                return Ok((placed, plan.with_prediction(predicted)));
-            }
-            Err(PlanError::Memory(shortage)) => shortage,
-            Err(error) => return Err(error.into()),
-        };
-        let Some(short) = devices.iter().position(|device| device.name == shortage.device) else { break };
-        let resident = placed.resident(short);
-        budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
-        first.get_or_insert(PlanError::Memory(shortage).into());
+/// All that decides a plan.
+struct Fitting<'a> {
+    lowered: &'a Lowered,
+    placing: Placing<'a>,
+    wish: &'a Wish,
+    streaming: Streaming<'a>,
+    machine: &'a Machine,
+    options: &'a PlanOptions,
+}
+
+/// A placed program with its kernels, and the devices of the tasks before blocks were made.
+struct Made {
+    streamed: Streamed,
+    device_of: Vec<DeviceId>,
+    kernels: Arc<Kernels>,
+}
+
+impl Fitting<'_> {
+    /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
+    /// stays there. If nothing fits, the first shortage is the error.
+    fn plan(&self) -> Result<(Made, Plan), SessionError> {
+        let devices = plan_devices(&self.machine.targets);
+        let mut budgets = self.machine.memory();
+        let mut first = None;
+        for _ in 0..ATTEMPTS {
+            let placed = match self.placing.place(self.wish, &budgets) {
+                Ok(placed) => placed,
+                Err(error) => return Err(first.unwrap_or_else(|| error.into())),
+            };
+            let device_of = placed.placement.device_of.clone();
+            let streamed = self.streamed(placed, &budgets)?;
+            let kernels = match Arc::ptr_eq(self.lowered.program(), &streamed.program) {
+                true => Arc::clone(&self.lowered.kernels),
+                false => Arc::new(Kernels::new(Arc::clone(&streamed.program))),
+            };
+            let Streamed { program, placed, reasons, .. } = &streamed;
+            let chosen = (&placed.placement, &placed.schedule);
+            let result = Plan::build(program, &devices, chosen, reasons.clone(), kernels.as_ref(), self.options);
+            let shortage = match result {
+                Ok(plan) => {
+                    let known = Known { targets: &self.machine.targets, costs: self.placing.known() };
+                    let predicted = forecast(program, &plan, &placed.costs, &known);
+                    return Ok((Made { streamed, device_of, kernels }, plan.with_prediction(predicted)));
+                }
+                Err(PlanError::Memory(shortage)) => shortage,
+                Err(error) => return Err(error.into()),
+            };
+            let Some(short) = devices.iter().position(|device| device.name == shortage.device) else { break };
+            let resident = placed.resident(short);
+            budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
+            first.get_or_insert(PlanError::Memory(shortage).into());
+        }
+        Err(first.unwrap_or(SessionError::NoPlan))
     }
-    Err(first.unwrap_or(SessionError::NoPlan))
+
+    /// The placed program with its blocks contracted, or as it is.
+    fn streamed(&self, placed: Placed, budgets: &[u64]) -> Result<Streamed, SessionError> {
+        let program = self.lowered.program();
+        let reasons = reasons(program, &placed);
+        let streamed = self.streaming.stream(program, (&placed, &reasons), budgets, self.wish)?;
+        let (groups, blocks) = (Vec::new(), Vec::new());
+        Ok(streamed.unwrap_or_else(|| Streamed { program: Arc::clone(program), placed, reasons, groups, blocks }))
+    }
 }
 
 /// The devices as a plan sees them.
@@ -187,17 +225,21 @@ pub(super) fn wish(lowered: &Lowered, machine: &Machine, choice: &PlanChoice) ->
     let rule = order_by_name(&choice.order).ok_or_else(|| SessionError::Order(choice.order.clone()))?;
     let program = lowered.program();
     let path = match &choice.place {
-        Place::Strategy(name) => return Ok(Wish { placer: strategy(lowered, machine, name)?, rule, order: None }),
+        Place::Strategy(name) => {
+            let (placer, blocks) = (strategy(lowered, machine, name)?, WishedBlocks::Formed);
+            return Ok(Wish { placer, rule, order: None, blocks });
+        }
         Place::File(path) => path,
     };
     let unreadable = |source| SessionError::PlanFile { path: path.clone(), source };
     let text = fs::read(path).map_err(unreadable)?;
-    let file: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
+    let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
     let devices = plan_devices(&machine.targets);
     let unfit = |source| SessionError::Plan { path: path.clone(), source };
-    let assignment = file.assignment(program, &devices).map_err(unfit)?;
-    let order = file.order(program, &devices, &assignment);
-    Ok(Wish { placer: fixed(program, assignment), rule, order })
+    let assignment = plan.assignment(program, &devices).map_err(unfit)?;
+    let order = plan.order(program, &devices, &assignment);
+    let blocks = WishedBlocks::Listed(GivenFile { path: path.clone(), plan });
+    Ok(Wish { placer: fixed(program, assignment), rule, order, blocks })
 }
 
 fn strategy(lowered: &Lowered, machine: &Machine, name: &str) -> Result<Box<dyn Placer>, SessionError> {

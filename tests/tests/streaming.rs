@@ -1,0 +1,41 @@
+//! Streaming changes when things are computed, never what: bit for bit.
+
+use anabranch::plan::{ChunkRule, StreamMode};
+use anabranch_tests::{MODELS, options, reference, session};
+
+/// Runs every bundled model with and without streaming on all devices of a kind; returns how many blocks there were.
+fn compare(place: &str, fuse: bool, chunk: ChunkRule) -> usize {
+    let mut blocks = 0;
+    for name in MODELS {
+        let run = |streaming| {
+            let mut options = options(place);
+            options.fuse = fuse;
+            options.plan.streaming = streaming;
+            options.plan.chunk = chunk;
+            let session = session(name, options);
+            let (inputs, _) = reference(name);
+            let run = session.run_with(&inputs, &Default::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            (run.outputs, run.prepared.blocks.len())
+        };
+        let ((whole, none), (streamed, some)) = (run(StreamMode::Off), run(StreamMode::Always));
+        assert_eq!(none, 0, "{name} has blocks without streaming");
+        blocks += some;
+        for ((output, whole), (_, streamed)) in whole.iter().zip(streamed.iter()) {
+            assert!(whole.same_bits(streamed), "{name} on {place}: {output} differs");
+        }
+    }
+    blocks
+}
+
+#[test]
+fn on_cpus_streamed_models_have_the_same_bits() {
+    assert!(compare("cpu", false, ChunkRule::Auto) > 0);
+    assert!(compare("heft", false, ChunkRule::Rows(3)) > 0);
+    compare("cpu", true, ChunkRule::Bytes(64 << 10));
+}
+
+#[test]
+fn on_a_gpu_streamed_models_have_the_same_bits() {
+    compare("gpu", false, ChunkRule::Auto);
+    compare("gpu", true, ChunkRule::Auto);
+}
