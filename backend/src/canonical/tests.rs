@@ -63,7 +63,8 @@ fn multiplications(converted: &CanonicalProgram) -> u64 {
 fn products_do_half_the_floating_point_operations_whatever_their_granularity() {
     let transposed = || MatMul { transpose_a: true, transpose_b: true, epilogue: None };
     let transpose = ConvTranspose { strides: [2; 2], pads: [0; 4], dilations: [1; 2], group: 2, epilogue: None };
-    let cases: [(Op, &[usize], &[usize], &[usize]); 8] = [
+    type Case<'a> = (Op, &'a [usize], &'a [usize], &'a [usize]);
+    let cases: [Case<'_>; 8] = [
         (Op::MatMul(MatMul::default()), &[6, 20], &[20, 10], &[6, 10]),
         (Op::MatMul(MatMul::default()), &[2, 3, 16, 5], &[2, 3, 5, 7], &[2, 3, 16, 7]),
         (Op::MatMul(transposed()), &[3, 5, 4], &[9, 5], &[3, 4, 9]),
