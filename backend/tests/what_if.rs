@@ -71,7 +71,9 @@ fn a_slowed_device_computes_the_same_and_is_measured_as_slow() {
     command.json(&slow);
     assert_eq!(fs::read(command.path("plain.npz")).ok(), fs::read(command.path("slow.npz")).ok());
     let costs = command.json(&["costs"]);
-    let keys: Vec<_> = costs["devices"].as_object().expect("devices").keys().cloned().collect();
+    let machines = costs["machines"].as_object().expect("machines").values();
+    let devices = machines.flat_map(|machine| machine["devices"].as_object().expect("devices").keys());
+    let keys: Vec<_> = devices.collect();
     assert_eq!(keys.iter().filter(|key| key.ends_with("50 times slower")).count(), 1, "{keys:?}");
     command.refuses(&["run", "--no-gpu", "--emulate", "gpu0=2"], &["gpu0", "cpu0"]);
     command.refuses(&["run", "--no-gpu", "--emulate", "cpu0=0"], &["1 to 1000"]);

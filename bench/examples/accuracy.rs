@@ -6,7 +6,7 @@
 //! seconds, the fewer runs of each way, but never less than five.
 
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, compare};
-use anabranch::device::DetectOptions;
+use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::RunOptions;
 use anabranch::import::Dim;
 use anabranch::npy::read_npz;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Strategies that are compared; the dynamic scheduler and single devices come beside them.
-const STRATEGIES: [&str; 8] = ["auto", "heft", "peft", "cpop", "minmin", "dls", "mite", "cpu"];
+const STRATEGIES: [&str; 8] = ["auto", "heft", "peft", "cpop", "minmin", "cp", "mite", "cpu"];
 
 /// Fewest and most measured runs of a way.
 const RUNS: (f64, f64) = (5.0, 31.0);
@@ -31,6 +31,9 @@ const RUNS: (f64, f64) = (5.0, 31.0);
 struct Arguments {
     /// Directory with .onnx files
     directory: PathBuf,
+    /// Cores that make one CPU device: machine, package, numa, l3 or core
+    #[arg(long, default_value = "l3")]
+    cpu_devices: CpuGranularity,
     /// Count a software Vulkan adapter as a GPU
     #[arg(long)]
     software_gpu: bool,
@@ -117,7 +120,8 @@ fn judge(
 ) -> Result<Comparison, Box<dyn Error>> {
     let calibrate = !matches!(knowledge, Knowledge::Assumed);
     let costs = if calibrate { calibrated.clone() } else { CostStore::default() };
-    let devices = DetectOptions { software_gpu: arguments.software_gpu, ..DetectOptions::default() };
+    let (software_gpu, cpu_granularity) = (arguments.software_gpu, arguments.cpu_devices);
+    let devices = DetectOptions { software_gpu, cpu_granularity, ..DetectOptions::default() };
     let options = SessionOptions { devices, costs, calibrate, ..SessionOptions::default() };
     let (session, inputs) = open(file, options, arguments)?;
     let choice = |place: &str| PlanChoice { place: Place::Strategy(place.into()), ..session.choice() };
@@ -191,7 +195,7 @@ fn row(comparison: &Comparison, outcome: &Outcome) -> String {
     let median = outcome.measured_ms;
     format!(
         "{} | {} | {:.3} | {:.3} – {:.3} | {} | {} | {}",
-        outcome.way.place,
+        outcome.same_plan_as.as_ref().map_or(outcome.way.place.clone(), |o| format!("{} = {o}", outcome.way.place)),
         outcome.predicted_ms.map_or("–".into(), |ms| format!("{ms:.3}")),
         median.median,
         median.low,

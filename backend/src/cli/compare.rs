@@ -234,8 +234,9 @@ fn makespans(comparison: &Comparison, names: &Names) -> Table {
     for outcome in &comparison.outcomes {
         let median = outcome.measured_ms;
         let ms = |ms: Option<f64>| ms.map_or("–".to_owned(), |ms| duration(ms * 1e-3));
+        let same = outcome.same_plan_as.as_ref().map_or(String::new(), |other| format!(" = {other}"));
         table.row([
-            names.name(&outcome.way),
+            names.name(&outcome.way) + &same,
             ms(outcome.predicted_ms),
             duration(median.median * 1e-3),
             interval(median.low * 1e-3, median.high * 1e-3),
@@ -267,7 +268,7 @@ fn devices(comparison: &Comparison, names: &Names) -> Table {
         ("peak planned", Align::Right),
         ("peak", Align::Right),
     ]);
-    for outcome in &comparison.outcomes {
+    for outcome in comparison.outcomes.iter().filter(|outcome| outcome.same_plan_as.is_none()) {
         for (facts, device) in comparison.devices.iter().zip(&outcome.devices) {
             let percent = |part: f64| format!("{:.0} %", part * 100.0);
             table.row([

@@ -137,27 +137,35 @@ pub fn compare(
         learn(session, inputs, options, step)?;
     }
     let (plans, failed) = plan_all(session, inputs, options)?;
-    let contenders = plans.iter().map(|(_, planned)| Contender::plan(Arc::clone(planned)));
+    let Distinct { plans: distinct, of } = Distinct::of(&plans);
+    let contenders = distinct.into_iter().map(Contender::plan);
     let contenders: Vec<_> = contenders.chain([Contender::Dynamic(None)]).collect();
     let mut tallies: Vec<Tally> = contenders.iter().map(|_| Tally::default()).collect();
+    // A run counts for all ways of the same plan; the dynamic scheduler is alone.
+    let mut step = |at: usize| (0..of.iter().filter(|plan| **plan == at).count().max(1)).for_each(|_| step());
     let mut contest = Contest::new(session, inputs, &options.run, contenders);
-    contest.play(options.warmup, false, &mut |_, _| {
-        step();
+    contest.play(options.warmup, false, &mut |at, _| {
+        step(at);
         Ok(())
     })?;
     contest.play(options.repeat, false, &mut |at, ran| {
-        step();
+        step(at);
         tallies[at].samples.push(ran.measured().makespan.as_secs_f64() * 1e3);
         Ok(())
     })?;
     let mut reference: Option<Outputs> = None;
     contest.play(PROFILED, true, &mut |at, ran| {
-        step();
+        step(at);
         tallies[at].add_profiled(&ran, reference.get_or_insert_with(|| ran.outputs().clone()));
         Ok(())
     })?;
     let first = &plans[0].1;
-    let ways = plans.iter().map(|(way, planned)| (way.clone(), Some(planned))).chain([(Way::dynamic(), None)]);
+    let same = |at: usize| of[..at].iter().position(|plan| *plan == of[at]).map(|other| plans[other].0.place.clone());
+    let planned = plans.iter().enumerate().filter_map(|(at, (way, planned))| {
+        Some(Outcome { same_plan_as: same(at), ..tallies[of[at]].outcome(way.clone(), Some(planned))? })
+    });
+    let dynamic = tallies.last().and_then(|tally| tally.outcome(Way::dynamic(), None));
+    let outcomes = planned.chain(dynamic).collect();
     Ok(Comparison {
         model: options.model.clone(),
         nodes: first.program.nodes.len(),
@@ -166,13 +174,33 @@ pub fn compare(
         refine: options.refine,
         side_by_side: contest.is_alive(),
         devices: first.plan().devices().iter().map(DeviceFacts::of).collect(),
-        outcomes: ways.zip(tallies).filter_map(|((way, planned), tally)| tally.outcome(way, planned)).collect(),
+        outcomes,
         failed,
         notes: session.inventory().notes.clone(),
     })
 }
 
 type Plans = Vec<(Way, Arc<Planned>)>;
+
+/// The plans that differ, and for each way which of them is its own: equal plans are run, and measured, once.
+struct Distinct {
+    plans: Vec<Arc<Planned>>,
+    of: Vec<usize>,
+}
+
+impl Distinct {
+    fn of(ways: &Plans) -> Self {
+        let mut distinct = Self { plans: Vec::new(), of: Vec::new() };
+        for (_, planned) in ways {
+            let found = distinct.plans.iter().position(|other| other.is_same_plan(planned));
+            distinct.of.push(found.unwrap_or(distinct.plans.len()));
+            if found.is_none() {
+                distinct.plans.push(Arc::clone(planned));
+            }
+        }
+        distinct
+    }
+}
 
 /// Plans every way. A way that finds no placement within the constraints fails alone.
 fn plan_all(
@@ -207,14 +235,16 @@ fn learn(
     step: &mut dyn FnMut(),
 ) -> Result<(), SessionError> {
     let (plans, _) = plan_all(session, inputs, options)?;
-    let contenders = plans.into_iter().map(|(_, planned)| Contender::plan(planned)).collect();
+    let Distinct { plans, of } = Distinct::of(&plans);
+    let contenders = plans.into_iter().map(Contender::plan).collect();
+    let mut step = |at: usize| of.iter().filter(|plan| **plan == at).for_each(|_| step());
     let mut contest = Contest::new(session, inputs, &options.run, contenders);
-    contest.play(1, false, &mut |_, _| {
-        step();
+    contest.play(1, false, &mut |at, _| {
+        step(at);
         Ok(())
     })?;
-    contest.play(LEARNING, true, &mut |_, ran| {
-        step();
+    contest.play(LEARNING, true, &mut |at, ran| {
+        step(at);
         if let Ran::Planned(run) = &ran {
             session.learn(run);
         }

@@ -25,6 +25,9 @@ pub struct DeviceFacts {
 pub struct Outcome {
     /// Which.
     pub way: Way,
+    /// An earlier way whose plan is the same: what was measured is that plan's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_plan_as: Option<String>,
     /// How long placing and planning took.
     pub place_ms: Option<f64>,
     /// The predicted makespan.
@@ -109,7 +112,7 @@ impl Tally {
     }
 
     /// All of it; `None` if nothing was measured.
-    pub(super) fn outcome(self, way: Way, planned: Option<&Arc<Planned>>) -> Option<Outcome> {
+    pub(super) fn outcome(&self, way: Way, planned: Option<&Arc<Planned>>) -> Option<Outcome> {
         let (measured_ms, outputs) = (Median::of(&self.samples)?, self.agreement?);
         let predicted = planned.map(|planned| planned.plan().predicted());
         let predicted_ms = predicted.map(|predicted| predicted.makespan * 1e3);
@@ -125,7 +128,8 @@ impl Tally {
             traffic_bytes: self.traffic,
             devices: (0..self.peaks.len()).map(|at| self.device(at, planned)).collect(),
             outputs,
-            samples_ms: self.samples,
+            samples_ms: self.samples.clone(),
+            same_plan_as: None,
             way,
         })
     }

@@ -108,6 +108,8 @@ pub(super) struct Frame<'a> {
     pub(super) transfers: &'a [Transfer],
     pub(super) links: &'a [LinkPlan],
     pub(super) needs: &'a dyn Needs,
+    /// Expected start and end of each node. Seconds.
+    pub(super) expected: &'a [(f64, f64)],
 }
 
 /// Something that takes memory of a device from a place of the total order on.
@@ -118,8 +120,13 @@ struct Charge {
     place: u32,
 }
 
-/// Plans the memory.
+/// Plans the memory: so that no worker is expected to wait for another for a slot, or where a device has not enough for that,
+/// with as few slots as can be.
 pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
+    plan_slots(frame, true).or_else(|_| plan_slots(frame, false))
+}
+
+fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError> {
     let places = Places::of(frame);
     let needs = frame.kernel_needs()?;
     let mut memory = MemoryPlan {
@@ -131,7 +138,7 @@ pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
     };
     let mut charges = frame.charge_nodes(&places, &mut memory);
     frame.charge_edges(&mut memory);
-    frame.settle(&mut memory, &mut charges);
+    frame.settle(&mut memory, &mut charges, in_time);
     memory.homes = memory.tenancies.iter().enumerate().map(|(at, stay)| ((stay.device, stay.value), at)).collect();
     charges.sort_by_key(|charge| charge.place);
     for (index, device) in frame.devices.iter().enumerate() {
@@ -300,16 +307,40 @@ impl Frame<'_> {
         memory.devices[HOST.index()].given = given.map(|value| value.spec.bytes() as u64).sum();
     }
 
+    /// The value as a guest of its device's slots.
+    fn guest(&self, stay: &Tenancy, sent: &BTreeMap<ValueId, Vec<&Transfer>>) -> Guest {
+        let (device, value) = (stay.device, stay.value);
+        let made = match self.program.value(value).origin {
+            Origin::Node(node) => self.expected[node.index()],
+            Origin::Input | Origin::Constant(_) => (0.0, 0.0),
+        };
+        let lands = super::lifetime::origin(self.program, self.device_of, value) != Some(device);
+        let span = |reader: &Reader| reader.node().map_or((f64::INFINITY, f64::INFINITY), |n| self.expected[n.index()]);
+        let read = |device| self.uses.on(value, device).iter().map(|(_, reader)| span(reader));
+        let leaves = |transfer: &&Transfer| transfer.from == device;
+        let sends: Vec<&Transfer> = sent.get(&value).into_iter().flatten().copied().filter(leaves).collect();
+        let away = sends.iter().flat_map(|transfer| {
+            // A copy is made when its first reader begins, others read what is here.
+            let copied = transfer.route == Route::Copied;
+            read(transfer.to).map(move |(start, end)| if copied { start } else { end })
+        });
+        let last = read(device).map(|(_, end)| end).chain(away).fold(made.1, f64::max);
+        let alone = stay.until == self.steps.len() as u32 && self.kind(device) == DeviceKind::Cpu;
+        let expected = (if lands { made.1 } else { made.0 }, last);
+        Guest { bytes: stay.bytes, from: stay.from, until: stay.until, alone, lent: !sends.is_empty(), lands, expected }
+    }
+
     /// Moves every value into a slot.
-    fn settle(&self, memory: &mut MemoryPlan, charges: &mut Vec<Charge>) {
+    fn settle(&self, memory: &mut MemoryPlan, charges: &mut Vec<Charge>, in_time: bool) {
         let end = self.steps.len() as u32;
+        let mut sent: BTreeMap<ValueId, Vec<&Transfer>> = BTreeMap::new();
+        for transfer in self.transfers {
+            sent.entry(transfer.value).or_default().push(transfer);
+        }
         for stays in memory.tenancies.chunk_by_mut(|one, other| one.device == other.device) {
             let device = stays[0].device;
-            let alone = |stay: &Tenancy| stay.until == end && self.kind(device) == DeviceKind::Cpu;
-            let guest =
-                |stay: &Tenancy| Guest { bytes: stay.bytes, from: stay.from, until: stay.until, alone: alone(stay) };
-            let guests: Vec<Guest> = stays.iter().map(guest).collect();
-            let (slot_of, slots) = slots::assign(&guests);
+            let guests: Vec<Guest> = stays.iter().map(|stay| self.guest(stay, &sent)).collect();
+            let (slot_of, slots) = slots::assign(&guests, in_time);
             let mut wanted = vec![end; slots.len()];
             for (stay, slot) in stays.iter_mut().zip(slot_of) {
                 stay.slot = slot;

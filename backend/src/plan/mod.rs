@@ -166,6 +166,7 @@ impl Plan {
         transfer::stream(program, &uses, (schedule, options), &gangs, &mut transfers);
         let Total { steps, transfers, gangs } = order::total(program, &order, transfers, &gangs);
         let links = link::all(devices, &transfers);
+        let predicted = Predicted::of(program, schedule, (forecast, transfers.len()));
         let memory = memory::plan(&memory::Frame {
             program,
             devices,
@@ -176,8 +177,8 @@ impl Plan {
             transfers: &transfers,
             links: &links,
             needs,
+            expected: &predicted.nodes,
         })?;
-        let predicted = Predicted::of(program, schedule, (forecast, transfers.len()));
         let strategy = placement.strategy.to_owned();
         let devices = devices.to_vec();
         Ok(Self { devices, device_of, steps, transfers, gangs, links, memory, predicted, reasons, strategy })

@@ -190,13 +190,6 @@ impl Entry {
     fn measured(&self, measured_ms: Median) -> Measured {
         Measured { place: self.place.clone(), predicted_ms: self.predicted * 1e3, measured_ms }
     }
-
-    /// Whether every node is on the same device, in the same order.
-    fn is_same(&self, planned: &Planned) -> bool {
-        let (ours, theirs) = (self.planned.plan(), planned.plan());
-        planned.program.node_ids().all(|node| ours.device_of(node) == theirs.device_of(node))
-            && self.planned.placed.schedule.order == planned.placed.schedule.order
-    }
 }
 
 /// Predicts the current plan anew and places again: the predicted gain in percent, and the new plan if it is worth a try.
@@ -209,7 +202,7 @@ fn propose(
 ) -> Result<(Option<f64>, Option<Entry>), SessionError> {
     current.predicted = session.predict(inputs, &current.planned, &choice.plan)?;
     let proposal = session.plan_with(inputs, choice)?;
-    if current.is_same(&proposal) || current.predicted <= 0.0 {
+    if current.planned.is_same_plan(&proposal) || current.predicted <= 0.0 {
         return Ok((None, None));
     }
     let proposal = Entry::new(proposal);
@@ -228,7 +221,7 @@ fn add_singles(
     for place in std::iter::once("cpu".to_owned()).chain(gpus) {
         let choice = PlanChoice { place: Place::Strategy(place.clone()), ..choice.clone() };
         match session.plan_with(inputs, &choice) {
-            Ok(planned) if !entries.iter().any(|entry| entry.is_same(&planned)) => {
+            Ok(planned) if !entries.iter().any(|entry| entry.planned.is_same_plan(&planned)) => {
                 entries.push(Entry { place, ..Entry::new(planned) });
             }
             // A device that must not or cannot hold the whole is no candidate.

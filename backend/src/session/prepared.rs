@@ -62,6 +62,21 @@ impl Planned {
         &self.plan
     }
 
+    /// Whether a run of the other does the same on the same devices in the same order.
+    pub fn is_same_plan(&self, other: &Self) -> bool {
+        let nodes = |planned: &Self| planned.program.nodes.len();
+        let same = |node: NodeId| {
+            let (ours, theirs) = (self.program.node(node), other.program.node(node));
+            ours.name == theirs.name
+                && ours.spec == theirs.spec
+                && self.plan.device_of(node) == other.plan.device_of(node)
+        };
+        nodes(self) == nodes(other)
+            && self.program.node_ids().all(same)
+            && self.plan.steps() == other.plan.steps()
+            && self.plan.transfers() == other.plan.transfers()
+    }
+
     /// The block that a node is, if it is one.
     pub fn block(&self, node: NodeId) -> Option<&StreamedBlock> {
         self.blocks.iter().find(|block| block.node == node)

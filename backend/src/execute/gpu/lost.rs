@@ -7,8 +7,9 @@ use anabranch_kernels::gpu::{Gpu, is_race};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// How long one wait for the device takes at most before the stop flag is looked at.
-const SLICE: Duration = Duration::from_millis(20);
+/// How long one wait for the device takes at most before the stop flag is looked at. Each end of a slice before the device is done
+/// is a chance for wgpu's race ([`is_race`]), so that slices are long.
+const SLICE: Duration = Duration::from_millis(250);
 
 /// The failure of a GPU: lost, if it has reported a fault to its handlers. A loss shows itself to other calls before it is
 /// reported, which happens in a poll.

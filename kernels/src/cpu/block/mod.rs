@@ -5,6 +5,7 @@
 //! the bits that its members have one after the other. All cuts follow from the shapes and the block's chunk.
 
 mod arena;
+mod compose;
 mod prepared;
 mod stripe;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub(crate) fn prepare(
     constants: &[Option<Tensor>],
 ) -> Result<Box<dyn CpuKernel>, KernelError> {
     block.check(node)?;
+    let block = &compose::composed(block);
     let chunk_rows = block.chunk_rows.min(block.rows);
     let (members, arena) = prepared::members(node, block, chunk_rows, constants)?;
     let reduction = prepared::reduction(node, block)?;
