@@ -138,7 +138,7 @@ impl Tally {
         let predicted_utilisation = |planned: &Arc<Planned>| {
             let (plan, nodes) = (planned.plan(), planned.program.node_ids());
             let here = nodes.filter(|node| plan.device_of(*node).index() == at);
-            let busy: f64 = here.map(|node| plan.predicted().busy[node.index()]).sum();
+            let busy = here.map(|node| plan.predicted().busy[node.index()]).fold(0.0, |sum, busy| sum + busy);
             if plan.predicted().makespan > 0.0 { busy / plan.predicted().makespan } else { 0.0 }
         };
         DeviceOutcome {
