@@ -92,7 +92,7 @@ impl CostsCommand {
         let format = self.exchange(to)?;
         settle(&mut store)?;
         let files = format.export(&store, to)?;
-        let line = format!("{files} files written to {}", to.display());
+        let line = format!("{files} {} written to {}", if files == 1 { "file" } else { "files" }, to.display());
         output.text_or_json(&line, &json!({ "exported": to, "files": files }))
     }
 
