@@ -33,6 +33,7 @@ pub use device::{ComputeDevice, CpuTeam, GpuOpener};
 pub use dynamic::{DynamicExecutor, Forecast};
 pub use error::{ExecError, InputMismatch, RunError, RunErrorKind, Waiting};
 pub use event::{Activity, Event, Lane};
+pub(crate) use gpu::BATCH as GPU_BATCH;
 pub use kernels::Kernels;
 
 use crate::plan::Plan;

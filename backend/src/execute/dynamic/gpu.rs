@@ -4,7 +4,7 @@ use super::Setup;
 use super::crew::{Crew, Reply, Voice};
 use crate::execute::device::GpuOpener;
 use crate::execute::error::{ExecError, Failure, Place};
-use crate::execute::gpu::{Extra, GpuSide, wait_for};
+use crate::execute::gpu::{BATCH, Extra, GpuSide, wait_for};
 use crate::execute::link::{Download, Upload};
 use crate::execute::message::{Halt, Mail, Status};
 use crate::execute::script::{Cells, ConstantCell, DeviceScript, NodeScript, Operand, SlotScript};
@@ -21,9 +21,6 @@ use std::time::Instant;
 
 /// Most bytes of a staging buffer, and staging buffers of each direction: as planned links have them.
 const STAGING: (u64, u64) = (4 << 20, 3);
-
-/// Nodes of one submission at most.
-const BATCH: usize = 32;
 
 /// How a GPU is given work.
 pub(super) struct GpuHands {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use timing::Timing;
 
 /// Kernels in a command buffer at most, so that the device begins while the next ones are encoded.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// Commands that are not submitted yet.
 #[derive(Default)]

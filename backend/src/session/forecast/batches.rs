@@ -1,12 +1,10 @@
 //! Which nodes of a GPU are submitted together: as its worker does it, from the plan alone.
 
+use crate::execute::GPU_BATCH;
 use crate::plan::{Plan, Route, Step};
 use crate::program::{NodeId, Program};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeSet;
-
-/// Kernels in a command buffer at most, as in `execute/gpu`.
-const BATCH: usize = 32;
 
 /// The nodes of a GPU in the order of the plan, batch by batch. A batch ends when a link waits for what a node has made, before a
 /// node that waits for a link, and when it is full. Other devices have none.
@@ -27,7 +25,7 @@ pub(in crate::session) fn batches(program: &Program, plan: &Plan, device: Device
         let node = program.node(*id);
         // Only the first reader waits.
         let waits = node.inputs.iter().filter(|value| coming.remove(*value)).count() > 0;
-        match batches.last_mut().filter(|batch| open && !waits && batch.len() < BATCH) {
+        match batches.last_mut().filter(|batch| open && !waits && batch.len() < GPU_BATCH) {
             Some(batch) => batch.push(*id),
             None => batches.push(vec![*id]),
         }
