@@ -123,7 +123,19 @@ struct Charge {
 /// Plans the memory: so that no worker is expected to wait for another for a slot, or where a device has not enough for that,
 /// with as few slots as can be.
 pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
-    plan_slots(frame, true).or_else(|_| plan_slots(frame, false))
+    plan_slots(frame, true).or_else(|roomy| plan_slots(frame, false).map_err(|tight| nearer(roomy, tight)))
+}
+
+/// Of two attempts the one that a device had less too little for: slots are given out greedily, so that fewer rules may take more.
+fn nearer(roomy: PlanError, tight: PlanError) -> PlanError {
+    match (&roomy, &tight) {
+        (PlanError::Memory(one), PlanError::Memory(other))
+            if one.device == other.device && one.needed < other.needed =>
+        {
+            roomy
+        }
+        _ => tight,
+    }
 }
 
 fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError> {
