@@ -2,6 +2,7 @@
 
 use super::axis::{self, AXIS_HEIGHT};
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
+use super::head::{MARGIN, draw_key, draw_title};
 use super::theme::COLOURS;
 use super::{Format, Scale};
 
@@ -101,7 +102,6 @@ impl Bar {
     }
 }
 
-const MARGIN: f64 = 24.0;
 const PANEL_WIDTH: f64 = 520.0;
 const PANEL_GAP: f64 = 28.0;
 const PANEL_HEAD: f64 = 24.0;
@@ -128,12 +128,7 @@ impl BarChart {
 
     /// Title, subtitle and the key of the series, in so much width; returns where they end.
     fn draw_head(&self, canvas: &mut Canvas, width: f64) -> f64 {
-        canvas.text((MARGIN, 30.0), Anchor::Start, "ink title", &self.title);
-        let mut y = 30.0;
-        for line in wrapped(&self.subtitle, (width / CHARACTER) as usize) {
-            y += 19.0;
-            canvas.text((MARGIN, y), Anchor::Start, "quiet", &line);
-        }
+        let mut y = draw_title(canvas, &self.title, &self.subtitle, width);
         if self.series.len() > 1 || self.limit.is_some() {
             y += 20.0;
             self.draw_key(canvas, y);
@@ -142,15 +137,7 @@ impl BarChart {
     }
 
     fn draw_key(&self, canvas: &mut Canvas, baseline: f64) {
-        let mut x = MARGIN;
-        if self.series.len() > 1 {
-            for (number, name) in self.series.iter().enumerate() {
-                let sample = Rect { x, y: baseline - 9.0, width: 12.0, height: 10.0 };
-                canvas.rect(sample, 2.0, &format!("c{}", number % COLOURS), None);
-                canvas.text((x + 17.0, baseline), Anchor::Start, "ink", name);
-                x += 17.0 + CHARACTER * (name.chars().count() as f64 + 3.0);
-            }
-        }
+        let x = if self.series.len() > 1 { draw_key(canvas, &self.series, baseline) } else { MARGIN };
         if let Some(limit) = &self.limit {
             canvas.line((x, baseline - 4.0), (x + 22.0, baseline - 4.0), "limit");
             canvas.text((x + 28.0, baseline), Anchor::Start, "ink", limit);

@@ -1,8 +1,8 @@
 //! Distributions as box plots: a panel for each case, a group of boxes for each thing compared, a colour for each series.
 
 use super::axis::{self, AXIS_HEIGHT};
-use super::bars::wrapped;
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
+use super::head::{MARGIN, draw_key, draw_title};
 use super::theme::COLOURS;
 use super::{Format, Scale};
 
@@ -88,7 +88,6 @@ pub struct Boxes {
     pub boxes: Vec<Option<(Spread, String)>>,
 }
 
-const MARGIN: f64 = 24.0;
 const PANEL_WIDTH: f64 = 520.0;
 const PANEL_GAP: f64 = 28.0;
 const PANEL_HEAD: f64 = 24.0;
@@ -118,21 +117,9 @@ impl BoxChart {
     }
 
     fn draw_head(&self, canvas: &mut Canvas, width: f64) -> f64 {
-        canvas.text((MARGIN, 30.0), Anchor::Start, "ink title", &self.title);
-        let mut y = 30.0;
-        for line in wrapped(&self.subtitle, (width / CHARACTER) as usize) {
-            y += 19.0;
-            canvas.text((MARGIN, y), Anchor::Start, "quiet", &line);
-        }
-        y += 20.0;
-        let mut x = MARGIN;
-        for (number, name) in self.series.iter().enumerate() {
-            let sample = Rect { x, y: y - 9.0, width: 12.0, height: 10.0 };
-            canvas.rect(sample, 2.0, &format!("c{}", number % COLOURS), None);
-            canvas.text((x + 17.0, y), Anchor::Start, "ink", name);
-            x += 17.0 + CHARACTER * (name.chars().count() as f64 + 3.0);
-        }
-        y + 16.0
+        let key = draw_title(canvas, &self.title, &self.subtitle, width) + 20.0;
+        draw_key(canvas, &self.series, key);
+        key + 16.0
     }
 
     fn draw_panel(&self, canvas: &mut Canvas, panel: &BoxPanel, (x, y): (f64, f64)) {

@@ -9,6 +9,7 @@ mod blocks;
 mod boxes;
 mod canvas;
 mod gantt;
+mod head;
 mod page;
 mod run;
 mod scale;

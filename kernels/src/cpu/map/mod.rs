@@ -4,7 +4,6 @@ mod chain;
 mod chain_f32;
 mod code;
 mod convert;
-#[allow(dead_code, reason = "the kernels that use it follow")]
 mod epilogue;
 mod interpret;
 mod kernel;
