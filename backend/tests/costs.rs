@@ -94,13 +94,10 @@ fn a_truncated_store_is_kept_beside_the_new_one() {
 fn a_store_carried_to_this_machine_is_kept_named_and_not_used() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = store_file(directory.path(), "another machine");
-    let options = SessionOptions {
-        devices: DetectOptions { no_gpu: true, ..DetectOptions::default() },
-        costs: CostStore::load(&path).expect("readable").store,
-        calibrate: false,
-        dims: [("batch".to_owned(), 2)].into(),
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default()
+        .with_devices(DetectOptions::default().without_gpu())
+        .with_costs(CostStore::load(&path).expect("readable").store)
+        .with_dim("batch", 2);
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx");
     let session = Session::open(model, options).expect("a model");
     let notes = &session.inventory().notes;

@@ -11,8 +11,8 @@ use anabranch::execute::RunOptions;
 use anabranch::import::Dim;
 use anabranch::npy::read_npz;
 use anabranch::plan::PlanOptions;
+use anabranch::planning::PlanChoice;
 use anabranch::profile::CostStore;
-use anabranch::session::{Place, PlanChoice};
 use anabranch::{Inputs, Session, SessionOptions};
 use clap::Parser;
 use std::collections::BTreeMap;
@@ -121,10 +121,13 @@ fn judge(
     let calibrate = !matches!(knowledge, Knowledge::Assumed);
     let costs = if calibrate { calibrated.clone() } else { CostStore::default() };
     let (software_gpu, cpu_granularity) = (arguments.software_gpu, arguments.cpu_devices);
-    let devices = DetectOptions { software_gpu, cpu_granularity, ..DetectOptions::default() };
-    let options = SessionOptions { devices, costs, calibrate, ..SessionOptions::default() };
+    let devices = DetectOptions::default().with_software_gpu(software_gpu).with_cpu_granularity(cpu_granularity);
+    let options = SessionOptions::default().with_devices(devices).with_costs(costs).with_calibration(calibrate);
     let (session, inputs) = open(file, options, arguments)?;
-    let choice = |place: &str| PlanChoice { place: Place::Strategy(place.into()), ..session.choice() };
+    let choice = |place: &str| {
+        let Ok(strategy) = place.parse();
+        PlanChoice { strategy, ..session.choice() }
+    };
     let gpus = session.inventory().gpus.iter().map(|gpu| gpu.name.as_str());
     let ways: Vec<_> = STRATEGIES.into_iter().chain(gpus).map(choice).collect();
     let single = session.ready(&session.plan_with(&inputs, &choice("cpu"))?)?;
@@ -159,7 +162,7 @@ fn open(file: &Path, options: SessionOptions, arguments: &Arguments) -> Result<(
         Dim::Known(_) | Dim::Unknown => None,
     });
     let dims: BTreeMap<String, usize> = symbols.collect();
-    let session = Session::open(file, SessionOptions { dims, plan: PlanOptions::default(), ..options })?;
+    let session = Session::open(file, options)?;
     let inputs = session.fill_random(Inputs::new(), arguments.seed)?;
     Ok((session, inputs))
 }

@@ -3,7 +3,7 @@
 use super::trial::strategy_help;
 use crate::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
 use crate::plan::{ChunkRule, PlanOptions, StreamMode};
-use crate::session::{PlatformError, PlatformFile};
+use crate::planning::{PlatformError, PlatformFile};
 use anabranch_placement::order::ORDERS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -147,6 +147,7 @@ impl DeviceArgs {
     pub(crate) fn options(&self) -> DetectOptions {
         DetectOptions {
             cpu_granularity: self.cpu_devices,
+            threads: None,
             software_gpu: self.software_gpu,
             memory_overrides: self.memory.clone(),
             slowdowns: self.emulate.clone(),

@@ -15,8 +15,8 @@ use crate::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, compare}
 use crate::device::format_bytes;
 use crate::execute::RunOptions;
 use crate::plan::{PlanOptions, StreamMode};
+use crate::planning::PlanChoice;
 use crate::report::utc;
-use crate::session::{Place, PlanChoice};
 use anabranch_placement::order::ORDERS;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -120,7 +120,11 @@ impl CompareCommand {
             for order in &self.order {
                 for stream in &self.stream {
                     let plan = PlanOptions { streaming: stream.mode(), ..PlanOptions::default() };
-                    let way = PlanChoice { place: Place::parse(place), order: order.clone(), plan };
+                    let way = PlanChoice {
+                        strategy: open::strategy(place),
+                        order: order.parse().map_err(CliError::input)?,
+                        plan,
+                    };
                     if !ways.contains(&way) {
                         ways.push(way);
                     }

@@ -2,9 +2,10 @@
 
 use super::CliError;
 use super::open::Opened;
+use crate::planning::Planned;
 use crate::profile::CostStore;
 use crate::report::{About, ReportData, page, utc};
-use crate::session::{Planned, Run};
+use crate::session::Run;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

@@ -8,7 +8,7 @@ use super::table::{Align, Table, duration};
 use super::{CliError, Output};
 use crate::device::format_bytes;
 use crate::plan::PlanFile;
-use crate::session::Planned;
+use crate::planning::Planned;
 use anabranch_placement::platform::DeviceId;
 use clap::{Args, ValueEnum};
 use std::fmt::Write;

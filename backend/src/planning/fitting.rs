@@ -1,203 +1,138 @@
-//! A model compiled for one set of input shapes: lowered, placed, planned, and ready to run.
+//! From a lowered program and a machine to a plan that fits the devices' memory, checked and predicted.
 
-use super::error::SessionError;
-use super::forecast::{Known, forecast};
+use super::blocks::{BlockPlanner, PlacedProgram};
+use super::constraints::Constraints;
+use super::error::PlanningError;
+use super::forecast::forecast;
 use super::machine::Machine;
-use super::options::{Place, PlanChoice};
-use super::placing::{GivenFile, Placed, Placing, Target, Wish, WishedBlocks, Wishes};
-use super::streaming::{Streamed, Streaming};
-use crate::device::{DeviceRef, Inventory};
-use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
-use crate::plan::{Plan, PlanDevice, PlanError, PlanFile, PlanOptions};
-use crate::program::{NodeId, Program};
-use crate::stream::{Group, StreamedBlock};
-use crate::tasks::HOST;
+use super::placing::{Placed, Placing};
+use super::planned::{Lowered, Planned};
+use super::request::{BlockSource, PlacementRequest, PlanChoice};
+use super::strategy::Order;
+use crate::execute::{Forecast, Kernels};
+use crate::plan::{Plan, PlanError, PlanOptions};
+use crate::program::Program;
 use anabranch_placement::format::LoadedProblem;
-use anabranch_placement::order::order_by_name;
-use anabranch_placement::place::{Fixed, Placer, strategy_by_name};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
-use std::fs;
-use std::ops::Deref;
+use anabranch_placement::place::Fixed;
+use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How often a plan that is too large for a device is placed again with a smaller budget there.
 const ATTEMPTS: usize = 8;
 
-/// A program with its plan: nothing is taken on any device yet.
-pub struct Planned {
-    /// The lowered program, whose streaming blocks are nodes.
-    pub program: Arc<Program>,
-    /// Its streaming blocks, by their nodes.
-    pub blocks: Vec<StreamedBlock>,
-    /// The placement, its predicted costs and its predicted schedule.
-    pub placed: Placed,
-    /// How long placing and planning took.
-    pub place_time: Duration,
-    /// The device of each task of the program before its blocks were made.
-    pub(super) device_of: Vec<DeviceId>,
-    /// The nodes of that program that are its blocks.
-    pub(super) groups: Vec<Group>,
-    plan: Arc<Plan>,
-    kernels: Arc<Kernels>,
+/// A program to be placed on a machine.
+#[derive(Clone, Copy)]
+pub struct Planner<'a> {
+    /// The program.
+    pub lowered: &'a Lowered,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// What a placement must respect.
+    pub constraints: &'a Constraints,
 }
 
-/// A program with its plan and the executor that runs it.
-pub struct Prepared {
-    planned: Arc<Planned>,
-    pub(super) executor: Executor,
-    /// Whether a run has been made: the first is cold.
-    pub(super) warm: AtomicBool,
-}
-
-/// A model lowered for one set of input shapes: what all its plans share.
-pub(super) struct Lowered {
-    pub(super) kernels: Arc<Kernels>,
-}
-
-impl Planned {
-    /// What every device and link will do.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+impl Planner<'_> {
+    /// Places and plans as `choice` says, and readies no device.
+    ///
+    /// # Errors
+    /// If there is no plan within the constraints, or the choice names what is not there.
+    pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
+        let request = PlacementRequest::of(self.lowered.program(), self.machine, choice)?;
+        self.plan_request(&request, &choice.plan)
     }
 
-    /// Whether a run of the other does the same on the same devices in the same order.
-    pub fn is_same_plan(&self, other: &Self) -> bool {
-        let nodes = |planned: &Self| planned.program.nodes.len();
-        let same = |node: NodeId| {
-            let (ours, theirs) = (self.program.node(node), other.program.node(node));
-            ours.name == theirs.name
-                && ours.spec == theirs.spec
-                && self.plan.device_of(node) == other.plan.device_of(node)
+    /// Plans what `planned` does anew with the machine's costs: same devices, same order, same blocks.
+    ///
+    /// # Errors
+    /// If the plan does not fit the devices any more.
+    pub fn plan_again(&self, planned: &Planned, options: &PlanOptions) -> Result<Planned, PlanningError> {
+        let placer = Box::new(Fixed::new(planned.device_of.clone()));
+        let order = planned.placed.schedule.order.clone();
+        let (order, blocks) = match &planned.groups[..] {
+            [] => (Some(order), BlockSource::Given { groups: Vec::new(), order: Vec::new() }),
+            groups => (None, BlockSource::Given { groups: groups.to_vec(), order }),
         };
-        nodes(self) == nodes(other)
-            && self.program.node_ids().all(same)
-            && self.plan.steps() == other.plan.steps()
-            && self.plan.transfers() == other.plan.transfers()
+        self.plan_request(&PlacementRequest { placer, rule: Order::Pct, order, blocks }, options)
     }
 
-    /// The block that a node is, if it is one.
-    pub fn block(&self, node: NodeId) -> Option<&StreamedBlock> {
-        self.blocks.iter().find(|block| block.node == node)
+    /// The problem of placing the program, in seconds, with nothing placed yet.
+    ///
+    /// # Errors
+    /// If some node can run nowhere.
+    pub fn problem(&self) -> Result<LoadedProblem, PlanningError> {
+        Ok(self.placing()?.problem(&self.machine.memory())?)
     }
 
-    /// Readies the devices.
-    pub(super) fn ready(self: &Arc<Self>, devices: &[ComputeDevice]) -> Result<Prepared, SessionError> {
-        let executor = Executor::new(Arc::clone(&self.plan), Arc::clone(&self.kernels), devices.to_vec())?;
-        Ok(Prepared { planned: Arc::clone(self), executor, warm: AtomicBool::new(false) })
-    }
-}
-
-impl Prepared {
-    /// The plan that is ready.
-    pub fn planned(&self) -> &Arc<Planned> {
-        &self.planned
-    }
-}
-
-impl Deref for Prepared {
-    type Target = Planned;
-
-    fn deref(&self) -> &Planned {
-        &self.planned
-    }
-}
-
-impl Lowered {
-    pub(super) fn new(program: Program) -> Self {
-        Self { kernels: Arc::new(Kernels::new(Arc::new(program))) }
+    /// What a scheduler at run time goes by.
+    ///
+    /// # Errors
+    /// If the constraints cannot be met.
+    pub fn forecast(&self) -> Result<Forecast, PlanningError> {
+        Ok(self.placing()?.forecast())
     }
 
-    pub(super) fn program(&self) -> &Arc<Program> {
-        self.kernels.program()
+    fn placing(&self) -> Result<Placing<'_>, PlanningError> {
+        Ok(Placing::new(self.lowered.program(), self.machine, self.constraints)?)
     }
 
-    /// The problem of placing it on a machine.
-    pub(super) fn placing<'a>(&'a self, machine: &'a Machine, wishes: &Wishes) -> Result<Placing<'a>, SessionError> {
-        let runs = machine.gpu_runs(self.program());
-        Ok(Placing::new(self.program(), &machine.targets, &machine.costs, wishes, &|node: NodeId| runs[node.index()])?)
-    }
-}
-
-/// The devices of an inventory to run on, in the same order. Executors that get clones of them open each GPU once.
-pub(super) fn devices(inventory: &Inventory) -> Vec<ComputeDevice> {
-    let device = |device: DeviceRef<'_>| match device {
-        DeviceRef::Cpu(cpu) => {
-            let units = cpu.team().to_vec();
-            ComputeDevice::Cpu(CpuTeam { name: cpu.name.clone(), threads: units.len(), units, slowdown: cpu.slowdown })
+    fn plan_request(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
+        let started = Instant::now();
+        let planner = BlockPlanner::new(self.machine, options);
+        let fitting = Fitting { planner: *self, placing: self.placing()?, request, blocks: planner, options };
+        let Fitted { made, device_of, kernels, plan } = fitting.fit()?;
+        let PlacedProgram { program, placed, groups, blocks, .. } = made;
+        if let Some(violation) = crate::plan::check(&program, &plan).first() {
+            return Err(PlanningError::Checker(violation.to_string()));
         }
-        DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::shared(gpu.name.clone(), gpu.adapter.clone())),
-    };
-    inventory.devices().map(device).collect()
-}
-
-/// Places and plans a lowered program on a machine.
-pub(super) fn plan(
-    lowered: &Lowered,
-    (machine, wishes): (&Machine, &Wishes),
-    (wish, options): (&Wish, &PlanOptions),
-) -> Result<Planned, SessionError> {
-    let started = Instant::now();
-    let placing = lowered.placing(machine, wishes)?;
-    let streaming = Streaming::new(machine, options);
-    let (made, plan) = Fitting { lowered, placing, wish, streaming, machine, options }.plan()?;
-    let Made { streamed: Streamed { program, placed, groups, blocks, .. }, device_of, kernels } = made;
-    if let Some(violation) = crate::plan::check(&program, &plan).first() {
-        return Err(SessionError::Checker(format!("{violation:?}")));
+        let place_time = started.elapsed();
+        Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan: Arc::new(plan), kernels })
     }
-    let place_time = started.elapsed();
-    Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan: Arc::new(plan), kernels })
-}
-
-/// The problem of placing a lowered program, with nothing placed yet.
-pub(super) fn problem(lowered: &Lowered, machine: &Machine, wishes: &Wishes) -> Result<LoadedProblem, SessionError> {
-    Ok(lowered.placing(machine, wishes)?.problem(&machine.memory())?)
 }
 
 /// All that decides a plan.
 struct Fitting<'a> {
-    lowered: &'a Lowered,
+    planner: Planner<'a>,
     placing: Placing<'a>,
-    wish: &'a Wish,
-    streaming: Streaming<'a>,
-    machine: &'a Machine,
+    request: &'a PlacementRequest,
+    blocks: BlockPlanner<'a>,
     options: &'a PlanOptions,
 }
 
-/// A placed program with its kernels, and the devices of the tasks before blocks were made.
-struct Made {
-    streamed: Streamed,
+/// A plan with its program and kernels, and the devices of the tasks before blocks were made.
+struct Fitted {
+    made: PlacedProgram,
     device_of: Vec<DeviceId>,
     kernels: Arc<Kernels>,
+    plan: Plan,
 }
 
 impl Fitting<'_> {
     /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
     /// stays there. If nothing fits, the first shortage is the error.
-    fn plan(&self) -> Result<(Made, Plan), SessionError> {
-        let devices = plan_devices(&self.machine.targets);
-        let mut budgets = self.machine.memory();
+    fn fit(&self) -> Result<Fitted, PlanningError> {
+        let Planner { lowered, machine, .. } = self.planner;
+        let devices = machine.plan_devices();
+        let mut budgets = machine.memory();
         let mut first = None;
         for _ in 0..ATTEMPTS {
-            let placed = match self.placing.place(self.wish, &budgets) {
+            let placed = match self.placing.place(self.request, &budgets) {
                 Ok(placed) => placed,
                 Err(error) => return Err(first.unwrap_or_else(|| error.into())),
             };
             let device_of = placed.placement.device_of.clone();
-            let streamed = self.streamed(placed, &budgets)?;
-            let kernels = match Arc::ptr_eq(self.lowered.program(), &streamed.program) {
-                true => Arc::clone(&self.lowered.kernels),
-                false => Arc::new(Kernels::new(Arc::clone(&streamed.program))),
+            let made = self.with_blocks(placed, &budgets)?;
+            let kernels = match Arc::ptr_eq(lowered.program(), &made.program) {
+                true => Arc::clone(lowered.kernels()),
+                false => Arc::new(Kernels::new(Arc::clone(&made.program))),
             };
-            let Streamed { program, placed, reasons, .. } = &streamed;
+            let PlacedProgram { program, placed, reasons, .. } = &made;
             let chosen = (&placed.placement, &placed.schedule);
             let result = Plan::build(program, &devices, chosen, reasons.clone(), kernels.as_ref(), self.options);
             let shortage = match result {
                 Ok(plan) => {
-                    let known = Known { targets: &self.machine.targets, costs: self.placing.known() };
-                    let predicted = forecast(program, &plan, &placed.costs, &known);
-                    return Ok((Made { streamed, device_of, kernels }, plan.with_prediction(predicted)));
+                    let predicted = forecast(program, &plan, &placed.costs, machine);
+                    return Ok(Fitted { plan: plan.with_prediction(predicted), made, device_of, kernels });
                 }
                 Err(PlanError::Memory(shortage)) => shortage,
                 Err(error) => return Err(error.into()),
@@ -207,24 +142,17 @@ impl Fitting<'_> {
             budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
             first.get_or_insert(PlanError::Memory(shortage).into());
         }
-        Err(first.unwrap_or(SessionError::NoPlan))
+        Err(first.unwrap_or(PlanningError::NoPlan))
     }
 
     /// The placed program with its blocks contracted, or as it is.
-    fn streamed(&self, placed: Placed, budgets: &[u64]) -> Result<Streamed, SessionError> {
-        let program = self.lowered.program();
+    fn with_blocks(&self, placed: Placed, budgets: &[u64]) -> Result<PlacedProgram, PlanningError> {
+        let program = self.planner.lowered.program();
         let reasons = reasons(program, &placed);
-        let streamed = self.streaming.stream(program, (&placed, &reasons), budgets, self.wish)?;
         let (groups, blocks) = (Vec::new(), Vec::new());
-        Ok(streamed.unwrap_or_else(|| Streamed { program: Arc::clone(program), placed, reasons, groups, blocks }))
+        let whole = PlacedProgram { program: Arc::clone(program), placed, reasons, groups, blocks };
+        Ok(self.blocks.contract(&whole, budgets, self.request)?.unwrap_or(whole))
     }
-}
-
-/// The devices as a plan sees them.
-pub(super) fn plan_devices(targets: &[Target]) -> Vec<PlanDevice> {
-    let device =
-        |target: &Target| PlanDevice { name: target.name.clone(), kind: target.kind, limit: Some(target.memory) };
-    targets.iter().map(device).collect()
 }
 
 /// A sentence for each node on why it is where it is.
@@ -233,47 +161,4 @@ fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
         reason.explained(placed.tasks.graph(), &placed.platform).to_string()
     };
     placed.placement.reasons.iter().take(program.nodes.len()).map(explained).collect()
-}
-
-/// Who places: a strategy by name, a device's name, or the assignment and order of a plan file.
-pub(super) fn wish(lowered: &Lowered, machine: &Machine, choice: &PlanChoice) -> Result<Wish, SessionError> {
-    let rule = order_by_name(&choice.order).ok_or_else(|| SessionError::Order(choice.order.clone()))?;
-    let program = lowered.program();
-    let path = match &choice.place {
-        Place::Strategy(name) => {
-            let (placer, blocks) = (strategy(lowered, machine, name)?, WishedBlocks::Formed);
-            return Ok(Wish { placer, rule, order: None, blocks });
-        }
-        Place::File(path) => path,
-    };
-    let unreadable = |source| SessionError::PlanFile { path: path.clone(), source };
-    let text = fs::read(path).map_err(unreadable)?;
-    let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
-    let devices = plan_devices(&machine.targets);
-    let unfit = |source| SessionError::Plan { path: path.clone(), source };
-    let assignment = plan.assignment(program, &devices).map_err(unfit)?;
-    let order = plan.order(program, &devices, &assignment);
-    let blocks = WishedBlocks::Listed(GivenFile { path: path.clone(), plan });
-    Ok(Wish { placer: fixed(program, assignment), rule, order, blocks })
-}
-
-fn strategy(lowered: &Lowered, machine: &Machine, name: &str) -> Result<Box<dyn Placer>, SessionError> {
-    let targets = &machine.targets;
-    if name == "gpu" && !targets.iter().any(|target| target.kind == DeviceKind::Gpu) {
-        return Err(SessionError::NoGpu);
-    }
-    if let Some(placer) = strategy_by_name(name) {
-        return Ok(placer);
-    }
-    let only = targets.iter().position(|target| target.name == name);
-    let only = only.ok_or_else(|| SessionError::Strategy(name.to_owned()))?;
-    let cpu = targets[only].kind == DeviceKind::Cpu;
-    let device = |runs: &bool| if cpu || *runs { DeviceId(only as u32) } else { HOST };
-    Ok(fixed(lowered.program(), machine.gpu_runs(lowered.program()).iter().map(device).collect()))
-}
-
-/// Nodes as assigned; inputs and outputs on the host.
-fn fixed(program: &Program, mut assignment: Vec<DeviceId>) -> Box<dyn Placer> {
-    assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-    Box::new(Fixed::new(assignment))
 }

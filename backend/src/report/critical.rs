@@ -2,7 +2,7 @@
 
 use super::spans::Spans;
 use crate::plan::Plan;
-use crate::session::Placed;
+use crate::planning::Placed;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
 use std::collections::BTreeMap;

@@ -3,8 +3,9 @@
 use super::data::Times;
 use crate::execute::Activity;
 use crate::plan::{Plan, Route, TransferId};
+use crate::planning::Placed;
 use crate::program::{Origin, Program, ValueId};
-use crate::session::{Placed, Run};
+use crate::session::Run;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
 

@@ -1,54 +1,38 @@
-//! A session: a model, the devices, what is known of their costs, and one compiled plan per set of input shapes.
+//! A session: a model, the devices, what is known of their costs, and plans for the shapes that it was run with.
 
-use super::calibration::calibrate;
+use super::cache::{Cache, lock};
 use super::error::SessionError;
-use super::inputs::{Inputs, Outputs};
-use super::learning::{Learned, Lesson, learn};
-use super::machine::{Machine, targets};
 use super::options::SessionOptions;
-use super::placing::Target;
-use super::prepared::{Lowered, Planned, Prepared, devices, plan, problem, wish};
-use super::random::random_tensor;
+use super::prepare::{Prepared, Shapes};
+use super::run::Run;
+use super::value_info::ValueInfo;
 use crate::device::{Inventory, detect};
-use crate::execute::{ComputeDevice, RunOptions, RunOutput};
-use crate::import::{self, Dim, Input, Model};
-use crate::lower::{LowerOptions, lower};
+use crate::execute::ComputeDevice;
+use crate::import::{self, Model};
+use crate::learning::{Learned, ProfiledRun, calibrate, record};
+use crate::planning::{Lowered, Machine, MachineDevice, compute_devices, machine_devices};
 use crate::profile::CostStore;
-use crate::program::Program;
-use anabranch_kernels::{Shape, Tensor, TensorSpec};
-use anabranch_placement::format::LoadedProblem;
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-/// A model that can be run any number of times, from any number of threads (whose runs then follow each other).
+/// A model that can be run any number of times, from any number of threads.
 ///
 /// The first run with new input shapes lowers, places and plans the model for them; later runs with the same shapes only
-/// execute.
+/// execute. Planning for some shapes does not hold up runs with others.
 pub struct Session {
-    model: Model,
-    inventory: Inventory,
-    pub(super) targets: Vec<Target>,
+    pub(super) model: Model,
+    inputs: Vec<ValueInfo>,
+    outputs: Vec<ValueInfo>,
+    pub(super) inventory: Inventory,
+    pub(super) machine_devices: Vec<MachineDevice>,
     /// Shared by all executors, so that a GPU is opened once.
     pub(super) devices: Vec<ComputeDevice>,
     pub(super) options: SessionOptions,
     costs: Mutex<CostStore>,
-    lowered: Mutex<BTreeMap<Shapes, Arc<Lowered>>>,
-    prepared: Mutex<BTreeMap<Shapes, Arc<Prepared>>>,
-}
-
-type Shapes = BTreeMap<String, Shape>;
-
-/// A finished run.
-pub struct Run {
-    /// What the model made.
-    pub outputs: Outputs,
-    /// When what happened, and how much memory it took.
-    pub measured: RunOutput,
-    /// The plan that was followed.
-    pub prepared: Arc<Prepared>,
-    /// Whether it was the plan's first run, in which memory is touched and kernels are compiled for the first time.
-    pub cold: bool,
+    /// Held while devices are calibrated: who needs the rates waits for them.
+    calibrating: Mutex<()>,
+    pub(super) lowered: Cache<Shapes, Lowered, SessionError>,
+    pub(super) prepared: Cache<Shapes, Prepared, SessionError>,
 }
 
 impl Session {
@@ -72,14 +56,29 @@ impl Session {
         let mut inventory = detect(&options.devices)?;
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
-        let (targets, devices, costs) = (targets(&inventory), devices(&inventory), Mutex::new(costs));
-        let (lowered, prepared) = (Mutex::default(), Mutex::default());
-        Ok(Self { model, inventory, targets, devices, options, costs, lowered, prepared })
+        Ok(Self {
+            inputs: ValueInfo::inputs(&model),
+            outputs: ValueInfo::outputs(&model),
+            machine_devices: machine_devices(&inventory),
+            devices: compute_devices(&inventory),
+            costs: Mutex::new(costs),
+            calibrating: Mutex::default(),
+            lowered: Cache::new(options.plan_capacity),
+            prepared: Cache::new(options.plan_capacity),
+            model,
+            inventory,
+            options,
+        })
     }
 
     /// The model's inputs, in its order.
-    pub fn inputs(&self) -> &[Input] {
-        &self.model.inputs
+    pub fn inputs(&self) -> &[ValueInfo] {
+        &self.inputs
+    }
+
+    /// The model's outputs, in its order.
+    pub fn outputs(&self) -> &[ValueInfo] {
+        &self.outputs
     }
 
     /// The devices.
@@ -87,197 +86,52 @@ impl Session {
         &self.inventory
     }
 
-    /// What is known of the devices' costs by now.
+    /// What is known of the devices' costs by now: to be saved, and given to later sessions by
+    /// [`SessionOptions::with_costs`].
     pub fn costs(&self) -> CostStore {
         lock(&self.costs).clone()
     }
 
-    /// Runs the model.
+    /// Measures every device whose rates are not known, and its links with the host: about a second a device. Later plans are made
+    /// with what this shows; those that were made stay as they are.
     ///
     /// # Errors
-    /// If inputs are missing or do not fit the model, there is no plan for their shapes, or the run fails.
-    pub fn run(&self, inputs: &Inputs) -> Result<Outputs, SessionError> {
-        Ok(self.run_with(inputs, &RunOptions::default())?.outputs)
-    }
-
-    /// Runs the model and tells when what happened. With [`RunOptions::profile`] the measured times go into the costs.
-    ///
-    /// # Errors
-    /// As [`Self::run`]; also if the run is cancelled or takes too long.
-    pub fn run_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Run, SessionError> {
-        self.run_prepared(&self.prepare(inputs)?, inputs, options)
+    /// If a probe fails to run: then models would, too.
+    pub fn calibrate(&self) -> Result<(), SessionError> {
+        let _alone = lock(&self.calibrating);
+        let mut measured = lock(&self.costs).here().rates_only();
+        calibrate(&self.inventory, &mut measured)?;
+        lock(&self.costs).here_mut().merge(&measured);
+        Ok(())
     }
 
     /// Adds what a profiled run of this session measured to the costs: times of nodes, of transfers, and of the run as a whole. A
     /// plan's first run counts as cold. Plans that were made stay as they are; [`Self::plan_with`] makes one with what was learned.
     pub fn learn(&self, run: &Run) -> Learned {
-        let lesson = Lesson {
+        let profiled = ProfiledRun {
             program: &run.prepared.program,
             plan: run.prepared.plan(),
             run: &run.measured,
             cold: run.cold,
             streams_alone: false,
-            targets: &self.targets,
+            devices: &self.machine_devices,
         };
-        learn(lock(&self.costs).here_mut(), lesson)
+        record(lock(&self.costs).here_mut(), profiled)
     }
 
-    /// Compiles the model for the shapes of these inputs, or finds it compiled.
-    ///
-    /// # Errors
-    /// If shapes are missing or impossible, or there is no plan within the constraints.
-    pub fn prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
-        let shapes = shapes(inputs);
-        let mut prepared = lock(&self.prepared);
-        if let Some(found) = prepared.get(&shapes) {
-            return Ok(Arc::clone(found));
-        }
-        let made = self.ready(&self.plan_with(inputs, &self.choice())?)?;
-        prepared.insert(shapes, Arc::clone(&made));
-        Ok(made)
-    }
-
-    /// The problem of placing the model for inputs of these shapes on these devices or those of the platform file, in
-    /// seconds: nothing is placed.
-    ///
-    /// # Errors
-    /// If shapes are missing or impossible, some node can run nowhere, or the platform file does not fit this machine.
-    pub fn problem(&self, inputs: &Inputs) -> Result<LoadedProblem, SessionError> {
-        problem(&*self.lowered(inputs)?, &self.machine()?, &self.options.wishes)
-    }
-
-    /// Places and plans the model for inputs of these shapes, on these devices or those of the platform file, and readies
-    /// no device.
-    ///
-    /// # Errors
-    /// As [`Self::prepare`]; also if the platform file does not fit this machine.
-    pub fn plan(&self, inputs: &Inputs) -> Result<Planned, SessionError> {
-        let (lowered, machine, choice) = (self.lowered(inputs)?, self.machine()?, self.choice());
-        let wish = wish(&lowered, &machine, &choice)?;
-        plan(&lowered, (&machine, &self.options.wishes), (&wish, &choice.plan))
-    }
-
-    /// The machine to place on.
-    fn machine(&self) -> Result<Machine, SessionError> {
-        match &self.options.platform {
-            None => self.present(),
-            Some(file) => Ok(Machine::imagined(file, &self.inventory, self.calibrated()?.here())?),
-        }
-    }
-
-    /// The machine that is there.
-    pub(super) fn present(&self) -> Result<Machine, SessionError> {
-        Ok(Machine::present(&self.inventory, self.calibrated()?.here()))
-    }
-
-    /// The model lowered for the shapes of these inputs.
-    pub(super) fn lowered(&self, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
-        let input_shapes = shapes(inputs);
-        let mut lowered = lock(&self.lowered);
-        if let Some(found) = lowered.get(&input_shapes) {
-            return Ok(Arc::clone(found));
-        }
-        self.check_names(inputs)?;
-        let shapes = input_shapes.clone();
-        let lowering = LowerOptions {
-            dims: self.options.dims.clone(),
-            input_shapes,
-            fuse: self.options.fuse,
-            ..LowerOptions::default()
-        };
-        let made = Arc::new(Lowered::new(lower(&self.model, &lowering)?));
-        lowered.insert(shapes, Arc::clone(&made));
-        Ok(made)
-    }
-
-    /// Fills the inputs that are not given with seeded random elements.
-    ///
-    /// # Errors
-    /// If the shape of one is not known from the model, the given inputs and the options.
-    pub fn fill_random(&self, inputs: Inputs, seed: u64) -> Result<Inputs, SessionError> {
-        let mut filled = inputs.clone();
-        let dims = self.bound_dims(&inputs);
-        for input in self.model.inputs.iter().filter(|i| !i.optional && inputs.find(&i.name).is_none()) {
-            let spec = TensorSpec::new(input.dtype, concrete(input, &dims)?);
-            filled = filled.tensor(&input.name, random_tensor(&input.name, &spec, seed));
-        }
-        Ok(filled)
-    }
-
-    /// The sizes of symbols, from the options and the given inputs.
-    fn bound_dims(&self, inputs: &Inputs) -> BTreeMap<String, usize> {
-        let mut bound = self.options.dims.clone();
-        for input in &self.model.inputs {
-            let given = inputs.find(&input.name).map(|tensor| tensor.shape().dims());
-            for (dim, size) in input.dims.iter().flatten().zip(given.unwrap_or(&[])) {
-                if let Dim::Symbol(name) = dim {
-                    bound.insert(name.clone(), *size);
-                }
-            }
-        }
-        bound
-    }
-
-    fn check_names(&self, inputs: &Inputs) -> Result<(), SessionError> {
-        let unknown = inputs.iter().find(|(name, _)| !self.model.inputs.iter().any(|input| input.name == *name));
-        match unknown {
-            None => Ok(()),
-            Some((name, _)) => Err(SessionError::UnknownInput {
-                name: name.to_owned(),
-                known: self.model.inputs.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", "),
-            }),
-        }
-    }
-
-    /// The tensors in the program's order.
-    pub(super) fn ordered(inputs: &Inputs, program: &Program) -> Result<Vec<Tensor>, SessionError> {
-        let tensor = |value: &crate::program::ValueId| {
-            let value = program.value(*value);
-            let name = || value.name.clone();
-            let expected = value.spec.to_string();
-            match inputs.find(&value.name) {
-                None => Err(SessionError::MissingInput { name: name(), expected }),
-                Some(given) if *given.spec() != value.spec => {
-                    Err(SessionError::Input { name: name(), given: given.spec().clone(), expected })
-                }
-                Some(given) => Ok(given.clone()),
-            }
-        };
-        program.inputs.iter().map(tensor).collect()
-    }
-
-    /// The costs, after calibrating the devices that were not, if the options want it.
-    fn calibrated(&self) -> Result<CostStore, SessionError> {
-        let mut costs = lock(&self.costs);
+    /// The machine that is there, with the costs known by now; calibrated before, if the options want it.
+    pub(super) fn machine_here(&self) -> Result<Machine, SessionError> {
         if self.options.calibrate {
-            calibrate(&self.inventory, costs.here_mut())?;
+            self.calibrate()?;
         }
-        Ok(costs.clone())
+        Ok(Machine::present(&self.inventory, lock(&self.costs).here()))
     }
-}
 
-fn shapes(inputs: &Inputs) -> Shapes {
-    inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect()
-}
-
-/// The shape of an input whose dimensions are all numbers or bound symbols.
-fn concrete(input: &Input, bound: &BTreeMap<String, usize>) -> Result<Shape, SessionError> {
-    let size = |dim: &Dim| match dim {
-        Dim::Known(size) => Some(*size),
-        Dim::Symbol(name) => bound.get(name).copied(),
-        Dim::Unknown => None,
-    };
-    let dims: Option<Vec<usize>> = input.dims.as_ref().and_then(|dims| dims.iter().map(size).collect());
-    dims.and_then(|dims| Shape::new(dims).ok()).ok_or_else(|| SessionError::UnknownShape {
-        name: input.name.clone(),
-        dims: input
-            .dims
-            .as_ref()
-            .map_or("?".into(), |dims| dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("×")),
-    })
-}
-
-/// What a panicking thread left behind is whole here: every update is one insertion.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The machine to plan for: the one that is there, or that of the platform file.
+    pub(super) fn machine(&self) -> Result<Machine, SessionError> {
+        match &self.options.platform {
+            None => self.machine_here(),
+            Some(file) => Ok(Machine::described(file, &self.inventory, lock(&self.costs).here())?),
+        }
+    }
 }
