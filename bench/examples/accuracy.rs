@@ -156,12 +156,13 @@ fn open(file: &Path, options: SessionOptions, arguments: &Arguments) -> Result<(
         });
         return Ok((Session::open(file, options)?, inputs));
     }
+    let mut options = options;
     let session = Session::open(file, options.clone())?;
-    let symbols = session.inputs().iter().flat_map(|input| input.dims.iter().flatten()).filter_map(|dim| match dim {
+    let symbols = session.inputs().iter().flat_map(|input| input.dims().into_iter().flatten()).filter_map(|dim| match dim {
         Dim::Symbol(name) => Some((name.clone(), arguments.size)),
         Dim::Known(_) | Dim::Unknown => None,
     });
-    let dims: BTreeMap<String, usize> = symbols.collect();
+    options.dims: BTreeMap<String, usize> = symbols.collect();
     let session = Session::open(file, options)?;
     let inputs = session.fill_random(Inputs::new(), arguments.seed)?;
     Ok((session, inputs))

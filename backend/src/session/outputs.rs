@@ -26,6 +26,12 @@ impl OutputKey for &str {
     }
 }
 
+impl OutputKey for &String {
+    fn place(self, names: &[String]) -> Option<usize> {
+        self.as_str().place(names)
+    }
+}
+
 impl OutputKey for usize {
     fn place(self, names: &[String]) -> Option<usize> {
         (self < names.len()).then_some(self)
