@@ -222,21 +222,6 @@ impl BarChart {
     }
 }
 
-/// `text` in lines of at most `width` characters, broken between words.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + word.chars().count() < width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 fn bars(panel: &Panel) -> impl Iterator<Item = &Bar> {
     panel.groups.iter().flat_map(|group| group.bars.iter().flatten())
 }
@@ -261,12 +246,6 @@ mod tests {
             limit: Some("lower bound".into()),
             panels: vec![panel],
         }
-    }
-
-    #[test]
-    fn long_subtitles_are_broken_between_words() {
-        assert_eq!(wrapped("one two three four", 9), ["one two", "three", "four"]);
-        assert!(wrapped("", 9).is_empty());
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! What stands above the panels of a chart: its title, how it was made, and what its colours mean.
 
-use super::bars::wrapped;
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect};
 use super::theme::COLOURS;
 
@@ -28,4 +27,30 @@ pub(super) fn draw_key(canvas: &mut Canvas, series: &[String], baseline: f64) ->
         x += 17.0 + CHARACTER * (name.chars().count() as f64 + 3.0);
     }
     x
+}
+
+/// `text` in lines of at most `width` characters, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_subtitles_are_broken_between_words() {
+        assert_eq!(wrapped("one two three four", 9), ["one two", "three", "four"]);
+        assert!(wrapped("", 9).is_empty());
+    }
 }

@@ -4,10 +4,9 @@ mod page;
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed, WishArgs};
 use super::html::command;
-use super::interrupt::cancel_on_interrupt;
+use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::run::cancelled;
 use super::table::{Align, Table, duration, interval};
 use super::trial::strategy_help;
 use super::{CliError, Output};

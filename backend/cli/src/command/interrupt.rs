@@ -2,6 +2,7 @@
 
 use super::CliError;
 use anabranch::execute::CancelToken;
+use anabranch::session::SessionError;
 
 /// A token that an interruption (Ctrl-C, SIGTERM) uses. A second interruption ends the process at once.
 pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
@@ -14,4 +15,9 @@ pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
         used.cancel();
     })?;
     Ok(token)
+}
+
+/// An interrupted run has its own exit code.
+pub(super) fn cancelled(error: SessionError) -> CliError {
+    if error.is_cancelled() { CliError::interrupted() } else { error.into() }
 }

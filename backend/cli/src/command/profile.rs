@@ -1,10 +1,9 @@
 //! `anabranch profile`: every node on every kind of device, measured.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed};
-use super::interrupt::cancel_on_interrupt;
+use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::run::cancelled;
 use super::table::{Align, Table, duration};
 use super::{CliError, Output};
 use anabranch::execute::RunOptions;

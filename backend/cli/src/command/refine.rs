@@ -1,8 +1,8 @@
 //! `anabranch run --refine`: runs, learns, places again, and keeps what is measured to be fastest.
 
+use super::interrupt::cancelled;
 use super::open::Opened;
 use super::progress::Progress;
-use super::run::cancelled;
 use super::table::{Align, Table, duration, interval};
 use super::{CliError, Output};
 use anabranch::execute::RunOptions;

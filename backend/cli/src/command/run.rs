@@ -3,7 +3,7 @@
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::gantt::Gantt;
 use super::html::{HtmlArgs, Told};
-use super::interrupt::cancel_on_interrupt;
+use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::refine::{RefineArgs, Refining};
@@ -14,7 +14,7 @@ use crate::report::trace;
 use anabranch::execute::RunOptions;
 use anabranch::plan::PlanFile;
 use anabranch::session::events_json;
-use anabranch::session::{Outputs, Run, SessionError};
+use anabranch::session::{Outputs, Run};
 use clap::{Args, ValueEnum};
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -169,11 +169,6 @@ impl RunCommand {
         }
         Ok(())
     }
-}
-
-/// An interrupted run has its own exit code.
-pub(super) fn cancelled(error: SessionError) -> CliError {
-    if error.is_cancelled() { CliError::interrupted() } else { error.into() }
 }
 
 fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
