@@ -9,13 +9,11 @@ use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, compare};
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::RunOptions;
 use anabranch::import::Dim;
-use anabranch::npy::read_npz;
-use anabranch::plan::PlanOptions;
 use anabranch::planning::PlanChoice;
 use anabranch::profile::CostStore;
 use anabranch::{Inputs, Session, SessionOptions};
+use anabranch_cli::npy::read_npz;
 use clap::Parser;
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -158,11 +156,12 @@ fn open(file: &Path, options: SessionOptions, arguments: &Arguments) -> Result<(
     }
     let mut options = options;
     let session = Session::open(file, options.clone())?;
-    let symbols = session.inputs().iter().flat_map(|input| input.dims().into_iter().flatten()).filter_map(|dim| match dim {
-        Dim::Symbol(name) => Some((name.clone(), arguments.size)),
-        Dim::Known(_) | Dim::Unknown => None,
-    });
-    options.dims: BTreeMap<String, usize> = symbols.collect();
+    let symbols =
+        session.inputs().iter().flat_map(|input| input.dims().into_iter().flatten()).filter_map(|dim| match dim {
+            Dim::Symbol(name) => Some((name.clone(), arguments.size)),
+            Dim::Known(_) | Dim::Unknown => None,
+        });
+    options.dims = symbols.collect();
     let session = Session::open(file, options)?;
     let inputs = session.fill_random(Inputs::new(), arguments.seed)?;
     Ok((session, inputs))

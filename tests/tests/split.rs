@@ -3,7 +3,7 @@
 use anabranch::device::{CpuGranularity, DeviceRef};
 use anabranch::execute::RunOptions;
 use anabranch::profile::{CostStore, DeviceCosts, LinkCosts, MachineCosts, Rates};
-use anabranch::session::{Session, SessionOptions};
+use anabranch::session::Session;
 use anabranch_tests::{options, reference, session};
 
 /// Costs in which the GPU computes `speed` times as fast as a CPU of 10 GFLOP/s, over links of `rate` bytes per second.

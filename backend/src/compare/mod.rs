@@ -84,6 +84,11 @@ pub struct Comparison {
 }
 
 impl CompareOptions {
+    /// Compares these ways: twenty runs of each after two that do not count, with what is known of the costs.
+    pub fn new(model: impl Into<String>, ways: Vec<PlanChoice>) -> Self {
+        Self { model: model.into(), ways, repeat: 20, warmup: 2, refine: 0, run: RunOptions::default() }
+    }
+
     /// The number of runs, each of which is one step of progress.
     pub fn steps(&self) -> u64 {
         let learning = u64::from(self.refine) * u64::from(LEARNING + 1) * self.ways.len() as u64;

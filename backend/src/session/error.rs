@@ -166,12 +166,9 @@ impl SessionError {
                     _ => None,
                 }
             }
-            Cause::Planning(PlanningError::Placing(error)) => match error {
-                PlacingError::UnknownDevice { device, .. } | PlacingError::Place(PlaceError::NoRoom { device, .. }) => {
-                    Some(device)
-                }
-                _ => None,
-            },
+            Cause::Planning(PlanningError::Placing(
+                PlacingError::UnknownDevice { device, .. } | PlacingError::Place(PlaceError::NoRoom { device, .. }),
+            )) => Some(device),
             Cause::Ready(ExecError::Kernel { device, .. } | ExecError::Device { device, .. }) => Some(device),
             Cause::Run(error) => error.device.as_deref(),
             _ => None,

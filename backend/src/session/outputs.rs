@@ -62,7 +62,7 @@ pub enum OutputError {
 
 impl Outputs {
     /// Tensors under their names, in the model's order.
-    pub(super) fn new(names: Arc<[String]>, tensors: Vec<Tensor>) -> Self {
+    pub(crate) fn new(names: Arc<[String]>, tensors: Vec<Tensor>) -> Self {
         debug_assert_eq!(names.len(), tensors.len());
         Self { names, tensors }
     }
