@@ -2,9 +2,10 @@
 
 use crate::gpu::adapter;
 use anabranch::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
+use anabranch::plan::HOST;
 use anabranch::plan::{Plan, PlanDevice, PlanOptions};
 use anabranch::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
-use anabranch::tasks::{HOST, NodeLimits, ProgramTasks};
+use anabranch::tasks::{NodeLimits, ProgramTasks};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::cpu::CpuKernel;
 use anabranch_kernels::op::{NodeSpec, Op};

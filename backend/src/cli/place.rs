@@ -7,7 +7,7 @@ use super::open::{self, open_for};
 use super::table::{Align, Table, duration};
 use super::{CliError, Output};
 use crate::device::format_bytes;
-use crate::plan::PlanFile;
+use crate::plan_file::PlanFile;
 use crate::session::Planned;
 use anabranch_placement::platform::DeviceId;
 use clap::{Args, ValueEnum};

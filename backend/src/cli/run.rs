@@ -11,7 +11,7 @@ use super::report::Report;
 use super::{CliError, Output};
 use crate::execute::RunOptions;
 use crate::npy::{write_npy, write_npz};
-use crate::plan::PlanFile;
+use crate::plan_file::PlanFile;
 use crate::report::trace;
 use crate::session::events_json;
 use crate::session::{Outputs, Run, SessionError};

@@ -13,7 +13,7 @@ use super::channels;
 use super::lifetime::{Reader, Uses};
 use super::order;
 use super::predict::{Forecast, Lags};
-use super::stream::{ChunkRule, Stream, StreamMode, granule, parts};
+use super::stream::{ChunkRule, Gang, Stream, StreamMode, granule, parts};
 use super::{PlanDevice, PlanOptions};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::graph::TaskId;
@@ -35,24 +35,6 @@ const LINK_HOP: f64 = 1e-4;
 
 /// A chunk is to take this many times as long as its passing on.
 const HOPS_A_CHUNK: f64 = 20.0;
-
-/// Nodes that run at the same time.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Gang {
-    /// On pairwise different devices, each behind those that it reads from.
-    pub(super) members: Vec<NodeId>,
-    /// What passes between them.
-    pub(super) streams: Vec<(ValueId, Stream)>,
-    /// Seconds by which a chunk is late at the next member.
-    pub(super) hop: f64,
-}
-
-impl Gang {
-    /// Chunks of each stream.
-    pub(super) fn chunks(&self) -> usize {
-        self.streams.first().map_or(1, |(_, stream)| stream.chunks())
-    }
-}
 
 /// What gangs are formed from.
 pub(super) struct Former<'a> {

@@ -9,15 +9,15 @@
 //! - the **memory**: which slot of which device holds which value from where to where in the total order, and so every
 //!   device's exact peak. What does not fit is refused here.
 //!
-//! [`check()`] judges a plan from the definitions alone, without the code that made it. [`PlanFile`] is what a person reads
-//! and edits.
+//! [`check()`] judges a plan from the definitions alone, without the code that made it. [`PlanFile`](crate::plan_file::PlanFile) is
+//! what a person reads and edits.
 
 #![forbid(unsafe_code)]
 
 mod channels;
 mod check;
+mod device;
 mod error;
-mod file;
 mod gang;
 mod lifetime;
 mod link;
@@ -33,8 +33,8 @@ pub(crate) mod test_programs;
 mod transfer;
 
 pub use check::{Violation, check};
+pub use device::{HOST, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
-pub use file::{FileError, ListedBlock, PlanFile};
 pub use link::LinkPlan;
 pub use memory::{DeviceMemory, MemoryPlan, Tenancy};
 pub use needs::{KernelNeeds, Needs};
@@ -44,23 +44,12 @@ pub use transfer::{Route, Transfer, TransferId};
 
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::place::Placement;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement::platform::DeviceId;
 use anabranch_placement::schedule::Schedule;
 use gang::{Formed, Former};
 use order::Total;
 use predict::{Forecast, Lags};
 use std::ops::Range;
-
-/// A device as a plan sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanDevice {
-    /// Its name, unique among the devices.
-    pub name: String,
-    /// Its kind. CPU devices share one memory: tensors pass between them without a copy.
-    pub kind: DeviceKind,
-    /// The most bytes that the plan may take of its memory.
-    pub limit: Option<u64>,
-}
 
 /// How a plan is made.
 #[derive(Clone, Debug, PartialEq, Eq)]

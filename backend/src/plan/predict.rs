@@ -1,9 +1,9 @@
 //! The schedule that is to be expected where members of a gang run at the same time.
 
-use super::gang::Gang;
+use super::stream::Gang;
 use super::transfer::Transfer;
+use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
-use crate::tasks::HOST;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::schedule::Schedule;

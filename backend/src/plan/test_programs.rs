@@ -1,8 +1,9 @@
 //! Small placed programs for the tests of plans and of the executor.
 
 use super::{KernelNeeds, Needs, Plan, PlanDevice, PlanError, PlanOptions};
-use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
-use crate::tasks::{HOST, NodeLimits, ProgramTasks};
+use crate::plan::HOST;
+use crate::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
+use crate::tasks::{NodeLimits, ProgramTasks};
 use anabranch_kernels::op::{Binary, Domain, Expression, Map, MatMul, NodeSpec, Op, Reduce, ReduceKind, Unary};
 use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
 use anabranch_placement::cost::CostTable;
@@ -66,7 +67,7 @@ impl Maker {
         let specs = inputs.iter().map(|input| self.program.value(*input).spec.clone()).collect();
         let output = self.value(dims, Origin::Node(node));
         self.program.nodes.push(Node {
-            operators: vec![name.clone()],
+            operators: vec![ModelOperator::new(&name, op.name())],
             name,
             spec: NodeSpec { op, inputs: specs, outputs: vec![spec(dims)] },
             inputs: inputs.to_vec(),

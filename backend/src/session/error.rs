@@ -49,7 +49,7 @@ pub enum SessionError {
         /// The file.
         path: PathBuf,
         /// What does not fit.
-        source: crate::plan::FileError,
+        source: crate::plan_file::FileError,
     },
     /// There is no placement within the constraints.
     #[error(transparent)]

@@ -2,7 +2,7 @@
 
 use super::pattern;
 use crate::execute::Forecast;
-use crate::plan::PlanFile;
+use crate::plan_file::PlanFile;
 use crate::profile::{LinkCosts, MachineCosts, NodeCost, Predictor};
 use crate::program::{NodeId, Program};
 use crate::stream::Group;
@@ -373,7 +373,8 @@ fn colocated(program: &Program, patterns: &[String]) -> Result<Vec<(NodeId, Node
 fn matching(program: &Program, pattern: &str) -> Result<Vec<NodeId>, PlacingError> {
     let named = |node: &NodeId| {
         let node = program.node(*node);
-        pattern::matches(pattern, &node.name) || node.operators.iter().any(|name| pattern::matches(pattern, name))
+        pattern::matches(pattern, &node.name)
+            || node.operators.iter().any(|operator| pattern::matches(pattern, &operator.name))
     };
     let nodes: Vec<_> = program.node_ids().filter(named).collect();
     if nodes.is_empty() {

@@ -8,10 +8,11 @@ use super::placing::{GivenFile, Placed, Placing, Target, Wish, WishedBlocks, Wis
 use super::streaming::{Streamed, Streaming};
 use crate::device::{DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
-use crate::plan::{Plan, PlanDevice, PlanError, PlanFile, PlanOptions};
+use crate::plan::HOST;
+use crate::plan::{Plan, PlanDevice, PlanError, PlanOptions};
+use crate::plan_file::PlanFile;
 use crate::program::{NodeId, Program};
 use crate::stream::{Group, StreamedBlock};
-use crate::tasks::HOST;
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::order_by_name;
 use anabranch_placement::place::{Fixed, Placer, strategy_by_name};

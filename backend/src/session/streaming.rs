@@ -4,13 +4,14 @@ use super::error::SessionError;
 use super::machine::Machine;
 use super::placing::{GivenFile, Placed, Placing, Wish, WishedBlocks, Wishes};
 use super::prepared::plan_devices;
-use crate::plan::{FileError, PlanFile, PlanOptions, StreamMode};
+use crate::plan::HOST;
+use crate::plan::{PlanOptions, StreamMode};
+use crate::plan_file::{FileError, PlanFile};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use crate::stream::{
     self, BlockNode, Forming, Group, GroupError, Readers, StreamDevice, StreamedBlock, Worth, block_node, contract,
     form,
 };
-use crate::tasks::HOST;
 use anabranch_placement::place::Fixed;
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::quotient::Quotient;
 use super::{BlockNode, Group, GroupError, Readers, block_node};
+use crate::names::{Names, fused};
 use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
-use std::collections::BTreeSet;
 
 /// A program whose blocks are nodes.
 #[derive(Clone, Debug)]
@@ -59,13 +59,14 @@ struct Rebuilt<'a> {
     members: Vec<Vec<NodeId>>,
     blocks: Vec<(NodeId, BlockNode)>,
     value_of: Vec<Option<ValueId>>,
-    names: BTreeSet<&'a str>,
+    names: Names,
 }
 
 impl<'a> Rebuilt<'a> {
     /// The values that no node makes, in their order.
     fn new(old: &'a Program) -> Self {
-        let names = old.nodes.iter().map(|node| &*node.name).collect();
+        let mut names = Names::default();
+        old.nodes.iter().for_each(|node| drop(names.unique(node.name.clone())));
         let (new, value_of) = (Program::default(), vec![None; old.values.len()]);
         let mut rebuilt = Self { old, new, members: Vec::new(), blocks: Vec::new(), value_of, names };
         for (at, value) in old.values.iter().enumerate() {
@@ -96,9 +97,9 @@ impl<'a> Rebuilt<'a> {
 
     fn block(&mut self, block: BlockNode) {
         let members = block.members.iter().map(|member| self.old.node(*member));
-        let operators = members.flat_map(|member| member.operators.iter().cloned()).collect();
+        let operators: Vec<_> = members.flat_map(|member| member.operators.iter().cloned()).collect();
         let node = Node {
-            name: self.name(&block),
+            name: self.names.unique(fused(&operators)),
             operators,
             spec: block.spec.clone(),
             inputs: self.values(&block.inputs),
@@ -107,16 +108,6 @@ impl<'a> Rebuilt<'a> {
         let id = NodeId(self.new.nodes.len() as u32);
         self.push(node, &block.outputs, block.members.clone());
         self.blocks.push((id, block));
-    }
-
-    /// First and last member; in the odd case that a node is called just so, with a mark.
-    fn name(&self, block: &BlockNode) -> String {
-        let name = |at: usize| self.old.node(block.members[at]).name.as_str();
-        let mut joined = format!("{}…{}", name(0), name(block.members.len() - 1));
-        while self.names.contains(&*joined) {
-            joined.push('*');
-        }
-        joined
     }
 
     fn push(&mut self, node: Node, outputs: &[ValueId], members: Vec<NodeId>) {

@@ -80,8 +80,8 @@ fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, V
                 let inputs = program.node(*node).inputs.iter().enumerate();
                 inputs.filter(|(at, _)| reads.get(*at).copied().unwrap_or(true)).for_each(|(_, value)| read(*value));
             }
-            Step::Output(index) if device == crate::tasks::HOST => read(program.outputs[*index].value),
-            Step::Input(index) if device == crate::tasks::HOST => read(program.inputs[*index]),
+            Step::Output(index) if device == crate::plan::HOST => read(program.outputs[*index].value),
+            Step::Input(index) if device == crate::plan::HOST => read(program.inputs[*index]),
             Step::Node(_) | Step::Output(_) | Step::Input(_) | Step::Transfer(_) => {}
         }
     }

@@ -18,6 +18,7 @@ mod transposes;
 
 use super::compact::compact;
 use super::fold::Folding;
+use crate::names::name_fused;
 use crate::program::Program;
 use graph::Graph;
 
@@ -41,5 +42,7 @@ pub(super) fn fuse(program: Program, folding: &mut Folding) -> Program {
         norms::recognise_norms(&mut graph);
         epilogues::fuse_epilogues(&mut graph);
     }
-    compact(graph.into_program())
+    let mut program = compact(graph.into_program());
+    name_fused(&mut program);
+    program
 }

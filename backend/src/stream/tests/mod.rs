@@ -147,10 +147,8 @@ fn outputs_of_the_program_leave_a_block_from_inside() {
     let contraction = contract(&program, &groups).expect("blocks");
     assert_eq!(check(&program, &contraction), []);
     let node = &contraction.program.nodes[0];
-    assert_eq!(
-        (node.name.as_str(), &node.operators[..]),
-        ("node0…node2", &["node0", "node1", "node2"].map(String::from)[..])
-    );
+    let operators: Vec<_> = node.operators.iter().map(|operator| &*operator.name).collect();
+    assert_eq!((&*node.name, &operators[..]), ("node0/map+map+map", &["node0", "node1", "node2"][..]));
     let Op::Block(block) = &node.spec.op else { panic!("a block") };
     assert_eq!(block.outputs, [1, 2]);
     assert_eq!(contraction.program.outputs.iter().map(|o| o.value).collect::<Vec<_>>(), node.outputs);

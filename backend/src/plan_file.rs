@@ -3,7 +3,7 @@
 //! What counts in a file that comes back is the device of each node and, where it still fits, the order of each device.
 //! Everything else is there to be read, and is made anew: transfers, memory, figures.
 
-use super::{Plan, PlanDevice, Route, Step};
+use crate::plan::{Plan, PlanDevice, Route, Step, Stream, Transfer};
 use crate::program::{NodeId, Program, ValueId};
 use crate::stream::{GroupError, StreamedBlock};
 use anabranch_placement::graph::TaskId;
@@ -349,7 +349,7 @@ impl DeviceEntry {
 }
 
 impl TransferEntry {
-    fn of(plan: &Plan, program: &Program, transfer: &super::Transfer) -> Self {
+    fn of(plan: &Plan, program: &Program, transfer: &Transfer) -> Self {
         let route = match transfer.route {
             Route::Shared => "shared",
             Route::Copied => "copied",
@@ -361,8 +361,8 @@ impl TransferEntry {
             to: plan.device(transfer.to).name.clone(),
             bytes: transfer.bytes,
             route: route.to_owned(),
-            chunk_bytes: transfer.stream().map(super::Stream::chunk_bytes),
-            chunks: transfer.stream().map(super::Stream::chunks),
+            chunk_bytes: transfer.stream().map(Stream::chunk_bytes),
+            chunks: transfer.stream().map(Stream::chunks),
         }
     }
 }
