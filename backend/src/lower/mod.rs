@@ -10,7 +10,6 @@ mod builder;
 mod compact;
 mod compose;
 mod error;
-mod evaluate;
 mod fold;
 mod formula;
 mod fuse;
@@ -19,7 +18,6 @@ mod ops;
 mod view;
 
 pub use error::{Fault, LowerError, Unsupported};
-pub use evaluate::{EvaluateError, evaluate};
 
 use crate::import::{Model, Node, OPSETS, ValueIndex};
 use crate::program::{Output, Program};

@@ -62,9 +62,20 @@ impl Maker {
     }
 
     pub(crate) fn node(&mut self, op: Op, inputs: &[ValueId], dims: &[usize]) -> ValueId {
+        let specs = inputs.iter().map(|input| self.program.value(*input).spec.clone()).collect();
+        self.node_reading(op, inputs, specs, dims)
+    }
+
+    /// A node that reads its inputs under shapes of their own.
+    pub(crate) fn node_reading(
+        &mut self,
+        op: Op,
+        inputs: &[ValueId],
+        specs: Vec<TensorSpec>,
+        dims: &[usize],
+    ) -> ValueId {
         let node = NodeId(self.program.nodes.len() as u32);
         let name = format!("node{}", node.0);
-        let specs = inputs.iter().map(|input| self.program.value(*input).spec.clone()).collect();
         let output = self.value(dims, Origin::Node(node));
         self.program.nodes.push(Node {
             operators: vec![ModelOperator::new(&name, op.name())],

@@ -14,6 +14,8 @@ mod rebuild;
 mod reread;
 mod scales;
 mod slices;
+#[cfg(test)]
+mod tests;
 mod transposes;
 
 use super::compact::compact;
