@@ -1,5 +1,6 @@
 //! Runs one dataflow graph over all the devices of a workstation.
 
+pub mod blocks;
 pub mod canonical;
 pub mod chart;
 pub mod cli;
@@ -17,7 +18,6 @@ pub mod program;
 pub mod refine;
 pub mod report;
 pub mod session;
-pub mod stream;
 pub mod tasks;
 
 pub use session::{Inputs, Outputs, Session, SessionError, SessionOptions};

@@ -50,7 +50,7 @@ impl Chain {
         if let Some(kernel) = &self.kernel {
             program.node_ids().for_each(|node| kernels.replace(node, Arc::clone(kernel)));
         }
-        let plan = Plan::build(&program, &planned, (&placement, &schedule), Vec::new(), &kernels, options).ok()?;
+        let plan = Plan::build(&program, &planned, &placement, &schedule, Vec::new(), &kernels, options).ok()?;
         Executor::new(plan, Arc::new(kernels), devices.to_vec()).ok()
     }
 

@@ -10,10 +10,10 @@
 //! a time. Each takes one chunk of every stream that it reads for each chunk that it makes.
 
 use super::channels;
-use super::lifetime::{Reader, Uses};
 use super::order;
-use super::predict::{Forecast, Lags};
+use super::predict::{Lags, Prediction};
 use super::stream::{ChunkRule, Gang, Stream, StreamMode, granule, parts};
+use super::uses::{Reader, Uses};
 use super::{PlanDevice, PlanOptions};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::graph::TaskId;
@@ -54,7 +54,7 @@ pub(super) struct Former<'a> {
 pub(super) struct Formed {
     pub(super) gangs: Vec<Gang>,
     pub(super) order: Vec<TaskId>,
-    pub(super) forecast: Option<Forecast>,
+    pub(super) forecast: Option<Prediction>,
 }
 
 impl Former<'_> {
@@ -121,7 +121,7 @@ impl Former<'_> {
         let members: Vec<&[NodeId]> = gangs.iter().map(|gang| &*gang.members).collect();
         let order = order::contracted(self.program, &self.schedule.order, &members)?;
         let forecast = |order: &[TaskId], gangs: &[Gang]| {
-            Forecast::of(self.program, self.device_of, self.schedule, self.lags, (order, gangs))
+            Prediction::of(self.program, self.device_of, self.schedule, self.lags, order, gangs)
         };
         let after = forecast(&order, &gangs);
         if self.options.streaming == StreamMode::Auto {
@@ -202,7 +202,7 @@ impl Former<'_> {
         }
         let widest = streams.iter().map(|(_, stream)| stream.row_bytes).max().filter(|bytes| *bytes > 0)?;
         let hop = if links.is_empty() { HOP } else { LINK_HOP };
-        let chunk_rows = self.chunk_rows(&members, (rows, widest), hop).checked_next_multiple_of(granule)?;
+        let chunk_rows = self.chunk_rows(&members, rows, widest, hop).checked_next_multiple_of(granule)?;
         if chunk_rows >= rows || streams.iter().any(|(_, stream)| stream.row_bytes == 0) {
             return None;
         }
@@ -241,7 +241,7 @@ impl Former<'_> {
     }
 
     /// Rows of a chunk: as the caller says; else what fits a cache, and as many that passing them on does not count.
-    fn chunk_rows(&self, members: &[NodeId], (rows, row_bytes): (usize, usize), hop: f64) -> usize {
+    fn chunk_rows(&self, members: &[NodeId], rows: usize, row_bytes: usize, hop: f64) -> usize {
         let wanted = match self.options.chunk {
             ChunkRule::Bytes(bytes) => bytes / row_bytes,
             ChunkRule::Rows(rows) => rows,

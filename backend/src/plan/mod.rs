@@ -19,7 +19,6 @@ mod check;
 mod device;
 mod error;
 mod gang;
-mod lifetime;
 mod link;
 mod memory;
 mod needs;
@@ -31,12 +30,13 @@ mod stream;
 #[cfg(test)]
 pub(crate) mod test_programs;
 mod transfer;
+mod uses;
 
 pub use check::{Violation, check};
 pub use device::{HOST, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
 pub use link::LinkPlan;
-pub use memory::{DeviceMemory, MemoryPlan, Tenancy};
+pub use memory::{Allocation, DeviceMemory, MemoryPlan};
 pub use needs::{KernelNeeds, Needs};
 pub use ring::Ring;
 pub use stream::{ChunkRule, Stream, StreamMode};
@@ -48,7 +48,7 @@ use anabranch_placement::platform::DeviceId;
 use anabranch_placement::schedule::Schedule;
 use gang::{Formed, Former};
 use order::Total;
-use predict::{Forecast, Lags};
+use predict::{Lags, Prediction};
 use std::ops::Range;
 
 /// How a plan is made.
@@ -99,7 +99,7 @@ pub struct Predicted {
 
 impl Predicted {
     /// The schedule, or what is to be expected of its gangs.
-    fn of(program: &Program, schedule: &Schedule, (forecast, transfers): (Option<Forecast>, usize)) -> Self {
+    fn of(program: &Program, schedule: &Schedule, forecast: Option<Prediction>, transfers: usize) -> Self {
         let span = |node: usize| schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
         let (nodes, makespan) = match forecast {
             Some(forecast) => (forecast.nodes, forecast.makespan),
@@ -139,23 +139,24 @@ impl Plan {
     pub fn build(
         program: &Program,
         devices: &[PlanDevice],
-        (placement, schedule): (&Placement, &Schedule),
+        placement: &Placement,
+        schedule: &Schedule,
         reasons: Vec<String>,
         needs: &dyn Needs,
         options: &PlanOptions,
     ) -> Result<Self, PlanError> {
         let device_of = order::verified(program, devices, &placement.device_of, &schedule.order)?;
-        let uses = lifetime::Uses::of(program, &device_of);
+        let uses = uses::Uses::of(program, &device_of);
         let mut transfers = transfer::all(program, devices, &device_of, &uses);
         let lags = Lags::of(&transfers, schedule);
         let places = order::places(&schedule.order);
         let former =
             Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
         let Formed { gangs, order, forecast } = former.form();
-        transfer::stream(program, &uses, (schedule, options), &gangs, &mut transfers);
+        transfer::stream(program, &uses, schedule, options, &gangs, &mut transfers);
         let Total { steps, transfers, gangs } = order::total(program, &order, transfers, &gangs);
         let links = link::all(devices, &transfers);
-        let predicted = Predicted::of(program, schedule, (forecast, transfers.len()));
+        let predicted = Predicted::of(program, schedule, forecast, transfers.len());
         let memory = memory::plan(&memory::Frame {
             program,
             devices,
@@ -254,6 +255,6 @@ impl Plan {
 
     /// The value's device of origin: its node's, or the host for an input. `None` for a constant.
     pub fn origin(&self, program: &Program, value: ValueId) -> Option<DeviceId> {
-        lifetime::origin(program, &self.device_of, value)
+        uses::origin(program, &self.device_of, value)
     }
 }

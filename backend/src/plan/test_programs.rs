@@ -131,8 +131,7 @@ impl Placed {
     }
 
     pub(crate) fn plan_with(&self, needs: &dyn Needs, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {
-        let placed = (&self.placement, &self.schedule);
-        Plan::build(&self.program, &self.devices, placed, Vec::new(), needs, options)
+        Plan::build(&self.program, &self.devices, &self.placement, &self.schedule, Vec::new(), needs, options)
     }
 
     /// The same nodes on CPU devices only.

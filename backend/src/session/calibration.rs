@@ -312,8 +312,8 @@ impl<'a> Bench<'a> {
             true => PlanOptions { streaming: StreamMode::Always, ..PlanOptions::default() },
             false => PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() },
         };
-        let chosen = (&placed.placement, &placed.schedule);
-        let plan = Plan::build(&program, &plan_devices, chosen, Vec::new(), kernels.as_ref(), &options)?;
+        let (placement, schedule) = (&placed.placement, &placed.schedule);
+        let plan = Plan::build(&program, &plan_devices, placement, schedule, Vec::new(), kernels.as_ref(), &options)?;
         let executor = Executor::new(plan, kernels, devices(self.inventory))?;
         let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
         let profiled = RunOptions { profile: true, ..RunOptions::default() };

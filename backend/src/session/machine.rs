@@ -2,10 +2,10 @@
 
 use super::placing::{Target, link};
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
+use crate::blocks::BlockDevice;
 use crate::device::{CacheSummary, DeviceRef, Inventory};
 use crate::profile::{DeviceCosts, LinkCosts, MachineCosts};
 use crate::program::{Node, Program};
-use crate::stream::StreamDevice;
 use anabranch_kernels::cpu;
 use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_kernels::op::NodeSpec;
@@ -18,7 +18,7 @@ pub(super) struct Machine {
     /// What the GPUs among them can hold and start.
     gpus: Vec<GpuLimits>,
     /// What streaming on each device depends on.
-    pub(super) streams: Vec<StreamDevice>,
+    pub(super) streams: Vec<BlockDevice>,
     /// What nodes, transfers and runs cost there.
     pub(super) costs: MachineCosts,
 }
@@ -65,8 +65,8 @@ impl Machine {
     }
 
     /// What streaming on a device depends on: its cores and caches are those of the device at hand that it is like.
-    fn add_stream(&mut self, entry: &DeviceEntry, like: Option<&StreamDevice>) {
-        self.streams.push(StreamDevice {
+    fn add_stream(&mut self, entry: &DeviceEntry, like: Option<&BlockDevice>) {
+        self.streams.push(BlockDevice {
             name: entry.name.clone(),
             kind: entry.kind.unwrap_or(DeviceKind::Cpu),
             key: entry.own_key(),
@@ -154,7 +154,7 @@ pub(super) fn targets(inventory: &Inventory) -> Vec<Target> {
 }
 
 /// A device as streaming sees it. A core's level 2 cache counts, or its share of one that cores have together.
-fn stream_device(device: DeviceRef<'_>) -> StreamDevice {
+fn stream_device(device: DeviceRef<'_>) -> BlockDevice {
     let (kind, threads, cache) = match device {
         DeviceRef::Cpu(cpu) => {
             let share = |cache: CacheSummary| cache.bytes / cache.cores.max(1) as u64;
@@ -162,7 +162,7 @@ fn stream_device(device: DeviceRef<'_>) -> StreamDevice {
         }
         DeviceRef::Gpu(_) => (DeviceKind::Gpu, 1, 0),
     };
-    StreamDevice { name: device.name().to_owned(), kind, key: device.key().to_string(), times: 1.0, threads, cache }
+    BlockDevice { name: device.name().to_owned(), kind, key: device.key().to_string(), times: 1.0, threads, cache }
 }
 
 /// What a GPU that nobody has seen is taken to offer: what nearly all desktop GPUs do.

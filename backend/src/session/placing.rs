@@ -1,11 +1,11 @@
 //! From a program and the devices' costs to a placement and its predicted schedule.
 
 use super::pattern;
+use crate::blocks::BlockMembers;
 use crate::execute::Forecast;
 use crate::plan_file::PlanFile;
 use crate::profile::{LinkCosts, MachineCosts, NodeCost, Predictor};
 use crate::program::{NodeId, Program};
-use crate::stream::Group;
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::check::{check_placement, check_schedule};
@@ -72,7 +72,7 @@ pub enum WishedBlocks {
     /// A plan file, if it says anything about blocks; else the options.
     Listed(GivenFile),
     /// These groups of nodes, with an order of all tasks of the contracted program.
-    Given(Vec<Group>, Vec<TaskId>),
+    Given(Vec<BlockMembers>, Vec<TaskId>),
 }
 
 /// A plan file, and where it is.

@@ -6,13 +6,13 @@ use super::machine::Machine;
 use super::options::{Place, PlanChoice};
 use super::placing::{GivenFile, Placed, Placing, Target, Wish, WishedBlocks, Wishes};
 use super::streaming::{Streamed, Streaming};
+use crate::blocks::{BlockMembers, BlockSummary};
 use crate::device::{DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
 use crate::plan::HOST;
 use crate::plan::{Plan, PlanDevice, PlanError, PlanOptions};
 use crate::plan_file::PlanFile;
 use crate::program::{NodeId, Program};
-use crate::stream::{Group, StreamedBlock};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::order_by_name;
 use anabranch_placement::place::{Fixed, Placer, strategy_by_name};
@@ -31,7 +31,7 @@ pub struct Planned {
     /// The lowered program, whose streaming blocks are nodes.
     pub program: Arc<Program>,
     /// Its streaming blocks, by their nodes.
-    pub blocks: Vec<StreamedBlock>,
+    pub blocks: Vec<BlockSummary>,
     /// The placement, its predicted costs and its predicted schedule.
     pub placed: Placed,
     /// How long placing and planning took.
@@ -39,7 +39,7 @@ pub struct Planned {
     /// The device of each task of the program before its blocks were made.
     pub(super) device_of: Vec<DeviceId>,
     /// The nodes of that program that are its blocks.
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<BlockMembers>,
     plan: Arc<Plan>,
     kernels: Arc<Kernels>,
 }
@@ -79,7 +79,7 @@ impl Planned {
     }
 
     /// The block that a node is, if it is one.
-    pub fn block(&self, node: NodeId) -> Option<&StreamedBlock> {
+    pub fn block(&self, node: NodeId) -> Option<&BlockSummary> {
         self.blocks.iter().find(|block| block.node == node)
     }
 
@@ -192,8 +192,8 @@ impl Fitting<'_> {
                 false => Arc::new(Kernels::new(Arc::clone(&streamed.program))),
             };
             let Streamed { program, placed, reasons, .. } = &streamed;
-            let chosen = (&placed.placement, &placed.schedule);
-            let result = Plan::build(program, &devices, chosen, reasons.clone(), kernels.as_ref(), self.options);
+            let (placement, schedule, reasons) = (&placed.placement, &placed.schedule, reasons.clone());
+            let result = Plan::build(program, &devices, placement, schedule, reasons, kernels.as_ref(), self.options);
             let shortage = match result {
                 Ok(plan) => {
                     let known = Known { targets: &self.machine.targets, costs: self.placing.known() };

@@ -4,14 +4,14 @@ use super::error::SessionError;
 use super::machine::Machine;
 use super::placing::{GivenFile, Placed, Placing, Wish, WishedBlocks, Wishes};
 use super::prepared::plan_devices;
+use crate::blocks::{
+    self, BlockDevice, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Forming, Readers, block_node,
+    contract, form,
+};
 use crate::plan::HOST;
 use crate::plan::{PlanOptions, StreamMode};
 use crate::plan_file::{FileError, PlanFile};
 use crate::program::{NodeId, Origin, Program, ValueId};
-use crate::stream::{
-    self, BlockNode, Forming, Group, GroupError, Readers, StreamDevice, StreamedBlock, Worth, block_node, contract,
-    form,
-};
 use anabranch_placement::place::Fixed;
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub(super) struct Streamed {
     pub(super) program: Arc<Program>,
     pub(super) placed: Placed,
     pub(super) reasons: Vec<String>,
-    pub(super) groups: Vec<Group>,
-    pub(super) blocks: Vec<StreamedBlock>,
+    pub(super) groups: Vec<BlockMembers>,
+    pub(super) blocks: Vec<BlockSummary>,
 }
 
 impl<'a> Streaming<'a> {
@@ -79,7 +79,7 @@ impl<'a> Streaming<'a> {
     }
 
     /// The blocks that the options want: under [`StreamMode::Auto`] those that are predicted to pay.
-    fn choose(&self, program: &Program, device_of: &[DeviceId]) -> Vec<Group> {
+    fn choose(&self, program: &Program, device_of: &[DeviceId]) -> Vec<BlockMembers> {
         let forming = Forming {
             program,
             device_of,
@@ -94,7 +94,7 @@ impl<'a> Streaming<'a> {
             groups.retain(|group| {
                 let device = &self.machine.streams[device_of[group.members[0].index()].index()];
                 block_node(program, &readers, &group.members, group.chunk_rows)
-                    .is_ok_and(|block| self.worth(program, &block, device).pays())
+                    .is_ok_and(|block| self.gain(program, &block, device).pays())
             });
         }
         groups
@@ -106,7 +106,7 @@ impl<'a> Streaming<'a> {
         program: &Program,
         device_of: &[DeviceId],
         file: &PlanFile,
-    ) -> Result<Option<Vec<Group>>, FileError> {
+    ) -> Result<Option<Vec<BlockMembers>>, FileError> {
         let Some(listed) = file.blocks(program, &plan_devices(&self.machine.targets), device_of)? else {
             return Ok(None);
         };
@@ -118,16 +118,16 @@ impl<'a> Streaming<'a> {
             let rows = listed.chunk_rows.unwrap_or(usize::MAX);
             let mut block = block_node(program, &readers, &listed.members, rows).map_err(refuse)?;
             if listed.chunk_rows.is_none() {
-                block.set_chunk_rows(stream::chunk_rows(
+                block.set_chunk_rows(blocks::chunk_rows(
                     &block,
                     self.options.chunk,
                     &self.machine.streams[device.index()],
                 ));
             }
             if !self.machine.supports(device, &block.spec, &constants(program, &block.inputs)) {
-                return Err(refuse(GroupError::Kernel { device: self.machine.streams[device.index()].name.clone() }));
+                return Err(refuse(BlockError::Kernel { device: self.machine.streams[device.index()].name.clone() }));
             }
-            groups.push((listed.name, Group { chunk_rows: block.chunk_rows(), members: block.members }));
+            groups.push((listed.name, BlockMembers { chunk_rows: block.chunk_rows(), members: block.members }));
         }
         let (names, groups): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
         match contract(program, &groups) {
@@ -142,12 +142,12 @@ impl<'a> Streaming<'a> {
         &self,
         program: &Program,
         (placed, reasons): (&Placed, &[String]),
-        groups: &[Group],
+        groups: &[BlockMembers],
         memory: &[u64],
         wish: &Wish,
     ) -> Result<Streamed, SessionError> {
         let contraction = contract(program, groups).map_err(|(_, error)| SessionError::Checker(error.to_string()))?;
-        if let Some(fault) = stream::check(program, &contraction).first() {
+        if let Some(fault) = blocks::check(program, &contraction).first() {
             return Err(SessionError::Checker(fault.to_string()));
         }
         let made = &contraction.program;
@@ -168,7 +168,7 @@ impl<'a> Streaming<'a> {
         let mut placing = Placing::new(made, &self.machine.targets, &self.machine.costs, &wishes, &|node: NodeId| {
             runs[node.index()]
         })?;
-        blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.worth.with));
+        blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.gain.with));
         device_of.resize(made.nodes.len() + made.inputs.len() + made.outputs.len(), HOST);
         let mut again = placing.place_in_order(&Fixed::new(device_of), (&*wish.rule, order.as_deref()), memory)?;
         again.placement.strategy = placed.placement.strategy;
@@ -180,8 +180,8 @@ impl<'a> Streaming<'a> {
         Ok(Streamed { program: Arc::new(contraction.program), placed: again, reasons, groups: groups.to_vec(), blocks })
     }
 
-    fn worth(&self, program: &Program, block: &BlockNode, device: &StreamDevice) -> Worth {
-        Worth::of(program, block, device, self.machine.costs.devices.get(&device.key))
+    fn gain(&self, program: &Program, block: &BlockNode, device: &BlockDevice) -> BlockGain {
+        BlockGain::of(program, block, device, self.machine.costs.devices.get(&device.key))
     }
 
     fn described(
@@ -190,8 +190,8 @@ impl<'a> Streaming<'a> {
         (node, block): (NodeId, &BlockNode),
         device: DeviceId,
         reasons: &[String],
-    ) -> StreamedBlock {
-        StreamedBlock {
+    ) -> BlockSummary {
+        BlockSummary {
             node,
             members: block.members.iter().map(|member| program.node(*member).name.clone()).collect(),
             reasons: block.members.iter().map(|member| reasons[member.index()].clone()).collect(),
@@ -199,13 +199,13 @@ impl<'a> Streaming<'a> {
             chunk_rows: block.chunk_rows(),
             chunk_bytes: block.row_bytes() * block.chunk_rows() as u64,
             kept_bytes: block.kept_bytes(program),
-            worth: self.worth(program, block, &self.machine.streams[device.index()]),
+            gain: self.gain(program, block, &self.machine.streams[device.index()]),
         }
     }
 }
 
 /// Whether a group's nodes read from and make for nodes of their own device alone.
-fn is_local(program: &Program, group: &Group, device_of: &[DeviceId]) -> bool {
+fn is_local(program: &Program, group: &BlockMembers, device_of: &[DeviceId]) -> bool {
     let device = device_of[group.members[0].index()];
     let made = |value: &ValueId| match program.value(*value).origin {
         Origin::Node(node) => Some(node),

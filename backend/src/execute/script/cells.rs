@@ -33,7 +33,7 @@ impl CellMap {
             cells.constants = constants.iter().filter_map(cell).collect();
             map.devices.push(cells);
         }
-        for stay in plan.memory().tenancies() {
+        for stay in plan.memory().allocations() {
             map.of.insert((stay.device, stay.value), stay.slot as u32);
         }
         map
@@ -51,7 +51,7 @@ fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotScript> {
         bytes.iter().map(|bytes| SlotScript { bytes: *bytes, handed_out: false, lent: false }).collect();
     let end = plan.steps().len() as u32;
     let cpu = plan.device(device).kind == DeviceKind::Cpu;
-    for stay in plan.memory().tenancies().iter().filter(|stay| stay.device == device && stay.until == end) {
+    for stay in plan.memory().allocations().iter().filter(|stay| stay.device == device && stay.until == end) {
         slots[stay.slot].handed_out = cpu;
         slots[stay.slot].lent = true;
     }

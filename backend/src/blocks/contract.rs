@@ -1,7 +1,7 @@
 //! Making each group of nodes one node.
 
 use super::quotient::Quotient;
-use super::{BlockNode, Group, GroupError, Readers, block_node};
+use super::{BlockError, BlockMembers, BlockNode, Readers, block_node};
 use crate::names::{Names, fused};
 use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 
@@ -21,7 +21,7 @@ pub struct Contraction {
 ///
 /// # Errors
 /// The group (its position) that is no block, and why.
-pub fn contract(program: &Program, groups: &[Group]) -> Result<Contraction, (usize, GroupError)> {
+pub fn contract(program: &Program, groups: &[BlockMembers]) -> Result<Contraction, (usize, BlockError)> {
     let readers = Readers::of(program);
     let mut quotient = Quotient::new(program, &readers);
     let mut blocks: Vec<Option<BlockNode>> = vec![None; program.nodes.len()];
@@ -30,7 +30,7 @@ pub fn contract(program: &Program, groups: &[Group]) -> Result<Contraction, (usi
         let block = block_node(program, &readers, &group.members, group.chunk_rows).map_err(|error| (at, error))?;
         for node in &block.members {
             if group_of[node.index()].replace(at).is_some() {
-                return Err((at, GroupError::Twice { node: program.node(*node).name.clone() }));
+                return Err((at, BlockError::Twice { node: program.node(*node).name.clone() }));
             }
         }
         let into = block.members[0].index();
@@ -40,7 +40,7 @@ pub fn contract(program: &Program, groups: &[Group]) -> Result<Contraction, (usi
     let order = quotient.order().map_err(|stuck| {
         let at = group_of[quotient.nodes(stuck)[0].index()].unwrap_or(0);
         let through = quotient.between(stuck, stuck).map_or_else(String::new, |node| program.node(node).name.clone());
-        (at, GroupError::Cycle { through })
+        (at, BlockError::Cycle { through })
     })?;
     let mut rebuilt = Rebuilt::new(program);
     for group in order {
