@@ -127,8 +127,8 @@ impl Fitting<'_> {
                 false => Arc::new(Kernels::new(Arc::clone(&made.program))),
             };
             let PlacedProgram { program, placed, reasons, .. } = &made;
-            let chosen = (&placed.placement, &placed.schedule);
-            let result = Plan::build(program, &devices, chosen, reasons.clone(), kernels.as_ref(), self.options);
+            let (placement, schedule, reasons) = (&placed.placement, &placed.schedule, reasons.clone());
+            let result = Plan::build(program, &devices, placement, schedule, reasons, kernels.as_ref(), self.options);
             let shortage = match result {
                 Ok(plan) => {
                     let predicted = forecast(program, &plan, &placed.costs, machine);
