@@ -96,6 +96,7 @@
 //! [`import`] and [`lower`] make a [`program`] of a model; [`planning`] places it on a machine with costs from [`profile`] and makes a
 //! [`plan`]; [`execute`] runs that; [`learning`] measures devices and learns from runs; [`session`] is the face of it all.
 
+pub mod blocks;
 pub mod canonical;
 pub mod compare;
 pub mod device;
@@ -103,13 +104,14 @@ pub mod execute;
 pub mod import;
 pub mod learning;
 pub mod lower;
+mod names;
 pub mod plan;
+pub mod plan_file;
 pub mod planning;
 pub mod profile;
 pub mod program;
 pub mod refine;
 pub mod session;
-pub mod stream;
 pub mod tasks;
 
 pub use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};

@@ -9,6 +9,7 @@ use super::probe::{Class, Probe, relay, side_by_side};
 use super::record::{ProfiledRun, record};
 use crate::device::Inventory;
 use crate::execute::{ExecError, Executor, Kernels, RunError, RunOptions, RunOutput};
+use crate::plan::HOST;
 use crate::plan::{Plan, PlanError, PlanOptions, StreamMode};
 use crate::planning::{
     Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlacingError, compute_devices,
@@ -16,7 +17,6 @@ use crate::planning::{
 };
 use crate::profile::{LinkCosts, MachineCosts, Rates};
 use crate::program::Program;
-use crate::tasks::HOST;
 use anabranch_kernels::Tensor;
 use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -317,8 +317,15 @@ impl<'a> Bench<'a> {
         let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
         let streaming = if streamed { StreamMode::Always } else { StreamMode::Off };
         let options = PlanOptions { streaming, ..PlanOptions::default() };
-        let chosen = (&placed.placement, &placed.schedule);
-        let plan = Plan::build(&program, &machine.plan_devices(), chosen, Vec::new(), kernels.as_ref(), &options)?;
+        let plan = Plan::build(
+            &program,
+            &machine.plan_devices(),
+            &placed.placement,
+            &placed.schedule,
+            Vec::new(),
+            kernels.as_ref(),
+            &options,
+        )?;
         let executor = Executor::new(plan, kernels, compute_devices(self.inventory))?;
         let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
         let profiled = RunOptions { profile: true, ..RunOptions::default() };

@@ -1,6 +1,6 @@
 //! The programs that calibration runs: each stresses one rate of a device, one class of kernels, or one link.
 
-use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
+use crate::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch_kernels::op::{
     Binary, Conv, Domain, Expression, Map, MatMul, NodeSpec, Normalize, Op, Pool, PoolKind, Register, Softmax, Step,
     Transpose, Unary,
@@ -169,7 +169,7 @@ fn chain(dims: &[usize], constant: Option<&[usize]>, op: &Op, length: u32) -> Pr
         let input_specs = inputs.iter().map(|id| program.value(*id).spec.clone()).collect();
         let name = format!("probe{index}");
         program.nodes.push(Node {
-            operators: vec![name.clone()],
+            operators: vec![ModelOperator::new(&name, op.name())],
             name,
             spec: NodeSpec { op: op.clone(), inputs: input_specs, outputs: vec![spec(dims)] },
             inputs,

@@ -157,7 +157,7 @@ fn links(plan: &Plan, found: &mut Vec<Violation>) {
 
 /// Finds each value's last use in each memory, then replays all arrivals and sees who is still there.
 fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
-    let slot = |device, value| plan.memory().home(device, value).map(|stay| (device, stay.slot));
+    let slot = |device, value| plan.memory().home(device, value).map(|allocation| (device, allocation.slot));
     let mut last: BTreeMap<(DeviceId, ValueId), usize> = BTreeMap::new();
     for (place, step) in plan.steps().iter().enumerate() {
         for (device, value) in reads(program, plan, *step) {

@@ -5,12 +5,13 @@ use super::error::PlanningError;
 use super::machine::Machine;
 use super::placing::{Placed, Placing};
 use super::request::{BlockSource, NamedPlanFile, PlacementRequest};
-use crate::plan::{FileError, PlanFile, PlanOptions, StreamMode};
-use crate::program::{NodeId, Origin, Program, ValueId};
-use crate::stream::{
-    self, BlockNode, Forming, Group, GroupError, Readers, StreamDevice, StreamedBlock, Worth, block_node, contract,
-    form,
+use crate::blocks::{
+    self, BlockDevice, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Forming, Readers, block_node,
+    contract, form,
 };
+use crate::plan::{PlanOptions, StreamMode};
+use crate::plan_file::{FileError, PlanFile};
+use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ pub(super) struct PlacedProgram {
     pub(super) program: Arc<Program>,
     pub(super) placed: Placed,
     pub(super) reasons: Vec<String>,
-    pub(super) groups: Vec<Group>,
-    pub(super) blocks: Vec<StreamedBlock>,
+    pub(super) groups: Vec<BlockMembers>,
+    pub(super) blocks: Vec<BlockSummary>,
 }
 
 impl<'a> BlockPlanner<'a> {
@@ -77,7 +78,7 @@ impl<'a> BlockPlanner<'a> {
     }
 
     /// The blocks that the options want: under [`StreamMode::Auto`] those that are predicted to pay.
-    fn choose(&self, program: &Program, device_of: &[DeviceId]) -> Vec<Group> {
+    fn choose(&self, program: &Program, device_of: &[DeviceId]) -> Vec<BlockMembers> {
         let forming = Forming {
             program,
             device_of,
@@ -92,7 +93,7 @@ impl<'a> BlockPlanner<'a> {
             groups.retain(|group| {
                 let device = &self.machine.streams[device_of[group.members[0].index()].index()];
                 block_node(program, &readers, &group.members, group.chunk_rows)
-                    .is_ok_and(|block| self.worth(program, &block, device).pays())
+                    .is_ok_and(|block| self.gain(program, &block, device).pays())
             });
         }
         groups
@@ -104,7 +105,7 @@ impl<'a> BlockPlanner<'a> {
         program: &Program,
         device_of: &[DeviceId],
         file: &PlanFile,
-    ) -> Result<Option<Vec<Group>>, FileError> {
+    ) -> Result<Option<Vec<BlockMembers>>, FileError> {
         let Some(listed) = file.blocks(program, &self.machine.plan_devices(), device_of)? else {
             return Ok(None);
         };
@@ -116,16 +117,16 @@ impl<'a> BlockPlanner<'a> {
             let rows = listed.chunk_rows.unwrap_or(usize::MAX);
             let mut block = block_node(program, &readers, &listed.members, rows).map_err(refuse)?;
             if listed.chunk_rows.is_none() {
-                block.set_chunk_rows(stream::chunk_rows(
+                block.set_chunk_rows(blocks::chunk_rows(
                     &block,
                     self.options.chunk,
                     &self.machine.streams[device.index()],
                 ));
             }
             if !self.machine.supports(device, &block.spec, &constants(program, &block.inputs)) {
-                return Err(refuse(GroupError::Kernel { device: self.machine.streams[device.index()].name.clone() }));
+                return Err(refuse(BlockError::Kernel { device: self.machine.streams[device.index()].name.clone() }));
             }
-            groups.push((listed.name, Group { chunk_rows: block.chunk_rows(), members: block.members }));
+            groups.push((listed.name, BlockMembers { chunk_rows: block.chunk_rows(), members: block.members }));
         }
         let (names, groups): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
         match contract(program, &groups) {
@@ -139,13 +140,13 @@ impl<'a> BlockPlanner<'a> {
     fn contracted(
         &self,
         whole: &PlacedProgram,
-        groups: &[Group],
+        groups: &[BlockMembers],
         memory: &[u64],
         request: &PlacementRequest,
     ) -> Result<PlacedProgram, PlanningError> {
         let PlacedProgram { program, placed, reasons, .. } = whole;
         let contraction = contract(program, groups).map_err(|(_, error)| PlanningError::Checker(error.to_string()))?;
-        if let Some(fault) = stream::check(program, &contraction).first() {
+        if let Some(fault) = blocks::check(program, &contraction).first() {
             return Err(PlanningError::Checker(fault.to_string()));
         }
         let made = &contraction.program;
@@ -163,7 +164,7 @@ impl<'a> BlockPlanner<'a> {
             .collect();
         let unconstrained = Constraints::default();
         let mut placing = Placing::new(made, self.machine, &unconstrained)?;
-        blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.worth.with));
+        blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.gain.with));
         let fixed = PlacementRequest { order, ..PlacementRequest::fixed(made, device_of, request.rule) };
         let mut again = placing.place(&fixed, memory)?;
         again.placement.strategy = placed.placement.strategy;
@@ -181,14 +182,14 @@ impl<'a> BlockPlanner<'a> {
         })
     }
 
-    fn worth(&self, program: &Program, block: &BlockNode, device: &StreamDevice) -> Worth {
-        Worth::of(program, block, device, self.machine.costs.devices.get(&device.key))
+    fn gain(&self, program: &Program, block: &BlockNode, device: &BlockDevice) -> BlockGain {
+        BlockGain::of(program, block, device, self.machine.costs.devices.get(&device.key))
     }
 
     /// A block of the contracted program, by the number of its node there.
-    fn described(&self, whole: &PlacedProgram, node: NodeId, block: &BlockNode, device: DeviceId) -> StreamedBlock {
+    fn described(&self, whole: &PlacedProgram, node: NodeId, block: &BlockNode, device: DeviceId) -> BlockSummary {
         let PlacedProgram { program, reasons, .. } = whole;
-        StreamedBlock {
+        BlockSummary {
             node,
             members: block.members.iter().map(|member| program.node(*member).name.clone()).collect(),
             reasons: block.members.iter().map(|member| reasons[member.index()].clone()).collect(),
@@ -196,13 +197,13 @@ impl<'a> BlockPlanner<'a> {
             chunk_rows: block.chunk_rows(),
             chunk_bytes: block.row_bytes() * block.chunk_rows() as u64,
             kept_bytes: block.kept_bytes(program),
-            worth: self.worth(program, block, &self.machine.streams[device.index()]),
+            gain: self.gain(program, block, &self.machine.streams[device.index()]),
         }
     }
 }
 
 /// Whether a group's nodes read from and make for nodes of their own device alone.
-fn is_local(program: &Program, group: &Group, device_of: &[DeviceId]) -> bool {
+fn is_local(program: &Program, group: &BlockMembers, device_of: &[DeviceId]) -> bool {
     let device = device_of[group.members[0].index()];
     let made = |value: &ValueId| match program.value(*value).origin {
         Origin::Node(node) => Some(node),

@@ -74,7 +74,7 @@ impl Constraints {
 fn matching(program: &Program, pattern: &str) -> Result<Vec<NodeId>, PlacingError> {
     let named = |node: &NodeId| {
         let node = program.node(*node);
-        matches(pattern, &node.name) || node.operators.iter().any(|name| matches(pattern, name))
+        matches(pattern, &node.name) || node.operators.iter().any(|operator| matches(pattern, &operator.name))
     };
     let nodes: Vec<_> = program.node_ids().filter(named).collect();
     if nodes.is_empty() {

@@ -2,9 +2,9 @@
 
 use super::machine::{Machine, MachineDevice, link};
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
+use crate::blocks::BlockDevice;
 use crate::device::Inventory;
 use crate::profile::{DeviceCosts, LinkCosts, MachineCosts};
-use crate::stream::StreamDevice;
 use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::platform::DeviceKind;
 
@@ -39,8 +39,8 @@ impl Machine {
     }
 
     /// What streaming on a device depends on: its cores and caches are those of the device at hand that it is like.
-    fn add_stream(&mut self, entry: &DeviceEntry, like: Option<&StreamDevice>) {
-        self.streams.push(StreamDevice {
+    fn add_stream(&mut self, entry: &DeviceEntry, like: Option<&BlockDevice>) {
+        self.streams.push(BlockDevice {
             name: entry.name.clone(),
             kind: entry.kind.unwrap_or(DeviceKind::Cpu),
             key: entry.own_key(),

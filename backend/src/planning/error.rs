@@ -1,7 +1,8 @@
 //! Why a program cannot be placed or planned.
 
 use super::platform_file::PlatformError;
-use crate::plan::{FileError, PlanError};
+use crate::plan::PlanError;
+use crate::plan_file::FileError;
 use std::io;
 use std::path::PathBuf;
 

@@ -124,8 +124,8 @@ impl Fitting<'_> {
             let made = self.with_blocks(placed, &budgets)?;
             let kernels = lowered.kernels(&made.program);
             let PlacedProgram { program, placed, reasons, .. } = &made;
-            let chosen = (&placed.placement, &placed.schedule);
-            let result = Plan::build(program, &devices, chosen, reasons.clone(), &kernels, self.options);
+            let (placement, schedule, reasons) = (&placed.placement, &placed.schedule, reasons.clone());
+            let result = Plan::build(program, &devices, placement, schedule, reasons, &kernels, self.options);
             let shortage = match result {
                 Ok(plan) => {
                     let predicted = forecast(program, &plan, &placed.costs, machine);

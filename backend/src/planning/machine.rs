@@ -1,10 +1,10 @@
 //! The machine that a program is placed on: its devices and what is known of their costs.
 
+use crate::blocks::BlockDevice;
 use crate::device::{CacheSummary, DeviceRef, Inventory};
 use crate::plan::PlanDevice;
 use crate::profile::{LinkCosts, MachineCosts, NodeCost, Predictor};
 use crate::program::{Node, Program};
-use crate::stream::StreamDevice;
 use anabranch_kernels::cpu;
 use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_kernels::op::NodeSpec;
@@ -40,7 +40,7 @@ pub struct Machine {
     /// What the GPUs among them can hold and start.
     pub(super) gpus: Vec<GpuLimits>,
     /// What streaming on each device depends on.
-    pub(super) streams: Vec<StreamDevice>,
+    pub(super) streams: Vec<BlockDevice>,
     /// What nodes, transfers and runs cost there.
     pub costs: MachineCosts,
 }
@@ -107,7 +107,7 @@ pub fn machine_devices(inventory: &Inventory) -> Vec<MachineDevice> {
 }
 
 /// A device as streaming sees it. A core's level 2 cache counts, or its share of one that cores have together.
-fn stream_device(device: DeviceRef<'_>) -> StreamDevice {
+fn stream_device(device: DeviceRef<'_>) -> BlockDevice {
     let (kind, threads, cache) = match device {
         DeviceRef::Cpu(cpu) => {
             let share = |cache: CacheSummary| cache.bytes / cache.cores.max(1) as u64;
@@ -115,7 +115,7 @@ fn stream_device(device: DeviceRef<'_>) -> StreamDevice {
         }
         DeviceRef::Gpu(_) => (DeviceKind::Gpu, 1, 0),
     };
-    StreamDevice { name: device.name().to_owned(), kind, key: device.key().to_string(), times: 1.0, threads, cache }
+    BlockDevice { name: device.name().to_owned(), kind, key: device.key().to_string(), times: 1.0, threads, cache }
 }
 
 /// The link between two devices as measured; else assumed: between CPU devices only a message and cache misses, else a bus of

@@ -1,10 +1,10 @@
 //! A program lowered for one set of input shapes, and its plans: nothing is taken on any device yet.
 
 use super::placing::Placed;
+use crate::blocks::{BlockMembers, BlockSummary};
 use crate::execute::{Kernels, Weights};
 use crate::plan::Plan;
 use crate::program::{NodeId, Program};
-use crate::stream::{Group, StreamedBlock};
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub struct Planned {
     /// The lowered program, whose streaming blocks are nodes.
     pub program: Arc<Program>,
     /// Its streaming blocks, by their nodes.
-    pub blocks: Vec<StreamedBlock>,
+    pub blocks: Vec<BlockSummary>,
     /// The placement, its predicted costs and its predicted schedule.
     pub placed: Placed,
     /// How long placing and planning took.
@@ -22,7 +22,7 @@ pub struct Planned {
     /// The device of each task of the program before its blocks were made.
     pub(super) device_of: Vec<DeviceId>,
     /// The nodes of that program that are its blocks.
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<BlockMembers>,
     pub(super) plan: Arc<Plan>,
     pub(super) weights: Arc<Weights>,
 }
@@ -65,7 +65,7 @@ impl Planned {
     }
 
     /// The block that a node is, if it is one.
-    pub fn block(&self, node: NodeId) -> Option<&StreamedBlock> {
+    pub fn block(&self, node: NodeId) -> Option<&BlockSummary> {
         self.blocks.iter().find(|block| block.node == node)
     }
 }

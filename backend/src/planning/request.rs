@@ -3,10 +3,11 @@
 use super::error::PlanningError;
 use super::machine::Machine;
 use super::strategy::{Order, Strategy};
-use crate::plan::{PlanFile, PlanOptions};
+use crate::blocks::BlockMembers;
+use crate::plan::HOST;
+use crate::plan::PlanOptions;
+use crate::plan_file::PlanFile;
 use crate::program::Program;
-use crate::stream::Group;
-use crate::tasks::HOST;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::place::{Fixed, Placer, strategy_by_name, strategy_names};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -45,7 +46,7 @@ pub enum BlockSource {
     /// These.
     Given {
         /// The nodes of each block.
-        groups: Vec<Group>,
+        groups: Vec<BlockMembers>,
         /// An order of all tasks of the contracted program.
         order: Vec<TaskId>,
     },

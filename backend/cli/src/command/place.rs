@@ -7,7 +7,7 @@ use super::open::{self, open_for};
 use super::table::{Align, Table, duration};
 use super::{CliError, Output};
 use anabranch::device::format_bytes;
-use anabranch::plan::PlanFile;
+use anabranch::plan_file::PlanFile;
 use anabranch::planning::Planned;
 use anabranch_placement::platform::DeviceId;
 use clap::{Args, ValueEnum};

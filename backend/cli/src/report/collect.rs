@@ -174,7 +174,7 @@ impl Collect<'_> {
         };
         let nodes = program.node_ids().map(|id| {
             let node = program.node(id);
-            let renamed = node.operators.len() > 1 || node.operators.iter().any(|name| *name != node.name);
+            let operators: Vec<_> = node.operators.iter().map(|operator| operator.name.clone()).collect();
             NodeData {
                 name: node.name.clone(),
                 op: node.spec.op.name().to_owned(),
@@ -182,7 +182,7 @@ impl Collect<'_> {
                 flops: node.spec.work().flops,
                 inputs: node.inputs.iter().zip(&node.spec.inputs).map(|(value, spec)| port(*value, spec)).collect(),
                 outputs: node.outputs.iter().zip(&node.spec.outputs).map(|(value, spec)| port(*value, spec)).collect(),
-                operators: if renamed { node.operators.clone() } else { Vec::new() },
+                operators: if operators == [&*node.name] { Vec::new() } else { operators },
                 block: block(&node.spec.op),
                 costs: self.costs(id),
                 ..NodeData::default()

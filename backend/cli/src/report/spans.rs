@@ -60,7 +60,7 @@ impl Spans {
 
     /// When a value is on the host.
     fn arrival(&self, program: &Program, plan: &Plan, value: ValueId) -> u64 {
-        let host = anabranch::tasks::HOST;
+        let host = anabranch::plan::HOST;
         let sent = plan.transfers().iter().position(|transfer| transfer.value == value && transfer.to == host);
         match (sent.and_then(|at| self.transfers[at]), &program.value(value).origin) {
             (Some(times), _) => times.end,

@@ -10,10 +10,10 @@ mod lanes;
 pub(crate) use batches::batches;
 
 use super::machine::Machine;
+use crate::plan::HOST;
 use crate::plan::{Plan, Predicted, Route, Step, Transfer, TransferId};
 use crate::profile::{History, NodeCost};
 use crate::program::{NodeId, Program, ValueId};
-use crate::tasks::HOST;
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use lanes::{Lanes, Operation, play};

@@ -10,8 +10,8 @@ use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Reduce, ReduceKind, 
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 
 /// CPU devices with two threads and 1 MiB of cache each.
-fn devices(count: usize) -> Vec<StreamDevice> {
-    let device = |at| StreamDevice {
+fn devices(count: usize) -> Vec<BlockDevice> {
+    let device = |at| BlockDevice {
         name: format!("cpu{at}"),
         kind: DeviceKind::Cpu,
         key: format!("cpu{at}"),
@@ -22,7 +22,7 @@ fn devices(count: usize) -> Vec<StreamDevice> {
     (0..count).map(device).collect()
 }
 
-fn formed(program: &Program, device_of: &[u32], mode: StreamMode) -> Vec<Group> {
+fn formed(program: &Program, device_of: &[u32], mode: StreamMode) -> Vec<BlockMembers> {
     let device_of: Vec<DeviceId> = device_of.iter().map(|device| DeviceId(*device)).collect();
     let devices = devices(device_of.iter().map(|device| device.index() + 1).max().unwrap_or(1));
     let (chunk, supports) = (ChunkRule::Auto, &|_: DeviceId, _: &_, _: &[bool]| true);
@@ -112,9 +112,9 @@ fn a_path_that_leaves_and_comes_back_keeps_nodes_apart() {
     let y = maker.node(exp(), &[sum], &[64, 32]);
     let program = maker.finish(&[y]);
     assert_eq!(members(&program, &[0; 4]), [[2, 3]]);
-    let forced = [Group { members: [0, 2].map(NodeId).to_vec(), chunk_rows: 1 }];
+    let forced = [BlockMembers { members: [0, 2].map(NodeId).to_vec(), chunk_rows: 1 }];
     let through = "node1".to_owned();
-    assert_eq!(contract(&program, &forced).map(|_| ()), Err((0, GroupError::Cycle { through })));
+    assert_eq!(contract(&program, &forced).map(|_| ()), Err((0, BlockError::Cycle { through })));
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn two_blocks_never_wait_for_each_other() {
     let a1 = maker.node(add(), &[a0, b0], &[64, 32]);
     let b1 = maker.node(add(), &[b0, a0], &[64, 32]);
     let program = maker.finish(&[a1, b1]);
-    let group = |members: [u32; 2]| Group { members: members.map(NodeId).to_vec(), chunk_rows: 1 };
+    let group = |members: [u32; 2]| BlockMembers { members: members.map(NodeId).to_vec(), chunk_rows: 1 };
     assert!(contract(&program, &[group([0, 2])]).is_ok());
     let both = contract(&program, &[group([0, 2]), group([1, 3])]).map(|_| ());
-    assert!(matches!(both, Err((_, GroupError::Cycle { .. }))), "{both:?}");
+    assert!(matches!(both, Err((_, BlockError::Cycle { .. }))), "{both:?}");
     // On two devices only one of the pairs can be formed; on one all four are.
     assert_eq!(members(&program, &[0, 1, 0, 1]).len(), 1);
     assert_eq!(members(&program, &[0; 4]), [[0, 1, 2, 3]]);
@@ -147,10 +147,8 @@ fn outputs_of_the_program_leave_a_block_from_inside() {
     let contraction = contract(&program, &groups).expect("blocks");
     assert_eq!(check(&program, &contraction), []);
     let node = &contraction.program.nodes[0];
-    assert_eq!(
-        (node.name.as_str(), &node.operators[..]),
-        ("node0…node2", &["node0", "node1", "node2"].map(String::from)[..])
-    );
+    let operators: Vec<_> = node.operators.iter().map(|operator| &*operator.name).collect();
+    assert_eq!((&*node.name, &operators[..]), ("node0/map+map+map", &["node0", "node1", "node2"][..]));
     let Op::Block(block) = &node.spec.op else { panic!("a block") };
     assert_eq!(block.outputs, [1, 2]);
     assert_eq!(contraction.program.outputs.iter().map(|o| o.value).collect::<Vec<_>>(), node.outputs);
@@ -167,7 +165,7 @@ fn a_reduction_over_everything_ends_a_block() {
     let program = maker.finish(&[b, c]);
     assert_eq!(members(&program, &[0; 4]), [[0, 2, 1]]);
     let behind = block_node(&program, &Readers::of(&program), &[0, 1, 3].map(NodeId), 1);
-    assert!(matches!(behind, Err(GroupError::Divides { .. } | GroupError::Ends { .. })), "{behind:?}");
+    assert!(matches!(behind, Err(BlockError::Divides { .. } | BlockError::Ends { .. })), "{behind:?}");
 }
 
 #[test]
@@ -180,8 +178,7 @@ fn chunks_fit_half_of_the_cache_and_keep_all_threads_busy() {
     let program = maker.finish(&[b]);
     let block = block_node(&program, &Readers::of(&program), &[0, 1].map(NodeId), 1).expect("a block");
     assert_eq!((block.rows(), block.row_bytes()), (65536, 3 * 256));
-    let rows =
-        |rule, threads, cache| chunk_rows(&block, rule, &StreamDevice { threads, cache, ..devices(1).remove(0) });
+    let rows = |rule, threads, cache| chunk_rows(&block, rule, &BlockDevice { threads, cache, ..devices(1).remove(0) });
     assert_eq!(rows(ChunkRule::Auto, 1, 1 << 20), (512 << 10) / 768);
     assert_eq!(rows(ChunkRule::Auto, 1, 0), (128 << 10) / 768);
     assert_eq!(rows(ChunkRule::Auto, 64, 1 << 20), 256);
@@ -223,7 +220,7 @@ fn damaged_contractions_are_found_out() {
     let y = softmax(&mut maker, x);
     let z = maker.node(relu(), &[y], &[64, 32]);
     let program = maker.finish(&[z, y]);
-    let groups = [Group { members: [0, 1, 2, 3, 4].map(NodeId).to_vec(), chunk_rows: 5 }];
+    let groups = [BlockMembers { members: [0, 1, 2, 3, 4].map(NodeId).to_vec(), chunk_rows: 5 }];
     let contraction = contract(&program, &groups).expect("a block");
     assert_eq!(check(&program, &contraction), []);
     let damaged = |damage: &dyn Fn(&mut Contraction)| {

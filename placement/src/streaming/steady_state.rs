@@ -40,15 +40,15 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 
 /// The steady state of tasks that stream to each other: in a component, volume times interval is the same on all edges.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Flow {
+pub struct SteadyState {
     components: Components,
     largest: Vec<u64>,
 }
 
-impl Flow {
+impl SteadyState {
     /// The steady state where all edges between tasks stream: every task has its own processing element.
     pub fn new(graph: &CanonicalGraph) -> Self {
-        Flow::over(graph, |_| true)
+        SteadyState::over(graph, |_| true)
     }
 
     /// The steady state where the edges between tasks stream for which `streams` says yes. The other edges go through memory.
@@ -60,7 +60,7 @@ impl Flow {
             let volume = &mut largest[components.of(node)];
             *volume = graph.node(node).work().max(*volume);
         }
-        Flow { components, largest }
+        SteadyState { components, largest }
     }
 
     /// The components that stream.
@@ -98,7 +98,7 @@ mod tests {
         nodes.iter().for_each(|node| _ = builder.node(node.clone()));
         edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
         let graph = builder.build().unwrap();
-        let flow = Flow::new(&graph);
+        let flow = SteadyState::new(&graph);
         let text = |interval: Option<Ratio>| interval.map_or("-".into(), |interval| interval.to_string());
         graph.node_ids().map(|node| text(flow.output_interval(&graph, node))).collect()
     }

@@ -20,7 +20,7 @@ pub(super) enum Held {
 }
 
 /// Nodes and edges so far. Edges go from earlier nodes to later ones.
-pub(super) struct Weave<'a> {
+pub(super) struct GraphWriter<'a> {
     pub(super) program: &'a Program,
     pub(super) granularity: Granularity,
     current: NodeId,
@@ -32,7 +32,7 @@ pub(super) struct Weave<'a> {
     memories: BTreeMap<(ValueId, u64), Id>,
 }
 
-impl<'a> Weave<'a> {
+impl<'a> GraphWriter<'a> {
     pub(super) fn new(program: &'a Program, granularity: Granularity) -> Self {
         Self {
             program,

@@ -3,9 +3,9 @@
 //! What counts in a file that comes back is the device of each node and, where it still fits, the order of each device.
 //! Everything else is there to be read, and is made anew: transfers, memory, figures.
 
-use super::{Plan, PlanDevice, Route, Step};
+use crate::blocks::{BlockError, BlockSummary};
+use crate::plan::{Plan, PlanDevice, Route, Step, Stream, Transfer};
 use crate::program::{NodeId, Program, ValueId};
-use crate::stream::{GroupError, StreamedBlock};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};
@@ -135,7 +135,7 @@ pub enum FileError {
         /// What the file calls the block.
         block: String,
         /// Why its nodes are no block.
-        source: GroupError,
+        source: BlockError,
     },
     /// A block with a node that the model does not have.
     #[error("the plan's block {block:?} has a node {node:?}, which the model does not have; \"nodes\" lists the names")]
@@ -165,7 +165,7 @@ pub enum FileError {
 impl PlanFile {
     /// The file of a plan. `blocks` are the streaming blocks of `program`: their nodes are listed one by one, so that a
     /// block can be changed or left out without touching anything else.
-    pub fn of(plan: &Plan, program: &Program, blocks: &[StreamedBlock]) -> Self {
+    pub fn of(plan: &Plan, program: &Program, blocks: &[BlockSummary]) -> Self {
         Self {
             version: VERSION,
             strategy: plan.strategy().to_owned(),
@@ -234,7 +234,7 @@ impl PlanFile {
             };
             let members = entry.members.iter().map(member).collect::<Result<Vec<_>, _>>()?;
             match members.len() {
-                0 => Err(FileError::Block { block: entry.block.clone(), source: GroupError::Few }),
+                0 => Err(FileError::Block { block: entry.block.clone(), source: BlockError::Few }),
                 _ => Ok(ListedBlock { name: entry.block.clone(), members, chunk_rows: entry.chunk_rows }),
             }
         };
@@ -302,7 +302,7 @@ fn merged(program: &Program, before: &[Option<NodeId>]) -> Option<Vec<TaskId>> {
 
 impl NodeEntry {
     /// The entry of a node; of a block, those of its members, which start and end with it.
-    fn all_of(plan: &Plan, program: &Program, id: NodeId, blocks: &[StreamedBlock]) -> Vec<Self> {
+    fn all_of(plan: &Plan, program: &Program, id: NodeId, blocks: &[BlockSummary]) -> Vec<Self> {
         let (start, end) = plan.predicted().nodes[id.index()];
         let entry = |node: &String, reason: &str| Self {
             node: node.clone(),
@@ -319,7 +319,7 @@ impl NodeEntry {
 }
 
 impl BlockEntry {
-    fn of(plan: &Plan, program: &Program, block: &StreamedBlock) -> Self {
+    fn of(plan: &Plan, program: &Program, block: &BlockSummary) -> Self {
         Self {
             block: program.node(block.node).name.clone(),
             device: plan.device(plan.device_of(block.node)).name.clone(),
@@ -349,7 +349,7 @@ impl DeviceEntry {
 }
 
 impl TransferEntry {
-    fn of(plan: &Plan, program: &Program, transfer: &super::Transfer) -> Self {
+    fn of(plan: &Plan, program: &Program, transfer: &Transfer) -> Self {
         let route = match transfer.route {
             Route::Shared => "shared",
             Route::Copied => "copied",
@@ -361,8 +361,8 @@ impl TransferEntry {
             to: plan.device(transfer.to).name.clone(),
             bytes: transfer.bytes,
             route: route.to_owned(),
-            chunk_bytes: transfer.stream().map(super::Stream::chunk_bytes),
-            chunks: transfer.stream().map(super::Stream::chunks),
+            chunk_bytes: transfer.stream().map(Stream::chunk_bytes),
+            chunks: transfer.stream().map(Stream::chunks),
         }
     }
 }

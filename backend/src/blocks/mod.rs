@@ -7,7 +7,7 @@
 //!
 //! 1. [`form`] finds the groups of nodes that can stream into each other, as large as they get ([`block_node`] says what
 //!    can), and [`chunk`](chunk_rows) how many rows go through at a time;
-//! 2. [`Worth`] predicts each block with and without streaming;
+//! 2. [`BlockGain`] predicts each block with and without streaming;
 //! 3. [`contract`] makes each group one node. All that comes after (order, memory, transfers, execution, cost history)
 //!    treats it as any other;
 //! 4. [`check`] judges the contracted program against the first from the definitions alone.
@@ -19,23 +19,23 @@ mod chunk;
 mod contract;
 mod error;
 mod form;
-mod group;
+mod gain;
+mod node;
 mod quotient;
-mod worth;
 
 pub use check::{Fault, check};
-pub use chunk::{StreamDevice, chunk_rows};
+pub use chunk::{BlockDevice, chunk_rows};
 pub use contract::{Contraction, contract};
-pub use error::GroupError;
+pub use error::BlockError;
 pub use form::{Forming, form};
-pub use group::{BlockNode, Group, Readers, block_node};
-pub use worth::Worth;
+pub use gain::BlockGain;
+pub use node::{BlockMembers, BlockNode, Readers, block_node};
 
 use crate::program::NodeId;
 
 /// A block of a contracted program, as reports and plan files tell of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StreamedBlock {
+pub struct BlockSummary {
     /// The block's node in the contracted program.
     pub node: NodeId,
     /// The names of the nodes that it computes, in order.
@@ -51,7 +51,7 @@ pub struct StreamedBlock {
     /// Bytes of tensors that pass between members alone, and so never exist whole.
     pub kept_bytes: u64,
     /// What was predicted of it.
-    pub worth: Worth,
+    pub gain: BlockGain,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Who reads which value where.
 
+use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
-use crate::tasks::HOST;
 use anabranch_placement::platform::DeviceId;
 
 /// One that reads a value.

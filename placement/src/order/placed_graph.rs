@@ -37,19 +37,19 @@ pub enum Item {
 }
 
 /// A placed graph: sends and tasks as items, numbered sends first.
-pub struct Flow<'a> {
+pub struct PlacedGraph<'a> {
     problem: &'a Problem<'a>,
     device_of: &'a [DeviceId],
     sends: Sends,
     costs: SendCosts,
 }
 
-impl<'a> Flow<'a> {
+impl<'a> PlacedGraph<'a> {
     /// The items of `problem` when task `t` is on `device_of[t]`. `O(V + E log E)`.
     ///
     /// Every task must have a device of the platform that can run it.
     pub fn new(problem: &'a Problem<'a>, device_of: &'a [DeviceId], costs: SendCosts) -> Self {
-        Flow { problem, device_of, sends: Sends::of(problem.graph(), device_of), costs }
+        PlacedGraph { problem, device_of, sends: Sends::of(problem.graph(), device_of), costs }
     }
 
     /// The problem.
@@ -85,7 +85,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The item of a number below [`Flow::item_count`].
+    /// The item of a number below [`PlacedGraph::item_count`].
     pub fn item(&self, position: usize) -> Item {
         match position.checked_sub(self.sends.count()) {
             None => Item::Send(position),

@@ -5,7 +5,7 @@ use anabranch_kernels::op::{Binary, Domain, Expression, Literal, Register, Step,
 
 /// An expression under construction: steps over registers in one domain. Its value is the step added last.
 #[derive(Clone, Debug)]
-pub(crate) struct Formula {
+pub(crate) struct ExpressionBuilder {
     domain: Domain,
     inputs: usize,
     steps: Vec<Step>,
@@ -22,24 +22,24 @@ pub(crate) const fn domain_of(dtype: DType) -> Domain {
     }
 }
 
-impl Formula {
-    /// A formula of `inputs` inputs without a step.
+impl ExpressionBuilder {
+    /// A expression of `inputs` inputs without a step.
     pub(crate) fn new(domain: Domain, inputs: usize) -> Self {
         Self { domain, inputs, steps: Vec::new() }
     }
 
     /// One function of one input.
     pub(crate) fn of_one(domain: Domain, function: Unary) -> Self {
-        let mut formula = Self::new(domain, 1);
-        formula.unary(function, Register(0));
-        formula
+        let mut expression = Self::new(domain, 1);
+        expression.unary(function, Register(0));
+        expression
     }
 
     /// One function of two inputs.
     pub(crate) fn of_two(domain: Domain, function: Binary) -> Self {
-        let mut formula = Self::new(domain, 2);
-        formula.binary(function, Register(0), Register(1));
-        formula
+        let mut expression = Self::new(domain, 2);
+        expression.binary(function, Register(0), Register(1));
+        expression
     }
 
     /// The domain in which it is computed.
@@ -84,7 +84,7 @@ impl Formula {
     /// The expression whose value is the last step.
     pub(crate) fn finish(self) -> Expression {
         Expression::new(self.inputs, self.steps)
-            .expect("a formula has few steps, each over registers that it handed out before")
+            .expect("a expression has few steps, each over registers that it handed out before")
     }
 
     fn push(&mut self, step: Step) -> Register {

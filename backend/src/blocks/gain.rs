@@ -1,6 +1,6 @@
 //! What a block gains: its time as one node against the times of its members.
 
-use super::{BlockNode, StreamDevice};
+use super::{BlockDevice, BlockNode};
 use crate::profile::{CostSource, DeviceCosts, NodeCost, Predictor, Rates};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::DeviceKind;
@@ -14,27 +14,27 @@ const CACHED_SHARE: f64 = 0.25;
 
 /// Predicted times of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Worth {
+pub struct BlockGain {
     /// Of its members, one after the other: the sum of their predicted times.
     pub without: NodeCost,
     /// Of the block: measured before, else derived.
     pub with: NodeCost,
 }
 
-impl Worth {
+impl BlockGain {
     /// Predicts a block on a device.
     ///
     /// Without a history of the block, a member takes what it takes alone, less what its traffic with other members took to
     /// and from memory, but never less than its arithmetic; and all start once. Tensors that fit the device's own caches
     /// anyway save nothing. Threads share a block's chunks, so that few chunks leave some idle. O(members + edges).
-    pub fn of(program: &Program, block: &BlockNode, device: &StreamDevice, known: Option<&DeviceCosts>) -> Self {
+    pub fn of(program: &Program, block: &BlockNode, device: &BlockDevice, known: Option<&DeviceCosts>) -> Self {
         let Self { without, with } = Self::at_hand(program, block, device, known);
         let there = |cost: NodeCost| NodeCost { seconds: cost.seconds * device.times, ..cost };
         Self { without: there(without), with: there(with) }
     }
 
     /// On the device whose costs are filed.
-    fn at_hand(program: &Program, block: &BlockNode, device: &StreamDevice, known: Option<&DeviceCosts>) -> Self {
+    fn at_hand(program: &Program, block: &BlockNode, device: &BlockDevice, known: Option<&DeviceCosts>) -> Self {
         let predictor = Predictor::new(known);
         let alone: Vec<NodeCost> =
             block.members.iter().map(|node| predictor.predict(&program.node(*node).spec)).collect();
@@ -65,7 +65,7 @@ impl Worth {
 }
 
 /// How much longer a block takes because its chunks do not divide evenly among the threads. On a GPU nothing is cut.
-fn idle_factor(block: &BlockNode, device: &StreamDevice) -> f64 {
+fn idle_factor(block: &BlockNode, device: &BlockDevice) -> f64 {
     if device.kind != DeviceKind::Cpu {
         return 1.0;
     }
@@ -75,7 +75,7 @@ fn idle_factor(block: &BlockNode, device: &StreamDevice) -> f64 {
 }
 
 /// Bytes that a member need not bring from or to memory. What others than members want is still written.
-fn saved_bytes(program: &Program, block: &BlockNode, node: NodeId, device: &StreamDevice) -> f64 {
+fn saved_bytes(program: &Program, block: &BlockNode, node: NodeId, device: &BlockDevice) -> f64 {
     let node = program.node(node);
     let bytes = |value: &&ValueId| program.value(**value).spec.bytes() as u64;
     // Between two kernels of one device a small tensor stays in the cores' caches as it is.
@@ -111,7 +111,7 @@ mod tests {
     const RATES: Rates = Rates { matmul_flops: 1e11, conv_flops: 1e11, map_flops: 1e11, bandwidth: 1e10, launch: 1e-6 };
 
     /// Three element-wise nodes in a row on `rows` rows of 256 elements, as a block of chunks of a quarter of the rows.
-    fn worth(rows: usize, threads: usize, change: impl Fn(&mut MachineCosts, &Program, &BlockNode)) -> Worth {
+    fn gain(rows: usize, threads: usize, change: impl Fn(&mut MachineCosts, &Program, &BlockNode)) -> BlockGain {
         let mut maker = Maker::new();
         let mut value = maker.input(&[rows, 256]);
         for _ in 0..3 {
@@ -121,7 +121,7 @@ mod tests {
         let members = [0, 1, 2].map(NodeId);
         let chunk_rows = rows * 256 / 4;
         let block = block_node(&program, &Readers::of(&program), &members, chunk_rows).expect("a block");
-        let device = StreamDevice {
+        let device = BlockDevice {
             name: "cpu0".into(),
             kind: DeviceKind::Cpu,
             key: "cpu".into(),
@@ -132,27 +132,27 @@ mod tests {
         let mut store = MachineCosts::default();
         store.devices.insert("cpu".into(), DeviceCosts { rates: Some(RATES), ..DeviceCosts::default() });
         change(&mut store, &program, &block);
-        Worth::of(&program, &block, &device, store.devices.get("cpu"))
+        BlockGain::of(&program, &block, &device, store.devices.get("cpu"))
     }
 
     #[test]
     fn large_chains_pay_and_small_ones_only_save_starts() {
         // 64 MiB: each node takes 13.4 ms; four of six passes over memory are served from cache.
-        let large = worth(1 << 16, 2, |_, _, _| {});
+        let large = gain(1 << 16, 2, |_, _, _| {});
         assert!(large.pays() && large.with.seconds < 0.6 * large.without.seconds, "{large:?}");
         assert!(large.with.seconds > 0.4 * large.without.seconds, "{large:?}");
         // 1 MiB stays in the two cores' caches.
-        let small = worth(1 << 10, 2, |_, _, _| {});
+        let small = gain(1 << 10, 2, |_, _, _| {});
         assert!(!small.pays(), "{small:?}");
         // Eight threads share four chunks.
-        assert!(!worth(1 << 16, 8, |_, _, _| {}).pays());
+        assert!(!gain(1 << 16, 8, |_, _, _| {}).pays());
     }
 
     #[test]
     fn what_was_measured_decides() {
         let sample = |seconds: f64| Sample { nanoseconds: seconds * 1e9, cold: false, at: 0 };
         let measured = |seconds: f64| {
-            worth(1 << 10, 2, move |store, program, block| {
+            gain(1 << 10, 2, move |store, program, block| {
                 program.nodes.iter().for_each(|node| assert!(store.record("cpu", &node.spec, sample(1e-3))));
                 assert!(store.record("cpu", &block.spec, sample(seconds)));
             })

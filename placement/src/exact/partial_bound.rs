@@ -10,7 +10,7 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 
 /// Bounds of what a [`State`] can become.
-pub(super) struct Outlook<'p> {
+pub(super) struct PartialBound<'p> {
     problem: &'p Problem<'p>,
     paths: Paths,
     weights: Vec<Vec<f64>>,
@@ -24,10 +24,10 @@ pub(super) struct Outlook<'p> {
     here: Vec<Feeder>,
 }
 
-impl<'p> Outlook<'p> {
+impl<'p> PartialBound<'p> {
     pub(super) fn new(problem: &'p Problem<'p>) -> Self {
         let cells = problem.graph().task_count() * problem.platform().device_count();
-        Outlook {
+        PartialBound {
             problem,
             paths: Paths::new(problem),
             weights: Weights::of(problem).vectors().map(<[f64]>::to_vec).collect(),

@@ -61,7 +61,7 @@ fn input(program: &Program, number: usize, id: ValueId) -> Tensor {
 /// The same program with its blocks contracted, and how many these are: in all, and on GPUs.
 fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
     let nodes = placed.program.nodes.len();
-    let device = |device: &PlanDevice| StreamDevice {
+    let device = |device: &PlanDevice| BlockDevice {
         name: device.name.clone(),
         kind: device.kind,
         key: device.name.clone(),
@@ -83,7 +83,7 @@ fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
     let device_of: Vec<u32> = device_of.collect();
     let kinds: Vec<&str> =
         placed.devices.iter().map(|d| if d.kind == DeviceKind::Cpu { "cpu" } else { "gpu" }).collect();
-    let on_gpu = |group: &&Group| kinds[placed.placement.device_of[group.members[0].index()].index()] == "gpu";
+    let on_gpu = |group: &&BlockMembers| kinds[placed.placement.device_of[group.members[0].index()].index()] == "gpu";
     let counts = (groups.len(), groups.iter().filter(on_gpu).count());
     (Placed::new(contraction.program, &kinds, &device_of), counts)
 }

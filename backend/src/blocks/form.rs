@@ -4,9 +4,9 @@
 //! long as the block's volume does not grow. Here what matters is what need not go through memory, so edges are taken in the
 //! order of the bytes that they carry, and the groups at both ends of an edge become one wherever that is still a block.
 
-use super::group::divides;
+use super::node::divides;
 use super::quotient::Quotient;
-use super::{BlockNode, Group, Readers, StreamDevice, block_node, chunk_rows};
+use super::{BlockDevice, BlockMembers, BlockNode, Readers, block_node, chunk_rows};
 use crate::plan::{ChunkRule, StreamMode};
 use crate::program::{NodeId, Program};
 use anabranch_kernels::op::NodeSpec;
@@ -24,7 +24,7 @@ pub struct Forming<'a> {
     /// The device of each node.
     pub device_of: &'a [DeviceId],
     /// All devices.
-    pub devices: &'a [StreamDevice],
+    pub devices: &'a [BlockDevice],
     /// Under [`StreamMode::Auto`], blocks of which not even one row fits the cache are not formed.
     pub mode: StreamMode,
     /// How large chunks are.
@@ -35,7 +35,7 @@ pub struct Forming<'a> {
 
 /// The blocks of a placed program, by their first nodes: all that can stream together on one device does. Empty under
 /// [`StreamMode::Off`]. O(e² · (n + e)) at worst for n nodes and e edges that could stream, near O(e · (n + e)) in practice.
-pub fn form(forming: &Forming<'_>) -> Vec<Group> {
+pub fn form(forming: &Forming<'_>) -> Vec<BlockMembers> {
     if forming.mode == StreamMode::Off {
         return Vec::new();
     }
@@ -103,9 +103,9 @@ impl Growth<'_> {
         (self.forming.supports)(id, &block.spec, &constant).then_some(block)
     }
 
-    fn groups(&self) -> Vec<Group> {
+    fn groups(&self) -> Vec<BlockMembers> {
         let lists = self.forming.program.node_ids().map(|node| self.groups.nodes(node.index()));
         let blocks = lists.filter(|list| list.len() > 1).filter_map(|list| self.block(list));
-        blocks.map(|block| Group { chunk_rows: block.chunk_rows(), members: block.members }).collect()
+        blocks.map(|block| BlockMembers { chunk_rows: block.chunk_rows(), members: block.members }).collect()
     }
 }

@@ -1,9 +1,9 @@
 //! Making each group of nodes one node.
 
 use super::quotient::Quotient;
-use super::{BlockNode, Group, GroupError, Readers, block_node};
+use super::{BlockError, BlockMembers, BlockNode, Readers, block_node};
+use crate::names::{Names, fused};
 use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
-use std::collections::BTreeSet;
 
 /// A program whose blocks are nodes.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Contraction {
 ///
 /// # Errors
 /// The group (its position) that is no block, and why.
-pub fn contract(program: &Program, groups: &[Group]) -> Result<Contraction, (usize, GroupError)> {
+pub fn contract(program: &Program, groups: &[BlockMembers]) -> Result<Contraction, (usize, BlockError)> {
     let readers = Readers::of(program);
     let mut quotient = Quotient::new(program, &readers);
     let mut blocks: Vec<Option<BlockNode>> = vec![None; program.nodes.len()];
@@ -30,7 +30,7 @@ pub fn contract(program: &Program, groups: &[Group]) -> Result<Contraction, (usi
         let block = block_node(program, &readers, &group.members, group.chunk_rows).map_err(|error| (at, error))?;
         for node in &block.members {
             if group_of[node.index()].replace(at).is_some() {
-                return Err((at, GroupError::Twice { node: program.node(*node).name.clone() }));
+                return Err((at, BlockError::Twice { node: program.node(*node).name.clone() }));
             }
         }
         let into = block.members[0].index();
@@ -40,7 +40,7 @@ pub fn contract(program: &Program, groups: &[Group]) -> Result<Contraction, (usi
     let order = quotient.order().map_err(|stuck| {
         let at = group_of[quotient.nodes(stuck)[0].index()].unwrap_or(0);
         let through = quotient.between(stuck, stuck).map_or_else(String::new, |node| program.node(node).name.clone());
-        (at, GroupError::Cycle { through })
+        (at, BlockError::Cycle { through })
     })?;
     let mut rebuilt = Rebuilt::new(program);
     for group in order {
@@ -59,13 +59,14 @@ struct Rebuilt<'a> {
     members: Vec<Vec<NodeId>>,
     blocks: Vec<(NodeId, BlockNode)>,
     value_of: Vec<Option<ValueId>>,
-    names: BTreeSet<&'a str>,
+    names: Names,
 }
 
 impl<'a> Rebuilt<'a> {
     /// The values that no node makes, in their order.
     fn new(old: &'a Program) -> Self {
-        let names = old.nodes.iter().map(|node| &*node.name).collect();
+        let mut names = Names::default();
+        old.nodes.iter().for_each(|node| drop(names.unique(node.name.clone())));
         let (new, value_of) = (Program::default(), vec![None; old.values.len()]);
         let mut rebuilt = Self { old, new, members: Vec::new(), blocks: Vec::new(), value_of, names };
         for (at, value) in old.values.iter().enumerate() {
@@ -96,9 +97,9 @@ impl<'a> Rebuilt<'a> {
 
     fn block(&mut self, block: BlockNode) {
         let members = block.members.iter().map(|member| self.old.node(*member));
-        let operators = members.flat_map(|member| member.operators.iter().cloned()).collect();
+        let operators: Vec<_> = members.flat_map(|member| member.operators.iter().cloned()).collect();
         let node = Node {
-            name: self.name(&block),
+            name: self.names.unique(fused(&operators)),
             operators,
             spec: block.spec.clone(),
             inputs: self.values(&block.inputs),
@@ -107,16 +108,6 @@ impl<'a> Rebuilt<'a> {
         let id = NodeId(self.new.nodes.len() as u32);
         self.push(node, &block.outputs, block.members.clone());
         self.blocks.push((id, block));
-    }
-
-    /// First and last member; in the odd case that a node is called just so, with a mark.
-    fn name(&self, block: &BlockNode) -> String {
-        let name = |at: usize| self.old.node(block.members[at]).name.as_str();
-        let mut joined = format!("{}…{}", name(0), name(block.members.len() - 1));
-        while self.names.contains(&*joined) {
-            joined.push('*');
-        }
-        joined
     }
 
     fn push(&mut self, node: Node, outputs: &[ValueId], members: Vec<NodeId>) {

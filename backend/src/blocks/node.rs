@@ -1,6 +1,6 @@
 //! What makes nodes a block: the one node that computes them all, or why there is none.
 
-use super::GroupError;
+use super::BlockError;
 use crate::program::{Node, NodeId, Origin, Program, ValueId};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::op::{Block, Member, NodeSpec, Op, Operand, RowPlan};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Nodes that are to be one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct BlockMembers {
     /// The nodes, in the order in which a chunk goes through them.
     pub members: Vec<NodeId>,
     /// Rows that go through at a time.
@@ -126,18 +126,18 @@ pub fn block_node(
     readers: &Readers,
     members: &[NodeId],
     chunk_rows: usize,
-) -> Result<BlockNode, GroupError> {
+) -> Result<BlockNode, BlockError> {
     let mut sorted = members.to_vec();
     sorted.sort_unstable();
     let name = |node: NodeId| program.node(node).name.clone();
     if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(GroupError::Twice { node: name(pair[0]) });
+        return Err(BlockError::Twice { node: name(pair[0]) });
     }
     if sorted.len() < 2 {
-        return Err(GroupError::Few);
+        return Err(BlockError::Few);
     }
     if chunk_rows == 0 {
-        return Err(GroupError::Chunk);
+        return Err(BlockError::Chunk);
     }
     let (ordered, plans) = ordered(program, &sorted)?;
     let rows = common_rows(program, &ordered, &plans)?;
@@ -156,7 +156,7 @@ pub fn block_node(
 type Ordered = (Vec<NodeId>, Vec<Option<RowPlan>>);
 
 /// The members with the one that reduces over all rows, if any, at the end, and how each divides into rows.
-fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, GroupError> {
+fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, BlockError> {
     let mut plans: Vec<(NodeId, Option<RowPlan>)> = Vec::new();
     let mut last = None;
     for id in sorted {
@@ -164,13 +164,13 @@ fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, GroupError> 
         match divides(node) {
             Some(plan) => plans.push((*id, Some(plan))),
             None if node.spec.accumulated_rows().is_some() && last.is_none() => last = Some(*id),
-            None => return Err(GroupError::Divides { node: node.name.clone(), op: node.spec.op.name() }),
+            None => return Err(BlockError::Divides { node: node.name.clone(), op: node.spec.op.name() }),
         }
     }
     if let Some(last) = last {
         let made = program.node(last).outputs[0];
         if sorted.iter().any(|node| program.node(*node).inputs.contains(&made)) {
-            return Err(GroupError::Ends { node: program.node(last).name.clone() });
+            return Err(BlockError::Ends { node: program.node(last).name.clone() });
         }
         plans.push((last, None));
     }
@@ -185,14 +185,14 @@ pub(super) fn divides(node: &Node) -> Option<RowPlan> {
 }
 
 /// The greatest number of rows that divides all members' rows, and the elements of what the last reduces.
-fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>]) -> Result<usize, GroupError> {
+fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>]) -> Result<usize, BlockError> {
     let mut rows = 0;
     for (id, plan) in members.iter().zip(plans) {
         let node = program.node(*id);
         // A reduction takes rows of any length.
         rows = gcd(rows, plan.as_ref().map_or(node.spec.inputs[0].shape.elements(), |plan| plan.rows));
         if rows < 2 {
-            return Err(GroupError::Rows { node: node.name.clone() });
+            return Err(BlockError::Rows { node: node.name.clone() });
         }
     }
     Ok(rows)
@@ -218,7 +218,7 @@ impl<'a> Wiring<'a> {
     }
 
     /// A node as a member. `plan` is none for a reduction over all rows, which takes its input chunk by chunk.
-    fn member(&mut self, id: NodeId, plan: Option<&RowPlan>) -> Result<Member, GroupError> {
+    fn member(&mut self, id: NodeId, plan: Option<&RowPlan>) -> Result<Member, BlockError> {
         let node = self.program.node(id);
         let mut operands = Vec::with_capacity(node.inputs.len());
         for (at, value) in node.inputs.iter().enumerate() {
@@ -231,7 +231,7 @@ impl<'a> Wiring<'a> {
                 Some((_, place)) if windowed => Operand::Member(place),
                 Some((producer, _)) => {
                     let from = self.program.node(producer).name.clone();
-                    return Err(GroupError::Whole { node: node.name.clone(), from });
+                    return Err(BlockError::Whole { node: node.name.clone(), from });
                 }
                 None => Operand::Input(self.input(*value, &node.spec.inputs[at], windowed)),
             });

@@ -8,7 +8,7 @@
 //! whose volumes are chunks end in simulation with proven channels (De Matteis 2023, sections 4 to 6).
 
 use super::Contraction;
-use crate::program::{Node, NodeId, Origin, Program, ValueId};
+use crate::program::{ModelOperator, Node, NodeId, Origin, Program, ValueId};
 use anabranch_kernels::op::{Block, Member, Op, Operand};
 use anabranch_placement::streaming as canonical;
 use anabranch_placement::streaming::{Blocks, BufferSizes, CanonicalGraphBuilder, StreamingSchedule};
@@ -123,7 +123,7 @@ impl Judge<'_> {
         let contraction = self.contraction;
         let (new, members) = (contraction.program.node(id), &contraction.members[id.index()]);
         let old: Vec<&Node> = members.iter().map(|member| self.program.node(*member)).collect();
-        let operators: Vec<&String> = old.iter().flat_map(|node| &node.operators).collect();
+        let operators: Vec<&ModelOperator> = old.iter().flat_map(|node| &node.operators).collect();
         let made: Vec<ValueId> = match (&new.spec.op, &old[..]) {
             (Op::Block(block), _) if new.operators.iter().eq(operators) => {
                 self.block(new, block, &old);

@@ -6,7 +6,7 @@ use anabranch_placement::platform::DeviceKind;
 
 /// A device as streaming sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StreamDevice {
+pub struct BlockDevice {
     /// Its name.
     pub name: String,
     /// Its kind.
@@ -30,7 +30,7 @@ const CHUNKS_A_THREAD: usize = 4;
 /// Bytes below which a chunk is not made smaller to have more of them: a few microseconds of a core's memory traffic.
 const LEAST_BYTES: u64 = 32 << 10;
 
-impl StreamDevice {
+impl BlockDevice {
     /// Bytes that a chunk may touch: half of the cache, because constants and stacks are there too.
     pub fn room(&self) -> u64 {
         if self.cache == 0 { ASSUMED_CACHE / 2 } else { self.cache / 2 }
@@ -43,7 +43,7 @@ impl StreamDevice {
 ///
 /// It depends on shapes and caches alone, not on measured times: a block whose chunks changed from run to run would have
 /// no history.
-pub fn chunk_rows(block: &BlockNode, rule: ChunkRule, device: &StreamDevice) -> usize {
+pub fn chunk_rows(block: &BlockNode, rule: ChunkRule, device: &BlockDevice) -> usize {
     let (rows, row) = (block.rows(), block.row_bytes().max(1));
     let fitting = |bytes: u64| usize::try_from(bytes / row).unwrap_or(usize::MAX);
     let wanted = match rule {

@@ -3,7 +3,7 @@
 /// Nodes that do not stream into each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum GroupError {
+pub enum BlockError {
     /// Nothing that could stream.
     #[error("it needs at least two nodes")]
     Few,
