@@ -4,6 +4,7 @@ pub mod canonical;
 pub mod chart;
 pub mod cli;
 pub mod compare;
+pub mod constant;
 pub mod device;
 pub mod execute;
 pub mod import;

@@ -2,8 +2,9 @@
 //!
 //! It is what the runtime's results are compared with, and what folds constants; it plans nothing and reuses nothing.
 
+use crate::constant::ConstantError;
 use crate::program::{Node, Origin, Program};
-use anabranch_kernels::cpu::{Call, Team, prepare};
+use anabranch_kernels::cpu::{Call, Team, prepare_with};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{Buffer, KernelError, Tensor, TensorSpec};
 use std::sync::Arc;
@@ -30,6 +31,9 @@ pub enum EvaluateError {
         /// What was given.
         given: TensorSpec,
     },
+    /// A constant that cannot be read.
+    #[error(transparent)]
+    Constant(#[from] ConstantError),
     /// A node's kernel refused or failed.
     #[error("node `{node}`: {source}")]
     Node {
@@ -74,7 +78,7 @@ pub(crate) fn compute(
     inputs: &[Tensor],
     constants: &[Option<Tensor>],
 ) -> Result<Vec<Tensor>, KernelError> {
-    let kernel = prepare(spec, constants)?;
+    let kernel = prepare_with(spec, constants)?;
     let mut buffers: Vec<_> = spec.outputs.iter().map(|output| Buffer::zeroed(output.bytes())).collect();
     let mut outputs: Vec<_> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
     let inputs: Vec<_> = inputs.iter().map(Tensor::bytes).collect();
@@ -100,10 +104,10 @@ fn given(program: &Program, inputs: &[Tensor]) -> Result<Vec<Option<Tensor>>, Ev
         .values
         .iter()
         .map(|value| match &value.origin {
-            Origin::Constant(tensor) => Some(tensor.clone()),
-            Origin::Input | Origin::Node(_) => None,
+            Origin::Constant(constant) => Ok(Some(constant.load()?)),
+            Origin::Input | Origin::Node(_) => Ok(None),
         })
-        .collect();
+        .collect::<Result<_, ConstantError>>()?;
     for (id, tensor) in program.inputs.iter().zip(inputs) {
         let value = program.value(*id);
         if *tensor.spec() != value.spec {

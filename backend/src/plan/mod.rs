@@ -37,7 +37,7 @@ pub use error::{MemoryShortage, PlanError};
 pub use file::{FileError, ListedBlock, PlanFile};
 pub use link::LinkPlan;
 pub use memory::{DeviceMemory, MemoryPlan, Tenancy};
-pub use needs::{KernelNeeds, Needs};
+pub use needs::{KernelNeeds, Needs, PackedConstant};
 pub use ring::Ring;
 pub use stream::{ChunkRule, Stream, StreamMode};
 pub use transfer::{Route, Transfer, TransferId};

@@ -57,7 +57,7 @@ impl Maker {
         let spec = spec(dims);
         let elements: Vec<f32> = (0..spec.shape.elements()).map(element).collect();
         let tensor = Tensor::from_elements(spec.shape, &elements).expect("one for each");
-        self.value(dims, Origin::Constant(tensor))
+        self.value(dims, Origin::Constant(tensor.into()))
     }
 
     pub(crate) fn node(&mut self, op: Op, inputs: &[ValueId], dims: &[usize]) -> ValueId {
