@@ -10,7 +10,7 @@ use super::placing::Target;
 use super::prepared::{Lowered, Planned, Prepared, devices, plan, problem, wish};
 use super::random::random_tensor;
 use crate::device::{Inventory, detect};
-use crate::execute::{ComputeDevice, RunOptions, RunOutput};
+use crate::execute::{ComputeDevice, RunOptions, RunOutput, Weights};
 use crate::import::{self, Dim, Input, Model};
 use crate::lower::{LowerOptions, lower};
 use crate::profile::CostStore;
@@ -33,6 +33,8 @@ pub struct Session {
     pub(super) devices: Vec<ComputeDevice>,
     pub(super) options: SessionOptions,
     costs: Mutex<CostStore>,
+    /// What kernels of all shapes share.
+    weights: Arc<Weights>,
     lowered: Mutex<BTreeMap<Shapes, Arc<Lowered>>>,
     prepared: Mutex<BTreeMap<Shapes, Arc<Prepared>>>,
 }
@@ -74,7 +76,10 @@ impl Session {
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
         let (targets, devices, costs) = (targets(&inventory), devices(&inventory), Mutex::new(costs));
         let (lowered, prepared) = (Mutex::default(), Mutex::default());
-        Ok(Self { model, inventory, targets, devices, options, costs, lowered, prepared })
+        // What no plan uses any more is kept up to the size of the model's own weights.
+        let spare = model.initializers.values().map(|constant| constant.bytes() as u64).sum();
+        let weights = Arc::new(Weights::new(spare));
+        Ok(Self { model, inventory, targets, devices, options, costs, weights, lowered, prepared })
     }
 
     /// The model's inputs, in its order.
@@ -185,7 +190,7 @@ impl Session {
             fuse: self.options.fuse,
             ..LowerOptions::default()
         };
-        let made = Arc::new(Lowered::new(lower(&self.model, &lowering)?));
+        let made = Arc::new(Lowered::new(lower(&self.model, &lowering)?, &self.weights));
         lowered.insert(shapes, Arc::clone(&made));
         Ok(made)
     }

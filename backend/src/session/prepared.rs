@@ -7,7 +7,7 @@ use super::options::{Place, PlanChoice};
 use super::placing::{GivenFile, Placed, Placing, Target, Wish, WishedBlocks, Wishes};
 use super::streaming::{Streamed, Streaming};
 use crate::device::{DeviceRef, Inventory};
-use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
+use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels, Weights};
 use crate::plan::{Plan, PlanDevice, PlanError, PlanFile, PlanOptions};
 use crate::program::{NodeId, Program};
 use crate::stream::{Group, StreamedBlock};
@@ -105,8 +105,8 @@ impl Deref for Prepared {
 }
 
 impl Lowered {
-    pub(super) fn new(program: Program) -> Self {
-        Self { kernels: Arc::new(Kernels::new(Arc::new(program))) }
+    pub(super) fn new(program: Program, weights: &Arc<Weights>) -> Self {
+        Self { kernels: Arc::new(Kernels::with(Arc::new(program), Arc::clone(weights))) }
     }
 
     pub(super) fn program(&self) -> &Arc<Program> {
@@ -188,7 +188,10 @@ impl Fitting<'_> {
             let streamed = self.streamed(placed, &budgets)?;
             let kernels = match Arc::ptr_eq(self.lowered.program(), &streamed.program) {
                 true => Arc::clone(&self.lowered.kernels),
-                false => Arc::new(Kernels::new(Arc::clone(&streamed.program))),
+                false => {
+                    let weights = Arc::clone(self.lowered.kernels.weights());
+                    Arc::new(Kernels::with(Arc::clone(&streamed.program), weights))
+                }
             };
             let Streamed { program, placed, reasons, .. } = &streamed;
             let chosen = (&placed.placement, &placed.schedule);
