@@ -1,5 +1,6 @@
 //! How a run, or the preparation of one, can fail.
 
+use crate::constant::ConstantError;
 use crate::plan::TransferId;
 use crate::program::NodeId;
 use anabranch_kernels::{KernelError, TensorSpec};
@@ -29,6 +30,9 @@ pub enum ExecError {
         /// What went wrong.
         source: Box<KernelError>,
     },
+    /// A constant could not be read.
+    #[error(transparent)]
+    Constant(#[from] ConstantError),
     /// A device could not be opened, or its buffers not be made.
     #[error("{device:?} cannot be used: {source}")]
     Device {

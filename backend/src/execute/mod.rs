@@ -27,6 +27,7 @@ mod script;
 mod spawn;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 pub use cancel::CancelToken;
 pub use device::{ComputeDevice, CpuTeam, GpuOpener};
@@ -35,6 +36,7 @@ pub use error::{ExecError, InputMismatch, RunError, RunErrorKind, Waiting};
 pub use event::{Activity, Event, Lane};
 pub(crate) use gpu::BATCH as GPU_BATCH;
 pub use kernels::Kernels;
+pub use weights::Weights;
 
 use crate::plan::HOST;
 use crate::plan::Plan;

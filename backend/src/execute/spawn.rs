@@ -13,10 +13,11 @@ use super::script::{DeviceScript, Scripts};
 use super::{Kernels, inside};
 use crate::device::affinity;
 use crate::plan::Plan;
-use crate::program::NodeId;
+use crate::program::{NodeId, ValueId};
 use anabranch_kernels::cpu::{CpuKernel, Team};
 use anabranch_placement::platform::DeviceId;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -36,8 +37,9 @@ impl Setup {
     /// Takes all memory, prepares all kernels and starts all threads.
     pub(super) fn build(&self) -> Result<Engine, ExecError> {
         let program = self.kernels.program();
-        let Scripts { devices, links, messages, openers, channels } = Scripts::of(&self.plan, program);
+        let Scripts { mut devices, links, messages, openers, channels } = Scripts::of(&self.plan, program);
         let ledger = Ledger::new(self.plan.devices().len());
+        self.ready_constants(&mut devices, &ledger)?;
         let (sender, reports) = unbounded();
         let shared = Arc::new(Shared { plan: Arc::clone(&self.plan), ledger: ledger.clone(), reports: sender });
         let (senders, inboxes): (Vec<Sender<Message>>, Vec<Receiver<Message>>) =
@@ -76,7 +78,7 @@ impl Setup {
             let mail = mail(&mut engine, device.name().to_owned());
             gpus.push(match device {
                 ComputeDevice::Cpu(team) => {
-                    let kernels = self.cpu_kernels(&script, device)?;
+                    let kernels = self.cpu_kernels(&script)?;
                     let desk = Desk::new(id.0, Arc::clone(&shared), mail);
                     self.start_cpu(&mut engine, team, desk, MakeCpu { device: id, script, kernels })?;
                     None
@@ -105,15 +107,30 @@ impl Setup {
         Ok(engine)
     }
 
-    fn cpu_kernels(&self, script: &DeviceScript, device: &ComputeDevice) -> Result<Vec<Arc<dyn CpuKernel>>, ExecError> {
-        let kernel = |node: NodeId| {
-            self.kernels.cpu(node).map_err(|source| ExecError::Kernel {
-                node: self.kernels.program().node(node).name.clone(),
-                device: device.name().to_owned(),
-                source: Box::new(source),
-            })
-        };
-        script.nodes.iter().map(|node| kernel(node.node)).collect()
+    /// Packs and loads what the CPU devices read of the constants.
+    fn ready_constants(&self, scripts: &mut [DeviceScript], ledger: &Ledger) -> Result<(), ExecError> {
+        let devices = || self.devices.iter().enumerate().filter(|(_, device)| matches!(device, ComputeDevice::Cpu(_)));
+        let nodes = |script: &DeviceScript| script.nodes.iter().map(|node| node.node).collect::<Vec<_>>();
+        let all: Vec<NodeId> = devices().flat_map(|(at, _)| nodes(&scripts[at])).collect();
+        let values: Vec<ValueId> =
+            devices().flat_map(|(at, _)| scripts[at].cells.constants.iter().map(|cell| cell.value)).collect();
+        let mut loaded = self.kernels.ready(&all, &values)?.into_iter();
+        // What several nodes share is one buffer: it counts on the first device.
+        let mut counted = BTreeSet::new();
+        for (at, _) in devices() {
+            let packed = nodes(&scripts[at]).into_iter().flat_map(|node| self.kernels.packed(node));
+            let fresh = packed.filter(|buffer| counted.insert(Arc::as_ptr(buffer)));
+            ledger.take(DeviceId(at as u32), fresh.map(|buffer| buffer.len()).sum());
+        }
+        for (at, _) in devices() {
+            let constants = &mut scripts[at].cells.constants;
+            constants.iter_mut().zip(&mut loaded).for_each(|(cell, buffer)| cell.buffer = buffer);
+        }
+        Ok(())
+    }
+
+    fn cpu_kernels(&self, script: &DeviceScript) -> Result<Vec<Arc<dyn CpuKernel>>, ExecError> {
+        script.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect()
     }
 
     /// Starts the thread of a CPU device, which makes its own buffers and team.

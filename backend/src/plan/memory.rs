@@ -3,8 +3,10 @@
 use super::ring::{self, Ring};
 use super::slots::{self, Lifetime};
 use super::uses::{Reader, Uses};
-use super::{KernelNeeds, LinkPlan, MemoryShortage, Needs, PlanDevice, PlanError, Route, Step, Transfer, TransferId};
-use crate::plan::HOST;
+use super::{
+    HOST, KernelNeeds, LinkPlan, MemoryShortage, Needs, PackedConstant, PlanDevice, PlanError, Route, Step, Transfer,
+    TransferId,
+};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +34,7 @@ pub struct Allocation {
 pub struct DeviceMemory {
     /// Constants that kernels read as they are. CPU devices share theirs: they count on the first that reads them.
     pub constants: u64,
-    /// What kernels keep.
+    /// What kernels keep: packed constants, which CPU devices share like those that are read as they are, and tables.
     pub kernels: u64,
     /// The largest scratch memory of a kernel.
     pub scratch: u64,
@@ -283,6 +285,7 @@ impl Frame<'_> {
     fn charge_nodes(&self, places: &Places, memory: &mut MemoryPlan) -> Vec<Charge> {
         let mut charges = Vec::new();
         let mut counted: BTreeSet<(DeviceId, ValueId)> = BTreeSet::new();
+        let mut packed: BTreeSet<PackedConstant> = BTreeSet::new();
         // Constants that the caller receives are on the host in any case.
         for value in self.program.outputs.iter().map(|output| output.value) {
             if self.program.constant(value).is_some() && counted.insert((HOST, value)) {
@@ -305,12 +308,14 @@ impl Frame<'_> {
                 (read && counted.insert((owner, *value))).then_some(bytes)
             };
             let constants: u64 = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).sum();
+            let fresh = needs.packed.iter().filter(|constant| packed.insert((*constant).clone()));
+            let kept = fresh.map(|constant| constant.layout.bytes() as u64).fold(needs.resident, u64::saturating_add);
             let used = &mut memory.devices[device.index()];
             let scratch = needs.scratch.saturating_sub(used.scratch);
             used.constants = used.constants.saturating_add(constants);
-            used.kernels = used.kernels.saturating_add(needs.resident);
+            used.kernels = used.kernels.saturating_add(kept);
             used.scratch += scratch;
-            let bytes = constants.saturating_add(needs.resident).saturating_add(scratch);
+            let bytes = constants.saturating_add(kept).saturating_add(scratch);
             charges.push(Charge { device, bytes, place });
         }
         charges

@@ -37,7 +37,7 @@ pub use device::{HOST, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
 pub use link::LinkPlan;
 pub use memory::{Allocation, DeviceMemory, MemoryPlan};
-pub use needs::{KernelNeeds, Needs};
+pub use needs::{KernelNeeds, Needs, PackedConstant};
 pub use ring::Ring;
 pub use stream::{ChunkRule, Stream, StreamMode};
 pub use transfer::{Route, Transfer, TransferId};

@@ -60,11 +60,11 @@ impl CpuWorker {
     ) -> Self {
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
         let constants = script.cells.constants.iter();
-        let counted: usize = constants.filter(|constant| constant.counted).map(|constant| constant.buffer.len()).sum();
-        let packed: usize = kernels.iter().map(|kernel| kernel.resident_bytes()).sum();
+        let counted: usize = constants.filter(|constant| constant.counted).map(|constant| constant.bytes).sum();
+        let tables: usize = kernels.iter().map(|kernel| kernel.resident_bytes()).sum();
         let slots: usize = script.cells.slots.iter().map(|slot| slot.bytes as usize).sum();
         let rings: usize = script.rings.iter().map(|ring| ring.total() as usize).sum();
-        desk.shared.ledger.take(device, scratch + counted + packed + slots + rings);
+        desk.shared.ledger.take(device, scratch + counted + tables + slots + rings);
         let mut worker = Self {
             device,
             desk,

@@ -150,7 +150,8 @@ impl GpuLayout {
         let mut constants: Vec<_> = self.constants.iter().collect();
         constants.sort_by_key(|(_, at)| **at);
         let cell = |(value, _): (&ValueId, &u32)| {
-            program.constant(*value).map(|tensor| ConstantCell { buffer: Arc::clone(tensor.buffer()), counted: true })
+            let bytes = program.constant(*value)?.bytes();
+            Some(ConstantCell { value: *value, bytes, buffer: Arc::default(), counted: true })
         };
         Cells { slots, guests: 0, constants: constants.into_iter().filter_map(cell).collect() }
     }

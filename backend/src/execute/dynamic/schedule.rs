@@ -133,8 +133,8 @@ impl<'a> Schedule<'a> {
             self.value_made(*id)?;
         }
         for (index, output) in self.program.outputs.iter().enumerate() {
-            if let Some(tensor) = self.program.constant(output.value) {
-                self.finished.outputs.push((index as u32, Arc::clone(tensor.buffer())));
+            if let Some(buffer) = self.crew.constants.get(&output.value) {
+                self.finished.outputs.push((index as u32, Arc::clone(buffer)));
             }
         }
         Ok(())
@@ -255,7 +255,7 @@ impl<'a> Schedule<'a> {
 
     fn cpu_task(&mut self, node: NodeId) -> Result<CpuTask, Blamed> {
         let here = |value: &ValueId| match self.program.constant(*value) {
-            Some(tensor) => Some(Arc::clone(tensor.buffer())),
+            Some(_) => Some(self.crew.constants.get(value).cloned().unwrap_or_default()),
             None => self.copies.held(*value).cloned(),
         };
         let inputs: Option<Vec<_>> = self.program.node(node).inputs.iter().map(here).collect();

@@ -27,8 +27,9 @@ impl CellMap {
             cells.guests = guests.len();
             let shared = plan.device(device).kind == DeviceKind::Cpu;
             let cell = |value: &ValueId| {
-                let buffer = Arc::clone(program.constant(*value)?.buffer());
-                Some(ConstantCell { buffer, counted: !shared || counted.insert(*value) })
+                let bytes = program.constant(*value)?.bytes();
+                let counted = !shared || counted.insert(*value);
+                Some(ConstantCell { value: *value, bytes, buffer: Arc::default(), counted })
             };
             cells.constants = constants.iter().filter_map(cell).collect();
             map.devices.push(cells);

@@ -12,7 +12,7 @@ mod tests;
 
 use super::message::Gate;
 use crate::plan::{Plan, Ring, TransferId};
-use crate::program::{NodeId, Program};
+use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceId;
 use std::ops::Range;
@@ -71,6 +71,9 @@ pub(super) struct SlotScript {
 /// A constant that the device's kernels read.
 #[derive(Clone, Debug)]
 pub(super) struct ConstantCell {
+    pub(super) value: ValueId,
+    pub(super) bytes: usize,
+    /// The elements, on a CPU device once the script is readied.
     pub(super) buffer: Arc<Buffer>,
     /// Whether it counts on this device.
     pub(super) counted: bool,

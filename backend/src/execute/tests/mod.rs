@@ -6,6 +6,7 @@ mod gangs;
 mod gpu;
 mod naive;
 mod runs;
+mod weights;
 
 use super::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels, RunOptions};
 use crate::plan::test_programs::Placed;
