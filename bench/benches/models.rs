@@ -47,7 +47,7 @@ fn whole_models(criterion: &mut Criterion) {
                 ..SessionOptions::default()
             };
             let session = Session::open(&file, options).expect("a bundled model opens");
-            let profiled = RunOptions { profile: true, ..RunOptions::default() };
+            let profiled = RunOptions::default().with_profile(true);
             // Nothing is learnt from the first run, which touches memory for the first time.
             session.run(&inputs).expect("runs");
             for _ in 0..5 {

@@ -43,7 +43,7 @@ fn overhead(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("overhead");
     let mut measure = |name: &str, length: usize, executor: Option<Executor>, profile: bool| {
         let Some(executor) = executor else { return println!("overhead/{name}: not on this machine") };
-        let options = RunOptions { profile, ..RunOptions::default() };
+        let options = RunOptions::default().with_profile(profile);
         group.throughput(Throughput::Elements(length as u64));
         group.bench_function(name, |b| {
             b.iter(|| executor.run(std::slice::from_ref(&input), &options).expect("nothing fails"));

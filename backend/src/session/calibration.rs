@@ -314,9 +314,9 @@ impl<'a> Bench<'a> {
         };
         let chosen = (&placed.placement, &placed.schedule);
         let plan = Plan::build(&program, &plan_devices, chosen, Vec::new(), kernels.as_ref(), &options)?;
-        let executor = Executor::new(plan, kernels, devices(self.inventory))?;
+        let executor = Executor::new(plan, kernels, &devices(self.inventory))?;
         let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
-        let profiled = RunOptions { profile: true, ..RunOptions::default() };
+        let profiled = RunOptions::default().with_profile(true);
         let (mut runs, started) = (Vec::new(), Instant::now());
         while runs.len() < RUNS[0] || (runs.len() < RUNS[1] && started.elapsed() < ENOUGH) {
             runs.push(executor.run(&inputs, &profiled)?);

@@ -61,7 +61,7 @@ impl Session {
     /// # Errors
     /// If a device or a kernel cannot be readied.
     pub fn ready(&self, planned: &Arc<Planned>) -> Result<Arc<Prepared>, SessionError> {
-        Ok(Arc::new(planned.ready(&self.devices)?))
+        Ok(Arc::new(planned.ready(&self.pool)?))
     }
 
     /// Runs a plan that is ready.
@@ -88,8 +88,8 @@ impl Session {
     pub fn dynamic(&self, inputs: &Inputs) -> Result<Dynamic, SessionError> {
         let lowered = self.lowered(inputs)?;
         let forecast = lowered.placing(&self.present()?, &self.options.wishes)?.forecast();
-        let devices = self.devices.iter().cloned().zip(plan_devices(&self.targets)).collect();
-        let executor = DynamicExecutor::new(Arc::clone(&lowered.kernels), devices, forecast)?;
+        let devices = plan_devices(&self.targets);
+        let executor = DynamicExecutor::new(Arc::clone(&lowered.kernels), &self.pool, devices, forecast)?;
         Ok(Dynamic { program: Arc::clone(lowered.program()), executor })
     }
 

@@ -10,7 +10,7 @@ use super::placing::Target;
 use super::prepared::{Lowered, Planned, Prepared, devices, plan, problem, wish};
 use super::random::random_tensor;
 use crate::device::{Inventory, detect};
-use crate::execute::{ComputeDevice, RunOptions, RunOutput};
+use crate::execute::{DevicePool, RunOptions, RunOutput};
 use crate::import::{self, Dim, Input, Model};
 use crate::lower::{LowerOptions, lower};
 use crate::profile::CostStore;
@@ -30,7 +30,7 @@ pub struct Session {
     inventory: Inventory,
     pub(super) targets: Vec<Target>,
     /// Shared by all executors, so that a GPU is opened once.
-    pub(super) devices: Vec<ComputeDevice>,
+    pub(super) pool: Arc<DevicePool>,
     pub(super) options: SessionOptions,
     costs: Mutex<CostStore>,
     lowered: Mutex<BTreeMap<Shapes, Arc<Lowered>>>,
@@ -72,9 +72,9 @@ impl Session {
         let mut inventory = detect(&options.devices)?;
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
-        let (targets, devices, costs) = (targets(&inventory), devices(&inventory), Mutex::new(costs));
+        let (targets, pool, costs) = (targets(&inventory), devices(&inventory), Mutex::new(costs));
         let (lowered, prepared) = (Mutex::default(), Mutex::default());
-        Ok(Self { model, inventory, targets, devices, options, costs, lowered, prepared })
+        Ok(Self { model, inventory, targets, pool, options, costs, lowered, prepared })
     }
 
     /// The model's inputs, in its order.

@@ -7,7 +7,7 @@ use super::options::{Place, PlanChoice};
 use super::placing::{GivenFile, Placed, Placing, Target, Wish, WishedBlocks, Wishes};
 use super::streaming::{Streamed, Streaming};
 use crate::device::{DeviceRef, Inventory};
-use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
+use crate::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels};
 use crate::plan::{Plan, PlanDevice, PlanError, PlanFile, PlanOptions};
 use crate::program::{NodeId, Program};
 use crate::stream::{Group, StreamedBlock};
@@ -83,8 +83,8 @@ impl Planned {
     }
 
     /// Readies the devices.
-    pub(super) fn ready(self: &Arc<Self>, devices: &[ComputeDevice]) -> Result<Prepared, SessionError> {
-        let executor = Executor::new(Arc::clone(&self.plan), Arc::clone(&self.kernels), devices.to_vec())?;
+    pub(super) fn ready(self: &Arc<Self>, pool: &Arc<DevicePool>) -> Result<Prepared, SessionError> {
+        let executor = Executor::new(Arc::clone(&self.plan), Arc::clone(&self.kernels), pool)?;
         Ok(Prepared { planned: Arc::clone(self), executor, warm: AtomicBool::new(false) })
     }
 }
@@ -120,16 +120,16 @@ impl Lowered {
     }
 }
 
-/// The devices of an inventory to run on, in the same order. Executors that get clones of them open each GPU once.
-pub(super) fn devices(inventory: &Inventory) -> Vec<ComputeDevice> {
+/// The devices of an inventory to run on, in the same order.
+pub(super) fn devices(inventory: &Inventory) -> Arc<DevicePool> {
     let device = |device: DeviceRef<'_>| match device {
         DeviceRef::Cpu(cpu) => {
             let units = cpu.team().to_vec();
             ComputeDevice::Cpu(CpuTeam { name: cpu.name.clone(), threads: units.len(), units, slowdown: cpu.slowdown })
         }
-        DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::shared(gpu.name.clone(), gpu.adapter.clone())),
+        DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::new(gpu.name.clone(), gpu.adapter.clone())),
     };
-    inventory.devices().map(device).collect()
+    DevicePool::new(inventory.devices().map(device).collect())
 }
 
 /// Places and plans a lowered program on a machine.

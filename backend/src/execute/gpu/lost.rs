@@ -1,7 +1,8 @@
 //! Waiting for a GPU, and knowing when it is gone.
 
 use crate::execute::error::{Failure, Place, RunErrorKind};
-use crate::execute::message::{Halt, Mail};
+use crate::execute::exchange::Halt;
+use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::{Gpu, is_race};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,11 +26,11 @@ pub(in crate::execute) fn failure(gpu: &Gpu, place: Place, error: KernelError) -
 pub(in crate::execute) fn wait_for(
     gpu: &Gpu,
     submission: &wgpu::SubmissionIndex,
-    (mail, place): (&Mail, Place),
+    site: Site<'_>,
     done: impl Fn() -> bool,
 ) -> Result<(), Halt> {
     while !done() {
-        mail.stopped()?;
+        site.stop.check()?;
         let kind = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(SLICE) };
         // wgpu 30 panics in `poll` when the driver reports a loss.
         let polled = catch_unwind(AssertUnwindSafe(|| gpu.device().poll(kind)));
@@ -40,7 +41,7 @@ pub(in crate::execute) fn wait_for(
             Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
         };
         if let Some(fault) = lost {
-            return Err(Failure::at(place, RunErrorKind::DeviceLost(fault)).into());
+            return Err(Failure::at(site.place, RunErrorKind::DeviceLost(fault)).into());
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Which buffer of a device holds which value.
 
+use super::build::Contradiction;
 use super::{Cells, ConstantCell, SlotScript};
 use crate::plan::{Plan, Step};
 use crate::program::{Program, ValueId};
@@ -39,9 +40,14 @@ impl CellMap {
         map
     }
 
-    /// The cell of a value on a device; the first for one that is not there (an operand that is not read).
-    pub(super) fn cell(&self, device: DeviceId, value: ValueId) -> u32 {
-        self.of.get(&(device, value)).copied().unwrap_or(0)
+    /// The cell of a value on a device, if it has one there.
+    pub(super) fn find(&self, device: DeviceId, value: ValueId) -> Option<u32> {
+        self.of.get(&(device, value)).copied()
+    }
+
+    /// The cell of a value that must be on a device.
+    pub(super) fn cell(&self, device: DeviceId, value: ValueId) -> Result<u32, Contradiction> {
+        self.find(device, value).ok_or("a plan uses a value on a device that does not have it")
     }
 }
 

@@ -94,7 +94,7 @@ fn runs_can_be_cancelled_at_any_time() {
     let executor = executor(&placed, &PlanOptions::default(), 1);
     for microseconds in (0..40).map(|step| step * step) {
         let token = CancelToken::new();
-        let options = RunOptions { cancel: Some(token.clone()), ..RunOptions::default() };
+        let options = RunOptions::default().with_cancel(token.clone());
         let result = std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_micros(microseconds));
@@ -116,7 +116,7 @@ fn a_sleeping_kernel_is_left_after_the_timeout() {
     let executor = executor_with(&placed, kernels, &PlanOptions::default(), 1);
     mood.store(SLEEPS, Ordering::Relaxed);
     let (timeout, begin) = (Duration::from_millis(20), Instant::now());
-    let options = RunOptions { timeout: Some(timeout), ..RunOptions::default() };
+    let options = RunOptions::default().with_timeout(timeout);
     assert_eq!(run(&executor, &options).expect_err("too slow").kind, RunErrorKind::Timeout(timeout));
     assert!(begin.elapsed() >= Duration::from_millis(100), "a kernel is not interrupted");
     mood.store(WELL, Ordering::Relaxed);
@@ -132,7 +132,7 @@ fn a_lost_message_is_a_stall_with_its_graph() {
     let lost = Gate { worker: 1, index: waits(1).expect("the second device reads what the first makes") as u32 };
     *executor.setup.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(lost);
     *executor.engine.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let options = RunOptions { stall_after: Duration::from_millis(50), ..RunOptions::default() };
+    let options = RunOptions::default().with_stall_after(Duration::from_millis(50));
     let error = run(&executor, &options).expect_err("a message is lost");
     let RunErrorKind::Stalled(graph) = &error.kind else { panic!("{error}") };
     assert_eq!(graph.len(), 2, "{error}");
