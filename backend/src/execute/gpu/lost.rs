@@ -4,8 +4,7 @@ use crate::execute::error::{Failure, Place, RunErrorKind};
 use crate::execute::exchange::Halt;
 use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
-use anabranch_kernels::gpu::{Gpu, is_race};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use anabranch_kernels::gpu::{Gpu, caught, is_race};
 use std::time::Duration;
 
 /// How long one wait for the device takes at most before the stop flag is looked at. Each end of a slice before the device is done
@@ -32,9 +31,7 @@ pub(in crate::execute) fn wait_for(
     while !done() {
         site.stop.check()?;
         let kind = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(SLICE) };
-        // wgpu 30 panics in `poll` when the driver reports a loss.
-        let polled = catch_unwind(AssertUnwindSafe(|| gpu.device().poll(kind)));
-        let lost = match polled {
+        let lost = match caught(|| gpu.device().poll(kind)) {
             Ok(Ok(_) | Err(wgpu::PollError::Timeout)) => gpu.fault(),
             Ok(Err(error)) => Some(error.to_string()),
             Err(payload) if is_race(&*payload) => gpu.fault(),

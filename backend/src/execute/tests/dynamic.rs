@@ -2,7 +2,7 @@
 
 use super::failures::{PANICS, REFUSES, WELL, bad};
 use super::runs::ladder;
-use super::{devices, inputs, kernels, naive};
+use super::{inputs, kernels, naive, pool};
 use crate::execute::{Activity, CancelToken, DynamicExecutor, Forecast, Kernels, Lane, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Placed, random_program};
 use crate::program::Program;
@@ -28,8 +28,7 @@ fn forecast(placed: &Placed, on_gpus: impl Fn(usize) -> bool) -> Forecast {
 }
 
 fn executor(placed: &Placed, kernels: Arc<Kernels>, forecast: Forecast) -> DynamicExecutor {
-    let devices = devices(placed, 2).into_iter().zip(placed.devices.clone()).collect();
-    DynamicExecutor::new(kernels, devices, forecast).expect("all devices are there")
+    DynamicExecutor::new(kernels, &pool(placed, 2), placed.devices.clone(), forecast).expect("all devices are there")
 }
 
 fn assert_right(executor: &DynamicExecutor, program: &Program) {

@@ -1,7 +1,7 @@
 //! Nodes of different devices that run at the same time and pass each other chunks.
 
 use super::failures::{PANICS, REFUSES, WELL, bad};
-use super::{assert_right, devices, executor, executor_with, gpu, inputs, kernels};
+use super::{assert_right, executor, executor_with, gpu, inputs, kernels, pool};
 use crate::execute::{Activity, CancelToken, Executor, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{ChunkRule, Plan, PlanOptions, StreamMode, check};
@@ -182,7 +182,7 @@ fn channels_that_hold_nothing_are_a_stall_with_its_graph() {
     let kernels = kernels(&placed.program);
     let plan = placed.plan_with(&*kernels, &always(ChunkRule::Rows(7), 2)).expect("feasible").with_capacity(0);
     assert_ne!(check(&placed.program, &plan), [], "the checker keeps this out");
-    let executor = Executor::new(plan, Arc::clone(&kernels), devices(&placed, 1)).expect("all devices are there");
+    let executor = Executor::new(plan, Arc::clone(&kernels), &pool(&placed, 1)).expect("all devices are there");
     let options = RunOptions::default().with_stall_after(Duration::from_millis(50));
     let error = executor.run(&inputs(&placed.program), &options).expect_err("nobody can begin");
     let RunErrorKind::Stalled(graph) = &error.kind else { panic!("{error}") };

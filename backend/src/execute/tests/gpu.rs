@@ -4,7 +4,7 @@ use super::failures::{PANICS, REFUSES, WELL, bad};
 use super::naive::Naive;
 use super::runs::ladder;
 use super::{adapter, assert_right, devices, executor, executor_with, gpu, inputs, kernels};
-use crate::execute::{Activity, ComputeDevice, Executor, GpuOpener, Lane, RunErrorKind, RunOptions};
+use crate::execute::{Activity, ComputeDevice, DevicePool, Executor, GpuOpener, Lane, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{ChunkRule, PlanOptions, Route, StreamMode};
 use crate::program::NodeId;
@@ -185,7 +185,7 @@ fn a_lost_gpu_is_named_and_opened_again() {
     }
     let plan = placed.plan_with(&*kernels, &PlanOptions::default()).expect("no limits");
     let cpu = devices(&placed, 1).swap_remove(0);
-    let executor = Executor::new(plan, kernels, vec![cpu, ComputeDevice::Gpu(opener)]).expect("all devices are there");
+    let executor = Executor::new(plan, kernels, &DevicePool::new(vec![cpu, ComputeDevice::Gpu(opener)])).expect("all devices are there");
     assert_right(&executor, &RunOptions::default());
     for before_the_run in [true, false, false] {
         if before_the_run {

@@ -1,7 +1,7 @@
 //! Right results on CPU devices, whatever the placement.
 
 use super::{assert_right, executor, executor_with, inputs, kernels};
-use crate::execute::{Activity, Executor, Lane, RunErrorKind, RunOptions};
+use crate::execute::{Activity, DevicePool, Executor, Lane, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{PlanError, PlanOptions};
 use anabranch_placement::platform::DeviceId;
@@ -139,6 +139,6 @@ fn other_devices_than_planned_are_refused() {
     let plan = placed.plan_with(&*kernels, &PlanOptions::default()).expect("no limits");
     let mut devices = super::devices(&placed, 1);
     devices.pop();
-    let text = Executor::new(plan, kernels, devices).expect_err("one device is missing").to_string();
+    let text = Executor::new(plan, kernels, &DevicePool::new(devices)).expect_err("one device is missing").to_string();
     assert!(text.contains("cpu0, cpu1") && text.contains("given: cpu0;"), "{text}");
 }
