@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let session = Session::open(model, options)?;
     let inputs = session.fill_random(Inputs::new(), 1)?;
-    let run = session.run_with(&inputs, &RunOptions { profile: true, ..RunOptions::default() })?;
+    let run = session.run_with(&inputs, &RunOptions::default().with_profile(true))?;
 
     let mut nodes: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, device) in run.executed() {

@@ -19,7 +19,7 @@ use super::pool::{DevicePool, Lane};
 use super::script::{DeviceScript, LinkScript, Scripts};
 use super::supervise::{Deadline, Supervisor, Verdict};
 use super::threads::{Inbox, Job};
-use super::worker::{Run, Terms, Worker};
+use super::worker::{Run, Terms, Worker, attempt};
 use crate::plan::Plan;
 use crate::program::NodeId;
 use crate::tasks::HOST;
@@ -43,7 +43,7 @@ pub(super) struct Engine {
 
 /// A worker and who runs it.
 struct Station {
-    worker: Mutex<Worker>,
+    worker: Mutex<Box<dyn Worker>>,
     /// Its thread; none for the host, whose steps the caller runs.
     inbox: Option<Arc<Inbox>>,
 }
@@ -79,7 +79,8 @@ impl Engine {
         let program = kernels.program();
         let Scripts { devices, links, ports } = Scripts::of(plan, program)?;
         let ledger = pool.ledger();
-        let exchange = Exchange::new(&ports).ok_or(ExecError::Memory { device: pool.devices()[0].name().to_owned() })?;
+        let exchange =
+            Exchange::new(&ports).ok_or(ExecError::Memory { device: pool.devices()[0].name().to_owned() })?;
         let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
         let cpus = devices.iter().zip(pool.devices());
         let cpus = cpus.filter(|(script, device)| matches!(device, ComputeDevice::Cpu(_)) && !script.steps.is_empty());
@@ -100,14 +101,11 @@ impl Engine {
 
     /// Whether all of its GPUs are those that the pool has open.
     pub(super) fn is_current(&self, pool: &DevicePool) -> bool {
-        self.stations.iter().take(self.diagnosis.plan.devices().len()).enumerate().all(|(at, station)| {
-            let Some(station) = station.as_ref().filter(|_| matches!(pool.devices()[at], ComputeDevice::Gpu(_))) else {
-                return true;
-            };
-            match &*lock(&station.worker) {
-                Worker::Gpu(worker) => pool.is_current(DeviceId(at as u32), &worker.side.gpu),
-                Worker::Cpu(_) | Worker::Link(_) => true,
+        self.stations.iter().zip(pool.devices()).enumerate().all(|(at, (station, device))| match (station, device) {
+            (Some(station), ComputeDevice::Gpu(_)) => {
+                lock(&station.worker).gpu().is_none_or(|gpu| pool.is_current(DeviceId(at as u32), gpu))
             }
+            _ => true,
         })
     }
 
@@ -117,8 +115,7 @@ impl Engine {
         let terms = Terms { origin: call.origin, profile: call.options.profile, spin };
         let graph = || self.diagnosis.wait_for_graph(&self.exchange);
         let deadline = Deadline::new(call.options, call.origin);
-        let supervisor =
-            Supervisor::new(deadline, call.options.stall_after, &self.exchange, &self.verdict, &graph);
+        let supervisor = Supervisor::new(deadline, call.options.stall_after, &self.exchange, &self.verdict, &graph);
         let _pinned = if self.shares_cpus { pool.pin_caller() } else { None };
         let threads = self.start(pool, terms);
         self.host(terms, call, &supervisor);
@@ -137,7 +134,9 @@ impl Engine {
     /// Gives all threads that have steps their part; their number.
     fn start(self: &Arc<Self>, pool: &DevicePool, terms: Terms) -> u32 {
         let inboxes = || {
-            let inbox = |(at, station): (usize, &Option<Station>)| Some((at as u32, Arc::clone(station.as_ref()?.inbox.as_ref()?)));
+            let inbox = |(at, station): (usize, &Option<Station>)| {
+                Some((at as u32, Arc::clone(station.as_ref()?.inbox.as_ref()?)))
+            };
             self.stations.iter().enumerate().filter_map(inbox)
         };
         let threads = inboxes().count() as u32;
@@ -155,17 +154,12 @@ impl Engine {
     fn host(&self, terms: Terms, call: &mut Call<'_>, supervisor: &Supervisor<'_>) {
         let Some(station) = &self.stations[HOST.index()] else { return };
         let mut worker = lock(&station.worker);
-        if let Worker::Cpu(worker) = &mut *worker {
+        if let Some(worker) = worker.cpu() {
             worker.adopt(call.spare);
         }
-        let run = Run {
-            exchange: &self.exchange,
-            worker: HOST.0,
-            terms,
-            inputs: call.inputs,
-            supervisor: Some(supervisor),
-        };
-        let result = worker.follow(&run);
+        let run =
+            Run { exchange: &self.exchange, worker: HOST.0, terms, inputs: call.inputs, supervisor: Some(supervisor) };
+        let result = attempt(&mut **worker, &run);
         self.finished(HOST.0, result);
     }
 
@@ -175,7 +169,7 @@ impl Engine {
             Some(station) => {
                 let run = Run { exchange: &self.exchange, worker, terms, inputs: &[], supervisor: None };
                 self.exchange.port(worker).waiter.enter();
-                lock(&station.worker).follow(&run)
+                attempt(&mut **lock(&station.worker), &run)
             }
             None => Ok(()),
         };
@@ -205,7 +199,7 @@ impl Engine {
     /// Appends the outputs of a run that ended well, with their numbers.
     pub(super) fn take_outputs(&self, outputs: &mut Vec<(u32, Arc<Buffer>)>) {
         if let Some(station) = &self.stations[HOST.index()]
-            && let Worker::Cpu(worker) = &mut *lock(&station.worker)
+            && let Some(worker) = lock(&station.worker).cpu()
         {
             outputs.append(&mut worker.outputs);
         }
@@ -220,20 +214,20 @@ impl Parts<'_> {
             self.gpus.push(None);
             return Ok(None);
         }
-        let (side, worker) = match &self.pool.devices()[device.index()] {
+        let (side, worker): (_, Box<dyn Worker>) = match &self.pool.devices()[device.index()] {
             ComputeDevice::Cpu(cpu) => {
                 let computes = !script.nodes.is_empty();
                 let team = if computes { self.pool.team(device, cpu) } else { Arc::new(Team::solo()) };
                 let kernels = self.cpu_kernels(&script, &cpu.name)?;
                 let parts = CpuParts { device, name: &cpu.name, script, kernels, team, slowdown: cpu.slowdown };
-                (None, Worker::Cpu(CpuWorker::new(parts, self.plan, self.ledger)?))
+                (None, Box::new(CpuWorker::new(parts, self.plan, self.ledger)?))
             }
             ComputeDevice::Gpu(opener) => {
                 let memory = &self.plan.memory().devices()[device.index()];
                 let extra = Extra { ledger: self.ledger, scratch: memory.scratch, kernels: memory.kernels };
                 let gpu = self.pool.gpu(device)?;
                 let side = GpuSide::new(gpu, &opener.name, device, &script, self.kernels, &extra)?;
-                (Some(Arc::clone(&side)), Worker::Gpu(GpuWorker::new(device, script, side)))
+                (Some(Arc::clone(&side)), Box::new(GpuWorker::new(device, script, side)))
             }
         };
         self.gpus.push(side);
@@ -261,7 +255,7 @@ impl Parts<'_> {
         }
         let ends = [script.from, script.to].map(|end| self.gpus[end.index()].clone());
         let inbox = Some(self.pool.thread(Lane::Link(script.from, script.to))?);
-        let worker = Worker::Link(LinkWorker::new(script, self.plan, ends)?);
+        let worker: Box<dyn Worker> = Box::new(LinkWorker::new(script, self.plan, ends)?);
         Ok(Station { worker: Mutex::new(worker), inbox })
     }
 }

@@ -46,7 +46,9 @@ pub enum ExecError {
         reason: String,
     },
     /// The system has not as much memory left as the plan takes.
-    #[error("the system has no memory left for what the plan keeps on {device:?}; give the device a lower limit, or close other programs")]
+    #[error(
+        "the system has no memory left for what the plan keeps on {device:?}; give the device a lower limit, or close other programs"
+    )]
     Memory {
         /// The device.
         device: String,

@@ -125,7 +125,8 @@ impl Executor {
         let origin = Instant::now();
         let _turn = self.pool.turn(&Deadline::new(options, origin), options.spin).map_err(anywhere)?;
         let mut state = self.lock();
-        let engine = self.current_engine(&mut state).map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?;
+        let engine =
+            self.current_engine(&mut state).map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?;
         state.keep(output);
         let given = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
         engine.ledger.take(HOST, given);
@@ -185,7 +186,10 @@ impl State {
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor").field("plan", &self.plan.strategy()).field("pool", &self.pool).finish_non_exhaustive()
+        f.debug_struct("Executor")
+            .field("plan", &self.plan.strategy())
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
     }
 }
 

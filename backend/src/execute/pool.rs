@@ -2,11 +2,11 @@
 
 use super::device::{ComputeDevice, CpuTeam};
 use super::error::{ExecError, RunErrorKind};
+use super::inside;
 use super::ledger::{Accounts, Ledger};
 use super::queue::{RunQueue, Turn};
 use super::supervise::Deadline;
 use super::threads::{Busy, Inbox, PoolThread};
-use super::inside;
 use crate::device::affinity;
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::gpu::Gpu;
@@ -34,9 +34,13 @@ pub struct DevicePool {
     spins: bool,
     started: Mutex<Started>,
     /// By device; each has a lock of its own, for opening one takes long.
-    gpus: Vec<Mutex<Option<Arc<Gpu>>>>,
+    gpus: Vec<Mutex<Option<Opened>>>,
     notes: Arc<Mutex<BTreeSet<String>>>,
 }
+
+/// An opened GPU. Hidden in a closure, because its type is so deep that whoever wants a pool to be `Send` would otherwise have to raise
+/// the compiler's recursion limit.
+type Opened = Box<dyn Fn() -> Arc<Gpu> + Send + Sync>;
 
 /// The threads that have been started.
 #[derive(Default)]
@@ -124,25 +128,26 @@ impl DevicePool {
             return Err(ExecError::Internal("a CPU device was to be opened as a GPU"));
         };
         let mut opened = lock(&self.gpus[device.index()]);
-        if let Some(gpu) = opened.as_ref().filter(|gpu| gpu.fault().is_none()) {
-            return Ok(Arc::clone(gpu));
+        if let Some(gpu) = opened.as_ref().map(|gpu| gpu()).filter(|gpu| gpu.fault().is_none()) {
+            return Ok(gpu);
         }
         *opened = None;
         let refused = |source| ExecError::Device { device: opener.name.clone(), source: Box::new(source) };
         let gpu = opener.open().map_err(refused)?;
-        *opened = Some(Arc::clone(&gpu));
+        let kept = Arc::clone(&gpu);
+        *opened = Some(Box::new(move || Arc::clone(&kept)));
         Ok(gpu)
     }
 
     /// Whether this is the GPU that executors are to use.
     pub(super) fn is_current(&self, device: DeviceId, gpu: &Arc<Gpu>) -> bool {
-        lock(&self.gpus[device.index()]).as_ref().is_some_and(|current| Arc::ptr_eq(current, gpu))
+        lock(&self.gpus[device.index()]).as_ref().is_some_and(|current| Arc::ptr_eq(&current(), gpu))
     }
 
     /// Lets go of the GPUs that are lost, so that all executors open them again.
     pub(super) fn forget_lost(&self) {
         self.gpus.iter().for_each(|gpu| {
-            lock(gpu).take_if(|gpu| gpu.fault().is_some());
+            lock(gpu).take_if(|gpu| gpu().fault().is_some());
         });
     }
 

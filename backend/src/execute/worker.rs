@@ -4,21 +4,36 @@ use super::cpu::CpuWorker;
 use super::error::{Failure, Place};
 use super::event::Event;
 use super::exchange::{Delivery, Doing, Exchange, Halt, Port, Stop, Wait};
-use super::gpu::GpuWorker;
-use super::link::LinkWorker;
 use super::script::NO_GATE;
 use super::supervise::Supervisor;
 use super::wait::spin_for;
+use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::{Buffer, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What does the steps of a device or a link.
-pub(super) enum Worker {
-    Cpu(CpuWorker),
-    Gpu(GpuWorker),
-    Link(LinkWorker),
+/// What does the steps of a device or a link. A trait object, because the types of a GPU are so deep that whoever wants an executor to
+/// be `Send` would otherwise have to raise the compiler's recursion limit.
+pub(super) trait Worker: Send {
+    /// Does all of its steps of one run.
+    fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt>;
+
+    /// What it has noted.
+    fn log(&mut self) -> &mut Log;
+
+    /// Prepares the next run after one that failed: makes anew what was under way. Whether there was memory for it.
+    fn reset(&mut self) -> bool;
+
+    /// The worker of a CPU device, if it is one.
+    fn cpu(&mut self) -> Option<&mut CpuWorker> {
+        None
+    }
+
+    /// The GPU that its buffers are on, if it is a GPU's worker.
+    fn gpu(&self) -> Option<&Arc<Gpu>> {
+        None
+    }
 }
 
 /// What a worker notes while it runs.
@@ -129,40 +144,9 @@ impl Run<'_> {
     }
 }
 
-impl Worker {
-    /// Does all of its steps of one run. What panics is a failure like others.
-    pub(super) fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
-        self.log().at = Place::Nowhere;
-        let followed = catch_unwind(AssertUnwindSafe(|| match self {
-            Self::Cpu(worker) => worker.follow(run),
-            Self::Gpu(worker) => worker.follow(run),
-            Self::Link(worker) => worker.follow(run),
-        }));
-        followed.unwrap_or_else(|payload| Err(Failure::panic(self.log().at, &*payload).into()))
-    }
-
-    /// What it has noted.
-    pub(super) fn log(&mut self) -> &mut Log {
-        match self {
-            Self::Cpu(worker) => &mut worker.log,
-            Self::Gpu(worker) => &mut worker.log,
-            Self::Link(worker) => &mut worker.log,
-        }
-    }
-
-    /// Prepares the next run after one that failed: makes anew what was under way. Whether there was memory for it.
-    pub(super) fn reset(&mut self) -> bool {
-        self.log().events.clear();
-        match self {
-            Self::Cpu(worker) => worker.reset(),
-            Self::Gpu(worker) => {
-                worker.reset();
-                true
-            }
-            Self::Link(worker) => {
-                worker.reset();
-                true
-            }
-        }
-    }
+/// Lets a worker do its part. What panics is a failure like others.
+pub(super) fn attempt(worker: &mut dyn Worker, run: &Run<'_>) -> Result<(), Halt> {
+    worker.log().at = Place::Nowhere;
+    let followed = catch_unwind(AssertUnwindSafe(|| worker.follow(run)));
+    followed.unwrap_or_else(|payload| Err(Failure::panic(worker.log().at, &*payload).into()))
 }

@@ -88,7 +88,7 @@ impl CpuWorker {
         at: u32,
         part: &Part<'_>,
     ) -> Result<(), Failure> {
-        let (read, written) = (script.operands(&node.inputs), script.operands(&node.outputs));
+        let written = script.operands(&node.outputs);
         let mut held = std::mem::take(&mut self.held);
         let mut made = self.made.drain(..);
         for (number, operand) in written.iter().enumerate() {
@@ -98,7 +98,7 @@ impl CpuWorker {
             });
         }
         drop(made);
-        let result = self.call_part(node, at, part, (read, written), &mut held);
+        let result = self.call_part(script, node, at, part, &mut held);
         for ((number, operand), cell) in written.iter().enumerate().zip(held.drain(..)) {
             match part.streaming.out(number) {
                 Some(_) => self.made.push(cell),
@@ -111,12 +111,13 @@ impl CpuWorker {
 
     fn call_part(
         &mut self,
+        script: &DeviceScript,
         node: &NodeScript,
         at: u32,
         part: &Part<'_>,
-        (read, written): (&[Operand], &[Operand]),
         held: &mut [Cell],
     ) -> Result<(), Failure> {
+        let (read, written) = (script.operands(&node.inputs), script.operands(&node.outputs));
         let mut inputs: Vec<&[u8]> = Vec::with_capacity(read.len());
         for (index, operand) in read.iter().enumerate() {
             inputs.push(match part.streaming.place_of(index) {

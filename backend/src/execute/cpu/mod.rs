@@ -14,7 +14,7 @@ use super::event::{Activity, Event, Lane};
 use super::exchange::{Delivery, Halt};
 use super::ledger::Ledger;
 use super::script::{After, DeviceScript, HandOver, Work};
-use super::worker::{Log, Run};
+use super::worker::{Log, Run, Worker};
 use crate::plan::{Plan, TransferId};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{CpuKernel, Team};
@@ -27,7 +27,7 @@ pub(super) struct CpuWorker {
     device: DeviceId,
     script: Arc<DeviceScript>,
     plan: Arc<Plan>,
-    pub(super) log: Log,
+    log: Log,
     /// By node of the script.
     kernels: Vec<Arc<dyn CpuKernel>>,
     team: Arc<Team>,
@@ -99,20 +99,6 @@ impl CpuWorker {
                 *cell = Cell::Shared(buffer);
             }
         }
-    }
-
-    /// Does all of its steps of one run.
-    pub(super) fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
-        let script = Arc::clone(&self.script);
-        self.begin(&script, run)?;
-        match run.terms.profile {
-            false => self.follow_steps::<false>(&script, run)?,
-            true => self.follow_steps::<true>(&script, run)?,
-        }
-        self.log.at = Place::Nowhere;
-        let (slots, constants) = (script.cells.slots.len(), script.cells.first_constant());
-        self.cells[slots..constants].fill_with(Cell::default);
-        Ok(())
     }
 
     /// Gives each output a buffer that no caller has, and hands over the slots that links fill first.
@@ -231,9 +217,27 @@ impl CpuWorker {
         }
         true
     }
+}
 
-    /// Prepares the next run after one that failed. Whether there was memory for what was under way.
-    pub(super) fn reset(&mut self) -> bool {
+impl Worker for CpuWorker {
+    fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
+        let script = Arc::clone(&self.script);
+        self.begin(&script, run)?;
+        match run.terms.profile {
+            false => self.follow_steps::<false>(&script, run)?,
+            true => self.follow_steps::<true>(&script, run)?,
+        }
+        self.log.at = Place::Nowhere;
+        let (slots, constants) = (script.cells.slots.len(), script.cells.first_constant());
+        self.cells[slots..constants].fill_with(Cell::default);
+        Ok(())
+    }
+
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn reset(&mut self) -> bool {
         self.taken.clear();
         self.made.clear();
         self.held.clear();
@@ -241,5 +245,9 @@ impl CpuWorker {
         let (slots, constants) = (self.script.cells.slots.len(), self.script.cells.first_constant());
         self.cells[slots..constants].fill_with(Cell::default);
         self.restore()
+    }
+
+    fn cpu(&mut self) -> Option<&mut CpuWorker> {
+        Some(self)
     }
 }

@@ -3,8 +3,8 @@
 use super::Setup;
 use super::messages::{Fetch, GpuInbox, Lift, Reply, Reporter, Threads};
 use crate::execute::error::{ExecError, Failure, Place};
-use crate::execute::gpu::{BATCH, Extra, GpuSide, wait_for};
 use crate::execute::exchange::Halt;
+use crate::execute::gpu::{BATCH, Extra, GpuSide, wait_for};
 use crate::execute::ledger::Ledger;
 use crate::execute::link::{Download, Pieces, Upload};
 use crate::execute::script::{Cells, ConstantCell, DeviceScript, NO_CELL, NodeScript, Operand, SlotScript};
@@ -232,7 +232,9 @@ fn watch(reporter: &Reporter, side: &GpuSide, inbox: &Receiver<Watched>) {
     let place = |watched: &Watched| watched.nodes.first().map_or(Place::Nowhere, |node| Place::Node(*node));
     reporter.serve(inbox, place, |watched| {
         let at = place(&watched);
-        wait_for(&side.gpu, &watched.submission, Site { stop: &reporter.stop, place: at }, || watched.done.load(Ordering::Acquire))?;
+        wait_for(&side.gpu, &watched.submission, Site { stop: &reporter.stop, place: at }, || {
+            watched.done.load(Ordering::Acquire)
+        })?;
         side.healthy(at)?;
         let end = Instant::now();
         let start = before.map_or(watched.since, |before: Instant| before.max(watched.since));
@@ -278,10 +280,15 @@ fn fetch(reporter: &Reporter, mut download: Download, slots: &BTreeMap<ValueId, 
             let start = Instant::now();
             let target = buffer.bytes_mut();
             let cut = (bytes, STAGING.bytes as usize);
-            download.read(slot(slots, value)?, cut, Site { stop: &reporter.stop, place: Place::Nowhere }, &mut |offset: usize, part: &[u8]| {
-                target[offset..offset + part.len()].copy_from_slice(part);
-                Ok(())
-            })?;
+            download.read(
+                slot(slots, value)?,
+                cut,
+                Site { stop: &reporter.stop, place: Place::Nowhere },
+                &mut |offset: usize, part: &[u8]| {
+                    target[offset..offset + part.len()].copy_from_slice(part);
+                    Ok(())
+                },
+            )?;
             reporter.report(Reply::Fetched { device: reporter.device, value, buffer, span: (start, Instant::now()) });
             Ok(())
         },

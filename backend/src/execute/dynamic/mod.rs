@@ -94,8 +94,12 @@ impl DynamicExecutor {
         };
         let result = Schedule::new(&mut workers, &self.setup, inputs, options, origin).run();
         let Finished { events, mut outputs } = result.map_err(|(device, failure)| self.setup.named(device, failure))?;
-        let mut output =
-            RunOutput { events, peaks: workers.ledger.peaks().collect(), makespan: origin.elapsed(), ..RunOutput::default() };
+        let mut output = RunOutput {
+            events,
+            peaks: workers.ledger.peaks().collect(),
+            makespan: origin.elapsed(),
+            ..RunOutput::default()
+        };
         outputs.sort_by_key(|(index, _)| *index);
         super::fill(program, std::iter::empty(), outputs.drain(..), &mut output.outputs).map_err(anywhere)?;
         *place = Some(workers);

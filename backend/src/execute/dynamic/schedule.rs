@@ -1,10 +1,10 @@
 //! One run: decides for each node as it becomes ready, moves values, and collects what is said.
 
 use super::Setup;
-use super::messages::{CpuTask, DeviceInbox, Fetch, GpuInbox, Lift, Reply, Span};
-use super::workers::Workers;
 use super::decide::{Candidate, Queue, best};
 use super::memory::{Copies, Copy, HOST_MEMORY};
+use super::messages::{CpuTask, DeviceInbox, Fetch, GpuInbox, Lift, Reply, Span};
+use super::workers::Workers;
 use crate::execute::RunOptions;
 use crate::execute::error::{Failure, Place};
 use crate::execute::event::{Activity, Event, Lane};

@@ -51,7 +51,11 @@ impl Workers {
         };
         let mut memories = 1;
         for (at, (device, planned)) in setup.pool.devices().iter().zip(&setup.devices).enumerate() {
-            let reporter = Reporter { device: DeviceId(at as u32), replies: replies.clone(), stop: Arc::clone(&workers.threads.stop) };
+            let reporter = Reporter {
+                device: DeviceId(at as u32),
+                replies: replies.clone(),
+                stop: Arc::clone(&workers.threads.stop),
+            };
             let (inboxes, memory) = match device {
                 ComputeDevice::Cpu(team) => (workers.start_cpu(setup, team, reporter)?, 0),
                 ComputeDevice::Gpu(_) => {
@@ -87,7 +91,7 @@ impl Workers {
         self.ledger.take(reporter.device, scratch);
         let slowdown = Some(team.slowdown).filter(|times| *times > 1.0);
         let (pin, team, name) = (setup.pool.pinning(team), setup.pool.team(reporter.device, team), team.name.clone());
-                let (sender, inbox) = unbounded::<CpuTask>();
+        let (sender, inbox) = unbounded::<CpuTask>();
         let short = || ExecError::Memory { device: name.clone() };
         let mut scratch = Buffer::try_zeroed(scratch).ok_or_else(short)?;
         self.threads.start(&name, move || {

@@ -14,8 +14,8 @@ pub(super) use side::{Extra, GpuSide};
 use super::error::{Failure, Place};
 use super::exchange::{Halt, Wait};
 use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
-use super::worker::{Log, Run};
-use anabranch_kernels::gpu::Kernel;
+use super::worker::{Log, Run, Worker};
+use anabranch_kernels::gpu::{Gpu, Kernel};
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
 use timing::Timing;
@@ -37,8 +37,8 @@ struct Batch {
 /// The state of a GPU's worker.
 pub(super) struct GpuWorker {
     script: Arc<DeviceScript>,
-    pub(super) side: Arc<GpuSide>,
-    pub(super) log: Log,
+    side: Arc<GpuSide>,
+    log: Log,
     batch: Batch,
     timing: Timing,
 }
@@ -47,47 +47,6 @@ impl GpuWorker {
     pub(super) fn new(device: DeviceId, script: DeviceScript, side: Arc<GpuSide>) -> Self {
         let timing = Timing::new(device, &side);
         Self { log: Log::new(), timing, script: Arc::new(script), side, batch: Batch::default() }
-    }
-
-    /// Does all of its steps of one run.
-    pub(super) fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
-        let script = Arc::clone(&self.script);
-        if run.terms.profile {
-            self.timing.prepare(&self.side, &script)?;
-        }
-        for step in &script.steps {
-            run.check()?;
-            if step.gate != NO_GATE {
-                self.wait(Wait::Gate(step.gate), run)?;
-                run.pass(step.gate, drop)?;
-            }
-            let Work::Node(at) = step.work else {
-                return Err(Failure::internal("only the host has inputs and outputs").into());
-            };
-            self.run_node(&script.nodes[at as usize], at as usize, run)?;
-            let gates = script.after(&step.after).iter().filter_map(|after| match after {
-                After::Open(gate) => Some(*gate),
-                After::HandOver(_) | After::Share { .. } | After::Forget(_) => None,
-            });
-            self.batch.after.extend(gates);
-            if step.urgent || self.batch.kernels >= BATCH {
-                self.submit(run)?;
-            }
-        }
-        self.submit(run)?;
-        self.side.gpu.poll(None).map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
-        if run.terms.profile {
-            let events = self.timing.events(&self.side, run)?;
-            self.log.events.extend(events);
-        }
-        self.timing.clear();
-        Ok(())
-    }
-
-    /// Prepares the next run after one that failed.
-    pub(super) fn reset(&mut self) {
-        self.timing.clear();
-        self.batch = Batch::default();
     }
 
     /// Waits. What is encoded is submitted before.
@@ -161,5 +120,55 @@ impl GpuWorker {
             run.exchange.open(gate)?;
         }
         Ok(())
+    }
+}
+
+impl Worker for GpuWorker {
+    fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
+        let script = Arc::clone(&self.script);
+        if run.terms.profile {
+            self.timing.prepare(&self.side, &script)?;
+        }
+        for step in &script.steps {
+            run.check()?;
+            if step.gate != NO_GATE {
+                self.wait(Wait::Gate(step.gate), run)?;
+                run.pass(step.gate, drop)?;
+            }
+            let Work::Node(at) = step.work else {
+                return Err(Failure::internal("only the host has inputs and outputs").into());
+            };
+            self.run_node(&script.nodes[at as usize], at as usize, run)?;
+            let gates = script.after(&step.after).iter().filter_map(|after| match after {
+                After::Open(gate) => Some(*gate),
+                After::HandOver(_) | After::Share { .. } | After::Forget(_) => None,
+            });
+            self.batch.after.extend(gates);
+            if step.urgent || self.batch.kernels >= BATCH {
+                self.submit(run)?;
+            }
+        }
+        self.submit(run)?;
+        self.side.gpu.poll(None).map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
+        if run.terms.profile {
+            let events = self.timing.events(&self.side, run)?;
+            self.log.events.extend(events);
+        }
+        self.timing.clear();
+        Ok(())
+    }
+
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn reset(&mut self) -> bool {
+        self.timing.clear();
+        self.batch = Batch::default();
+        true
+    }
+
+    fn gpu(&self) -> Option<&Arc<Gpu>> {
+        Some(&self.side.gpu)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::staging::{Pieces, Staging, refused};
 use crate::execute::error::Place;
-use crate::execute::gpu::GpuSide;
 use crate::execute::exchange::Halt;
+use crate::execute::gpu::GpuSide;
 use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::event::{Activity, Event, Lane};
 use super::exchange::{Delivery, Halt};
 use super::gpu::GpuSide;
 use super::script::{Feed, LinkScript, LinkStep};
-use super::worker::{Log, Run};
+use super::worker::{Log, Run, Worker};
 use crate::plan::Plan;
 use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement::platform::DeviceId;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(super) struct LinkWorker {
     script: Arc<LinkScript>,
     plan: Arc<Plan>,
-    pub(super) log: Log,
+    log: Log,
     /// The GPU ends.
     download: Option<Download>,
     upload: Option<Upload>,
@@ -52,35 +52,6 @@ impl LinkWorker {
             plan: Arc::clone(plan),
             script: Arc::new(script),
         })
-    }
-
-    /// Does all of its steps of one run.
-    pub(super) fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
-        let script = Arc::clone(&self.script);
-        let lane = Lane::Link { from: script.from, to: script.to };
-        let mut now = run.now();
-        for step in &script.steps {
-            run.check()?;
-            self.log.at = Place::Transfer(step.transfer);
-            let ready = now;
-            let mut brought = Brought::default();
-            run.pass(step.gate, |delivery| brought.take(delivery, step))?;
-            let start = run.now();
-            let waited = self.carry(step, brought, run)?;
-            now = run.now();
-            if run.terms.profile {
-                let (what, bytes) = (Activity::Transfer(step.transfer), step.bytes as u64);
-                self.log.events.push(Event { what, lane, ready, start, end: now, waited, bytes });
-            }
-        }
-        self.log.at = Place::Nowhere;
-        Ok(())
-    }
-
-    /// Prepares the next run after one that failed.
-    pub(super) fn reset(&mut self) {
-        self.download.iter_mut().for_each(Download::renew);
-        self.upload.iter_mut().for_each(Upload::renew);
     }
 
     /// Moves the value of one step, and tells who waits for it and for its source. Returns how long it waited for chunks.
@@ -125,6 +96,40 @@ impl LinkWorker {
             run.exchange.open(*gate)?;
         }
         Ok(waited)
+    }
+}
+
+impl Worker for LinkWorker {
+    fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
+        let script = Arc::clone(&self.script);
+        let lane = Lane::Link { from: script.from, to: script.to };
+        let mut now = run.now();
+        for step in &script.steps {
+            run.check()?;
+            self.log.at = Place::Transfer(step.transfer);
+            let ready = now;
+            let mut brought = Brought::default();
+            run.pass(step.gate, |delivery| brought.take(delivery, step))?;
+            let start = run.now();
+            let waited = self.carry(step, brought, run)?;
+            now = run.now();
+            if run.terms.profile {
+                let (what, bytes) = (Activity::Transfer(step.transfer), step.bytes as u64);
+                self.log.events.push(Event { what, lane, ready, start, end: now, waited, bytes });
+            }
+        }
+        self.log.at = Place::Nowhere;
+        Ok(())
+    }
+
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn reset(&mut self) -> bool {
+        self.download.iter_mut().for_each(Download::renew);
+        self.upload.iter_mut().for_each(Upload::renew);
+        true
     }
 }
 

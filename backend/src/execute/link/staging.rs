@@ -1,8 +1,8 @@
 //! A buffer that host and GPU take turns in.
 
 use crate::execute::error::{Failure, Place};
-use crate::execute::gpu::{GpuSide, failure, wait_for};
 use crate::execute::exchange::Halt;
+use crate::execute::gpu::{GpuSide, failure, wait_for};
 use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
 use std::sync::Arc;

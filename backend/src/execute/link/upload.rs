@@ -4,8 +4,8 @@
 //! bound on how many there are; these are as many as the plan counts.
 
 use super::staging::{Pieces, Staging, refused};
-use crate::execute::gpu::GpuSide;
 use crate::execute::exchange::Halt;
+use crate::execute::gpu::GpuSide;
 use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
 use std::sync::Arc;

@@ -4,7 +4,9 @@
 
 use super::cells::CellMap;
 use super::release;
-use super::{After, Channel, DeviceScript, DeviceStep, Gate, GateScript, HandOver, LinkScript, LinkStep, NO_CELL, NO_GATE};
+use super::{
+    After, Channel, DeviceScript, DeviceStep, Gate, GateScript, HandOver, LinkScript, LinkStep, NO_CELL, NO_GATE,
+};
 use super::{NodeScript, Operand, PortScript, Scripts, Work};
 use crate::plan::{Plan, Ring, Route, Step, TransferId};
 use crate::program::{NodeId, Program, ValueId};

@@ -30,12 +30,7 @@ pub(in crate::execute) enum Awaited {
 
 impl Builder<'_> {
     /// Connects a stream's producer, or the link that cuts the value into chunks, with its reader.
-    pub(super) fn route_stream(
-        &mut self,
-        id: TransferId,
-        stream: &Stream,
-        first: u32,
-    ) -> Result<(), Contradiction> {
+    pub(super) fn route_stream(&mut self, id: TransferId, stream: &Stream, first: u32) -> Result<(), Contradiction> {
         let plan = self.plan;
         let transfer = plan.transfer(id);
         let (from, to) = (transfer.from, transfer.to);
@@ -102,13 +97,7 @@ impl Builder<'_> {
     }
 
     /// Lets the producer of a value send its chunks to a reader.
-    fn feed(
-        &mut self,
-        device: DeviceId,
-        value: ValueId,
-        stream: &Stream,
-        reader: Onward,
-    ) -> Result<(), Contradiction> {
+    fn feed(&mut self, device: DeviceId, value: ValueId, stream: &Stream, reader: Onward) -> Result<(), Contradiction> {
         let made = stream.producer.zip(self.maker(value));
         let (producer, step) = made.ok_or("nothing makes the value of a stream")?;
         let Work::Node(at) = self.step(device, step).work else { return Err("a stream is made by no node") };

@@ -185,7 +185,8 @@ fn a_lost_gpu_is_named_and_opened_again() {
     }
     let plan = placed.plan_with(&*kernels, &PlanOptions::default()).expect("no limits");
     let cpu = devices(&placed, 1).swap_remove(0);
-    let executor = Executor::new(plan, kernels, &DevicePool::new(vec![cpu, ComputeDevice::Gpu(opener)])).expect("all devices are there");
+    let executor = Executor::new(plan, kernels, &DevicePool::new(vec![cpu, ComputeDevice::Gpu(opener)]))
+        .expect("all devices are there");
     assert_right(&executor, &RunOptions::default());
     for before_the_run in [true, false, false] {
         if before_the_run {

@@ -4,7 +4,9 @@ use super::failures::{PANICS, WELL, bad};
 use super::naive::Naive;
 use super::runs::ladder;
 use super::{adapter, assert_right, devices, executor_on, gpu, inputs, kernels, pool, threads_named};
-use crate::execute::{CancelToken, ComputeDevice, DevicePool, Executor, GpuOpener, RunErrorKind, RunOptions, RunOutput};
+use crate::execute::{
+    CancelToken, ComputeDevice, DevicePool, Executor, GpuOpener, RunErrorKind, RunOptions, RunOutput,
+};
 use crate::plan::PlanOptions;
 use crate::plan::test_programs::{Maker, Placed, relu};
 use crate::program::NodeId;
@@ -129,7 +131,9 @@ fn eight_callers_of_two_plans_all_get_their_runs() {
         std::thread::scope(|scope| {
             for caller in 0..8 {
                 let executor = &executors[caller % 2];
-                scope.spawn(move || (0..50).for_each(|_| assert_right(executor, &RunOptions::default().with_spin(spin))));
+                scope.spawn(move || {
+                    (0..50).for_each(|_| assert_right(executor, &RunOptions::default().with_spin(spin)))
+                });
             }
         });
     }
