@@ -117,6 +117,7 @@ impl Engine {
         let deadline = Deadline::new(call.options, call.origin);
         let supervisor = Supervisor::new(deadline, call.options.stall_after, &self.exchange, &self.verdict, &graph);
         let _pinned = if self.shares_cpus { pool.pin_caller() } else { None };
+        self.adopt(call.spare);
         let threads = self.start(pool, terms);
         self.host(terms, call, &supervisor);
         if threads > 0 {
@@ -129,6 +130,16 @@ impl Engine {
                 Err(Broken { error: self.diagnosis.named(blame), beyond_repair: !repairable })
             }
         }
+    }
+
+    /// Lets the devices write into buffers that the caller has no use for, and lets go of the others.
+    fn adopt(&self, spare: &mut [Option<Arc<Buffer>>]) {
+        for station in self.stations.iter().flatten().filter(|_| !spare.is_empty()) {
+            if let Some(worker) = lock(&station.worker).cpu() {
+                worker.adopt(spare);
+            }
+        }
+        spare.fill(None);
     }
 
     /// Gives all threads that have steps their part; their number.
@@ -151,12 +162,9 @@ impl Engine {
     }
 
     /// The host's part, on the caller's thread.
-    fn host(&self, terms: Terms, call: &mut Call<'_>, supervisor: &Supervisor<'_>) {
+    fn host(&self, terms: Terms, call: &Call<'_>, supervisor: &Supervisor<'_>) {
         let Some(station) = &self.stations[HOST.index()] else { return };
         let mut worker = lock(&station.worker);
-        if let Some(worker) = worker.cpu() {
-            worker.adopt(call.spare);
-        }
         let run =
             Run { exchange: &self.exchange, worker: HOST.0, terms, inputs: call.inputs, supervisor: Some(supervisor) };
         let result = attempt(&mut **worker, &run);

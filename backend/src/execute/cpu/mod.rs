@@ -13,7 +13,7 @@ use super::error::{ExecError, Failure, Place, RunErrorKind};
 use super::event::{Activity, Event, Lane};
 use super::exchange::{Delivery, Halt};
 use super::ledger::Ledger;
-use super::script::{After, DeviceScript, HandOver, Work};
+use super::script::{After, DeviceScript, HandOver, HandedOut, Work};
 use super::worker::{Log, Run, Worker};
 use crate::plan::{Plan, TransferId};
 use anabranch_kernels::Buffer;
@@ -87,13 +87,12 @@ impl CpuWorker {
         if worker.restore() { Ok(worker) } else { Err(short()) }
     }
 
-    /// Takes buffers of former outputs, by output, for slots whose own buffers the caller still has, and lets go of the others.
+    /// Takes buffers of former outputs, by output, for slots whose own buffers the caller still has, and lets go of others of its own.
     pub(super) fn adopt(&mut self, spare: &mut [Option<Arc<Buffer>>]) {
-        for step in &self.script.steps {
-            let Work::Output { index, cell } = step.work else { continue };
-            let Some(mut buffer) = spare.get_mut(index as usize).and_then(Option::take) else { continue };
-            let Some(slot) = self.script.cells.slots.get(cell as usize) else { continue };
-            let cell = &mut self.cells[cell as usize];
+        for HandedOut { output, cell } in &self.script.handed_out {
+            let Some(mut buffer) = spare.get_mut(*output as usize).and_then(Option::take) else { continue };
+            let slot = &self.script.cells.slots[*cell as usize];
+            let cell = &mut self.cells[*cell as usize];
             let fits = buffer.len() as u64 == slot.bytes && Arc::get_mut(&mut buffer).is_some();
             if fits && !cell.is_free() {
                 *cell = Cell::Shared(buffer);

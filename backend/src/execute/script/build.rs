@@ -5,7 +5,8 @@
 use super::cells::CellMap;
 use super::release;
 use super::{
-    After, Channel, DeviceScript, DeviceStep, Gate, GateScript, HandOver, LinkScript, LinkStep, NO_CELL, NO_GATE,
+    After, Channel, DeviceScript, DeviceStep, Gate, GateScript, HandOver, HandedOut, LinkScript, LinkStep, NO_CELL,
+    NO_GATE,
 };
 use super::{NodeScript, Operand, PortScript, Scripts, Work};
 use crate::plan::{Plan, Ring, Route, Step, TransferId};
@@ -166,12 +167,23 @@ impl<'a> Builder<'a> {
                     let work = Work::Output { index: *index as u32, cell: self.cells.cell(HOST, value)? };
                     let at = self.push(HOST, work);
                     self.readers.entry((HOST, value)).or_default().push(at);
+                    self.hand_out(*index as u32, value);
                 }
                 Step::Node(node) => self.lay_out_node(*node),
                 Step::Transfer(_) => {}
             }
         }
         Ok(())
+    }
+
+    /// Notes in which slot of a CPU device an output is: the host's, or that of the device that makes it.
+    fn hand_out(&mut self, output: u32, value: ValueId) {
+        let owners = [Some(HOST), self.plan.origin(self.program, value)];
+        let home = |owner| self.plan.memory().home(owner, value).filter(|_| self.kind(owner) == DeviceKind::Cpu);
+        if let Some(stay) = owners.into_iter().flatten().find_map(home) {
+            let slot = HandedOut { output, cell: stay.slot as u32 };
+            self.devices[stay.device.index()].handed_out.push(slot);
+        }
     }
 
     fn push(&mut self, device: DeviceId, work: Work) -> u32 {

@@ -84,7 +84,9 @@ fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, V
             Step::Node(node) if plan.device_of(*node) == device => {
                 let reads = &plan.memory().needs(*node).reads;
                 let inputs = program.node(*node).inputs.iter().enumerate();
-                inputs.filter(|(at, _)| reads.get(*at).copied().unwrap_or(true)).for_each(|(_, value)| read(*value));
+                let is_read =
+                    |at: usize, value| reads.get(at).copied().unwrap_or(true) || program.constant(value).is_none();
+                inputs.filter(|(at, value)| is_read(*at, **value)).for_each(|(_, value)| read(*value));
             }
             Step::Output(index) if device == crate::tasks::HOST => read(program.outputs[*index].value),
             Step::Input(index) if device == crate::tasks::HOST => read(program.inputs[*index]),

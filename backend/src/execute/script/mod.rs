@@ -74,6 +74,8 @@ pub(super) struct DeviceScript {
     pub(super) nodes: Vec<NodeScript>,
     pub(super) operands: Vec<Operand>,
     pub(super) cells: Cells,
+    /// The slots whose buffers the caller receives.
+    pub(super) handed_out: Vec<HandedOut>,
     /// The slots that links fill first: handed to them when the run begins.
     pub(super) first_landings: Vec<HandOver>,
 }
@@ -139,6 +141,13 @@ pub(super) enum After {
     Share { cell: u32, gate: Gate, there: u32, transfer: Option<TransferId> },
     /// Forgets a value of another device.
     Forget(u32),
+}
+
+/// A slot that holds an output.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HandedOut {
+    pub(super) output: u32,
+    pub(super) cell: u32,
 }
 
 /// A slot for a link to land a value in, and the link's gate.
