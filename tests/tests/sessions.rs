@@ -167,7 +167,8 @@ fn a_hundred_shapes() {
     let mut options = options("heft").with_plan_capacity(4);
     options.constraints = Constraints::default().with_pin("*linear1*", "gpu0").with_pin("*pooler*", "gpu0");
     let session = session("encoder", options);
-    let mut shapes: Vec<(usize, usize)> = (1..=5).flat_map(|batch| (1..=20).map(move |length| (batch, length))).collect();
+    let mut shapes: Vec<(usize, usize)> =
+        (1..=5).flat_map(|batch| (1..=20).map(move |length| (batch, length))).collect();
     let mut seed = 7u64;
     for at in (1..shapes.len()).rev() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -8,6 +8,7 @@ use super::{
     TransferId,
 };
 use crate::program::{NodeId, Origin, Program, ValueId};
+use anabranch_kernels::cpu::Layout;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -29,6 +30,17 @@ pub struct Allocation {
     pub until: u32,
 }
 
+/// A constant that a device keeps, and shares with all plans of a session that want it in the same form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedConstant {
+    /// The constant.
+    pub value: ValueId,
+    /// The layout of a kernel, or as it is.
+    pub layout: Option<Layout>,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
 /// What a plan takes of one device's memory. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
@@ -46,6 +58,8 @@ pub struct DeviceMemory {
     pub staging: u64,
     /// Slots for values.
     pub slots: Vec<u64>,
+    /// Those of the constants and of what kernels keep that other plans may share.
+    pub shared: Vec<SharedConstant>,
 }
 
 impl DeviceMemory {
@@ -291,6 +305,7 @@ impl Frame<'_> {
             if self.program.constant(value).is_some() && counted.insert((HOST, value)) {
                 let bytes = self.bytes_on(HOST, value);
                 memory.devices[HOST.index()].constants += bytes;
+                memory.devices[HOST.index()].shared.push(SharedConstant { value, layout: None, bytes });
                 charges.push(Charge { device: HOST, bytes, place: places.end });
             }
         }
@@ -305,11 +320,19 @@ impl Frame<'_> {
                 self.program.constant(*value)?;
                 let bytes = self.bytes_on(device, *value);
                 let read = needs.reads.get(at).copied().unwrap_or(true);
-                (read && counted.insert((owner, *value))).then_some(bytes)
+                let fresh = read && counted.insert((owner, *value));
+                fresh.then_some(SharedConstant { value: *value, layout: None, bytes })
             };
-            let constants: u64 = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).sum();
+            let raw: Vec<_> = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).collect();
             let fresh = needs.packed.iter().filter(|constant| packed.insert((*constant).clone()));
-            let kept = fresh.map(|constant| constant.layout.bytes() as u64).fold(needs.resident, u64::saturating_add);
+            let fresh = fresh.map(|PackedConstant { value, layout }| {
+                let bytes = layout.bytes() as u64;
+                SharedConstant { value: *value, layout: Some(layout.clone()), bytes }
+            });
+            let fresh: Vec<_> = fresh.collect();
+            let constants: u64 = raw.iter().map(|constant| constant.bytes).sum();
+            let kept = fresh.iter().map(|constant| constant.bytes).fold(needs.resident, u64::saturating_add);
+            memory.devices[device.index()].shared.extend(raw.into_iter().chain(fresh));
             let used = &mut memory.devices[device.index()];
             let scratch = needs.scratch.saturating_sub(used.scratch);
             used.constants = used.constants.saturating_add(constants);

@@ -36,7 +36,7 @@ pub use check::{Violation, check};
 pub use device::{HOST, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
 pub use link::LinkPlan;
-pub use memory::{Allocation, DeviceMemory, MemoryPlan};
+pub use memory::{Allocation, DeviceMemory, MemoryPlan, SharedConstant};
 pub use needs::{KernelNeeds, Needs, PackedConstant};
 pub use ring::Ring;
 pub use stream::{ChunkRule, Stream, StreamMode};

@@ -245,7 +245,7 @@ fn lower_kind(error: &LowerError) -> ErrorKind {
         LowerError::InputShape { .. } | LowerError::NoSuchInput { .. } | LowerError::InputTooLarge { .. } => {
             ErrorKind::Input
         }
-        LowerError::NoOutput(_) | LowerError::Node { .. } => ErrorKind::Model,
+        LowerError::NoOutput(_) | LowerError::Node { .. } | LowerError::Constant(_) => ErrorKind::Model,
     }
 }
 
@@ -281,6 +281,9 @@ fn plan_kind(error: &PlanError) -> ErrorKind {
 fn ready_kind(error: &ExecError) -> ErrorKind {
     match error {
         ExecError::Kernel { .. } => ErrorKind::Kernel,
+        ExecError::Constant(_) => ErrorKind::Model,
+        ExecError::Memory { .. } => ErrorKind::Memory,
+        ExecError::Internal(_) => ErrorKind::Internal,
         _ => ErrorKind::DeviceFailure,
     }
 }
@@ -292,7 +295,7 @@ fn run_kind(kind: &RunErrorKind) -> ErrorKind {
         RunErrorKind::DeviceLost(_) | RunErrorKind::Rebuild(_) => ErrorKind::DeviceFailure,
         RunErrorKind::Cancelled => ErrorKind::Cancelled,
         RunErrorKind::Timeout(_) => ErrorKind::Timeout,
-        RunErrorKind::OutOfMemory { .. } => ErrorKind::Memory,
+        RunErrorKind::OutOfMemory { .. } | RunErrorKind::Memory(_) => ErrorKind::Memory,
         RunErrorKind::Stalled(_) | RunErrorKind::Internal(_) => ErrorKind::Internal,
     }
 }
@@ -308,7 +311,17 @@ macro_rules! from_causes {
     };
 }
 
-from_causes!(ImportError, LowerError, DetectError, PlanningError, CalibrationError, ExecError, RunError, SharedShortage, InputError);
+from_causes!(
+    ImportError,
+    LowerError,
+    DetectError,
+    PlanningError,
+    CalibrationError,
+    ExecError,
+    RunError,
+    SharedShortage,
+    InputError
+);
 
 impl From<PlatformError> for SessionError {
     fn from(error: PlatformError) -> Self {
