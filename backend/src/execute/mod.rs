@@ -38,9 +38,9 @@ pub(crate) use gpu::BATCH as GPU_BATCH;
 pub use kernels::Kernels;
 pub use weights::Weights;
 
+use crate::plan::HOST;
 use crate::plan::Plan;
 use crate::program::Program;
-use crate::tasks::HOST;
 use anabranch_kernels::Tensor;
 use anabranch_placement::platform::DeviceKind;
 use engine::{Engine, Finished};

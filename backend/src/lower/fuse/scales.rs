@@ -2,6 +2,7 @@
 //! normalisation comes to after training.
 
 use super::graph::{Graph, as_map};
+use super::maps::{both, folded};
 use crate::constant::{Constant, ConstantError};
 use crate::lower::fold::Folding;
 use crate::program::Node;
@@ -57,7 +58,7 @@ fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<Scaled> {
         let weights = folding.noted(multiplied(weights, &factors)?)?;
         let mut conv = conv.clone();
         conv.name = node.name.clone();
-        conv.operators = super::maps::both(&conv.operators, &node.operators);
+        conv.operators = both(&conv.operators, &folded(&node.operators));
         conv.outputs = node.outputs.clone();
         Some(Scaled { conv, weights, bias })
     })
