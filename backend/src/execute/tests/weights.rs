@@ -14,8 +14,8 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Rows and columns of each matrix of weights: a quarter of a MiB.
-const WIDE: usize = 256;
+/// Rows and columns of each matrix of weights, a multiple of all panels' widths.
+const WIDE: usize = 240;
 
 /// A model of a product with weights as they are and one with transposed ones, for any number of rows.
 fn write(folder: &tempfile::TempDir) -> PathBuf {

@@ -20,6 +20,9 @@ const MOST_ELEMENTS: usize = 1 << 13;
 /// The program's outputs, node after node, and the greatest magnitude of all that was computed.
 fn evaluate(program: &Program, inputs: &[Tensor]) -> (Vec<Tensor>, f32) {
     let mut values: Vec<Option<Tensor>> = vec![None; program.values.len()];
+    for (index, value) in values.iter_mut().enumerate() {
+        *value = program.constant(ValueId(index as u32)).map(|constant| constant.load().expect("in memory"));
+    }
     program.inputs.iter().zip(inputs).for_each(|(id, tensor)| values[id.index()] = Some(tensor.clone()));
     for (value, held) in program.values.iter().zip(&mut values) {
         if let crate::program::Origin::Constant(constant) = &value.origin {
