@@ -134,7 +134,7 @@ impl Engine {
 
     /// Lets the devices write into buffers that the caller has no use for, and lets go of the others.
     fn adopt(&self, spare: &mut [Option<Arc<Buffer>>]) {
-        for station in self.stations.iter().flatten().filter(|_| !spare.is_empty()) {
+        for station in self.stations.iter().flatten() {
             if let Some(worker) = lock(&station.worker).cpu() {
                 worker.adopt(spare);
             }
