@@ -4,9 +4,9 @@ use super::error::{Place, RunError, Waiting};
 use super::exchange::{Doing, Exchange, Wait};
 use super::script::{Awaited, PortScript};
 use super::supervise::Blame;
+use crate::plan::HOST;
 use crate::plan::{Plan, Step};
 use crate::program::{Origin, Program};
-use crate::tasks::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::sync::Arc;
 

@@ -42,9 +42,9 @@ pub use kernels::Kernels;
 pub use options::{RunOptions, RunOutput};
 pub use pool::DevicePool;
 
+use crate::plan::HOST;
 use crate::plan::{Plan, PlanDevice};
 use crate::program::Program;
-use crate::tasks::HOST;
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::DeviceKind;
 use engine::{Call, Engine};

@@ -36,7 +36,7 @@ pub struct CostStore {
 #[non_exhaustive]
 pub enum StoreError {
     /// The file system refused.
-    #[error("cost store {}: {source}; name another file with --costs", path.display())]
+    #[error("cost store {}: {source}; name another file", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// There is nowhere to put it.
-    #[error("no place for the cost store: neither XDG_DATA_HOME nor HOME is set; name a file with --costs")]
+    #[error("no place for the cost store: neither XDG_DATA_HOME nor HOME is set; name a file")]
     NoHome,
 }
 

@@ -9,9 +9,9 @@ use super::{
     NO_GATE,
 };
 use super::{NodeScript, Operand, PortScript, Scripts, Work};
+use crate::plan::HOST;
 use crate::plan::{Plan, Ring, Route, Step, TransferId};
 use crate::program::{NodeId, Program, ValueId};
-use crate::tasks::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -7,19 +7,19 @@
 
 use super::build::{Builder, Contradiction};
 use super::{After, Gate, HandOver};
-use crate::plan::{Route, Tenancy, TransferId};
+use crate::plan::{Allocation, Route, TransferId};
 use crate::program::ValueId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
 
 /// Connects all neighbours in all slots, and frees what CPU devices lend each other.
 pub(super) fn connect(builder: &mut Builder<'_>) -> Result<(), Contradiction> {
-    let mut slots: BTreeMap<_, Vec<Tenancy>> = BTreeMap::new();
-    for stay in builder.plan.memory().tenancies() {
+    let mut slots: BTreeMap<_, Vec<Allocation>> = BTreeMap::new();
+    for stay in builder.plan.memory().allocations() {
         slots.entry((stay.device, stay.slot)).or_default().push(*stay);
     }
     let sends = builder.sends();
-    let mut next: BTreeMap<_, Tenancy> = BTreeMap::new();
+    let mut next: BTreeMap<_, Allocation> = BTreeMap::new();
     for stays in slots.values() {
         builder.land_first(&stays[0], &sends)?;
         for pair in stays.windows(2) {
@@ -51,7 +51,7 @@ impl Builder<'_> {
     }
 
     /// The gate of what brings a value into its slot: a step, or the link that writes there.
-    fn filler(&self, stay: &Tenancy, sends: &Sends) -> Result<Gate, Contradiction> {
+    fn filler(&self, stay: &Allocation, sends: &Sends) -> Result<Gate, Contradiction> {
         if self.plan.origin(self.program, stay.value) == Some(stay.device) {
             let index = self.maker(stay.value).ok_or("a plan never makes a value that has a slot")?;
             return Ok(Gate { worker: stay.device.0, index });
@@ -62,7 +62,7 @@ impl Builder<'_> {
     }
 
     /// Hands a slot of a CPU device over at the beginning, if the first value in it comes over a link.
-    fn land_first(&mut self, stay: &Tenancy, sends: &Sends) -> Result<(), Contradiction> {
+    fn land_first(&mut self, stay: &Allocation, sends: &Sends) -> Result<(), Contradiction> {
         let gate = self.filler(stay, sends)?;
         if gate.worker != stay.device.0 && self.kind(stay.device) == DeviceKind::Cpu {
             let cell = self.cells.cell(stay.device, stay.value)?;
