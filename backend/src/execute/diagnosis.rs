@@ -25,7 +25,7 @@ impl Diagnosis {
             Doing::Waiting(wait) => Some(self.waiting(worker, wait)),
             Doing::Idle | Doing::Working => None,
         };
-        exchange.look().into_iter().enumerate().filter_map(waiting).collect()
+        exchange.look().enumerate().filter_map(waiting).collect()
     }
 
     fn waiting(&self, worker: usize, wait: Wait) -> Waiting {

@@ -135,9 +135,6 @@ impl Engine {
 
     /// Lets the devices write into buffers that the caller has no use for, and lets go of the others.
     fn adopt(&self, spare: &mut [Option<Arc<Buffer>>]) {
-        if spare.is_empty() {
-            return;
-        }
         for station in self.stations.iter().flatten() {
             if let Some(worker) = lock(&station.worker).cpu() {
                 worker.adopt(spare);

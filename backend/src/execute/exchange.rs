@@ -273,8 +273,8 @@ impl Exchange {
     }
 
     /// For each worker a number that changes whenever it does something, and what it does.
-    pub(super) fn look(&self) -> Vec<(u64, Doing)> {
-        self.ports.iter().map(|port| port.status.look()).collect()
+    pub(super) fn look(&self) -> impl Iterator<Item = (u64, Doing)> {
+        self.ports.iter().map(|port| port.status.look())
     }
 }
 

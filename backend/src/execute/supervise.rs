@@ -79,7 +79,7 @@ pub(super) struct Supervisor<'a> {
     graph: &'a dyn Fn() -> Vec<Waiting>,
     stall_after: Duration,
     /// What the workers showed when something last moved, and when that was seen first.
-    watch: RefCell<Option<(Vec<u64>, Instant)>>,
+    watch: RefCell<Option<(u64, Instant)>>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -118,17 +118,23 @@ impl<'a> Supervisor<'a> {
 
     /// Whether every worker that has a part in the run has waited for the same thing, and that is not there, for long enough.
     fn is_stalled(&self) -> bool {
-        let looks = self.exchange.look();
-        let waits = |worker: usize| match looks[worker].1 {
-            Doing::Idle => true,
-            Doing::Working => false,
-            Doing::Waiting(wait) => !self.exchange.port(worker as u32).is_ready(wait),
-        };
-        let stuck = (0..looks.len()).all(waits) && looks.iter().any(|look| look.1 != Doing::Idle);
-        let words: Vec<u64> = looks.iter().map(|look| look.0).collect();
+        let (mut stuck, mut waiting, mut words) = (true, false, 0u64);
+        for (worker, (word, doing)) in self.exchange.look().enumerate() {
+            // Words count upwards, so that a sum of them with weights tells every change; a vector would have to be allocated.
+            words = words.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(word);
+            match doing {
+                Doing::Idle => {}
+                Doing::Working => stuck = false,
+                Doing::Waiting(wait) => {
+                    waiting = true;
+                    stuck &= !self.exchange.port(worker as u32).is_ready(wait);
+                }
+            }
+        }
+        stuck &= waiting;
         let mut watch = self.watch.borrow_mut();
-        match &*watch {
-            Some((before, since)) if stuck && *before == words => since.elapsed() >= self.stall_after,
+        match *watch {
+            Some((before, since)) if stuck && before == words => since.elapsed() >= self.stall_after,
             _ => {
                 *watch = stuck.then(|| (words, Instant::now()));
                 false

@@ -41,8 +41,6 @@ pub struct Session {
     costs: Mutex<CostStore>,
     /// Held while devices are calibrated: who needs the rates waits for them.
     calibrating: Mutex<()>,
-    /// What the kernels of all shapes share.
-    pub(super) weights: Arc<Weights>,
     pub(super) lowered: Cache<Shapes, Lowered, SessionError>,
     pub(super) prepared: Cache<Shapes, Prepared, SessionError>,
 }
@@ -68,10 +66,7 @@ impl Session {
         let mut inventory = detect(&options.devices)?;
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
-        // What no plan uses any more is kept up to the size of the model's own weights.
-        let spare = model.initializers.values().map(|constant| constant.bytes() as u64).sum();
         Ok(Self {
-            weights: Arc::new(Weights::new(spare)),
             inputs: ValueInfo::inputs(&model),
             outputs: ValueInfo::outputs(&model),
             machine_devices: machine_devices(&inventory),
