@@ -10,13 +10,13 @@ use std::fmt;
 /// A model that cannot become a program under the options given.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum LowerError {
     /// The model asks for a version of the operator set whose meaning is not known.
     #[error(
         "the model uses version {version} of the ONNX operators; versions {} to {} are supported", OPSETS.start(), OPSETS.end()
     )]
     Opset {
-        /// The model's version.
         version: i64,
     },
     /// A symbolic dimension without a size.
@@ -26,17 +26,13 @@ pub enum LowerError {
         Name(symbol)
     )]
     Unbound {
-        /// The input's name.
         input: String,
-        /// The dimension, from the outermost.
         axis: usize,
-        /// The symbol's name in the model.
         symbol: String,
     },
     /// An input of which the model does not say the shape.
     #[error("input {}: the model does not say {missing}; give the input itself or its shape", Name(input))]
     Unknown {
-        /// The input's name.
         input: String,
         /// What is not known: the element type, the rank, or a dimension.
         missing: String,
@@ -49,51 +45,36 @@ pub enum LowerError {
         Name(input)
     )]
     Conflict {
-        /// The symbol's name in the model.
         symbol: String,
-        /// The size it had first.
         first: usize,
-        /// Where that came from.
         first_from: String,
-        /// The input that says otherwise.
         input: String,
-        /// The dimension that says otherwise.
         axis: usize,
-        /// The other size.
         second: usize,
     },
     /// A given input that does not fit the declared one.
     #[error("input {}: the model declares {declared}, but the given shape is {given}", Name(input))]
     InputShape {
-        /// The input's name.
         input: String,
-        /// The shape as declared, with symbols.
         declared: String,
-        /// The shape that was given.
         given: Shape,
     },
     /// A shape was given for an input that the model does not have.
     #[error("the model has no input {}; its inputs are {}", Name(input), list(inputs))]
     NoSuchInput {
-        /// The name that was given.
         input: String,
-        /// The names there are.
         inputs: Vec<String>,
     },
     /// A dimension's size was given for a symbol that the model does not have.
     #[error("the model has no symbolic dimension {}; {}", Name(symbol), known_symbols(symbols))]
     NoSuchSymbol {
-        /// The name that was given.
         symbol: String,
-        /// The names there are.
         symbols: Vec<String>,
     },
     /// A shape that does not fit the address space.
     #[error("input {}: {source}", Name(input))]
     InputTooLarge {
-        /// The input's name.
         input: String,
-        /// What is wrong with the shape.
         source: ShapeError,
     },
     /// Operators, or uses of operators, that there is no lowering for.
@@ -105,11 +86,8 @@ pub enum LowerError {
     /// A node that is not what its operator's definition allows.
     #[error("node {} ({}): {fault}", Name(node), Name(operator))]
     Node {
-        /// The node's name.
         node: String,
-        /// The operator's name.
         operator: String,
-        /// What is wrong.
         fault: Box<Fault>,
     },
 }
@@ -144,6 +122,7 @@ impl fmt::Display for Unsupported {
 /// What is wrong with one node.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Fault {
     /// The operator is sound, but it, or this use of it, has no lowering.
     #[error("{0}")]
@@ -154,29 +133,21 @@ pub enum Fault {
     /// An attribute that cannot be read.
     #[error("attribute {} {problem}", Name(attribute))]
     Unreadable {
-        /// The attribute's name.
         attribute: String,
-        /// What is wrong with it.
         problem: AttributeProblem,
     },
     /// An attribute has a value that the operator does not allow.
     #[error("attribute `{name}` is {found}; it must be {expected}")]
     Attribute {
-        /// The attribute's name.
         name: &'static str,
-        /// Its value.
         found: String,
-        /// What is allowed.
         expected: String,
     },
     /// An input's element type is not one that the operator takes here.
     #[error("input {input} is {found}; it must be {expected}")]
     Type {
-        /// The input's index.
         input: usize,
-        /// Its element type.
         found: DType,
-        /// What is allowed.
         expected: String,
     },
     /// An input that decides shapes is not known before the program runs.
@@ -185,9 +156,7 @@ pub enum Fault {
          shapes here"
     )]
     RunTime {
-        /// The input's index.
         input: usize,
-        /// Its role.
         what: &'static str,
     },
     /// Shapes that do not go together, or are too large.
@@ -202,9 +171,7 @@ pub enum Fault {
     /// A constant larger than the budget for constants.
     #[error("a constant of {bytes} bytes is more than the {budget} that constants may still take")]
     Budget {
-        /// Bytes that the constant would take.
         bytes: usize,
-        /// Bytes left.
         budget: usize,
     },
 }

@@ -25,6 +25,7 @@ impl FormatError {
 /// What is wrong with a file. Places are paths into the file, such as `graph.tasks[3]`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Refusal {
     /// It cannot be opened or read.
     #[error("cannot be read: {0}")]
@@ -32,7 +33,6 @@ pub enum Refusal {
     /// It is longer than what is read.
     #[error("is longer than {limit} bytes, the most that is read")]
     TooLong {
-        /// Bytes that are read.
         limit: u64,
     },
     /// Nothing in it says what it is.
@@ -52,47 +52,34 @@ pub enum Refusal {
     /// A version that is not known.
     #[error("is of version {found}; {known} can be read")]
     Version {
-        /// What the file says.
         found: String,
-        /// What is known.
         known: &'static str,
     },
     /// A number outside its range.
     #[error("{place} is {value}, and should be {expected}")]
     Number {
-        /// Where.
         place: String,
-        /// What stands there.
         value: f64,
-        /// What should.
         expected: &'static str,
     },
     /// A name or number of something that is not there.
     #[error("{place} names the {what} {name:?}, which the file does not define")]
     Unknown {
-        /// Where.
         place: String,
-        /// Kind of thing.
         what: &'static str,
-        /// The name.
         name: String,
     },
     /// Two things of one name, or two statements about one thing.
     #[error("{place}: the {what} {name:?} is there twice")]
     Twice {
-        /// Where the second is.
         place: String,
-        /// Kind of thing.
         what: &'static str,
-        /// The name.
         name: String,
     },
     /// Something that the format demands, or that a problem needs, is not there.
     #[error("{place} has no {what}")]
     Missing {
-        /// Where.
         place: String,
-        /// What is missing.
         what: &'static str,
     },
     /// Graphs could go on several platforms.
@@ -101,21 +88,15 @@ pub enum Refusal {
     /// A list of the wrong length.
     #[error("{place} has {found} entries, and should have {expected}")]
     Length {
-        /// The list.
         place: String,
-        /// Its length.
         found: usize,
-        /// What it should be.
         expected: usize,
     },
     /// More than what is read.
     #[error("has {count} {what}; at most {limit} are read")]
     TooMany {
-        /// What there is too much of.
         what: &'static str,
-        /// How many.
         count: u64,
-        /// How many are read.
         limit: u64,
     },
     /// What it describes is no graph.
@@ -132,6 +113,7 @@ pub enum Refusal {
 /// Why something could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum WriteError {
     /// The target failed.
     #[error("cannot write: {0}")]
@@ -146,7 +128,6 @@ pub enum WriteError {
     /// The format has no place for something.
     #[error("{format} has no place for {what}; write JSON instead")]
     Unrepresentable {
-        /// The format.
         format: &'static str,
         /// What it cannot hold, and where that is.
         what: String,
@@ -154,9 +135,7 @@ pub enum WriteError {
     /// Not one device for each task.
     #[error("the placement names {given} devices for {tasks} tasks")]
     Placement {
-        /// Tasks of the graph.
         tasks: usize,
-        /// Devices that were given.
         given: usize,
     },
 }

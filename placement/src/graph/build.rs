@@ -9,37 +9,30 @@ use std::collections::BinaryHeap;
 /// Why a graph was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum GraphError {
     /// An id names no task.
     #[error("{task} is used, but the graph has only {count} tasks; add the task before using it")]
     UnknownTask {
-        /// The id.
         task: TaskId,
-        /// Tasks in the graph.
         count: usize,
     },
     /// An id names no datum.
     #[error("{datum} is consumed by {consumer:?}, but the graph has only {count} data")]
     UnknownDatum {
-        /// The id.
         datum: DatumId,
-        /// Name of the task that wants it.
         consumer: String,
-        /// Data in the graph.
         count: usize,
     },
     /// The operations of a task are negative, infinite or not a number.
     #[error("task {task:?} has {operations} operations; their number is finite and not negative")]
     Operations {
-        /// The task's name.
         task: String,
-        /// What was given.
         operations: f64,
     },
     /// A task that may run nowhere.
     #[error("task {task:?} allows no kind of device; allow at least one")]
     NoKind {
-        /// The task's name.
         task: String,
     },
     /// The tasks wait for each other.
@@ -54,13 +47,9 @@ pub enum GraphError {
          its group) {second_kinds}; drop the colocation or allow a common kind"
     )]
     ColocatedKinds {
-        /// One task.
         first: String,
-        /// Kinds that its group allows.
         first_kinds: DeviceKinds,
-        /// The other task.
         second: String,
-        /// Kinds that its group allows.
         second_kinds: DeviceKinds,
     },
     /// Two colocated tasks, or their groups, are pinned to different devices.
@@ -69,21 +58,15 @@ pub enum GraphError {
          its group) to {second_pin}; drop a pin or the colocation"
     )]
     ColocatedPins {
-        /// One task.
         first: String,
-        /// The device of its group.
         first_pin: DeviceId,
-        /// The other task.
         second: String,
-        /// The device of its group.
         second_pin: DeviceId,
     },
     /// More tasks, data or edges than an id can number.
     #[error("a graph holds fewer than 2^32 {what}, here are {count}")]
     TooLarge {
-        /// Tasks, data or edges.
         what: &'static str,
-        /// How many there are.
         count: usize,
     },
 }

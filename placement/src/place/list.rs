@@ -100,6 +100,14 @@ impl<'p> PartialSchedule<'p> {
 
     /// Where `task` can go by now.
     ///
+    /// Where `task` can go by now.
+    pub(crate) fn devices(&self, task: TaskId) -> Result<Vec<DeviceId>, PlaceError> {
+        Ok(match self.choice(task)? {
+            Choice::Forced(device, _) => vec![device],
+            Choice::Free(devices) => devices,
+        })
+    }
+
     /// # Errors
     /// Where no feasible device has room for its unit.
     pub(crate) fn choice(&self, task: TaskId) -> Result<Choice, PlaceError> {

@@ -7,27 +7,21 @@ use crate::platform::{DeviceId, DeviceKind, DeviceKinds, Platform};
 /// Why a problem was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum ProblemError {
     /// The cost model gave an impossible time for a task.
     #[error("task {task:?} takes {time} on device {device:?}; a time is finite and not negative")]
     Time {
-        /// The task's name.
         task: String,
-        /// The device's name.
         device: String,
-        /// What the model said.
         time: f64,
     },
     /// The cost model gave an impossible time for a transfer.
     #[error("moving {bytes} bytes from {from:?} to {to:?} takes {time}; a time is finite and not negative")]
     Transfer {
-        /// The sender's name.
         from: String,
-        /// The receiver's name.
         to: String,
-        /// Size of the transfer.
         bytes: u64,
-        /// What the model said.
         time: f64,
     },
     /// Times that are finite one by one, but not when they are added up.
@@ -36,17 +30,13 @@ pub enum ProblemError {
     /// There is nothing to place on.
     #[error("task {task:?} cannot be placed: the platform has no device")]
     NoDevice {
-        /// The first task's name.
         task: String,
     },
     /// A pin to a device that is not there.
     #[error("task {task:?} is pinned to {device}, but the platform has only {count} devices")]
     UnknownPin {
-        /// The task's name.
         task: String,
-        /// The pin.
         device: DeviceId,
-        /// Devices of the platform.
         count: usize,
     },
     /// A pin to a device of a kind that the task, or one colocated with it, does not allow.
@@ -54,21 +44,15 @@ pub enum ProblemError {
         "task {task:?} is pinned to {device:?}, a {kind}, but it (or its colocation group) may run only on {allowed}"
     )]
     PinnedKind {
-        /// The pinned task's name.
         task: String,
-        /// The device's name.
         device: String,
-        /// The device's kind.
         kind: DeviceKind,
-        /// What is allowed.
         allowed: DeviceKinds,
     },
     /// No device of an allowed kind.
     #[error("task {task:?} (or its colocation group) may run only on {allowed}, and the platform has no such device")]
     NoDeviceOfKind {
-        /// The task's name.
         task: String,
-        /// What is allowed.
         allowed: DeviceKinds,
     },
     /// Devices of the right kind, but none of them can run the task or all members of its group.
@@ -79,9 +63,7 @@ pub enum ProblemError {
     CannotRun {
         /// A task that the named device cannot run.
         task: String,
-        /// The first device of an allowed kind.
         device: String,
-        /// What is allowed.
         allowed: DeviceKinds,
     },
     /// The unit alone is larger than every device that could run it.
@@ -90,13 +72,9 @@ pub enum ProblemError {
          {available} bytes"
     )]
     TooLarge {
-        /// The unit's first task.
         task: String,
-        /// The largest device's name.
         device: String,
-        /// Bytes that the unit takes.
         needed: u64,
-        /// Bytes of the device.
         available: u64,
     },
 }
