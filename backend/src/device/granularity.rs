@@ -68,6 +68,7 @@ fn device(number: usize, pus: &[Pu], model: &str, memory: u64) -> CpuDevice {
         key: key(model, cores, [l1d, l2, l3]),
         description: model.to_owned(),
         cores,
+        threads: cores,
         pus: order,
         l1d,
         l2,

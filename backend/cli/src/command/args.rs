@@ -3,10 +3,9 @@
 use super::trial::strategy_help;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode};
-use anabranch::session::{PlatformError, PlatformFile};
-use anabranch_placement::order::ORDERS;
-use clap::builder::PossibleValuesParser;
+use anabranch::planning::{Order, PlatformError, PlatformFile};
 use clap::{Args, ValueEnum};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Which devices there are.
@@ -16,6 +15,9 @@ pub(crate) struct DeviceArgs {
     /// Cores that make one CPU device: machine, package, numa, l3 or core
     #[arg(long, value_name = "DIVISION", default_value = "l3")]
     pub(crate) cpu_devices: CpuGranularity,
+    /// Threads of each CPU device, instead of one a core
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
     /// Count a software Vulkan adapter (llvmpipe) as a GPU
     #[arg(long)]
     pub(crate) software_gpu: bool,
@@ -59,8 +61,8 @@ pub(crate) struct PlaceArgs {
         long_help = strategy_help("A plan file that `anabranch place` wrote, or a strategy:"))]
     pub(crate) place: String,
     /// Which of a device's ready nodes goes first: pct, msr or fifo; a plan file brings its own order along
-    #[arg(long, value_name = "ORDER", default_value = "pct", value_parser = PossibleValuesParser::new(ORDERS))]
-    pub(crate) order: String,
+    #[arg(long, value_name = "ORDER", default_value = "pct")]
+    pub(crate) order: Order,
     #[command(flatten)]
     pub(crate) wishes: WishArgs,
     #[command(flatten)]
@@ -145,13 +147,11 @@ impl WhatIfArgs {
 impl DeviceArgs {
     /// The options of the inventory.
     pub(crate) fn options(&self) -> DetectOptions {
-        DetectOptions {
-            cpu_granularity: self.cpu_devices,
-            software_gpu: self.software_gpu,
-            memory_overrides: self.memory.clone(),
-            slowdowns: self.emulate.clone(),
-            no_gpu: self.no_gpu,
-        }
+        let mut options = DetectOptions::default();
+        (options.cpu_granularity, options.threads) = (self.cpu_devices, self.threads);
+        (options.software_gpu, options.no_gpu) = (self.software_gpu, self.no_gpu);
+        (options.memory_overrides, options.slowdowns) = (self.memory.clone(), self.emulate.clone());
+        options
     }
 }
 

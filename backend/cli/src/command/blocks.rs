@@ -2,8 +2,9 @@
 
 use super::table::{Align, Table, duration};
 use anabranch::device::format_bytes;
+use anabranch::planning::Planned;
 use anabranch::profile::NodeCost;
-use anabranch::session::{Planned, Run};
+use anabranch::session::Run;
 use serde::Serialize;
 
 /// A block. Times in milliseconds, sizes in bytes.
@@ -46,7 +47,7 @@ impl BlockLine {
     pub(super) fn all(planned: &Planned, run: Option<&Run>) -> Vec<Self> {
         let (program, plan) = (&planned.program, planned.plan());
         let line = |block: &anabranch::blocks::BlockSummary| {
-            let took = run.and_then(|run| run.node_times().find(|(node, _)| *node == block.node));
+            let took = run.and_then(|run| run.measured.node_times().find(|(node, _)| *node == block.node));
             let measured_ms = took.map(|(_, seconds)| seconds * 1e3);
             let without = Predicted::of(block.gain.without);
             Self {

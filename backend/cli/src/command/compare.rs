@@ -15,10 +15,8 @@ use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, comp
 use anabranch::device::format_bytes;
 use anabranch::execute::RunOptions;
 use anabranch::plan::{PlanOptions, StreamMode};
-use anabranch::session::{Place, PlanChoice};
-use anabranch_placement::order::ORDERS;
+use anabranch::planning::{Order, PlanChoice};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -38,9 +36,8 @@ pub(crate) struct CompareCommand {
             auto,heft,mite,cpu, and gpu where there is one]:"))]
     place: Vec<String>,
     /// Which of a device's ready nodes goes first: pct, msr, fifo
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Ways",
-        value_parser = PossibleValuesParser::new(ORDERS))]
-    order: Vec<String>,
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Ways")]
+    order: Vec<Order>,
     /// What is streamed in chunks
     #[arg(
         long,
@@ -75,7 +72,7 @@ pub(crate) struct CompareCommand {
 impl CompareCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let (place, order, wishes) = ("heft".into(), "pct".into(), self.wishes.clone());
+        let (place, order, wishes) = ("heft".into(), Order::Pct, self.wishes.clone());
         let opened =
             open(&self.devices, &self.model, &PlaceArgs { place, order, wishes, streaming: StreamArgs::NONE })?;
         open::print_notes(&opened.session, output);
@@ -119,7 +116,7 @@ impl CompareCommand {
             for order in &self.order {
                 for stream in &self.stream {
                     let plan = PlanOptions { streaming: stream.mode(), ..PlanOptions::default() };
-                    let way = PlanChoice { place: Place::parse(place), order: order.clone(), plan };
+                    let way = PlanChoice { strategy: open::strategy(place), order: *order, plan };
                     if !ways.contains(&way) {
                         ways.push(way);
                     }
@@ -330,7 +327,7 @@ fn record(comparison: &Comparison, outcome: &Outcome) -> Vec<String> {
     let mut record = vec![
         comparison.model.clone(),
         outcome.way.place.clone(),
-        text(outcome.way.order.clone()),
+        text(outcome.way.order.map(|order| order.to_string())),
         text(outcome.way.stream.map(stream_name)),
         comparison.repeat.to_string(),
         text(outcome.predicted_ms),

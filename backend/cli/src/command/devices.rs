@@ -221,7 +221,7 @@ mod tests {
     use anabranch::device::{CpuGranularity, DetectOptions};
 
     fn inventory(cpu_granularity: CpuGranularity) -> Inventory {
-        let options = DetectOptions { cpu_granularity, software_gpu: true, ..DetectOptions::default() };
+        let options = DetectOptions::default().with_cpu_granularity(cpu_granularity).with_software_gpu(true);
         detect(&options).expect("no device is named")
     }
 

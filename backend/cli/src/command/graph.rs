@@ -4,6 +4,7 @@ use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, WhatIfArgs, Wish
 use super::open::{self, open_for};
 use super::{CliError, Output};
 use anabranch::device::format_bytes;
+use anabranch::planning::Order;
 use anabranch_placement::format::{LoadedProblem, dot, json, thesis};
 use anabranch_placement::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
 use clap::Args;
@@ -41,7 +42,7 @@ impl GraphCommand {
         let form = Form::of(&self.output)?;
         // Nothing is placed, so that any strategy will do.
         let (wishes, streaming) = (self.wishes.clone(), StreamArgs::NONE);
-        let place = PlaceArgs { place: "heft".into(), order: "pct".into(), wishes, streaming };
+        let place = PlaceArgs { place: "heft".into(), order: Order::Pct, wishes, streaming };
         let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &place)?;
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;

@@ -26,6 +26,7 @@ mod sweep;
 mod table;
 mod trial;
 
+use anabranch::session::{ErrorKind, SessionError};
 use anabranch_kernels::gpu::is_race;
 use clap::{Parser, Subcommand};
 use serde_json::Value;
@@ -97,7 +98,7 @@ impl CliError {
     }
 }
 
-impl<E: std::error::Error> From<E> for CliError {
+impl<E: std::error::Error + 'static> From<E> for CliError {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
@@ -108,8 +109,25 @@ impl<E: std::error::Error> From<E> for CliError {
             }
             source = cause.source();
         }
+        let error: &dyn std::error::Error = &error;
+        if let Some(hint) = error.downcast_ref().and_then(hint) {
+            message = format!("{message} ({hint})");
+        }
         Self { message, code: 2 }
     }
+}
+
+/// What to try at the command line after an error of the library.
+fn hint(error: &SessionError) -> Option<String> {
+    Some(match error.kind() {
+        ErrorKind::NoGpu => "`anabranch devices` says why; --software-gpu counts a software adapter".to_owned(),
+        ErrorKind::Memory => format!("--memory {}=BYTES", error.device().unwrap_or("DEVICE")),
+        ErrorKind::MissingInput => format!("--input {}=FILE.npy, or --random SEED", error.input().unwrap_or("NAME")),
+        ErrorKind::Dimension => format!("--dim {}=N", error.symbol().unwrap_or("NAME")),
+        ErrorKind::PlatformFile => "`anabranch platform -o FILE` writes one to start from".to_owned(),
+        ErrorKind::Constraint => "`anabranch place` lists nodes, `anabranch devices` devices".to_owned(),
+        _ => return None,
+    })
 }
 
 /// Where results go, and in which form.

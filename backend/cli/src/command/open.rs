@@ -4,8 +4,9 @@ use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::costs::store_path;
 use super::inputs::read_inputs;
 use super::{CliError, Output};
+use anabranch::planning::{Constraints, PlatformFile, Strategy};
 use anabranch::profile::CostStore;
-use anabranch::session::{Inputs, Place, PlatformFile, Session, SessionOptions, Wishes};
+use anabranch::session::{Inputs, Session, SessionOptions};
 use std::path::PathBuf;
 
 /// The model that runs when none is named: a residual network of 3×32×32 images, with random weights.
@@ -41,23 +42,24 @@ pub(super) fn open_for(
     let store = store_path(place.wishes.costs.as_ref())?;
     let loaded = CostStore::load(&store)?;
     loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
-    let options = SessionOptions {
-        devices: devices.options(),
-        place: Place::parse(&place.place),
-        order: place.order.clone(),
-        wishes: Wishes { pins: place.wishes.pin.clone(), colocated: place.wishes.colocate.clone() },
-        dims: model.dim.iter().cloned().collect(),
-        fuse: !model.no_fuse,
-        platform,
-        plan: place.streaming.options(),
-        costs: loaded.store,
-        ..SessionOptions::default()
-    };
+    let pins = place.wishes.pin.iter();
+    let pinned = pins.fold(Constraints::default(), |all, (pattern, device)| all.with_pin(pattern, device));
+    let mut options = SessionOptions::default()
+        .with_devices(devices.options())
+        .with_strategy(strategy(&place.place))
+        .with_order(place.order)
+        .with_constraints(place.wishes.colocate.iter().fold(pinned, Constraints::with_colocated))
+        .with_fusion(!model.no_fuse)
+        .with_plan(place.streaming.options())
+        .with_costs(loaded.store)
+        .with_calibration(true);
+    options.dims = model.dim.iter().cloned().collect();
+    options.platform = platform;
     let session = match &model.model {
         Some(path) => Session::open(path, options)?,
         None => Session::from_bytes(BUILT_IN, options)?,
     };
-    let names: Vec<_> = session.inputs().iter().map(|input| input.name.clone()).collect();
+    let names: Vec<_> = session.inputs().iter().map(|input| input.name().to_owned()).collect();
     let given = Inputs::from(read_inputs(model, &names)?);
     let seed = model.random.or(model.input.is_empty().then_some(0));
     let inputs = match seed {
@@ -65,6 +67,12 @@ pub(super) fn open_for(
         None => given,
     };
     Ok(Opened { session, inputs, store })
+}
+
+/// What `--place` means.
+pub(super) fn strategy(place: &str) -> Strategy {
+    let Ok(strategy) = place.parse();
+    strategy
 }
 
 /// The model's name for people.

@@ -8,7 +8,7 @@ use super::table::{Align, Table, duration};
 use super::{CliError, Output};
 use anabranch::device::format_bytes;
 use anabranch::plan_file::PlanFile;
-use anabranch::session::Planned;
+use anabranch::planning::Planned;
 use anabranch_placement::platform::DeviceId;
 use clap::{Args, ValueEnum};
 use std::fmt::Write;

@@ -10,9 +10,10 @@ use super::spans::Spans;
 use super::{memory, why};
 use anabranch::device::{DeviceRef, Inventory};
 use anabranch::plan::{Plan, Route};
+use anabranch::planning::{PlacingError, Planned};
 use anabranch::profile::CostStore;
 use anabranch::program::{NodeId, Program, ValueId};
-use anabranch::session::{PlacingError, Planned, Run};
+use anabranch::session::Run;
 use anabranch_kernels::op::Op;
 use anabranch_placement::graph::{DatumId, TaskId};
 use std::collections::BTreeMap;
@@ -59,7 +60,7 @@ impl ReportData {
         Ok(Self {
             facts: collect.facts(),
             predicted: total(planned.plan().predicted().traffic, &collect.predicted.spans),
-            measured: run.zip(collect.measured.as_ref()).map(|(run, seen)| total(run.traffic(), &seen.spans)),
+            measured: run.zip(collect.measured.as_ref()).map(|(run, seen)| total(run.measured.traffic(), &seen.spans)),
             devices: collect.devices(run),
             transfers: collect.transfers(),
             nodes,

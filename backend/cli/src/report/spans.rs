@@ -3,8 +3,9 @@
 use super::data::Times;
 use anabranch::execute::Activity;
 use anabranch::plan::{Plan, Route, TransferId};
+use anabranch::planning::Placed;
 use anabranch::program::{Origin, Program, ValueId};
-use anabranch::session::{Placed, Run};
+use anabranch::session::Run;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
 

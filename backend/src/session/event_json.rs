@@ -1,43 +1,11 @@
-//! A run's events, read: times by node and transfer, and as JSON.
+//! A run's events under their names, and as JSON.
 
-use super::opened::Run;
+use super::run::Run;
 use crate::execute::{Activity, Event, Lane};
-use crate::plan::TransferId;
-use crate::program::NodeId;
 use anabranch_placement::platform::DeviceId;
 use serde_json::{Value, json};
 
 impl Run {
-    /// Each node that ran, with the device that it ran on, in the order of the events.
-    pub fn executed(&self) -> impl Iterator<Item = (NodeId, DeviceId)> {
-        self.measured.events.iter().filter_map(|event| match (event.what, event.lane) {
-            (Activity::Node(node), Lane::Device(device)) => Some((node, device)),
-            _ => None,
-        })
-    }
-
-    /// Each node that ran, with the seconds that it took, waits for chunks left out.
-    pub fn node_times(&self) -> impl Iterator<Item = (NodeId, f64)> {
-        self.measured.events.iter().filter_map(|event| match event.what {
-            Activity::Node(node) => Some((node, seconds(event))),
-            Activity::Transfer(_) => None,
-        })
-    }
-
-    /// Each transfer, with the seconds that it took, likewise.
-    pub fn transfer_times(&self) -> impl Iterator<Item = (TransferId, f64)> {
-        self.measured.events.iter().filter_map(|event| match event.what {
-            Activity::Transfer(transfer) => Some((transfer, seconds(event))),
-            Activity::Node(_) => None,
-        })
-    }
-
-    /// Bytes of all transfers that took place.
-    pub fn traffic(&self) -> u64 {
-        let transfers = self.measured.events.iter().filter(|event| matches!(event.what, Activity::Transfer(_)));
-        transfers.map(|event| event.bytes).sum()
-    }
-
     fn device_name(&self, device: DeviceId) -> &str {
         &self.prepared.plan().device(device).name
     }
@@ -58,10 +26,6 @@ impl Run {
             Activity::Transfer(transfer) => &program.value(plan.transfer(transfer).value).name,
         }
     }
-}
-
-fn seconds(event: &Event) -> f64 {
-    event.busy() as f64 * 1e-9
 }
 
 /// All events of a run as one JSON object. Times are nanoseconds since the run's start.

@@ -1,29 +1,28 @@
 //! From a placed program to one whose streaming blocks are nodes.
 
-use super::error::SessionError;
+use super::constraints::Constraints;
+use super::error::PlanningError;
 use super::machine::Machine;
-use super::placing::{GivenFile, Placed, Placing, Wish, WishedBlocks, Wishes};
-use super::prepared::plan_devices;
+use super::placing::{Placed, Placing};
+use super::request::{BlockSource, NamedPlanFile, PlacementRequest};
 use crate::blocks::{
     self, BlockDevice, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Forming, Readers, block_node,
     contract, form,
 };
-use crate::plan::HOST;
 use crate::plan::{PlanOptions, StreamMode};
 use crate::plan_file::{FileError, PlanFile};
 use crate::program::{NodeId, Origin, Program, ValueId};
-use anabranch_placement::place::Fixed;
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
 
-/// What streaming on a machine depends on.
-pub(super) struct Streaming<'a> {
+/// Forms the streaming blocks of placed programs.
+pub(super) struct BlockPlanner<'a> {
     machine: &'a Machine,
     options: &'a PlanOptions,
 }
 
-/// A contracted program, placed.
-pub(super) struct Streamed {
+/// A placed program: as it was lowered, or with its streaming blocks contracted.
+pub(super) struct PlacedProgram {
     pub(super) program: Arc<Program>,
     pub(super) placed: Placed,
     pub(super) reasons: Vec<String>,
@@ -31,7 +30,7 @@ pub(super) struct Streamed {
     pub(super) blocks: Vec<BlockSummary>,
 }
 
-impl<'a> Streaming<'a> {
+impl<'a> BlockPlanner<'a> {
     pub(super) fn new(machine: &'a Machine, options: &'a PlanOptions) -> Self {
         Self { machine, options }
     }
@@ -41,19 +40,19 @@ impl<'a> Streaming<'a> {
     ///
     /// # Errors
     /// If the file's blocks do not fit the program or the devices, or the checker finds a fault.
-    pub(super) fn stream(
+    pub(super) fn contract(
         &self,
-        program: &Program,
-        (placed, reasons): (&Placed, &[String]),
+        whole: &PlacedProgram,
         memory: &[u64],
-        wish: &Wish,
-    ) -> Result<Option<Streamed>, SessionError> {
+        request: &PlacementRequest,
+    ) -> Result<Option<PlacedProgram>, PlanningError> {
+        let (program, placed) = (&*whole.program, &whole.placed);
         let device_of = &placed.placement.device_of[..program.nodes.len()];
-        let given = match &wish.blocks {
-            WishedBlocks::Formed => None,
-            WishedBlocks::Given(groups, _) => Some(groups.clone()),
-            WishedBlocks::Listed(GivenFile { path, plan }) => {
-                let unfit = |source| SessionError::Plan { path: path.clone(), source };
+        let given = match &request.blocks {
+            BlockSource::Formed => None,
+            BlockSource::Given { groups, .. } => Some(groups.clone()),
+            BlockSource::File(NamedPlanFile { path, plan }) => {
+                let unfit = |source| PlanningError::Unfit { path: path.clone(), source };
                 self.given(program, device_of, plan).map_err(unfit)?
             }
         };
@@ -63,7 +62,7 @@ impl<'a> Streaming<'a> {
             StreamMode::Auto | StreamMode::Always => given.unwrap_or_else(|| self.choose(program, device_of)),
         };
         while !groups.is_empty() {
-            let streamed = self.contracted(program, (placed, reasons), &groups, memory, wish)?;
+            let streamed = self.contracted(whole, &groups, memory, request)?;
             if !judged || streamed.placed.schedule.makespan <= placed.schedule.makespan {
                 return Ok(Some(streamed));
             }
@@ -107,7 +106,7 @@ impl<'a> Streaming<'a> {
         device_of: &[DeviceId],
         file: &PlanFile,
     ) -> Result<Option<Vec<BlockMembers>>, FileError> {
-        let Some(listed) = file.blocks(program, &plan_devices(&self.machine.targets), device_of)? else {
+        let Some(listed) = file.blocks(program, &self.machine.plan_devices(), device_of)? else {
             return Ok(None);
         };
         let readers = Readers::of(program);
@@ -140,57 +139,56 @@ impl<'a> Streaming<'a> {
     /// were. The order of a plan file is kept where it still fits.
     fn contracted(
         &self,
-        program: &Program,
-        (placed, reasons): (&Placed, &[String]),
+        whole: &PlacedProgram,
         groups: &[BlockMembers],
         memory: &[u64],
-        wish: &Wish,
-    ) -> Result<Streamed, SessionError> {
-        let contraction = contract(program, groups).map_err(|(_, error)| SessionError::Checker(error.to_string()))?;
+        request: &PlacementRequest,
+    ) -> Result<PlacedProgram, PlanningError> {
+        let PlacedProgram { program, placed, reasons, .. } = whole;
+        let contraction = contract(program, groups).map_err(|(_, error)| PlanningError::Checker(error.to_string()))?;
         if let Some(fault) = blocks::check(program, &contraction).first() {
-            return Err(SessionError::Checker(fault.to_string()));
+            return Err(PlanningError::Checker(fault.to_string()));
         }
         let made = &contraction.program;
         let device = |nodes: &Vec<NodeId>| placed.placement.device_of[nodes[0].index()];
-        let mut device_of: Vec<DeviceId> = contraction.members.iter().map(device).collect();
-        let order = match &wish.blocks {
-            WishedBlocks::Formed => None,
-            WishedBlocks::Given(_, order) => Some(order.clone()),
-            WishedBlocks::Listed(file) => file.plan.order(made, &plan_devices(&self.machine.targets), &device_of),
+        let device_of: Vec<DeviceId> = contraction.members.iter().map(device).collect();
+        let order = match &request.blocks {
+            BlockSource::Formed => None,
+            BlockSource::Given { order, .. } => Some(order.clone()),
+            BlockSource::File(file) => file.plan.order(made, &self.machine.plan_devices(), &device_of),
         };
         let blocks: Vec<_> = contraction
             .blocks
             .iter()
-            .map(|(node, block)| self.described(program, (*node, block), device_of[node.index()], reasons))
+            .map(|(node, block)| self.described(whole, *node, block, device_of[node.index()]))
             .collect();
-        let runs = self.machine.gpu_runs(made);
-        let wishes = Wishes::default();
-        let mut placing = Placing::new(made, &self.machine.targets, &self.machine.costs, &wishes, &|node: NodeId| {
-            runs[node.index()]
-        })?;
+        let unconstrained = Constraints::default();
+        let mut placing = Placing::new(made, self.machine, &unconstrained)?;
         blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.gain.with));
-        device_of.resize(made.nodes.len() + made.inputs.len() + made.outputs.len(), HOST);
-        let mut again = placing.place_in_order(&Fixed::new(device_of), (&*wish.rule, order.as_deref()), memory)?;
+        let fixed = PlacementRequest { order, ..PlacementRequest::fixed(made, device_of, request.rule) };
+        let mut again = placing.place(&fixed, memory)?;
         again.placement.strategy = placed.placement.strategy;
         let reason = |nodes: &Vec<NodeId>| match &nodes[..] {
             [node] => reasons[node.index()].clone(),
             nodes => format!("{} nodes that stream; the first: {}", nodes.len(), reasons[nodes[0].index()]),
         };
         let reasons = contraction.members.iter().map(reason).collect();
-        Ok(Streamed { program: Arc::new(contraction.program), placed: again, reasons, groups: groups.to_vec(), blocks })
+        Ok(PlacedProgram {
+            program: Arc::new(contraction.program),
+            placed: again,
+            reasons,
+            groups: groups.to_vec(),
+            blocks,
+        })
     }
 
     fn gain(&self, program: &Program, block: &BlockNode, device: &BlockDevice) -> BlockGain {
         BlockGain::of(program, block, device, self.machine.costs.devices.get(&device.key))
     }
 
-    fn described(
-        &self,
-        program: &Program,
-        (node, block): (NodeId, &BlockNode),
-        device: DeviceId,
-        reasons: &[String],
-    ) -> BlockSummary {
+    /// A block of the contracted program, by the number of its node there.
+    fn described(&self, whole: &PlacedProgram, node: NodeId, block: &BlockNode, device: DeviceId) -> BlockSummary {
+        let PlacedProgram { program, reasons, .. } = whole;
         BlockSummary {
             node,
             members: block.members.iter().map(|member| program.node(*member).name.clone()).collect(),

@@ -4,9 +4,9 @@
 //! link begins to wait for it; the hop between two CPU devices is seen where the second waited for the first; a GPU's first kernel of a
 //! batch shows how long a submission takes.
 
-use super::forecast::batches;
 use crate::execute::{Activity, Event, Lane, RunOutput};
 use crate::plan::{Plan, Route, TransferId};
+use crate::planning::batches;
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;

@@ -4,23 +4,21 @@
 //! each be saved: peak rates, each class of kernels in several sizes, each link in several sizes whole and in chunks, hops between CPU
 //! devices, and what devices take from each other.
 
-use super::error::SessionError;
-use super::learning::{Lesson, learn};
-use super::machine::{Machine, targets};
-use super::observed::observe;
-use super::placing::{Placing, Target, Wish, WishedBlocks, Wishes};
-use super::prepared::{devices, plan_devices};
+use super::observation::observe;
 use super::probe::{Class, Probe, relay, side_by_side};
+use super::record::{ProfiledRun, record};
 use crate::device::Inventory;
-use crate::execute::{Executor, Kernels, RunOptions, RunOutput};
+use crate::execute::{ExecError, Executor, Kernels, RunError, RunOptions, RunOutput};
 use crate::plan::HOST;
-use crate::plan::{Plan, PlanOptions, StreamMode};
+use crate::plan::{Plan, PlanError, PlanOptions, StreamMode};
+use crate::planning::{
+    Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlacingError, compute_devices,
+    machine_devices,
+};
 use crate::profile::{LinkCosts, MachineCosts, Rates};
-use crate::program::{NodeId, Program};
+use crate::program::Program;
 use anabranch_kernels::Tensor;
 use anabranch_kernels::gpu::GpuLimits;
-use anabranch_placement::order::Pct;
-use anabranch_placement::place::Fixed;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +41,24 @@ const STREAMED: [usize; 3] = [1 << 20, 1 << 21, 1 << 22];
 
 /// Nodes of a chain that another device is measured beside, at most.
 const LONGEST: f64 = 400.0;
+
+/// Why calibration cannot go on: a probe cannot be planned, readied or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CalibrationError {
+    /// A probe cannot be placed.
+    #[error("calibration: {0}")]
+    Placing(#[from] PlacingError),
+    /// A probe cannot be planned.
+    #[error("calibration: {0}")]
+    Plan(#[from] PlanError),
+    /// A probe cannot be readied on a device.
+    #[error("calibration: {0}")]
+    Ready(#[from] ExecError),
+    /// A probe does not run.
+    #[error("calibration: {0}")]
+    Run(#[from] RunError),
+}
 
 /// One step of a full calibration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,29 +95,29 @@ impl<'a> Calibrator<'a> {
 
     /// All steps, the most telling first.
     pub fn steps(&self) -> Vec<CalibrationStep> {
-        let targets = &self.bench.targets;
-        let first_of_key = |at: &usize| targets[..*at].iter().all(|other| other.key != targets[*at].key);
+        let devices = &self.bench.devices;
+        let first_of_key = |at: &usize| devices[..*at].iter().all(|other| other.key != devices[*at].key);
         let distinct: Vec<usize> =
-            (0..targets.len()).filter(first_of_key).filter(|at| self.bench.has_room(*at)).collect();
+            (0..devices.len()).filter(first_of_key).filter(|at| self.bench.has_room(*at)).collect();
         let mut steps = Vec::new();
         let mut step = |what: What, name: String| steps.push(CalibrationStep { name, what });
         let id = |at: usize| DeviceId(at as u32);
         for at in &distinct {
-            step(What::Rates(id(*at)), format!("peak rates of {}", targets[*at].key));
+            step(What::Rates(id(*at)), format!("peak rates of {}", devices[*at].key));
         }
-        for at in distinct.iter().filter(|at| targets[**at].kind != DeviceKind::Cpu) {
+        for at in distinct.iter().filter(|at| devices[**at].kind != DeviceKind::Cpu) {
             for elements in SIZES {
                 let what = What::Link { device: id(*at), elements, streamed: false };
-                step(what, format!("{} bytes to and from {}", 4 * elements, targets[*at].key));
+                step(what, format!("{} bytes to and from {}", 4 * elements, devices[*at].key));
             }
             for elements in STREAMED {
                 let what = What::Link { device: id(*at), elements, streamed: true };
-                step(what, format!("{} bytes in chunks to and from {}", 4 * elements, targets[*at].key));
+                step(what, format!("{} bytes in chunks to and from {}", 4 * elements, devices[*at].key));
             }
         }
         for (a, b) in self.pairs() {
-            let both = format!("{} and {}", targets[a].key, targets[b].key);
-            if targets[a].kind == DeviceKind::Cpu && targets[b].kind == DeviceKind::Cpu {
+            let both = format!("{} and {}", devices[a].key, devices[b].key);
+            if devices[a].kind == DeviceKind::Cpu && devices[b].kind == DeviceKind::Cpu {
                 for elements in [16, 1 << 18] {
                     let what = What::Hop { from: id(a), to: id(b), elements };
                     step(what, format!("hops of {} bytes between {both}", 4 * elements));
@@ -112,7 +128,7 @@ impl<'a> Calibrator<'a> {
         for at in distinct {
             for class in Class::ALL {
                 for size in 0..Class::SIZES {
-                    let name = format!("{class:?} of size {} on {}", size + 1, targets[at].key);
+                    let name = format!("{class:?} of size {} on {}", size + 1, devices[at].key);
                     step(What::Class(id(at), class, size), name);
                 }
             }
@@ -129,24 +145,24 @@ impl<'a> Calibrator<'a> {
     ///
     /// # Errors
     /// If a probe fails to run: then models would, too.
-    pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), SessionError> {
+    pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let bench = &self.bench;
         match step.what {
             What::Rates(device) => bench.learn_rates(device, known)?,
             What::Class(device, class, size) => {
                 let program = class.program(size);
                 if bench.runs_all(&program, device) {
-                    bench.teach(&bench.run(program, &|_| device, false)?, known);
+                    bench.record(&bench.run(program, &|_| device, false)?, known);
                 }
             }
             What::Link { device, elements, streamed } => {
                 // A stream needs a reader on the host, too.
                 let there = |node: usize| if node == 0 { device } else { HOST };
-                bench.teach(&bench.run(relay(elements, 1 + u32::from(streamed)), &there, streamed)?, known);
+                bench.record(&bench.run(relay(elements, 1 + u32::from(streamed)), &there, streamed)?, known);
             }
             What::Hop { from, to, elements } => {
                 let alternate = |node: usize| if node.is_multiple_of(2) { to } else { from };
-                bench.teach(&bench.run(relay(elements, 16), &alternate, false)?, known);
+                bench.record(&bench.run(relay(elements, 16), &alternate, false)?, known);
             }
             What::Beside(first, second) => bench.learn_slowdown([first, second], known)?,
         }
@@ -156,11 +172,11 @@ impl<'a> Calibrator<'a> {
 
     /// Two devices for each pair of keys.
     fn pairs(&self) -> Vec<(usize, usize)> {
-        let targets = &self.bench.targets;
+        let devices = &self.bench.devices;
         let mut seen = Vec::new();
         let mut pairs = Vec::new();
-        for (a, b) in (0..targets.len()).flat_map(|a| (a + 1..targets.len()).map(move |b| (a, b))) {
-            let keys = (&targets[a].key, &targets[b].key);
+        for (a, b) in (0..devices.len()).flat_map(|a| (a + 1..devices.len()).map(move |b| (a, b))) {
+            let keys = (&devices[a].key, &devices[b].key);
             if !seen.contains(&keys) && self.bench.has_room(a) && self.bench.has_room(b) {
                 seen.push(keys);
                 pairs.push((a, b));
@@ -175,10 +191,10 @@ impl<'a> Calibrator<'a> {
 ///
 /// # Errors
 /// If a probe fails to run: then models would, too.
-pub(super) fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), SessionError> {
+pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), CalibrationError> {
     let bench = Bench::new(inventory);
-    for (index, target) in bench.targets.iter().enumerate() {
-        let done = known.devices.get(&target.key).is_some_and(|costs| costs.rates.is_some());
+    for (index, device) in bench.devices.iter().enumerate() {
+        let done = known.devices.get(&device.key).is_some_and(|costs| costs.rates.is_some());
         if !done && bench.has_room(index) {
             bench.learn_rates(DeviceId(index as u32), known)?;
         }
@@ -189,7 +205,7 @@ pub(super) fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Resu
 /// Where probes run.
 struct Bench<'a> {
     inventory: &'a Inventory,
-    targets: Vec<Target>,
+    devices: Vec<MachineDevice>,
 }
 
 /// The runs of one probe.
@@ -201,7 +217,7 @@ struct Trial {
 
 impl<'a> Bench<'a> {
     fn new(inventory: &'a Inventory) -> Self {
-        Self { inventory, targets: targets(inventory) }
+        Self { inventory, devices: machine_devices(inventory) }
     }
 
     /// The devices with nothing known of them.
@@ -211,7 +227,7 @@ impl<'a> Bench<'a> {
 
     /// Whether the probes fit: the largest needs two tensors of 32 MiB, and staging.
     fn has_room(&self, index: usize) -> bool {
-        let target = &self.targets[index];
+        let target = &self.devices[index];
         let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
         let bound = gpu.map(|gpu| GpuLimits::of(&gpu.adapter));
         target.memory >= 256 << 20 && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
@@ -219,16 +235,16 @@ impl<'a> Bench<'a> {
 
     /// Whether the device has kernels for all nodes.
     fn runs_all(&self, program: &Program, device: DeviceId) -> bool {
-        self.targets[device.index()].kind == DeviceKind::Cpu
+        self.devices[device.index()].kind == DeviceKind::Cpu
             || self.machine().gpu_runs(program).iter().all(|runs| *runs)
     }
 
     /// Measures the rates of a device, and the affine law of its links.
-    fn learn_rates(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), SessionError> {
+    fn learn_rates(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let mut trials = Vec::new();
         for probe in Probe::ALL {
             let trial = self.run(probe.program(), &|_| device, false)?;
-            self.teach(&trial, known);
+            self.record(&trial, known);
             trials.push((probe, trial.least_node()));
             match probe {
                 Probe::Bandwidth => self.learn_links(&trial, device, known, |large, link| {
@@ -242,7 +258,7 @@ impl<'a> Bench<'a> {
             }
         }
         let seconds = |probe: Probe| trials.iter().find(|(p, _)| *p == probe).map_or(0.0, |(_, seconds)| *seconds);
-        known.devices.entry(self.targets[device.index()].key.clone()).or_default().rates = Some(rates(&seconds));
+        known.devices.entry(self.devices[device.index()].key.clone()).or_default().rates = Some(rates(&seconds));
         Ok(())
     }
 
@@ -255,13 +271,13 @@ impl<'a> Bench<'a> {
         known: &mut MachineCosts,
         learn: impl Fn((f64, f64), &mut LinkCosts),
     ) {
-        let target = &self.targets[device.index()];
+        let target = &self.devices[device.index()];
         if target.kind == DeviceKind::Cpu {
             return;
         }
         for back in [false, true] {
             let Some(least) = trial.least_transfer(back) else { continue };
-            for cpu in self.targets.iter().filter(|other| other.kind == DeviceKind::Cpu) {
+            for cpu in self.devices.iter().filter(|other| other.kind == DeviceKind::Cpu) {
                 let (from, to) = if back { (target, cpu) } else { (cpu, target) };
                 let link = known.links.entry(MachineCosts::link_key(&from.key, &to.key));
                 learn(least, link.or_insert_with(|| LinkCosts::affine(0.0, MOST_RATE)));
@@ -271,17 +287,17 @@ impl<'a> Bench<'a> {
 
     /// Runs the same chain on each of two devices alone, then on both at the same time, so long on the faster one that the slower one
     /// is busy throughout.
-    fn learn_slowdown(&self, pair: [DeviceId; 2], known: &mut MachineCosts) -> Result<(), SessionError> {
+    fn learn_slowdown(&self, pair: [DeviceId; 2], known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let mut seconds = [0.0; 2];
         for (device, seconds) in pair.iter().zip(&mut seconds) {
             let trial = self.run(side_by_side([2, 2]), &|_| *device, false)?;
-            self.teach(&trial, known);
+            self.record(&trial, known);
             *seconds = trial.least_node();
         }
         let slower = seconds[0].max(seconds[1]);
         let lengths = seconds.map(|seconds| (4.0 * slower / seconds.max(1e-9)).clamp(4.0, LONGEST) as u32);
         let divided = |node: usize| pair[usize::from(node >= lengths[0] as usize)];
-        self.teach(&self.run(side_by_side(lengths), &divided, false)?, known);
+        self.record(&self.run(side_by_side(lengths), &divided, false)?, known);
         Ok(())
     }
 
@@ -291,30 +307,26 @@ impl<'a> Bench<'a> {
         program: Program,
         device_of: &dyn Fn(usize) -> DeviceId,
         streamed: bool,
-    ) -> Result<Trial, SessionError> {
+    ) -> Result<Trial, CalibrationError> {
         let program = Arc::new(program);
         let machine = self.machine();
-        let runs = machine.gpu_runs(&program);
-        let runs_there = |node: NodeId| runs[node.index()];
-        let placing = Placing::new(&program, &self.targets, &machine.costs, &Wishes::default(), &runs_there)?;
-        let mut assignment: Vec<_> = (0..program.nodes.len()).map(device_of).collect();
-        assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-        let wish = Wish {
-            placer: Box::new(Fixed::new(assignment)),
-            rule: Box::new(Pct),
-            order: None,
-            blocks: WishedBlocks::Formed,
-        };
-        let placed = placing.place(&wish, &machine.memory())?;
+        let placing = Placing::new(&program, &machine, &Constraints::default())?;
+        let assignment = (0..program.nodes.len()).map(device_of).collect();
+        let request = PlacementRequest::fixed(&program, assignment, Order::Pct);
+        let placed = placing.place(&request, &machine.memory())?;
         let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
-        let plan_devices = plan_devices(&self.targets);
-        let options = match streamed {
-            true => PlanOptions { streaming: StreamMode::Always, ..PlanOptions::default() },
-            false => PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() },
-        };
-        let (placement, schedule) = (&placed.placement, &placed.schedule);
-        let plan = Plan::build(&program, &plan_devices, placement, schedule, Vec::new(), kernels.as_ref(), &options)?;
-        let executor = Executor::new(plan, kernels, devices(self.inventory))?;
+        let streaming = if streamed { StreamMode::Always } else { StreamMode::Off };
+        let options = PlanOptions { streaming, ..PlanOptions::default() };
+        let plan = Plan::build(
+            &program,
+            &machine.plan_devices(),
+            &placed.placement,
+            &placed.schedule,
+            Vec::new(),
+            kernels.as_ref(),
+            &options,
+        )?;
+        let executor = Executor::new(plan, kernels, compute_devices(self.inventory))?;
         let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
         let profiled = RunOptions { profile: true, ..RunOptions::default() };
         let (mut runs, started) = (Vec::new(), Instant::now());
@@ -324,18 +336,18 @@ impl<'a> Bench<'a> {
         Ok(Trial { program, executor, runs })
     }
 
-    /// Learns from all runs of a trial; the first is cold.
-    fn teach(&self, trial: &Trial, known: &mut MachineCosts) {
+    /// Adds the times of all runs of a trial; the first is cold.
+    fn record(&self, trial: &Trial, known: &mut MachineCosts) {
         for (number, run) in trial.runs.iter().enumerate() {
-            let lesson = Lesson {
+            let profiled = ProfiledRun {
                 program: &trial.program,
                 plan: trial.executor.plan(),
                 run,
                 cold: number == 0,
                 streams_alone: true,
-                targets: &self.targets,
+                devices: &self.devices,
             };
-            learn(known, lesson);
+            record(known, profiled);
         }
     }
 }

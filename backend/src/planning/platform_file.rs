@@ -10,8 +10,7 @@
 //!   "remove": [] }
 //! ```
 
-use super::machine::targets;
-use super::placing::{Target, link};
+use super::machine::{MachineDevice, link, machine_devices};
 use crate::device::{Inventory, format_bytes, parse_bytes};
 use crate::profile::{MachineCosts, Rates};
 use anabranch_placement::platform::DeviceKind;
@@ -100,7 +99,7 @@ pub enum PlatformError {
         source: io::Error,
     },
     /// It is no platform file.
-    #[error("platform {}: {source}; `anabranch platform -o FILE` writes one to start from", path.display())]
+    #[error("platform {}: {source}; start from one that `PlatformFile::of` makes", path.display())]
     Json {
         /// The file.
         path: PathBuf,
@@ -129,14 +128,14 @@ pub enum PlatformError {
     #[error("platform: two devices are called `{0}`")]
     Twice(String),
     /// A device that is not at hand and of no kind.
-    #[error("platform: device `{0}` is not on this machine, so that its `kind` must be given: \"cpu\" or \"gpu\"")]
+    #[error("platform: device `{0}` is not on this machine, so that its `kind` must be given: `cpu` or `gpu`")]
     NoKind(String),
     /// A figure that makes no sense.
     #[error("platform: {what} of `{name}` is {value}; it must be {expected}")]
     Figure {
         /// The figure.
         what: &'static str,
-        /// Whose.
+        /// The device's name, or the link's ends.
         name: String,
         /// The value.
         value: f64,
@@ -154,9 +153,9 @@ pub enum PlatformError {
 impl PlatformFile {
     /// The machine at hand: all devices, and all links as measured or assumed.
     pub fn of(inventory: &Inventory, known: &MachineCosts) -> Self {
-        let targets = targets(inventory);
-        let pairs = targets.iter().flat_map(|from| targets.iter().map(move |to| (from, to)));
-        let entry = |(from, to): (&Target, &Target)| {
+        let devices = machine_devices(inventory);
+        let pairs = devices.iter().flat_map(|from| devices.iter().map(move |to| (from, to)));
+        let entry = |(from, to): (&MachineDevice, &MachineDevice)| {
             let costs = link(known, from, to);
             let (from, to) = (from.name.clone(), to.name.clone());
             LinkEntry { from, to, latency: Some(costs.latency), rate: Some(costs.rate) }
@@ -165,7 +164,7 @@ impl PlatformFile {
             format: FORMAT.into(),
             version: VERSION,
             extends: false,
-            devices: targets.iter().map(DeviceEntry::of).collect(),
+            devices: devices.iter().map(DeviceEntry::of).collect(),
             links: pairs.filter(|(from, to)| from.name != to.name).map(entry).collect(),
             remove: Vec::new(),
         }
@@ -186,7 +185,7 @@ impl PlatformFile {
     }
 
     /// All devices of the platform, with everything that the file leaves out taken from `present`; figures are checked.
-    pub(super) fn devices_over(&self, present: &[Target]) -> Result<Vec<DeviceEntry>, PlatformError> {
+    pub(super) fn devices_over(&self, present: &[MachineDevice]) -> Result<Vec<DeviceEntry>, PlatformError> {
         let known = |names: &[DeviceEntry]| names.iter().map(|d| d.name.clone()).collect::<Vec<_>>().join(", ");
         let detected: Vec<_> = present.iter().map(DeviceEntry::of).collect();
         let mut devices: Vec<DeviceEntry> = if self.extends { detected.clone() } else { Vec::new() };
@@ -235,12 +234,12 @@ impl PlatformFile {
 
 impl DeviceEntry {
     /// A device at hand.
-    pub(super) fn of(target: &Target) -> Self {
+    pub(super) fn of(device: &MachineDevice) -> Self {
         Self {
-            name: target.name.clone(),
-            kind: Some(target.kind),
-            memory: Some(target.memory),
-            key: Some(target.key.clone()),
+            name: device.name.clone(),
+            kind: Some(device.kind),
+            memory: Some(device.memory),
+            key: Some(device.key.clone()),
             times: 1.0,
             rates: None,
         }
@@ -328,15 +327,15 @@ mod size {
 mod tests {
     use super::*;
 
-    fn present() -> Vec<Target> {
-        let target = |name: &str, kind, memory| Target {
+    fn present() -> Vec<MachineDevice> {
+        let device = |name: &str, kind, memory| MachineDevice {
             name: name.into(),
             kind,
             key: format!("{name}'s key"),
             memory,
             times: 1.0,
         };
-        vec![target("cpu0", DeviceKind::Cpu, 1 << 30), target("gpu0", DeviceKind::Gpu, 1 << 20)]
+        vec![device("cpu0", DeviceKind::Cpu, 1 << 30), device("gpu0", DeviceKind::Gpu, 1 << 20)]
     }
 
     fn devices(text: &str) -> Result<Vec<DeviceEntry>, String> {

@@ -1,7 +1,8 @@
 //! How well a run was predicted: node by node, link by link, and as a whole.
 
-use super::observed::observe;
-use super::opened::Run;
+use super::observation::observe;
+use crate::execute::RunOutput;
+use crate::planning::Planned;
 use crate::profile::NodeCost;
 use crate::program::NodeId;
 use anabranch_placement::platform::DeviceId;
@@ -29,9 +30,9 @@ impl Compared {
 /// One node of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeAccuracy {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// Where it ran.
+    /// The device that it ran on.
     pub device: DeviceId,
     /// Its time.
     pub time: Compared,
@@ -73,14 +74,6 @@ impl Accuracy {
         mean(self.nodes.iter().filter_map(|node| node.time.error()))
     }
 
-    /// Sum of the nodes' absolute errors over the sum of their times: long nodes count more.
-    pub fn weighted_node_error(&self) -> Option<f64> {
-        let (error, time) = self.nodes.iter().fold((0.0, 0.0), |(error, time), node| {
-            (error + (node.time.predicted - node.time.measured).abs(), time + node.time.measured)
-        });
-        (time > SHORTEST).then(|| error / time)
-    }
-
     /// Mean absolute relative error of the transfers' times over all links; `None` without transfers.
     pub fn link_error(&self) -> Option<f64> {
         let errors = self.links.iter().filter_map(|link| Some((link.error?, link.transfers as f64)));
@@ -89,42 +82,41 @@ impl Accuracy {
     }
 }
 
-impl Run {
-    /// What was predicted of this run beside what was measured; needs the run's profile.
-    pub fn accuracy(&self) -> Accuracy {
-        let plan = self.prepared.plan();
+impl Accuracy {
+    /// What was predicted of a run of `planned` beside what was measured; needs the run's profile.
+    pub fn of(planned: &Planned, measured: &RunOutput) -> Self {
+        let plan = planned.plan();
         let predicted = plan.predicted();
-        let nodes = self.node_times().map(|(node, measured)| {
+        let nodes = measured.node_times().map(|(node, measured)| {
             let device = plan.device_of(node);
-            let cost = self.prepared.placed.costs[node.index()][device.index()];
+            let cost = planned.placed.costs[node.index()][device.index()];
             NodeAccuracy { node, device, time: Compared { predicted: predicted.busy[node.index()], measured }, cost }
         });
-        Accuracy {
-            makespan: Compared { predicted: predicted.makespan, measured: self.measured.makespan.as_secs_f64() },
+        Self {
+            makespan: Compared { predicted: predicted.makespan, measured: measured.makespan.as_secs_f64() },
             nodes: nodes.collect(),
-            links: self.link_accuracy(),
+            links: link_accuracy(planned, measured),
         }
     }
+}
 
-    fn link_accuracy(&self) -> Vec<LinkAccuracy> {
-        let plan = self.prepared.plan();
-        let mut links: BTreeMap<(DeviceId, DeviceId), (LinkAccuracy, Vec<f64>)> = BTreeMap::new();
-        for (id, measured) in observe(&self.prepared.program, plan, &self.measured).transfers {
-            let transfer = plan.transfer(id);
-            let time = Compared { predicted: plan.predicted().transfers[id.index()], measured };
-            let (from, to) = (transfer.from, transfer.to);
-            let none = LinkAccuracy { from, to, transfers: 0, bytes: 0, time: Compared::default(), error: None };
-            let (link, errors) = links.entry((from, to)).or_insert((none, Vec::new()));
-            link.transfers += 1;
-            link.bytes += transfer.bytes;
-            link.time.predicted += time.predicted;
-            link.time.measured += time.measured;
-            errors.extend(time.error());
-        }
-        let averaged =
-            |(link, errors): (LinkAccuracy, Vec<f64>)| LinkAccuracy { error: mean(errors.into_iter()), ..link };
-        links.into_values().map(averaged).collect()
+fn link_accuracy(planned: &Planned, measured: &RunOutput) -> Vec<LinkAccuracy> {
+    let plan = planned.plan();
+    let mut links: BTreeMap<(DeviceId, DeviceId), (LinkAccuracy, Vec<f64>)> = BTreeMap::new();
+    for (id, measured) in observe(&planned.program, plan, measured).transfers {
+        let transfer = plan.transfer(id);
+        let time = Compared { predicted: plan.predicted().transfers[id.index()], measured };
+        let (from, to) = (transfer.from, transfer.to);
+        let none = LinkAccuracy { from, to, transfers: 0, bytes: 0, time: Compared::default(), error: None };
+        let (link, errors) = links.entry((from, to)).or_insert((none, Vec::new()));
+        link.transfers += 1;
+        link.bytes += transfer.bytes;
+        link.time.predicted += time.predicted;
+        link.time.measured += time.measured;
+        errors.extend(time.error());
     }
+    let averaged = |(link, errors): (LinkAccuracy, Vec<f64>)| LinkAccuracy { error: mean(errors.into_iter()), ..link };
+    links.into_values().map(averaged).collect()
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -159,7 +151,6 @@ mod tests {
         };
         assert_eq!(accuracy.makespan.error(), Some(0.5));
         assert_eq!(accuracy.node_error(), Some(0.25));
-        assert!(accuracy.weighted_node_error().is_some_and(|error| (error - 0.375).abs() < 1e-6));
         assert!(accuracy.link_error().is_some_and(|error| (error - 0.4).abs() < 1e-12));
     }
 }

@@ -7,29 +7,23 @@
 mod batches;
 mod lanes;
 
-pub(super) use batches::batches;
+pub(crate) use batches::batches;
 
-use super::placing::{Target, link};
+use super::machine::Machine;
 use crate::plan::HOST;
 use crate::plan::{Plan, Predicted, Route, Step, Transfer, TransferId};
-use crate::profile::{History, MachineCosts, NodeCost};
+use crate::profile::{History, NodeCost};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use lanes::{Lanes, Operation, play};
 use std::collections::BTreeMap;
 
-/// What is known of the machine.
-pub(super) struct Known<'a> {
-    pub(super) targets: &'a [Target],
-    pub(super) costs: &'a MachineCosts,
-}
-
 /// A plan's operations under construction.
 struct Script<'a> {
     program: &'a Program,
     plan: &'a Plan,
-    known: &'a Known<'a>,
+    machine: &'a Machine,
     operations: Vec<Operation>,
     /// First and last operation of each node; three of them where it reads or feeds a stream: its first chunk, its last, and
     /// what is between.
@@ -40,8 +34,8 @@ struct Script<'a> {
     hops: Vec<f64>,
     /// What brings a value to a device, and the seconds after it until a node there can begin.
     there: BTreeMap<(ValueId, DeviceId), (usize, f64)>,
-    /// The batch that each GPU node is submitted with: its last node, and how many nodes it has.
-    submitted_with: BTreeMap<NodeId, (NodeId, usize)>,
+    /// The batch that each GPU node is submitted with.
+    submitted_with: BTreeMap<NodeId, Batch>,
     /// The chunks in which each node computes that reads or feeds a stream.
     chunks: BTreeMap<NodeId, usize>,
     /// The operation that encodes a batch, by the batch's last node.
@@ -50,16 +44,23 @@ struct Script<'a> {
     wake: f64,
 }
 
+/// Nodes of a GPU that are submitted together.
+#[derive(Clone, Copy)]
+struct Batch {
+    last: NodeId,
+    nodes: usize,
+}
+
 /// Predicts a plan whose nodes take `costs` on each device.
 pub(super) fn forecast(
     program: &Program,
     plan: &Plan,
     costs: &[Vec<Option<NodeCost>>],
-    known: &Known<'_>,
+    machine: &Machine,
 ) -> Predicted {
-    let run = known.costs.runs.get(&run_key(plan));
+    let run = machine.costs.runs.get(&run_key(plan));
     let seconds = |history: Option<&History>| history.and_then(History::estimate).map_or(0.0, |e| e.nanoseconds * 1e-9);
-    let mut script = Script::new(program, plan, known, seconds(run.map(|run| &run.wake)));
+    let mut script = Script::new(program, plan, machine, seconds(run.map(|run| &run.wake)));
     for step in plan.steps() {
         script.add(step, costs);
     }
@@ -87,7 +88,7 @@ fn chunks(plan: &Plan) -> BTreeMap<NodeId, usize> {
 }
 
 /// What runs have in common whose fixed costs are alike: how many workers of which kind take part.
-pub(super) fn run_key(plan: &Plan) -> String {
+pub(crate) fn run_key(plan: &Plan) -> String {
     let count = |cpu: bool| plan.devices().iter().filter(|device| (device.kind == DeviceKind::Cpu) == cpu).count();
     let works = |cpu: bool| {
         let at = |device: DeviceId| (plan.device(device).kind == DeviceKind::Cpu) == cpu;
@@ -99,17 +100,17 @@ pub(super) fn run_key(plan: &Plan) -> String {
 }
 
 impl<'a> Script<'a> {
-    fn new(program: &'a Program, plan: &'a Plan, known: &'a Known<'a>, wake: f64) -> Self {
+    fn new(program: &'a Program, plan: &'a Plan, machine: &'a Machine, wake: f64) -> Self {
         let devices = (0..plan.devices().len() as u32).map(DeviceId);
         let batches = devices.flat_map(|device| batches(program, plan, device));
         let submitted_with = batches.flat_map(|batch| {
-            let (last, size) = (batch.last().copied(), batch.len());
-            batch.into_iter().filter_map(move |node| Some((node, (last?, size))))
+            let (last, nodes) = (batch.last().copied(), batch.len());
+            batch.into_iter().filter_map(move |node| Some((node, Batch { last: last?, nodes })))
         });
         Self {
             program,
             plan,
-            known,
+            machine,
             operations: Vec::new(),
             nodes: vec![None; program.nodes.len()],
             transfers: vec![None; plan.transfers().len()],
@@ -130,8 +131,8 @@ impl<'a> Script<'a> {
         let mut slowdown = vec![vec![1.0; count]; count];
         for a in 0..devices {
             for b in (0..devices).filter(|b| *b != a) {
-                let (a_key, b_key) = (&self.known.targets[a].key, &self.known.targets[b].key);
-                slowdown[a][b] = self.known.costs.slowdown(a_key, b_key);
+                let (a_key, b_key) = (&self.machine.devices[a].key, &self.machine.devices[b].key);
+                slowdown[a][b] = self.machine.costs.slowdown(a_key, b_key);
             }
         }
         Lanes { ready: vec![start; count], slowdown }
@@ -160,7 +161,7 @@ impl<'a> Script<'a> {
         let inputs = self.program.node(id).inputs.iter();
         let mut after: Vec<_> = inputs.filter_map(|value| self.there.get(&(*value, device)).copied()).collect();
         if let Some(batch) = self.submitted_with.get(&id).copied() {
-            let encoded = self.encoded.get(&batch.0).copied().unwrap_or_else(|| self.encode(batch, device, &after));
+            let encoded = self.encoded.get(&batch.last).copied().unwrap_or_else(|| self.encode(batch, device, &after));
             after.push((encoded, self.gpu_seconds(device, |costs| &costs.dispatch)));
         }
         let lane = device.index();
@@ -187,14 +188,14 @@ impl<'a> Script<'a> {
     }
 
     /// Encodes all nodes of a batch, when its first node comes. What the others wait for came before: else they began a batch.
-    fn encode(&mut self, (last, nodes): (NodeId, usize), device: DeviceId, after: &[(usize, f64)]) -> usize {
-        let seconds = self.gpu_seconds(device, |costs| &costs.encode) * nodes as f64;
+    fn encode(&mut self, batch: Batch, device: DeviceId, after: &[(usize, f64)]) -> usize {
+        let seconds = self.gpu_seconds(device, |costs| &costs.encode) * batch.nodes as f64;
         // Nodes of the same GPU need not be done before the next are encoded.
         let gates = after.iter().filter(|(operation, _)| self.operations[*operation].lane != device.index());
         let after = gates.copied().collect();
         let lane = self.plan.devices().len() + device.index();
         self.operations.push(Operation { lane, seconds, after });
-        self.encoded.insert(last, self.operations.len() - 1);
+        self.encoded.insert(batch.last, self.operations.len() - 1);
         self.operations.len() - 1
     }
 
@@ -241,18 +242,16 @@ impl<'a> Script<'a> {
     }
 
     fn curve(&mut self, from: DeviceId, to: DeviceId) -> TransferCurve {
-        let target = |device: DeviceId| &self.known.targets[device.index()];
-        let (costs, ends) = (self.known.costs, (target(from), target(to)));
-        self.curves.entry((from, to)).or_insert_with(|| link(costs, ends.0, ends.1).curve()).clone()
+        let machine = self.machine;
+        self.curves.entry((from, to)).or_insert_with(|| machine.link(from, to).curve()).clone()
     }
 
     fn streamed_curve(&self, from: DeviceId, to: DeviceId) -> TransferCurve {
-        let target = |device: DeviceId| &self.known.targets[device.index()];
-        link(self.known.costs, target(from), target(to)).streamed_curve()
+        self.machine.link(from, to).streamed_curve()
     }
 
     fn gpu_seconds(&self, device: DeviceId, history: impl Fn(&crate::profile::DeviceCosts) -> &History) -> f64 {
-        let costs = self.known.costs.devices.get(&self.known.targets[device.index()].key);
+        let costs = self.machine.costs.devices.get(&self.machine.devices[device.index()].key);
         costs.and_then(|costs| history(costs).estimate()).map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
     }
 }

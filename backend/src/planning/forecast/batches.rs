@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// The nodes of a GPU in the order of the plan, batch by batch. A batch ends when a link waits for what a node has made, before a
 /// node that waits for a link, and when it is full. Other devices have none.
-pub(in crate::session) fn batches(program: &Program, plan: &Plan, device: DeviceId) -> Vec<Vec<NodeId>> {
+pub(crate) fn batches(program: &Program, plan: &Plan, device: DeviceId) -> Vec<Vec<NodeId>> {
     let mut batches: Vec<Vec<NodeId>> = Vec::new();
     if plan.device(device).kind == DeviceKind::Cpu {
         return batches;
