@@ -130,27 +130,16 @@ pub enum FileError {
     },
     /// A block of nodes that are none.
     #[error("the plan's block {block:?}: {source}")]
-    Block {
-        block: String,
-        source: BlockError,
-    },
+    Block { block: String, source: BlockError },
     /// A block with a node that the model does not have.
     #[error("the plan's block {block:?} has a node {node:?}, which the model does not have; \"nodes\" lists the names")]
-    UnknownMember {
-        block: String,
-        node: String,
-    },
+    UnknownMember { block: String, node: String },
     /// A block with a node on another device.
     #[error(
         "the plan's block {block:?} is on {device:?}, but its node {node:?} on {other:?}; put all its nodes on one device, or \
          take that one out of it"
     )]
-    BlockDevice {
-        block: String,
-        device: String,
-        node: String,
-        other: String,
-    },
+    BlockDevice { block: String, device: String, node: String, other: String },
 }
 
 impl PlanFile {

@@ -81,19 +81,13 @@ pub struct Optimum {
 pub enum ExactError {
     /// A problem that is not small.
     #[error("{count} {what} are too many for an exact search; it takes at most {limit}")]
-    TooLarge {
-        what: &'static str,
-        count: usize,
-        limit: usize,
-    },
+    TooLarge { what: &'static str, count: usize, limit: usize },
     /// Memory leaves no placement at all.
     #[error("no placement fits into the devices' memory")]
     NoPlacement,
     /// Nothing was found within the allowed nodes.
     #[error("no placement was found in {nodes} nodes; allow more")]
-    Unfinished {
-        nodes: u64,
-    },
+    Unfinished { nodes: u64 },
 }
 
 /// Searches for the schedule of least makespan. Takes time exponential in the number of tasks, at most in proportion to

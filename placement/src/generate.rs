@@ -59,11 +59,7 @@ pub const MAX_DEVICES: u64 = 1 << 12;
 pub enum GenerateError {
     /// A parameter outside its range.
     #[error("{parameter} is {value}, and should be {expected}")]
-    Parameter {
-        parameter: &'static str,
-        value: f64,
-        expected: &'static str,
-    },
+    Parameter { parameter: &'static str, value: f64, expected: &'static str },
     /// A result that is too large.
     #[error("this would make {count} {what}; at most {limit} are made")]
     TooLarge {

@@ -87,19 +87,10 @@ pub enum PlaceError {
         "no feasible device has room for task {task:?} and what is colocated with it: they need {needed} bytes, and {device:?}, \
          which has most room, has {available} of its {memory} left; give a device more memory or allow more devices"
     )]
-    NoRoom {
-        task: String,
-        device: String,
-        needed: u64,
-        available: u64,
-        memory: u64,
-    },
+    NoRoom { task: String, device: String, needed: u64, available: u64, memory: u64 },
     /// Machines for another number of devices.
     #[error("machines are given for {given} devices, but the platform has {devices}; give one for each device")]
-    Machines {
-        given: usize,
-        devices: usize,
-    },
+    Machines { given: usize, devices: usize },
     /// No device of the machine that a task must be on can take it.
     #[error("no device of machine {machine} can take task {task:?}; give the task another machine or no manual rank")]
     Machine {

@@ -47,23 +47,13 @@ impl SimulateOptions {
 pub enum SimulateError {
     /// Not one device for each task.
     #[error("the placement names {given} devices for {tasks} tasks; it needs one for each task")]
-    Length {
-        tasks: usize,
-        given: usize,
-    },
+    Length { tasks: usize, given: usize },
     /// A device that is not there.
     #[error("task {task:?} is placed on {device}, but the platform has only {count} devices")]
-    UnknownDevice {
-        task: String,
-        device: DeviceId,
-        count: usize,
-    },
+    UnknownDevice { task: String, device: DeviceId, count: usize },
     /// A device that cannot run its task.
     #[error("task {task:?} is placed on device {device:?}, which cannot run it")]
-    CannotRun {
-        task: String,
-        device: String,
-    },
+    CannotRun { task: String, device: String },
     /// Send costs that are no costs.
     #[error("send costs are finite and not negative, here they are {0:?}")]
     SendCosts(SendCosts),

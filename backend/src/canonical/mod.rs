@@ -54,20 +54,13 @@ pub enum ConversionError {
     #[error(
         "node {node:?} has a tensor without elements, of which nothing can stream; give inputs of at least one element"
     )]
-    Empty {
-        node: String,
-    },
+    Empty { node: String },
     /// Tensors whose shapes do not fit the op.
     #[error("node {node:?} is a {op} of tensors that do not fit it")]
-    Shapes {
-        node: String,
-        op: &'static str,
-    },
+    Shapes { node: String, op: &'static str },
     /// Nodes that were contracted to one.
     #[error("node {node:?} is a streaming block; convert the program as it was before its nodes were contracted")]
-    Block {
-        node: String,
-    },
+    Block { node: String },
     /// More than a canonical task graph can hold.
     #[error("{0}; a coarser graph may fit: give products fewer tasks, or give smaller inputs")]
     Canonical(#[from] CanonicalError),

@@ -16,16 +16,10 @@ pub enum PinError {
     Empty,
     /// An index beyond what the system call can name.
     #[error("processing unit {pu} cannot be pinned to: this build knows units 0 to {last}")]
-    OutOfRange {
-        pu: u32,
-        last: usize,
-    },
+    OutOfRange { pu: u32, last: usize },
     /// The operating system said no.
     #[error("the system refused to pin a thread to processing units {pus}: {source}")]
-    Refused {
-        pus: String,
-        source: io::Error,
-    },
+    Refused { pus: String, source: io::Error },
     /// Pinning is only known on Linux.
     #[error("threads cannot be pinned on this operating system")]
     Unsupported,

@@ -87,17 +87,10 @@ pub struct Inventory {
 pub enum DetectError {
     /// Memory was set for a device that is not there.
     #[error("memory is set for `{device}`, but the devices are {known}")]
-    UnknownDevice {
-        device: String,
-        known: String,
-    },
+    UnknownDevice { device: String, known: String },
     /// Only CPU devices can be slowed down, and only by a factor of at least 1.
     #[error("`{device}` cannot be made {times} times slower: name a CPU device ({known}), and a number from 1 to 1000")]
-    Slowdown {
-        device: String,
-        times: f64,
-        known: String,
-    },
+    Slowdown { device: String, times: f64, known: String },
 }
 
 /// One device of either family.

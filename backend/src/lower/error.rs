@@ -16,20 +16,14 @@ pub enum LowerError {
     #[error(
         "the model uses version {version} of the ONNX operators; versions {} to {} are supported", OPSETS.start(), OPSETS.end()
     )]
-    Opset {
-        version: i64,
-    },
+    Opset { version: i64 },
     /// A symbolic dimension without a size.
     #[error(
         "input {}: dimension {axis} is the symbol {}, which has no size; give the input itself, or the symbol's size",
         Name(input),
         Name(symbol)
     )]
-    Unbound {
-        input: String,
-        axis: usize,
-        symbol: String,
-    },
+    Unbound { input: String, axis: usize, symbol: String },
     /// An input of which the model does not say the shape.
     #[error("input {}: the model does not say {missing}; give the input itself or its shape", Name(input))]
     Unknown {
@@ -44,39 +38,19 @@ pub enum LowerError {
         Name(symbol),
         Name(input)
     )]
-    Conflict {
-        symbol: String,
-        first: usize,
-        first_from: String,
-        input: String,
-        axis: usize,
-        second: usize,
-    },
+    Conflict { symbol: String, first: usize, first_from: String, input: String, axis: usize, second: usize },
     /// A given input that does not fit the declared one.
     #[error("input {}: the model declares {declared}, but the given shape is {given}", Name(input))]
-    InputShape {
-        input: String,
-        declared: String,
-        given: Shape,
-    },
+    InputShape { input: String, declared: String, given: Shape },
     /// A shape was given for an input that the model does not have.
     #[error("the model has no input {}; its inputs are {}", Name(input), list(inputs))]
-    NoSuchInput {
-        input: String,
-        inputs: Vec<String>,
-    },
+    NoSuchInput { input: String, inputs: Vec<String> },
     /// A dimension's size was given for a symbol that the model does not have.
     #[error("the model has no symbolic dimension {}; {}", Name(symbol), known_symbols(symbols))]
-    NoSuchSymbol {
-        symbol: String,
-        symbols: Vec<String>,
-    },
+    NoSuchSymbol { symbol: String, symbols: Vec<String> },
     /// A shape that does not fit the address space.
     #[error("input {}: {source}", Name(input))]
-    InputTooLarge {
-        input: String,
-        source: ShapeError,
-    },
+    InputTooLarge { input: String, source: ShapeError },
     /// Operators, or uses of operators, that there is no lowering for.
     #[error("{0}")]
     Unsupported(Box<Unsupported>),
@@ -85,11 +59,7 @@ pub enum LowerError {
     NoOutput(String),
     /// A node that is not what its operator's definition allows.
     #[error("node {} ({}): {fault}", Name(node), Name(operator))]
-    Node {
-        node: String,
-        operator: String,
-        fault: Box<Fault>,
-    },
+    Node { node: String, operator: String, fault: Box<Fault> },
 }
 
 /// All uses of operators in a model that there is no lowering for.
@@ -132,33 +102,19 @@ pub enum Fault {
     MissingInput(usize),
     /// An attribute that cannot be read.
     #[error("attribute {} {problem}", Name(attribute))]
-    Unreadable {
-        attribute: String,
-        problem: AttributeProblem,
-    },
+    Unreadable { attribute: String, problem: AttributeProblem },
     /// An attribute has a value that the operator does not allow.
     #[error("attribute `{name}` is {found}; it must be {expected}")]
-    Attribute {
-        name: &'static str,
-        found: String,
-        expected: String,
-    },
+    Attribute { name: &'static str, found: String, expected: String },
     /// An input's element type is not one that the operator takes here.
     #[error("input {input} is {found}; it must be {expected}")]
-    Type {
-        input: usize,
-        found: DType,
-        expected: String,
-    },
+    Type { input: usize, found: DType, expected: String },
     /// An input that decides shapes is not known before the program runs.
     #[error(
         "input {input} ({what}) is computed from the model's inputs; only what is known before the run can decide \
          shapes here"
     )]
-    RunTime {
-        input: usize,
-        what: &'static str,
-    },
+    RunTime { input: usize, what: &'static str },
     /// Shapes that do not go together, or are too large.
     #[error(transparent)]
     Shape(#[from] ShapeError),
@@ -170,10 +126,7 @@ pub enum Fault {
     Invalid(String),
     /// A constant larger than the budget for constants.
     #[error("a constant of {bytes} bytes is more than the {budget} that constants may still take")]
-    Budget {
-        bytes: usize,
-        budget: usize,
-    },
+    Budget { bytes: usize, budget: usize },
 }
 
 impl Fault {

@@ -12,37 +12,19 @@ pub enum PlanError {
     Host(String),
     /// The placement has another number of tasks than the program.
     #[error("the placement names {given} devices for {tasks} tasks; place the program again")]
-    Length {
-        tasks: usize,
-        given: usize,
-    },
+    Length { tasks: usize, given: usize },
     /// A device that is not there.
     #[error("{task} is placed on device {device}, but there are only {count} devices")]
-    UnknownDevice {
-        task: String,
-        device: u32,
-        count: usize,
-    },
+    UnknownDevice { task: String, device: u32, count: usize },
     /// An input or output away from the host.
     #[error("{task} must be on the host {host:?}, not on {device:?}")]
-    NotOnHost {
-        task: String,
-        host: String,
-        device: String,
-    },
+    NotOnHost { task: String, host: String, device: String },
     /// The order misses a task, names one twice, or names a consumer before its producer.
     #[error("the order is not one in which the program can run: {task} {problem}")]
-    Order {
-        task: String,
-        problem: &'static str,
-    },
+    Order { task: String, problem: &'static str },
     /// A node without a kernel on its device.
     #[error("node {node:?} cannot run on {device:?}: {source}; place it elsewhere")]
-    Kernel {
-        node: String,
-        device: String,
-        source: Box<KernelError>,
-    },
+    Kernel { node: String, device: String, source: Box<KernelError> },
     /// A device is too small.
     #[error(transparent)]
     Memory(Box<MemoryShortage>),

@@ -10,78 +10,37 @@ use crate::platform::{DeviceId, DeviceKind, DeviceKinds};
 pub enum Violation {
     /// Not exactly one entry for each task.
     #[error("{given} entries for {tasks} tasks")]
-    Length {
-        tasks: usize,
-        given: usize,
-    },
+    Length { tasks: usize, given: usize },
     /// A device that the platform does not have.
     #[error("{task} is on {device}, which does not exist")]
-    UnknownDevice {
-        task: TaskId,
-        device: DeviceId,
-    },
+    UnknownDevice { task: TaskId, device: DeviceId },
     /// A device of a kind that the task does not allow.
     #[error("{task} is on {device}, a {kind}, but may run only on {allowed}")]
-    Kind {
-        task: TaskId,
-        device: DeviceId,
-        kind: DeviceKind,
-        allowed: DeviceKinds,
-    },
+    Kind { task: TaskId, device: DeviceId, kind: DeviceKind, allowed: DeviceKinds },
     /// Another device than the task is pinned to.
     #[error("{task} is on {device}, but pinned to {pin}")]
-    Pin {
-        task: TaskId,
-        device: DeviceId,
-        pin: DeviceId,
-    },
+    Pin { task: TaskId, device: DeviceId, pin: DeviceId },
     /// A device that cannot run the task.
     #[error("{task} is on {device}, which cannot run it")]
-    CannotRun {
-        task: TaskId,
-        device: DeviceId,
-    },
+    CannotRun { task: TaskId, device: DeviceId },
     /// Colocated tasks on different devices.
     #[error("{first} is on {first_device} and {second} on {second_device}, but they are colocated")]
-    Colocation {
-        first: TaskId,
-        first_device: DeviceId,
-        second: TaskId,
-        second_device: DeviceId,
-    },
+    Colocation { first: TaskId, first_device: DeviceId, second: TaskId, second_device: DeviceId },
     /// More memory in use on a device than it has.
     #[error("{device} has {available} bytes, and {needed} are placed on it")]
-    Memory {
-        device: DeviceId,
-        needed: u128,
-        available: u64,
-    },
+    Memory { device: DeviceId, needed: u128, available: u64 },
     /// A time that is negative, infinite or not a number.
     #[error("{what} has a time that is negative or not finite")]
-    Time {
-        what: Subject,
-    },
+    Time { what: Subject },
     /// A task runs on another device than it is placed on.
     #[error("{task} is placed on {placed} but runs on {runs}")]
-    OtherDevice {
-        task: TaskId,
-        placed: DeviceId,
-        runs: DeviceId,
-    },
+    OtherDevice { task: TaskId, placed: DeviceId, runs: DeviceId },
     /// A task or transfer does not take as long as it costs.
     #[error("{what} takes {taken} and should take {cost}")]
-    Duration {
-        what: Subject,
-        taken: f64,
-        cost: f64,
-    },
+    Duration { what: Subject, taken: f64, cost: f64 },
     /// Two things overlap on a device.
     #[error("{first} and {second} are on {device} at the same time")]
-    Overlap {
-        device: DeviceId,
-        first: Subject,
-        second: Subject,
-    },
+    Overlap { device: DeviceId, first: Subject, second: Subject },
     /// A task starts before one of its inputs is there.
     #[error("{task} starts at {start}, but {datum} is there only at {available}")]
     Precedence {
@@ -93,33 +52,16 @@ pub enum Violation {
     },
     /// A datum that is needed on a device does not get there.
     #[error("{datum} is needed on {to} and not sent there")]
-    MissingTransfer {
-        datum: DatumId,
-        to: DeviceId,
-    },
+    MissingTransfer { datum: DatumId, to: DeviceId },
     /// A transfer that nobody needs, that repeats another, or whose ends or size are wrong.
     #[error("the transfer of {datum} from {from} to {to} is not needed, or a repetition, or of a wrong size")]
-    NeedlessTransfer {
-        datum: DatumId,
-        from: DeviceId,
-        to: DeviceId,
-    },
+    NeedlessTransfer { datum: DatumId, from: DeviceId, to: DeviceId },
     /// A send or transfer starts before its datum is there.
     #[error("the transfer of {datum} to {to} starts at {start}, but the datum is ready only at {available}")]
-    EarlyTransfer {
-        datum: DatumId,
-        to: DeviceId,
-        start: f64,
-        available: f64,
-    },
+    EarlyTransfer { datum: DatumId, to: DeviceId, start: f64, available: f64 },
     /// Two transfers share a link that carries one at a time.
     #[error("the transfers of {first} and {second} from {from} to {to} overlap")]
-    SharedLink {
-        from: DeviceId,
-        to: DeviceId,
-        first: DatumId,
-        second: DatumId,
-    },
+    SharedLink { from: DeviceId, to: DeviceId, first: DatumId, second: DatumId },
     /// The order is not a permutation of the tasks, or contradicts start times or the graph.
     #[error("the order does not hold every task once, by start time, after its predecessors; {task} is out of place")]
     Order {
@@ -128,16 +70,10 @@ pub enum Violation {
     },
     /// The makespan is not the end of the last task.
     #[error("the makespan is said to be {given}, but the last task ends at {last}")]
-    Makespan {
-        given: f64,
-        last: f64,
-    },
+    Makespan { given: f64, last: f64 },
     /// The traffic is not the sum of the transfers.
     #[error("the traffic is said to be {given} bytes, but the transfers sum to {sum}")]
-    Traffic {
-        given: u64,
-        sum: u128,
-    },
+    Traffic { given: u64, sum: u128 },
 }
 
 /// What a violation is about.

@@ -32,9 +32,7 @@ pub enum Refusal {
     Io(#[from] std::io::Error),
     /// It is longer than what is read.
     #[error("is longer than {limit} bytes, the most that is read")]
-    TooLong {
-        limit: u64,
-    },
+    TooLong { limit: u64 },
     /// Nothing in it says what it is.
     #[error("is of no known format: {0}")]
     Unrecognised(&'static str),
@@ -51,54 +49,28 @@ pub enum Refusal {
     WithoutCsv,
     /// A version that is not known.
     #[error("is of version {found}; {known} can be read")]
-    Version {
-        found: String,
-        known: &'static str,
-    },
+    Version { found: String, known: &'static str },
     /// A number outside its range.
     #[error("{place} is {value}, and should be {expected}")]
-    Number {
-        place: String,
-        value: f64,
-        expected: &'static str,
-    },
+    Number { place: String, value: f64, expected: &'static str },
     /// A name or number of something that is not there.
     #[error("{place} names the {what} {name:?}, which the file does not define")]
-    Unknown {
-        place: String,
-        what: &'static str,
-        name: String,
-    },
+    Unknown { place: String, what: &'static str, name: String },
     /// Two things of one name, or two statements about one thing.
     #[error("{place}: the {what} {name:?} is there twice")]
-    Twice {
-        place: String,
-        what: &'static str,
-        name: String,
-    },
+    Twice { place: String, what: &'static str, name: String },
     /// Something that the format demands, or that a problem needs, is not there.
     #[error("{place} has no {what}")]
-    Missing {
-        place: String,
-        what: &'static str,
-    },
+    Missing { place: String, what: &'static str },
     /// Graphs could go on several platforms.
     #[error("there are several platforms; name one")]
     SeveralPlatforms,
     /// A list of the wrong length.
     #[error("{place} has {found} entries, and should have {expected}")]
-    Length {
-        place: String,
-        found: usize,
-        expected: usize,
-    },
+    Length { place: String, found: usize, expected: usize },
     /// More than what is read.
     #[error("has {count} {what}; at most {limit} are read")]
-    TooMany {
-        what: &'static str,
-        count: u64,
-        limit: u64,
-    },
+    TooMany { what: &'static str, count: u64, limit: u64 },
     /// What it describes is no graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -134,8 +106,5 @@ pub enum WriteError {
     },
     /// Not one device for each task.
     #[error("the placement names {given} devices for {tasks} tasks")]
-    Placement {
-        tasks: usize,
-        given: usize,
-    },
+    Placement { tasks: usize, given: usize },
 }

@@ -24,25 +24,13 @@ pub enum ThesisError {
     Csv(#[from] csv::Error),
     /// A field does not hold what it should.
     #[error("line {line}: {field} is {value:?}, and should be {expected}")]
-    Field {
-        line: u64,
-        field: &'static str,
-        value: String,
-        expected: &'static str,
-    },
+    Field { line: u64, field: &'static str, value: String, expected: &'static str },
     /// Two rows with the same id.
     #[error("line {line}: id {id} is used twice")]
-    Twice {
-        line: u64,
-        id: u64,
-    },
+    Twice { line: u64, id: u64 },
     /// A row names an id that has no row.
     #[error("line {line}: {field} names {id}, which has no row")]
-    Unknown {
-        line: u64,
-        field: &'static str,
-        id: u64,
-    },
+    Unknown { line: u64, field: &'static str, id: u64 },
     /// The rows are no graph.
     #[error(transparent)]
     Graph(#[from] GraphError),

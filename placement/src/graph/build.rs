@@ -13,28 +13,16 @@ use std::collections::BinaryHeap;
 pub enum GraphError {
     /// An id names no task.
     #[error("{task} is used, but the graph has only {count} tasks; add the task before using it")]
-    UnknownTask {
-        task: TaskId,
-        count: usize,
-    },
+    UnknownTask { task: TaskId, count: usize },
     /// An id names no datum.
     #[error("{datum} is consumed by {consumer:?}, but the graph has only {count} data")]
-    UnknownDatum {
-        datum: DatumId,
-        consumer: String,
-        count: usize,
-    },
+    UnknownDatum { datum: DatumId, consumer: String, count: usize },
     /// The operations of a task are negative, infinite or not a number.
     #[error("task {task:?} has {operations} operations; their number is finite and not negative")]
-    Operations {
-        task: String,
-        operations: f64,
-    },
+    Operations { task: String, operations: f64 },
     /// A task that may run nowhere.
     #[error("task {task:?} allows no kind of device; allow at least one")]
-    NoKind {
-        task: String,
-    },
+    NoKind { task: String },
     /// The tasks wait for each other.
     #[error("the graph has a cycle: {}", .tasks.join(" -> "))]
     Cycle {
@@ -46,29 +34,16 @@ pub enum GraphError {
         "tasks {first:?} and {second:?} are colocated, but {first:?} (with its group) allows {first_kinds} and {second:?} (with \
          its group) {second_kinds}; drop the colocation or allow a common kind"
     )]
-    ColocatedKinds {
-        first: String,
-        first_kinds: DeviceKinds,
-        second: String,
-        second_kinds: DeviceKinds,
-    },
+    ColocatedKinds { first: String, first_kinds: DeviceKinds, second: String, second_kinds: DeviceKinds },
     /// Two colocated tasks, or their groups, are pinned to different devices.
     #[error(
         "tasks {first:?} and {second:?} are colocated, but {first:?} (or its group) is pinned to {first_pin} and {second:?} (or \
          its group) to {second_pin}; drop a pin or the colocation"
     )]
-    ColocatedPins {
-        first: String,
-        first_pin: DeviceId,
-        second: String,
-        second_pin: DeviceId,
-    },
+    ColocatedPins { first: String, first_pin: DeviceId, second: String, second_pin: DeviceId },
     /// More tasks, data or edges than an id can number.
     #[error("a graph holds fewer than 2^32 {what}, here are {count}")]
-    TooLarge {
-        what: &'static str,
-        count: usize,
-    },
+    TooLarge { what: &'static str, count: usize },
 }
 
 /// Collects a graph's parts and consumes itself into the validated [`TaskGraph`].

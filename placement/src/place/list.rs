@@ -98,9 +98,10 @@ impl<'p> PartialSchedule<'p> {
         end
     }
 
-    /// Where `task` can go by now.
+    /// The devices where `task` can go by now.
     ///
-    /// Where `task` can go by now.
+    /// # Errors
+    /// As those of [`Self::choice`].
     pub(crate) fn devices(&self, task: TaskId) -> Result<Vec<DeviceId>, PlaceError> {
         Ok(match self.choice(task)? {
             Choice::Forced(device, _) => vec![device],
@@ -108,6 +109,8 @@ impl<'p> PartialSchedule<'p> {
         })
     }
 
+    /// Where `task` can go by now.
+    ///
     /// # Errors
     /// Where no feasible device has room for its unit.
     pub(crate) fn choice(&self, task: TaskId) -> Result<Choice, PlaceError> {

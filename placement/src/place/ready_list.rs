@@ -12,7 +12,7 @@
 //! Time: `O(V × devices × log V + E × devices)`, and for each task and device a search over that device's gaps. Memory:
 //! `O(V × devices)`.
 
-use super::list::{Choice, PartialSchedule};
+use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Reason, ScoreOn};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;

@@ -11,50 +11,27 @@ use crate::platform::{DeviceId, DeviceKind, DeviceKinds, Platform};
 pub enum ProblemError {
     /// The cost model gave an impossible time for a task.
     #[error("task {task:?} takes {time} on device {device:?}; a time is finite and not negative")]
-    Time {
-        task: String,
-        device: String,
-        time: f64,
-    },
+    Time { task: String, device: String, time: f64 },
     /// The cost model gave an impossible time for a transfer.
     #[error("moving {bytes} bytes from {from:?} to {to:?} takes {time}; a time is finite and not negative")]
-    Transfer {
-        from: String,
-        to: String,
-        bytes: u64,
-        time: f64,
-    },
+    Transfer { from: String, to: String, bytes: u64, time: f64 },
     /// Times that are finite one by one, but not when they are added up.
     #[error("the times of all tasks and transfers together are more than a number can hold; use a larger unit of time")]
     Overflow,
     /// There is nothing to place on.
     #[error("task {task:?} cannot be placed: the platform has no device")]
-    NoDevice {
-        task: String,
-    },
+    NoDevice { task: String },
     /// A pin to a device that is not there.
     #[error("task {task:?} is pinned to {device}, but the platform has only {count} devices")]
-    UnknownPin {
-        task: String,
-        device: DeviceId,
-        count: usize,
-    },
+    UnknownPin { task: String, device: DeviceId, count: usize },
     /// A pin to a device of a kind that the task, or one colocated with it, does not allow.
     #[error(
         "task {task:?} is pinned to {device:?}, a {kind}, but it (or its colocation group) may run only on {allowed}"
     )]
-    PinnedKind {
-        task: String,
-        device: String,
-        kind: DeviceKind,
-        allowed: DeviceKinds,
-    },
+    PinnedKind { task: String, device: String, kind: DeviceKind, allowed: DeviceKinds },
     /// No device of an allowed kind.
     #[error("task {task:?} (or its colocation group) may run only on {allowed}, and the platform has no such device")]
-    NoDeviceOfKind {
-        task: String,
-        allowed: DeviceKinds,
-    },
+    NoDeviceOfKind { task: String, allowed: DeviceKinds },
     /// Devices of the right kind, but none of them can run the task or all members of its group.
     #[error(
         "no device of the allowed kinds ({allowed}) can run task {task:?} and all that is colocated with it; device {device:?} \
@@ -71,12 +48,7 @@ pub enum ProblemError {
         "task {task:?} and what is colocated with it need {needed} bytes; the largest device that can run them is {device:?} with \
          {available} bytes"
     )]
-    TooLarge {
-        task: String,
-        device: String,
-        needed: u64,
-        available: u64,
-    },
+    TooLarge { task: String, device: String, needed: u64, available: u64 },
 }
 
 impl ProblemError {

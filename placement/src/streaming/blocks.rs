@@ -9,31 +9,16 @@ use super::{CanonicalGraph, NodeId};
 pub enum BlocksError {
     /// A node that the graph does not have.
     #[error("block {block} holds {node}, but the graph has {count} nodes")]
-    UnknownNode {
-        block: usize,
-        node: NodeId,
-        count: usize,
-    },
+    UnknownNode { block: usize, node: NodeId, count: usize },
     /// A task that is in no block, or in two.
     #[error("task {node:?} is in {times} blocks; each task is in one")]
-    Uncovered {
-        node: String,
-        times: usize,
-    },
+    Uncovered { node: String, times: usize },
     /// A task that reads what a later block writes.
     #[error("task {node:?} in block {block} reads from block {later}, which comes later")]
-    Backward {
-        node: String,
-        block: usize,
-        later: usize,
-    },
+    Backward { node: String, block: usize, later: usize },
     /// More tasks than processing elements.
     #[error("block {block} holds {tasks} tasks, and there are {elements} processing elements")]
-    TooLarge {
-        block: usize,
-        tasks: usize,
-        elements: usize,
-    },
+    TooLarge { block: usize, tasks: usize, elements: usize },
 }
 
 /// A sequence of spatial blocks, one on the processing elements after the other. Memory belongs to none.

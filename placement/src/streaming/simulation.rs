@@ -77,10 +77,7 @@ pub enum SimulationError {
     },
     /// More to do than allowed.
     #[error("the tasks take {work} steps in all; at most {limit} are simulated")]
-    TooLong {
-        work: u64,
-        limit: u64,
-    },
+    TooLong { work: u64, limit: u64 },
 }
 
 fn joined(cycle: &[Wait]) -> String {

@@ -34,17 +34,10 @@ pub enum Exchange {
 pub enum ExchangeError {
     /// The file system refused.
     #[error("{}: {source}", path.display())]
-    Io {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// The file does not hold what it should; nothing of it was taken.
     #[error("{}{}: {problem}; nothing was imported", path.display(), line.map_or(String::new(), |line| format!(", line {line}")))]
-    Content {
-        path: PathBuf,
-        line: Option<usize>,
-        problem: String,
-    },
+    Content { path: PathBuf, line: Option<usize>, problem: String },
 }
 
 /// What is wrong, and in which line.
