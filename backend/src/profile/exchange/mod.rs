@@ -30,25 +30,14 @@ pub enum Exchange {
 /// Costs that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum ExchangeError {
     /// The file system refused.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// The file does not hold what it should; nothing of it was taken.
     #[error("{}{}: {problem}; nothing was imported", path.display(), line.map_or(String::new(), |line| format!(", line {line}")))]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: Option<usize>,
-        /// What is wrong.
-        problem: String,
-    },
+    Content { path: PathBuf, line: Option<usize>, problem: String },
 }
 
 /// What is wrong, and in which line.
