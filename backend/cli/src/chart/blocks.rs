@@ -8,19 +8,19 @@ use super::{Format, Scale};
 
 /// What processing elements do, and when blocks end.
 #[derive(Debug, Clone)]
-pub struct BlockChart {
+pub(crate) struct BlockChart {
     /// What is shown.
-    pub title: String,
+    pub(crate) title: String,
     /// Its figures, in a line.
-    pub subtitle: String,
+    pub(crate) subtitle: String,
     /// The processing elements.
-    pub lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     /// When blocks end, the last at the schedule's end.
-    pub ends: Vec<f64>,
+    pub(crate) ends: Vec<f64>,
     /// What times are, with their unit.
-    pub time: String,
+    pub(crate) time: String,
     /// How times are written.
-    pub format: Format,
+    pub(crate) format: Format,
 }
 
 const MARGIN: f64 = 24.0;
@@ -32,7 +32,7 @@ const MOST_LINES: usize = 120;
 
 impl BlockChart {
     /// The file.
-    pub fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let names = self.lanes.iter().map(|lane| lane.name.chars().count()).max().unwrap_or(0);
         let gutter = (names as f64 * CHARACTER + 14.0).clamp(40.0, 200.0);
         let height = lane_height(self.lanes.len()) * self.lanes.len() as f64;

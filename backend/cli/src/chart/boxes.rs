@@ -9,15 +9,15 @@ use super::{Format, Scale};
 /// Where the values of a distribution are: the median, the quartiles, the values farthest from them within one and a half times
 /// their distance, and the five farthest on both sides beyond that.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// Half of the values are less.
-    pub median: f64,
+    pub(crate) median: f64,
     /// A quarter is less than the first, a quarter more than the second.
-    pub quartiles: (f64, f64),
+    pub(crate) quartiles: (f64, f64),
     /// The least and the greatest value that are no outliers.
-    pub whiskers: (f64, f64),
+    pub(crate) whiskers: (f64, f64),
     /// Values beyond.
-    pub outliers: Vec<f64>,
+    pub(crate) outliers: Vec<f64>,
 }
 
 /// Outliers shown on a side.
@@ -25,7 +25,7 @@ const MOST_OUTLIERS: usize = 5;
 
 impl Spread {
     /// The distribution of some values; `None` of none. Quartiles between two values are interpolated.
-    pub fn of(values: &[f64]) -> Option<Spread> {
+    pub(crate) fn of(values: &[f64]) -> Option<Spread> {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
         let quantile = |share: f64| {
@@ -55,37 +55,37 @@ impl Spread {
 
 /// A chart of distributions.
 #[derive(Debug, Clone)]
-pub struct BoxChart {
+pub(crate) struct BoxChart {
     /// What is shown.
-    pub title: String,
+    pub(crate) title: String,
     /// How it was made, in a line.
-    pub subtitle: String,
+    pub(crate) subtitle: String,
     /// What the values are, with their unit.
-    pub value: String,
+    pub(crate) value: String,
     /// How values are written.
-    pub format: Format,
+    pub(crate) format: Format,
     /// Names of the series.
-    pub series: Vec<String>,
+    pub(crate) series: Vec<String>,
     /// The cases.
-    pub panels: Vec<BoxPanel>,
+    pub(crate) panels: Vec<BoxPanel>,
 }
 
 /// One case, on a scale of its own.
 #[derive(Debug, Clone)]
-pub struct BoxPanel {
+pub(crate) struct BoxPanel {
     /// The case.
-    pub title: String,
+    pub(crate) title: String,
     /// What is compared.
-    pub groups: Vec<Boxes>,
+    pub(crate) groups: Vec<Boxes>,
 }
 
 /// One thing that is compared.
 #[derive(Debug, Clone)]
-pub struct Boxes {
+pub(crate) struct Boxes {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its distributions, one for each series, each with a note that stands beside it.
-    pub boxes: Vec<Option<(Spread, String)>>,
+    pub(crate) boxes: Vec<Option<(Spread, String)>>,
 }
 
 const PANEL_WIDTH: f64 = 520.0;
@@ -97,7 +97,7 @@ const NOTE_WIDTH: f64 = 96.0;
 
 impl BoxChart {
     /// The file.
-    pub fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let columns = self.panels.len().clamp(1, 2);
         let width = 2.0 * MARGIN + columns as f64 * PANEL_WIDTH + (columns - 1) as f64 * PANEL_GAP;
         let mut canvas = Canvas::default();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// What a device does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activity {
+pub(crate) enum Activity {
     /// It computes.
     Task,
     /// It works on a send.
@@ -15,28 +15,28 @@ pub enum Activity {
 
 /// A time that a device spends on one thing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stay {
+pub(crate) struct Stay {
     /// On what.
-    pub activity: Activity,
+    pub(crate) activity: Activity,
     /// From when.
-    pub start: f64,
+    pub(crate) start: f64,
     /// Until when.
-    pub end: f64,
+    pub(crate) end: f64,
     /// What a pointer over it shows.
-    pub tip: String,
+    pub(crate) tip: String,
 }
 
 /// A device's lane.
 #[derive(Debug, Clone)]
-pub struct Lane {
+pub(crate) struct Lane {
     /// The device.
-    pub name: String,
+    pub(crate) name: String,
     /// Number of the colour of its tasks.
-    pub colour: usize,
+    pub(crate) colour: usize,
     /// What stands at the right end.
-    pub note: String,
+    pub(crate) note: String,
     /// What it does, by start, without overlaps.
-    pub stays: Vec<Stay>,
+    pub(crate) stays: Vec<Stay>,
 }
 
 /// The colour of sends: vermilion.

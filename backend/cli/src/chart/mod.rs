@@ -18,16 +18,16 @@ mod steps;
 mod table;
 mod theme;
 
-pub use bars::{Bar, BarChart, Group, Panel};
-pub use blocks::BlockChart;
-pub use boxes::{BoxChart, BoxPanel, Boxes, Spread};
-pub use canvas::{Anchor, Canvas, Rect, escaped};
-pub use gantt::{Activity, Lane, Stay};
-pub use page::page;
-pub use run::RunChart;
-pub use scale::{Scale, amount};
-pub use schedule::ScheduleChart;
-pub use table::html_table;
+pub(crate) use bars::{Bar, BarChart, Group, Panel};
+pub(crate) use blocks::BlockChart;
+pub(crate) use boxes::{BoxChart, BoxPanel, Boxes, Spread};
+pub(crate) use canvas::escaped;
+pub(crate) use gantt::{Activity, Lane, Stay};
+pub(crate) use page::page;
+pub(crate) use run::RunChart;
+pub(crate) use scale::{Scale, amount};
+pub(crate) use schedule::ScheduleChart;
+pub(crate) use table::html_table;
 
 /// How values are written.
-pub type Format = fn(f64) -> String;
+pub(crate) type Format = fn(f64) -> String;

@@ -6,17 +6,17 @@ use super::gantt::{self, Lane};
 use super::{Format, Scale};
 
 /// A run, and what is to be said of it.
-pub struct RunChart {
+pub(crate) struct RunChart {
     /// What is shown.
-    pub title: String,
+    pub(crate) title: String,
     /// Its figures, in a line.
-    pub subtitle: String,
+    pub(crate) subtitle: String,
     /// Of each device and link, what was predicted and what was measured. Times in seconds.
-    pub lanes: Vec<[Lane; 2]>,
+    pub(crate) lanes: Vec<[Lane; 2]>,
     /// When the last output was predicted to be there, and when it was.
-    pub ends: [f64; 2],
+    pub(crate) ends: [f64; 2],
     /// How times are written.
-    pub format: Format,
+    pub(crate) format: Format,
 }
 
 const MARGIN: f64 = 24.0;
@@ -31,7 +31,7 @@ const GAP: f64 = 9.0;
 
 impl RunChart {
     /// The file.
-    pub fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let names =
             self.lanes.iter().map(|[lane, _]| lane.name.chars().count() + " predicted".len()).max().unwrap_or(0);
         let gutter = (names as f64 * CHARACTER + 14.0).clamp(60.0, GUTTER);

@@ -10,21 +10,21 @@ use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
 
 /// A schedule, and what is to be said of it.
-pub struct ScheduleChart<'a> {
+pub(crate) struct ScheduleChart<'a> {
     /// What is shown.
-    pub title: String,
+    pub(crate) title: String,
     /// Its figures, in a line.
-    pub subtitle: String,
+    pub(crate) subtitle: String,
     /// The problem.
-    pub problem: &'a Problem<'a>,
+    pub(crate) problem: &'a Problem<'a>,
     /// A schedule of it.
-    pub schedule: &'a Schedule,
+    pub(crate) schedule: &'a Schedule,
     /// What no schedule can beat.
-    pub bound: f64,
+    pub(crate) bound: f64,
     /// What times are, with their unit.
-    pub time: String,
+    pub(crate) time: String,
     /// How times are written.
-    pub format: Format,
+    pub(crate) format: Format,
 }
 
 const MARGIN: f64 = 24.0;
@@ -37,7 +37,7 @@ const NOTE_WIDTH: f64 = 64.0;
 
 impl ScheduleChart<'_> {
     /// The file.
-    pub fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let lanes = self.lanes();
         let names = lanes.iter().map(|lane| lane.name.chars().count()).max().unwrap_or(0);
         let gutter = (names as f64 * CHARACTER + 14.0).clamp(60.0, GUTTER);

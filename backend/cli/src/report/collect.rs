@@ -19,19 +19,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What a report says beside the plan and the run.
-pub struct About<'a> {
+pub(crate) struct About<'a> {
     /// The model's name.
-    pub model: String,
+    pub(crate) model: String,
     /// The command, as it was typed.
-    pub command: String,
+    pub(crate) command: String,
     /// When, see [`utc`](super::utc).
-    pub date: String,
+    pub(crate) date: String,
     /// The devices.
-    pub inventory: &'a Inventory,
+    pub(crate) inventory: &'a Inventory,
     /// What was known of the costs when the plan was made.
-    pub costs: &'a CostStore,
+    pub(crate) costs: &'a CostStore,
     /// Latency of every run, the first first.
-    pub latencies: &'a [Duration],
+    pub(crate) latencies: &'a [Duration],
 }
 
 impl ReportData {
@@ -39,7 +39,7 @@ impl ReportData {
     ///
     /// # Errors
     /// If the placement's problem cannot be built again, which is a fault of Anabranch.
-    pub fn of(planned: &Planned, run: Option<&Run>, about: &About<'_>) -> Result<Self, PlacingError> {
+    pub(crate) fn of(planned: &Planned, run: Option<&Run>, about: &About<'_>) -> Result<Self, PlacingError> {
         let collect = Collect {
             planned,
             program: &planned.program,
