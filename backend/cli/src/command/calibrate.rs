@@ -4,7 +4,7 @@ use super::args::DeviceArgs;
 use super::costs::store_path;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use super::{CliError, Output};
 use anabranch::device::{DeviceRef, Inventory, detect, format_bytes};
 use anabranch::profile::{CostStore, LinkCosts, MachineCosts};
@@ -95,9 +95,9 @@ fn show(
 }
 
 fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
-    let columns = ["matmul GFLOP/s", "conv GFLOP/s", "element-wise GFLOP/s", "memory GB/s", "launch", "nodes known"];
-    let columns: Vec<_> = columns.into_iter().map(|name| (name, Align::Right)).collect();
-    let mut table = Table::new(&[&[("device", Align::Left)], &columns[..]].concat());
+    let mut table = Table::new(
+        "device | >matmul GFLOP/s | >conv GFLOP/s | >element-wise GFLOP/s | >memory GB/s | >launch | >nodes known",
+    );
     for device in inventory.devices() {
         let costs = known.devices.get(device.key().as_str());
         let rates = costs.and_then(|costs| costs.rates);
@@ -118,13 +118,7 @@ fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
 
 /// One line for each link and size; of links between equal pairs of devices only the first.
 fn link_table(inventory: &Inventory, known: &MachineCosts) -> Option<Table> {
-    let mut table = Table::new(&[
-        ("link", Align::Left),
-        ("bytes", Align::Right),
-        ("whole", Align::Right),
-        ("GB/s", Align::Right),
-        ("in chunks", Align::Right),
-    ]);
+    let mut table = Table::new("link | >bytes | >whole | >GB/s | >in chunks");
     let mut any = false;
     for (from, to, link) in links(inventory, known) {
         for (bytes, whole, streamed) in sizes(link) {

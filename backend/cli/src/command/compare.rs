@@ -7,7 +7,7 @@ use super::html::command;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::table::{Align, Table, duration, interval};
+use super::table::{Table, duration, interval};
 use super::trial::strategy_help;
 use super::{CliError, Output};
 use crate::report::utc;
@@ -219,17 +219,8 @@ fn facts(opened: &Opened, comparison: &Comparison) -> Vec<(&'static str, String)
 }
 
 fn makespans(comparison: &Comparison, names: &Names) -> Table {
-    let mut table = Table::new(&[
-        ("way", Align::Left),
-        ("predicted", Align::Right),
-        ("measured", Align::Right),
-        ("interval", Align::Right),
-        ("error", Align::Right),
-        ("nodes off", Align::Right),
-        ("traffic", Align::Right),
-        ("placing", Align::Right),
-        ("outputs", Align::Left),
-    ]);
+    let mut table =
+        Table::new("way | >predicted | >measured | >interval | >error | >nodes off | >traffic | >placing | outputs");
     for outcome in &comparison.outcomes {
         let median = outcome.measured_ms;
         let ms = |ms: Option<f64>| ms.map_or("–".to_owned(), |ms| duration(ms * 1e-3));
@@ -258,15 +249,7 @@ fn agreement(outcome: &Outcome) -> &'static str {
 }
 
 fn devices(comparison: &Comparison, names: &Names) -> Table {
-    let mut table = Table::new(&[
-        ("way", Align::Left),
-        ("device", Align::Left),
-        ("nodes", Align::Right),
-        ("busy predicted", Align::Right),
-        ("busy", Align::Right),
-        ("peak planned", Align::Right),
-        ("peak", Align::Right),
-    ]);
+    let mut table = Table::new("way | device | >nodes | >busy predicted | >busy | >peak planned | >peak");
     for outcome in comparison.outcomes.iter().filter(|outcome| outcome.same_plan_as.is_none()) {
         for (facts, device) in comparison.devices.iter().zip(&outcome.devices) {
             let percent = |part: f64| format!("{:.0} %", part * 100.0);

@@ -1,6 +1,6 @@
 //! `anabranch costs`: what the cost store knows.
 
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use super::{CliError, Output};
 use anabranch::device::{DetectOptions, detect};
 use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates};
@@ -186,8 +186,7 @@ fn nodes_table(device: &DeviceCosts, top: usize, filter: &str) -> String {
     nodes.sort_by(|a, b| b.3.nanoseconds.total_cmp(&a.3.nanoseconds).then(a.0.cmp(b.0)));
     let all = nodes.len();
     let shown = if top == 0 { all } else { top.min(all) };
-    let columns = ["median", "±", "mean", "runs", "cold", "kernels"].map(|name| (name, Align::Right));
-    let mut table = Table::new(&[&columns[..], &[("node", Align::Left)]].concat());
+    let mut table = Table::new(">median | >± | >mean | >runs | >cold | >kernels | node");
     for (key, version, history, estimate) in nodes.into_iter().take(shown) {
         let dash = |known: bool, text: String| if known { text } else { "–".to_owned() };
         table.row([

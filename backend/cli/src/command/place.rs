@@ -4,7 +4,7 @@ use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
 use super::blocks::BlockLine;
 use super::html::{HtmlArgs, Told};
 use super::open::{self, open_for};
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use super::{CliError, Output};
 use anabranch::device::format_bytes;
 use anabranch::plan::PlanFile;
@@ -100,13 +100,7 @@ fn table(model: &str, planned: &Planned) -> String {
         format_bytes(plan.predicted().traffic),
         plan.transfers().len(),
     );
-    let mut devices = Table::new(&[
-        ("device", Align::Left),
-        ("nodes", Align::Right),
-        ("predicted busy", Align::Right),
-        ("peak memory", Align::Right),
-        ("limit", Align::Right),
-    ]);
+    let mut devices = Table::new("device | >nodes | >predicted busy | >peak memory | >limit");
     for (index, device) in plan.devices().iter().enumerate() {
         let on_it = |node: &anabranch::program::NodeId| plan.device_of(*node) == DeviceId(index as u32);
         let nodes: Vec<_> = program.node_ids().filter(on_it).collect();
@@ -119,14 +113,7 @@ fn table(model: &str, planned: &Planned) -> String {
             device.limit.map_or("none".into(), format_bytes),
         ]);
     }
-    let mut nodes = Table::new(&[
-        ("start", Align::Right),
-        ("time", Align::Right),
-        ("cost", Align::Left),
-        ("device", Align::Left),
-        ("op", Align::Left),
-        ("node: reason", Align::Left),
-    ]);
+    let mut nodes = Table::new(">start | >time | cost | device | op | node: reason");
     for id in program.node_ids() {
         let (node, device) = (program.node(id), plan.device_of(id));
         let (start, _) = plan.predicted().nodes[id.index()];

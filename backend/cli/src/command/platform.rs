@@ -2,7 +2,7 @@
 
 use super::args::DeviceArgs;
 use super::costs::store_path;
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use super::{CliError, Output};
 use anabranch::device::{detect, format_bytes};
 use anabranch::profile::{CostStore, MachineCosts};
@@ -56,14 +56,7 @@ impl PlatformCommand {
 }
 
 fn table(file: &PlatformFile, known: &MachineCosts) -> String {
-    let mut devices = Table::new(&[
-        ("device", Align::Left),
-        ("kind", Align::Left),
-        ("memory", Align::Right),
-        ("rates", Align::Left),
-        ("nodes measured", Align::Right),
-        ("key", Align::Left),
-    ]);
+    let mut devices = Table::new("device | kind | >memory | rates | >nodes measured | key");
     for device in &file.devices {
         let key = device.key.as_deref().unwrap_or_default();
         let costs = known.devices.get(key);
@@ -76,7 +69,7 @@ fn table(file: &PlatformFile, known: &MachineCosts) -> String {
             key.to_owned(),
         ]);
     }
-    let mut links = Table::new(&[("link", Align::Left), ("latency", Align::Right), ("rate", Align::Right)]);
+    let mut links = Table::new("link | >latency | >rate");
     for link in &file.links {
         links.row([
             format!("{} -> {}", link.from, link.to),

@@ -3,7 +3,7 @@
 use super::interrupt::cancelled;
 use super::open::Opened;
 use super::progress::Progress;
-use super::table::{Align, Table, duration, interval};
+use super::table::{Table, duration, interval};
 use super::{CliError, Output};
 use anabranch::execute::RunOptions;
 use anabranch::refine::{Measured, RefineOptions, Refinement, Round, Verdict, refine};
@@ -70,16 +70,7 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 
 /// The rounds as text: one line for each plan that was run in one.
 pub(super) fn table(refinement: &Refinement) -> String {
-    let mut table = Table::new(&[
-        ("round", Align::Right),
-        ("plan", Align::Left),
-        ("predicted", Align::Right),
-        ("measured", Align::Right),
-        ("interval", Align::Right),
-        ("nodes off", Align::Right),
-        ("links off", Align::Right),
-        ("", Align::Left),
-    ]);
+    let mut table = Table::new(">round | plan | >predicted | >measured | >interval | >nodes off | >links off | ");
     let percent = |error: Option<f64>| error.map_or(String::new(), |error| format!("{error:.0} %"));
     for round in &refinement.rounds {
         for (at, (measured, said)) in lines(round).into_iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::super::interrupt::cancel_on_interrupt;
 use super::super::progress::Progress;
-use super::super::table::{Align, Table};
+use super::super::table::Table;
 use super::super::{CliError, Output};
 use super::outcome::Outcome;
 use super::source::RANDOM_VOLUME;
@@ -200,16 +200,7 @@ fn chart(
 /// Medians, and what was simulated.
 fn report(rows: &[Row], directory: &Path, output: Output) -> Result<(), CliError> {
     let median = |values: Vec<f64>| Spread::of(&values).map(|spread| spread.median);
-    let mut table = Table::new(&[
-        ("shape", Align::Left),
-        ("PEs", Align::Right),
-        ("variant", Align::Left),
-        ("speedup", Align::Right),
-        ("use", Align::Right),
-        ("SSLR", Align::Right),
-        ("blocks", Align::Right),
-        ("simulated", Align::Right),
-    ]);
+    let mut table = Table::new("shape | >PEs | variant | >speedup | >use | >SSLR | >blocks | >simulated");
     let mut values = Vec::new();
     for (shape, _, counts) in CASES {
         for elements in counts {
