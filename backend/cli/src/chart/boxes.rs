@@ -1,10 +1,9 @@
 //! Distributions as box plots: a panel for each case, a group of boxes for each thing compared, a colour for each series.
 
-use super::axis::{self, AXIS_HEIGHT};
-use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
-use super::head::{MARGIN, draw_key, draw_title};
+use super::Scale;
+use super::canvas::{Anchor, Canvas, Rect};
+use super::frame::{Frame, GroupSize, PanelFrame};
 use super::theme::COLOURS;
-use super::{Format, Scale};
 
 /// Where the values of a distribution are: the median, the quartiles, the values farthest from them within one and a half times
 /// their distance, and the five farthest on both sides beyond that.
@@ -56,16 +55,7 @@ impl Spread {
 /// A chart of distributions.
 #[derive(Debug, Clone)]
 pub(crate) struct BoxChart {
-    /// What is shown.
-    pub(crate) title: String,
-    /// How it was made, in a line.
-    pub(crate) subtitle: String,
-    /// What the values are, with their unit.
-    pub(crate) value: String,
-    /// How values are written.
-    pub(crate) format: Format,
-    /// Names of the series.
-    pub(crate) series: Vec<String>,
+    pub(crate) frame: Frame,
     /// The cases.
     pub(crate) panels: Vec<BoxPanel>,
 }
@@ -88,9 +78,6 @@ pub(crate) struct Boxes {
     pub(crate) boxes: Vec<Option<(Spread, String)>>,
 }
 
-const PANEL_WIDTH: f64 = 520.0;
-const PANEL_GAP: f64 = 28.0;
-const PANEL_HEAD: f64 = 24.0;
 const BOX_HEIGHT: f64 = 14.0;
 const GROUP_GAP: f64 = 9.0;
 const NOTE_WIDTH: f64 = 96.0;
@@ -98,57 +85,29 @@ const NOTE_WIDTH: f64 = 96.0;
 impl BoxChart {
     /// The file.
     pub(crate) fn svg(&self) -> String {
-        let columns = self.panels.len().clamp(1, 2);
-        let width = 2.0 * MARGIN + columns as f64 * PANEL_WIDTH + (columns - 1) as f64 * PANEL_GAP;
-        let mut canvas = Canvas::default();
-        let mut y = self.draw_head(&mut canvas, width - 2.0 * MARGIN);
-        for row in self.panels.chunks(columns) {
-            for (place, panel) in row.iter().enumerate() {
-                self.draw_panel(&mut canvas, panel, (MARGIN + place as f64 * (PANEL_WIDTH + PANEL_GAP), y));
+        let panels = self.panels.iter().map(|panel| {
+            let spreads = panel.groups.iter().flat_map(|group| group.boxes.iter().flatten());
+            let high = spreads.map(|(spread, _)| spread.greatest()).fold(0.0, f64::max);
+            PanelFrame {
+                title: &panel.title,
+                groups: panel.groups.iter().map(|group| group.name.as_str()).collect(),
+                scale: Box::new(move |from, to| Scale::linear(high, from, to)),
+                limit: None,
             }
-            let height = |panel: &BoxPanel| PANEL_HEAD + self.group_height() * panel.groups.len() as f64 + AXIS_HEIGHT;
-            y += row.iter().map(height).fold(0.0, f64::max) + PANEL_GAP;
-        }
-        canvas.finish(width, y, &self.title, &format!("{}. {}.", self.subtitle, self.value))
-    }
-
-    fn group_height(&self) -> f64 {
-        BOX_HEIGHT * self.series.len().max(1) as f64 + GROUP_GAP
-    }
-
-    fn draw_head(&self, canvas: &mut Canvas, width: f64) -> f64 {
-        let key = draw_title(canvas, &self.title, &self.subtitle, width) + 20.0;
-        draw_key(canvas, &self.series, key);
-        key + 16.0
-    }
-
-    fn draw_panel(&self, canvas: &mut Canvas, panel: &BoxPanel, (x, y): (f64, f64)) {
-        let names = panel.groups.iter().map(|group| group.name.chars().count()).max().unwrap_or(0);
-        let gutter = (names as f64 * CHARACTER + 10.0).min(PANEL_WIDTH / 3.0);
-        let plot = Rect {
-            x: x + gutter,
-            y: y + PANEL_HEAD,
-            width: PANEL_WIDTH - gutter - NOTE_WIDTH,
-            height: self.group_height() * panel.groups.len() as f64,
-        };
-        canvas.text((x, y + 14.0), Anchor::Start, "ink heading", &fitted(&panel.title, PANEL_WIDTH * 0.9));
-        let spreads = panel.groups.iter().flat_map(|group| group.boxes.iter().flatten());
-        let high = spreads.map(|(spread, _)| spread.greatest()).fold(0.0, f64::max);
-        let scale = Scale::linear(high, plot.x, plot.right());
-        axis::draw(canvas, plot, &scale, self.format, &self.value);
-        for (number, group) in panel.groups.iter().enumerate() {
-            let top = plot.y + self.group_height() * number as f64;
-            let middle = top + self.group_height() / 2.0 + 4.0;
-            canvas.text((plot.x - 8.0, middle), Anchor::End, "ink", &fitted(&group.name, gutter - 8.0));
+        });
+        let panels: Vec<_> = panels.collect();
+        let size = GroupSize { bar: BOX_HEIGHT, gap: GROUP_GAP, note: NOTE_WIDTH };
+        self.frame.svg(&panels, &size, |canvas, at, area, scale| {
+            let group = &self.panels[at.panel].groups[at.group];
             for (series, drawn) in group.boxes.iter().enumerate() {
                 if let Some((spread, note)) = drawn {
-                    let y = top + GROUP_GAP / 2.0 + BOX_HEIGHT * series as f64;
-                    let track = Rect { y: y + 1.5, height: BOX_HEIGHT - 3.0, ..plot };
-                    self.draw_box(canvas, track, &scale, spread, series, &group.name);
-                    canvas.text((plot.right() + 8.0, y + 10.5), Anchor::Start, "quiet small", note);
+                    let y = area.y + BOX_HEIGHT * series as f64;
+                    let track = Rect { y: y + 1.5, height: BOX_HEIGHT - 3.0, ..area };
+                    self.draw_box(canvas, track, scale, spread, series, &group.name);
+                    canvas.text((area.right() + 8.0, y + 10.5), Anchor::Start, "quiet small", note);
                 }
             }
-        }
+        })
     }
 
     fn draw_box(&self, canvas: &mut Canvas, track: Rect, scale: &Scale, spread: &Spread, series: usize, name: &str) {
@@ -161,8 +120,8 @@ impl BoxChart {
         for end in [low, high] {
             canvas.line((end, middle - 3.0), (end, middle + 3.0), "whisker");
         }
-        let text = |value| (self.format)(value);
-        let series_name = self.series.get(series).map_or("", String::as_str);
+        let text = |value| (self.frame.format)(value);
+        let series_name = self.frame.series.get(series).map_or("", String::as_str);
         let tip = format!(
             "{name}, {series_name}: median {}, quartiles {} and {}, whiskers {} and {}",
             text(spread.median),
@@ -203,12 +162,16 @@ mod tests {
     fn each_distribution_is_a_box_with_its_note() {
         let spread = || Spread::of(&[1.0, 2.0, 3.0, 4.0, 40.0]).expect("some");
         let boxes = vec![Some((spread(), "note".to_owned())), None];
-        let chart = BoxChart {
+        let frame = Frame {
             title: "Speedup".into(),
             subtitle: "five graphs".into(),
             value: "speedup".into(),
             format: amount,
             series: vec!["a".into(), "b".into()],
+            limit: None,
+        };
+        let chart = BoxChart {
+            frame,
             panels: vec![BoxPanel { title: "chain".into(), groups: vec![Boxes { name: "4".into(), boxes }] }],
         };
         let svg = chart.svg();

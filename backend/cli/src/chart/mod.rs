@@ -5,29 +5,26 @@
 
 mod axis;
 mod bars;
-mod blocks;
 mod boxes;
 mod canvas;
-mod gantt;
-mod head;
+mod frame;
+mod lanes;
 mod page;
-mod run;
 mod scale;
-mod schedule;
 mod steps;
 mod table;
 mod theme;
+mod timeline;
 
 pub(crate) use bars::{Bar, BarChart, Group, Panel};
-pub(crate) use blocks::BlockChart;
 pub(crate) use boxes::{BoxChart, BoxPanel, Boxes, Spread};
 pub(crate) use canvas::escaped;
-pub(crate) use gantt::{Activity, Lane, Stay};
+pub(crate) use frame::{Frame, Sample};
+pub(crate) use lanes::{Interval, Lane, Quantity, SEND_COLOUR};
 pub(crate) use page::page;
-pub(crate) use run::RunChart;
 pub(crate) use scale::{Scale, amount};
-pub(crate) use schedule::ScheduleChart;
 pub(crate) use table::html_table;
+pub(crate) use timeline::{TimePanel, Timeline};
 
 /// How values are written.
 pub(crate) type Format = fn(f64) -> String;

@@ -9,7 +9,7 @@ use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::table::{Table, duration, interval};
 use super::trial::strategy_help;
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use crate::report::utc;
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, compare};
 use anabranch::device::format_bytes;
@@ -20,7 +20,7 @@ use anabranch_placement::order::ORDERS;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use std::fmt::Write;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -86,7 +86,7 @@ impl CompareCommand {
         }
         if let Some(path) = &self.html {
             let text = page::html(&comparison, &Names::of(&comparison), &facts(&opened, &comparison));
-            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+            write_file(path, text)?;
         }
         match output.json {
             true => output.json(&serde_json::to_value(&comparison).map_err(CliError::internal)?),
@@ -269,7 +269,7 @@ fn devices(comparison: &Comparison, names: &Names) -> Table {
 
 /// One line for each way; the columns of devices bear their names.
 fn write_csv(path: &Path, comparison: &Comparison) -> Result<(), CliError> {
-    let unwritable = |error: &dyn std::fmt::Display| CliError::input(format!("{}: {error}", path.display()));
+    let unwritable = |error: &dyn std::fmt::Display| CliError::in_file(path, error);
     let mut writer = csv::Writer::from_writer(File::create(path).map_err(|error| unwritable(&error))?);
     let mut head: Vec<String> = COLUMNS.iter().map(ToString::to_string).collect();
     for device in &comparison.devices {

@@ -2,13 +2,12 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, WhatIfArgs, WishArgs};
 use super::open::{self, open_for};
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use anabranch::device::format_bytes;
 use anabranch_placement::format::{LoadedProblem, dot, json, thesis};
 use anabranch_placement::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
 use clap::Args;
 use serde_json::json;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -49,8 +48,7 @@ impl GraphCommand {
         let stem = self.model.model.as_ref().and_then(|path| path.file_stem());
         problem.name = stem.map_or("built-in".into(), |stem| stem.to_string_lossy().into_owned());
         let text = form.write(&problem)?;
-        fs::write(&self.output, text)
-            .map_err(|error| CliError::input(format!("{}: {error}", self.output.display())))?;
+        write_file(&self.output, text)?;
         let (graph, platform) = (&problem.graph, &problem.platform);
         let bytes: u64 = graph.datum_ids().map(|datum| graph.bytes(datum)).fold(0, u64::saturating_add);
         let (tasks, edges, devices) = (graph.task_count(), graph.edge_count(), platform.device_count());

@@ -1,7 +1,7 @@
 //! `--report FILE.html`: the plan, and the run if there was one, as a page.
 
-use super::CliError;
 use super::open::Opened;
+use super::{CliError, write_file};
 use crate::report::{About, ReportData, page, utc};
 use anabranch::profile::CostStore;
 use anabranch::session::{Planned, Run};
@@ -42,7 +42,7 @@ impl HtmlArgs {
         };
         let data = ReportData::of(told.planned, told.run, &about)?;
         let text = page(&data).map_err(CliError::internal)?;
-        std::fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+        write_file(path, text)
     }
 }
 

@@ -29,8 +29,10 @@ mod trial;
 use anabranch_kernels::gpu::is_race;
 use clap::{Parser, Subcommand};
 use serde_json::Value;
+use std::fs;
 use std::io::{self, Write};
 use std::panic;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Run one dataflow graph over all the devices of this machine.
@@ -86,6 +88,11 @@ impl CliError {
         Self { message: error.to_string(), code: 2 }
     }
 
+    /// A file that cannot be read, written or used: exit code 2.
+    pub(crate) fn in_file(path: &Path, error: impl std::fmt::Display) -> Self {
+        Self::input(format!("{}: {error}", path.display()))
+    }
+
     /// Something that should not happen: exit code 1.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
         Self { message: error.to_string(), code: 1 }
@@ -110,6 +117,11 @@ impl<E: std::error::Error> From<E> for CliError {
         }
         Self { message, code: 2 }
     }
+}
+
+/// Writes a file.
+pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CliError> {
+    fs::write(path, content).map_err(|error| CliError::in_file(path, error))
 }
 
 /// Where results go, and in which form.

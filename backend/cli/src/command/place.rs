@@ -5,14 +5,13 @@ use super::blocks::BlockLine;
 use super::html::{HtmlArgs, Told};
 use super::open::{self, open_for};
 use super::table::{Table, duration};
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use anabranch::device::format_bytes;
 use anabranch::plan::PlanFile;
 use anabranch::session::Planned;
 use anabranch_placement::platform::DeviceId;
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
-use std::fs;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -71,9 +70,7 @@ impl PlaceCommand {
             Format::Dot => dot(&planned),
         };
         match &self.output {
-            Some(path) => {
-                fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
-            }
+            Some(path) => write_file(path, text),
             None => output.text(&text),
         }
     }

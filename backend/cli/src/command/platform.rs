@@ -3,12 +3,11 @@
 use super::args::DeviceArgs;
 use super::costs::store_path;
 use super::table::{Table, duration};
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use anabranch::device::{detect, format_bytes};
 use anabranch::profile::{CostStore, MachineCosts};
 use anabranch::session::PlatformFile;
 use clap::Args;
-use std::fs;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -46,9 +45,7 @@ impl PlatformCommand {
         let file = PlatformFile::of(&inventory, store.here());
         let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
         match &self.output {
-            Some(path) => {
-                fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
-            }
+            Some(path) => write_file(path, text),
             None if output.json => output.text(&text),
             None => output.text(&table(&file, store.here())),
         }

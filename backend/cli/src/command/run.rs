@@ -8,7 +8,7 @@ use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::refine::{RefineArgs, Refining};
 use super::report::Report;
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use crate::npy::{write_npy, write_npz};
 use crate::report::trace;
 use anabranch::execute::RunOptions;
@@ -105,7 +105,7 @@ impl RunCommand {
         let (report, gantt) = (Report::new(model.clone(), &opened.session, &last, &latencies), Gantt::of(&last));
         if let Some(path) = &self.gantt {
             let text = gantt.svg(format!("{model}: a run"), report.headline());
-            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+            write_file(path, text)?;
         }
         if !output.json {
             let rounds = refinement.as_ref().map_or(String::new(), super::refine::table);
@@ -152,7 +152,7 @@ impl RunCommand {
     fn write_events(&self, run: &Run) -> Result<(), CliError> {
         let file = |path: &Path| match File::create(path) {
             Ok(file) => Ok(BufWriter::new(file)),
-            Err(error) => Err(CliError::input(format!("{}: {error}", path.display()))),
+            Err(error) => Err(CliError::in_file(path, error)),
         };
         if let Some(path) = &self.profile {
             serde_json::to_writer_pretty(file(path)?, &events_json(run))?;
@@ -174,14 +174,14 @@ impl RunCommand {
 fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
     let file = PlanFile::of(run.prepared.plan(), &run.prepared.program, &run.prepared.blocks);
     let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
-    fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+    write_file(path, text)
 }
 
 fn write_outputs(path: &Path, outputs: &Outputs) -> Result<(), CliError> {
     if path.extension().is_some_and(|extension| extension == "npz") {
         return Ok(write_npz(path, outputs.iter())?);
     }
-    fs::create_dir_all(path).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+    fs::create_dir_all(path).map_err(|error| CliError::in_file(path, error))?;
     for (name, tensor) in outputs.iter() {
         // A name is the model's text: what could leave the directory becomes an underscore.
         let safe: String =

@@ -7,12 +7,11 @@ mod outcome;
 mod report;
 mod source;
 
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use anabranch_placement::streaming::BlockVariant;
 use clap::{Args, ValueEnum};
 use outcome::Outcome;
 use source::Source;
-use std::fs;
 use std::num::NonZero;
 use std::path::PathBuf;
 
@@ -137,7 +136,7 @@ impl StreamCommand {
             .collect::<Result<_, _>>()?;
         if let (Some(path), [outcome]) = (&self.gantt, &outcomes[..]) {
             let svg = gantt::chart(&source, outcome).svg();
-            fs::write(path, svg).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+            write_file(path, svg)?;
         }
         match output.json {
             true => output.json(&report::json(&source, &outcomes)),

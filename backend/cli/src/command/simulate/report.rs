@@ -3,36 +3,13 @@
 use super::super::table::{Table, duration};
 use super::super::trial::{memory_rule_name, time_format};
 use super::{Outcome, SimulateCommand};
-use crate::chart::{ScheduleChart, amount};
+use crate::chart::amount;
 use anabranch::device::format_bytes;
 use anabranch_placement::format::LoadedProblem;
-use anabranch_placement::problem::Problem;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 impl SimulateCommand {
-    /// The schedule as a chart.
-    pub(super) fn chart<'a>(&self, problem: &'a Problem<'a>, outcome: &'a Outcome<'_>) -> ScheduleChart<'a> {
-        let (format, time) = time_format(outcome.loaded.facts.time_unit.as_deref());
-        let Outcome { metrics, loaded, placed, .. } = outcome;
-        let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
-        ScheduleChart {
-            title: format!("{}: {tasks} tasks on {devices} devices", loaded.name),
-            subtitle: format!(
-                "placed by {}, order {}, makespan {}, {} sends",
-                placed.strategy,
-                self.order.name(),
-                format(metrics.makespan),
-                metrics.sends
-            ),
-            problem,
-            schedule: &outcome.schedule,
-            bound: metrics.bound.value,
-            time,
-            format,
-        }
-    }
-
     /// Everything that was measured.
     pub(super) fn json(&self, outcome: &Outcome<'_>) -> Value {
         let Outcome { metrics, loaded, placed, .. } = outcome;

@@ -7,7 +7,7 @@ use super::super::{CliError, Output};
 use super::outcome::Outcome;
 use super::source::RANDOM_VOLUME;
 use super::{StreamCommand, Variant};
-use crate::chart::{BoxChart, BoxPanel, Boxes, Spread, page};
+use crate::chart::{BoxChart, BoxPanel, Boxes, Frame, Spread, page};
 use anabranch_placement::generate::{RandomVolumes, Shape};
 use serde::Serialize;
 use serde_json::json;
@@ -48,7 +48,7 @@ struct Row {
 
 /// Schedules all graphs, and writes the charts and their data into `directory`.
 pub(super) fn run(command: &StreamCommand, directory: &Path, output: Output) -> Result<(), CliError> {
-    let failed = |path: &Path, error: &dyn std::fmt::Display| CliError::input(format!("{}: {error}", path.display()));
+    let failed = |path: &Path, error: &dyn std::fmt::Display| CliError::in_file(path, error);
     fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
     let graphs = command.graphs.get();
     let rows = rows(command, output)?;
@@ -184,7 +184,7 @@ fn chart(
         title: shape.to_owned(),
         groups: counts.map(|elements| group(shape, elements)).into(),
     };
-    BoxChart {
+    let frame = Frame {
         title: title.into(),
         subtitle: format!(
             "{graphs} random graphs of each shape, seeds from 0; boxes from quartile to quartile with the median, whiskers to the \
@@ -193,8 +193,9 @@ fn chart(
         value: title.into(),
         format: |value| format!("{value}"),
         series: variants.iter().map(|variant| variant.name().to_owned()).collect(),
-        panels: CASES.iter().map(panel).collect(),
-    }
+        limit: None,
+    };
+    BoxChart { frame, panels: CASES.iter().map(panel).collect() }
 }
 
 /// Medians, and what was simulated.

@@ -181,7 +181,7 @@ impl Results {
     /// Opens or makes the file, and reads what it has. A last line that was not written to its end is cut off.
     pub(super) fn open(path: Option<&Path>) -> Result<(Self, BTreeMap<Key, Row>), CliError> {
         let Some(path) = path else { return Ok((Results { target: None }, BTreeMap::new())) };
-        let refuse = |error: String| CliError::input(format!("{}: {error}", path.display()));
+        let refuse = |error: String| CliError::in_file(path, error);
         let form = match path.extension().and_then(|extension| extension.to_str()) {
             Some("csv") => Form::Csv,
             Some("jsonl") => Form::JsonLines,
@@ -216,9 +216,7 @@ impl Results {
 
     fn write(&mut self, line: &str) -> Result<(), CliError> {
         match &mut self.target {
-            Some((path, file, _)) => {
-                file.write_all(line.as_bytes()).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
-            }
+            Some((path, file, _)) => file.write_all(line.as_bytes()).map_err(|error| CliError::in_file(path, error)),
             None => Ok(()),
         }
     }
