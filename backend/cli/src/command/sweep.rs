@@ -60,7 +60,7 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "COUNT|FIRST..END", default_value = "1", value_parser = parse_seeds)]
     seeds: Range<u64>,
     /// Append each result to this file as it comes; what is already in it is not computed again
-    #[arg(short, long, value_name = "FILE.csv|FILE.jsonl")]
+    #[arg(short, long, value_name = "FILE.csv")]
     output: Option<PathBuf>,
     /// Draw makespans, traffic and placement times into this directory
     #[arg(long, value_name = "DIR")]

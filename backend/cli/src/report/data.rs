@@ -27,7 +27,6 @@ pub(crate) struct ReportData {
 /// What was run, where and when.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct FactsData {
-    /// The model.
     pub(crate) model: String,
     /// The command, as it was typed.
     pub(crate) command: String,
@@ -37,9 +36,7 @@ pub(crate) struct FactsData {
     pub(crate) machine: String,
     /// The version of Anabranch.
     pub(crate) version: String,
-    /// Who placed the nodes.
     pub(crate) strategy: String,
-    /// How long that took.
     pub(crate) place_ns: u64,
     /// Latency of every run, the first first; empty where nothing ran.
     pub(crate) latencies_ns: Vec<u64>,
@@ -50,7 +47,6 @@ pub(crate) struct FactsData {
 pub(crate) struct TotalData {
     /// From the start until the last output is there.
     pub(crate) makespan_ns: u64,
-    /// Bytes of all transfers.
     pub(crate) traffic: u64,
 }
 
@@ -60,11 +56,9 @@ pub(crate) type Steps = Vec<[u64; 2]>;
 /// A device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct DeviceData {
-    /// Its name in plans.
     pub(crate) name: String,
     /// `cpu` or `gpu`.
     pub(crate) kind: String,
-    /// What it is.
     pub(crate) description: String,
     /// The most that a plan may take of its memory.
     pub(crate) limit: Option<u64>,
@@ -72,15 +66,12 @@ pub(crate) struct DeviceData {
     pub(crate) resident: u64,
     /// The most that the plan takes.
     pub(crate) planned_peak: u64,
-    /// The most that was taken.
     pub(crate) measured_peak: Option<u64>,
     /// Bytes that hold something over the predicted time.
     pub(crate) memory_predicted: Steps,
-    /// The same over the measured time.
     pub(crate) memory_measured: Steps,
     /// Tasks that it can choose from when it starts one, over the predicted time (Laich 2017, figure 7.10).
     pub(crate) executable_predicted: Steps,
-    /// The same over the measured time.
     pub(crate) executable_measured: Steps,
 }
 
@@ -88,12 +79,9 @@ pub(crate) struct DeviceData {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
-    /// A node of the program.
     #[default]
     Node,
-    /// An input of the model.
     Input,
-    /// An output of the model.
     Output,
 }
 
@@ -111,31 +99,22 @@ pub(crate) struct Times {
 /// A node of the drawn graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct NodeData {
-    /// Its name.
     pub(crate) name: String,
-    /// What it is.
     pub(crate) role: Role,
-    /// What it computes.
     pub(crate) op: String,
     /// Its op's class in a canonical task graph.
     pub(crate) class: String,
-    /// Where it runs.
     pub(crate) device: usize,
-    /// Floating-point operations.
     pub(crate) flops: f64,
     /// Its middle in the drawing.
     pub(crate) at: [f64; 2],
-    /// The tensors read.
     pub(crate) inputs: Vec<PortData>,
-    /// The tensors made.
     pub(crate) outputs: Vec<PortData>,
     /// The model's operators in it, where they are more than one or named otherwise.
     pub(crate) operators: Vec<String>,
     /// Of a streaming block, what is in it.
     pub(crate) block: Option<BlockData>,
-    /// When it should run.
     pub(crate) predicted: Times,
-    /// When it ran.
     pub(crate) measured: Option<Times>,
     /// Whether it is on the chain of waits that makes the predicted makespan.
     pub(crate) critical_predicted: bool,
@@ -150,7 +129,6 @@ pub(crate) struct NodeData {
 /// Nodes that are computed together, chunk of rows by chunk of rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct BlockData {
-    /// Rows in all.
     pub(crate) rows: usize,
     /// Rows that are computed at a time.
     pub(crate) chunk_rows: usize,
@@ -161,11 +139,9 @@ pub(crate) struct BlockData {
 /// A tensor that a node reads or makes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct PortData {
-    /// Its name.
     pub(crate) name: String,
     /// Type and shape under which the node has it.
     pub(crate) spec: String,
-    /// Its size.
     pub(crate) bytes: u64,
     /// Whether it is the same in every run.
     pub(crate) constant: bool,
@@ -174,7 +150,6 @@ pub(crate) struct PortData {
 /// A predicted time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct CostData {
-    /// The time.
     pub(crate) ns: f64,
     /// What it rests on.
     pub(crate) source: String,
@@ -185,7 +160,6 @@ pub(crate) struct CostData {
 /// Why a node is on its device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct WhyData {
-    /// In words.
     pub(crate) text: String,
     /// What was compared.
     pub(crate) terms: Vec<&'static str>,
@@ -198,9 +172,7 @@ pub(crate) struct WhyData {
 /// One value on its way from the node that makes it to one that reads it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct EdgeData {
-    /// Who makes it.
     pub(crate) from: usize,
-    /// Who reads it.
     pub(crate) to: usize,
     /// Which of the maker's outputs it is.
     pub(crate) port: usize,
@@ -213,15 +185,10 @@ pub(crate) struct EdgeData {
 /// A value on its way to another device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct TransferData {
-    /// The value.
     pub(crate) name: String,
-    /// Who makes it.
     pub(crate) node: usize,
-    /// From which device.
     pub(crate) from: usize,
-    /// To which.
     pub(crate) to: usize,
-    /// Its size.
     pub(crate) bytes: u64,
     /// `shared` (read in place), `copied` or `streamed`.
     pub(crate) route: &'static str,
@@ -229,9 +196,7 @@ pub(crate) struct TransferData {
     pub(crate) chunks: usize,
     /// The node that reads it chunk by chunk.
     pub(crate) into: Option<usize>,
-    /// When it should travel.
     pub(crate) predicted: Option<Times>,
-    /// When it travelled.
     pub(crate) measured: Option<Times>,
     /// Whether it is on the chain of waits that makes the predicted makespan.
     pub(crate) critical_predicted: bool,

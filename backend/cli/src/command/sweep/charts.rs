@@ -146,7 +146,7 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
 /// The conditions that hold for all rows.
 fn rules(row: &Row, orders: &[OrderName]) -> String {
     let links = if row.contention { ", one transfer at a time on a link" } else { "" };
-    let sends = format!("{} operations a send{links}", row.send_ops.0);
+    let sends = format!("{} operations a send{links}", row.send_ops);
     match orders {
         [one] => format!("order {}, {sends}", one.name()),
         several => {
