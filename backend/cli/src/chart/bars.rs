@@ -1,20 +1,32 @@
 //! Horizontal bars with deviations: a panel for each case, a group for each thing compared, a colour for each series.
 
-use super::canvas::{Anchor, Canvas, Rect};
-use super::frame::{Frame, GroupIndex, GroupSize, PanelFrame};
+use super::axis::{self, AXIS_HEIGHT};
+use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
+use super::head::{MARGIN, Sample, draw_key, draw_title};
 use super::theme::COLOURS;
 use super::{Format, Scale};
 
 /// A chart of bars.
 #[derive(Debug, Clone)]
 pub(crate) struct BarChart {
-    pub(crate) frame: Frame,
+    /// What is shown.
+    pub(crate) title: String,
+    /// How it was made, in a line.
+    pub(crate) subtitle: String,
+    /// What the values are, with their unit.
+    pub(crate) value: String,
+    /// How values are written.
+    pub(crate) format: Format,
     /// Whether each power of ten is as long as the other.
     pub(crate) logarithmic: bool,
+    /// Names of the series.
+    pub(crate) series: Vec<String>,
     /// Whether the least of a panel stands out.
     pub(crate) emphasis: bool,
     /// What stands where there is no bar.
     pub(crate) missing: String,
+    /// What the limit of the panels is, if they have one.
+    pub(crate) limit: Option<String>,
     /// The cases.
     pub(crate) panels: Vec<Panel>,
 }
@@ -90,6 +102,9 @@ impl Bar {
     }
 }
 
+const PANEL_WIDTH: f64 = 520.0;
+const PANEL_GAP: f64 = 28.0;
+const PANEL_HEAD: f64 = 24.0;
 const GROUP_GAP: f64 = 7.0;
 /// Room for the value beside the longest bar.
 const VALUE_WIDTH: f64 = 104.0;
@@ -97,47 +112,94 @@ const VALUE_WIDTH: f64 = 104.0;
 impl BarChart {
     /// The file.
     pub(crate) fn svg(&self) -> String {
-        let panels = self.panels.iter().map(|panel| PanelFrame {
-            title: &panel.title,
-            groups: panel.groups.iter().map(|group| group.name.as_str()).collect(),
-            scale: Box::new(move |from, to| self.scale(panel, from, to)),
-            limit: panel.limit,
-        });
-        let panels: Vec<_> = panels.collect();
-        let size = GroupSize { bar: self.bar_height(), gap: GROUP_GAP, note: VALUE_WIDTH };
-        self.frame.svg(&panels, &size, |canvas, at, area, scale| self.draw_group(canvas, &at, area, scale))
+        let columns = self.panels.len().clamp(1, 2);
+        let width = 2.0 * MARGIN + columns as f64 * PANEL_WIDTH + (columns - 1) as f64 * PANEL_GAP;
+        let mut canvas = Canvas::default();
+        let mut y = self.draw_head(&mut canvas, width - 2.0 * MARGIN);
+        for row in self.panels.chunks(columns) {
+            for (place, panel) in row.iter().enumerate() {
+                let x = MARGIN + place as f64 * (PANEL_WIDTH + PANEL_GAP);
+                self.draw_panel(&mut canvas, panel, (x, y));
+            }
+            y += row.iter().map(|panel| self.panel_height(panel)).fold(0.0, f64::max) + PANEL_GAP;
+        }
+        canvas.finish(width, y, &self.title, &format!("{}. {}.", self.subtitle, self.value))
+    }
+
+    /// Title, subtitle and the key of the series, in so much width; returns where they end.
+    fn draw_head(&self, canvas: &mut Canvas, width: f64) -> f64 {
+        let mut y = draw_title(canvas, &self.title, &self.subtitle, width);
+        if self.series.len() > 1 || self.limit.is_some() {
+            y += 20.0;
+            let series = self.series.iter().enumerate().filter(|_| self.series.len() > 1);
+            let key: Vec<Sample> = series.map(|(colour, name)| Sample { colour, name: name.clone() }).collect();
+            draw_key(canvas, &key, self.limit.as_deref(), y);
+        }
+        y + 16.0
     }
 
     fn bar_height(&self) -> f64 {
-        if self.frame.series.len() > 1 { 11.0 } else { 15.0 }
+        if self.series.len() > 1 { 11.0 } else { 15.0 }
     }
 
-    fn scale(&self, panel: &Panel, from: f64, to: f64) -> Scale {
-        let high = bars(panel).map(|bar| bar.mean.max(bar.whisker.1)).chain(panel.limit).fold(0.0, f64::max);
-        let low = bars(panel).map(|bar| bar.mean).filter(|&mean| mean > 0.0).fold(f64::INFINITY, f64::min);
-        match self.logarithmic {
-            true => Scale::logarithmic(low, high, from, to),
-            false => Scale::linear(high, from, to),
+    fn group_height(&self) -> f64 {
+        self.bar_height() * self.series.len().max(1) as f64 + GROUP_GAP
+    }
+
+    fn panel_height(&self, panel: &Panel) -> f64 {
+        PANEL_HEAD + self.group_height() * panel.groups.len() as f64 + AXIS_HEIGHT
+    }
+
+    fn draw_panel(&self, canvas: &mut Canvas, panel: &Panel, (x, y): (f64, f64)) {
+        let names = panel.groups.iter().map(|group| group.name.chars().count()).max().unwrap_or(0);
+        let gutter = (names as f64 * CHARACTER + 10.0).min(PANEL_WIDTH / 3.0);
+        let plot = Rect {
+            x: x + gutter,
+            y: y + PANEL_HEAD,
+            width: PANEL_WIDTH - gutter - VALUE_WIDTH,
+            height: self.group_height() * panel.groups.len() as f64,
+        };
+        canvas.text((x, y + 14.0), Anchor::Start, "ink heading", &fitted(&panel.title, PANEL_WIDTH * 0.9));
+        let scale = self.scale(panel, plot);
+        axis::draw(canvas, plot, &scale, self.format, &self.value);
+        let least = bars(panel).map(|bar| bar.mean).fold(f64::INFINITY, f64::min);
+        let best = if self.emphasis { least } else { f64::NEG_INFINITY };
+        for (number, group) in panel.groups.iter().enumerate() {
+            let top = plot.y + self.group_height() * number as f64;
+            let middle = top + self.group_height() / 2.0 + 4.0;
+            let name = fitted(&group.name, gutter - 8.0);
+            canvas.text((plot.x - 8.0, middle), Anchor::End, "ink", &name);
+            self.draw_group(canvas, group, (plot.x, top + GROUP_GAP / 2.0), &scale, best);
+        }
+        if let Some(limit) = panel.limit {
+            let x = scale.at(limit);
+            canvas.line((x, plot.y - 4.0), (x, plot.bottom()), "limit");
         }
     }
 
-    fn draw_group(&self, canvas: &mut Canvas, at: &GroupIndex, area: Rect, scale: &Scale) {
-        let panel = &self.panels[at.panel];
-        let (group, height, x) = (&panel.groups[at.group], self.bar_height(), area.x);
-        let least = bars(panel).map(|bar| bar.mean).fold(f64::INFINITY, f64::min);
-        let best = if self.emphasis { least } else { f64::NEG_INFINITY };
+    fn scale(&self, panel: &Panel, plot: Rect) -> Scale {
+        let high = bars(panel).map(|bar| bar.mean.max(bar.whisker.1)).chain(panel.limit).fold(0.0, f64::max);
+        let low = bars(panel).map(|bar| bar.mean).filter(|&mean| mean > 0.0).fold(f64::INFINITY, f64::min);
+        match self.logarithmic {
+            true => Scale::logarithmic(low, high, plot.x, plot.right()),
+            false => Scale::linear(high, plot.x, plot.right()),
+        }
+    }
+
+    fn draw_group(&self, canvas: &mut Canvas, group: &Group, (x, top): (f64, f64), scale: &Scale, best: f64) {
+        let height = self.bar_height();
         for (number, bar) in group.bars.iter().enumerate() {
-            let y = area.y + height * number as f64;
+            let y = top + height * number as f64;
             let baseline = y + height / 2.0 + 3.6;
             let Some(bar) = bar else {
                 canvas.text((x + 6.0, baseline), Anchor::Start, "quiet small", &self.missing);
                 continue;
             };
-            let (end, label) = (scale.at(bar.mean), bar.label(self.frame.format));
+            let (end, label) = (scale.at(bar.mean), bar.label(self.format));
             let shape = Rect { x, y: y + 0.5, width: (end - x).max(0.5), height: height - 1.0 };
-            let tip = format!("{}: {}", group.name, bar.tip(self.frame.format));
+            let tip = format!("{}: {}", group.name, bar.tip(self.format));
             // Where colours do not tell series apart, they tell the best.
-            let rest = if self.emphasis && self.frame.series.len() < 2 && bar.mean > best { " rest" } else { "" };
+            let rest = if self.emphasis && self.series.len() < 2 && bar.mean > best { " rest" } else { "" };
             canvas.rect(shape, 1.5, &format!("c{}{rest}", number % COLOURS), Some(&tip));
             let mut right = end;
             if bar.has_whisker() {
@@ -166,15 +228,18 @@ mod tests {
     fn chart(bars: Vec<Option<Bar>>) -> BarChart {
         let panel =
             Panel { title: "a & b".into(), groups: vec![Group { name: "heft".into(), bars }], limit: Some(5.0) };
-        let frame = Frame {
+        BarChart {
             title: "Makespan".into(),
             subtitle: "two seeds".into(),
             value: "makespan (s)".into(),
             format: amount,
+            logarithmic: false,
             series: vec!["pct".into(), "fifo".into()],
+            emphasis: true,
+            missing: "no placement".into(),
             limit: Some("lower bound".into()),
-        };
-        BarChart { frame, logarithmic: false, emphasis: true, missing: "no placement".into(), panels: vec![panel] }
+            panels: vec![panel],
+        }
     }
 
     #[test]

@@ -1,13 +1,12 @@
-//! Charts as self-contained SVG: bars with deviations, distributions, and schedules over time. No scripts and no fonts of their own; colours that
-//! colour-blind people tell apart, on light and dark paper alike.
+//! Charts as self-contained SVG: bars with deviations, and schedules over time. No scripts and no fonts of their own; colours
+//! that colour-blind people tell apart, on light and dark paper alike.
 //!
 //! Small pieces draw into a [`Canvas`]; each chart lays them out and gives the whole file as text.
 
 mod axis;
 mod bars;
-mod boxes;
 mod canvas;
-mod frame;
+mod head;
 mod lanes;
 mod page;
 mod scale;
@@ -17,9 +16,8 @@ mod theme;
 mod timeline;
 
 pub(crate) use bars::{Bar, BarChart, Group, Panel};
-pub(crate) use boxes::{BoxChart, BoxPanel, Boxes, Spread};
 pub(crate) use canvas::escaped;
-pub(crate) use frame::{Frame, Sample};
+pub(crate) use head::Sample;
 pub(crate) use lanes::{Interval, Lane, Quantity, SEND_COLOUR};
 pub(crate) use page::page;
 pub(crate) use scale::{Scale, amount};

@@ -2,7 +2,7 @@
 
 use super::axis::{self, AXIS_HEIGHT};
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
-use super::frame::{MARGIN, Sample, draw_key};
+use super::head::{MARGIN, Sample, draw_key};
 use super::lanes::{self, Lane, MOST_NAME};
 use super::{Format, Scale};
 

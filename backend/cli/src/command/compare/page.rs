@@ -1,7 +1,7 @@
 //! `--html FILE`: a comparison as charts and tables on one page that needs no network.
 
 use super::{Names, agreement};
-use crate::chart::{Bar, BarChart, Format, Frame, Group, Panel, html_table, page};
+use crate::chart::{Bar, BarChart, Format, Group, Panel, html_table, page};
 use crate::command::table::duration;
 use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
 use anabranch::device::format_bytes;
@@ -105,15 +105,19 @@ impl Chart<'_> {
     }
 
     fn draw(&self, title: &str, subtitle: &str, (value, format): (&str, Format), panels: Vec<Panel>) -> String {
-        let frame = Frame {
+        let chart = BarChart {
             title: title.to_owned(),
             subtitle: subtitle.to_owned(),
             value: value.to_owned(),
             format,
+            logarithmic: false,
             series: vec!["predicted".into(), "measured".into()],
+            emphasis: false,
+            missing: "not predicted".into(),
             limit: None,
+            panels,
         };
-        BarChart { frame, logarithmic: false, emphasis: false, missing: "not predicted".into(), panels }.svg()
+        chart.svg()
     }
 }
 

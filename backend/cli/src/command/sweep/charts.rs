@@ -4,7 +4,7 @@ use super::super::CliError;
 use super::super::table::duration;
 use super::super::trial::OrderName;
 use super::results::{Key, Row};
-use crate::chart::{Bar, BarChart, Format, Frame, Group, Panel, amount, page};
+use crate::chart::{Bar, BarChart, Format, Group, Panel, amount, page};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -132,15 +132,18 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
         (Some(row), true) => rules(row, &orders),
         _ => "the same for every order".into(),
     };
-    let frame = Frame {
+    BarChart {
         title: quantity.title.into(),
         subtitle: format!("{rules}{of_seeds}; shorter is better, the best is bold"),
         value: quantity.value.into(),
         format: quantity.format,
+        logarithmic: quantity.logarithmic,
         series: orders.iter().map(|order| order.name().to_owned()).collect(),
+        emphasis: true,
+        missing: "no placement".into(),
         limit,
-    };
-    BarChart { frame, logarithmic: quantity.logarithmic, emphasis: true, missing: "no placement".into(), panels }
+        panels,
+    }
 }
 
 /// The conditions that hold for all rows.
@@ -249,7 +252,7 @@ mod tests {
             row("gpu", OrderName::Pct, 0, None),
         ];
         let chart = chart(&QUANTITIES[0], &rows.iter().collect::<Vec<_>>());
-        assert_eq!(chart.frame.series, ["pct", "fifo"]);
+        assert_eq!(chart.series, ["pct", "fifo"]);
         let [panel] = &chart.panels[..] else { panic!("{:?}", chart.panels) };
         assert_eq!((panel.title.as_str(), panel.limit), ("g on d", Some(1.0)));
         assert_eq!(panel.groups[0].bars[0], Bar::of(&[2.0, 4.0]));
