@@ -17,8 +17,8 @@ pub(super) struct HtmlArgs {
     report: Option<PathBuf>,
 }
 
-/// What a page tells of.
-pub(super) struct Told<'a> {
+/// What a page is made of.
+pub(super) struct PageSource<'a> {
     pub(super) model: String,
     pub(super) planned: &'a Planned,
     pub(super) run: Option<&'a Run>,
@@ -30,17 +30,17 @@ pub(super) struct Told<'a> {
 
 impl HtmlArgs {
     /// Writes the page, if one is wanted.
-    pub(super) fn write(&self, opened: &Opened, told: Told<'_>) -> Result<(), CliError> {
+    pub(super) fn write(&self, opened: &Opened, source: PageSource<'_>) -> Result<(), CliError> {
         let Some(path) = &self.report else { return Ok(()) };
         let about = About {
-            model: told.model,
+            model: source.model,
             command: command(std::env::args()),
             date: utc(SystemTime::now()),
             inventory: opened.session.inventory(),
-            costs: told.costs,
-            latencies: told.latencies,
+            costs: source.costs,
+            latencies: source.latencies,
         };
-        let data = ReportData::of(told.planned, told.run, &about)?;
+        let data = ReportData::of(source.planned, source.run, &about)?;
         let text = page(&data).map_err(CliError::internal)?;
         write_file(path, text)
     }

@@ -12,6 +12,7 @@ mod graph;
 mod html;
 mod inputs;
 mod interrupt;
+mod notes;
 mod open;
 mod place;
 mod platform;

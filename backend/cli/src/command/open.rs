@@ -1,10 +1,10 @@
 //! From the shared arguments to an open session with its inputs.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
-use super::costs::store_path;
+use super::costs::{open_store, save_store};
 use super::inputs::read_inputs;
+use super::notes::notes;
 use super::{CliError, Output};
-use anabranch::profile::CostStore;
 use anabranch::session::{Inputs, Place, PlatformFile, Session, SessionOptions, Wishes};
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(super) struct Opened {
 impl Opened {
     /// Writes what was learned to the cost store.
     pub(super) fn save_costs(&self) -> Result<(), CliError> {
-        Ok(self.session.costs().save(&self.store)?)
+        save_store(&self.session.costs(), &self.store)
     }
 }
 
@@ -38,9 +38,7 @@ pub(super) fn open_for(
     model: &ModelArgs,
     place: &PlaceArgs,
 ) -> Result<Opened, CliError> {
-    let store = store_path(place.wishes.costs.as_ref())?;
-    let loaded = CostStore::load(&store)?;
-    loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
+    let (store, costs) = open_store(place.wishes.costs.as_ref())?;
     let options = SessionOptions {
         devices: devices.options(),
         place: Place::parse(&place.place),
@@ -50,7 +48,7 @@ pub(super) fn open_for(
         fuse: !model.no_fuse,
         platform,
         plan: place.streaming.options(),
-        costs: loaded.store,
+        costs,
         ..SessionOptions::default()
     };
     let session = match &model.model {
@@ -75,6 +73,6 @@ pub(super) fn model_name(model: &ModelArgs) -> String {
 /// Prints the notes of the inventory to standard error, where text is wanted.
 pub(super) fn print_notes(session: &Session, output: Output) {
     if !output.json {
-        session.inventory().notes.iter().for_each(|note| eprintln!("note: {note}"));
+        notes(session.inventory()).iter().for_each(|note| eprintln!("note: {note}"));
     }
 }

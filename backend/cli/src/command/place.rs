@@ -2,7 +2,7 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
 use super::blocks::BlockLine;
-use super::html::{HtmlArgs, Told};
+use super::html::{HtmlArgs, PageSource};
 use super::open::{self, open_for};
 use super::table::{Table, duration};
 use super::{CliError, Output, write_file};
@@ -60,7 +60,7 @@ impl PlaceCommand {
         let planned = opened.session.plan(&opened.inputs)?;
         opened.save_costs()?;
         let (model, costs) = (open::model_name(&self.model), opened.session.costs());
-        self.html.write(&opened, Told { model, planned: &planned, run: None, costs: &costs, latencies: &[] })?;
+        self.html.write(&opened, PageSource { model, planned: &planned, run: None, costs: &costs, latencies: &[] })?;
         let text = match self.format(output) {
             Format::Table => table(&open::model_name(&self.model), &planned),
             Format::Json => {

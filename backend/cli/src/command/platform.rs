@@ -1,11 +1,11 @@
 //! `anabranch platform`: the devices and links of this machine, as a file to edit and plan for.
 
 use super::args::DeviceArgs;
-use super::costs::store_path;
+use super::costs::open_store;
 use super::table::{Table, duration};
 use super::{CliError, Output, write_file};
 use anabranch::device::{detect, format_bytes};
-use anabranch::profile::{CostStore, MachineCosts};
+use anabranch::profile::MachineCosts;
 use anabranch::session::PlatformFile;
 use clap::Args;
 use std::path::PathBuf;
@@ -38,9 +38,7 @@ impl PlatformCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let inventory = detect(&self.devices.options())?;
-        let loaded = CostStore::load(&store_path(self.costs.as_ref())?)?;
-        loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
-        let mut store = loaded.store;
+        let (_, mut store) = open_store(self.costs.as_ref())?;
         store.settle(&inventory.fingerprint()).iter().for_each(|note| eprintln!("note: {note}"));
         let file = PlatformFile::of(&inventory, store.here());
         let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";

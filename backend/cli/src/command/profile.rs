@@ -40,7 +40,7 @@ impl ProfileCommand {
                 let place = PlaceArgs { place: kind.to_owned(), streaming, ..self.place.clone() };
                 let opened = open(&self.devices, &self.model, &place)?;
                 if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
-                    opened.session.inventory().notes.iter().for_each(|note| eprintln!("note: {note}"));
+                    open::print_notes(&opened.session, Output { json: false });
                     break;
                 }
                 let again = !nodes.is_empty() && stream == Streamed::Always;

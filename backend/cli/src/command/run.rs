@@ -2,7 +2,7 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::gantt::Gantt;
-use super::html::{HtmlArgs, Told};
+use super::html::{HtmlArgs, PageSource};
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
@@ -91,14 +91,14 @@ impl RunCommand {
         }
         self.write_events(&last)?;
         let model = open::model_name(&self.model);
-        let told = Told {
+        let source = PageSource {
             model: model.clone(),
             planned: &last.prepared,
             run: Some(&last),
             costs: &costs,
             latencies: &latencies,
         };
-        self.html.write(&opened, told)?;
+        self.html.write(&opened, source)?;
         if !self.no_learn {
             opened.save_costs()?;
         }
