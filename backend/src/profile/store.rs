@@ -35,7 +35,7 @@ pub struct CostStore {
 #[non_exhaustive]
 pub enum StoreError {
     /// The file system refused.
-    #[error("cost store {}: {source}", path.display())]
+    #[error("cost store {}: {source}; name another file", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// There is nowhere to put it.
-    #[error("no place for the cost store: neither XDG_DATA_HOME nor HOME is set")]
+    #[error("no place for the cost store: neither XDG_DATA_HOME nor HOME is set; name a file")]
     NoHome,
 }
 

@@ -1,9 +1,10 @@
 //! Arguments that several commands share.
 
+use super::CliError;
 use super::trial::strategy_help;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode};
-use anabranch::session::{PlatformError, PlatformFile};
+use anabranch::session::PlatformFile;
 use anabranch_placement::order::ORDERS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -137,8 +138,11 @@ pub(crate) struct WhatIfArgs {
 
 impl WhatIfArgs {
     /// The file's content.
-    pub(crate) fn read(&self) -> Result<Option<PlatformFile>, PlatformError> {
-        self.platform.as_deref().map(PlatformFile::read).transpose()
+    pub(super) fn read(&self) -> Result<Option<PlatformFile>, CliError> {
+        self.platform.as_deref().map(PlatformFile::read).transpose().map_err(|error| match error.to_string() {
+            text if text.contains("`anabranch platform") => CliError::input(text),
+            text => CliError::input(format!("{text}; `anabranch platform -o FILE` writes one to start from")),
+        })
     }
 }
 

@@ -142,7 +142,7 @@ pub(super) fn save_store(store: &CostStore, path: &Path) -> Result<(), CliError>
 }
 
 fn refused(error: StoreError) -> CliError {
-    CliError::input(format!("{error}; name another file with --costs"))
+    CliError::input(format!("{error} (--costs FILE)"))
 }
 
 fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(), CliError> {

@@ -32,7 +32,7 @@ pub(super) struct RefineArgs {
 const FEWEST: u32 = 5;
 
 /// Runs, and how their plan came about.
-pub(super) struct Refining {
+pub(super) struct RefinedRuns {
     pub(super) latencies: Vec<Duration>,
     pub(super) last: Run,
     pub(super) refinement: Option<Refinement>,
@@ -52,14 +52,14 @@ impl RefineArgs {
         opened: &Opened,
         run: RunOptions,
         output: Output,
-    ) -> Result<Refining, CliError> {
+    ) -> Result<RefinedRuns, CliError> {
         let (repeat, threshold) = (repeat.max(FEWEST), self.refine_threshold / 100.0);
         let options = RefineOptions { rounds, repeat, threshold, run };
         let progress = Progress::new(output, "runs", options.steps(&opened.session));
         let refined = refine(&opened.session, &opened.inputs, &options, &mut || progress.advance());
         let refined = refined.map_err(cancelled)?;
         let latencies = vec![refined.last.measured.makespan];
-        Ok(Refining { latencies, last: refined.last, refinement: Some(refined.refinement) })
+        Ok(RefinedRuns { latencies, last: refined.last, refinement: Some(refined.refinement) })
     }
 }
 

@@ -6,7 +6,7 @@ use super::html::{HtmlArgs, PageSource};
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::refine::{RefineArgs, Refining};
+use super::refine::{RefineArgs, RefinedRuns};
 use super::report::Report;
 use super::{CliError, Output, write_file};
 use crate::npy::{write_npy, write_npz};
@@ -73,14 +73,14 @@ impl RunCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let opened = open(&self.devices, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
-        let (costs, Refining { latencies, last, refinement }) = match self.refine.rounds() {
+        let (costs, RefinedRuns { latencies, last, refinement }) = match self.refine.rounds() {
             None => {
                 opened.session.prepare(&opened.inputs)?;
                 (opened.session.costs(), self.repeat(&opened, output)?)
             }
             Some(rounds) => {
-                let refining = self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?;
-                (opened.session.costs(), refining)
+                let refined = self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?;
+                (opened.session.costs(), refined)
             }
         };
         if let Some(path) = &self.refine.plan {
@@ -119,7 +119,7 @@ impl RunCommand {
     }
 
     /// Runs the model as often as asked. Costs are learned from all runs; those of the first are kept apart.
-    fn repeat(&self, opened: &Opened, output: Output) -> Result<Refining, CliError> {
+    fn repeat(&self, opened: &Opened, output: Output) -> Result<RefinedRuns, CliError> {
         let options = self.options()?;
         let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
         let progress = Progress::new(output, "runs", u64::from(self.repeat));
@@ -137,7 +137,7 @@ impl RunCommand {
                 opened.session.learn(&last);
             }
         }
-        Ok(Refining { latencies, last, refinement: None })
+        Ok(RefinedRuns { latencies, last, refinement: None })
     }
 
     fn options(&self) -> Result<RunOptions, CliError> {
