@@ -38,7 +38,7 @@ use std::process::ExitCode;
 
 /// Run one dataflow graph over all the devices of this machine.
 #[derive(Parser, Debug)]
-#[command(name = "anabranch", version, about, propagate_version = true)]
+#[command(name = "anabranch", version, propagate_version = true)]
 #[command(after_help = "Start with `anabranch devices`, then `anabranch run MODEL.onnx --random 1`.")]
 struct Cli {
     #[command(subcommand)]
