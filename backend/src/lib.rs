@@ -1,17 +1,127 @@
 //! Runs one dataflow graph over all the devices of a workstation.
+//!
+//! An ONNX model is imported, lowered to kernels, placed on the CPU cores and GPUs that are there by a strategy that knows what each node
+//! costs on each device, planned down to the order, the transfers and the bytes of every device, and run. What a run measures can go
+//! back into the costs that the next plan is made with.
+//!
+//! # Running a model
+//!
+//! A [`Session`] opens a model and runs it; inputs and outputs are `ndarray` arrays. Plans are made for the shapes that are given, and
+//! kept.
+//!
+//! ```
+//! use anabranch::{Inputs, Outputs, Session, SessionOptions};
+//! use ndarray::array;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/layer.onnx");
+//! let session = Session::open(model, SessionOptions::default())?;
+//! assert_eq!(session.inputs()[0].to_string(), "x: f32[batch×4]");
+//! assert_eq!(session.outputs()[0].to_string(), "y: f32[batch×3]");
+//!
+//! let mut inputs = Inputs::new().array("x", &array![[1f32, 2.0, 3.0, 4.0]])?;
+//! let mut outputs = session.run(&inputs)?;
+//! assert_eq!(outputs.view::<f32>("y")?, array![[12.5, 4.0, 0.0]].into_dyn());
+//!
+//! // Again, in the same buffers.
+//! inputs.assign("x", &array![[0f32, 3.0, 0.0, 1.0]])?;
+//! session.run_into(&inputs, &mut outputs)?;
+//! assert_eq!(outputs.view::<f32>(0)?, array![[2.5, 2.0, 1.0]].into_dyn());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`SessionOptions`] say which devices to use and with how many threads, which [`Strategy`] places the nodes, and within which
+//! [`Constraints`]. [`RunOptions`] give a run a time limit or a [`CancelToken`]. What goes wrong is a [`SessionError`] with an
+//! [`ErrorKind`], and the file, node, device or input that it is about.
+//!
+//! # Comparing placements on the devices that are there
+//!
+//! [`compare()`](compare::compare) runs a model placed in several ways in turn, and sets what was predicted beside what was measured.
+//!
+//! ```
+//! use anabranch::compare::{CompareOptions, compare};
+//! use anabranch::planning::PlanChoice;
+//! use anabranch::{Inputs, Session, SessionOptions, Strategy};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/layer.onnx");
+//! let session = Session::open(model, SessionOptions::default().with_dim("batch", 8))?;
+//! let inputs = session.fill_random(Inputs::new(), 1)?;
+//! let ways = [Strategy::CPU, Strategy::HEFT].map(|strategy| PlanChoice { strategy, ..session.choice() });
+//! let options = CompareOptions { repeat: 5, ..CompareOptions::new("layer", ways.to_vec()) };
+//! let comparison = compare(&session, &inputs, &options, &mut || {})?;
+//! for outcome in &comparison.outcomes {
+//!     println!("{}: {:?} ms predicted, {} ms measured", outcome.way.place, outcome.predicted_ms, outcome.measured_ms.median);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Learning costs from profiled runs
+//!
+//! Costs start from assumed rates. [`Session::calibrate`] measures the devices, [`Session::learn`] takes times from profiled runs, and
+//! [`refine()`](refine::refine) does that in rounds, placing again with what was learned and keeping what is measured to be fastest. A
+//! [`CostStore`] is saved to a file and given to later sessions.
+//!
+//! ```
+//! use anabranch::{CostStore, Inputs, RunOptions, Session, SessionOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/layer.onnx");
+//! # let directory = std::env::temp_dir().join(format!("anabranch-doctest-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory)?;
+//! # let store = directory.join("costs.json");
+//! let session = Session::open(model, SessionOptions::default().with_dim("batch", 8))?;
+//! let inputs = session.fill_random(Inputs::new(), 1)?;
+//! session.run(&inputs)?; // The first run touches memory for the first time.
+//! let mut profiled = RunOptions::default();
+//! profiled.profile = true;
+//! let run = session.run_with(&inputs, &profiled)?;
+//! let learned = session.learn(&run);
+//! println!("{} nodes; predicted to within {:?}", learned.nodes, run.accuracy().makespan.error());
+//!
+//! session.costs().save(&store)?;
+//! let costs = CostStore::load(&store)?.store;
+//! let next = Session::open(model, SessionOptions::default().with_costs(costs))?;
+//! let planned = next.plan(&inputs)?;
+//! println!("predicted: {} s", planned.plan().predicted().makespan);
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The rooms
+//!
+//! [`import`] and [`lower`] make a [`program`] of a model; [`planning`] places it on a machine with costs from [`profile`] and makes a
+//! [`plan`]; [`execute`] runs that; [`learning`] measures devices and learns from runs; [`session`] is the face of it all.
 
+pub mod blocks;
 pub mod canonical;
 pub mod compare;
 pub mod device;
 pub mod execute;
 pub mod import;
+pub mod learning;
 pub mod lower;
+mod names;
 pub mod plan;
+pub mod plan_file;
+pub mod planning;
 pub mod profile;
 pub mod program;
 pub mod refine;
 pub mod session;
-pub mod stream;
 pub mod tasks;
 
-pub use session::{Inputs, Outputs, Session, SessionError, SessionOptions};
+pub use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+pub use anabranch_placement::platform::{DeviceId, DeviceKind};
+pub use device::{CpuGranularity, DetectOptions};
+pub use execute::{CancelToken, RunOptions};
+pub use import::Dim;
+pub use plan::PlanOptions;
+pub use planning::{Constraints, Order, PlatformFile, Strategy};
+pub use profile::CostStore;
+pub use session::{
+    ErrorKind, Inputs, OutputError, Outputs, Prepared, Run, Session, SessionError, SessionOptions, ValueInfo,
+};

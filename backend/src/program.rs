@@ -60,13 +60,31 @@ pub struct Value {
     pub origin: Origin,
 }
 
+/// One of the model's operators, as part of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelOperator {
+    /// The model's name for it, or a made-up one.
+    pub name: String,
+    /// What it is, such as `Conv`.
+    pub kind: String,
+    /// Whether nothing is left of it to compute: its work is in constants, or in how the node reads its inputs.
+    pub folded: bool,
+}
+
+impl ModelOperator {
+    /// An operator that is computed.
+    pub fn new(name: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self { name: name.into(), kind: kind.into(), folded: false }
+    }
+}
+
 /// One op applied to values.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Unique; the model's name of the (last) operator that it came from.
+    /// Unique: what plan files and reports call it. The operator's name, or (`/conv1/Conv+Relu`) what several became.
     pub name: String,
-    /// The model's operators that this node computes, in order: more than one after fusion.
-    pub operators: Vec<String>,
+    /// The model's operators in this node, in order: more than one after fusion.
+    pub operators: Vec<ModelOperator>,
     /// What is computed, with the type and shape under which each input is read.
     pub spec: NodeSpec,
     /// The values read; `spec.inputs` says under which shape.

@@ -4,12 +4,10 @@
 //! output: they take no time, and are pinned to the host device, where callers' tensors are. A datum is a value that
 //! some node makes or the caller gives; constants are no data, each device has its own.
 
+use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::graph::{DatumId, GraphBuilder, GraphError, Task, TaskGraph, TaskId};
 use anabranch_placement::platform::{DeviceId, DeviceKind, DeviceKinds};
-
-/// The device that holds the program's inputs and outputs: the first CPU device.
-pub const HOST: DeviceId = DeviceId(0);
 
 /// What a task of a program's graph stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +138,7 @@ impl ProgramTasks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Node, Output, Value};
+    use crate::program::{ModelOperator, Node, Output, Value};
     use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
     use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
@@ -158,7 +156,7 @@ mod tests {
             ],
             nodes: vec![Node {
                 name: "relu".into(),
-                operators: vec!["relu".into()],
+                operators: vec![ModelOperator::new("relu", "Relu")],
                 spec: NodeSpec { op, inputs: vec![spec.clone()], outputs: vec![spec.clone()] },
                 inputs: vec![ValueId(1)],
                 outputs: vec![ValueId(2)],

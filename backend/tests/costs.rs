@@ -91,13 +91,10 @@ fn a_truncated_store_is_kept_beside_the_new_one() {
 fn a_store_carried_to_this_machine_is_kept_named_and_not_used() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = store_file(directory.path(), "another machine");
-    let options = SessionOptions {
-        devices: DetectOptions { no_gpu: true, ..DetectOptions::default() },
-        costs: CostStore::load(&path).expect("readable").store,
-        calibrate: false,
-        dims: [("batch".to_owned(), 2)].into(),
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default()
+        .with_devices(DetectOptions::default().without_gpu())
+        .with_costs(CostStore::load(&path).expect("readable").store)
+        .with_dim("batch", 2);
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx");
     let session = Session::open(model, options).expect("a model");
     let notes = &session.inventory().notes;
@@ -116,18 +113,14 @@ fn a_store_carried_to_this_machine_is_kept_named_and_not_used() {
     let mut home = CostStore::load(&path).expect("readable").store;
     home.settle("another machine");
     assert_eq!(predict(home.here(), 64).source, CostSource::Measured { samples: 3 });
-    let here = detect(&DetectOptions { no_gpu: true, ..DetectOptions::default() }).expect("no device is named");
+    let here = detect(&DetectOptions::default().without_gpu()).expect("no device is named");
     assert!(home.others().any(|machine| machine == here.fingerprint()), "what was learned here is kept, too");
 }
 
 #[test]
 fn what_was_learned_is_used_when_the_session_plans_anew() {
-    let options = SessionOptions {
-        devices: DetectOptions { no_gpu: true, cpu_granularity: CpuGranularity::Machine, ..DetectOptions::default() },
-        calibrate: false,
-        dims: [("batch".to_owned(), 2)].into(),
-        ..SessionOptions::default()
-    };
+    let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
+    let options = SessionOptions::default().with_devices(devices).with_dim("batch", 2);
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx");
     let session = Session::open(model, options).expect("a model");
     let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");

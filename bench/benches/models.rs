@@ -6,7 +6,6 @@
 use anabranch::device::DetectOptions;
 use anabranch::execute::RunOptions;
 use anabranch::profile::CostStore;
-use anabranch::session::Place;
 use anabranch::{Inputs, Session, SessionOptions};
 use anabranch_cli::npy::read_npz;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -40,12 +39,11 @@ fn whole_models(criterion: &mut Criterion) {
         let mut costs = CostStore::default();
         let inputs = inputs(&file);
         for place in ["cpu", "gpu", "heft"] {
-            let options = SessionOptions {
-                devices: DetectOptions { software_gpu: true, ..DetectOptions::default() },
-                place: Place::Strategy(place.into()),
-                costs: costs.clone(),
-                ..SessionOptions::default()
-            };
+            let Ok(strategy) = place.parse();
+            let options = SessionOptions::default()
+                .with_devices(DetectOptions::default().with_software_gpu(true))
+                .with_strategy(strategy)
+                .with_costs(costs.clone());
             let session = Session::open(&file, options).expect("a bundled model opens");
             let profiled = RunOptions { profile: true, ..RunOptions::default() };
             // Nothing is learnt from the first run, which touches memory for the first time.

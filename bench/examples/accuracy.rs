@@ -9,13 +9,11 @@ use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, compare};
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::RunOptions;
 use anabranch::import::Dim;
-use anabranch::plan::PlanOptions;
+use anabranch::planning::PlanChoice;
 use anabranch::profile::CostStore;
-use anabranch::session::{Place, PlanChoice};
 use anabranch::{Inputs, Session, SessionOptions};
 use anabranch_cli::npy::read_npz;
 use clap::Parser;
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -121,10 +119,13 @@ fn judge(
     let calibrate = !matches!(knowledge, Knowledge::Assumed);
     let costs = if calibrate { calibrated.clone() } else { CostStore::default() };
     let (software_gpu, cpu_granularity) = (arguments.software_gpu, arguments.cpu_devices);
-    let devices = DetectOptions { software_gpu, cpu_granularity, ..DetectOptions::default() };
-    let options = SessionOptions { devices, costs, calibrate, ..SessionOptions::default() };
+    let devices = DetectOptions::default().with_software_gpu(software_gpu).with_cpu_granularity(cpu_granularity);
+    let options = SessionOptions::default().with_devices(devices).with_costs(costs).with_calibration(calibrate);
     let (session, inputs) = open(file, options, arguments)?;
-    let choice = |place: &str| PlanChoice { place: Place::Strategy(place.into()), ..session.choice() };
+    let choice = |place: &str| {
+        let Ok(strategy) = place.parse();
+        PlanChoice { strategy, ..session.choice() }
+    };
     let gpus = session.inventory().gpus.iter().map(|gpu| gpu.name.as_str());
     let ways: Vec<_> = STRATEGIES.into_iter().chain(gpus).map(choice).collect();
     let single = session.ready(&session.plan_with(&inputs, &choice("cpu"))?)?;
@@ -153,13 +154,15 @@ fn open(file: &Path, options: SessionOptions, arguments: &Arguments) -> Result<(
         });
         return Ok((Session::open(file, options)?, inputs));
     }
+    let mut options = options;
     let session = Session::open(file, options.clone())?;
-    let symbols = session.inputs().iter().flat_map(|input| input.dims.iter().flatten()).filter_map(|dim| match dim {
-        Dim::Symbol(name) => Some((name.clone(), arguments.size)),
-        Dim::Known(_) | Dim::Unknown => None,
-    });
-    let dims: BTreeMap<String, usize> = symbols.collect();
-    let session = Session::open(file, SessionOptions { dims, plan: PlanOptions::default(), ..options })?;
+    let symbols =
+        session.inputs().iter().flat_map(|input| input.dims().into_iter().flatten()).filter_map(|dim| match dim {
+            Dim::Symbol(name) => Some((name.clone(), arguments.size)),
+            Dim::Known(_) | Dim::Unknown => None,
+        });
+    options.dims = symbols.collect();
+    let session = Session::open(file, options)?;
     let inputs = session.fill_random(Inputs::new(), arguments.seed)?;
     Ok((session, inputs))
 }

@@ -2,9 +2,10 @@
 
 use crate::gpu::adapter;
 use anabranch::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
+use anabranch::plan::HOST;
 use anabranch::plan::{Plan, PlanDevice, PlanOptions};
 use anabranch::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
-use anabranch::tasks::{HOST, NodeLimits, ProgramTasks};
+use anabranch::tasks::{NodeLimits, ProgramTasks};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::cpu::CpuKernel;
 use anabranch_kernels::op::{NodeSpec, Op};
@@ -49,7 +50,7 @@ impl Chain {
         if let Some(kernel) = &self.kernel {
             program.node_ids().for_each(|node| kernels.replace(node, Arc::clone(kernel)));
         }
-        let plan = Plan::build(&program, &planned, (&placement, &schedule), Vec::new(), &kernels, options).ok()?;
+        let plan = Plan::build(&program, &planned, &placement, &schedule, Vec::new(), &kernels, options).ok()?;
         Executor::new(plan, Arc::new(kernels), devices.to_vec()).ok()
     }
 

@@ -4,7 +4,6 @@
 
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::RunOptions;
-use anabranch::session::Place;
 use anabranch::{Inputs, Session, SessionOptions};
 use std::path::Path;
 
@@ -13,14 +12,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut costs = None;
     println!("{:8} {:>12} {:>12}", "place", "predicted", "measured");
     for place in ["cpu", "gpu", "heft", "mite", "cp"] {
-        let devices =
-            DetectOptions { cpu_granularity: CpuGranularity::Core, software_gpu: true, ..DetectOptions::default() };
-        let options = SessionOptions {
-            devices,
-            place: Place::Strategy(place.into()),
-            costs: costs.take().unwrap_or_default(),
-            ..SessionOptions::default()
-        };
+        let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).with_software_gpu(true);
+        let options = SessionOptions::default()
+            .with_devices(devices)
+            .with_strategy(place.parse()?)
+            .with_costs(costs.take().unwrap_or_default());
         let session = Session::open(&model, options)?;
         let inputs = session.fill_random(Inputs::new(), 1)?;
         let profiled = RunOptions { profile: true, ..RunOptions::default() };

@@ -11,16 +11,13 @@ use std::path::Path;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/convnet.onnx");
     let model = std::env::args_os().nth(1).map_or(bundled, Into::into);
-    let options = SessionOptions {
-        devices: DetectOptions { software_gpu: true, ..DetectOptions::default() },
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().with_devices(DetectOptions::default().with_software_gpu(true));
     let session = Session::open(model, options)?;
     let inputs = session.fill_random(Inputs::new(), 1)?;
     let run = session.run_with(&inputs, &RunOptions { profile: true, ..RunOptions::default() })?;
 
     let mut nodes: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, device) in run.executed() {
+    for (_, device) in run.measured.executed() {
         *nodes.entry(&run.prepared.plan().device(device).name).or_default() += 1;
     }
     println!("nodes by device: {nodes:?}");

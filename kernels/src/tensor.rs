@@ -175,6 +175,13 @@ impl Tensor {
         matches.then(|| bytemuck::cast_slice(self.bytes()))
     }
 
+    /// The elements, to write, if the tensor's type is `T`'s and nothing else holds its data.
+    pub fn elements_mut<T: Element>(&mut self) -> Option<&mut [T]> {
+        let matches = self.spec.dtype == T::DTYPE;
+        let buffer = Arc::get_mut(&mut self.buffer).filter(|_| matches)?;
+        Some(bytemuck::cast_slice_mut(buffer.bytes_mut()))
+    }
+
     /// The same data under another shape.
     ///
     /// # Errors

@@ -14,7 +14,7 @@
 //! Transfers take their time and do not contend; a device may be idle although it could run something. Constraints, colocation
 //! and memory are kept.
 
-mod outlook;
+mod partial_bound;
 mod search;
 mod state;
 mod twins;

@@ -1,18 +1,18 @@
 //! Orders: which of the ready items of a device runs next.
 //!
-//! An [`Order`] looks at a [`Flow`] once and gives a [`Rule`]; the simulator applies it at every decision. Ties of ranks go to
+//! An [`Order`] looks at a [`PlacedGraph`] once and gives a [`Rule`]; the simulator applies it at every decision. Ties of ranks go to
 //! sends, by datum and target, because another device waits for each of them, and then to tasks, by id.
 
 mod fifo;
-mod flow;
 mod msr;
 mod path;
+mod placed_graph;
 mod planned;
 
 pub use fifo::{Fifo, ShuffledFifo};
-pub use flow::{Flow, Item, SendCosts};
 pub use msr::Msr;
 pub use path::{Pct, path_computation_times};
+pub use placed_graph::{Item, PlacedGraph, SendCosts};
 pub use planned::Planned;
 
 /// A scheduling strategy for what is ready on a device.
@@ -20,11 +20,11 @@ pub trait Order: Sync {
     /// Its short name, as typed on a command line.
     fn name(&self) -> &'static str;
 
-    /// How it ranks the items of `flow`.
-    fn rule(&self, flow: &Flow<'_>) -> Rule;
+    /// How it ranks the items of `placed`.
+    fn rule(&self, placed: &PlacedGraph<'_>) -> Rule;
 }
 
-/// How ready items are ranked. Vectors are indexed by [`Flow::position`].
+/// How ready items are ranked. Vectors are indexed by [`PlacedGraph::position`].
 #[derive(Debug, Clone)]
 pub enum Rule {
     /// The item that became ready first.

@@ -10,7 +10,7 @@ mod links;
 mod ready;
 mod successors;
 
-use crate::order::{Flow, Order, SendCosts};
+use crate::order::{Order, PlacedGraph, SendCosts};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
@@ -90,9 +90,9 @@ pub fn simulate(
     options: &SimulateOptions,
 ) -> Result<Schedule, SimulateError> {
     validate(problem, device_of, options)?;
-    let flow = Flow::new(problem, device_of, options.send_costs);
-    let rule = order.rule(&flow);
-    Ok(engine::Engine::new(&flow, &rule, options.contention).run())
+    let placed = PlacedGraph::new(problem, device_of, options.send_costs);
+    let rule = order.rule(&placed);
+    Ok(engine::Engine::new(&placed, &rule, options.contention).run())
 }
 
 fn validate(problem: &Problem<'_>, device_of: &[DeviceId], options: &SimulateOptions) -> Result<(), SimulateError> {

@@ -2,7 +2,7 @@
 //!
 //! A [`CanonicalGraph`] says how many elements each task reads and writes. Tasks that are on different processing elements at the
 //! same time pass elements on as they come, so that a chain takes about as long as its longest task. From the graph follow how
-//! often elements pass each edge ([`Flow`]), and the time on elements without number ([`StreamingDepth`]). For a number of
+//! often elements pass each edge ([`SteadyState`]), and the time on elements without number ([`StreamingDepth`]). For a number of
 //! processing elements, [`spatial_blocks`] says which tasks are on them together, [`StreamingSchedule`] when, and [`BufferSizes`]
 //! what the channels between them must hold; [`simulate_streaming`] proves that this ends, or names the tasks that wait for each
 //! other. [`ListSchedule`] is what all this is compared with: the same tasks without streaming.
@@ -43,13 +43,13 @@ mod components;
 mod depth;
 mod document;
 mod error;
-mod flow;
 mod graph;
 mod list;
 mod node;
 mod partition;
 mod schedule;
 mod simulation;
+mod steady_state;
 
 pub use blocks::{Blocks, BlocksError};
 pub use buffers::{BufferSizes, undirected_cycles};
@@ -57,13 +57,13 @@ pub use components::Components;
 pub use depth::{DepthError, StreamingDepth, levels};
 pub use document::parse_canonical;
 pub use error::CanonicalError;
-pub use flow::{Flow, Ratio};
 pub use graph::{CanonicalGraph, CanonicalGraphBuilder, EdgeId};
 pub use list::{ListSchedule, path_lengths};
 pub use node::{Node, NodeId, NodeKind};
 pub use partition::{BlockVariant, spatial_blocks};
 pub use schedule::{StreamingSchedule, TaskTimes};
 pub use simulation::{Simulation, SimulationError, Wait, WaitReason, simulate_streaming};
+pub use steady_state::{Ratio, SteadyState};
 
 /// Most elements that a node may read or write: times are sums of so many over [`MAX_NODES`] nodes and fit 64 bits.
 pub const MAX_VOLUME: u64 = 1 << 40;

@@ -4,9 +4,9 @@
 //! `streamingsched`; then all their graphs are tested, else those in the repository.
 
 use anabranch_placement::streaming::{
-    BlockVariant, Blocks, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, EdgeId, Flow, ListSchedule, Node, NodeId,
-    SimulationError, StreamingDepth, StreamingSchedule, parse_canonical, simulate_streaming, spatial_blocks,
-    undirected_cycles,
+    BlockVariant, Blocks, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, EdgeId, ListSchedule, Node, NodeId,
+    SimulationError, SteadyState, StreamingDepth, StreamingSchedule, parse_canonical, simulate_streaming,
+    spatial_blocks, undirected_cycles,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -90,9 +90,9 @@ fn intervals_are_those_of_the_paper_s_code() {
     let mut compared = 0;
     for (number, case) in cases("streaming_intervals").enumerate() {
         let read = case.read();
-        let flow = Flow::new(&read.graph);
+        let steady = SteadyState::new(&read.graph);
         for (from, to, expected) in serde_json::from_value::<Vec<(u64, u64, Value)>>(case.out).unwrap() {
-            let output = flow.output_interval(&read.graph, read.places[&from]);
+            let output = steady.output_interval(&read.graph, read.places[&from]);
             if let Some(interval) = output {
                 let expected = expected.as_str().map_or(expected.to_string(), str::to_string);
                 assert_eq!(interval.to_string(), expected, "case {number}: {from} → {to}");
@@ -263,7 +263,7 @@ fn schedules_are_those_of_the_paper_s_code() {
         }
         assert!(schedule.makespan() == reference.makespan || later && schedule.makespan() > reference.makespan, "{id}");
         for (from, _, interval) in &reference.intervals {
-            let output = schedule.flow().output_interval(graph, place(graph, *from));
+            let output = schedule.steady_state().output_interval(graph, place(graph, *from));
             assert_eq!(output.unwrap().to_string(), *interval, "{id}: {from}");
         }
     });

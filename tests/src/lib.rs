@@ -1,7 +1,8 @@
 //! What the tests share: the bundled models with their reference outputs, and sessions over CPU and software GPU.
 
 use anabranch::device::{CpuGranularity, DetectOptions};
-use anabranch::session::{Inputs, Outputs, Place, Session, SessionOptions};
+use anabranch::planning::Strategy;
+use anabranch::session::{Inputs, Outputs, Session, SessionOptions};
 use anabranch_cli::npy::read_npz;
 use std::path::{Path, PathBuf};
 
@@ -30,18 +31,16 @@ pub fn reference(name: &str) -> (Inputs, Vec<(String, Vec<f32>)>) {
     (inputs, outputs)
 }
 
-/// Options for tests: one CPU device a core, the software GPU, assumed rates (so that no test waits for calibration).
+/// Options for tests: one CPU device a core, and the software GPU.
 pub fn options(place: &str) -> SessionOptions {
-    SessionOptions {
-        devices: DetectOptions {
-            cpu_granularity: CpuGranularity::Core,
-            software_gpu: true,
-            ..DetectOptions::default()
-        },
-        place: Place::Strategy(place.into()),
-        calibrate: false,
-        ..SessionOptions::default()
-    }
+    let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).with_software_gpu(true);
+    SessionOptions::default().with_devices(devices).with_strategy(strategy(place))
+}
+
+/// The strategy, device or plan file that a text names.
+pub fn strategy(place: &str) -> Strategy {
+    let Ok(strategy) = place.parse();
+    strategy
 }
 
 /// A bundled model over CPU and software GPU. Fails if there is no software GPU: without it the tests prove nothing.

@@ -4,13 +4,14 @@ use anabranch::Session;
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, compare};
 use anabranch::execute::RunOptions;
 use anabranch::plan::{PlanOptions, StreamMode};
+use anabranch::planning::PlanChoice;
 use anabranch::refine::{RefineOptions, Verdict, refine};
-use anabranch::session::{Inputs, Place, PlanChoice};
-use anabranch_tests::{MODELS, assert_close, options, reference, session};
+use anabranch::session::Inputs;
+use anabranch_tests::{MODELS, assert_close, options, reference, session, strategy};
 
 fn way(place: &str, order: &str, streaming: StreamMode) -> PlanChoice {
     let plan = PlanOptions { streaming, ..PlanOptions::default() };
-    PlanChoice { place: Place::Strategy(place.into()), order: order.into(), plan }
+    PlanChoice { strategy: strategy(place), order: order.parse().expect("an order's name"), plan }
 }
 
 fn compared(session: &Session, inputs: &Inputs, ways: Vec<PlanChoice>) -> Comparison {

@@ -4,7 +4,7 @@ use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::{ComputeDevice, CpuTeam, Executor, Kernels, RunOptions};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode, Transfer};
 use anabranch::program::ValueId;
-use anabranch::session::{Outputs, Session, SessionOptions};
+use anabranch::session::{Outputs, Session};
 use anabranch_kernels::Tensor;
 use anabranch_tests::{assert_close, model, options, reference, session};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn streaming_changes_no_bits() {
         let (inputs, references) = reference(name);
         let streaming = |streaming| {
             let plan = PlanOptions { streaming, chunk: ChunkRule::Bytes(512), ..PlanOptions::default() };
-            let session = session(name, SessionOptions { plan, ..options("hash") });
+            let session = session(name, options("hash").with_plan(plan));
             let run = session.run_with(&inputs, &RunOptions::default()).expect("runs");
             let transfers = run.prepared.plan().transfers().iter();
             let made = |transfer: &&Transfer| transfer.stream().is_some_and(|stream| stream.producer.is_some());
@@ -55,8 +55,7 @@ fn streaming_changes_no_bits() {
 fn any_number_of_threads_gives_the_same_bits() {
     for name in ["convnet", "mobile", "encoder", "unet", "lstm"] {
         let mut options = options("cpu");
-        options.devices =
-            DetectOptions { cpu_granularity: CpuGranularity::Machine, no_gpu: true, ..DetectOptions::default() };
+        options.devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
         let session = Session::open(model(name), options).expect("a bundled model opens");
         let (inputs, _) = reference(name);
         let prepared = session.prepare(&inputs).expect("is placed");

@@ -3,7 +3,7 @@
 use anabranch::device::{CpuGranularity, DeviceRef};
 use anabranch::execute::RunOptions;
 use anabranch::profile::{CostStore, DeviceCosts, LinkCosts, MachineCosts, Rates};
-use anabranch::session::{Session, SessionOptions};
+use anabranch::session::Session;
 use anabranch_tests::{options, reference, session};
 
 /// Costs in which the GPU computes `speed` times as fast as a CPU of 10 GFLOP/s, over links of `rate` bytes per second.
@@ -32,7 +32,7 @@ fn forced(session: &Session, speed: f64, rate: f64) -> CostStore {
 /// Names of the devices, with the floating-point work that each did in a run of the convnet.
 fn work_by_device(place: &str, speed: f64, rate: f64) -> Vec<(String, f64)> {
     let machine = |costs| {
-        let mut options = SessionOptions { costs, ..options(place) };
+        let mut options = options(place).with_costs(costs);
         options.devices.cpu_granularity = CpuGranularity::Machine;
         session("convnet", options)
     };
@@ -41,7 +41,7 @@ fn work_by_device(place: &str, speed: f64, rate: f64) -> Vec<(String, f64)> {
     let run = session.run_with(&inputs, &RunOptions { profile: true, ..RunOptions::default() }).expect("runs");
     let devices = run.prepared.plan().devices();
     let mut work: Vec<(String, f64)> = devices.iter().map(|device| (device.name.clone(), 0.0)).collect();
-    for (node, device) in run.executed() {
+    for (node, device) in run.measured.executed() {
         assert_eq!(device, run.prepared.plan().device_of(node), "a node ran where it was not planned");
         work[device.index()].1 += run.prepared.program.node(node).spec.work().flops;
     }

@@ -1,47 +1,47 @@
 //! Element-wise nodes: one task each, whose operands come in as many elements as it writes.
 
-use super::weave::{Held, Id, Weave};
+use super::writer::{GraphWriter, Held, Id};
 use anabranch_kernels::Shape;
 
 /// A [`Map`](anabranch_kernels::op::Map): an element-wise task.
-pub(super) fn map(weave: &mut Weave<'_>) -> Option<()> {
-    let operands = (0..weave.node().inputs.len()).map(|place| operand(weave, place)).collect::<Option<Vec<Id>>>()?;
-    let volume = weave.written()?;
-    let task = weave.task("elements", &operands, volume, volume);
-    weave.hold(0, Held::Stream(task));
+pub(super) fn map(writer: &mut GraphWriter<'_>) -> Option<()> {
+    let operands = (0..writer.node().inputs.len()).map(|place| operand(writer, place)).collect::<Option<Vec<Id>>>()?;
+    let volume = writer.written()?;
+    let task = writer.task("elements", &operands, volume, volume);
+    writer.hold(0, Held::Stream(task));
     Some(())
 }
 
 /// The epilogue of a node that has made `result`, if it has one: an element-wise task. Holds what the node makes.
-pub(super) fn epilogue(weave: &mut Weave<'_>, result: Held) -> Option<()> {
-    let op = &weave.node().spec.op;
+pub(super) fn epilogue(writer: &mut GraphWriter<'_>, result: Held) -> Option<()> {
+    let op = &writer.node().spec.op;
     let start = op.epilogue_inputs_start();
     if op.epilogue().is_none() {
-        weave.hold(0, result);
+        writer.hold(0, result);
         return Some(());
     }
-    let volume = weave.written()?;
-    let mut operands = vec![weave.whole("result", &result, volume)];
-    for place in start..weave.node().inputs.len() {
-        operands.push(operand(weave, place)?);
+    let volume = writer.written()?;
+    let mut operands = vec![writer.whole("result", &result, volume)];
+    for place in start..writer.node().inputs.len() {
+        operands.push(operand(writer, place)?);
     }
-    let task = weave.task("epilogue", &operands, volume, volume);
-    weave.hold(0, Held::Stream(task));
+    let task = writer.task("epilogue", &operands, volume, volume);
+    writer.hold(0, Held::Stream(task));
     Some(())
 }
 
 /// The node's input `place` in the order and number of its output's elements. Where a stream's elements are each repeated, an
 /// upsampler repeats them; where the whole is, it has to be stored, and memory is read so.
-fn operand(weave: &mut Weave<'_>, place: usize) -> Option<Id> {
-    let (read, written, value) = (weave.read(place)?, weave.written()?, weave.input(place)?);
+fn operand(writer: &mut GraphWriter<'_>, place: usize) -> Option<Id> {
+    let (read, written, value) = (writer.read(place)?, writer.written()?, writer.input(place)?);
     if read == written {
-        return Some(weave.stream(value));
+        return Some(writer.stream(value));
     }
-    let node = weave.node();
+    let node = writer.node();
     let repeats = repeats_elements(&node.spec.inputs.get(place)?.shape, &node.spec.outputs.first()?.shape)?;
-    match *weave.held(value) {
-        Held::Stream(task) if repeats => Some(weave.task(&format!("repeat {place}"), &[task], read, written)),
-        _ => Some(weave.memory(value, written)),
+    match *writer.held(value) {
+        Held::Stream(task) if repeats => Some(writer.task(&format!("repeat {place}"), &[task], read, written)),
+        _ => Some(writer.memory(value, written)),
     }
 }
 

@@ -20,7 +20,7 @@ mod recurrent;
 mod reduction;
 mod residual;
 mod views;
-mod weave;
+mod writer;
 
 pub use product::{ProductKind, product_kind};
 pub use residual::residual_network;
@@ -28,7 +28,7 @@ pub use residual::residual_network;
 use crate::program::{NodeId, Program};
 use anabranch_kernels::op::Op;
 use anabranch_placement::streaming::{self, CanonicalError, CanonicalGraph};
-use weave::Weave;
+use writer::GraphWriter;
 
 /// How fine the graph is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,32 +89,34 @@ impl CanonicalProgram {
     /// # Errors
     /// A tensor without elements, or a graph too large.
     pub fn of(program: &Program, granularity: Granularity) -> Result<Self, ConversionError> {
-        let mut weave = Weave::new(program, granularity);
+        let mut writer = GraphWriter::new(program, granularity);
         for id in program.node_ids() {
-            weave.begin(id);
+            writer.begin(id);
             let node = program.node(id);
             let tensors = node.spec.inputs.iter().chain(&node.spec.outputs);
             if tensors.clone().any(|tensor| tensor.shape.elements() == 0) {
                 return Err(ConversionError::Empty { node: node.name.clone() });
             }
             let fits = match &node.spec.op {
-                Op::Map(_) => elements::map(&mut weave),
-                Op::MatMul(op) => product::matmul(&mut weave, op),
-                Op::Conv(op) => convolution::conv(&mut weave, op),
-                Op::ConvTranspose(op) => convolution::conv_transpose(&mut weave, op),
-                Op::Pool(_) => convolution::pool(&mut weave),
-                Op::Resize(op) => convolution::resize(&mut weave, op),
-                Op::Reduce(op) => reduction::reduce(&mut weave, &op.axes),
-                Op::ArgReduce(op) => reduction::reduce(&mut weave, &[op.axis]),
-                Op::Softmax(op) => reduction::softmax(&mut weave, op),
-                Op::Normalize(op) => reduction::normalize(&mut weave, op),
-                Op::Recurrent(op) => recurrent::recurrent(&mut weave, op),
-                Op::Transpose(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) | Op::Concat(_) => views::view(&mut weave),
+                Op::Map(_) => elements::map(&mut writer),
+                Op::MatMul(op) => product::matmul(&mut writer, op),
+                Op::Conv(op) => convolution::conv(&mut writer, op),
+                Op::ConvTranspose(op) => convolution::conv_transpose(&mut writer, op),
+                Op::Pool(_) => convolution::pool(&mut writer),
+                Op::Resize(op) => convolution::resize(&mut writer, op),
+                Op::Reduce(op) => reduction::reduce(&mut writer, &op.axes),
+                Op::ArgReduce(op) => reduction::reduce(&mut writer, &[op.axis]),
+                Op::Softmax(op) => reduction::softmax(&mut writer, op),
+                Op::Normalize(op) => reduction::normalize(&mut writer, op),
+                Op::Recurrent(op) => recurrent::recurrent(&mut writer, op),
+                Op::Transpose(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) | Op::Concat(_) => {
+                    views::view(&mut writer)
+                }
                 Op::Block(_) => return Err(ConversionError::Block { node: node.name.clone() }),
             };
             fits.ok_or_else(|| ConversionError::Shapes { node: node.name.clone(), op: node.spec.op.name() })?;
         }
-        let (graph, origins) = weave.finish()?;
+        let (graph, origins) = writer.finish()?;
         Ok(Self { graph, origins })
     }
 

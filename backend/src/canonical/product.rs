@@ -14,7 +14,7 @@
 //! is the inner product (➀). The matrices of a batch follow each other through the same tasks.
 
 use super::elements::epilogue;
-use super::weave::{Held, Id, Weave};
+use super::writer::{GraphWriter, Held, Id};
 use anabranch_kernels::op::MatMul;
 
 /// Along which dimension the tasks of a product share it.
@@ -50,59 +50,59 @@ pub(super) struct Product {
 }
 
 /// A [`MatMul`], with its epilogue.
-pub(super) fn matmul(weave: &mut Weave<'_>, op: &MatMul) -> Option<()> {
-    let dims = |place: usize| Some(weave.node().spec.inputs.get(place)?.shape.dims().to_vec());
+pub(super) fn matmul(writer: &mut GraphWriter<'_>, op: &MatMul) -> Option<()> {
+    let dims = |place: usize| Some(writer.node().spec.inputs.get(place)?.shape.dims().to_vec());
     let (a, b) = (dims(0)?, dims(1)?);
     let [.., a_outer, a_inner] = a[..] else { return None };
     let [.., b_outer, b_inner] = b[..] else { return None };
     let (rows, depth) = if op.transpose_a { (a_inner, a_outer) } else { (a_outer, a_inner) };
     let columns = if op.transpose_b { b_outer } else { b_inner };
     let (rows, depth, columns) = (rows as u64, depth as u64, columns as u64);
-    let batch = weave.written()? / rows.checked_mul(columns)?;
-    let (left, right) = (weave.input(0)?, weave.input(1)?);
+    let batch = writer.written()? / rows.checked_mul(columns)?;
+    let (left, right) = (writer.input(0)?, writer.input(1)?);
     let kind = product_kind(rows, depth, columns);
     let result = match kind {
-        ProductKind::Depth => by_depth(weave, &Product { rows: batch * rows, depth, columns }),
+        ProductKind::Depth => by_depth(writer, &Product { rows: batch * rows, depth, columns }),
         ProductKind::Columns | ProductKind::Rows => {
             let by_columns = kind == ProductKind::Columns;
             let (lines, other) = if by_columns { (columns, rows) } else { (rows, columns) };
-            let shares = shares(lines, weave.granularity.product_tasks as u64);
+            let shares = shares(lines, writer.granularity.product_tasks as u64);
             // The operand whose lines all tasks read in its own order, so that it can stream: A by rows, or Bᵀ by columns.
             let (streamed, ordered) = if by_columns { (left, !op.transpose_a) } else { (right, op.transpose_b) };
             let read = batch * other * depth;
-            let whole = shares.len() == lines as usize && ordered && weave.elements(streamed) == read;
+            let whole = shares.len() == lines as usize && ordered && writer.elements(streamed) == read;
             let parts: Vec<Id> = shares
                 .iter()
                 .enumerate()
                 .map(|(number, &share)| {
-                    let first = if whole { weave.stream(streamed) } else { weave.memory(streamed, read * share) };
+                    let first = if whole { writer.stream(streamed) } else { writer.memory(streamed, read * share) };
                     let second = if by_columns { right } else { left };
-                    let second = weave.memory(second, read * share);
+                    let second = writer.memory(second, read * share);
                     let role = if by_columns { "columns" } else { "rows" };
-                    weave.task(&format!("{role} {number}"), &[first, second], read * share, batch * other * share)
+                    writer.task(&format!("{role} {number}"), &[first, second], read * share, batch * other * share)
                 })
                 .collect();
             let total = batch * rows * columns;
             if by_columns && whole && depth >= columns && parts.len() > 1 {
-                Held::Stream(weave.task("interleave", &parts, batch * rows, total))
+                Held::Stream(writer.task("interleave", &parts, batch * rows, total))
             } else {
-                weave.join(parts, total)
+                writer.join(parts, total)
             }
         }
     };
-    epilogue(weave, result)
+    epilogue(writer, result)
 }
 
 /// A product by depth: outer products and their sums.
-pub(super) fn by_depth(weave: &mut Weave<'_>, product: &Product) -> Held {
+pub(super) fn by_depth(writer: &mut GraphWriter<'_>, product: &Product) -> Held {
     let Product { rows, depth, columns } = *product;
     let area = rows * columns;
-    let (Some(left), Some(right)) = (weave.input(0), weave.input(1)) else { return Held::Given };
-    let shares = shares(depth, weave.granularity.product_tasks as u64);
+    let (Some(left), Some(right)) = (writer.input(0), writer.input(1)) else { return Held::Given };
+    let shares = shares(depth, writer.granularity.product_tasks as u64);
     let mut sums: Vec<Id> = Vec::with_capacity(shares.len());
     for (number, share) in shares.into_iter().enumerate() {
-        let operands = [weave.memory(left, area * share), weave.memory(right, area * share)];
-        sums.push(weave.task(&format!("outer {number}"), &operands, area * share, area));
+        let operands = [writer.memory(left, area * share), writer.memory(right, area * share)];
+        sums.push(writer.task(&format!("outer {number}"), &operands, area * share, area));
     }
     let mut level = 0;
     while sums.len() > 1 {
@@ -112,7 +112,7 @@ pub(super) fn by_depth(weave: &mut Weave<'_>, product: &Product) -> Held {
             .enumerate()
             .map(|(number, pair)| match pair[..] {
                 [one] => one,
-                _ => weave.task(&format!("sum {level}.{number}"), &pair, area, area),
+                _ => writer.task(&format!("sum {level}.{number}"), &pair, area, area),
             })
             .collect();
         level += 1;

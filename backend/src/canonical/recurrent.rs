@@ -1,6 +1,6 @@
 //! Recurrent layers, unrolled over time: each step waits for the state of the one before.
 
-use super::weave::{Held, Id, Weave};
+use super::writer::{GraphWriter, Held, Id};
 use anabranch_kernels::op::{Recurrent, RecurrentKind};
 
 /// What all steps read.
@@ -16,66 +16,67 @@ struct Layer {
 
 /// A [`Recurrent`]: in each step a downsampler for each gate (the stored state with the gate's weights, figure 3 ➀), its activation,
 /// and the new state. What the steps make is stored together.
-pub(super) fn recurrent(weave: &mut Weave<'_>, op: &Recurrent) -> Option<()> {
-    let [steps, batch, units] = weave.node().spec.outputs.first()?.shape.dims()[..] else { return None };
+pub(super) fn recurrent(writer: &mut GraphWriter<'_>, op: &Recurrent) -> Option<()> {
+    let [steps, batch, units] = writer.node().spec.outputs.first()?.shape.dims()[..] else { return None };
     let state = (batch * units) as u64;
     let depth = state * units as u64;
     let layer = Layer {
         state,
         depth,
-        inputs: weave.memory(weave.input(0)?, state),
-        weights: weave.memory(weave.input(1)?, depth),
-        bias: weave.memory(weave.input(2)?, state),
+        inputs: writer.memory(writer.input(0)?, state),
+        weights: writer.memory(writer.input(1)?, depth),
+        bias: writer.memory(writer.input(2)?, state),
     };
-    let mut hidden = weave.memory(weave.input(3)?, state);
+    let mut hidden = writer.memory(writer.input(3)?, state);
     let mut cell = match op.kind {
         RecurrentKind::Gru { .. } => None,
-        RecurrentKind::Lstm => Some(weave.memory(weave.input(4)?, state)),
+        RecurrentKind::Lstm => Some(writer.memory(writer.input(4)?, state)),
     };
     let mut made: Vec<Id> = Vec::with_capacity(steps);
     for step in 0..steps {
-        let read = weave.store(&format!("state {step}, repeated"), &[hidden], state, depth);
+        let read = writer.store(&format!("state {step}, repeated"), &[hidden], state, depth);
         hidden = match (op.kind, &mut cell) {
-            (RecurrentKind::Lstm, Some(cell)) => lstm_step(weave, &layer, step, read, cell),
+            (RecurrentKind::Lstm, Some(cell)) => lstm_step(writer, &layer, step, read, cell),
             (RecurrentKind::Gru { linear_before_reset }, _) => {
-                gru_step(weave, &layer, step, (hidden, read), linear_before_reset)
+                gru_step(writer, &layer, step, hidden, read, linear_before_reset)
             }
             (RecurrentKind::Lstm, None) => return None,
         };
         made.push(hidden);
     }
-    weave.hold(0, Held::Parts(made));
-    weave.hold(1, Held::Stream(hidden));
+    writer.hold(0, Held::Parts(made));
+    writer.hold(1, Held::Stream(hidden));
     if let Some(cell) = cell {
-        weave.hold(2, Held::Stream(cell));
+        writer.hold(2, Held::Stream(cell));
     }
     Some(())
 }
 
-fn gate(weave: &mut Weave<'_>, layer: &Layer, step: usize, gate: usize, read: Id) -> Id {
-    let product = weave.task(&format!("step {step}, product {gate}"), &[read, layer.weights], layer.depth, layer.state);
+fn gate(writer: &mut GraphWriter<'_>, layer: &Layer, step: usize, gate: usize, read: Id) -> Id {
+    let product =
+        writer.task(&format!("step {step}, product {gate}"), &[read, layer.weights], layer.depth, layer.state);
     let operands = [product, layer.inputs, layer.bias];
-    weave.task(&format!("step {step}, gate {gate}"), &operands, layer.state, layer.state)
+    writer.task(&format!("step {step}, gate {gate}"), &operands, layer.state, layer.state)
 }
 
 /// Gates i, o, f, c.
-fn lstm_step(weave: &mut Weave<'_>, layer: &Layer, step: usize, read: Id, cell: &mut Id) -> Id {
-    let [input, output, forget, new] = [0, 1, 2, 3].map(|number| gate(weave, layer, step, number, read));
-    *cell = weave.task(&format!("step {step}, cell"), &[input, forget, new, *cell], layer.state, layer.state);
-    weave.task(&format!("step {step}, state"), &[*cell, output], layer.state, layer.state)
+fn lstm_step(writer: &mut GraphWriter<'_>, layer: &Layer, step: usize, read: Id, cell: &mut Id) -> Id {
+    let [input, output, forget, new] = [0, 1, 2, 3].map(|number| gate(writer, layer, step, number, read));
+    *cell = writer.task(&format!("step {step}, cell"), &[input, forget, new, *cell], layer.state, layer.state);
+    writer.task(&format!("step {step}, state"), &[*cell, output], layer.state, layer.state)
 }
 
 /// Gates z, r, h. Unless the reset comes after the product, the state is reset and stored before it.
-fn gru_step(weave: &mut Weave<'_>, layer: &Layer, step: usize, (hidden, read): (Id, Id), after_product: bool) -> Id {
-    let [update, reset] = [0, 1].map(|number| gate(weave, layer, step, number, read));
+fn gru_step(writer: &mut GraphWriter<'_>, layer: &Layer, step: usize, hidden: Id, read: Id, after_product: bool) -> Id {
+    let [update, reset] = [0, 1].map(|number| gate(writer, layer, step, number, read));
     let mut operands = vec![update, hidden];
     let reads = if after_product {
         operands.push(reset);
         read
     } else {
-        let state = weave.task(&format!("step {step}, reset"), &[reset, hidden], layer.state, layer.state);
-        weave.store(&format!("reset {step}, repeated"), &[state], layer.state, layer.depth)
+        let state = writer.task(&format!("step {step}, reset"), &[reset, hidden], layer.state, layer.state);
+        writer.store(&format!("reset {step}, repeated"), &[state], layer.state, layer.depth)
     };
-    operands.push(gate(weave, layer, step, 2, reads));
-    weave.task(&format!("step {step}, state"), &operands, layer.state, layer.state)
+    operands.push(gate(writer, layer, step, 2, reads));
+    writer.task(&format!("step {step}, state"), &operands, layer.state, layer.state)
 }

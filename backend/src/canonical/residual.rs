@@ -1,7 +1,7 @@
 //! Deep residual networks by their layers' shapes (He 2016, table 1, with bottlenecks), for graphs of the paper's size without a
 //! model file.
 
-use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
+use crate::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch_kernels::op::{
     Binary, Conv, Domain, Expression, Map, MatMul, NodeSpec, Op, Pool, PoolKind, Reduce, ReduceKind, Register, Step,
     Unary,
@@ -134,7 +134,7 @@ impl Layers {
         let inputs = operands.iter().map(|(_, dims)| spec(dims)).collect::<Result<_, _>>()?;
         self.program.nodes.push(Node {
             name: name.into(),
-            operators: vec![name.into()],
+            operators: vec![ModelOperator::new(name, op.name())],
             spec: NodeSpec { op, inputs, outputs: vec![spec(dims)?] },
             inputs: operands.iter().map(|(value, _)| *value).collect(),
             outputs: vec![output],

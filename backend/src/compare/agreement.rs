@@ -86,7 +86,7 @@ mod tests {
 
     fn outputs(elements: &[f32]) -> Outputs {
         let shape = Shape::new(vec![elements.len()]).expect("small");
-        Outputs::new(vec![("y".into(), Tensor::from_elements(shape, elements).expect("one for each"))])
+        Outputs::new(["y".to_owned()].into(), vec![Tensor::from_elements(shape, elements).expect("one for each")])
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! touches all alike.
 
 use crate::execute::{RunOptions, RunOutput};
-use crate::session::{Dynamic, Inputs, Outputs, Planned, Prepared, Run, Session, SessionError};
+use crate::planning::Planned;
+use crate::session::{Dynamic, Inputs, Outputs, Prepared, Run, Session, SessionError};
 use std::sync::Arc;
 
 /// One that takes part.

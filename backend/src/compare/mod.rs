@@ -17,7 +17,8 @@ pub use outcome::{DeviceFacts, DeviceOutcome, Outcome};
 
 use crate::execute::RunOptions;
 use crate::plan::StreamMode;
-use crate::session::{Inputs, Outputs, Place, PlanChoice, Planned, Session, SessionError};
+use crate::planning::{Order, PlanChoice, Planned, PlanningError};
+use crate::session::{Inputs, Outputs, Session, SessionError};
 use contest::{Contender, Contest, Ran};
 use outcome::Tally;
 use serde::{Deserialize, Serialize};
@@ -52,7 +53,7 @@ pub struct Way {
     /// Strategy, device, plan file, or [`DYNAMIC`].
     pub place: String,
     /// Order of ready nodes; `None` for the dynamic scheduler.
-    pub order: Option<String>,
+    pub order: Option<Order>,
     /// What is streamed; `None` for the dynamic scheduler.
     pub stream: Option<StreamMode>,
 }
@@ -83,6 +84,11 @@ pub struct Comparison {
 }
 
 impl CompareOptions {
+    /// Compares these ways: twenty runs of each after two that do not count, with what is known of the costs.
+    pub fn new(model: impl Into<String>, ways: Vec<PlanChoice>) -> Self {
+        Self { model: model.into(), ways, repeat: 20, warmup: 2, refine: 0, run: RunOptions::default() }
+    }
+
     /// The number of runs, each of which is one step of progress.
     pub fn steps(&self) -> u64 {
         let learning = u64::from(self.refine) * u64::from(LEARNING + 1) * self.ways.len() as u64;
@@ -108,11 +114,7 @@ impl Comparison {
 
 impl Way {
     fn of(choice: &PlanChoice) -> Self {
-        let place = match &choice.place {
-            Place::Strategy(name) => name.clone(),
-            Place::File(path) => path.display().to_string(),
-        };
-        Self { place, order: Some(choice.order.clone()), stream: Some(choice.plan.streaming) }
+        Self { place: choice.strategy.to_string(), order: Some(choice.order), stream: Some(choice.plan.streaming) }
     }
 
     fn dynamic() -> Self {
@@ -213,7 +215,7 @@ fn plan_all(
         let way = Way::of(choice);
         match session.plan_with(inputs, choice) {
             Ok(planned) => plans.push((way, planned)),
-            Err(error @ (SessionError::Placing(_) | SessionError::Planning(_) | SessionError::NoPlan)) => {
+            Err(error) if error.is_infeasible() => {
                 failed.push((way, error.to_string()));
                 first.get_or_insert(error);
             }
@@ -222,7 +224,7 @@ fn plan_all(
     }
     match first {
         Some(error) if plans.is_empty() => Err(error),
-        None if plans.is_empty() => Err(SessionError::NoPlan),
+        None if plans.is_empty() => Err(PlanningError::NoPlan.into()),
         _ => Ok((plans, failed)),
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuD
     notes.extend(absence(&infos, software));
     notes.extend(undriven(root, &infos));
     notes.extend(gpus.iter().filter(|gpu| gpu.memory_source == MemorySource::Limits).map(|gpu| {
-        format!("{}: its memory is not known; taken as its largest buffer, set it by --memory {0}=BYTES", gpu.name)
+        format!("{}: its memory is not known; taken as its largest buffer, unless its bytes are given", gpu.name)
     }));
     Found { gpus, notes }
 }
@@ -146,7 +146,7 @@ fn absence(infos: &[wgpu::AdapterInfo], software: bool) -> Option<String> {
     }
     let all_software = infos.iter().all(|info| info.device_type == wgpu::DeviceType::Cpu);
     (all_software && !software).then(|| {
-        format!("no GPU: only a software adapter was found ({}); --software-gpu lets it count as one", infos[0].name)
+        format!("no GPU: only a software adapter was found ({}); it counts as one only on request", infos[0].name)
     })
 }
 
@@ -196,7 +196,7 @@ mod tests {
         software.device_type = wgpu::DeviceType::Cpu;
         let real = info("A", wgpu::Backend::Vulkan, "nv", "");
         assert!(absence(&[], true).is_some_and(|note| note.contains("no GPU") && note.contains("driver")));
-        assert!(absence(&[software.clone()], false).is_some_and(|note| note.contains("--software-gpu")));
+        assert!(absence(&[software.clone()], false).is_some_and(|note| note.contains("on request")));
         assert_eq!(absence(&[software.clone()], true), None);
         assert_eq!(absence(&[real, software], false), None);
     }
@@ -281,6 +281,6 @@ mod tests {
         assert!(asked.contains(&expected), "{asked:?}");
         let not_asked = in_child(&lavapipe, &[]);
         assert!(!not_asked.iter().any(|line| line.starts_with("gpu:")), "{not_asked:?}");
-        assert!(not_asked.iter().any(|line| line.contains("--software-gpu")), "{not_asked:?}");
+        assert!(not_asked.iter().any(|line| line.contains("on request")), "{not_asked:?}");
     }
 }

@@ -4,6 +4,7 @@
 use super::{CacheSummary, DeviceKey};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -72,6 +73,8 @@ pub struct CpuDevice {
     pub description: String,
     /// Number of cores.
     pub cores: usize,
+    /// Threads that work as one team: one a core, unless the options say otherwise.
+    pub threads: usize,
     /// Processing units: first one of each core, then the further hardware threads.
     pub pus: Vec<u32>,
     /// Level 1 data caches.
@@ -91,9 +94,18 @@ pub struct CpuDevice {
 }
 
 impl CpuDevice {
-    /// One processing unit for each core: where a team of one thread a core is pinned.
+    /// The processing unit of each thread of the team: one a core before any core has two.
     pub fn team(&self) -> &[u32] {
-        &self.pus[..self.cores.min(self.pus.len())]
+        &self.pus[..self.threads.min(self.pus.len())]
+    }
+
+    /// Makes the team so large, as far as there are processing units. Its times are then filed apart from those of the usual team.
+    pub(super) fn use_threads(&mut self, threads: NonZeroUsize) {
+        let threads = threads.get().min(self.pus.len());
+        if threads != self.threads {
+            self.threads = threads;
+            self.key = self.key.threaded(threads);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What two processing units have in common when they belong to one device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
+enum SharedLevel {
     Machine,
     Package(u32),
     Numa(u32),
@@ -37,8 +37,8 @@ pub(super) fn cpu_devices(
 
 /// Processing units by group; groups in the order of their first member.
 fn group(pus: &[Pu], granularity: CpuGranularity) -> Vec<Vec<Pu>> {
-    let mut groups: Vec<(Group, Vec<Pu>)> = Vec::new();
-    let mut position: BTreeMap<Group, usize> = BTreeMap::new();
+    let mut groups: Vec<(SharedLevel, Vec<Pu>)> = Vec::new();
+    let mut position: BTreeMap<SharedLevel, usize> = BTreeMap::new();
     for pu in pus {
         let key = group_of(pu, granularity);
         let at = *position.entry(key).or_insert_with(|| {
@@ -50,13 +50,13 @@ fn group(pus: &[Pu], granularity: CpuGranularity) -> Vec<Vec<Pu>> {
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-fn group_of(pu: &Pu, granularity: CpuGranularity) -> Group {
+fn group_of(pu: &Pu, granularity: CpuGranularity) -> SharedLevel {
     match granularity {
-        CpuGranularity::Machine => Group::Machine,
-        CpuGranularity::Package => Group::Package(pu.package),
-        CpuGranularity::Numa => Group::Numa(pu.numa),
-        CpuGranularity::L3 => pu.caches[2].map_or(Group::Numa(pu.numa), |cache| Group::L3(cache.id)),
-        CpuGranularity::Core => Group::Core(pu.core),
+        CpuGranularity::Machine => SharedLevel::Machine,
+        CpuGranularity::Package => SharedLevel::Package(pu.package),
+        CpuGranularity::Numa => SharedLevel::Numa(pu.numa),
+        CpuGranularity::L3 => pu.caches[2].map_or(SharedLevel::Numa(pu.numa), |cache| SharedLevel::L3(cache.id)),
+        CpuGranularity::Core => SharedLevel::Core(pu.core),
     }
 }
 
@@ -68,6 +68,7 @@ fn device(number: usize, pus: &[Pu], model: &str, memory: u64) -> CpuDevice {
         key: key(model, cores, [l1d, l2, l3]),
         description: model.to_owned(),
         cores,
+        threads: cores,
         pus: order,
         l1d,
         l2,

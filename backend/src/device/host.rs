@@ -61,7 +61,7 @@ pub(super) fn survey(root: &Path) -> Surveyed {
     let memory = HostMemory::read(root).unwrap_or_else(|| of_nodes(&topology.numa));
     settle_node_memory(&mut topology.numa, memory.total);
     if memory.usable() == 0 {
-        notes.push("the size of the memory is not known; set it by --memory cpu0=BYTES".to_owned());
+        notes.push("the size of the memory is not known; give the bytes of cpu0".to_owned());
     }
     notes.extend(
         std::thread::available_parallelism().ok().and_then(|threads| quota_note(threads.get(), usable.pus.len())),

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub(super) fn read() -> Option<Topology> {
     let tree = hwloc2::Topology::new()?;
     let mut reader = Reader::default();
-    reader.walk(tree.object_at_root(), Place::default());
+    reader.walk(tree.object_at_root(), Ancestors::default());
     if reader.pus.is_empty() {
         return None;
     }
@@ -24,7 +24,7 @@ pub(super) fn read() -> Option<Topology> {
 
 /// What the objects above an object say about it.
 #[derive(Clone, Default)]
-struct Place {
+struct Ancestors {
     package: u32,
     core: Option<u32>,
     caches: [Option<Cache>; 3],
@@ -40,7 +40,7 @@ struct Reader {
 
 impl Reader {
     /// Recursion as deep as the machine's levels, about ten.
-    fn walk(&mut self, object: &TopologyObject, mut place: Place) {
+    fn walk(&mut self, object: &TopologyObject, mut place: Ancestors) {
         self.note_nodes(object, &mut place);
         match object.object_type() {
             ObjectType::Package => place.package = object.logical_index(),
@@ -58,7 +58,7 @@ impl Reader {
 
     /// Records the NUMA nodes near `object`. The topmost object near one node only has that node, and no other, below
     /// it, so its memory is the node's. Nodes that share an object (fast beside large memory) stay without a size.
-    fn note_nodes(&mut self, object: &TopologyObject, place: &mut Place) {
+    fn note_nodes(&mut self, object: &TopologyObject, place: &mut Ancestors) {
         if place.in_node {
             return;
         }
@@ -78,7 +78,7 @@ fn cache(object: &TopologyObject) -> Option<Cache> {
     object.cache_attributes().map(|attributes| Cache { id: object.logical_index(), bytes: attributes.size() })
 }
 
-fn pu(object: &TopologyObject, place: &Place) -> Pu {
+fn pu(object: &TopologyObject, place: &Ancestors) -> Pu {
     let nearest = object.nodeset().map_or(-1, |set| set.first());
     Pu {
         index: object.os_index(),

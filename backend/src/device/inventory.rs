@@ -8,14 +8,18 @@ use super::granularity::cpu_devices;
 use super::host::{self, Host};
 use super::{DeviceKey, format_bytes};
 use serde::Serialize;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use thiserror::Error;
 
 /// What to look for.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct DetectOptions {
     /// How the cores are divided into devices.
     pub cpu_granularity: CpuGranularity,
+    /// Threads of each CPU device, at most one for each of its processing units; `None` for one a core. Results do not depend on it.
+    pub threads: Option<NonZeroUsize>,
     /// Look for no GPU at all: no graphics driver is loaded then.
     pub no_gpu: bool,
     /// Whether a software adapter counts as a GPU.
@@ -24,6 +28,40 @@ pub struct DetectOptions {
     pub memory_overrides: Vec<(String, u64)>,
     /// How many times slower than it is a CPU device is to run, by its name.
     pub slowdowns: Vec<(String, f64)>,
+}
+
+impl DetectOptions {
+    /// Divides the cores into devices like this.
+    pub fn with_cpu_granularity(self, cpu_granularity: CpuGranularity) -> Self {
+        Self { cpu_granularity, ..self }
+    }
+
+    /// Gives each CPU device so many threads.
+    pub fn with_threads(self, threads: NonZeroUsize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    /// Looks for no GPU at all.
+    pub fn without_gpu(self) -> Self {
+        Self { no_gpu: true, ..self }
+    }
+
+    /// Counts a software adapter as a GPU, or not.
+    pub fn with_software_gpu(self, software_gpu: bool) -> Self {
+        Self { software_gpu, ..self }
+    }
+
+    /// Lets the device of this name fill so many bytes.
+    pub fn with_memory(mut self, device: impl Into<String>, bytes: u64) -> Self {
+        self.memory_overrides.push((device.into(), bytes));
+        self
+    }
+
+    /// Runs the CPU device of this name so many times slower than it is.
+    pub fn with_slowdown(mut self, device: impl Into<String>, times: f64) -> Self {
+        self.slowdowns.push((device.into(), times));
+        self
+    }
 }
 
 /// The machine and its devices.
@@ -42,7 +80,7 @@ pub struct Inventory {
     pub notes: Vec<String>,
 }
 
-/// A wish that does not fit this machine.
+/// Options that do not fit this machine.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum DetectError {
@@ -93,6 +131,9 @@ pub fn detect(options: &DetectOptions) -> Result<Inventory, DetectError> {
     };
     let notes = surveyed.notes.into_iter().chain(found.notes).collect();
     let mut inventory = Inventory { host: surveyed.host, cpus, gpus: found.gpus, notes };
+    if let Some(threads) = options.threads {
+        inventory.cpus.iter_mut().for_each(|cpu| cpu.use_threads(threads));
+    }
     for (device, bytes) in &options.memory_overrides {
         inventory.set_memory(device, *bytes)?;
     }

@@ -29,6 +29,11 @@ impl DeviceKey {
         Self(format!("{} | {times} times slower", self.0))
     }
 
+    /// The key of such a device whose team has another number of threads than usual.
+    pub(crate) fn threaded(&self, threads: usize) -> Self {
+        Self(format!("{} | by {threads} threads", self.0))
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -216,7 +216,7 @@ impl Engine {
         }
         let own = |step: &&Step| match step {
             Step::Node(node) => self.plan.device_of(*node).index() == worker,
-            Step::Input(_) | Step::Output(_) => worker == crate::tasks::HOST.index(),
+            Step::Input(_) | Step::Output(_) => worker == crate::plan::HOST.index(),
             Step::Transfer(_) => false,
         };
         match self.plan.steps().iter().filter(own).nth(gate as usize) {

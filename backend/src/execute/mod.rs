@@ -36,9 +36,9 @@ pub use event::{Activity, Event, Lane};
 pub(crate) use gpu::BATCH as GPU_BATCH;
 pub use kernels::Kernels;
 
+use crate::plan::HOST;
 use crate::plan::Plan;
 use crate::program::Program;
-use crate::tasks::HOST;
 use anabranch_kernels::Tensor;
 use anabranch_placement::platform::DeviceKind;
 use engine::{Engine, Finished};

@@ -16,7 +16,7 @@ type Sizes = BTreeMap<String, (usize, String)>;
 pub(super) fn bind(model: &Model, options: &LowerOptions) -> Result<Vec<Option<TensorSpec>>, LowerError> {
     refuse_strangers(model, options)?;
     let mut sizes: Sizes =
-        options.dims.iter().map(|(name, size)| (name.clone(), (*size, format!("by --dim {name}={size}")))).collect();
+        options.dims.iter().map(|(name, size)| (name.clone(), (*size, "as given".to_owned()))).collect();
     for input in &model.inputs {
         if let Some(shape) = options.input_shapes.get(&input.name) {
             unify(input, shape, &mut sizes)?;

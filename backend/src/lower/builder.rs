@@ -3,26 +3,28 @@
 use super::error::Fault;
 use super::fold::Folding;
 use super::view::View;
-use crate::program::{Node, NodeId, Origin, Program, Value, ValueId};
+use crate::names::Names;
+use crate::program::{ModelOperator, Node, NodeId, Origin, Program, Value, ValueId};
 use anabranch_kernels::op::{NodeSpec, Op};
 use anabranch_kernels::{Tensor, TensorSpec};
-use std::collections::BTreeMap;
 
 /// The program so far. A node whose inputs are all constant is computed at once where that is cheap, so that shapes
 /// computed by the model are there when the next operator asks for them.
 pub(crate) struct Builder {
     program: Program,
     folding: Folding,
-    /// Names of nodes, each with the number that makes the next such name new.
-    names: BTreeMap<String, usize>,
-    operator: String,
+    /// Names of operators and nodes.
+    names: Names,
+    /// The operator whose nodes are emitted.
+    operator: ModelOperator,
     first_node: usize,
 }
 
 impl Builder {
     /// A program without nodes; constants may take as much as `folding` has.
     pub(crate) fn new(folding: Folding) -> Self {
-        Self { program: Program::default(), folding, names: BTreeMap::new(), operator: String::new(), first_node: 0 }
+        let (program, operator) = (Program::default(), ModelOperator::new("", ""));
+        Self { program, folding, names: Names::default(), operator, first_node: 0 }
     }
 
     /// Adds an input of the program.
@@ -43,7 +45,7 @@ impl Builder {
     /// If constants may not take as many bytes.
     pub(crate) fn made(&mut self, tensor: Tensor) -> Result<View, Fault> {
         self.reserve(tensor.spec().bytes())?;
-        Ok(self.constant(format!("{}:constant", self.operator), tensor))
+        Ok(self.constant(format!("{}:constant", self.operator.name), tensor))
     }
 
     /// Takes bytes from what constants may take, before they are allocated by the caller.
@@ -74,13 +76,13 @@ impl Builder {
         let spec = NodeSpec { op, inputs: inputs.iter().map(|view| view.spec.clone()).collect(), outputs };
         if spec.outputs.iter().all(|output| output.shape.elements() == 0) {
             let empty = spec.outputs.into_iter().map(Tensor::zeroed);
-            return Ok(empty.map(|tensor| self.constant(format!("{}:empty", self.operator), tensor)).collect());
+            return Ok(empty.map(|tensor| self.constant(format!("{}:empty", self.operator.name), tensor)).collect());
         }
         let constants: Option<Vec<_>> = inputs.iter().map(|view| self.tensor(view)).collect();
         if let Some(constants) = constants
             && let Some(tensors) = self.folding.fold(&spec, &constants)?
         {
-            let name = format!("{}:folded", self.operator);
+            let name = format!("{}:folded", self.operator.name);
             return Ok(tensors.into_iter().map(|tensor| self.constant(name.clone(), tensor)).collect());
         }
         Ok(self.push(spec, inputs))
@@ -96,9 +98,9 @@ impl Builder {
     /// operator has from now on is given back.
     pub(crate) fn begin(&mut self, name: &str, kind: &str, index: usize) -> String {
         let wanted = if name.is_empty() { format!("{kind}_{index}") } else { name.to_owned() };
-        self.operator = self.unique(wanted);
+        self.operator = ModelOperator::new(self.names.unique(wanted), kind);
         self.first_node = self.program.nodes.len();
-        self.operator.clone()
+        self.operator.name.clone()
     }
 
     /// Ends the operator: its last node takes its name, and values that it made take the names of its outputs.
@@ -106,8 +108,8 @@ impl Builder {
         let count = self.program.nodes.len() - self.first_node;
         for offset in 0..count {
             let name = match offset + 1 {
-                last if last == count => self.operator.clone(),
-                step => self.unique(format!("{}:{step}", self.operator)),
+                last if last == count => self.operator.name.clone(),
+                step => self.names.unique(format!("{}:{step}", self.operator.name)),
             };
             let node = &mut self.program.nodes[self.first_node + offset];
             node.name = name;
@@ -134,7 +136,7 @@ impl Builder {
 
     fn push(&mut self, spec: NodeSpec, inputs: &[View]) -> Vec<View> {
         let node = NodeId(self.program.nodes.len() as u32);
-        let name = format!("{}:value", self.operator);
+        let name = format!("{}:value", self.operator.name);
         let outputs: Vec<_> =
             spec.outputs.clone().into_iter().map(|spec| self.value(name.clone(), spec, Origin::Node(node))).collect();
         self.program.nodes.push(Node {
@@ -151,17 +153,5 @@ impl Builder {
         let value = ValueId(self.program.values.len() as u32);
         self.program.values.push(Value { name, spec: spec.clone(), origin });
         View { value, spec }
-    }
-
-    /// `wanted`, or `wanted` with a number that makes it new.
-    fn unique(&mut self, wanted: String) -> String {
-        let mut name = wanted.clone();
-        while self.names.contains_key(&name) {
-            let number = self.names.entry(wanted.clone()).or_insert(1);
-            *number += 1;
-            name = format!("{wanted}#{number}");
-        }
-        self.names.insert(name.clone(), 1);
-        name
     }
 }

@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::error::Fault;
-use super::formula::{Formula, domain_of};
+use super::expression::{ExpressionBuilder, domain_of};
 use super::view::View;
 use anabranch_kernels::op::{
     Binary, Concat, Domain, Expression, Map, MatMul, Op, Pad, PadMode, Reduce, ReduceKind, Register, Slice, Transpose,
@@ -23,18 +23,23 @@ pub(crate) struct Epilogue {
 
 impl Builder {
     /// An expression over views, broadcast together.
-    pub(crate) fn map(&mut self, formula: Formula, inputs: &[View], dtype: DType) -> Result<View, Fault> {
+    pub(crate) fn map(&mut self, expression: ExpressionBuilder, inputs: &[View], dtype: DType) -> Result<View, Fault> {
         let mut shape = Shape::scalar();
         for input in inputs {
             shape = shape.broadcast(input.shape())?;
         }
-        self.map_to(formula, inputs, TensorSpec::new(dtype, shape))
+        self.map_to(expression, inputs, TensorSpec::new(dtype, shape))
     }
 
     /// An expression over views, broadcast to the output's shape.
-    pub(crate) fn map_to(&mut self, formula: Formula, inputs: &[View], output: TensorSpec) -> Result<View, Fault> {
-        debug_assert_eq!(formula.inputs(), inputs.len(), "a formula has as many inputs as it is given views");
-        let (domain, expression) = (formula.domain(), formula.finish());
+    pub(crate) fn map_to(
+        &mut self,
+        expression: ExpressionBuilder,
+        inputs: &[View],
+        output: TensorSpec,
+    ) -> Result<View, Fault> {
+        debug_assert_eq!(expression.inputs(), inputs.len(), "a expression has as many inputs as it is given views");
+        let (domain, expression) = (expression.domain(), expression.finish());
         self.emit_one(Op::Map(Map { domain, expression }), inputs, output)
     }
 
@@ -50,12 +55,12 @@ impl Builder {
             _ if integers && !dtype.is_float() => Domain::I64,
             _ => Domain::F32,
         };
-        let mut formula = Formula::new(domain, 1);
+        let mut expression = ExpressionBuilder::new(domain, 1);
         if dtype == DType::Bool {
-            let zero = formula.unary(Unary::Not, Register(0));
-            formula.unary(Unary::Not, zero);
+            let zero = expression.unary(Unary::Not, Register(0));
+            expression.unary(Unary::Not, zero);
         }
-        self.map_to(formula, from_ref(view), output)
+        self.map_to(expression, from_ref(view), output)
     }
 
     /// The view's elements as `f32`, in which all compute-heavy ops work.
@@ -73,7 +78,7 @@ impl Builder {
             return view.reshaped(shape);
         }
         let domain = if view.dtype() == DType::U64 { Domain::I64 } else { domain_of(view.dtype()) };
-        self.map_to(Formula::new(domain, 1), from_ref(view), TensorSpec::new(view.dtype(), shape))
+        self.map_to(ExpressionBuilder::new(domain, 1), from_ref(view), TensorSpec::new(view.dtype(), shape))
     }
 
     /// The view with axes permuted: output axis `i` is axis `permutation[i]`. No node where only axes of one element
@@ -164,9 +169,9 @@ impl Builder {
             return self.cast(&result, view.dtype());
         }
         // The greatest of no truth values is −∞, which is to be false.
-        let mut formula = Formula::new(Domain::F32, 1);
-        formula.with(Binary::Greater, Register(0), 0.0);
-        self.map(formula, &[result], DType::Bool)
+        let mut expression = ExpressionBuilder::new(Domain::F32, 1);
+        expression.with(Binary::Greater, Register(0), 0.0);
+        self.map(expression, &[result], DType::Bool)
     }
 
     /// The product of `f32` matrices over batches; `dims` is the result's shape.
@@ -192,9 +197,9 @@ impl Builder {
     /// A tensor full of one value: a constant where constants may take as much, else computed when the program runs.
     pub(crate) fn filled(&mut self, spec: TensorSpec, value: f64) -> Result<View, Fault> {
         let domain = domain_of(spec.dtype);
-        let mut formula = Formula::new(domain, 0);
-        formula.literal(value);
-        self.map_to(formula, &[], spec)
+        let mut expression = ExpressionBuilder::new(domain, 0);
+        expression.literal(value);
+        self.map_to(expression, &[], spec)
     }
 
     /// The numbers `0..count` along `axis` of an otherwise one-element shape of `rank` dimensions, of the type in which

@@ -21,7 +21,7 @@ pub enum LowerError {
     },
     /// A symbolic dimension without a size.
     #[error(
-        "input {}: dimension {axis} is the symbol {}, which has no size; give the input itself, or --dim {symbol}=N",
+        "input {}: dimension {axis} is the symbol {}, which has no size; give the input itself, or the symbol's size",
         Name(input),
         Name(symbol)
     )]
@@ -44,7 +44,7 @@ pub enum LowerError {
     /// Two sizes for one symbol.
     #[error(
         "symbol {} is {first} {first_from} but {second} in dimension {axis} of input {}; make them agree, or correct \
-         --dim {symbol}=N",
+         the size given for the symbol",
         Name(symbol),
         Name(input)
     )]

@@ -1,8 +1,9 @@
 //! What may be computed while a model is lowered: constants of bounded size, for bounded work.
 
-use super::evaluate::compute;
+use anabranch_kernels::cpu::{Call, Team, prepare};
 use anabranch_kernels::op::NodeSpec;
-use anabranch_kernels::{KernelError, Tensor};
+use anabranch_kernels::{Buffer, KernelError, Tensor, TensorSpec};
+use std::sync::Arc;
 
 /// Arithmetic operations and bytes that folding may take over a whole model: a few seconds at most.
 const WORK: f64 = 4e9;
@@ -53,4 +54,30 @@ impl Folding {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Computes one node's outputs from whole inputs on the calling thread.
+///
+/// # Errors
+/// If there is no kernel for the node, or an element makes it undefined.
+pub(super) fn compute(
+    spec: &NodeSpec,
+    inputs: &[Tensor],
+    constants: &[Option<Tensor>],
+) -> Result<Vec<Tensor>, KernelError> {
+    let kernel = prepare(spec, constants)?;
+    let mut buffers: Vec<_> = spec.outputs.iter().map(|output| Buffer::zeroed(output.bytes())).collect();
+    let mut outputs: Vec<_> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
+    let inputs: Vec<_> = inputs.iter().map(Tensor::bytes).collect();
+    kernel.run(Call {
+        inputs: &inputs,
+        outputs: &mut outputs,
+        rows: 0..spec.row_plan().map_or(1, |plan| plan.rows),
+        scratch: Buffer::zeroed(kernel.scratch_bytes()).bytes_mut(),
+        team: &Team::solo(),
+    })?;
+    let tensor = |(spec, buffer): (&TensorSpec, Buffer)| {
+        Tensor::new(spec.clone(), Arc::new(buffer)).expect("the buffer was made with the spec's size")
+    };
+    Ok(spec.outputs.iter().zip(buffers).map(tensor).collect())
 }

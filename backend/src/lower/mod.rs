@@ -10,16 +10,14 @@ mod builder;
 mod compact;
 mod compose;
 mod error;
-mod evaluate;
+mod expression;
 mod fold;
-mod formula;
 mod fuse;
 mod operator;
 mod ops;
 mod view;
 
 pub use error::{Fault, LowerError, Unsupported};
-pub use evaluate::{EvaluateError, evaluate};
 
 use crate::import::{Model, Node, OPSETS, ValueIndex};
 use crate::program::{Output, Program};

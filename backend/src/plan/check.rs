@@ -12,30 +12,41 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is wrong with a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
     /// Not exactly once in the order.
+    #[error("{0:?} is {1} times in the order")]
     Count(Step, usize),
     /// Comes before the value that it needs is on the device.
+    #[error("{0:?} comes before {1:?} is on {2:?}")]
     NotThere(Step, ValueId, DeviceId),
     /// A value sent twice to a device, or to where it is made, or to where nobody reads it.
+    #[error("{0:?} brings a value where it is already, or where nobody reads it")]
     Transfer(TransferId),
     /// A stream that is not in a gang with its one reader and its producer, or does not fit them.
+    #[error("the stream of {0:?} does not fit its reader and producer")]
     Stream(TransferId),
     /// What is to happen at the same time from this place on cannot.
+    #[error("what is to happen at the same time from place {0} on cannot")]
     Gang(usize),
     /// A link does not list the transfers between its ends, in order.
+    #[error("the link from {0:?} to {1:?} does not list its transfers in order")]
     Link(DeviceId, DeviceId),
     /// A value without memory on a device where it is made or arrives.
+    #[error("{0:?} has no memory on {1:?}")]
     NoMemory(ValueId, DeviceId),
     /// A slot smaller than a value in it.
+    #[error("the slot of {0:?} on {1:?} is too small")]
     Small(ValueId, DeviceId),
     /// Two values in one slot at one time: the first is still used when the second comes.
+    #[error("{0:?} and {1:?} share a slot on {2:?} at one time")]
     Clash(ValueId, ValueId, DeviceId),
     /// A part of a device's memory is not what the plan says: the part, what the plan says, what it is.
+    #[error("{1} on {0:?} is {3} bytes, not {2}")]
     Figure(DeviceId, &'static str, u64, u64),
     /// A device's peak is over its limit.
+    #[error("the peak on {0:?} is over its limit")]
     Limit(DeviceId),
 }
 
@@ -146,7 +157,7 @@ fn links(plan: &Plan, found: &mut Vec<Violation>) {
 
 /// Finds each value's last use in each memory, then replays all arrivals and sees who is still there.
 fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
-    let slot = |device, value| plan.memory().home(device, value).map(|stay| (device, stay.slot));
+    let slot = |device, value| plan.memory().home(device, value).map(|allocation| (device, allocation.slot));
     let mut last: BTreeMap<(DeviceId, ValueId), usize> = BTreeMap::new();
     for (place, step) in plan.steps().iter().enumerate() {
         for (device, value) in reads(program, plan, *step) {

@@ -10,10 +10,10 @@
 //! a time. Each takes one chunk of every stream that it reads for each chunk that it makes.
 
 use super::channels;
-use super::lifetime::{Reader, Uses};
 use super::order;
-use super::predict::{Forecast, Lags};
-use super::stream::{ChunkRule, Stream, StreamMode, granule, parts};
+use super::predict::{Lags, Prediction};
+use super::stream::{ChunkRule, Gang, Stream, StreamMode, granule, parts};
+use super::uses::{Reader, Uses};
 use super::{PlanDevice, PlanOptions};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::graph::TaskId;
@@ -36,24 +36,6 @@ const LINK_HOP: f64 = 1e-4;
 /// A chunk is to take this many times as long as its passing on.
 const HOPS_A_CHUNK: f64 = 20.0;
 
-/// Nodes that run at the same time.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Gang {
-    /// On pairwise different devices, each behind those that it reads from.
-    pub(super) members: Vec<NodeId>,
-    /// What passes between them.
-    pub(super) streams: Vec<(ValueId, Stream)>,
-    /// Seconds by which a chunk is late at the next member.
-    pub(super) hop: f64,
-}
-
-impl Gang {
-    /// Chunks of each stream.
-    pub(super) fn chunks(&self) -> usize {
-        self.streams.first().map_or(1, |(_, stream)| stream.chunks())
-    }
-}
-
 /// What gangs are formed from.
 pub(super) struct Former<'a> {
     pub(super) program: &'a Program,
@@ -72,7 +54,7 @@ pub(super) struct Former<'a> {
 pub(super) struct Formed {
     pub(super) gangs: Vec<Gang>,
     pub(super) order: Vec<TaskId>,
-    pub(super) forecast: Option<Forecast>,
+    pub(super) forecast: Option<Prediction>,
 }
 
 impl Former<'_> {
@@ -139,7 +121,7 @@ impl Former<'_> {
         let members: Vec<&[NodeId]> = gangs.iter().map(|gang| &*gang.members).collect();
         let order = order::contracted(self.program, &self.schedule.order, &members)?;
         let forecast = |order: &[TaskId], gangs: &[Gang]| {
-            Forecast::of(self.program, self.device_of, self.schedule, self.lags, (order, gangs))
+            Prediction::of(self.program, self.device_of, self.schedule, self.lags, order, gangs)
         };
         let after = forecast(&order, &gangs);
         if self.options.streaming == StreamMode::Auto {
@@ -220,7 +202,7 @@ impl Former<'_> {
         }
         let widest = streams.iter().map(|(_, stream)| stream.row_bytes).max().filter(|bytes| *bytes > 0)?;
         let hop = if links.is_empty() { HOP } else { LINK_HOP };
-        let chunk_rows = self.chunk_rows(&members, (rows, widest), hop).checked_next_multiple_of(granule)?;
+        let chunk_rows = self.chunk_rows(&members, rows, widest, hop).checked_next_multiple_of(granule)?;
         if chunk_rows >= rows || streams.iter().any(|(_, stream)| stream.row_bytes == 0) {
             return None;
         }
@@ -259,7 +241,7 @@ impl Former<'_> {
     }
 
     /// Rows of a chunk: as the caller says; else what fits a cache, and as many that passing them on does not count.
-    fn chunk_rows(&self, members: &[NodeId], (rows, row_bytes): (usize, usize), hop: f64) -> usize {
+    fn chunk_rows(&self, members: &[NodeId], rows: usize, row_bytes: usize, hop: f64) -> usize {
         let wanted = match self.options.chunk {
             ChunkRule::Bytes(bytes) => bytes / row_bytes,
             ChunkRule::Rows(rows) => rows,

@@ -2,7 +2,7 @@
 
 use super::PlanDevice;
 use super::transfer::{Transfer, TransferId};
-use crate::tasks::HOST;
+use crate::plan::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
 

@@ -1,18 +1,18 @@
 //! The exact memory of a plan: every value's slot and lifetime, and every device's peak.
 
-use super::lifetime::{Reader, Uses};
 use super::ring::{self, Ring};
-use super::slots::{self, Guest};
+use super::slots::{self, Lifetime};
+use super::uses::{Reader, Uses};
 use super::{KernelNeeds, LinkPlan, MemoryShortage, Needs, PlanDevice, PlanError, Route, Step, Transfer, TransferId};
+use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
-use crate::tasks::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The stay of a value in a slot.
+/// The allocation of a value in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tenancy {
+pub struct Allocation {
     /// Who.
     pub value: ValueId,
     /// On which device.
@@ -47,7 +47,7 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// What stays there between runs for the model's sake.
+    /// What allocations there between runs for the model's sake.
     pub fn resident(&self) -> u64 {
         self.constants.saturating_add(self.kernels)
     }
@@ -63,7 +63,7 @@ impl DeviceMemory {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
     devices: Vec<DeviceMemory>,
-    tenancies: Vec<Tenancy>,
+    allocations: Vec<Allocation>,
     homes: BTreeMap<(DeviceId, ValueId), usize>,
     needs: Vec<KernelNeeds>,
     rings: Vec<Vec<Ring>>,
@@ -81,14 +81,14 @@ impl MemoryPlan {
         &self.devices
     }
 
-    /// All stays, by device and then by the place at which they begin.
-    pub fn tenancies(&self) -> &[Tenancy] {
-        &self.tenancies
+    /// All allocations, by device and then by the place at which they begin.
+    pub fn allocations(&self) -> &[Allocation] {
+        &self.allocations
     }
 
-    /// A value's stay on a device, if it has a slot there.
-    pub fn home(&self, device: DeviceId, value: ValueId) -> Option<&Tenancy> {
-        self.homes.get(&(device, value)).map(|at| &self.tenancies[*at])
+    /// A value's allocation on a device, if it has a slot there.
+    pub fn home(&self, device: DeviceId, value: ValueId) -> Option<&Allocation> {
+        self.homes.get(&(device, value)).map(|at| &self.allocations[*at])
     }
 
     /// What a node's kernel needs.
@@ -144,14 +144,19 @@ fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError>
     let mut memory = MemoryPlan {
         devices: vec![DeviceMemory::default(); frame.devices.len()],
         needs,
-        tenancies: frame.stays(&places),
+        allocations: frame.allocations(&places),
         homes: BTreeMap::new(),
         rings: ring::all(frame.program, frame.devices, frame.transfers),
     };
     let mut charges = frame.charge_nodes(&places, &mut memory);
     frame.charge_edges(&mut memory);
     frame.settle(&mut memory, &mut charges, in_time);
-    memory.homes = memory.tenancies.iter().enumerate().map(|(at, stay)| ((stay.device, stay.value), at)).collect();
+    memory.homes = memory
+        .allocations
+        .iter()
+        .enumerate()
+        .map(|(at, allocation)| ((allocation.device, allocation.value), at))
+        .collect();
     charges.sort_by_key(|charge| charge.place);
     for (index, device) in frame.devices.iter().enumerate() {
         if device.limit.is_some_and(|limit| memory.devices[index].peak() > limit) {
@@ -219,17 +224,23 @@ impl Frame<'_> {
         self.program.node_ids().map(of).collect()
     }
 
-    /// Every value's stay on every device where it has memory of its own; slots are not assigned yet.
-    fn stays(&self, places: &Places) -> Vec<Tenancy> {
-        let mut stays = Vec::new();
+    /// Every value's allocation on every device where it has memory of its own; slots are not assigned yet.
+    fn allocations(&self, places: &Places) -> Vec<Allocation> {
+        let mut allocations = Vec::new();
         let passed_through = self.passed_through();
         for node in self.program.node_ids() {
             let (device, from) = (self.device_of[node.index()], places.node[node.index()]);
             for value in self.program.node(node).outputs.iter().filter(|value| !passed_through.contains(value)) {
-                stays.push(self.stay(*value, device, from, places.last(self.uses.on(*value, device)).max(from)));
+                allocations.push(self.allocation(
+                    *value,
+                    device,
+                    from,
+                    places.last(self.uses.on(*value, device)).max(from),
+                ));
             }
         }
-        let origin: BTreeMap<ValueId, usize> = stays.iter().enumerate().map(|(at, stay)| (stay.value, at)).collect();
+        let origin: BTreeMap<ValueId, usize> =
+            allocations.iter().enumerate().map(|(at, allocation)| (allocation.value, at)).collect();
         for (index, transfer) in self.transfers.iter().enumerate() {
             let place = places.transfer[index];
             let last = places.last(self.uses.on(transfer.value, transfer.to));
@@ -239,14 +250,14 @@ impl Frame<'_> {
                 Route::Shared | Route::Streamed(_) => last,
             };
             if let Some(at) = origin.get(&transfer.value) {
-                stays[*at].until = stays[*at].until.max(sent);
+                allocations[*at].until = allocations[*at].until.max(sent);
             }
             if transfer.lands(self.kind(transfer.to)) {
-                stays.push(self.stay(transfer.value, transfer.to, place, last));
+                allocations.push(self.allocation(transfer.value, transfer.to, place, last));
             }
         }
-        stays.sort_by_key(|stay| (stay.device, stay.from, stay.value));
-        stays
+        allocations.sort_by_key(|allocation| (allocation.device, allocation.from, allocation.value));
+        allocations
     }
 
     /// The values that a CPU makes and passes on chunk by chunk, so that they are never there whole.
@@ -258,8 +269,8 @@ impl Frame<'_> {
         self.transfers.iter().filter(made_in_parts).map(|transfer| transfer.value).collect()
     }
 
-    fn stay(&self, value: ValueId, device: DeviceId, from: u32, until: u32) -> Tenancy {
-        Tenancy { value, device, slot: 0, bytes: self.bytes_on(device, value), from, until }
+    fn allocation(&self, value: ValueId, device: DeviceId, from: u32, until: u32) -> Allocation {
+        Allocation { value, device, slot: 0, bytes: self.bytes_on(device, value), from, until }
     }
 
     /// A GPU's buffers are multiples of 4 bytes, and not empty.
@@ -319,14 +330,14 @@ impl Frame<'_> {
         memory.devices[HOST.index()].given = given.map(|value| value.spec.bytes() as u64).sum();
     }
 
-    /// The value as a guest of its device's slots.
-    fn guest(&self, stay: &Tenancy, sent: &BTreeMap<ValueId, Vec<&Transfer>>) -> Guest {
-        let (device, value) = (stay.device, stay.value);
+    /// The value as a lifetime of its device's slots.
+    fn lifetime(&self, allocation: &Allocation, sent: &BTreeMap<ValueId, Vec<&Transfer>>) -> Lifetime {
+        let (device, value) = (allocation.device, allocation.value);
         let made = match self.program.value(value).origin {
             Origin::Node(node) => self.expected[node.index()],
             Origin::Input | Origin::Constant(_) => (0.0, 0.0),
         };
-        let lands = super::lifetime::origin(self.program, self.device_of, value) != Some(device);
+        let lands = super::uses::origin(self.program, self.device_of, value) != Some(device);
         let span = |reader: &Reader| reader.node().map_or((f64::INFINITY, f64::INFINITY), |n| self.expected[n.index()]);
         let read = |device| self.uses.on(value, device).iter().map(|(_, reader)| span(reader));
         let leaves = |transfer: &&Transfer| transfer.from == device;
@@ -337,9 +348,17 @@ impl Frame<'_> {
             read(transfer.to).map(move |(start, end)| if copied { start } else { end })
         });
         let last = read(device).map(|(_, end)| end).chain(away).fold(made.1, f64::max);
-        let alone = stay.until == self.steps.len() as u32 && self.kind(device) == DeviceKind::Cpu;
+        let alone = allocation.until == self.steps.len() as u32 && self.kind(device) == DeviceKind::Cpu;
         let expected = (if lands { made.1 } else { made.0 }, last);
-        Guest { bytes: stay.bytes, from: stay.from, until: stay.until, alone, lent: !sends.is_empty(), lands, expected }
+        Lifetime {
+            bytes: allocation.bytes,
+            from: allocation.from,
+            until: allocation.until,
+            alone,
+            lent: !sends.is_empty(),
+            lands,
+            expected,
+        }
     }
 
     /// Moves every value into a slot.
@@ -349,14 +368,15 @@ impl Frame<'_> {
         for transfer in self.transfers {
             sent.entry(transfer.value).or_default().push(transfer);
         }
-        for stays in memory.tenancies.chunk_by_mut(|one, other| one.device == other.device) {
-            let device = stays[0].device;
-            let guests: Vec<Guest> = stays.iter().map(|stay| self.guest(stay, &sent)).collect();
-            let (slot_of, slots) = slots::assign(&guests, in_time);
+        for allocations in memory.allocations.chunk_by_mut(|one, other| one.device == other.device) {
+            let device = allocations[0].device;
+            let lifetimes: Vec<Lifetime> =
+                allocations.iter().map(|allocation| self.lifetime(allocation, &sent)).collect();
+            let (slot_of, slots) = slots::assign(&lifetimes, in_time);
             let mut wanted = vec![end; slots.len()];
-            for (stay, slot) in stays.iter_mut().zip(slot_of) {
-                stay.slot = slot;
-                wanted[slot] = wanted[slot].min(stay.from);
+            for (allocation, slot) in allocations.iter_mut().zip(slot_of) {
+                allocation.slot = slot;
+                wanted[slot] = wanted[slot].min(allocation.from);
             }
             let opened = slots.iter().zip(wanted).map(|(bytes, place)| Charge { device, bytes: *bytes, place });
             charges.extend(opened);
@@ -407,7 +427,7 @@ impl Frame<'_> {
 impl MemoryPlan {
     /// A broken plan, to test the checker.
     pub(super) fn with_all_in_slot_0(mut self) -> Self {
-        self.tenancies.iter_mut().for_each(|stay| stay.slot = 0);
+        self.allocations.iter_mut().for_each(|allocation| allocation.slot = 0);
         self
     }
 

@@ -9,17 +9,16 @@
 //! - the **memory**: which slot of which device holds which value from where to where in the total order, and so every
 //!   device's exact peak. What does not fit is refused here.
 //!
-//! [`check()`] judges a plan from the definitions alone, without the code that made it. [`PlanFile`] is what a person reads
-//! and edits.
+//! [`check()`] judges a plan from the definitions alone, without the code that made it. [`PlanFile`](crate::plan_file::PlanFile) is
+//! what a person reads and edits.
 
 #![forbid(unsafe_code)]
 
 mod channels;
 mod check;
+mod device;
 mod error;
-mod file;
 mod gang;
-mod lifetime;
 mod link;
 mod memory;
 mod needs;
@@ -31,12 +30,13 @@ mod stream;
 #[cfg(test)]
 pub(crate) mod test_programs;
 mod transfer;
+mod uses;
 
 pub use check::{Violation, check};
+pub use device::{HOST, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
-pub use file::{FileError, ListedBlock, PlanFile};
 pub use link::LinkPlan;
-pub use memory::{DeviceMemory, MemoryPlan, Tenancy};
+pub use memory::{Allocation, DeviceMemory, MemoryPlan};
 pub use needs::{KernelNeeds, Needs};
 pub use ring::Ring;
 pub use stream::{ChunkRule, Stream, StreamMode};
@@ -44,23 +44,12 @@ pub use transfer::{Route, Transfer, TransferId};
 
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::place::Placement;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement::platform::DeviceId;
 use anabranch_placement::schedule::Schedule;
 use gang::{Formed, Former};
 use order::Total;
-use predict::{Forecast, Lags};
+use predict::{Lags, Prediction};
 use std::ops::Range;
-
-/// A device as a plan sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanDevice {
-    /// Its name, unique among the devices.
-    pub name: String,
-    /// Its kind. CPU devices share one memory: tensors pass between them without a copy.
-    pub kind: DeviceKind,
-    /// The most bytes that the plan may take of its memory.
-    pub limit: Option<u64>,
-}
 
 /// How a plan is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +99,7 @@ pub struct Predicted {
 
 impl Predicted {
     /// The schedule, or what is to be expected of its gangs.
-    fn of(program: &Program, schedule: &Schedule, (forecast, transfers): (Option<Forecast>, usize)) -> Self {
+    fn of(program: &Program, schedule: &Schedule, forecast: Option<Prediction>, transfers: usize) -> Self {
         let span = |node: usize| schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
         let (nodes, makespan) = match forecast {
             Some(forecast) => (forecast.nodes, forecast.makespan),
@@ -150,23 +139,24 @@ impl Plan {
     pub fn build(
         program: &Program,
         devices: &[PlanDevice],
-        (placement, schedule): (&Placement, &Schedule),
+        placement: &Placement,
+        schedule: &Schedule,
         reasons: Vec<String>,
         needs: &dyn Needs,
         options: &PlanOptions,
     ) -> Result<Self, PlanError> {
         let device_of = order::verified(program, devices, &placement.device_of, &schedule.order)?;
-        let uses = lifetime::Uses::of(program, &device_of);
+        let uses = uses::Uses::of(program, &device_of);
         let mut transfers = transfer::all(program, devices, &device_of, &uses);
         let lags = Lags::of(&transfers, schedule);
         let places = order::places(&schedule.order);
         let former =
             Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
         let Formed { gangs, order, forecast } = former.form();
-        transfer::stream(program, &uses, (schedule, options), &gangs, &mut transfers);
+        transfer::stream(program, &uses, schedule, options, &gangs, &mut transfers);
         let Total { steps, transfers, gangs } = order::total(program, &order, transfers, &gangs);
         let links = link::all(devices, &transfers);
-        let predicted = Predicted::of(program, schedule, (forecast, transfers.len()));
+        let predicted = Predicted::of(program, schedule, forecast, transfers.len());
         let memory = memory::plan(&memory::Frame {
             program,
             devices,
@@ -265,6 +255,6 @@ impl Plan {
 
     /// The value's device of origin: its node's, or the host for an input. `None` for a constant.
     pub fn origin(&self, program: &Program, value: ValueId) -> Option<DeviceId> {
-        lifetime::origin(program, &self.device_of, value)
+        uses::origin(program, &self.device_of, value)
     }
 }

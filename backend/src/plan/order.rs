@@ -4,11 +4,11 @@
 //! links start as early as they can; a streamed transfer stands right before its reader, which it feeds. Members of a gang
 //! stand together, and the other transfers of their values behind the last of them.
 
-use super::gang::Gang;
+use super::stream::Gang;
 use super::transfer::{Route, Transfer, TransferId};
 use super::{PlanDevice, PlanError, Step};
+use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
-use crate::tasks::HOST;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeSet;

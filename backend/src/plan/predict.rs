@@ -1,9 +1,9 @@
 //! The schedule that is to be expected where members of a gang run at the same time.
 
-use super::gang::Gang;
+use super::stream::Gang;
 use super::transfer::Transfer;
+use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
-use crate::tasks::HOST;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::schedule::Schedule;
@@ -27,7 +27,7 @@ impl Lags {
 
 /// When each node runs. Seconds.
 #[derive(Clone, Debug)]
-pub(super) struct Forecast {
+pub(super) struct Prediction {
     pub(super) nodes: Vec<(f64, f64)>,
     pub(super) makespan: f64,
 }
@@ -43,7 +43,7 @@ struct Clock<'a> {
     made: Vec<f64>,
 }
 
-impl Forecast {
+impl Prediction {
     /// Follows `order` with the schedule's times for nodes and transfers. A gang starts when all its members' devices are
     /// free and all that they read from outside is there; from then on a chunk comes as often as the slowest member or
     /// link lets it. O(edges).
@@ -52,7 +52,8 @@ impl Forecast {
         device_of: &[DeviceId],
         schedule: &Schedule,
         lags: &Lags,
-        (order, gangs): (&[TaskId], &[Gang]),
+        order: &[TaskId],
+        gangs: &[Gang],
     ) -> Self {
         let mut clock =
             Clock { program, device_of, lags, free: BTreeMap::new(), made: vec![0.0; program.values.len()] };

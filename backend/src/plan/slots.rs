@@ -1,9 +1,9 @@
 //! Sharing of buffers between values that are never alive at the same time.
 //!
 //! Greedy by size (Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference", shared objects):
-//! values are taken from the largest to the smallest, and each moves into the smallest slot whose tenants are all gone
+//! values are taken from the largest to the smallest, and each moves into the smallest slot whose lifetimes are all gone
 //! before it comes or come after it has gone. No slot then ever grows. Lifetimes are closed intervals of places in the total
-//! order; a tenant that ends at a place and one that begins at the same place are alive together, for a node must not write
+//! order; a other that ends at a place and one that begins at the same place are alive together, for a node must not write
 //! what it reads.
 //!
 //! Where one worker empties a slot and another fills it, the second would wait for the first, which is late if it works on
@@ -12,7 +12,7 @@
 
 /// A value that wants a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Guest {
+pub(super) struct Lifetime {
     /// Bytes.
     pub(super) bytes: u64,
     /// The place at which it comes to be.
@@ -29,48 +29,48 @@ pub(super) struct Guest {
     pub(super) expected: (f64, f64),
 }
 
-impl Guest {
+impl Lifetime {
     /// Whether `next` may follow without a wait of one worker for another.
     fn leaves_in_time(&self, next: &Self) -> bool {
         !(self.lent || next.lands) || self.expected.1 <= next.expected.0
     }
 }
 
-/// A slot and its tenants, by their places.
+/// A slot and its lifetimes, by their places.
 struct Slot {
     bytes: u64,
-    tenants: Vec<Guest>,
+    lifetimes: Vec<Lifetime>,
     alone: bool,
 }
 
 impl Slot {
-    /// Where among the tenants `guest` would fit.
-    fn gap(&self, guest: &Guest, in_time: bool) -> Option<usize> {
-        let at = self.tenants.partition_point(|tenant| tenant.until < guest.from);
-        let (before, after) = self.tenants.split_at(at);
-        let free = after.first().is_none_or(|next| guest.until < next.from);
-        let timely = before.last().is_none_or(|tenant| tenant.leaves_in_time(guest))
-            && after.first().is_none_or(|next| guest.leaves_in_time(next));
-        (free && (timely || !in_time) && !self.alone && !guest.alone).then_some(at)
+    /// Where among the lifetimes `lifetime` would fit.
+    fn gap(&self, lifetime: &Lifetime, in_time: bool) -> Option<usize> {
+        let at = self.lifetimes.partition_point(|other| other.until < lifetime.from);
+        let (before, after) = self.lifetimes.split_at(at);
+        let free = after.first().is_none_or(|next| lifetime.until < next.from);
+        let timely = before.last().is_none_or(|other| other.leaves_in_time(lifetime))
+            && after.first().is_none_or(|next| lifetime.leaves_in_time(next));
+        (free && (timely || !in_time) && !self.alone && !lifetime.alone).then_some(at)
     }
 }
 
-/// The slot of each guest, and the bytes of each slot. With `in_time` no worker is expected to wait for another for a slot.
-/// O(guests × slots).
-pub(super) fn assign(guests: &[Guest], in_time: bool) -> (Vec<usize>, Vec<u64>) {
-    let mut by_size: Vec<usize> = (0..guests.len()).collect();
-    by_size.sort_by_key(|at| (std::cmp::Reverse(guests[*at].bytes), guests[*at].from, *at));
+/// The slot of each lifetime, and the bytes of each slot. With `in_time` no worker is expected to wait for another for a slot.
+/// O(lifetimes × slots).
+pub(super) fn assign(lifetimes: &[Lifetime], in_time: bool) -> (Vec<usize>, Vec<u64>) {
+    let mut by_size: Vec<usize> = (0..lifetimes.len()).collect();
+    by_size.sort_by_key(|at| (std::cmp::Reverse(lifetimes[*at].bytes), lifetimes[*at].from, *at));
     let mut slots: Vec<Slot> = Vec::new();
-    let mut slot_of = vec![0; guests.len()];
+    let mut slot_of = vec![0; lifetimes.len()];
     for at in by_size {
-        let guest = &guests[at];
+        let lifetime = &lifetimes[at];
         // Slots were opened from large to small, so the last that fits is the tightest.
-        let fit = slots.iter().enumerate().rev().find_map(|(slot, s)| s.gap(guest, in_time).map(|gap| (slot, gap)));
+        let fit = slots.iter().enumerate().rev().find_map(|(slot, s)| s.gap(lifetime, in_time).map(|gap| (slot, gap)));
         let (slot, gap) = fit.unwrap_or_else(|| {
-            slots.push(Slot { bytes: guest.bytes, tenants: Vec::new(), alone: guest.alone });
+            slots.push(Slot { bytes: lifetime.bytes, lifetimes: Vec::new(), alone: lifetime.alone });
             (slots.len() - 1, 0)
         });
-        slots[slot].tenants.insert(gap, *guest);
+        slots[slot].lifetimes.insert(gap, *lifetime);
         slot_of[at] = slot;
     }
     (slot_of, slots.into_iter().map(|slot| slot.bytes).collect())
@@ -80,43 +80,44 @@ pub(super) fn assign(guests: &[Guest], in_time: bool) -> (Vec<usize>, Vec<u64>) 
 mod tests {
     use super::*;
 
-    fn guest(bytes: u64, from: u32, until: u32) -> Guest {
-        Guest { bytes, from, until, alone: false, lent: false, lands: false, expected: (0.0, 0.0) }
+    fn lifetime(bytes: u64, from: u32, until: u32) -> Lifetime {
+        Lifetime { bytes, from, until, alone: false, lent: false, lands: false, expected: (0.0, 0.0) }
     }
 
     #[test]
     fn a_chain_takes_turns_in_two_slots() {
-        let guests: Vec<_> = (0..10).map(|at| guest(100 - u64::from(at), at, at + 1)).collect();
-        assert_eq!(assign(&guests, true).1, [100, 99]);
+        let lifetimes: Vec<_> = (0..10).map(|at| lifetime(100 - u64::from(at), at, at + 1)).collect();
+        assert_eq!(assign(&lifetimes, true).1, [100, 99]);
     }
 
     #[test]
     fn neighbours_in_time_share_only_without_a_common_place() {
-        assert_eq!(assign(&[guest(8, 0, 3), guest(8, 4, 5)], true).1, [8]);
-        assert_eq!(assign(&[guest(8, 0, 4), guest(8, 4, 5)], true).1, [8, 8]);
+        assert_eq!(assign(&[lifetime(8, 0, 3), lifetime(8, 4, 5)], true).1, [8]);
+        assert_eq!(assign(&[lifetime(8, 0, 4), lifetime(8, 4, 5)], true).1, [8, 8]);
     }
 
     #[test]
     fn small_values_move_into_gaps_of_large_slots() {
-        let (slot_of, slots) = assign(&[guest(4, 3, 4), guest(9, 0, 2), guest(9, 5, 6), guest(5, 0, 2)], true);
+        let (slot_of, slots) =
+            assign(&[lifetime(4, 3, 4), lifetime(9, 0, 2), lifetime(9, 5, 6), lifetime(5, 0, 2)], true);
         assert_eq!(slots, [9, 5]);
         assert_eq!(slot_of, [1, 0, 0, 1]);
     }
 
     #[test]
     fn who_is_alone_stays_alone() {
-        let alone = Guest { alone: true, ..guest(8, 0, 1) };
-        assert_eq!(assign(&[guest(8, 2, 3), alone, Guest { from: 5, until: 6, ..alone }], true).1.len(), 3);
+        let alone = Lifetime { alone: true, ..lifetime(8, 0, 1) };
+        assert_eq!(assign(&[lifetime(8, 2, 3), alone, Lifetime { from: 5, until: 6, ..alone }], true).1.len(), 3);
     }
 
     #[test]
     fn what_another_worker_reads_for_long_is_not_waited_for_while_there_is_memory() {
-        let lent = Guest { lent: true, expected: (0.0, 9.0), ..guest(8, 0, 3) };
-        let next = |start| Guest { expected: (start, start + 1.0), ..guest(8, 4, 5) };
+        let lent = Lifetime { lent: true, expected: (0.0, 9.0), ..lifetime(8, 0, 3) };
+        let next = |start| Lifetime { expected: (start, start + 1.0), ..lifetime(8, 4, 5) };
         let slots = |next, in_time| assign(&[lent, next], in_time).1.len();
         assert_eq!([slots(next(2.0), true), slots(next(2.0), false), slots(next(9.0), true)], [2, 1, 1]);
-        let own = Guest { lent: false, ..lent };
+        let own = Lifetime { lent: false, ..lent };
         assert_eq!(assign(&[own, next(2.0)], true).1.len(), 1, "a worker's own steps run in order anyway");
-        assert_eq!(assign(&[own, Guest { lands: true, ..next(2.0) }], true).1.len(), 2);
+        assert_eq!(assign(&[own, Lifetime { lands: true, ..next(2.0) }], true).1.len(), 2);
     }
 }

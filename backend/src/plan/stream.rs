@@ -87,6 +87,24 @@ impl Stream {
     }
 }
 
+/// Nodes that run at the same time.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Gang {
+    /// On pairwise different devices, each behind those that it reads from.
+    pub(super) members: Vec<NodeId>,
+    /// What passes between them.
+    pub(super) streams: Vec<(ValueId, Stream)>,
+    /// Seconds by which a chunk is late at the next member.
+    pub(super) hop: f64,
+}
+
+impl Gang {
+    /// Chunks of each stream.
+    pub(super) fn chunks(&self) -> usize {
+        self.streams.first().map_or(1, |(_, stream)| stream.chunks())
+    }
+}
+
 /// For each node, whether streaming into it is worthwhile: whether its device is idle when it starts, by the schedule.
 /// Elsewhere the whole value had better travel while the device is busy.
 pub(super) fn worthwhile(program: &Program, schedule: &Schedule, options: &PlanOptions) -> Vec<bool> {

@@ -1,8 +1,9 @@
 //! Small placed programs for the tests of plans and of the executor.
 
 use super::{KernelNeeds, Needs, Plan, PlanDevice, PlanError, PlanOptions};
-use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
-use crate::tasks::{HOST, NodeLimits, ProgramTasks};
+use crate::plan::HOST;
+use crate::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
+use crate::tasks::{NodeLimits, ProgramTasks};
 use anabranch_kernels::op::{Binary, Domain, Expression, Map, MatMul, NodeSpec, Op, Reduce, ReduceKind, Unary};
 use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
 use anabranch_placement::cost::CostTable;
@@ -61,12 +62,23 @@ impl Maker {
     }
 
     pub(crate) fn node(&mut self, op: Op, inputs: &[ValueId], dims: &[usize]) -> ValueId {
+        let specs = inputs.iter().map(|input| self.program.value(*input).spec.clone()).collect();
+        self.node_reading(op, inputs, specs, dims)
+    }
+
+    /// A node that reads its inputs under shapes of their own.
+    pub(crate) fn node_reading(
+        &mut self,
+        op: Op,
+        inputs: &[ValueId],
+        specs: Vec<TensorSpec>,
+        dims: &[usize],
+    ) -> ValueId {
         let node = NodeId(self.program.nodes.len() as u32);
         let name = format!("node{}", node.0);
-        let specs = inputs.iter().map(|input| self.program.value(*input).spec.clone()).collect();
         let output = self.value(dims, Origin::Node(node));
         self.program.nodes.push(Node {
-            operators: vec![name.clone()],
+            operators: vec![ModelOperator::new(&name, op.name())],
             name,
             spec: NodeSpec { op, inputs: specs, outputs: vec![spec(dims)] },
             inputs: inputs.to_vec(),
@@ -119,8 +131,7 @@ impl Placed {
     }
 
     pub(crate) fn plan_with(&self, needs: &dyn Needs, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {
-        let placed = (&self.placement, &self.schedule);
-        Plan::build(&self.program, &self.devices, placed, Vec::new(), needs, options)
+        Plan::build(&self.program, &self.devices, &self.placement, &self.schedule, Vec::new(), needs, options)
     }
 
     /// The same nodes on CPU devices only.

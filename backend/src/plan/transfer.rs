@@ -1,8 +1,7 @@
 //! Transfers: one for each value and each other device that reads it (send and receive insertion, Laich 2017, section 2.4).
 
-use super::gang::Gang;
-use super::lifetime::{Reader, Uses, origin};
-use super::stream::{self, Stream, StreamMode};
+use super::stream::{self, Gang, Stream, StreamMode};
+use super::uses::{Reader, Uses, origin};
 use super::{PlanDevice, PlanOptions};
 use crate::program::{Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -100,7 +99,8 @@ pub(super) fn all(program: &Program, devices: &[PlanDevice], device_of: &[Device
 pub(super) fn stream(
     program: &Program,
     uses: &Uses,
-    (schedule, options): (&Schedule, &PlanOptions),
+    schedule: &Schedule,
+    options: &PlanOptions,
     gangs: &[Gang],
     transfers: &mut [Transfer],
 ) {

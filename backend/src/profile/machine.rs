@@ -199,6 +199,14 @@ impl MachineCosts {
         dropped
     }
 
+    /// The rates and nothing else: which devices were calibrated.
+    pub(crate) fn rates_only(&self) -> Self {
+        let rates = |(key, costs): (&String, &DeviceCosts)| {
+            (key.clone(), DeviceCosts { rates: costs.rates, ..DeviceCosts::default() })
+        };
+        Self { devices: self.devices.iter().map(rates).collect(), ..Self::default() }
+    }
+
     /// Adds what another store knows of the same machine. Rates and affine links that are known already stay.
     pub fn merge(&mut self, other: &Self) {
         for (key, theirs) in &other.devices {

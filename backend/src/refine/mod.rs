@@ -9,7 +9,8 @@
 use crate::compare::Median;
 use crate::compare::contest::{Contender, Contest, Ran};
 use crate::execute::RunOptions;
-use crate::session::{Inputs, Place, PlanChoice, Planned, Run, Session, SessionError};
+use crate::planning::{PlanChoice, Planned, PlanningError, Strategy};
+use crate::session::{Inputs, Run, Session, SessionError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -124,9 +125,9 @@ pub fn refine(
 ) -> Result<Refined, SessionError> {
     let mut choice = session.choice();
     let mut current = Entry::new(session.plan_with(inputs, &choice)?);
-    if let Place::File(_) = choice.place {
+    if let Strategy::PlanFile(_) = choice.strategy {
         // The file says how to begin; what is learned needs a strategy.
-        choice.place = Place::Strategy("auto".into());
+        choice.strategy = Strategy::AUTO;
     }
     let mut rounds = Vec::new();
     for round in 1..=options.rounds.max(1) {
@@ -144,7 +145,7 @@ pub fn refine(
         let mut measured = entries.iter().zip(&played.medians).map(|(entry, median)| entry.measured(*median));
         rounds.push(Round {
             round,
-            plan: measured.next().ok_or(SessionError::NoPlan)?,
+            plan: measured.next().ok_or(PlanningError::NoPlan)?,
             predicted_gain_percent: gain,
             proposal: if proposed { measured.next() } else { None },
             singles: measured.collect(),
@@ -217,15 +218,17 @@ fn add_singles(
     choice: &PlanChoice,
     entries: &mut Vec<Entry>,
 ) -> Result<(), SessionError> {
-    let gpus = session.inventory().gpus.iter().map(|gpu| gpu.name.clone());
-    for place in std::iter::once("cpu".to_owned()).chain(gpus) {
-        let choice = PlanChoice { place: Place::Strategy(place.clone()), ..choice.clone() };
+    let gpus = session.inventory().gpus.iter().map(|gpu| Strategy::Device(gpu.name.clone()));
+    for strategy in std::iter::once(Strategy::CPU).chain(gpus) {
+        let place = strategy.to_string();
+        let choice = PlanChoice { strategy, ..choice.clone() };
         match session.plan_with(inputs, &choice) {
             Ok(planned) if !entries.iter().any(|entry| entry.planned.is_same_plan(&planned)) => {
                 entries.push(Entry { place, ..Entry::new(planned) });
             }
             // A device that must not or cannot hold the whole is no candidate.
-            Ok(_) | Err(SessionError::Placing(_) | SessionError::Planning(_) | SessionError::NoPlan) => {}
+            Ok(_) => {}
+            Err(error) if error.is_infeasible() => {}
             Err(error) => return Err(error),
         }
     }

@@ -2,7 +2,7 @@
 
 use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
-use ndarray::{ArrayD, ArrayRef, Dimension};
+use ndarray::{ArrayRef, ArrayViewD, Dimension};
 
 /// An array that no tensor can hold, or a tensor that is no such array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +16,14 @@ pub enum ArrayError {
         /// The element type asked for.
         wanted: &'static str,
     },
+    /// Room for another number of elements.
+    #[error("there are {elements} elements, but room for {given}")]
+    Length {
+        /// Elements of the tensor.
+        elements: usize,
+        /// Elements that there is room for.
+        given: usize,
+    },
     /// Too many dimensions or elements.
     #[error(transparent)]
     Shape(#[from] anabranch_kernels::shape::ShapeError),
@@ -26,23 +34,33 @@ pub enum ArrayError {
 /// # Errors
 /// If the array has more dimensions than tensors can have.
 pub fn tensor<T: Element, D: Dimension>(array: &ArrayRef<T, D>) -> Result<Tensor, ArrayError> {
-    let shape = Shape::new(array.shape())?;
-    let tensor = match array.as_slice() {
-        Some(elements) => Tensor::from_elements(shape, elements),
-        None => Tensor::from_elements(shape, &array.iter().copied().collect::<Vec<T>>()),
-    };
-    Ok(tensor.expect("an array has as many elements as its shape"))
+    let spec = TensorSpec::new(T::DTYPE, Shape::new(array.shape())?);
+    let mut tensor = Tensor::zeroed(spec);
+    copy(array, tensor.elements_mut().expect("a new tensor is of this type, and nothing else holds it"));
+    Ok(tensor)
 }
 
-/// An array with a copy of the tensor's elements. Truth values are read as `u8`.
+/// Copies an array's elements in row-major order to `elements`, which are as many.
+pub(super) fn copy<T: Element, D: Dimension>(array: &ArrayRef<T, D>, elements: &mut [T]) {
+    match array.as_slice() {
+        Some(slice) => elements.copy_from_slice(slice),
+        None => elements.iter_mut().zip(array.iter()).for_each(|(to, from)| *to = *from),
+    }
+}
+
+/// The tensor's elements as an array, without a copy. Truth values are read as `u8`.
 ///
 /// # Errors
 /// If the tensor's elements are not of type `T`.
-pub fn array<T: Element>(tensor: &Tensor) -> Result<ArrayD<T>, ArrayError> {
+pub fn view<T: Element>(tensor: &Tensor) -> Result<ArrayViewD<'_, T>, ArrayError> {
+    let elements = elements(tensor)?;
+    Ok(ArrayViewD::from_shape(tensor.shape().dims(), elements).expect("a tensor has as many elements as its shape"))
+}
+
+/// The tensor's elements in row-major order.
+pub(super) fn elements<T: Element>(tensor: &Tensor) -> Result<&[T], ArrayError> {
     let wanted = T::DTYPE.name();
-    let elements = tensor.elements::<T>().ok_or_else(|| ArrayError::Type { spec: tensor.spec().clone(), wanted })?;
-    let dims = tensor.shape().dims().to_vec();
-    Ok(ArrayD::from_shape_vec(dims, elements.to_vec()).expect("a tensor has as many elements as its shape"))
+    tensor.elements::<T>().ok_or_else(|| ArrayError::Type { spec: tensor.spec().clone(), wanted })
 }
 
 #[cfg(test)]
@@ -55,7 +73,11 @@ mod tests {
         let matrix: Array2<f32> = literal![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
         let transposed = tensor(&matrix.t().to_owned().view()).expect("two dimensions");
         assert_eq!(transposed.elements::<f32>(), Some(&[1.0, 4.0, 2.0, 5.0, 3.0, 6.0][..]));
-        assert_eq!(array::<f32>(&tensor(&matrix).expect("two dimensions")).expect("f32"), matrix.into_dyn());
-        assert!(array::<i64>(&transposed).is_err());
+        assert_eq!(view::<f32>(&tensor(&matrix).expect("two dimensions")).expect("f32"), matrix.view().into_dyn());
+        let mut upside_down = matrix.view();
+        upside_down.invert_axis(ndarray::Axis(0));
+        let reversed = tensor(&upside_down).expect("two dimensions");
+        assert_eq!(reversed.elements::<f32>(), Some(&[4.0, 5.0, 6.0, 1.0, 2.0, 3.0][..]));
+        assert!(view::<i64>(&transposed).is_err());
     }
 }

@@ -1,113 +1,318 @@
-//! Why a session cannot do what it was asked.
+//! Why a session cannot do what it was asked: one opaque error with a kind, and the file, node, device or input it is about.
 
-use super::placing::PlacingError;
+use crate::device::DetectError;
+use crate::execute::{ExecError, RunError, RunErrorKind};
+use crate::import::{ImportError, ImportErrorKind};
+use crate::learning::CalibrationError;
+use crate::lower::LowerError;
+use crate::plan::PlanError;
+use crate::planning::{PlacingError, PlanningError, PlatformError};
 use anabranch_kernels::TensorSpec;
-use anabranch_placement::order::ORDERS;
-use anabranch_placement::place::strategy_names;
-use std::io;
-use std::path::PathBuf;
+use anabranch_placement::place::PlaceError;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
-/// Why a model cannot be opened, prepared or run. Each kind names the file, node, device or input, and what to do.
-#[derive(Debug, thiserror::Error)]
+/// Why a model cannot be opened, prepared or run.
+///
+/// The text names what it is about and what to do next, in the library's terms. [`Self::kind`] tells the reasons apart.
+#[derive(Clone)]
+pub struct SessionError {
+    cause: Arc<Cause>,
+}
+
+/// What a [`SessionError`] comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum SessionError {
-    /// The file is no model.
-    #[error(transparent)]
-    Import(#[from] crate::import::ImportError),
-    /// The model cannot be lowered for these inputs.
-    #[error(transparent)]
-    Lower(#[from] crate::lower::LowerError),
-    /// The wishes about devices do not fit this machine.
-    #[error(transparent)]
-    Detect(#[from] crate::device::DetectError),
-    /// The platform file cannot be used.
-    #[error(transparent)]
-    Platform(#[from] super::platform_file::PlatformError),
-    /// A strategy that is not there.
-    #[error(
-        "there is no strategy `{0}`; known are {known}, devices' names, and plan files whose names end in .json",
-        known = strategy_names().join(", ")
-    )]
-    Strategy(String),
-    /// An order that is not there.
-    #[error("there is no order `{0}`; known are {known}", known = ORDERS.join(", "))]
-    Order(String),
-    /// Everything was to run on the GPU, but there is none.
-    #[error("--place gpu: there is no GPU; `anabranch devices` says why, --software-gpu counts a software adapter")]
+pub enum ErrorKind {
+    /// The file cannot be read, or is no sound ONNX model.
+    Model,
+    /// The model uses operators that there is no kernel for.
+    Unsupported,
+    /// A dimension of an input has no size, or two.
+    Dimension,
+    /// An input that the model needs is not given.
+    MissingInput,
+    /// A given input is not of the model, or of another type or shape than the model declares.
+    Input,
+    /// The options name a device that is not there, or nothing that it can do.
+    Device,
+    /// Everything was to run on a GPU, and there is none.
     NoGpu,
-    /// A plan file cannot be read.
-    #[error("plan {}: {source}", path.display())]
-    PlanFile {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A plan file does not fit the program or the devices.
-    #[error("plan {}: {source}", path.display())]
-    Plan {
-        /// The file.
-        path: PathBuf,
-        /// What does not fit.
-        source: crate::plan::FileError,
-    },
-    /// There is no placement within the constraints.
+    /// There is no such strategy or device to place on.
+    Strategy,
+    /// A constraint names a node or device that is not there.
+    Constraint,
+    /// A plan file cannot be read, or does not fit model or devices.
+    PlanFile,
+    /// A platform file cannot be read, or does not fit the machine.
+    PlatformFile,
+    /// What the model needs does not fit the devices' memory limits.
+    Memory,
+    /// There is no placement within the constraints, for another reason than memory.
+    Infeasible,
+    /// A device cannot be used, or was lost.
+    DeviceFailure,
+    /// A kernel failed.
+    Kernel,
+    /// The run's [`CancelToken`](crate::execute::CancelToken) was used.
+    Cancelled,
+    /// The run took longer than its options allow.
+    Timeout,
+    /// A fault of Anabranch.
+    Internal,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Cause {
     #[error(transparent)]
-    Placing(#[from] PlacingError),
-    /// The placement cannot be planned: most often memory.
+    Import(#[from] ImportError),
     #[error(transparent)]
-    Planning(#[from] crate::plan::PlanError),
-    /// Placing again with smaller budgets led nowhere.
-    #[error("no plan fits the devices' memory; give them more with --memory, or use more devices")]
-    NoPlan,
-    /// The independent checker found a fault in a plan.
-    #[error("the plan is invalid, which is a fault of Anabranch: {0}")]
-    Checker(String),
-    /// The plan cannot be readied on the devices.
+    Lower(#[from] LowerError),
     #[error(transparent)]
-    Ready(#[from] crate::execute::ExecError),
-    /// The run failed.
+    Detect(#[from] DetectError),
     #[error(transparent)]
-    Run(#[from] crate::execute::RunError),
-    /// An input is missing.
-    #[error("input `{name}` ({expected}) is not given; give it, or use --random SEED")]
-    MissingInput {
-        /// The input.
-        name: String,
-        /// Its type and shape.
-        expected: String,
-    },
-    /// An input has another type or shape than the model wants.
+    Planning(#[from] PlanningError),
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
+    #[error(transparent)]
+    Ready(#[from] ExecError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Input(#[from] InputError),
+}
+
+/// What is wrong with the inputs that were given.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InputError {
+    #[error("input `{name}` ({expected}) is not given; every input without a default must be")]
+    Missing { name: String, expected: String },
     #[error("input `{name}` is {given}, but the model wants {expected}")]
-    Input {
-        /// The input.
-        name: String,
-        /// What was given.
-        given: TensorSpec,
-        /// What the model wants.
-        expected: String,
-    },
-    /// There is no input of this name.
+    Spec { name: String, given: TensorSpec, expected: String },
     #[error("the model has no input `{name}`; its inputs are {known}")]
-    UnknownInput {
-        /// The name given.
-        name: String,
-        /// The model's inputs.
-        known: String,
-    },
-    /// The shape of an input is not known without the input.
-    #[error("input `{name}` has the shape {dims}; give the input, or the sizes with --dim NAME=N")]
-    UnknownShape {
-        /// The input.
-        name: String,
-        /// Its dimensions as the model has them.
-        dims: String,
-    },
+    Unknown { name: String, known: String },
+    #[error("input `{name}` has the shape {dims}; give the input, or the sizes of its symbols")]
+    Shape { name: String, dims: String },
 }
 
 impl SessionError {
+    /// What it comes from.
+    pub fn kind(&self) -> ErrorKind {
+        match &*self.cause {
+            Cause::Import(_) => ErrorKind::Model,
+            Cause::Lower(error) => lower_kind(error),
+            Cause::Detect(_) => ErrorKind::Device,
+            Cause::Planning(error) => planning_kind(error),
+            Cause::Calibration(error) => match error {
+                CalibrationError::Placing(error) => placing_kind(error),
+                CalibrationError::Plan(error) => plan_kind(error),
+                CalibrationError::Ready(error) => ready_kind(error),
+                CalibrationError::Run(error) => run_kind(&error.kind),
+            },
+            Cause::Ready(error) => ready_kind(error),
+            Cause::Run(error) => run_kind(&error.kind),
+            Cause::Input(InputError::Missing { .. }) => ErrorKind::MissingInput,
+            Cause::Input(InputError::Shape { .. }) => ErrorKind::Dimension,
+            Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. }) => ErrorKind::Input,
+        }
+    }
+
+    /// The file: of the model, the plan or the platform.
+    pub fn file(&self) -> Option<&Path> {
+        match &*self.cause {
+            Cause::Import(error) => error.file(),
+            Cause::Planning(PlanningError::PlanFile { path, .. } | PlanningError::Unfit { path, .. }) => Some(path),
+            Cause::Planning(PlanningError::Platform(
+                PlatformError::Io { path, .. } | PlatformError::Json { path, .. },
+            )) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> Option<&str> {
+        match &*self.cause {
+            Cause::Import(error) => match error.kind() {
+                ImportErrorKind::Node { node, .. } => Some(node),
+                _ => None,
+            },
+            Cause::Lower(LowerError::Unsupported(unsupported)) => Some(&unsupported.node),
+            Cause::Lower(LowerError::Node { node, .. }) => Some(node),
+            Cause::Planning(PlanningError::Plan(error)) | Cause::Calibration(CalibrationError::Plan(error)) => {
+                match error {
+                    PlanError::Memory(shortage) => Some(&shortage.node),
+                    PlanError::Kernel { node, .. } => Some(node),
+                    _ => None,
+                }
+            }
+            Cause::Planning(PlanningError::Placing(PlacingError::Place(PlaceError::NoRoom { task, .. }))) => Some(task),
+            Cause::Ready(ExecError::Kernel { node, .. }) => Some(node),
+            Cause::Run(error) => error.node.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The device's name, or a link's as `from -> to`.
+    pub fn device(&self) -> Option<&str> {
+        match &*self.cause {
+            Cause::Detect(DetectError::UnknownDevice { device, .. } | DetectError::Slowdown { device, .. }) => {
+                Some(device)
+            }
+            Cause::Planning(PlanningError::Plan(error)) | Cause::Calibration(CalibrationError::Plan(error)) => {
+                match error {
+                    PlanError::Memory(shortage) => Some(&shortage.device),
+                    PlanError::Kernel { device, .. } => Some(device),
+                    _ => None,
+                }
+            }
+            Cause::Planning(PlanningError::Placing(
+                PlacingError::UnknownDevice { device, .. } | PlacingError::Place(PlaceError::NoRoom { device, .. }),
+            )) => Some(device),
+            Cause::Ready(ExecError::Kernel { device, .. } | ExecError::Device { device, .. }) => Some(device),
+            Cause::Run(error) => error.device.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The input's name.
+    pub fn input(&self) -> Option<&str> {
+        match &*self.cause {
+            Cause::Lower(
+                LowerError::Unbound { input, .. }
+                | LowerError::Unknown { input, .. }
+                | LowerError::Conflict { input, .. }
+                | LowerError::InputShape { input, .. }
+                | LowerError::NoSuchInput { input, .. },
+            ) => Some(input),
+            Cause::Input(
+                InputError::Missing { name, .. }
+                | InputError::Spec { name, .. }
+                | InputError::Unknown { name, .. }
+                | InputError::Shape { name, .. },
+            ) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The symbolic dimension.
+    pub fn symbol(&self) -> Option<&str> {
+        match &*self.cause {
+            Cause::Lower(
+                LowerError::Unbound { symbol, .. }
+                | LowerError::Conflict { symbol, .. }
+                | LowerError::NoSuchSymbol { symbol, .. },
+            ) => Some(symbol),
+            _ => None,
+        }
+    }
+
     /// Whether the run ended because its [`CancelToken`](crate::execute::CancelToken) was used.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self, Self::Run(error) if matches!(error.kind, crate::execute::RunErrorKind::Cancelled))
+        self.kind() == ErrorKind::Cancelled
+    }
+
+    /// Whether there is no plan within the devices' memory and the constraints: another strategy may find one.
+    pub fn is_infeasible(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Memory | ErrorKind::Infeasible)
+    }
+}
+
+fn lower_kind(error: &LowerError) -> ErrorKind {
+    match error {
+        LowerError::Unsupported(_) | LowerError::Opset { .. } => ErrorKind::Unsupported,
+        LowerError::Unbound { .. }
+        | LowerError::Unknown { .. }
+        | LowerError::Conflict { .. }
+        | LowerError::NoSuchSymbol { .. } => ErrorKind::Dimension,
+        LowerError::InputShape { .. } | LowerError::NoSuchInput { .. } | LowerError::InputTooLarge { .. } => {
+            ErrorKind::Input
+        }
+        LowerError::NoOutput(_) | LowerError::Node { .. } => ErrorKind::Model,
+    }
+}
+
+fn planning_kind(error: &PlanningError) -> ErrorKind {
+    match error {
+        PlanningError::Platform(_) => ErrorKind::PlatformFile,
+        PlanningError::Strategy { .. } => ErrorKind::Strategy,
+        PlanningError::NoGpu => ErrorKind::NoGpu,
+        PlanningError::PlanFile { .. } | PlanningError::Unfit { .. } => ErrorKind::PlanFile,
+        PlanningError::Placing(error) => placing_kind(error),
+        PlanningError::Plan(error) => plan_kind(error),
+        PlanningError::NoPlan => ErrorKind::Memory,
+        PlanningError::Checker(_) => ErrorKind::Internal,
+    }
+}
+
+fn placing_kind(error: &PlacingError) -> ErrorKind {
+    match error {
+        PlacingError::UnknownDevice { .. } | PlacingError::NoMatch { .. } => ErrorKind::Constraint,
+        PlacingError::Place(PlaceError::NoRoom { .. }) => ErrorKind::Memory,
+        PlacingError::Checker { .. } => ErrorKind::Internal,
+        _ => ErrorKind::Infeasible,
+    }
+}
+
+fn plan_kind(error: &PlanError) -> ErrorKind {
+    match error {
+        PlanError::Memory(_) => ErrorKind::Memory,
+        _ => ErrorKind::Infeasible,
+    }
+}
+
+fn ready_kind(error: &ExecError) -> ErrorKind {
+    match error {
+        ExecError::Kernel { .. } => ErrorKind::Kernel,
+        _ => ErrorKind::DeviceFailure,
+    }
+}
+
+fn run_kind(kind: &RunErrorKind) -> ErrorKind {
+    match kind {
+        RunErrorKind::InputCount { .. } | RunErrorKind::Input(_) => ErrorKind::Input,
+        RunErrorKind::Kernel(_) | RunErrorKind::Panic(_) => ErrorKind::Kernel,
+        RunErrorKind::DeviceLost(_) | RunErrorKind::Rebuild(_) => ErrorKind::DeviceFailure,
+        RunErrorKind::Cancelled => ErrorKind::Cancelled,
+        RunErrorKind::Timeout(_) => ErrorKind::Timeout,
+        RunErrorKind::OutOfMemory { .. } => ErrorKind::Memory,
+        RunErrorKind::Stalled(_) | RunErrorKind::Internal(_) => ErrorKind::Internal,
+    }
+}
+
+/// Each error below a session's becomes one.
+macro_rules! from_causes {
+    ($($error:ty),+) => {
+        $(impl From<$error> for SessionError {
+            fn from(error: $error) -> Self {
+                Self { cause: Arc::new(error.into()) }
+            }
+        })+
+    };
+}
+
+from_causes!(ImportError, LowerError, DetectError, PlanningError, CalibrationError, ExecError, RunError, InputError);
+
+impl From<PlatformError> for SessionError {
+    fn from(error: PlatformError) -> Self {
+        PlanningError::from(error).into()
+    }
+}
+
+impl fmt::Debug for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.cause, f)
+    }
+}
+
+impl std::error::Error for SessionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&*self.cause)
     }
 }

@@ -1,9 +1,14 @@
-//! Named tensors that go into a run and come out of it.
+//! Named tensors that go into a run.
 
 use super::array::{self, ArrayError};
-use anabranch_kernels::Tensor;
+use super::error::{InputError, SessionError};
+use super::open::Session;
+use super::random::random_tensor;
+use super::value_info::{ValueInfo, dims_text};
+use crate::import::Dim;
 use anabranch_kernels::dtype::Element;
-use ndarray::{ArrayD, ArrayRef, Dimension};
+use anabranch_kernels::{Shape, Tensor, TensorSpec};
+use ndarray::{ArrayRef, Dimension};
 use std::collections::BTreeMap;
 
 /// The tensors given to a run, by the model's input names.
@@ -12,36 +17,13 @@ pub struct Inputs {
     tensors: BTreeMap<String, Tensor>,
 }
 
-/// The tensors that a run made, in the order of the model's outputs.
-#[derive(Clone, Debug, Default)]
-pub struct Outputs {
-    tensors: Vec<(String, Tensor)>,
-}
-
-/// An output that is not there, or not of the type asked for.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OutputError {
-    /// The model has no output of this name.
-    #[error("the model has no output `{name}`; its outputs are {known}")]
-    Unknown {
-        /// The name asked for.
-        name: String,
-        /// The model's outputs.
-        known: String,
-    },
-    /// The output has another type.
-    #[error(transparent)]
-    Array(#[from] ArrayError),
-}
-
 impl Inputs {
     /// No inputs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an array under an input's name, copying its elements.
+    /// Adds an array under an input's name, copying its elements: once, whatever its layout.
     ///
     /// # Errors
     /// If the array has more dimensions than tensors can have.
@@ -55,9 +37,37 @@ impl Inputs {
         self
     }
 
+    /// Copies an array's elements over the tensor of this name, in place where that has the same type and shape and nothing else holds
+    /// its data: the way to give new elements run after run without allocating.
+    ///
+    /// # Errors
+    /// If the array has more dimensions than tensors can have.
+    pub fn assign<T: Element, D: Dimension>(&mut self, name: &str, array: &ArrayRef<T, D>) -> Result<(), ArrayError> {
+        if let Some(tensor) = self.tensors.get_mut(name)
+            && tensor.dtype() == T::DTYPE
+            && tensor.shape().dims() == array.shape()
+            && let Some(elements) = tensor.elements_mut::<T>()
+        {
+            array::copy(array, elements);
+            return Ok(());
+        }
+        self.tensors.insert(name.to_owned(), array::tensor(array)?);
+        Ok(())
+    }
+
     /// The tensor of this name.
     pub fn find(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
     }
 
     /// All names and tensors, by name.
@@ -72,48 +82,69 @@ impl From<BTreeMap<String, Tensor>> for Inputs {
     }
 }
 
-impl Outputs {
-    /// Names and tensors, in the model's order.
-    pub(crate) fn new(tensors: Vec<(String, Tensor)>) -> Self {
-        Self { tensors }
-    }
-
-    /// The output of this name as an array.
+impl Session {
+    /// Fills the inputs that are not given with seeded random elements.
     ///
     /// # Errors
-    /// If there is no such output, or its elements are not of type `T`.
-    pub fn array<T: Element>(&self, name: &str) -> Result<ArrayD<T>, OutputError> {
-        Ok(array::array(self.tensor(name)?)?)
+    /// If the shape of one is not known from the model, the given inputs and the options.
+    pub fn fill_random(&self, inputs: Inputs, seed: u64) -> Result<Inputs, SessionError> {
+        let dims = self.bound_dims(&inputs);
+        let mut filled = inputs;
+        for input in self.inputs().iter().filter(|input| !input.is_optional()) {
+            if filled.find(input.name()).is_none()
+                && let Some(dtype) = input.dtype()
+            {
+                let spec = TensorSpec::new(dtype, concrete(input, &dims)?);
+                filled = filled.tensor(input.name(), random_tensor(input.name(), &spec, seed));
+            }
+        }
+        Ok(filled)
     }
 
-    /// The output of this name.
-    ///
-    /// # Errors
-    /// If there is no such output.
-    pub fn tensor(&self, name: &str) -> Result<&Tensor, OutputError> {
-        let found = self.iter().find(|(known, _)| *known == name);
-        found.map(|(_, tensor)| tensor).ok_or_else(|| OutputError::Unknown {
-            name: name.to_owned(),
-            known: self.iter().map(|(known, _)| known).collect::<Vec<_>>().join(", "),
-        })
+    /// The sizes of symbols, from the options and the given inputs.
+    fn bound_dims(&self, inputs: &Inputs) -> BTreeMap<String, usize> {
+        let mut bound = self.options.dims.clone();
+        for input in self.inputs() {
+            let given = inputs.find(input.name()).map(|tensor| tensor.shape().dims());
+            for (dim, size) in input.dims().unwrap_or(&[]).iter().zip(given.unwrap_or(&[])) {
+                if let Dim::Symbol(name) = dim {
+                    bound.insert(name.clone(), *size);
+                }
+            }
+        }
+        bound
     }
+}
 
-    /// All names and tensors, in the model's order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
-    }
+/// The shape of an input whose dimensions are all numbers or bound symbols.
+fn concrete(input: &ValueInfo, bound: &BTreeMap<String, usize>) -> Result<Shape, InputError> {
+    let size = |dim: &Dim| match dim {
+        Dim::Known(size) => Some(*size),
+        Dim::Symbol(name) => bound.get(name).copied(),
+        Dim::Unknown => None,
+    };
+    let dims: Option<Vec<usize>> = input.dims().and_then(|dims| dims.iter().map(size).collect());
+    dims.and_then(|dims| Shape::new(dims).ok())
+        .ok_or_else(|| InputError::Shape { name: input.name().to_owned(), dims: dims_text(input.dims()) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ndarray::array;
 
     #[test]
-    fn outputs_are_found_by_name_and_type() {
-        let outputs = Outputs::new(vec![("y".into(), Tensor::from_i64s(&[1, 2]))]);
-        assert_eq!(outputs.array::<i64>("y").expect("there").as_slice(), Some(&[1, 2][..]));
-        assert!(outputs.array::<f32>("y").is_err());
-        let missing = outputs.tensor("z").expect_err("no such output").to_string();
-        assert!(missing.contains("`z`") && missing.contains("are y"), "{missing}");
+    fn elements_are_assigned_in_place_where_that_is_possible() {
+        let mut inputs = Inputs::new().array("x", &array![1f32, 2.0]).expect("small");
+        let place = |inputs: &Inputs| inputs.find("x").expect("given").bytes().as_ptr();
+        let first = place(&inputs);
+        inputs.assign("x", &array![3f32, 4.0]).expect("small");
+        assert_eq!(place(&inputs), first);
+        let held = inputs.clone();
+        inputs.assign("x", &array![5f32, 6.0]).expect("small");
+        assert_eq!(held.find("x").and_then(|x| x.elements::<f32>()), Some(&[3.0, 4.0][..]));
+        assert_eq!(inputs.find("x").and_then(|x| x.elements::<f32>()), Some(&[5.0, 6.0][..]));
+        inputs.assign("x", &array![7i64, 8, 9]).expect("small");
+        assert_eq!(inputs.find("x").and_then(|x| x.elements::<i64>()), Some(&[7, 8, 9][..]));
     }
 }

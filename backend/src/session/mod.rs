@@ -1,37 +1,30 @@
-//! The library's face: open a model, run arrays through it.
+//! The library's face: open a model, describe it, run arrays through it.
 
-mod accuracy;
+#![forbid(unsafe_code)]
+
 mod array;
-mod calibration;
-mod choices;
+mod cache;
+mod dynamic;
 mod error;
-mod events;
-mod forecast;
+mod event_json;
 mod inputs;
-mod learning;
-mod machine;
-mod observed;
-mod opened;
+mod open;
 mod options;
-mod pattern;
-mod placing;
-mod platform_file;
-mod prepared;
-mod probe;
+mod outputs;
+mod prepare;
 mod random;
-mod streaming;
+mod run;
+mod value_info;
 
-pub use accuracy::{Accuracy, Compared, LinkAccuracy, NodeAccuracy};
-pub use array::{ArrayError, array, tensor};
-pub use calibration::{CalibrationStep, Calibrator};
-pub use choices::Dynamic;
-pub use error::SessionError;
-pub use events::events_json;
-pub use inputs::{Inputs, OutputError, Outputs};
-pub use learning::Learned;
-pub use opened::{Run, Session};
-pub use options::{Place, PlanChoice, SessionOptions};
-pub use placing::{GivenFile, Placed, Placing, PlacingError, Target, Wish, WishedBlocks, Wishes};
-pub use platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
-pub use prepared::{Planned, Prepared};
+pub use array::{ArrayError, tensor, view};
+pub use dynamic::Dynamic;
+pub use error::{ErrorKind, SessionError};
+pub use event_json::events_json;
+pub use inputs::Inputs;
+pub use open::Session;
+pub use options::SessionOptions;
+pub use outputs::{OutputError, OutputKey, Outputs};
+pub use prepare::Prepared;
 pub use random::random_tensor;
+pub use run::Run;
+pub use value_info::ValueInfo;

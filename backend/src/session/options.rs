@@ -1,58 +1,43 @@
 //! What decides how a session places and runs its model.
 
-use super::placing::Wishes;
-use super::platform_file::PlatformFile;
 use crate::device::DetectOptions;
 use crate::plan::PlanOptions;
+use crate::planning::{Constraints, Order, PlanChoice, PlatformFile, Strategy};
 use crate::profile::CostStore;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
 
-/// Who decides where nodes run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A strategy by its name, see [`anabranch_placement::place::STRATEGIES`]; or a device's name, for all that can run there
-    /// (the rest runs on the host).
-    Strategy(String),
-    /// A plan file.
-    File(PathBuf),
-}
-
-/// One way to place, order and stream a program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanChoice {
-    /// Who decides where nodes run.
-    pub place: Place,
-    /// Which of a device's ready nodes goes first: one of [`ORDERS`](anabranch_placement::order::ORDERS). A plan file brings its
-    /// own order along.
-    pub order: String,
-    /// What is streamed.
-    pub plan: PlanOptions,
-}
-
-/// Options of a [`Session`](super::Session).
+/// Options of a [`Session`](super::Session). Start from [`Default`] and name what differs:
+///
+/// ```
+/// use anabranch::{SessionOptions, Strategy};
+/// let options = SessionOptions::default().with_strategy(Strategy::AUTO).with_dim("batch", 4);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SessionOptions {
-    /// Which devices to use.
+    /// Which devices to use, and how many threads each CPU device has.
     pub devices: DetectOptions,
     /// Who decides where nodes run. Default: HEFT.
-    pub place: Place,
-    /// Which of a device's ready nodes goes first: see [`PlanChoice::order`]. Default: PCT.
-    pub order: String,
+    pub strategy: Strategy,
+    /// Which of a device's ready nodes goes first. Default: PCT.
+    pub order: Order,
     /// Pins and colocations.
-    pub wishes: Wishes,
+    pub constraints: Constraints,
     /// Sizes of symbolic dimensions that no input's shape binds.
     pub dims: BTreeMap<String, usize>,
     /// Whether neighbouring operators are fused into one node. Default: yes.
     pub fuse: bool,
     /// Streaming of transfers.
     pub plan: PlanOptions,
-    /// Costs to predict with; runs add to them.
+    /// Costs to predict with; [`Session::learn`](super::Session::learn) adds to them.
     pub costs: CostStore,
     /// Devices to plan for in the place of those that are there; runs are always on those.
     pub platform: Option<PlatformFile>,
-    /// Whether devices without calibrated rates are calibrated before the first placement, which takes seconds. Without it,
-    /// rates are assumed. Default: yes.
+    /// For how many sets of input shapes plans are kept ready, at least 1; the least recently used goes first. Default: 8.
+    pub plan_capacity: usize,
+    /// Whether devices without calibrated rates are calibrated before the first placement, which takes about a second a device.
+    /// Without it, rates are assumed until [`Session::calibrate`](super::Session::calibrate) measures them. Default: no.
     pub calibrate: bool,
 }
 
@@ -60,32 +45,86 @@ impl Default for SessionOptions {
     fn default() -> Self {
         Self {
             devices: DetectOptions::default(),
-            place: Place::Strategy("heft".into()),
-            order: "pct".into(),
-            wishes: Wishes::default(),
+            strategy: Strategy::default(),
+            order: Order::default(),
+            constraints: Constraints::default(),
             dims: BTreeMap::new(),
             fuse: true,
             plan: PlanOptions::default(),
             costs: CostStore::default(),
             platform: None,
-            calibrate: true,
+            plan_capacity: 8,
+            calibrate: false,
         }
     }
 }
 
 impl SessionOptions {
+    /// Uses these devices.
+    pub fn with_devices(self, devices: DetectOptions) -> Self {
+        Self { devices, ..self }
+    }
+
+    /// Gives each CPU device so many threads, as far as it has processing units. There is one CPU device for each L3 cache unless
+    /// [`DetectOptions::cpu_granularity`] says otherwise. Results do not depend on the number of threads.
+    pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
+        self.devices.threads = Some(threads);
+        self
+    }
+
+    /// Places by this strategy.
+    pub fn with_strategy(self, strategy: Strategy) -> Self {
+        Self { strategy, ..self }
+    }
+
+    /// Orders the ready nodes of each device like this.
+    pub fn with_order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
+
+    /// Places within these constraints.
+    pub fn with_constraints(self, constraints: Constraints) -> Self {
+        Self { constraints, ..self }
+    }
+
+    /// Gives a symbolic dimension a size.
+    pub fn with_dim(mut self, symbol: impl Into<String>, size: usize) -> Self {
+        self.dims.insert(symbol.into(), size);
+        self
+    }
+
+    /// Fuses neighbouring operators, or not.
+    pub fn with_fusion(self, fuse: bool) -> Self {
+        Self { fuse, ..self }
+    }
+
+    /// Streams like this.
+    pub fn with_plan(self, plan: PlanOptions) -> Self {
+        Self { plan, ..self }
+    }
+
+    /// Predicts with these costs.
+    pub fn with_costs(self, costs: CostStore) -> Self {
+        Self { costs, ..self }
+    }
+
+    /// Plans for the devices of a platform file.
+    pub fn with_platform(self, platform: PlatformFile) -> Self {
+        Self { platform: Some(platform), ..self }
+    }
+
+    /// Keeps plans ready for so many sets of input shapes.
+    pub fn with_plan_capacity(self, plan_capacity: usize) -> Self {
+        Self { plan_capacity, ..self }
+    }
+
+    /// Calibrates devices of unknown rates before the first placement, or not.
+    pub fn with_calibration(self, calibrate: bool) -> Self {
+        Self { calibrate, ..self }
+    }
+
     /// How the session's own plans are made.
     pub fn choice(&self) -> PlanChoice {
-        PlanChoice { place: self.place.clone(), order: self.order.clone(), plan: self.plan.clone() }
-    }
-}
-
-impl Place {
-    /// What the command line's `--place` means: a name that ends in `.json` is a plan file.
-    pub fn parse(text: &str) -> Self {
-        match text.ends_with(".json") {
-            true => Self::File(text.into()),
-            false => Self::Strategy(text.to_owned()),
-        }
+        PlanChoice { strategy: self.strategy.clone(), order: self.order, plan: self.plan.clone() }
     }
 }

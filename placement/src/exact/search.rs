@@ -1,6 +1,6 @@
 //! The search: depth first, the most promising child first.
 
-use super::outlook::Outlook;
+use super::partial_bound::PartialBound;
 use super::state::State;
 use super::twins::first_twins;
 use crate::bound::lower_bound;
@@ -15,7 +15,7 @@ const PRECISION: f64 = 1e-12;
 pub(super) struct Search<'p> {
     problem: &'p Problem<'p>,
     state: State<'p>,
-    outlook: Outlook<'p>,
+    bound: PartialBound<'p>,
     firsts: Vec<DeviceId>,
     best: Option<Vec<Span>>,
     makespan: f64,
@@ -37,7 +37,7 @@ impl<'p> Search<'p> {
         Search {
             problem,
             state: State::new(problem),
-            outlook: Outlook::new(problem),
+            bound: PartialBound::new(problem),
             firsts: first_twins(problem),
             best: None,
             makespan: f64::INFINITY,
@@ -69,7 +69,7 @@ impl<'p> Search<'p> {
 
     /// Searches until nothing better can be there, or the allowed nodes are used up.
     pub(super) fn run(&mut self) {
-        if self.outlook.bound(&self.state) < self.limit() {
+        if self.bound.bound(&self.state) < self.limit() {
             self.visit();
         }
     }
@@ -106,7 +106,7 @@ impl<'p> Search<'p> {
                 return;
             }
             self.state.append(child.task, child.device, child.start);
-            if self.outlook.bound(&self.state) < self.limit() {
+            if self.bound.bound(&self.state) < self.limit() {
                 self.visit();
             }
             self.state.take_back();
@@ -133,7 +133,7 @@ impl<'p> Search<'p> {
                 }
                 let start = self.state.start(task, device);
                 if self.is_in_order(task, device, start) {
-                    let bound = start + self.problem.time(task, device) + self.outlook.tail(task, device);
+                    let bound = start + self.problem.time(task, device) + self.bound.tail(task, device);
                     children.push(Append { bound, start, task, device });
                 }
             }

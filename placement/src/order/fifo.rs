@@ -3,7 +3,7 @@
 //! What becomes ready at the same time, as do all consumers and sends of a task's data, has no first. To let the sends go first
 //! would be a rule of its own, and one that shortens schedules; here such items go in an arbitrary order that is always the same.
 
-use super::{Flow, Order, Rule};
+use super::{Order, PlacedGraph, Rule};
 
 /// The seed of [`Fifo`]'s arbitrary order: of the first 600 the one whose makespans are nearest to those that the thesis' code
 /// gave for 24 placements. It was fitted to them, so that being near them says nothing.
@@ -22,7 +22,7 @@ impl Order for Fifo {
         "fifo"
     }
 
-    fn rule(&self, _flow: &Flow<'_>) -> Rule {
+    fn rule(&self, _placed: &PlacedGraph<'_>) -> Rule {
         Rule::Earliest { shuffle: SEED }
     }
 }
@@ -32,7 +32,7 @@ impl Order for ShuffledFifo {
         "fifo"
     }
 
-    fn rule(&self, _flow: &Flow<'_>) -> Rule {
+    fn rule(&self, _placed: &PlacedGraph<'_>) -> Rule {
         Rule::Earliest { shuffle: self.0 }
     }
 }

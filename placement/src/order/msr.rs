@@ -12,7 +12,7 @@
 //!
 //! Ranks are not computed anew for each decision: the simulator keeps them, and changes what an arrival changes.
 
-use super::{Flow, Order, Rule, path_computation_times};
+use super::{Order, PlacedGraph, Rule, path_computation_times};
 
 /// The MSR order.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,8 +23,8 @@ impl Order for Msr {
         "msr"
     }
 
-    fn rule(&self, flow: &Flow<'_>) -> Rule {
-        Rule::SuccessorRank { otherwise: path_computation_times(flow) }
+    fn rule(&self, placed: &PlacedGraph<'_>) -> Rule {
+        Rule::SuccessorRank { otherwise: path_computation_times(placed) }
     }
 }
 

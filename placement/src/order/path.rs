@@ -7,7 +7,7 @@
 //! PCT(s) = send(d) + transfer(s) + receive(to) + max over receivers c:  PCT(c)
 //! ```
 
-use super::{Flow, Item, Order, Rule};
+use super::{Item, Order, PlacedGraph, Rule};
 use crate::graph::TaskId;
 
 /// The PCT order: the greatest path computation time first.
@@ -19,39 +19,39 @@ impl Order for Pct {
         "pct"
     }
 
-    fn rule(&self, flow: &Flow<'_>) -> Rule {
-        Rule::Greatest(path_computation_times(flow))
+    fn rule(&self, placed: &PlacedGraph<'_>) -> Rule {
+        Rule::Greatest(path_computation_times(placed))
     }
 }
 
-/// The path computation time of every item, indexed by [`Flow::position`]. `O(V + E)`.
-pub fn path_computation_times(flow: &Flow<'_>) -> Vec<f64> {
-    let graph = flow.problem().graph();
-    let mut times = vec![0.0; flow.item_count()];
+/// The path computation time of every item, indexed by [`PlacedGraph::position`]. `O(V + E)`.
+pub fn path_computation_times(placed: &PlacedGraph<'_>) -> Vec<f64> {
+    let graph = placed.problem().graph();
+    let mut times = vec![0.0; placed.item_count()];
     for &task in graph.topological().iter().rev() {
         let mut rest: f64 = 0.0;
         for &datum in graph.outputs(task) {
-            rest = rest.max(longest(flow, &times, flow.sends().local_consumers(datum)));
-            for send in flow.sends().of_datum(datum) {
-                let time = send_time(flow, send, &times);
-                times[flow.position(Item::Send(send))] = time;
+            rest = rest.max(longest(placed, &times, placed.sends().local_consumers(datum)));
+            for send in placed.sends().of_datum(datum) {
+                let time = send_time(placed, send, &times);
+                times[placed.position(Item::Send(send))] = time;
                 rest = rest.max(time);
             }
         }
-        times[flow.position(Item::Task(task))] = rest + flow.time(Item::Task(task));
+        times[placed.position(Item::Task(task))] = rest + placed.time(Item::Task(task));
     }
     times
 }
 
-fn send_time(flow: &Flow<'_>, send: usize, times: &[f64]) -> f64 {
-    let receiver = flow.problem().platform().device(flow.sends().all()[send].to);
-    let receive = flow.send_costs().receive_operations / receiver.speed;
-    let rest = longest(flow, times, flow.sends().receivers(send));
-    flow.time(Item::Send(send)) + flow.transfer_time(send) + receive + rest
+fn send_time(placed: &PlacedGraph<'_>, send: usize, times: &[f64]) -> f64 {
+    let receiver = placed.problem().platform().device(placed.sends().all()[send].to);
+    let receive = placed.send_costs().receive_operations / receiver.speed;
+    let rest = longest(placed, times, placed.sends().receivers(send));
+    placed.time(Item::Send(send)) + placed.transfer_time(send) + receive + rest
 }
 
-fn longest(flow: &Flow<'_>, times: &[f64], tasks: &[TaskId]) -> f64 {
-    tasks.iter().map(|&task| times[flow.position(Item::Task(task))]).fold(0.0, f64::max)
+fn longest(placed: &PlacedGraph<'_>, times: &[f64], tasks: &[TaskId]) -> f64 {
+    tasks.iter().map(|&task| times[placed.position(Item::Task(task))]).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
         let device_of = [0, 0, 1].map(DeviceId);
         let cases = [(SendCosts::default(), [8.5, 10.5, 1.0, 6.0]), (SendCosts::THESIS, [11.5, 13.5, 1.0, 6.0])];
         for (costs, expected) in cases {
-            assert_eq!(path_computation_times(&Flow::new(&problem, &device_of, costs)), expected);
+            assert_eq!(path_computation_times(&PlacedGraph::new(&problem, &device_of, costs)), expected);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The order of a schedule that is already there, such as the one that a list scheduler planned while it placed.
 
-use super::{Flow, Item, Order, Rule};
+use super::{Item, Order, PlacedGraph, Rule};
 use crate::graph::TaskId;
 
 /// Runs the task first that a given sequence names first. A send goes before every task, so that what others wait for is
@@ -22,17 +22,17 @@ impl Order for Planned<'_> {
         "planned"
     }
 
-    fn rule(&self, flow: &Flow<'_>) -> Rule {
-        let mut priority = vec![f64::NEG_INFINITY; flow.task_count()];
+    fn rule(&self, placed: &PlacedGraph<'_>) -> Rule {
+        let mut priority = vec![f64::NEG_INFINITY; placed.task_count()];
         for (place, task) in self.sequence.iter().enumerate() {
             if let Some(priority) = priority.get_mut(task.index()) {
                 *priority = -(place as f64);
             }
         }
-        let rank = |position| match flow.item(position) {
+        let rank = |position| match placed.item(position) {
             Item::Task(task) => priority[task.index()],
             Item::Send(_) => f64::INFINITY,
         };
-        Rule::Greatest((0..flow.item_count()).map(rank).collect())
+        Rule::Greatest((0..placed.item_count()).map(rank).collect())
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! Time: `O((V + E) log V + E × devices)`, and for each task off the path and device a search over that device's gaps.
 
-use super::list::{Choice, ListSchedule};
+use super::list::{Choice, PartialSchedule};
 use super::slowness::fastest_first;
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::UnitId;
@@ -42,7 +42,7 @@ impl Placer for Cpop {
         path.iter().for_each(|task| on_path[task.index()] = true);
         let units: Vec<UnitId> = path.iter().map(|&task| problem.graph().unit(task)).collect();
         let device = fastest_first(problem, &units).into_iter().next();
-        let mut schedule = ListSchedule::new(problem)?;
+        let mut schedule = PartialSchedule::new(problem)?;
         for task in by_priority(problem.graph(), &priorities) {
             let device = device.filter(|_| on_path[task.index()]);
             match (schedule.choice(task)?, device) {

@@ -13,7 +13,7 @@
 //!
 //! Time: `O(V log V + E × devices)`, and for each task and device a search over that device's gaps.
 
-use super::list::ListSchedule;
+use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::problem::Problem;
 use crate::rank::{by_decreasing_rank, unrestricted_upward_ranks, upward_ranks};
@@ -66,9 +66,9 @@ fn makespan(placed: &Result<Placement, PlaceError>) -> f64 {
 
 impl Heft {
     fn build(&self, problem: &Problem<'_>, ranks: &[f64], judgement: Judgement) -> Result<Placement, PlaceError> {
-        let mut schedule = ListSchedule::new(problem)?;
+        let mut schedule = PartialSchedule::new(problem)?;
         for task in by_decreasing_rank(problem, ranks) {
-            let end = |schedule: &ListSchedule<'_>, span: Span| match judgement {
+            let end = |schedule: &PartialSchedule<'_>, span: Span| match judgement {
                 Judgement::Task => span.end,
                 Judgement::Group => schedule.unit_end(task, span),
             };

@@ -18,7 +18,7 @@ use crate::schedule::{Schedule, Span, TransferSpan};
 use crate::transfer::Sends;
 
 /// A schedule in the making. Every task is placed after its predecessors.
-pub(crate) struct ListSchedule<'p> {
+pub(crate) struct PartialSchedule<'p> {
     problem: &'p Problem<'p>,
     assignment: Assignment<'p>,
     timelines: Vec<Timeline>,
@@ -37,11 +37,11 @@ pub(crate) enum Choice {
     Free(Vec<DeviceId>),
 }
 
-impl<'p> ListSchedule<'p> {
+impl<'p> PartialSchedule<'p> {
     pub(crate) fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
         let devices = problem.platform().device_count();
         let nowhere = Span { device: DeviceId(0), start: 0.0, end: 0.0 };
-        Ok(ListSchedule {
+        Ok(PartialSchedule {
             problem,
             assignment: Assignment::new(problem)?,
             timelines: vec![Timeline::new(); devices],

@@ -13,7 +13,7 @@
 //! Time: `O(V log V + E × devices²)` in the worst case, with a search over gaps in each step. A device is given up as soon as
 //! some successor cannot finish before the best device's last one, which leaves few of them.
 
-use super::list::{Choice, ListSchedule};
+use super::list::{Choice, PartialSchedule};
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
@@ -31,12 +31,12 @@ impl Placer for Lookahead {
     }
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        let mut schedule = ListSchedule::new(problem)?;
+        let mut schedule = PartialSchedule::new(problem)?;
         let mut arrivals = Arrivals::new(problem);
         for task in by_decreasing_rank(problem, &upward_ranks(problem)) {
             let children = arrivals.children(&schedule, task);
             let mut best = f64::INFINITY;
-            let last_finish = |schedule: &ListSchedule<'_>, span: Span| {
+            let last_finish = |schedule: &PartialSchedule<'_>, span: Span| {
                 let finish = children.iter().try_fold(span.end, |latest, child| {
                     let finish = child.finish(problem, schedule, span, best);
                     (finish <= best).then(|| latest.max(finish))
@@ -69,7 +69,7 @@ struct Child<'s> {
 
 impl Child<'_> {
     /// When it finishes at the earliest with its parent at `span`; anything greater than `enough` where that is not before.
-    fn finish(&self, problem: &Problem<'_>, schedule: &ListSchedule<'_>, span: Span, enough: f64) -> f64 {
+    fn finish(&self, problem: &Problem<'_>, schedule: &PartialSchedule<'_>, span: Span, enough: f64) -> f64 {
         let at_least = span.end + self.shortest;
         if at_least > enough {
             return at_least;
@@ -106,13 +106,13 @@ impl<'p> Arrivals<'p> {
     }
 
     /// The successors of `task`.
-    fn children(&self, schedule: &ListSchedule<'_>, task: TaskId) -> Vec<Child<'_>> {
+    fn children(&self, schedule: &PartialSchedule<'_>, task: TaskId) -> Vec<Child<'_>> {
         let graph = self.problem.graph();
         let unit = graph.unit(task);
         graph.successors(task).iter().map(|&child| self.child(schedule, task, unit, child)).collect()
     }
 
-    fn child(&self, schedule: &ListSchedule<'_>, parent: TaskId, unit: UnitId, task: TaskId) -> Child<'_> {
+    fn child(&self, schedule: &PartialSchedule<'_>, parent: TaskId, unit: UnitId, task: TaskId) -> Child<'_> {
         let graph = self.problem.graph();
         let devices = match schedule.choice(task) {
             Ok(Choice::Forced(device, _)) => vec![device],

@@ -13,7 +13,7 @@
 //! Time: `O(V × ready × devices)` in the worst case, `O(V × ready + E × devices)` where the best device mostly stays the best,
 //! with like sources counted once; and for each task and device a search over that device's gaps. Memory: `O(V × devices)`.
 
-use super::list::{Choice, ListSchedule};
+use super::list::{Choice, PartialSchedule};
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
@@ -72,7 +72,7 @@ struct Ready {
 
 struct State<'p> {
     problem: &'p Problem<'p>,
-    schedule: ListSchedule<'p>,
+    schedule: PartialSchedule<'p>,
     /// When all that is on a device ends.
     free: Vec<f64>,
     ready: Vec<Ready>,
@@ -84,7 +84,7 @@ impl<'p> State<'p> {
         let devices = problem.platform().device_count();
         Ok(State {
             problem,
-            schedule: ListSchedule::new(problem)?,
+            schedule: PartialSchedule::new(problem)?,
             free: vec![0.0; devices],
             ready: Vec::new(),
             arrival: vec![0.0; devices],

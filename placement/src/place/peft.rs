@@ -18,7 +18,7 @@
 //! and for each task and device a search over that device's gaps. Memory: `O(V × devices)`.
 
 use super::frontier::by_priority;
-use super::list::ListSchedule;
+use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::{DatumId, TaskId};
 use crate::platform::DeviceId;
@@ -36,7 +36,7 @@ impl Placer for Peft {
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
         let table = OptimisticCosts::of(problem);
         let ranks: Vec<f64> = problem.graph().task_ids().map(|task| table.mean(problem, task)).collect();
-        let mut schedule = ListSchedule::new(problem)?;
+        let mut schedule = PartialSchedule::new(problem)?;
         for task in by_priority(problem.graph(), &ranks) {
             let score = |span: crate::schedule::Span| span.end + table.entry(task, span.device);
             schedule.place_by(task, |_, span| score(span), Reason::smallest("finish plus optimistic rest"))?;

@@ -12,7 +12,7 @@
 //! Time: `O(V × devices × log V + E × devices)`, and for each task and device a search over that device's gaps. Memory:
 //! `O(V × devices)`.
 
-use super::list::{Choice, ListSchedule};
+use super::list::{Choice, PartialSchedule};
 use super::{PlaceError, Placement, Reason, ScoreOn};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
@@ -118,7 +118,7 @@ impl Queue {
 struct State<'p, P> {
     problem: &'p Problem<'p>,
     pairing: &'p P,
-    schedule: ListSchedule<'p>,
+    schedule: PartialSchedule<'p>,
     /// All tasks by decreasing urgency, of equals by id; and each task's place there.
     tasks: Vec<TaskId>,
     places: Vec<u32>,
@@ -141,7 +141,7 @@ impl<'p, P: Pairing> State<'p, P> {
         let mut state = State {
             problem,
             pairing,
-            schedule: ListSchedule::new(problem)?,
+            schedule: PartialSchedule::new(problem)?,
             tasks,
             places,
             queues: vec![Queue::default(); devices],

@@ -4,7 +4,7 @@ use super::LinkContention;
 use super::links::Links;
 use super::ready::{Queues, Ranked};
 use crate::graph::{DatumId, TaskId};
-use crate::order::{Flow, Item, Rule};
+use crate::order::{Item, PlacedGraph, Rule};
 use crate::platform::DeviceId;
 use crate::schedule::{Schedule, Span, TransferSpan};
 use std::cmp::Ordering;
@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 /// The state of a simulation at one moment.
 pub(super) struct Engine<'f> {
-    flow: &'f Flow<'f>,
+    placed: &'f PlacedGraph<'f>,
     rule: &'f Rule,
     now: f64,
     events: BinaryHeap<Event>,
@@ -55,26 +55,26 @@ impl PartialOrd for Event {
 }
 
 impl<'f> Engine<'f> {
-    pub(super) fn new(flow: &'f Flow<'f>, rule: &'f Rule, contention: LinkContention) -> Self {
-        let graph = flow.problem().graph();
-        let count = flow.problem().platform().device_count();
+    pub(super) fn new(placed: &'f PlacedGraph<'f>, rule: &'f Rule, contention: LinkContention) -> Self {
+        let graph = placed.problem().graph();
+        let count = placed.problem().platform().device_count();
         Engine {
-            flow,
+            placed,
             rule,
             now: 0.0,
             events: BinaryHeap::new(),
             running: vec![false; count],
-            ready: Queues::under(rule, flow),
+            ready: Queues::under(rule, placed),
             missing: graph.task_ids().map(|task| graph.inputs(task).len() as u32).collect(),
             awake: BTreeSet::new(),
             links: Links::new(contention),
-            schedule: blank(flow),
+            schedule: blank(placed),
         }
     }
 
     /// Runs everything and returns what happened.
     pub(super) fn run(mut self) -> Schedule {
-        for task in self.flow.problem().graph().task_ids() {
+        for task in self.placed.problem().graph().task_ids() {
             if self.missing[task.index()] == 0 {
                 self.make_ready(Item::Task(task));
             }
@@ -90,7 +90,7 @@ impl<'f> Engine<'f> {
         }
         let ends = self.schedule.tasks.iter().map(|span| span.end);
         self.schedule.makespan = ends.fold(0.0, f64::max);
-        self.schedule.traffic = self.flow.sends().traffic();
+        self.schedule.traffic = self.placed.sends().traffic();
         self.schedule
     }
 
@@ -102,7 +102,7 @@ impl<'f> Engine<'f> {
             any = true;
             match event.what {
                 Happening::Done(item) => {
-                    let device = self.flow.device(item);
+                    let device = self.placed.device(item);
                     self.running[device.index()] = false;
                     self.awake.insert(device);
                     self.complete(item);
@@ -135,7 +135,7 @@ impl<'f> Engine<'f> {
     fn start_items(&mut self) {
         while let Some(device) = self.awake.pop_first() {
             if let Some(item) = self.take_next(device, |_| true) {
-                let time = self.flow.time(item);
+                let time = self.placed.time(item);
                 self.record_start(item, time);
                 self.running[device.index()] = true;
                 self.events.push(Event { time: self.now + time, what: Happening::Done(item) });
@@ -149,8 +149,8 @@ impl<'f> Engine<'f> {
             return None;
         }
         let position = self.ready.choose(device, &self.running)?;
-        let item = self.flow.item(position);
-        if !wanted(self.flow.time(item)) {
+        let item = self.placed.item(position);
+        if !wanted(self.placed.time(item)) {
             return None;
         }
         self.ready.remove(device, position);
@@ -160,7 +160,7 @@ impl<'f> Engine<'f> {
     fn record_start(&mut self, item: Item, time: f64) {
         match item {
             Item::Task(task) => {
-                let device = self.flow.device_of(task);
+                let device = self.placed.device_of(task);
                 self.schedule.tasks[task.index()] = Span { device, start: self.now, end: self.now + time };
                 self.schedule.order.push(task);
             }
@@ -173,20 +173,20 @@ impl<'f> Engine<'f> {
 
     /// What follows from an item that has been done.
     fn complete(&mut self, item: Item) {
-        let flow = self.flow;
+        let placed = self.placed;
         match item {
             Item::Send(send) => self.release_transfer(send),
             Item::Task(task) => {
-                for &datum in flow.problem().graph().outputs(task) {
-                    self.deliver(datum, flow.sends().local_consumers(datum));
-                    flow.sends().of_datum(datum).for_each(|send| self.release_send(send));
+                for &datum in placed.problem().graph().outputs(task) {
+                    self.deliver(datum, placed.sends().local_consumers(datum));
+                    placed.sends().of_datum(datum).for_each(|send| self.release_send(send));
                 }
             }
         }
     }
 
     fn release_send(&mut self, send: usize) {
-        if self.flow.send_costs().send_operations > 0.0 {
+        if self.placed.send_costs().send_operations > 0.0 {
             self.make_ready(Item::Send(send));
         } else {
             self.record_start(Item::Send(send), 0.0);
@@ -201,7 +201,7 @@ impl<'f> Engine<'f> {
         let rank = match self.rule {
             Rule::Earliest { .. } => 0.0,
             Rule::Greatest(ranks) | Rule::SuccessorRank { otherwise: ranks } => {
-                ranks[self.flow.position(Item::Send(send))]
+                ranks[self.placed.position(Item::Send(send))]
             }
         };
         let pair = self.pair(send);
@@ -216,7 +216,7 @@ impl<'f> Engine<'f> {
 
     fn start_transfer(&mut self, send: usize) {
         let transfer = &mut self.schedule.transfers[send];
-        (transfer.start, transfer.end) = (self.now, self.now + self.flow.transfer_time(send));
+        (transfer.start, transfer.end) = (self.now, self.now + self.placed.transfer_time(send));
         self.events.push(Event { time: transfer.end, what: Happening::Arrived(send) });
     }
 
@@ -225,8 +225,8 @@ impl<'f> Engine<'f> {
             let pair = self.pair(send);
             self.links.free(pair);
         }
-        let flow = self.flow;
-        self.deliver(flow.sends().all()[send].datum, flow.sends().receivers(send));
+        let placed = self.placed;
+        self.deliver(placed.sends().all()[send].datum, placed.sends().receivers(send));
     }
 
     /// `datum` is there for each of `tasks`.
@@ -241,22 +241,22 @@ impl<'f> Engine<'f> {
     }
 
     fn make_ready(&mut self, item: Item) {
-        let device = self.flow.device(item);
-        let position = self.flow.position(item);
+        let device = self.placed.device(item);
+        let position = self.placed.position(item);
         self.ready.push(device, item, position, self.now);
         self.awake.insert(device);
     }
 
     fn pair(&self, send: usize) -> super::links::Pair {
-        let send = self.flow.sends().all()[send];
+        let send = self.placed.sends().all()[send];
         (send.from, send.to)
     }
 }
 
 /// A schedule with every place filled in and every time still 0.
-fn blank(flow: &Flow<'_>) -> Schedule {
-    let span = |task| Span { device: flow.device_of(task), start: 0.0, end: 0.0 };
-    let transfers = flow.sends().all().iter().map(|send| TransferSpan {
+fn blank(placed: &PlacedGraph<'_>) -> Schedule {
+    let span = |task| Span { device: placed.device_of(task), start: 0.0, end: 0.0 };
+    let transfers = placed.sends().all().iter().map(|send| TransferSpan {
         datum: send.datum,
         from: send.from,
         to: send.to,
@@ -267,9 +267,9 @@ fn blank(flow: &Flow<'_>) -> Schedule {
         end: 0.0,
     });
     Schedule {
-        tasks: flow.problem().graph().task_ids().map(span).collect(),
+        tasks: placed.problem().graph().task_ids().map(span).collect(),
         transfers: transfers.collect(),
-        order: Vec::with_capacity(flow.task_count()),
+        order: Vec::with_capacity(placed.task_count()),
         makespan: 0.0,
         traffic: 0,
     }

@@ -2,7 +2,7 @@
 
 use super::successors::SuccessorQueues;
 use crate::graph::{DatumId, TaskId};
-use crate::order::{Flow, Item, Rule};
+use crate::order::{Item, PlacedGraph, Rule};
 use crate::platform::DeviceId;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -36,11 +36,11 @@ pub(super) enum Queues<'f> {
 }
 
 impl<'f> Queues<'f> {
-    pub(super) fn under(rule: &'f Rule, flow: &'f Flow<'f>) -> Self {
-        let heaps = vec![BinaryHeap::new(); flow.problem().platform().device_count()];
+    pub(super) fn under(rule: &'f Rule, placed: &'f PlacedGraph<'f>) -> Self {
+        let heaps = vec![BinaryHeap::new(); placed.problem().platform().device_count()];
         match rule {
             Rule::Earliest { .. } | Rule::Greatest(_) => Queues::Heaps { heaps, rule },
-            Rule::SuccessorRank { otherwise } => Queues::Successors(SuccessorQueues::new(flow, otherwise)),
+            Rule::SuccessorRank { otherwise } => Queues::Successors(SuccessorQueues::new(placed, otherwise)),
         }
     }
 

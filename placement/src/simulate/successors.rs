@@ -9,7 +9,7 @@
 //! arrival takes `O(log)` of the ready items, and constant time where it leaves more than one producer to wait for.
 
 use crate::graph::{DatumId, TaskId};
-use crate::order::{Flow, Item};
+use crate::order::{Item, PlacedGraph};
 use crate::platform::DeviceId;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,7 +92,7 @@ impl Awaited {
 
 /// The ready items of every device.
 pub(super) struct SuccessorQueues<'f> {
-    flow: &'f Flow<'f>,
+    placed: &'f PlacedGraph<'f>,
     otherwise: &'f [f64],
     /// By device; no group is empty.
     groups: Vec<BTreeMap<Wakes, BTreeSet<Scored>>>,
@@ -103,31 +103,31 @@ pub(super) struct SuccessorQueues<'f> {
 }
 
 impl<'f> SuccessorQueues<'f> {
-    pub(super) fn new(flow: &'f Flow<'f>, otherwise: &'f [f64]) -> Self {
-        let graph = flow.problem().graph();
+    pub(super) fn new(placed: &'f PlacedGraph<'f>, otherwise: &'f [f64]) -> Self {
+        let graph = placed.problem().graph();
         let awaited = graph.task_ids().map(|task| {
             let mut awaited = Awaited::default();
             graph.inputs(task).iter().for_each(|&datum| awaited.add(datum, graph.producer(datum)));
             awaited
         });
         SuccessorQueues {
-            flow,
+            placed,
             otherwise,
-            groups: vec![BTreeMap::new(); flow.problem().platform().device_count()],
-            ready: vec![None; flow.item_count()],
+            groups: vec![BTreeMap::new(); placed.problem().platform().device_count()],
+            ready: vec![None; placed.item_count()],
             awaited: awaited.collect(),
         }
     }
 
     pub(super) fn push(&mut self, device: DeviceId, item: Item) {
         let (points, wakes) = match item {
-            Item::Send(send) => self.rank(device, self.flow.sends().receivers(send), |awaited| awaited.count == 1),
+            Item::Send(send) => self.rank(device, self.placed.sends().receivers(send), |awaited| awaited.count == 1),
             Item::Task(task) => {
-                let successors = self.flow.problem().graph().successors(task);
+                let successors = self.placed.problem().graph().successors(task);
                 self.rank(device, successors, |awaited| awaited.only_producer() == Some(task))
             }
         };
-        self.insert(device, self.flow.position(item), points, wakes);
+        self.insert(device, self.placed.position(item), points, wakes);
     }
 
     /// The points of an item on `device` without woken devices, and the devices of the successors that it frees.
@@ -135,7 +135,7 @@ impl<'f> SuccessorQueues<'f> {
         let mut wakes = Wakes::new();
         let mut points = 0.0;
         for &successor in successors {
-            let target = self.flow.device_of(successor);
+            let target = self.placed.device_of(successor);
             points += if target == device { 1.0 } else { 2.0 };
             if frees(&self.awaited[successor.index()]) {
                 points += 1.0;
@@ -188,18 +188,18 @@ impl<'f> SuccessorQueues<'f> {
     /// Notes that `datum` has come to `task`; the item that brings all the rest gets its points for that.
     pub(super) fn deliver(&mut self, datum: DatumId, task: TaskId) {
         let awaited = &mut self.awaited[task.index()];
-        awaited.remove(datum, self.flow.problem().graph().producer(datum));
+        awaited.remove(datum, self.placed.problem().graph().producer(datum));
         let awaited = *awaited;
         if let Some(producer) = awaited.only_producer() {
             self.free(Item::Task(producer), task);
         }
-        if let Some(send) = awaited.only_datum().and_then(|datum| self.send_to(datum, self.flow.device_of(task))) {
+        if let Some(send) = awaited.only_datum().and_then(|datum| self.send_to(datum, self.placed.device_of(task))) {
             self.free(Item::Send(send), task);
         }
     }
 
     fn send_to(&self, datum: DatumId, target: DeviceId) -> Option<usize> {
-        let sends = self.flow.sends();
+        let sends = self.placed.sends();
         let range = sends.of_datum(datum);
         let place = sends.all()[range.clone()].binary_search_by_key(&target, |send| send.to).ok()?;
         Some(range.start + place)
@@ -207,13 +207,13 @@ impl<'f> SuccessorQueues<'f> {
 
     /// Notes that `item` frees `task` from now on, if it is ready.
     fn free(&mut self, item: Item, task: TaskId) {
-        let position = self.flow.position(item);
+        let position = self.placed.position(item);
         let Some((points, mut wakes)) = self.ready[position].take() else {
             return;
         };
-        let device = self.flow.device(item);
+        let device = self.placed.device(item);
         self.take_out(device, position, points, &wakes);
-        add(&mut wakes, self.flow.device_of(task));
+        add(&mut wakes, self.placed.device_of(task));
         self.insert(device, position, points + 1.0, wakes);
     }
 }
@@ -230,7 +230,7 @@ mod tests {
 
     /// What has happened, kept plainly, and ranks computed anew from equation 5.2 each time.
     struct Plain<'f> {
-        flow: &'f Flow<'f>,
+        placed: &'f PlacedGraph<'f>,
         /// Inputs that have not arrived, by task.
         missing: Vec<Vec<DatumId>>,
         ready: Vec<Item>,
@@ -239,24 +239,24 @@ mod tests {
 
     impl Plain<'_> {
         fn is_idle(&self, device: DeviceId) -> bool {
-            !self.running[device.index()] && !self.ready.iter().any(|&item| self.flow.device(item) == device)
+            !self.running[device.index()] && !self.ready.iter().any(|&item| self.placed.device(item) == device)
         }
 
         fn rank(&self, item: Item) -> f64 {
-            let graph = self.flow.problem().graph();
+            let graph = self.placed.problem().graph();
             let successors = match item {
-                Item::Send(send) => self.flow.sends().receivers(send),
+                Item::Send(send) => self.placed.sends().receivers(send),
                 Item::Task(task) => graph.successors(task),
             };
             let brings = |datum: &DatumId| match item {
-                Item::Send(send) => self.flow.sends().all()[send].datum == *datum,
+                Item::Send(send) => self.placed.sends().all()[send].datum == *datum,
                 Item::Task(task) => graph.producer(*datum) == task,
             };
             let points = |&successor: &TaskId| {
-                let target = self.flow.device_of(successor);
+                let target = self.placed.device_of(successor);
                 let freed = self.missing[successor.index()].iter().all(brings);
                 let woken = freed && self.is_idle(target);
-                1.0 + f64::from(u8::from(target != self.flow.device(item)))
+                1.0 + f64::from(u8::from(target != self.placed.device(item)))
                     + f64::from(u8::from(freed))
                     + 5.0 * f64::from(u8::from(woken))
             };
@@ -264,9 +264,9 @@ mod tests {
         }
 
         fn choose(&self, device: DeviceId, otherwise: &[f64]) -> Option<usize> {
-            let mine = self.ready.iter().filter(|&&item| self.flow.device(item) == device);
+            let mine = self.ready.iter().filter(|&&item| self.placed.device(item) == device);
             let scored = mine.map(|&item| {
-                let position = self.flow.position(item);
+                let position = self.placed.position(item);
                 Scored { points: self.rank(item), otherwise: otherwise[position], position }
             });
             scored.max().map(|best| best.position)
@@ -293,18 +293,18 @@ mod tests {
     }
 
     /// Makes ready or delivers, in any order, until nothing is left; compares every decision on every device.
-    fn compare(flow: &Flow<'_>, random: &mut Unstructured<'_>) -> Result<()> {
-        let graph = flow.problem().graph();
+    fn compare(placed: &PlacedGraph<'_>, random: &mut Unstructured<'_>) -> Result<()> {
+        let graph = placed.problem().graph();
         let mut otherwise = Vec::new();
-        for _ in 0..flow.item_count() {
+        for _ in 0..placed.item_count() {
             otherwise.push(f64::from(random.int_in_range(0..=2u8)?));
         }
         let missing = graph.task_ids().map(|task| graph.inputs(task).to_vec()).collect();
-        let mut plain = Plain { flow, missing, ready: Vec::new(), running: vec![false; 3] };
-        let mut queues = SuccessorQueues::new(flow, &otherwise);
+        let mut plain = Plain { placed, missing, ready: Vec::new(), running: vec![false; 3] };
+        let mut queues = SuccessorQueues::new(placed, &otherwise);
         for task in graph.task_ids().filter(|&task| graph.inputs(task).is_empty()) {
             plain.ready.push(Item::Task(task));
-            queues.push(flow.device_of(task), Item::Task(task));
+            queues.push(placed.device_of(task), Item::Task(task));
         }
         while !plain.ready.is_empty() {
             plain.running = vec![random.arbitrary()?, random.arbitrary()?, random.arbitrary()?];
@@ -312,19 +312,19 @@ mod tests {
                 assert_eq!(queues.choose(device, &plain.running), plain.choose(device, &otherwise));
             }
             let done = plain.ready.swap_remove(random.int_in_range(0..=plain.ready.len() - 1)?);
-            queues.remove(flow.device(done), flow.position(done));
+            queues.remove(placed.device(done), placed.position(done));
             let mut delivered: Vec<(DatumId, TaskId)> = Vec::new();
             match done {
                 Item::Send(send) => {
-                    let datum = flow.sends().all()[send].datum;
-                    delivered.extend(flow.sends().receivers(send).iter().map(|&task| (datum, task)));
+                    let datum = placed.sends().all()[send].datum;
+                    delivered.extend(placed.sends().receivers(send).iter().map(|&task| (datum, task)));
                 }
                 Item::Task(task) => {
                     for &datum in graph.outputs(task) {
-                        delivered.extend(flow.sends().local_consumers(datum).iter().map(|&task| (datum, task)));
-                        for send in flow.sends().of_datum(datum) {
+                        delivered.extend(placed.sends().local_consumers(datum).iter().map(|&task| (datum, task)));
+                        for send in placed.sends().of_datum(datum) {
                             plain.ready.push(Item::Send(send));
-                            queues.push(flow.device(Item::Send(send)), Item::Send(send));
+                            queues.push(placed.device(Item::Send(send)), Item::Send(send));
                         }
                     }
                 }
@@ -334,7 +334,7 @@ mod tests {
                 queues.deliver(datum, task);
                 if plain.missing[task.index()].is_empty() {
                     plain.ready.push(Item::Task(task));
-                    queues.push(flow.device_of(task), Item::Task(task));
+                    queues.push(placed.device_of(task), Item::Task(task));
                 }
             }
         }
@@ -348,7 +348,7 @@ mod tests {
             let platform = sample::platform(&[1.0; 3]);
             let costs = OperationsOverSpeed::new(&graph, &platform);
             let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
-            compare(&Flow::new(&problem, &device_of, SendCosts::THESIS), random)
+            compare(&PlacedGraph::new(&problem, &device_of, SendCosts::THESIS), random)
         })
         .budget_ms(500);
     }

@@ -36,7 +36,8 @@ impl BufferSizes {
             }
             let wait = schedule.times(to).start - schedule.times(from).first_out;
             let volume = graph.volume(edge);
-            let arrived = (u128::from(wait) * u128::from(volume)).div_ceil(u128::from(schedule.flow().largest(from)));
+            let arrived =
+                (u128::from(wait) * u128::from(volume)).div_ceil(u128::from(schedule.steady_state().largest(from)));
             u64::try_from(arrived).unwrap_or(volume).clamp(1, volume)
         };
         BufferSizes { sizes: graph.edge_ids().map(size).collect() }

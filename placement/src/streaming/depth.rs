@@ -1,6 +1,6 @@
 //! Work and depth without a limit of processing elements (paper, section 4.2).
 
-use super::{CanonicalGraph, Flow, NodeId};
+use super::{CanonicalGraph, NodeId, SteadyState};
 use crate::graph::Rows;
 
 /// Why a graph has no streaming depth by the paper's bound.
@@ -37,7 +37,7 @@ impl StreamingDepth {
     /// # Errors
     /// A graph whose components form a cycle through buffers.
     pub fn of(graph: &CanonicalGraph) -> Result<Self, DepthError> {
-        let flow = Flow::new(graph);
+        let flow = SteadyState::new(graph);
         let (bound, levels) = component_paths(graph, &flow)?;
         Ok(StreamingDepth { lower: lower_bound(graph), bound, levels })
     }
@@ -75,7 +75,7 @@ fn lower_bound(graph: &CanonicalGraph) -> u64 {
 }
 
 /// The deepest path through components and the buffers between them, and the most levels on one.
-fn component_paths(graph: &CanonicalGraph, flow: &Flow) -> Result<(u64, u64), DepthError> {
+fn component_paths(graph: &CanonicalGraph, flow: &SteadyState) -> Result<(u64, u64), DepthError> {
     let components = flow.components();
     let levels = levels(graph);
     let count = components.count();

@@ -1,6 +1,6 @@
 //! Schedules of spatial blocks: when each task starts, and when its first and its last element leave it (paper, section 5.1).
 
-use super::{Blocks, CanonicalGraph, EdgeId, Flow, Node, NodeId, NodeKind};
+use super::{Blocks, CanonicalGraph, EdgeId, Node, NodeId, NodeKind, SteadyState};
 
 /// The times of one task. For memory all three are the time from which it can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,7 +17,7 @@ pub struct TaskTimes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamingSchedule {
     blocks: Blocks,
-    flow: Flow,
+    flow: SteadyState,
     times: Vec<TaskTimes>,
     starts: Vec<u64>,
     makespan: u64,
@@ -29,7 +29,7 @@ impl StreamingSchedule {
     /// What reads only memory starts with its block, not when what it needs has ended (both are in section 5.1): before that no
     /// processing element is free. It reads an element in each unit of time until its first output, as no channel is full yet.
     pub fn new(graph: &CanonicalGraph, blocks: Blocks) -> Self {
-        let flow = Flow::over(graph, |edge| blocks.together(graph.edge(edge)));
+        let flow = SteadyState::over(graph, |edge| blocks.together(graph.edge(edge)));
         let mut schedule = StreamingSchedule {
             times: vec![TaskTimes::default(); graph.node_count()],
             starts: vec![0; blocks.count()],
@@ -64,7 +64,7 @@ impl StreamingSchedule {
     }
 
     /// The streaming intervals within the blocks.
-    pub fn flow(&self) -> &Flow {
+    pub fn steady_state(&self) -> &SteadyState {
         &self.flow
     }
 

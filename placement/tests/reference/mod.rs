@@ -6,7 +6,7 @@
 //! *chosen*, however long that will still run, and a datum when it arrives.
 
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::order::{Flow, Item, SendCosts, path_computation_times};
+use anabranch_placement::order::{Item, PlacedGraph, SendCosts, path_computation_times};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::Problem;
 use std::cmp::Reverse;
@@ -14,15 +14,15 @@ use std::collections::BinaryHeap;
 
 /// The makespan of `problem` with task `t` on `device_of[t]`.
 pub(crate) fn msr_makespan(problem: &Problem<'_>, device_of: &[DeviceId]) -> f64 {
-    let flow = Flow::new(problem, device_of, SendCosts::THESIS);
-    Reference::new(&flow).run()
+    let placed = PlacedGraph::new(problem, device_of, SendCosts::THESIS);
+    Reference::new(&placed).run()
 }
 
 /// An event: its time as ordered bits, whether a datum has arrived (else an item has ended), and the item's position.
 type Event = Reverse<(u64, bool, usize)>;
 
 struct Reference<'f> {
-    flow: &'f Flow<'f>,
+    placed: &'f PlacedGraph<'f>,
     path_times: Vec<f64>,
     now: f64,
     events: BinaryHeap<Event>,
@@ -38,12 +38,12 @@ struct Reference<'f> {
 }
 
 impl<'f> Reference<'f> {
-    fn new(flow: &'f Flow<'f>) -> Self {
-        let (graph, devices) = (flow.problem().graph(), flow.problem().platform().device_count());
+    fn new(placed: &'f PlacedGraph<'f>) -> Self {
+        let (graph, devices) = (placed.problem().graph(), placed.problem().platform().device_count());
         let missing: Vec<usize> = graph.task_ids().map(|task| graph.inputs(task).len()).collect();
         let mut reference = Reference {
-            flow,
-            path_times: path_computation_times(flow),
+            placed,
+            path_times: path_computation_times(placed),
             now: 0.0,
             events: BinaryHeap::new(),
             busy: vec![false; devices],
@@ -55,8 +55,8 @@ impl<'f> Reference<'f> {
             makespan: 0.0,
         };
         for task in graph.task_ids().filter(|&task| graph.inputs(task).is_empty()) {
-            reference.queued[flow.device_of(task).index()] += 1;
-            reference.ready[flow.device_of(task).index()].push(flow.position(Item::Task(task)));
+            reference.queued[placed.device_of(task).index()] += 1;
+            reference.ready[placed.device_of(task).index()].push(placed.position(Item::Task(task)));
         }
         reference
     }
@@ -69,13 +69,13 @@ impl<'f> Reference<'f> {
             while let Some(&Reverse((time, arrival, position))) = self.events.peek().filter(|event| event.0.0 == first)
             {
                 self.events.pop();
-                match (arrival, self.flow.item(position)) {
+                match (arrival, self.placed.item(position)) {
                     (true, Item::Send(send)) => {
                         let target = self.target(send);
                         self.arrived[target].push(send);
                     }
                     (_, item) => {
-                        self.busy[self.flow.device(item).index()] = false;
+                        self.busy[self.placed.device(item).index()] = false;
                         self.end(item, f64::from_bits(time));
                     }
                 }
@@ -84,7 +84,7 @@ impl<'f> Reference<'f> {
     }
 
     fn target(&self, send: usize) -> usize {
-        self.flow.sends().all()[send].to.index()
+        self.placed.sends().all()[send].to.index()
     }
 
     /// Takes in what has arrived, then starts the best ready item; says whether anything was done.
@@ -94,12 +94,12 @@ impl<'f> Reference<'f> {
         }
         let arrived = std::mem::take(&mut self.arrived[device]);
         for &send in &arrived {
-            for &task in self.flow.sends().receivers(send) {
+            for &task in self.placed.sends().receivers(send) {
                 self.announce(task);
                 self.deliver(task);
             }
         }
-        let points = |position: usize| self.points(self.flow.item(position));
+        let points = |position: usize| self.points(self.placed.item(position));
         let best = self.ready[device].iter().copied().enumerate().max_by(|&(_, one), &(_, other)| {
             let by_path = self.path_times[one].total_cmp(&self.path_times[other]);
             points(one).cmp(&points(other)).then(by_path).then(other.cmp(&one))
@@ -111,7 +111,7 @@ impl<'f> Reference<'f> {
     }
 
     fn points(&self, item: Item) -> usize {
-        let (graph, sends) = (self.flow.problem().graph(), self.flow.sends());
+        let (graph, sends) = (self.placed.problem().graph(), self.placed.sends());
         match item {
             Item::Task(task) => {
                 let of_datum = |&datum| sends.local_consumers(datum).len() + sends.of_datum(datum).len();
@@ -125,32 +125,33 @@ impl<'f> Reference<'f> {
     }
 
     fn start(&mut self, device: usize, position: usize) {
-        let item = self.flow.item(position);
+        let item = self.placed.item(position);
         self.queued[device] -= 1;
         self.busy[device] = true;
-        let end = self.now + self.flow.time(item);
+        let end = self.now + self.placed.time(item);
         self.events.push(Reverse((end.to_bits(), false, position)));
         if let Item::Task(task) = item {
-            for &datum in self.flow.problem().graph().outputs(task) {
-                self.queued[device] += self.flow.sends().of_datum(datum).len();
-                self.flow.sends().local_consumers(datum).iter().for_each(|&task| self.announce(task));
+            for &datum in self.placed.problem().graph().outputs(task) {
+                self.queued[device] += self.placed.sends().of_datum(datum).len();
+                self.placed.sends().local_consumers(datum).iter().for_each(|&task| self.announce(task));
             }
         }
     }
 
     fn end(&mut self, item: Item, time: f64) {
-        let flow = self.flow;
+        let placed = self.placed;
         match item {
             Item::Send(send) => {
-                let arrival = time + flow.transfer_time(send);
-                self.events.push(Reverse((arrival.to_bits(), true, flow.position(item))));
+                let arrival = time + placed.transfer_time(send);
+                self.events.push(Reverse((arrival.to_bits(), true, placed.position(item))));
             }
             Item::Task(task) => {
                 self.makespan = self.makespan.max(time);
-                for &datum in flow.problem().graph().outputs(task) {
-                    flow.sends().local_consumers(datum).iter().for_each(|&task| self.deliver(task));
-                    let device = flow.device_of(task).index();
-                    self.ready[device].extend(flow.sends().of_datum(datum).map(|send| flow.position(Item::Send(send))));
+                for &datum in placed.problem().graph().outputs(task) {
+                    placed.sends().local_consumers(datum).iter().for_each(|&task| self.deliver(task));
+                    let device = placed.device_of(task).index();
+                    self.ready[device]
+                        .extend(placed.sends().of_datum(datum).map(|send| placed.position(Item::Send(send))));
                 }
             }
         }
@@ -159,13 +160,13 @@ impl<'f> Reference<'f> {
     /// One more predecessor of `task` has been chosen, or one more datum has come to it.
     fn announce(&mut self, task: TaskId) {
         self.open[task.index()] -= 1;
-        self.queued[self.flow.device_of(task).index()] += usize::from(self.open[task.index()] == 0);
+        self.queued[self.placed.device_of(task).index()] += usize::from(self.open[task.index()] == 0);
     }
 
     fn deliver(&mut self, task: TaskId) {
         self.missing[task.index()] -= 1;
         if self.missing[task.index()] == 0 {
-            self.ready[self.flow.device_of(task).index()].push(self.flow.position(Item::Task(task)));
+            self.ready[self.placed.device_of(task).index()].push(self.placed.position(Item::Task(task)));
         }
     }
 }

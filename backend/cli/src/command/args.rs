@@ -4,10 +4,9 @@ use super::CliError;
 use super::trial::strategy_help;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode};
-use anabranch::session::PlatformFile;
-use anabranch_placement::order::ORDERS;
-use clap::builder::PossibleValuesParser;
+use anabranch::planning::{Order, PlatformFile};
 use clap::{Args, ValueEnum};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Which devices there are.
@@ -17,6 +16,9 @@ pub(crate) struct DeviceArgs {
     /// Cores that make one CPU device: machine, package, numa, l3 or core
     #[arg(long, value_name = "DIVISION", default_value = "l3")]
     pub(crate) cpu_devices: CpuGranularity,
+    /// Threads of each CPU device, instead of one a core
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
     /// Count a software Vulkan adapter (llvmpipe) as a GPU
     #[arg(long)]
     pub(crate) software_gpu: bool,
@@ -60,10 +62,10 @@ pub(crate) struct PlaceArgs {
         long_help = strategy_help("A plan file that `anabranch place` wrote, or a strategy:"))]
     pub(crate) place: String,
     /// Which of a device's ready nodes goes first: pct, msr or fifo; a plan file brings its own order along
-    #[arg(long, value_name = "ORDER", default_value = "pct", value_parser = PossibleValuesParser::new(ORDERS))]
-    pub(crate) order: String,
+    #[arg(long, value_name = "ORDER", default_value = "pct")]
+    pub(crate) order: Order,
     #[command(flatten)]
-    pub(crate) wishes: WishArgs,
+    pub(crate) constraints: ConstraintArgs,
     #[command(flatten)]
     pub(crate) streaming: StreamArgs,
 }
@@ -115,7 +117,7 @@ impl StreamArgs {
 /// What restricts where nodes run, and what is known of their costs.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
-pub(crate) struct WishArgs {
+pub(crate) struct ConstraintArgs {
     /// Run the nodes whose names match on this device, for example '*conv*=gpu0'; may be repeated
     #[arg(long, value_name = "PATTERN=DEVICE", value_parser = parse_pin)]
     pub(crate) pin: Vec<(String, String)>,
@@ -149,13 +151,11 @@ impl WhatIfArgs {
 impl DeviceArgs {
     /// The options of the inventory.
     pub(crate) fn options(&self) -> DetectOptions {
-        DetectOptions {
-            cpu_granularity: self.cpu_devices,
-            software_gpu: self.software_gpu,
-            memory_overrides: self.memory.clone(),
-            slowdowns: self.emulate.clone(),
-            no_gpu: self.no_gpu,
-        }
+        let mut options = DetectOptions::default();
+        (options.cpu_granularity, options.threads) = (self.cpu_devices, self.threads);
+        (options.software_gpu, options.no_gpu) = (self.software_gpu, self.no_gpu);
+        (options.memory_overrides, options.slowdowns) = (self.memory.clone(), self.emulate.clone());
+        options
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::table::{Table, duration};
 use anabranch::device::format_bytes;
+use anabranch::planning::Planned;
 use anabranch::profile::NodeCost;
-use anabranch::session::{Planned, Run};
+use anabranch::session::Run;
 use serde::Serialize;
 
 /// A block. Times in milliseconds, sizes in bytes.
@@ -45,10 +46,10 @@ impl BlockLine {
     /// The blocks of a plan, as they took in a run if there was one.
     pub(super) fn all(planned: &Planned, run: Option<&Run>) -> Vec<Self> {
         let (program, plan) = (&planned.program, planned.plan());
-        let line = |block: &anabranch::stream::StreamedBlock| {
-            let took = run.and_then(|run| run.node_times().find(|(node, _)| *node == block.node));
+        let line = |block: &anabranch::blocks::BlockSummary| {
+            let took = run.and_then(|run| run.measured.node_times().find(|(node, _)| *node == block.node));
             let measured_ms = took.map(|(_, seconds)| seconds * 1e3);
-            let without = Predicted::of(block.worth.without);
+            let without = Predicted::of(block.gain.without);
             Self {
                 block: program.node(block.node).name.clone(),
                 device: plan.device(plan.device_of(block.node)).name.clone(),
@@ -59,7 +60,7 @@ impl BlockLine {
                 kept_bytes: block.kept_bytes,
                 saved_ms: measured_ms.map(|took| without.ms - took),
                 without,
-                with: Predicted::of(block.worth.with),
+                with: Predicted::of(block.gain.with),
                 measured_ms,
             }
         };

@@ -2,14 +2,14 @@
 
 use super::args::DeviceArgs;
 use super::costs::{open_store, save_store};
+use super::hints::notes;
 use super::interrupt::cancel_on_interrupt;
-use super::notes::notes;
 use super::progress::Progress;
 use super::table::{Table, duration};
 use super::{CliError, Output};
 use anabranch::device::{DeviceRef, Inventory, detect, format_bytes};
+use anabranch::learning::Calibrator;
 use anabranch::profile::{CostStore, History, LinkCosts, MachineCosts};
-use anabranch::session::Calibrator;
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};

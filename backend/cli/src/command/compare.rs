@@ -2,7 +2,7 @@
 
 mod page;
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed, WishArgs};
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed};
 use super::html::command;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
@@ -15,10 +15,8 @@ use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, comp
 use anabranch::device::format_bytes;
 use anabranch::execute::RunOptions;
 use anabranch::plan::{PlanOptions, StreamMode};
-use anabranch::session::{Place, PlanChoice};
-use anabranch_placement::order::ORDERS;
+use anabranch::planning::{Order, PlanChoice};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use std::fmt::Write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -38,9 +36,8 @@ pub(crate) struct CompareCommand {
             auto,heft,mite,cpu, and gpu where there is one]:"))]
     place: Vec<String>,
     /// Which of a device's ready nodes goes first: pct, msr, fifo
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Ways",
-        value_parser = PossibleValuesParser::new(ORDERS))]
-    order: Vec<String>,
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Ways")]
+    order: Vec<Order>,
     /// What is streamed in chunks
     #[arg(
         long,
@@ -67,7 +64,7 @@ pub(crate) struct CompareCommand {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    wishes: WishArgs,
+    constraints: ConstraintArgs,
     #[command(flatten)]
     devices: DeviceArgs,
 }
@@ -75,9 +72,9 @@ pub(crate) struct CompareCommand {
 impl CompareCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let (place, order, wishes) = ("heft".into(), "pct".into(), self.wishes.clone());
+        let (place, order, constraints) = ("heft".into(), Order::Pct, self.constraints.clone());
         let opened =
-            open(&self.devices, &self.model, &PlaceArgs { place, order, wishes, streaming: StreamArgs::NONE })?;
+            open(&self.devices, &self.model, &PlaceArgs { place, order, constraints, streaming: StreamArgs::NONE })?;
         open::print_notes(&opened.session, output);
         let comparison = self.compare(&opened, output)?;
         opened.save_costs()?;
@@ -119,7 +116,7 @@ impl CompareCommand {
             for order in &self.order {
                 for stream in &self.stream {
                     let plan = PlanOptions { streaming: stream.mode(), ..PlanOptions::default() };
-                    let way = PlanChoice { place: Place::parse(place), order: order.clone(), plan };
+                    let way = PlanChoice { strategy: open::strategy(place), order: *order, plan };
                     if !ways.contains(&way) {
                         ways.push(way);
                     }
@@ -313,7 +310,7 @@ fn record(comparison: &Comparison, outcome: &Outcome) -> Vec<String> {
     let mut record = vec![
         comparison.model.clone(),
         outcome.way.place.clone(),
-        text(outcome.way.order.clone()),
+        text(outcome.way.order.map(|order| order.to_string())),
         text(outcome.way.stream.map(stream_name)),
         comparison.repeat.to_string(),
         text(outcome.predicted_ms),

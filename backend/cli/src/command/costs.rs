@@ -120,7 +120,7 @@ impl CostsCommand {
 
 /// Tells the store which machine this is.
 fn settle(store: &mut CostStore) -> Result<(), CliError> {
-    let inventory = detect(&DetectOptions { no_gpu: true, ..DetectOptions::default() })?;
+    let inventory = detect(&DetectOptions::default().without_gpu())?;
     store.settle(&inventory.fingerprint()).iter().for_each(|note| eprintln!("note: {note}"));
     Ok(())
 }
@@ -146,7 +146,7 @@ fn refused(error: StoreError) -> CliError {
 }
 
 fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(), CliError> {
-    let here = detect(&DetectOptions { no_gpu: true, ..DetectOptions::default() })?.fingerprint();
+    let here = detect(&DetectOptions::default().without_gpu())?.fingerprint();
     if output.json {
         return output.json(&serde_json::to_value(store).map_err(CliError::internal)?);
     }

@@ -1,7 +1,7 @@
 //! `anabranch devices`: what this machine computes with, for people. (For programs, the inventory serialises itself.)
 
 use super::args::DeviceArgs;
-use super::notes::notes;
+use super::hints::notes;
 use super::table::shortened;
 use super::{CliError, Output};
 use anabranch::device::{
@@ -219,7 +219,7 @@ mod tests {
     use anabranch::device::{CpuGranularity, DetectOptions};
 
     fn inventory(cpu_granularity: CpuGranularity) -> Inventory {
-        let options = DetectOptions { cpu_granularity, software_gpu: true, ..DetectOptions::default() };
+        let options = DetectOptions::default().with_cpu_granularity(cpu_granularity).with_software_gpu(true);
         detect(&options).expect("no device is named")
     }
 

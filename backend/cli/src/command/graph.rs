@@ -1,9 +1,10 @@
 //! `anabranch graph`: a model's task graph on this machine's devices, for the laboratory and for other tools.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, WhatIfArgs, WishArgs};
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, WhatIfArgs};
 use super::open::{self, open_for};
 use super::{CliError, Output, write_file};
 use anabranch::device::format_bytes;
+use anabranch::planning::Order;
 use anabranch_placement::format::{LoadedProblem, dot, json, thesis};
 use anabranch_placement::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
 use clap::Args;
@@ -27,7 +28,7 @@ pub(crate) struct GraphCommand {
     #[arg(short, long, value_name = "FILE.json|FILE.csv|FILE.dot")]
     output: PathBuf,
     #[command(flatten)]
-    wishes: WishArgs,
+    constraints: ConstraintArgs,
     #[command(flatten)]
     devices: DeviceArgs,
     #[command(flatten)]
@@ -39,8 +40,8 @@ impl GraphCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let form = Form::of(&self.output)?;
         // Nothing is placed, so that any strategy will do.
-        let (wishes, streaming) = (self.wishes.clone(), StreamArgs::NONE);
-        let place = PlaceArgs { place: "heft".into(), order: "pct".into(), wishes, streaming };
+        let (constraints, streaming) = (self.constraints.clone(), StreamArgs::NONE);
+        let place = PlaceArgs { place: "heft".into(), order: Order::Pct, constraints, streaming };
         let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &place)?;
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;

@@ -3,8 +3,9 @@
 use super::open::Opened;
 use super::{CliError, write_file};
 use crate::report::{About, ReportData, page, utc};
+use anabranch::planning::Planned;
 use anabranch::profile::CostStore;
-use anabranch::session::{Planned, Run};
+use anabranch::session::Run;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

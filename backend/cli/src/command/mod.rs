@@ -9,10 +9,10 @@ mod costs;
 mod devices;
 mod gantt;
 mod graph;
+mod hints;
 mod html;
 mod inputs;
 mod interrupt;
-mod notes;
 mod open;
 mod place;
 mod platform;
@@ -29,6 +29,7 @@ mod trial;
 
 use anabranch_kernels::gpu::is_race;
 use clap::{Parser, Subcommand};
+use hints::hint;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
@@ -105,7 +106,7 @@ impl CliError {
     }
 }
 
-impl<E: std::error::Error> From<E> for CliError {
+impl<E: std::error::Error + 'static> From<E> for CliError {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
@@ -115,6 +116,10 @@ impl<E: std::error::Error> From<E> for CliError {
                 message = format!("{message}: {text}");
             }
             source = cause.source();
+        }
+        let error: &dyn std::error::Error = &error;
+        if let Some(hint) = error.downcast_ref().and_then(hint) {
+            message = format!("{message} ({hint})");
         }
         Self { message, code: 2 }
     }

@@ -2,10 +2,11 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::costs::{open_store, save_store};
+use super::hints::notes;
 use super::inputs::read_inputs;
-use super::notes::notes;
 use super::{CliError, Output};
-use anabranch::session::{Inputs, Place, PlatformFile, Session, SessionOptions, Wishes};
+use anabranch::planning::{Constraints, PlatformFile, Strategy};
+use anabranch::session::{Inputs, Session, SessionOptions};
 use std::path::PathBuf;
 
 /// The model that runs when none is named: a residual network of 3×32×32 images, with random weights.
@@ -38,24 +39,25 @@ pub(super) fn open_for(
     model: &ModelArgs,
     place: &PlaceArgs,
 ) -> Result<Opened, CliError> {
-    let (store, costs) = open_store(place.wishes.costs.as_ref())?;
-    let options = SessionOptions {
-        devices: devices.options(),
-        place: Place::parse(&place.place),
-        order: place.order.clone(),
-        wishes: Wishes { pins: place.wishes.pin.clone(), colocated: place.wishes.colocate.clone() },
-        dims: model.dim.iter().cloned().collect(),
-        fuse: !model.no_fuse,
-        platform,
-        plan: place.streaming.options(),
-        costs,
-        ..SessionOptions::default()
-    };
+    let (store, costs) = open_store(place.constraints.costs.as_ref())?;
+    let pins = place.constraints.pin.iter();
+    let pinned = pins.fold(Constraints::default(), |all, (pattern, device)| all.with_pin(pattern, device));
+    let mut options = SessionOptions::default()
+        .with_devices(devices.options())
+        .with_strategy(strategy(&place.place))
+        .with_order(place.order)
+        .with_constraints(place.constraints.colocate.iter().fold(pinned, Constraints::with_colocated))
+        .with_fusion(!model.no_fuse)
+        .with_plan(place.streaming.options())
+        .with_costs(costs)
+        .with_calibration(true);
+    options.dims = model.dim.iter().cloned().collect();
+    options.platform = platform;
     let session = match &model.model {
         Some(path) => Session::open(path, options)?,
         None => Session::from_bytes(BUILT_IN, options)?,
     };
-    let names: Vec<_> = session.inputs().iter().map(|input| input.name.clone()).collect();
+    let names: Vec<_> = session.inputs().iter().map(|input| input.name().to_owned()).collect();
     let given = Inputs::from(read_inputs(model, &names)?);
     let seed = model.random.or(model.input.is_empty().then_some(0));
     let inputs = match seed {
@@ -63,6 +65,12 @@ pub(super) fn open_for(
         None => given,
     };
     Ok(Opened { session, inputs, store })
+}
+
+/// What `--place` means.
+pub(super) fn strategy(place: &str) -> Strategy {
+    let Ok(strategy) = place.parse();
+    strategy
 }
 
 /// The model's name for people.

@@ -5,8 +5,8 @@ use super::costs::open_store;
 use super::table::{Table, duration};
 use super::{CliError, Output, write_file};
 use anabranch::device::{detect, format_bytes};
+use anabranch::planning::PlatformFile;
 use anabranch::profile::MachineCosts;
-use anabranch::session::PlatformFile;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -96,7 +96,7 @@ impl Report {
             measured_makespan_ms: milliseconds(measured.makespan),
             place_ms: milliseconds(run.prepared.place_time),
             predicted_traffic_bytes: plan.predicted().traffic,
-            traffic_bytes: run.traffic(),
+            traffic_bytes: run.measured.traffic(),
             transfers: plan.transfers().len(),
             node_error_percent: run.accuracy().node_error().map(|error| 100.0 * error),
             costs: CostBasis::of(run),
@@ -161,7 +161,7 @@ fn devices(run: &Run) -> Vec<DeviceLine> {
     let line = |(index, device): (usize, &anabranch::plan::PlanDevice)| {
         let here = |node: &anabranch::program::NodeId| plan.device_of(*node).index() == index;
         let predicted = program.node_ids().filter(here).map(|n| plan.predicted().busy[n.index()]);
-        let busy: f64 = run.node_times().filter(|(node, _)| here(node)).map(|(_, seconds)| seconds).sum();
+        let busy: f64 = run.measured.node_times().filter(|(node, _)| here(node)).map(|(_, seconds)| seconds).sum();
         DeviceLine {
             name: device.name.clone(),
             kind: device.kind.to_string(),
@@ -179,7 +179,7 @@ fn devices(run: &Run) -> Vec<DeviceLine> {
 fn links(run: &Run) -> Vec<LinkLine> {
     let plan = run.prepared.plan();
     let mut lines: Vec<LinkLine> = Vec::new();
-    for (id, seconds) in run.transfer_times() {
+    for (id, seconds) in run.measured.transfer_times() {
         let transfer = plan.transfer(id);
         let (from, to) = (&plan.device(transfer.from).name, &plan.device(transfer.to).name);
         let found = lines.iter().position(|line| line.from == *from && line.to == *to);

@@ -12,7 +12,7 @@ use super::{CliError, Output, write_file};
 use crate::npy::{write_npy, write_npz};
 use crate::report::trace;
 use anabranch::execute::RunOptions;
-use anabranch::plan::PlanFile;
+use anabranch::plan_file::PlanFile;
 use anabranch::session::events_json;
 use anabranch::session::{Outputs, Run};
 use clap::{Args, ValueEnum};

@@ -10,9 +10,10 @@ use super::spans::Spans;
 use super::{memory, why};
 use anabranch::device::{DeviceRef, Inventory};
 use anabranch::plan::{Plan, Route};
+use anabranch::planning::{PlacingError, Planned};
 use anabranch::profile::CostStore;
 use anabranch::program::{NodeId, Program, ValueId};
-use anabranch::session::{PlacingError, Planned, Run};
+use anabranch::session::Run;
 use anabranch_kernels::op::Op;
 use anabranch_placement::graph::{DatumId, TaskId};
 use std::collections::BTreeMap;
@@ -59,7 +60,9 @@ impl ReportData {
         Ok(Self {
             facts: collect.facts(),
             predicted: total(planned.plan().predicted().traffic, &collect.predicted.spans),
-            measured: run.zip(collect.measured.as_ref()).map(|(run, timing)| total(run.traffic(), &timing.spans)),
+            measured: run
+                .zip(collect.measured.as_ref())
+                .map(|(run, timing)| total(run.measured.traffic(), &timing.spans)),
             devices: collect.devices(run),
             transfers: collect.transfers(),
             nodes,
@@ -173,7 +176,7 @@ impl Collect<'_> {
         };
         let nodes = program.node_ids().map(|id| {
             let node = program.node(id);
-            let renamed = node.operators.len() > 1 || node.operators.iter().any(|name| *name != node.name);
+            let operators: Vec<_> = node.operators.iter().map(|operator| operator.name.clone()).collect();
             NodeData {
                 name: node.name.clone(),
                 op: node.spec.op.name().to_owned(),
@@ -181,7 +184,7 @@ impl Collect<'_> {
                 flops: node.spec.work().flops,
                 inputs: node.inputs.iter().zip(&node.spec.inputs).map(|(value, spec)| port(*value, spec)).collect(),
                 outputs: node.outputs.iter().zip(&node.spec.outputs).map(|(value, spec)| port(*value, spec)).collect(),
-                operators: if renamed { node.operators.clone() } else { Vec::new() },
+                operators: if operators == [&*node.name] { Vec::new() } else { operators },
                 block: block(&node.spec.op),
                 costs: self.costs(id),
                 ..NodeData::default()

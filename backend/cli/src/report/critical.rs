@@ -2,7 +2,7 @@
 
 use super::spans::Spans;
 use anabranch::plan::Plan;
-use anabranch::session::Placed;
+use anabranch::planning::Placed;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
 use std::collections::BTreeMap;

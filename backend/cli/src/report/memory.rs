@@ -1,4 +1,4 @@
-//! What every device holds over time, from the tenancies of its plan.
+//! What every device holds over time, from the allocations of its plan.
 
 use super::data::Steps;
 use super::spans::Spans;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// By device: bytes that hold something, from 0 on. What a device keeps throughout (constants, what kernels keep and scratch,
 /// the caller's inputs, buffers of streams and links) is there all the time; a value is there from when it is made or arrives to
-/// the end of its last use. O(t log t) for t tenancies.
+/// the end of its last use. O(t log t) for t allocations.
 pub(super) fn over_time(program: &Program, plan: &Plan, spans: &Spans) -> Vec<Steps> {
     let memory = plan.memory();
     let mut changes: Vec<BTreeMap<u64, i128>> = memory
@@ -26,7 +26,7 @@ pub(super) fn over_time(program: &Program, plan: &Plan, spans: &Spans) -> Vec<St
         let end = together.iter().map(|(_, end)| *end).max().unwrap_or(0);
         together.fill((start, end));
     }
-    for stay in memory.tenancies() {
+    for stay in memory.allocations() {
         let changes = &mut changes[stay.device.index()];
         let from = times.get(stay.from as usize).map_or(0, |times| times.0);
         *changes.entry(from).or_default() += i128::from(stay.bytes);

@@ -3,8 +3,9 @@
 use super::data::Times;
 use anabranch::execute::Activity;
 use anabranch::plan::{Plan, Route, TransferId};
+use anabranch::planning::Placed;
 use anabranch::program::{Origin, Program, ValueId};
-use anabranch::session::{Placed, Run};
+use anabranch::session::Run;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
 
@@ -59,7 +60,7 @@ impl Spans {
 
     /// When a value is on the host.
     fn arrival(&self, program: &Program, plan: &Plan, value: ValueId) -> u64 {
-        let host = anabranch::tasks::HOST;
+        let host = anabranch::plan::HOST;
         let sent = plan.transfers().iter().position(|transfer| transfer.value == value && transfer.to == host);
         match (sent.and_then(|at| self.transfers[at]), &program.value(value).origin) {
             (Some(times), _) => times.end,

@@ -69,7 +69,7 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
             let node = program.node(id);
             put("op_name", json!(node.spec.op.name()));
             put("provider", json!(plan.device(plan.device_of(id)).name));
-            put("operators", json!(node.operators));
+            put("operators", json!(node.operators.iter().map(|operator| &operator.name).collect::<Vec<_>>()));
             if let Some(block) = run.prepared.block(id) {
                 put("members", json!(block.members));
                 put("rows", json!(block.rows));

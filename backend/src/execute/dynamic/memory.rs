@@ -4,8 +4,8 @@
 
 use crate::execute::error::{Failure, RunErrorKind};
 use crate::execute::ledger::Ledger;
+use crate::plan::HOST;
 use crate::program::{NodeId, Program, ValueId};
-use crate::tasks::HOST;
 use anabranch_kernels::Buffer;
 use std::collections::BTreeMap;
 use std::sync::Arc;

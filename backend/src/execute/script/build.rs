@@ -4,9 +4,9 @@ use super::cells::CellMap;
 use super::release;
 use super::{After, Channel, DeviceScript, DeviceStep, Landing, LinkScript, LinkStep, NodeScript, Operand, Scripts};
 use super::{Gate, Work};
+use crate::plan::HOST;
 use crate::plan::{Plan, Route, Step, TransferId};
 use crate::program::{NodeId, Program, ValueId};
-use crate::tasks::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
 

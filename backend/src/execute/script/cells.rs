@@ -33,7 +33,7 @@ impl CellMap {
             cells.constants = constants.iter().filter_map(cell).collect();
             map.devices.push(cells);
         }
-        for stay in plan.memory().tenancies() {
+        for stay in plan.memory().allocations() {
             map.of.insert((stay.device, stay.value), stay.slot as u32);
         }
         map
@@ -51,7 +51,7 @@ fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotScript> {
         bytes.iter().map(|bytes| SlotScript { bytes: *bytes, handed_out: false, lent: false }).collect();
     let end = plan.steps().len() as u32;
     let cpu = plan.device(device).kind == DeviceKind::Cpu;
-    for stay in plan.memory().tenancies().iter().filter(|stay| stay.device == device && stay.until == end) {
+    for stay in plan.memory().allocations().iter().filter(|stay| stay.device == device && stay.until == end) {
         slots[stay.slot].handed_out = cpu;
         slots[stay.slot].lent = true;
     }
@@ -80,8 +80,8 @@ fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, V
                 let inputs = program.node(*node).inputs.iter().enumerate();
                 inputs.filter(|(at, _)| reads.get(*at).copied().unwrap_or(true)).for_each(|(_, value)| read(*value));
             }
-            Step::Output(index) if device == crate::tasks::HOST => read(program.outputs[*index].value),
-            Step::Input(index) if device == crate::tasks::HOST => read(program.inputs[*index]),
+            Step::Output(index) if device == crate::plan::HOST => read(program.outputs[*index].value),
+            Step::Input(index) if device == crate::plan::HOST => read(program.inputs[*index]),
             Step::Node(_) | Step::Output(_) | Step::Input(_) | Step::Transfer(_) => {}
         }
     }

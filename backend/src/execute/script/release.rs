@@ -7,17 +7,17 @@
 
 use super::Gate;
 use super::build::Builder;
-use crate::plan::{Route, Tenancy, TransferId};
+use crate::plan::{Allocation, Route, TransferId};
 use anabranch_placement::platform::DeviceKind;
 use std::collections::BTreeMap;
 
 /// Connects all neighbours in all slots, and frees what CPU devices lend each other.
 pub(super) fn connect(builder: &mut Builder<'_>) {
-    let mut slots: BTreeMap<_, Vec<Tenancy>> = BTreeMap::new();
-    for stay in builder.plan.memory().tenancies() {
+    let mut slots: BTreeMap<_, Vec<Allocation>> = BTreeMap::new();
+    for stay in builder.plan.memory().allocations() {
         slots.entry((stay.device, stay.slot)).or_default().push(*stay);
     }
-    let mut next: BTreeMap<_, Tenancy> = BTreeMap::new();
+    let mut next: BTreeMap<_, Allocation> = BTreeMap::new();
     for stays in slots.values() {
         for pair in stays.windows(2) {
             next.insert((pair[0].device, pair[0].value), pair[1]);
@@ -49,7 +49,7 @@ impl Builder<'_> {
     }
 
     /// The gate of what brings a value into its slot: a step, the landing on a CPU, or the link that writes into a GPU.
-    fn filler(&self, stay: &Tenancy, sends: &Sends) -> Gate {
+    fn filler(&self, stay: &Allocation, sends: &Sends) -> Gate {
         if self.plan.origin(self.program, stay.value) == Some(stay.device) {
             return Gate { worker: stay.device.0, index: self.maker(stay.value).unwrap_or(0) };
         }

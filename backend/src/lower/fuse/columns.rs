@@ -2,6 +2,7 @@
 //! attention, which are computed together and then taken apart, become three products that need no taking apart.
 
 use super::graph::Graph;
+use super::maps::{both, folded};
 use super::operands::Operand;
 use crate::lower::fold::Folding;
 use crate::program::{Node, ValueId};
@@ -104,7 +105,7 @@ fn cut(
     let (inputs, specs) = operands.into_iter().unzip();
     let output = TensorSpec::new(DType::F32, Shape::new(dims).ok()?);
     let spec = NodeSpec { op: Op::MatMul(MatMul { ..op.clone() }), inputs: specs, outputs: vec![output] };
-    let operators = super::maps::both(&node.operators, &slice.operators);
+    let operators = both(&node.operators, &folded(&slice.operators));
     Some(Node { name: slice.name, operators, spec, inputs, outputs: slice.outputs })
 }
 

@@ -2,6 +2,7 @@
 //! free for other rewrites. Attention writes its scale so.
 
 use super::graph::{Graph, as_map};
+use super::maps::both;
 use crate::program::Node;
 use anabranch_kernels::op::{Binary, Expression, Literal, MatMul, Op, Register, Step};
 
@@ -40,7 +41,7 @@ fn scaled_after(graph: &Graph, position: usize, side: usize) -> Option<Node> {
     let mut product = node.clone();
     product.spec.op = Op::MatMul(MatMul { epilogue: Some(epilogue), ..op.clone() });
     product.inputs[side] = earlier.inputs[0];
-    product.operators = super::maps::both(&earlier.operators, &node.operators);
+    product.operators = both(&earlier.operators, &node.operators);
     Some(product)
 }
 

@@ -5,7 +5,7 @@ use super::operands::{Operand, tidied};
 use super::reread::reread;
 use crate::lower::fold::Folding;
 use crate::lower::operator::numbers;
-use crate::program::Node;
+use crate::program::{ModelOperator, Node};
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op};
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 
@@ -158,10 +158,20 @@ pub(super) fn operands_of(node: &Node) -> Vec<Operand> {
 }
 
 /// The operators of two nodes in order, each once.
-pub(super) fn both(first: &[String], second: &[String]) -> Vec<String> {
+pub(super) fn both(first: &[ModelOperator], second: &[ModelOperator]) -> Vec<ModelOperator> {
     let mut all = first.to_vec();
-    all.extend(second.iter().filter(|name| !first.contains(name)).cloned());
+    for operator in second {
+        match all.iter_mut().find(|known| known.name == operator.name) {
+            Some(known) => known.folded &= operator.folded,
+            None => all.push(operator.clone()),
+        }
+    }
     all
+}
+
+/// The operators of a node of which nothing is left to compute.
+pub(super) fn folded(operators: &[ModelOperator]) -> Vec<ModelOperator> {
+    operators.iter().map(|operator| ModelOperator { folded: true, ..operator.clone() }).collect()
 }
 
 pub(super) fn with_map(node: &Node, map: Map, operands: Vec<Operand>) -> Node {

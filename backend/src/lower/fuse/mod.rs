@@ -14,10 +14,13 @@ mod rebuild;
 mod reread;
 mod scales;
 mod slices;
+#[cfg(test)]
+mod tests;
 mod transposes;
 
 use super::compact::compact;
 use super::fold::Folding;
+use crate::names::name_fused;
 use crate::program::Program;
 use graph::Graph;
 
@@ -41,5 +44,7 @@ pub(super) fn fuse(program: Program, folding: &mut Folding) -> Program {
         norms::recognise_norms(&mut graph);
         epilogues::fuse_epilogues(&mut graph);
     }
-    compact(graph.into_program())
+    let mut program = compact(graph.into_program());
+    name_fused(&mut program);
+    program
 }

@@ -4,7 +4,7 @@
 use super::graph::{Graph, as_map};
 use super::maps::{both, operands_of, with_map};
 use super::rebuild::{Rebuilt, Source, rebuild, renamed};
-use crate::program::{Node, ValueId};
+use crate::program::{ModelOperator, Node, ValueId};
 use anabranch_kernels::op::{
     Binary, Domain, Expression, Literal, Map, NodeSpec, Normalize, Op, Reduce, ReduceKind, Register, Step, Unary,
 };
@@ -64,7 +64,7 @@ struct Parts {
     first: usize,
     epsilon: f32,
     center: bool,
-    operators: Vec<String>,
+    operators: Vec<ModelOperator>,
 }
 
 impl Parts {
@@ -146,7 +146,12 @@ fn square_source(node: &Node) -> Option<ValueId> {
 }
 
 /// The value from which `value` was made by subtracting the mean of each row, with the operators that did it.
-fn centered_source(graph: &Graph, value: ValueId, shape: &Shape, first: usize) -> Option<(ValueId, Vec<String>)> {
+fn centered_source(
+    graph: &Graph,
+    value: ValueId,
+    shape: &Shape,
+    first: usize,
+) -> Option<(ValueId, Vec<ModelOperator>)> {
     let node = graph.node(graph.maker(value)?)?;
     let map = as_map(&node.spec).filter(|map| map.domain == Domain::F32)?;
     let &[source, mean] = &node.inputs[..] else { return None };

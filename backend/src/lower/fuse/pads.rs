@@ -1,6 +1,7 @@
 //! Makes a border of zeros around an image part of the convolution that reads it.
 
 use super::graph::Graph;
+use super::maps::{both, folded};
 use crate::program::Node;
 use anabranch_kernels::op::{Conv, Op, Pad, PadMode};
 
@@ -45,6 +46,6 @@ fn widened(graph: &Graph, position: usize) -> Option<Node> {
     widened.spec.op = Op::Conv(Conv { pads, ..conv.clone() });
     widened.spec.inputs[0] = read;
     widened.inputs[0] = earlier.inputs[0];
-    widened.operators = super::maps::both(&earlier.operators, &node.operators);
+    widened.operators = both(&folded(&earlier.operators), &node.operators);
     Some(widened)
 }

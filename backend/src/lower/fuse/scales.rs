@@ -2,6 +2,7 @@
 //! normalisation comes to after training.
 
 use super::graph::{Graph, as_map};
+use super::maps::{both, folded};
 use crate::lower::fold::Folding;
 use crate::program::Node;
 use anabranch_kernels::op::{Binary, Expression, Literal, NodeSpec, Op, Register, Step};
@@ -56,7 +57,7 @@ fn scaled(graph: &Graph, position: usize) -> Option<Scaled> {
         let weights = multiplied(&weights, &factors)?;
         let mut conv = conv.clone();
         conv.name = node.name.clone();
-        conv.operators = super::maps::both(&conv.operators, &node.operators);
+        conv.operators = both(&conv.operators, &folded(&node.operators));
         conv.outputs = node.outputs.clone();
         Some(Scaled { conv, weights, bias })
     })

@@ -1,6 +1,7 @@
 //! Takes slices before transpositions rather than after: less is moved, and often nothing has to change places any more.
 
 use super::graph::Graph;
+use super::maps::{both, folded};
 use super::transposes::{moves_nothing, permutation};
 use crate::program::Node;
 use anabranch_kernels::op::{NodeSpec, Op, Slice};
@@ -38,7 +39,8 @@ fn sliced_first(graph: &Graph, position: usize) -> Option<Node> {
         inputs: earlier.spec.inputs.clone(),
         outputs: vec![TensorSpec::new(made.dtype, output)],
     };
-    Some(Node { spec, inputs: earlier.inputs.clone(), ..node.clone() })
+    let operators = both(&folded(&earlier.operators), &node.operators);
+    Some(Node { spec, operators, inputs: earlier.inputs.clone(), ..node.clone() })
 }
 
 /// The slice's starts, steps and counts in a tensor of shape `made` that it reads as `read`: the same but for axes of one

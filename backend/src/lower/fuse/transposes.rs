@@ -1,6 +1,7 @@
 //! Does away with transpositions: two in a row become one, and a product reads its matrices transposed.
 
 use super::graph::Graph;
+use super::maps::{both, folded};
 use crate::program::Node;
 use anabranch_kernels::op::{MatMul, NodeSpec, Op, Transpose};
 use anabranch_kernels::{Shape, TensorSpec};
@@ -43,7 +44,7 @@ fn merge(graph: &mut Graph, position: usize) {
     }
     let op = Op::Transpose(Transpose { permutation: whole });
     let spec = NodeSpec { op, inputs: vec![read], outputs: node.spec.outputs.clone() };
-    let operators = super::maps::both(&earlier.operators, &node.operators);
+    let operators = both(&earlier.operators, &node.operators);
     let node = Node { spec, inputs: vec![source], operators, ..node.clone() };
     graph.replace(position, node);
 }
@@ -70,6 +71,7 @@ fn absorb(graph: &mut Graph, position: usize, side: usize) {
         _ => MatMul { transpose_b: !op.transpose_b, ..op.clone() },
     };
     let mut product = node.clone();
+    product.operators = both(&folded(&earlier.operators), &node.operators);
     product.spec.op = Op::MatMul(flipped);
     product.spec.inputs[side] = read;
     if moves_nothing(&swapped, &earlier.spec.inputs[0].shape) {

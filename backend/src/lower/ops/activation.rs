@@ -3,7 +3,7 @@
 use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::error::Fault;
-use crate::lower::formula::{Formula, domain_of};
+use crate::lower::expression::{ExpressionBuilder, domain_of};
 use crate::lower::operator::Operator;
 use crate::lower::view::View;
 use anabranch_kernels::op::{Binary, Register, Unary};
@@ -30,12 +30,16 @@ pub(super) const TABLE: &[Entry] = &[
 
 const X: Register = Register(0);
 
-/// A function of one floating-point number, as `write` puts it into a formula of one input.
-fn apply(operator: &Operator<'_>, builder: &mut Builder, write: impl FnOnce(&mut Formula)) -> Result<Vec<View>, Fault> {
+/// A function of one floating-point number, as `write` puts it into a expression of one input.
+fn apply(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    write: impl FnOnce(&mut ExpressionBuilder),
+) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
-    let mut formula = Formula::new(domain_of(x.dtype()), 1);
-    write(&mut formula);
-    Ok(vec![builder.map(formula, from_ref(x), x.dtype())?])
+    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 1);
+    write(&mut expression);
+    Ok(vec![builder.map(expression, from_ref(x), x.dtype())?])
 }
 
 /// `x < 0 ? slope · x : x`.
@@ -52,11 +56,11 @@ fn leaky_relu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
 fn parametric_relu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, slope) = operator.pair()?;
     slope.shape().broadcast_strides(x.shape())?;
-    let mut formula = Formula::new(domain_of(x.dtype()), 2);
-    let negative = formula.with(Binary::Less, X, 0.0);
-    let scaled = formula.binary(Binary::Multiply, X, Register(1));
-    formula.select(negative, scaled, X);
-    Ok(vec![builder.map(formula, &[x.clone(), slope.clone()], x.dtype())?])
+    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 2);
+    let negative = expression.with(Binary::Less, X, 0.0);
+    let scaled = expression.binary(Binary::Multiply, X, Register(1));
+    expression.select(negative, scaled, X);
+    Ok(vec![builder.map(expression, &[x.clone(), slope.clone()], x.dtype())?])
 }
 
 /// `x < 0 ? α (eˣ − 1) : x`.
@@ -186,12 +190,12 @@ fn swish(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
 fn gated_swish(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let (a, b) = operator.pair()?;
-    let mut formula = Formula::new(domain_of(a.dtype()), 2);
-    let scaled = formula.with(Binary::Multiply, X, operator.float("alpha", 1.0)?.into());
-    let gate = formula.unary(Unary::Sigmoid, scaled);
-    let swish = formula.binary(Binary::Multiply, X, gate);
-    formula.binary(Binary::Multiply, swish, Register(1));
-    Ok(vec![builder.map(formula, &[a.clone(), b.clone()], a.dtype())?])
+    let mut expression = ExpressionBuilder::new(domain_of(a.dtype()), 2);
+    let scaled = expression.with(Binary::Multiply, X, operator.float("alpha", 1.0)?.into());
+    let gate = expression.unary(Unary::Sigmoid, scaled);
+    let swish = expression.binary(Binary::Multiply, X, gate);
+    expression.binary(Binary::Multiply, swish, Register(1));
+    Ok(vec![builder.map(expression, &[a.clone(), b.clone()], a.dtype())?])
 }
 
 /// `x < −λ ? x + bias : x > λ ? x − bias : 0`.
@@ -199,7 +203,7 @@ fn shrink(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let bias = f64::from(operator.float("bias", 0.0)?);
     let threshold = f64::from(operator.float("lambd", 0.5)?);
     let x = operator.number(0)?;
-    let mut f = Formula::new(domain_of(x.dtype()), 1);
+    let mut f = ExpressionBuilder::new(domain_of(x.dtype()), 1);
     let below = f.with(Binary::Less, X, -threshold);
     let above = f.with(Binary::Greater, X, threshold);
     let raised = f.with(Binary::Add, X, bias);
@@ -211,14 +215,14 @@ fn shrink(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 }
 
 /// `α (eˣ − 1)`.
-fn exponential_minus_one(f: &mut Formula, x: Register, alpha: f64) -> Register {
+fn exponential_minus_one(f: &mut ExpressionBuilder, x: Register, alpha: f64) -> Register {
     let exponential = f.unary(Unary::Exp, x);
     let curve = f.with(Binary::Subtract, exponential, 1.0);
     f.with(Binary::Multiply, curve, alpha)
 }
 
 /// `max(0, min(1, α x + β))`.
-fn clamped_line(f: &mut Formula, alpha: f64, beta: f64) -> Register {
+fn clamped_line(f: &mut ExpressionBuilder, alpha: f64, beta: f64) -> Register {
     let scaled = f.with(Binary::Multiply, X, alpha);
     let line = f.with(Binary::Add, scaled, beta);
     let low = f.with(Binary::Min, line, 1.0);
@@ -226,7 +230,7 @@ fn clamped_line(f: &mut Formula, alpha: f64, beta: f64) -> Register {
 }
 
 /// `ln(1 + eˣ)` as `max(x, 0) + ln(1 + e^−|x|)`, which cannot overflow.
-fn log_one_plus_exponential(f: &mut Formula, x: Register) -> Register {
+fn log_one_plus_exponential(f: &mut ExpressionBuilder, x: Register) -> Register {
     let magnitude = f.unary(Unary::Abs, x);
     let negated = f.unary(Unary::Negate, magnitude);
     let exponential = f.unary(Unary::Exp, negated);

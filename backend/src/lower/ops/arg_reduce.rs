@@ -3,7 +3,7 @@
 use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::error::Fault;
-use crate::lower::formula::Formula;
+use crate::lower::expression::ExpressionBuilder;
 use crate::lower::operator::Operator;
 use crate::lower::view::View;
 use anabranch_kernels::op::{ArgReduce, Binary, Domain, Op};
@@ -53,7 +53,7 @@ fn hardmax(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     };
     let index = index_of(builder, &rows, ArgReduce { axis, greatest: true, last: false })?;
     let positions = builder.indices(DType::I64, rows.dims()[axis], axis, rows.rank())?;
-    let formula = Formula::of_two(Domain::I64, Binary::Equal);
-    let hot = builder.map(formula, &[index, positions], x.dtype())?;
+    let expression = ExpressionBuilder::of_two(Domain::I64, Binary::Equal);
+    let hot = builder.map(expression, &[index, positions], x.dtype())?;
     Ok(vec![hot.reshaped(x.dims())?])
 }

@@ -5,7 +5,7 @@ use super::softmax::normalized;
 use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::error::Fault;
-use crate::lower::formula::{Formula, domain_of};
+use crate::lower::expression::{ExpressionBuilder, domain_of};
 use crate::lower::operator::Operator;
 use crate::lower::view::View;
 use anabranch_kernels::op::{Binary, PadMode, Register, Unary};
@@ -126,14 +126,14 @@ fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Faul
 fn scaled(operator: &Operator<'_>, builder: &mut Builder, scores: &View, depth: usize) -> Result<View, Fault> {
     let scale = operator.optional_float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
     let cap = f64::from(operator.float("softcap", 0.0)?);
-    let mut formula = Formula::new(domain_of(scores.dtype()), 1);
-    let scaled = formula.with(Binary::Multiply, Register(0), scale);
+    let mut expression = ExpressionBuilder::new(domain_of(scores.dtype()), 1);
+    let scaled = expression.with(Binary::Multiply, Register(0), scale);
     if cap > 0.0 {
-        let inner = formula.with(Binary::Divide, scaled, cap);
-        let bent = formula.unary(Unary::Tanh, inner);
-        formula.with(Binary::Multiply, bent, cap);
+        let inner = expression.with(Binary::Divide, scaled, cap);
+        let bent = expression.unary(Unary::Tanh, inner);
+        expression.with(Binary::Multiply, bent, cap);
     }
-    builder.map(formula, from_ref(scores), scores.dtype())
+    builder.map(expression, from_ref(scores), scores.dtype())
 }
 
 /// The scores with the mask added, and with what comes later than the query left out if the attention is causal.
@@ -143,24 +143,24 @@ fn masked(operator: &Operator<'_>, builder: &mut Builder, scores: &View, past: u
     if operator.optional(3).is_some() {
         let mask = full_mask(operator, builder, total)?;
         mask.shape().broadcast_strides(scores.shape())?;
-        let mut formula = Formula::new(domain_of(scores.dtype()), 2);
+        let mut expression = ExpressionBuilder::new(domain_of(scores.dtype()), 2);
         if mask.dtype() == DType::Bool {
-            let nothing = formula.literal(f64::NEG_INFINITY);
-            formula.select(Register(1), Register(0), nothing);
+            let nothing = expression.literal(f64::NEG_INFINITY);
+            expression.select(Register(1), Register(0), nothing);
         } else {
-            formula.binary(Binary::Add, Register(0), Register(1));
+            expression.binary(Binary::Add, Register(0), Register(1));
         }
-        result = builder.map(formula, &[result, mask], scores.dtype())?;
+        result = builder.map(expression, &[result, mask], scores.dtype())?;
     }
     if operator.flag("is_causal", false)? {
         let queries = builder.indices(DType::F32, scores.dims()[2], 2, 4)?;
         let keys = builder.indices(DType::F32, total, 3, 4)?;
-        let mut formula = Formula::new(domain_of(scores.dtype()), 3);
-        let latest = formula.with(Binary::Add, Register(1), past as f64);
-        let seen = formula.binary(Binary::LessOrEqual, Register(2), latest);
-        let nothing = formula.literal(f64::NEG_INFINITY);
-        formula.select(seen, Register(0), nothing);
-        result = builder.map(formula, &[result, queries, keys], scores.dtype())?;
+        let mut expression = ExpressionBuilder::new(domain_of(scores.dtype()), 3);
+        let latest = expression.with(Binary::Add, Register(1), past as f64);
+        let seen = expression.binary(Binary::LessOrEqual, Register(2), latest);
+        let nothing = expression.literal(f64::NEG_INFINITY);
+        expression.select(seen, Register(0), nothing);
+        result = builder.map(expression, &[result, queries, keys], scores.dtype())?;
     }
     Ok(result)
 }
@@ -180,10 +180,10 @@ fn full_mask(operator: &Operator<'_>, builder: &mut Builder, total: usize) -> Re
 
 /// A query that may look at no key has weights of 0 rather than 0/0.
 fn zero_where_nothing(builder: &mut Builder, weights: &View) -> Result<View, Fault> {
-    let mut formula = Formula::new(domain_of(weights.dtype()), 1);
-    let undefined = formula.unary(Unary::IsNan, Register(0));
-    let zero = formula.literal(0.0);
-    formula.select(undefined, zero, Register(0));
+    let mut expression = ExpressionBuilder::new(domain_of(weights.dtype()), 1);
+    let undefined = expression.unary(Unary::IsNan, Register(0));
+    let zero = expression.literal(0.0);
+    expression.select(undefined, zero, Register(0));
     let output = TensorSpec::new(weights.dtype(), weights.shape().clone());
-    builder.map_to(formula, from_ref(weights), output)
+    builder.map_to(expression, from_ref(weights), output)
 }

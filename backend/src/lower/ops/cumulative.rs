@@ -4,7 +4,7 @@
 use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::error::Fault;
-use crate::lower::formula::{Formula, domain_of};
+use crate::lower::expression::{ExpressionBuilder, domain_of};
 use crate::lower::operator::{Operator, axis_of};
 use crate::lower::view::View;
 use anabranch_kernels::op::{Binary, PadMode};
@@ -24,7 +24,7 @@ fn running_sum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let mut distance = 1;
     while distance < x.dims()[axis] {
         let earlier = shifted(builder, &sum, axis, distance, reverse)?;
-        let add = Formula::of_two(domain_of(x.dtype()), Binary::Add);
+        let add = ExpressionBuilder::of_two(domain_of(x.dtype()), Binary::Add);
         sum = builder.map(add, &[sum, earlier], x.dtype())?;
         distance *= 2;
     }

@@ -4,7 +4,7 @@ use super::matmul::multiplied;
 use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::error::Fault;
-use crate::lower::formula::{Formula, domain_of};
+use crate::lower::expression::{ExpressionBuilder, domain_of};
 use crate::lower::operator::Operator;
 use crate::lower::view::View;
 use anabranch_kernels::op::{Binary, ReduceKind};
@@ -162,8 +162,8 @@ fn contracted(builder: &mut Builder, a: &Term, b: &Term, later: &dyn Fn(&Label) 
         let ones = |count: usize| vec![1; count];
         let a_view = a_view.reshaped([a_view.dims(), &ones(right.len())].concat())?;
         let b_view = b_view.reshaped([b_batch, &ones(left.len()), right_dims].concat())?;
-        let formula = Formula::of_two(domain_of(a_view.dtype()), Binary::Multiply);
-        builder.map(formula, &[a_view.clone(), b_view], a_view.dtype())?
+        let expression = ExpressionBuilder::of_two(domain_of(a_view.dtype()), Binary::Multiply);
+        builder.map(expression, &[a_view.clone(), b_view], a_view.dtype())?
     } else {
         let depth = product(inner_dims);
         let a_matrix = a_view.reshaped([a_batch, &[product(left_dims), depth]].concat())?;

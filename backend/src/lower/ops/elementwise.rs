@@ -3,7 +3,7 @@
 use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::error::Fault;
-use crate::lower::formula::{Formula, domain_of};
+use crate::lower::expression::{ExpressionBuilder, domain_of};
 use crate::lower::operator::Operator;
 use crate::lower::view::View;
 use anabranch_kernels::DType;
@@ -68,7 +68,7 @@ const C: Register = Register(2);
 /// A function of one number; the result has its type.
 pub(super) fn unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<View, Fault> {
     let x = operator.number(0)?;
-    builder.map(Formula::of_one(domain_of(x.dtype()), function), from_ref(x), x.dtype())
+    builder.map(ExpressionBuilder::of_one(domain_of(x.dtype()), function), from_ref(x), x.dtype())
 }
 
 /// A function of one floating-point number.
@@ -81,47 +81,47 @@ pub(super) fn float_unary(operator: &Operator<'_>, builder: &mut Builder, functi
 pub(super) fn arithmetic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<View, Fault> {
     let (a, b) = operator.pair()?;
     operator.number(0)?;
-    builder.map(Formula::of_two(domain_of(a.dtype()), function), &[a.clone(), b.clone()], a.dtype())
+    builder.map(ExpressionBuilder::of_two(domain_of(a.dtype()), function), &[a.clone(), b.clone()], a.dtype())
 }
 
 /// A truth value from two elements of one type.
 pub(super) fn compare(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<View, Fault> {
     let (a, b) = operator.pair()?;
-    builder.map(Formula::of_two(domain_of(a.dtype()), function), &[a.clone(), b.clone()], DType::Bool)
+    builder.map(ExpressionBuilder::of_two(domain_of(a.dtype()), function), &[a.clone(), b.clone()], DType::Bool)
 }
 
 /// A truth value from two truth values.
 pub(super) fn logic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<View, Fault> {
     let (a, b) = (operator.typed(0, DType::Bool)?, operator.typed(1, DType::Bool)?);
-    builder.map(Formula::of_two(Domain::F32, function), &[a.clone(), b.clone()], DType::Bool)
+    builder.map(ExpressionBuilder::of_two(Domain::F32, function), &[a.clone(), b.clone()], DType::Bool)
 }
 
 fn not(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.typed(0, DType::Bool)?;
-    Ok(vec![builder.map(Formula::of_one(Domain::F32, Unary::Not), from_ref(x), DType::Bool)?])
+    Ok(vec![builder.map(ExpressionBuilder::of_one(Domain::F32, Unary::Not), from_ref(x), DType::Bool)?])
 }
 
 fn is_nan(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
-    Ok(vec![builder.map(Formula::of_one(domain_of(x.dtype()), Unary::IsNan), from_ref(x), DType::Bool)?])
+    Ok(vec![builder.map(ExpressionBuilder::of_one(domain_of(x.dtype()), Unary::IsNan), from_ref(x), DType::Bool)?])
 }
 
 fn is_infinite(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let negative = operator.flag("detect_negative", true)?;
     let positive = operator.flag("detect_positive", true)?;
-    let mut formula = Formula::new(domain_of(x.dtype()), 1);
-    let infinite = formula.unary(Unary::IsInfinite, A);
+    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 1);
+    let infinite = expression.unary(Unary::IsInfinite, A);
     let wanted_sign = match (negative, positive) {
         (true, true) => None,
-        (true, false) => Some(formula.with(Binary::Less, A, 0.0)),
-        (false, true) => Some(formula.with(Binary::Greater, A, 0.0)),
-        (false, false) => Some(formula.literal(0.0)),
+        (true, false) => Some(expression.with(Binary::Less, A, 0.0)),
+        (false, true) => Some(expression.with(Binary::Greater, A, 0.0)),
+        (false, false) => Some(expression.literal(0.0)),
     };
     if let Some(sign) = wanted_sign {
-        formula.binary(Binary::And, infinite, sign);
+        expression.binary(Binary::And, infinite, sign);
     }
-    Ok(vec![builder.map(formula, from_ref(x), DType::Bool)?])
+    Ok(vec![builder.map(expression, from_ref(x), DType::Bool)?])
 }
 
 /// The exponent may have another type than the base, whose type the result has.
@@ -132,8 +132,8 @@ fn power(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
         (Domain::F32, exponent) if exponent != Domain::F64 => Domain::F32,
         _ => Domain::F64,
     };
-    let formula = Formula::of_two(domain, Binary::Power);
-    Ok(vec![builder.map(formula, &[base.clone(), exponent.clone()], base.dtype())?])
+    let expression = ExpressionBuilder::of_two(domain, Binary::Power);
+    Ok(vec![builder.map(expression, &[base.clone(), exponent.clone()], base.dtype())?])
 }
 
 fn modulo(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -146,9 +146,9 @@ fn choose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let condition = operator.typed(0, DType::Bool)?;
     let (yes, no) = (operator.input(1)?, operator.input(2)?);
     operator.typed(2, yes.dtype())?;
-    let mut formula = Formula::new(domain_of(yes.dtype()), 3);
-    formula.select(A, B, C);
-    Ok(vec![builder.map(formula, &[condition.clone(), yes.clone(), no.clone()], yes.dtype())?])
+    let mut expression = ExpressionBuilder::new(domain_of(yes.dtype()), 3);
+    expression.select(A, B, C);
+    Ok(vec![builder.map(expression, &[condition.clone(), yes.clone(), no.clone()], yes.dtype())?])
 }
 
 fn min(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -165,9 +165,9 @@ fn sum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
 
 fn mean(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let total = variadic(operator, builder, Binary::Add)?;
-    let mut formula = Formula::new(domain_of(total.dtype()), 1);
-    formula.with(Binary::Divide, A, operator.count() as f64);
-    Ok(vec![builder.map(formula, from_ref(&total), total.dtype())?])
+    let mut expression = ExpressionBuilder::new(domain_of(total.dtype()), 1);
+    expression.with(Binary::Divide, A, operator.count() as f64);
+    Ok(vec![builder.map(expression, from_ref(&total), total.dtype())?])
 }
 
 /// A function of two numbers over one or more inputs, from left to right.
@@ -175,8 +175,8 @@ fn variadic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) ->
     let mut result = operator.number(0)?.clone();
     for index in 1..operator.count() {
         let next = operator.typed(index, result.dtype())?;
-        let formula = Formula::of_two(domain_of(result.dtype()), function);
-        result = builder.map(formula, &[result.clone(), next.clone()], next.dtype())?;
+        let expression = ExpressionBuilder::of_two(domain_of(result.dtype()), function);
+        result = builder.map(expression, &[result.clone(), next.clone()], next.dtype())?;
     }
     Ok(result)
 }
@@ -185,7 +185,7 @@ fn variadic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) ->
 fn clip(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let mut inputs = vec![x.clone()];
-    let mut formula = Formula::new(domain_of(x.dtype()), 3);
+    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
     let mut result = A;
     for (index, name, function) in [(1, "min", Binary::Max), (2, "max", Binary::Min)] {
         let bound = if operator.opset() < 11 {
@@ -198,12 +198,12 @@ fn clip(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
             return Err(Fault::invalid(format!("the bound `{name}` has shape {}, not one element", bound.shape())));
         }
         inputs.push(bound.reshaped(vec![])?);
-        result = formula.binary(function, result, Register(inputs.len() as u16 - 1));
+        result = expression.binary(function, result, Register(inputs.len() as u16 - 1));
     }
     match inputs.len() {
         1 => return Ok(vec![x.clone()]),
         2 => inputs.push(inputs[1].clone()),
         _ => {}
     }
-    Ok(vec![builder.map(formula, &inputs, x.dtype())?])
+    Ok(vec![builder.map(expression, &inputs, x.dtype())?])
 }

@@ -3,7 +3,7 @@
 use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::error::Fault;
-use crate::lower::formula::Formula;
+use crate::lower::expression::ExpressionBuilder;
 use crate::lower::operator::Operator;
 use crate::lower::view::View;
 use anabranch_kernels::op::{Binary, Domain, Gather, Op, Register};
@@ -90,18 +90,18 @@ pub(super) fn flat_indices(
 
 /// `flat · size + index`, with a negative index counted from the end.
 fn combined(builder: &mut Builder, flat: Option<View>, index: &View, size: usize) -> Result<View, Fault> {
-    let mut formula = Formula::new(Domain::I64, if flat.is_some() { 2 } else { 1 });
+    let mut expression = ExpressionBuilder::new(Domain::I64, if flat.is_some() { 2 } else { 1 });
     let own = Register(0);
-    let negative = formula.with(Binary::Less, own, 0.0);
-    let from_end = formula.with(Binary::Add, own, size as f64);
-    let counted = formula.select(negative, from_end, own);
+    let negative = expression.with(Binary::Less, own, 0.0);
+    let from_end = expression.with(Binary::Add, own, size as f64);
+    let counted = expression.select(negative, from_end, own);
     let mut inputs = vec![index.clone()];
     if let Some(flat) = flat {
-        let scaled = formula.with(Binary::Multiply, Register(1), size as f64);
-        formula.binary(Binary::Add, scaled, counted);
+        let scaled = expression.with(Binary::Multiply, Register(1), size as f64);
+        expression.binary(Binary::Add, scaled, counted);
         inputs.push(flat);
     }
-    builder.map(formula, &inputs, DType::I64)
+    builder.map(expression, &inputs, DType::I64)
 }
 
 /// Slices of `x` along `axis`, as the indices say.

@@ -5,7 +5,7 @@ use super::expand::sizes;
 use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::error::Fault;
-use crate::lower::formula::{Formula, domain_of};
+use crate::lower::expression::{ExpressionBuilder, domain_of};
 use crate::lower::operator::{Operator, axis_of, numbers};
 use crate::lower::view::View;
 use anabranch_kernels::op::{Binary, Domain, Register};
@@ -96,12 +96,12 @@ fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
         return Err(Fault::invalid(format!("a range of {count} elements")));
     }
     let index = builder.indices(dtype, count as usize, 0, 1)?;
-    let mut formula = Formula::new(domain_of(dtype), 3);
-    let offset = formula.binary(Binary::Multiply, Register(0), Register(2));
-    formula.binary(Binary::Add, Register(1), offset);
+    let mut expression = ExpressionBuilder::new(domain_of(dtype), 3);
+    let offset = expression.binary(Binary::Multiply, Register(0), Register(2));
+    expression.binary(Binary::Add, Register(1), offset);
     let ends = [operator.input(0)?.reshaped(vec![])?, operator.input(2)?.reshaped(vec![])?];
     let [start, delta] = ends;
-    Ok(vec![builder.map(formula, &[index, start, delta], dtype)?])
+    Ok(vec![builder.map(expression, &[index, start, delta], dtype)?])
 }
 
 /// The indices of the elements of a known tensor that are not zero, one row an axis.
@@ -146,14 +146,14 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let off = builder.part(&flat, 0, 0, 1)?;
     let on = builder.part(&flat, 0, 1, 1)?;
 
-    let mut formula = Formula::new(domain, 4);
+    let mut expression = ExpressionBuilder::new(domain, 4);
     let index = Register(0);
-    let negative = formula.with(Binary::Less, index, 0.0);
-    let from_end = formula.with(Binary::Add, index, depth as f64);
-    let index = formula.select(negative, from_end, index);
-    let hit = formula.binary(Binary::Equal, index, Register(1));
-    formula.select(hit, Register(3), Register(2));
-    Ok(vec![builder.map(formula, &[indices.reshaped(row)?, positions, off, on], values.dtype())?])
+    let negative = expression.with(Binary::Less, index, 0.0);
+    let from_end = expression.with(Binary::Add, index, depth as f64);
+    let index = expression.select(negative, from_end, index);
+    let hit = expression.binary(Binary::Equal, index, Register(1));
+    expression.select(hit, Register(3), Register(2));
+    Ok(vec![builder.map(expression, &[indices.reshaped(row)?, positions, off, on], values.dtype())?])
 }
 
 /// The elements on and above the `k`-th diagonal, or on and below it; zero elsewhere.
@@ -165,13 +165,13 @@ fn triangle(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
         None => 0,
     };
     let (rows, columns) = diagonal_axes(builder, x)?;
-    let mut formula = Formula::new(domain_of(x.dtype()), 3);
-    let limit = formula.with(Binary::Add, Register(1), bounded(diagonal));
+    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
+    let limit = expression.with(Binary::Add, Register(1), bounded(diagonal));
     let compare = if upper { Binary::GreaterOrEqual } else { Binary::LessOrEqual };
-    let kept = formula.binary(compare, Register(2), limit);
-    let zero = formula.literal(0.0);
-    formula.select(kept, Register(0), zero);
-    Ok(vec![builder.map(formula, &[x.clone(), rows, columns], x.dtype())?])
+    let kept = expression.binary(compare, Register(2), limit);
+    let zero = expression.literal(0.0);
+    expression.select(kept, Register(0), zero);
+    Ok(vec![builder.map(expression, &[x.clone(), rows, columns], x.dtype())?])
 }
 
 fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -185,12 +185,12 @@ fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     };
     let shaped = builder.filled(TensorSpec::new(dtype, Shape::scalar()), 1.0)?;
     let (rows, columns) = diagonal_axes(builder, x)?;
-    let mut formula = Formula::new(domain_of(x.dtype()), 3);
-    let limit = formula.with(Binary::Add, Register(1), bounded(operator.int("k", 0)?));
-    let hit = formula.binary(Binary::Equal, Register(2), limit);
-    let zero = formula.literal(0.0);
-    formula.select(hit, Register(0), zero);
-    Ok(vec![builder.map_to(formula, &[shaped, rows, columns], TensorSpec::new(dtype, x.shape().clone()))?])
+    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
+    let limit = expression.with(Binary::Add, Register(1), bounded(operator.int("k", 0)?));
+    let hit = expression.binary(Binary::Equal, Register(2), limit);
+    let zero = expression.literal(0.0);
+    expression.select(hit, Register(0), zero);
+    Ok(vec![builder.map_to(expression, &[shaped, rows, columns], TensorSpec::new(dtype, x.shape().clone()))?])
 }
 
 /// The row and column numbers of the two innermost axes, in the domain of the view's type.

@@ -4,7 +4,7 @@ use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::compose::Epilogue;
 use crate::lower::error::Fault;
-use crate::lower::formula::Formula;
+use crate::lower::expression::ExpressionBuilder;
 use crate::lower::operator::Operator;
 use crate::lower::view::View;
 use anabranch_kernels::Shape;
@@ -98,17 +98,17 @@ fn scaled_sum(alpha: f32, beta: f32, addend: Option<View>) -> Epilogue {
     if alpha == 1.0 && operands.is_empty() {
         return Epilogue::default();
     }
-    let mut formula = Formula::new(Domain::F32, 1 + operands.len());
+    let mut expression = ExpressionBuilder::new(Domain::F32, 1 + operands.len());
     let mut result = Register(0);
     if alpha != 1.0 {
-        result = formula.with(Binary::Multiply, result, alpha.into());
+        result = expression.with(Binary::Multiply, result, alpha.into());
     }
     if !operands.is_empty() {
         let mut term = Register(1);
         if beta != 1.0 {
-            term = formula.with(Binary::Multiply, term, beta.into());
+            term = expression.with(Binary::Multiply, term, beta.into());
         }
-        formula.binary(Binary::Add, result, term);
+        expression.binary(Binary::Add, result, term);
     }
-    Epilogue { expression: Some(formula.finish()), operands }
+    Epilogue { expression: Some(expression.finish()), operands }
 }

@@ -4,7 +4,7 @@ use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::compose::Epilogue;
 use crate::lower::error::Fault;
-use crate::lower::formula::{Formula, domain_of};
+use crate::lower::expression::{ExpressionBuilder, domain_of};
 use crate::lower::operator::Operator;
 use crate::lower::view::View;
 use anabranch_kernels::op::{Binary, Domain, Normalize, Op, Pool, PoolKind, ReduceKind, Register, Unary};
@@ -37,21 +37,21 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let work = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let [scale, bias, mean, variance] = &parameters[..] else { return Err(Fault::MissingInput(4)) };
 
-    let mut formula = Formula::new(domain_of(work), 2);
-    let shifted = formula.with(Binary::Add, Register(1), operator.float("epsilon", 1e-5)?.into());
-    let deviation = formula.unary(Unary::Sqrt, shifted);
-    formula.binary(Binary::Divide, Register(0), deviation);
-    let factor = builder.map(formula, &[scale.clone(), variance.clone()], work)?;
+    let mut expression = ExpressionBuilder::new(domain_of(work), 2);
+    let shifted = expression.with(Binary::Add, Register(1), operator.float("epsilon", 1e-5)?.into());
+    let deviation = expression.unary(Unary::Sqrt, shifted);
+    expression.binary(Binary::Divide, Register(0), deviation);
+    let factor = builder.map(expression, &[scale.clone(), variance.clone()], work)?;
 
-    let mut formula = Formula::new(domain_of(work), 3);
-    let moved = formula.binary(Binary::Multiply, Register(1), Register(2));
-    formula.binary(Binary::Subtract, Register(0), moved);
-    let offset = builder.map(formula, &[bias.clone(), mean.clone(), factor.clone()], work)?;
+    let mut expression = ExpressionBuilder::new(domain_of(work), 3);
+    let moved = expression.binary(Binary::Multiply, Register(1), Register(2));
+    expression.binary(Binary::Subtract, Register(0), moved);
+    let offset = builder.map(expression, &[bias.clone(), mean.clone(), factor.clone()], work)?;
 
-    let mut formula = Formula::new(domain_of(x.dtype()), 3);
-    let scaled = formula.binary(Binary::Multiply, Register(0), Register(1));
-    formula.binary(Binary::Add, scaled, Register(2));
-    Ok(vec![builder.map(formula, &[x.clone(), factor, offset], x.dtype())?])
+    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
+    let scaled = expression.binary(Binary::Multiply, Register(0), Register(1));
+    expression.binary(Binary::Add, scaled, Register(2));
+    Ok(vec![builder.map(expression, &[x.clone(), factor, offset], x.dtype())?])
 }
 
 fn layer(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -158,12 +158,12 @@ fn scaled(scaling: Scaling) -> Epilogue {
         Scaling::Only(operands) => operands,
         Scaling::And(operands) => operands.to_vec(),
     };
-    let mut formula = Formula::new(Domain::F32, 1 + operands.len());
-    let scaled = formula.binary(Binary::Multiply, Register(0), Register(1));
+    let mut expression = ExpressionBuilder::new(Domain::F32, 1 + operands.len());
+    let scaled = expression.binary(Binary::Multiply, Register(0), Register(1));
     if operands.len() > 1 {
-        formula.binary(Binary::Add, scaled, Register(2));
+        expression.binary(Binary::Add, scaled, Register(2));
     }
-    Epilogue { expression: Some(formula.finish()), operands }
+    Epilogue { expression: Some(expression.finish()), operands }
 }
 
 /// `x / ‖x‖` along an axis, with the sum of magnitudes or the root of the sum of squares; 0 where that is 0.
@@ -177,16 +177,16 @@ fn by_norm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         other => return Err(Fault::attribute("p", other, "1 or 2")),
     };
     let sum = builder.reduced(x, kind, &[axis])?;
-    let mut formula = Formula::new(domain_of(x.dtype()), 2);
+    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 2);
     let mut norm = Register(1);
     if kind == ReduceKind::SumOfSquares {
-        norm = formula.unary(Unary::Sqrt, norm);
+        norm = expression.unary(Unary::Sqrt, norm);
     }
-    let quotient = formula.binary(Binary::Divide, Register(0), norm);
-    let zero = formula.literal(0.0);
-    let nothing = formula.binary(Binary::Equal, norm, zero);
-    formula.select(nothing, zero, quotient);
-    Ok(vec![builder.map(formula, &[x.clone(), sum], x.dtype())?])
+    let quotient = expression.binary(Binary::Divide, Register(0), norm);
+    let zero = expression.literal(0.0);
+    let nothing = expression.binary(Binary::Equal, norm, zero);
+    expression.select(nothing, zero, quotient);
+    Ok(vec![builder.map(expression, &[x.clone(), sum], x.dtype())?])
 }
 
 /// `x / (bias + α/size · Σ x²)^β`, the sum over the `size` channels around each.
@@ -200,8 +200,11 @@ fn across_channels(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
     }
     let rest: usize = x.dims()[2..].iter().product();
     let flat = builder.as_f32(x)?.reshaped(vec![batch, 1, channels, rest])?;
-    let square =
-        builder.map(Formula::of_two(Domain::F32, Binary::Multiply), &[flat.clone(), flat.clone()], DType::F32)?;
+    let square = builder.map(
+        ExpressionBuilder::of_two(Domain::F32, Binary::Multiply),
+        &[flat.clone(), flat.clone()],
+        DType::F32,
+    )?;
     let pool = Pool {
         kind: PoolKind::Average { count_padding: true },
         window: [size, 1],
@@ -210,12 +213,12 @@ fn across_channels(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
         dilations: [1, 1],
     };
     let mean = builder.emit_one(Op::Pool(pool), from_ref(&square), square.spec.clone())?;
-    let mut formula = Formula::new(Domain::F32, 2);
-    let scaled = formula.with(Binary::Multiply, Register(1), operator.float("alpha", 1e-4)?.into());
-    let base = formula.with(Binary::Add, scaled, operator.float("bias", 1.0)?.into());
-    let divisor = formula.with(Binary::Power, base, operator.float("beta", 0.75)?.into());
-    formula.binary(Binary::Divide, Register(0), divisor);
-    let result = builder.map(formula, &[flat, mean], DType::F32)?;
+    let mut expression = ExpressionBuilder::new(Domain::F32, 2);
+    let scaled = expression.with(Binary::Multiply, Register(1), operator.float("alpha", 1e-4)?.into());
+    let base = expression.with(Binary::Add, scaled, operator.float("bias", 1.0)?.into());
+    let divisor = expression.with(Binary::Power, base, operator.float("beta", 0.75)?.into());
+    expression.binary(Binary::Divide, Register(0), divisor);
+    let result = builder.map(expression, &[flat, mean], DType::F32)?;
     Ok(vec![builder.cast(&result.reshaped(x.dims())?, x.dtype())?])
 }
 

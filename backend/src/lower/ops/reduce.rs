@@ -3,7 +3,7 @@
 use super::{Entry, Rule};
 use crate::lower::builder::Builder;
 use crate::lower::error::Fault;
-use crate::lower::formula::{Formula, domain_of};
+use crate::lower::expression::{ExpressionBuilder, domain_of};
 use crate::lower::operator::{Operator, axes_of};
 use crate::lower::view::View;
 use anabranch_kernels::op::{ReduceKind, Unary};
@@ -46,7 +46,11 @@ fn reduce(
     };
     let mut result = builder.reduced(&input, kind, &reduced)?;
     if let Some(function) = after {
-        result = builder.map(Formula::of_one(domain_of(result.dtype()), function), &[result.clone()], x.dtype())?;
+        result = builder.map(
+            ExpressionBuilder::of_one(domain_of(result.dtype()), function),
+            &[result.clone()],
+            x.dtype(),
+        )?;
     }
     let dims = x.dims().iter().enumerate().filter_map(|(axis, dim)| match axes.contains(&axis) {
         _ if nothing => Some(*dim),

@@ -14,7 +14,7 @@ pub(super) const TABLE: &[Entry] =
 
 /// Scale and output size along one axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Target {
+struct AxisScale {
     scale: f64,
     size: usize,
 }
@@ -34,7 +34,7 @@ fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
         }
         None => (0..x.rank()).collect(),
     };
-    let mut targets: Vec<_> = x.dims().iter().map(|dim| Target { scale: 1.0, size: *dim }).collect();
+    let mut targets: Vec<_> = x.dims().iter().map(|dim| AxisScale { scale: 1.0, size: *dim }).collect();
     for (axis, target) in axes.iter().zip(wanted(operator, builder, &axes)?) {
         targets[*axis] = target;
     }
@@ -81,7 +81,7 @@ fn scales(operator: &Operator<'_>, builder: &Builder, index: usize) -> Result<Ve
 }
 
 /// Scale and size for each of `axes`, from whichever of the inputs `sizes` and `scales` is given.
-fn wanted(operator: &Operator<'_>, builder: &Builder, axes: &[usize]) -> Result<Vec<Target>, Fault> {
+fn wanted(operator: &Operator<'_>, builder: &Builder, axes: &[usize]) -> Result<Vec<AxisScale>, Fault> {
     let x = operator.input(0)?;
     let given = |index: usize| operator.optional(index).is_some_and(|view| view.elements() > 0);
     if given(3) {
@@ -94,7 +94,7 @@ fn wanted(operator: &Operator<'_>, builder: &Builder, axes: &[usize]) -> Result<
     Err(Fault::invalid("neither sizes nor scales are given"))
 }
 
-fn by_scale(x: &View, axes: &[usize], scales: &[f64]) -> Result<Vec<Target>, Fault> {
+fn by_scale(x: &View, axes: &[usize], scales: &[f64]) -> Result<Vec<AxisScale>, Fault> {
     if scales.len() != axes.len() {
         return Err(Fault::invalid(format!("{} scales for {} axes", scales.len(), axes.len())));
     }
@@ -103,12 +103,12 @@ fn by_scale(x: &View, axes: &[usize], scales: &[f64]) -> Result<Vec<Target>, Fau
         if !(*scale > 0.0 && size < isize::MAX as f64) {
             return Err(Fault::invalid(format!("a scale of {scale} for {} elements", x.dims()[*axis])));
         }
-        Ok(Target { scale: *scale, size: size as usize })
+        Ok(AxisScale { scale: *scale, size: size as usize })
     };
     axes.iter().zip(scales).map(target).collect()
 }
 
-fn by_size(operator: &Operator<'_>, x: &View, axes: &[usize], sizes: &[usize]) -> Result<Vec<Target>, Fault> {
+fn by_size(operator: &Operator<'_>, x: &View, axes: &[usize], sizes: &[usize]) -> Result<Vec<AxisScale>, Fault> {
     if sizes.len() != axes.len() {
         return Err(Fault::invalid(format!("{} sizes for {} axes", sizes.len(), axes.len())));
     }
@@ -123,8 +123,8 @@ fn by_size(operator: &Operator<'_>, x: &View, axes: &[usize], sizes: &[usize]) -
         }
     };
     let target = |(axis, size): (&usize, &usize)| match common {
-        None => Target { scale: ratio((axis, size)), size: *size },
-        Some(scale) => Target { scale, size: (x.dims()[*axis] as f64 * scale).round() as usize },
+        None => AxisScale { scale: ratio((axis, size)), size: *size },
+        Some(scale) => AxisScale { scale, size: (x.dims()[*axis] as f64 * scale).round() as usize },
     };
     Ok(axes.iter().zip(sizes).map(target).collect())
 }
@@ -144,7 +144,7 @@ fn interpolation(operator: &Operator<'_>) -> Result<Interpolation, Fault> {
     }
 }
 
-fn coordinates(operator: &Operator<'_>, x: &View, targets: &[Target]) -> Result<Coordinates, Fault> {
+fn coordinates(operator: &Operator<'_>, x: &View, targets: &[AxisScale]) -> Result<Coordinates, Fault> {
     match operator.string("coordinate_transformation_mode", "half_pixel")? {
         "half_pixel" => Ok(Coordinates::HalfPixel),
         "pytorch_half_pixel" => Ok(Coordinates::PytorchHalfPixel),
@@ -164,7 +164,7 @@ fn coordinates(operator: &Operator<'_>, x: &View, targets: &[Target]) -> Result<
 fn resampled(
     builder: &mut Builder,
     x: &View,
-    targets: &[Target],
+    targets: &[AxisScale],
     interpolation: Interpolation,
     coordinates: Coordinates,
 ) -> Result<View, Fault> {

@@ -1,6 +1,6 @@
 //! A placed graph in flat vectors that are filled again for every placement that is tried.
 //!
-//! Items are numbered as in [`Flow`](crate::order::Flow): sends by datum and target, then tasks by id.
+//! Items are numbered as in [`PlacedGraph`](crate::order::PlacedGraph): sends by datum and target, then tasks by id.
 
 use crate::graph::{DatumId, TaskId};
 use crate::platform::DeviceId;
@@ -9,7 +9,7 @@ use crate::simulate::SimulateOptions;
 
 /// One datum on its way to one device.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Send {
+pub(super) struct TimedSend {
     pub(super) producer: TaskId,
     pub(super) from: DeviceId,
     pub(super) to: DeviceId,
@@ -27,7 +27,7 @@ pub(super) struct Network<'p> {
     /// What a receive counts in ranks, on each device.
     receive: Vec<f64>,
     device_of: Vec<DeviceId>,
-    sends: Vec<Send>,
+    sends: Vec<TimedSend>,
     /// By datum, and one more.
     first_send: Vec<u32>,
     receivers: Vec<TaskId>,
@@ -92,7 +92,7 @@ impl<'p> Network<'p> {
                 let to = group[0].0;
                 let transfer = self.problem.transfer_time(graph.bytes(datum), from, to);
                 let receivers = self.receivers.len() as u32;
-                self.sends.push(Send { producer, from, to, transfer, receivers });
+                self.sends.push(TimedSend { producer, from, to, transfer, receivers });
                 self.receivers.extend(group.iter().map(|&(_, consumer)| consumer));
             }
         }
@@ -121,7 +121,7 @@ impl<'p> Network<'p> {
                         after_rank = after_rank.max(rank[self.item(receiver)]);
                         after_rest = after_rest.max(rest[self.item(receiver)]);
                     }
-                    let Send { from, to, transfer, .. } = self.sends[send];
+                    let TimedSend { from, to, transfer, .. } = self.sends[send];
                     let busy = self.send_time[from.index()] + transfer;
                     rank[send] = busy + self.receive[to.index()] + after_rank;
                     rest[send] = busy + after_rest;
@@ -155,7 +155,7 @@ impl<'p> Network<'p> {
         item.checked_sub(self.sends.len()).map(|task| TaskId(task as u32))
     }
 
-    pub(super) fn sends(&self) -> &[Send] {
+    pub(super) fn sends(&self) -> &[TimedSend] {
         &self.sends
     }
 

@@ -116,7 +116,7 @@ fn blocks(outcome: &Outcome<'_>, streaming: &Streaming) -> String {
     };
     for (block, task) in tasks().take(MOST_LINES) {
         let (node, times) = (graph.node(task), schedule.times(task));
-        let interval = schedule.flow().output_interval(graph, task);
+        let interval = schedule.steady_state().output_interval(graph, task);
         table.row([
             block.to_string(),
             times.start.to_string(),
@@ -228,7 +228,7 @@ fn task_json(outcome: &Outcome<'_>, task: NodeId) -> Value {
     let node = outcome.graph.node(task);
     match &outcome.streaming {
         Some(Streaming { schedule, .. }) => {
-            let (times, flow) = (schedule.times(task), schedule.flow());
+            let (times, flow) = (schedule.times(task), schedule.steady_state());
             let interval = flow.output_interval(outcome.graph, task);
             json!({
                 "name": node.name(), "in": node.input(), "out": node.output(), "block": schedule.blocks().of(task),

@@ -1,0 +1,133 @@
+//! What is computed in blocks has the bits of what is computed node by node.
+
+use super::*;
+use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels, RunOptions};
+use crate::plan::test_programs::Placed;
+use crate::plan::{self, PlanDevice, PlanOptions};
+use anabranch_kernels::gpu::{self, Gpu, GpuLimits};
+use anabranch_kernels::op::NodeSpec;
+use anabranch_kernels::{KernelError, Tensor, cpu};
+use arbtest::arbitrary::{Result, Unstructured};
+use std::sync::{Arc, OnceLock};
+
+/// A GPU for all tests. `None` on a machine without any, not even a software one.
+fn shared_gpu() -> Option<Arc<Gpu>> {
+    static OPEN: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
+    let open = || {
+        let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
+        description.backends = wgpu::Backends::PRIMARY;
+        let instance = wgpu::Instance::new(description);
+        let adapter = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY)).into_iter().next()?;
+        Gpu::open(&adapter).ok().map(Arc::new)
+    };
+    OPEN.get_or_init(open).clone()
+}
+
+/// Whether the CPU, or the GPU if there is one, has a kernel for a block.
+fn supports(device: &PlanDevice, spec: &NodeSpec, constant: &[bool]) -> bool {
+    match (device.kind, shared_gpu()) {
+        (DeviceKind::Cpu, _) => cpu::prepare(spec, &vec![None; spec.inputs.len()]).is_ok(),
+        (_, Some(gpu)) => gpu::supports(spec, constant, gpu.facts() as &GpuLimits).is_ok(),
+        (_, None) => false,
+    }
+}
+
+/// The outputs of a placed program.
+fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
+    let program = Arc::new(placed.program.clone());
+    let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
+    let plan = placed.plan_with(&*kernels, options).expect("no limits");
+    assert_eq!(plan::check(&placed.program, &plan), []);
+    let device = |device: &PlanDevice| match device.kind {
+        DeviceKind::Cpu => {
+            ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads: 2, units: Vec::new(), slowdown: 1.0 })
+        }
+        _ => ComputeDevice::Gpu(GpuOpener::with(device.name.clone(), || {
+            shared_gpu().ok_or_else(|| KernelError::Gpu("there is none".into()))
+        })),
+    };
+    let executor = Executor::new(plan, kernels, placed.devices.iter().map(device).collect()).expect("devices");
+    let inputs: Vec<Tensor> = program.inputs.iter().enumerate().map(|(at, id)| input(&program, at, *id)).collect();
+    executor.run(&inputs, &RunOptions::default()).expect("nothing fails").outputs
+}
+
+fn input(program: &Program, number: usize, id: ValueId) -> Tensor {
+    let shape = program.value(id).spec.shape.clone();
+    let element = |at: usize| ((at * 37 + number * 11) % 101) as f32 * 0.125 - 5.0;
+    let elements: Vec<f32> = (0..shape.elements()).map(element).collect();
+    Tensor::from_elements(shape, &elements).expect("one for each")
+}
+
+/// The same program with its blocks contracted, and how many these are: in all, and on GPUs.
+fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
+    let nodes = placed.program.nodes.len();
+    let device = |device: &PlanDevice| BlockDevice {
+        name: device.name.clone(),
+        kind: device.kind,
+        key: device.name.clone(),
+        times: 1.0,
+        threads: 2,
+        cache: 1 << 20,
+    };
+    let groups = form(&Forming {
+        program: &placed.program,
+        device_of: &placed.placement.device_of[..nodes],
+        devices: &placed.devices.iter().map(device).collect::<Vec<_>>(),
+        mode: StreamMode::Always,
+        chunk,
+        supports: &|device, spec, constant| supports(&placed.devices[device.index()], spec, constant),
+    });
+    let contraction = contract(&placed.program, &groups).expect("what is formed is blocks");
+    assert_eq!(check(&placed.program, &contraction), []);
+    let device_of = contraction.members.iter().map(|nodes| placed.placement.device_of[nodes[0].index()].0);
+    let device_of: Vec<u32> = device_of.collect();
+    let kinds: Vec<&str> =
+        placed.devices.iter().map(|d| if d.kind == DeviceKind::Cpu { "cpu" } else { "gpu" }).collect();
+    let on_gpu = |group: &&BlockMembers| kinds[placed.placement.device_of[group.members[0].index()].index()] == "gpu";
+    let counts = (groups.len(), groups.iter().filter(on_gpu).count());
+    (Placed::new(contraction.program, &kinds, &device_of), counts)
+}
+
+/// Runs a random program in blocks of all sizes of chunks, and tells how many blocks there were: in all, and on GPUs.
+fn same_bits(u: &mut Unstructured<'_>, placed: &Placed) -> Result<(usize, usize)> {
+    let whole = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
+    let expected = outputs(placed, &whole);
+    let rules = [ChunkRule::Rows(1), ChunkRule::Rows(7), ChunkRule::Bytes(256 << 10), ChunkRule::Rows(usize::MAX)];
+    let chunk = *u.choose(&rules)?;
+    let (streamed, blocks) = contracted(placed, chunk);
+    let options = PlanOptions { streaming: StreamMode::Always, chunk, ..PlanOptions::default() };
+    let found = outputs(&streamed, &options);
+    assert_eq!(found.len(), expected.len());
+    for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let elements = || (found.elements::<f32>(), expected.elements::<f32>());
+        assert!(found.same_bits(expected), "output {at} with chunks of {chunk:?}: {:?}", elements());
+    }
+    Ok(blocks)
+}
+
+#[test]
+fn blocks_on_cpus_have_the_bits_of_their_nodes() {
+    let mut blocks = 0;
+    arbtest::arbtest(|u| {
+        let placed = random_program(u, 3)?.all_on_cpus();
+        blocks += same_bits(u, &placed)?.0;
+        Ok(())
+    })
+    .budget_ms(500);
+    assert!(blocks > 0, "no program had a block");
+}
+
+#[test]
+fn blocks_over_cpus_and_a_gpu_have_the_bits_of_their_nodes() {
+    if shared_gpu().is_none() {
+        return;
+    }
+    let mut on_gpu = 0;
+    arbtest::arbtest(|u| {
+        let placed = random_program(u, 2)?.maps_on_gpus();
+        on_gpu += same_bits(u, &placed)?.1;
+        Ok(())
+    })
+    .budget_ms(1500);
+    assert!(on_gpu > 0, "no program had a block on the GPU");
+}

@@ -1,0 +1,384 @@
+//! Calibration: what devices and links can do, measured by running probes through the very executor that will run the models.
+//!
+//! A quick one, of devices that nothing is known of, goes before the first placement. A full one ([`Calibrator`]) takes steps that can
+//! each be saved: peak rates, each class of kernels in several sizes, each link in several sizes whole and in chunks, hops between CPU
+//! devices, and what devices take from each other.
+
+use super::observation::observe;
+use super::probe::{Class, Probe, relay, side_by_side};
+use super::record::{ProfiledRun, record};
+use crate::device::Inventory;
+use crate::execute::{ExecError, Executor, Kernels, RunError, RunOptions, RunOutput};
+use crate::plan::HOST;
+use crate::plan::{Plan, PlanError, PlanOptions, StreamMode};
+use crate::planning::{
+    Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlacingError, compute_devices,
+    machine_devices,
+};
+use crate::profile::{LinkCosts, MachineCosts, Rates};
+use crate::program::Program;
+use anabranch_kernels::Tensor;
+use anabranch_kernels::gpu::GpuLimits;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs of a probe: at least, one of them cold, and at most.
+const RUNS: [usize; 2] = [4, 9];
+
+/// After this long a probe has run often enough.
+const ENOUGH: Duration = Duration::from_millis(250);
+
+/// The fastest rate that a link is believed to have: what is faster took no time that could be measured.
+const MOST_RATE: f64 = 1e12;
+
+/// Elements of the transfers that a link is measured with: 64 bytes to 16 MiB.
+const SIZES: [usize; 6] = [16, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22];
+
+/// Elements of the transfers in chunks.
+const STREAMED: [usize; 3] = [1 << 20, 1 << 21, 1 << 22];
+
+/// Nodes of a chain that another device is measured beside, at most.
+const LONGEST: f64 = 400.0;
+
+/// Why calibration cannot go on: a probe cannot be planned, readied or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CalibrationError {
+    /// A probe cannot be placed.
+    #[error("calibration: {0}")]
+    Placing(#[from] PlacingError),
+    /// A probe cannot be planned.
+    #[error("calibration: {0}")]
+    Plan(#[from] PlanError),
+    /// A probe cannot be readied on a device.
+    #[error("calibration: {0}")]
+    Ready(#[from] ExecError),
+    /// A probe does not run.
+    #[error("calibration: {0}")]
+    Run(#[from] RunError),
+}
+
+/// One step of a full calibration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalibrationStep {
+    name: String,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Rates(DeviceId),
+    Class(DeviceId, Class, usize),
+    Link { device: DeviceId, elements: usize, streamed: bool },
+    Hop { from: DeviceId, to: DeviceId, elements: usize },
+    Beside(DeviceId, DeviceId),
+}
+
+impl fmt::Display for CalibrationStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// A full calibration of the devices of an inventory.
+pub struct Calibrator<'a> {
+    bench: Bench<'a>,
+}
+
+impl<'a> Calibrator<'a> {
+    /// The calibration of these devices. Equal devices are measured once.
+    pub fn new(inventory: &'a Inventory) -> Self {
+        Self { bench: Bench::new(inventory) }
+    }
+
+    /// All steps, the most telling first.
+    pub fn steps(&self) -> Vec<CalibrationStep> {
+        let devices = &self.bench.devices;
+        let first_of_key = |at: &usize| devices[..*at].iter().all(|other| other.key != devices[*at].key);
+        let distinct: Vec<usize> =
+            (0..devices.len()).filter(first_of_key).filter(|at| self.bench.has_room(*at)).collect();
+        let mut steps = Vec::new();
+        let mut step = |what: What, name: String| steps.push(CalibrationStep { name, what });
+        let id = |at: usize| DeviceId(at as u32);
+        for at in &distinct {
+            step(What::Rates(id(*at)), format!("peak rates of {}", devices[*at].key));
+        }
+        for at in distinct.iter().filter(|at| devices[**at].kind != DeviceKind::Cpu) {
+            for elements in SIZES {
+                let what = What::Link { device: id(*at), elements, streamed: false };
+                step(what, format!("{} bytes to and from {}", 4 * elements, devices[*at].key));
+            }
+            for elements in STREAMED {
+                let what = What::Link { device: id(*at), elements, streamed: true };
+                step(what, format!("{} bytes in chunks to and from {}", 4 * elements, devices[*at].key));
+            }
+        }
+        for (a, b) in self.pairs() {
+            let both = format!("{} and {}", devices[a].key, devices[b].key);
+            if devices[a].kind == DeviceKind::Cpu && devices[b].kind == DeviceKind::Cpu {
+                for elements in [16, 1 << 18] {
+                    let what = What::Hop { from: id(a), to: id(b), elements };
+                    step(what, format!("hops of {} bytes between {both}", 4 * elements));
+                }
+            }
+            step(What::Beside(id(a), id(b)), format!("{both} side by side"));
+        }
+        for at in distinct {
+            for class in Class::ALL {
+                for size in 0..Class::SIZES {
+                    let name = format!("{class:?} of size {} on {}", size + 1, devices[at].key);
+                    step(What::Class(id(at), class, size), name);
+                }
+            }
+        }
+        steps
+    }
+
+    /// Whether a step has been done with this build's kernels.
+    pub fn is_done(&self, step: &CalibrationStep, known: &MachineCosts) -> bool {
+        known.calibrated.get(&step.name) == Some(&anabranch_kernels::VERSION)
+    }
+
+    /// Does one step and adds what it shows to what is known. Takes less than a second on most devices.
+    ///
+    /// # Errors
+    /// If a probe fails to run: then models would, too.
+    pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        let bench = &self.bench;
+        match step.what {
+            What::Rates(device) => bench.learn_rates(device, known)?,
+            What::Class(device, class, size) => {
+                let program = class.program(size);
+                if bench.runs_all(&program, device) {
+                    bench.record(&bench.run(program, &|_| device, false)?, known);
+                }
+            }
+            What::Link { device, elements, streamed } => {
+                // A stream needs a reader on the host, too.
+                let there = |node: usize| if node == 0 { device } else { HOST };
+                bench.record(&bench.run(relay(elements, 1 + u32::from(streamed)), &there, streamed)?, known);
+            }
+            What::Hop { from, to, elements } => {
+                let alternate = |node: usize| if node.is_multiple_of(2) { to } else { from };
+                bench.record(&bench.run(relay(elements, 16), &alternate, false)?, known);
+            }
+            What::Beside(first, second) => bench.learn_slowdown([first, second], known)?,
+        }
+        known.calibrated.insert(step.name.clone(), anabranch_kernels::VERSION);
+        Ok(())
+    }
+
+    /// Two devices for each pair of keys.
+    fn pairs(&self) -> Vec<(usize, usize)> {
+        let devices = &self.bench.devices;
+        let mut seen = Vec::new();
+        let mut pairs = Vec::new();
+        for (a, b) in (0..devices.len()).flat_map(|a| (a + 1..devices.len()).map(move |b| (a, b))) {
+            let keys = (&devices[a].key, &devices[b].key);
+            if !seen.contains(&keys) && self.bench.has_room(a) && self.bench.has_room(b) {
+                seen.push(keys);
+                pairs.push((a, b));
+            }
+        }
+        pairs
+    }
+}
+
+/// Measures every device that no rates are known of, and its links with the host. Takes about a second a device. A
+/// device on which probes do not fit keeps assumed rates.
+///
+/// # Errors
+/// If a probe fails to run: then models would, too.
+pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+    let bench = Bench::new(inventory);
+    for (index, device) in bench.devices.iter().enumerate() {
+        let done = known.devices.get(&device.key).is_some_and(|costs| costs.rates.is_some());
+        if !done && bench.has_room(index) {
+            bench.learn_rates(DeviceId(index as u32), known)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where probes run.
+struct Bench<'a> {
+    inventory: &'a Inventory,
+    devices: Vec<MachineDevice>,
+}
+
+/// The runs of one probe.
+struct Trial {
+    program: Arc<Program>,
+    executor: Executor,
+    runs: Vec<RunOutput>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(inventory: &'a Inventory) -> Self {
+        Self { inventory, devices: machine_devices(inventory) }
+    }
+
+    /// The devices with nothing known of them.
+    fn machine(&self) -> Machine {
+        Machine::present(self.inventory, &MachineCosts::default())
+    }
+
+    /// Whether the probes fit: the largest needs two tensors of 32 MiB, and staging.
+    fn has_room(&self, index: usize) -> bool {
+        let target = &self.devices[index];
+        let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
+        let bound = gpu.map(|gpu| GpuLimits::of(&gpu.adapter));
+        target.memory >= 256 << 20 && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
+    }
+
+    /// Whether the device has kernels for all nodes.
+    fn runs_all(&self, program: &Program, device: DeviceId) -> bool {
+        self.devices[device.index()].kind == DeviceKind::Cpu
+            || self.machine().gpu_runs(program).iter().all(|runs| *runs)
+    }
+
+    /// Measures the rates of a device, and the affine law of its links.
+    fn learn_rates(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        let mut trials = Vec::new();
+        for probe in Probe::ALL {
+            let trial = self.run(probe.program(), &|_| device, false)?;
+            self.record(&trial, known);
+            trials.push((probe, trial.least_node()));
+            match probe {
+                Probe::Bandwidth => self.learn_links(&trial, device, known, |large, link| {
+                    link.rate = (large.0 / (large.1 - link.latency).max(1e-9)).clamp(1.0, MOST_RATE);
+                }),
+                Probe::Launch => self.learn_links(&trial, device, known, |small, link| {
+                    // The large transfer was measured before: its time stays as it is.
+                    link.latency = small.1;
+                }),
+                Probe::MatMul | Probe::Conv | Probe::Map => {}
+            }
+        }
+        let seconds = |probe: Probe| trials.iter().find(|(p, _)| *p == probe).map_or(0.0, |(_, seconds)| *seconds);
+        known.devices.entry(self.devices[device.index()].key.clone()).or_default().rates = Some(rates(&seconds));
+        Ok(())
+    }
+
+    /// Lets `learn` set the affine law of each link between the device and a CPU by the least time (bytes, seconds) of the trial's
+    /// transfers. All CPU devices stand in one memory, so what holds between host and device holds for the other CPUs, too.
+    fn learn_links(
+        &self,
+        trial: &Trial,
+        device: DeviceId,
+        known: &mut MachineCosts,
+        learn: impl Fn((f64, f64), &mut LinkCosts),
+    ) {
+        let target = &self.devices[device.index()];
+        if target.kind == DeviceKind::Cpu {
+            return;
+        }
+        for back in [false, true] {
+            let Some(least) = trial.least_transfer(back) else { continue };
+            for cpu in self.devices.iter().filter(|other| other.kind == DeviceKind::Cpu) {
+                let (from, to) = if back { (target, cpu) } else { (cpu, target) };
+                let link = known.links.entry(MachineCosts::link_key(&from.key, &to.key));
+                learn(least, link.or_insert_with(|| LinkCosts::affine(0.0, MOST_RATE)));
+            }
+        }
+    }
+
+    /// Runs the same chain on each of two devices alone, then on both at the same time, so long on the faster one that the slower one
+    /// is busy throughout.
+    fn learn_slowdown(&self, pair: [DeviceId; 2], known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        let mut seconds = [0.0; 2];
+        for (device, seconds) in pair.iter().zip(&mut seconds) {
+            let trial = self.run(side_by_side([2, 2]), &|_| *device, false)?;
+            self.record(&trial, known);
+            *seconds = trial.least_node();
+        }
+        let slower = seconds[0].max(seconds[1]);
+        let lengths = seconds.map(|seconds| (4.0 * slower / seconds.max(1e-9)).clamp(4.0, LONGEST) as u32);
+        let divided = |node: usize| pair[usize::from(node >= lengths[0] as usize)];
+        self.record(&self.run(side_by_side(lengths), &divided, false)?, known);
+        Ok(())
+    }
+
+    /// Runs a probe with each node on the device that `device_of` names; `streamed` with transfers in chunks.
+    fn run(
+        &self,
+        program: Program,
+        device_of: &dyn Fn(usize) -> DeviceId,
+        streamed: bool,
+    ) -> Result<Trial, CalibrationError> {
+        let program = Arc::new(program);
+        let machine = self.machine();
+        let placing = Placing::new(&program, &machine, &Constraints::default())?;
+        let assignment = (0..program.nodes.len()).map(device_of).collect();
+        let request = PlacementRequest::fixed(&program, assignment, Order::Pct);
+        let placed = placing.place(&request, &machine.memory())?;
+        let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
+        let streaming = if streamed { StreamMode::Always } else { StreamMode::Off };
+        let options = PlanOptions { streaming, ..PlanOptions::default() };
+        let plan = Plan::build(
+            &program,
+            &machine.plan_devices(),
+            &placed.placement,
+            &placed.schedule,
+            Vec::new(),
+            kernels.as_ref(),
+            &options,
+        )?;
+        let executor = Executor::new(plan, kernels, compute_devices(self.inventory))?;
+        let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
+        let profiled = RunOptions { profile: true, ..RunOptions::default() };
+        let (mut runs, started) = (Vec::new(), Instant::now());
+        while runs.len() < RUNS[0] || (runs.len() < RUNS[1] && started.elapsed() < ENOUGH) {
+            runs.push(executor.run(&inputs, &profiled)?);
+        }
+        Ok(Trial { program, executor, runs })
+    }
+
+    /// Adds the times of all runs of a trial; the first is cold.
+    fn record(&self, trial: &Trial, known: &mut MachineCosts) {
+        for (number, run) in trial.runs.iter().enumerate() {
+            let profiled = ProfiledRun {
+                program: &trial.program,
+                plan: trial.executor.plan(),
+                run,
+                cold: number == 0,
+                streams_alone: true,
+                devices: &self.devices,
+            };
+            record(known, profiled);
+        }
+    }
+}
+
+impl Trial {
+    /// The least time of a node: that of the one that was disturbed least.
+    fn least_node(&self) -> f64 {
+        let nodes = self.runs.iter().flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
+        nodes.map(|node| node.seconds).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Bytes and least seconds of the transfers from the host, or back to it.
+    fn least_transfer(&self, back: bool) -> Option<(f64, f64)> {
+        let plan = self.executor.plan();
+        let transfers = self.runs.iter().flat_map(|run| observe(&self.program, plan, run).transfers);
+        let times = transfers.filter(|(id, _)| (plan.transfer(*id).to == HOST) == back);
+        let (id, seconds) = times.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some((plan.transfer(id).bytes as f64, seconds))
+    }
+}
+
+fn rates(seconds: &dyn Fn(Probe) -> f64) -> Rates {
+    let launch = seconds(Probe::Launch);
+    // The launch is part of every node's time; a probe is long enough that at least a tenth of it is work.
+    let rate = |probe: Probe, work: f64| work / (seconds(probe) - launch).max(seconds(probe) * 0.1).max(1e-9);
+    let flops = |probe: Probe| probe.program().nodes[0].spec.work().flops;
+    Rates {
+        matmul_flops: rate(Probe::MatMul, flops(Probe::MatMul)),
+        conv_flops: rate(Probe::Conv, flops(Probe::Conv)),
+        map_flops: rate(Probe::Map, flops(Probe::Map)),
+        bandwidth: rate(Probe::Bandwidth, Probe::Bandwidth.program().nodes[0].spec.work().bytes()),
+        launch,
+    }
+}

@@ -1,0 +1,229 @@
+//! The programs that calibration runs: each stresses one rate of a device, one class of kernels, or one link.
+
+use crate::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
+use anabranch_kernels::op::{
+    Binary, Conv, Domain, Expression, Map, MatMul, NodeSpec, Normalize, Op, Pool, PoolKind, Register, Softmax, Step,
+    Transpose, Unary,
+};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+
+/// What a probe measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// A product of 512×512 matrices.
+    MatMul,
+    /// A 3×3 convolution of 64 channels of 56×56.
+    Conv,
+    /// An expression of 32 steps over 256 KiB.
+    Map,
+    /// One step over 32 MiB.
+    Bandwidth,
+    /// A chain of nodes of 16 elements each.
+    Launch,
+}
+
+impl Probe {
+    /// All of them, the dearest first.
+    pub(crate) const ALL: [Self; 5] = [Self::Bandwidth, Self::MatMul, Self::Conv, Self::Map, Self::Launch];
+
+    /// The program: one input, a chain of equal nodes, one output.
+    pub(crate) fn program(self) -> Program {
+        match self {
+            Self::MatMul => chain(&[512, 512], Some(&[512, 512]), &Op::MatMul(MatMul::default()), 2),
+            Self::Conv => chain(&[1, 64, 56, 56], Some(&[64, 64, 3, 3]), &Op::Conv(same_conv()), 2),
+            Self::Map => chain(&[64, 1024], None, &map(long_expression()), 2),
+            Self::Bandwidth => chain(&[8192, 1024], None, &negate(), 2),
+            Self::Launch => chain(&[16], None, &negate(), 32),
+        }
+    }
+}
+
+/// A class of kernels, measured in several sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A product of square matrices.
+    MatMul,
+    /// A 3×3 convolution.
+    Conv,
+    /// One step.
+    Map,
+    /// A 3×3 maximum.
+    Pool,
+    /// Along rows.
+    Softmax,
+    /// Along rows.
+    Normalize,
+    /// Of rows and columns.
+    Transpose,
+}
+
+impl Class {
+    /// All of them.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::MatMul, Self::Conv, Self::Map, Self::Pool, Self::Softmax, Self::Normalize, Self::Transpose];
+
+    /// How many sizes there are.
+    pub(crate) const SIZES: usize = 4;
+
+    /// A chain of two nodes of the class in one of its sizes.
+    pub(crate) fn program(self, size: usize) -> Program {
+        let rows = [[16, 64], [64, 256], [256, 1024], [1024, 1024]][size];
+        let image = [[1, 8, 28, 28], [1, 16, 28, 28], [1, 32, 28, 28], [1, 32, 56, 56]][size];
+        let (channels, side) = (image[1], 32 << size);
+        match self {
+            Self::MatMul => chain(&[side, side], Some(&[side, side]), &Op::MatMul(MatMul::default()), 2),
+            Self::Conv => chain(&image, Some(&[channels, channels, 3, 3]), &Op::Conv(same_conv()), 2),
+            Self::Map => chain(&rows, None, &negate(), 2),
+            Self::Pool => chain(&image, None, &Op::Pool(same_pool()), 2),
+            Self::Softmax => chain(&rows, None, &Op::Softmax(Softmax { axis: 1, log: false }), 2),
+            Self::Normalize => chain(&rows, None, &Op::Normalize(row_normalization()), 2),
+            Self::Transpose => {
+                let side = rows[0];
+                chain(&[side, side], None, &Op::Transpose(Transpose { permutation: vec![1, 0] }), 2)
+            }
+        }
+    }
+}
+
+/// A chain of nodes of so many elements, to be divided among devices: what goes from one to the next shows the links.
+pub(crate) fn relay(elements: usize, nodes: u32) -> Program {
+    chain(&[elements], None, &negate(), nodes)
+}
+
+/// Two chains of products of 192×192 matrices side by side, of these lengths.
+pub(crate) fn side_by_side(lengths: [u32; 2]) -> Program {
+    let [mut first, second] =
+        lengths.map(|length| chain(&[192, 192], Some(&[192, 192]), &Op::MatMul(MatMul::default()), length));
+    let (values, nodes) = (first.values.len() as u32, first.nodes.len() as u32);
+    let moved = |id: ValueId| ValueId(id.0 + values);
+    first.values.extend(second.values.into_iter().map(|value| Value {
+        name: format!("beside {}", value.name),
+        origin: match value.origin {
+            Origin::Node(node) => Origin::Node(NodeId(node.0 + nodes)),
+            other => other,
+        },
+        ..value
+    }));
+    first.nodes.extend(second.nodes.into_iter().map(|node| Node {
+        inputs: node.inputs.into_iter().map(moved).collect(),
+        outputs: node.outputs.into_iter().map(moved).collect(),
+        ..node
+    }));
+    first.inputs.extend(second.inputs.into_iter().map(moved));
+    first.outputs.extend(second.outputs.into_iter().map(|output| Output {
+        name: "beside y".into(),
+        value: moved(output.value),
+        ..output
+    }));
+    first
+}
+
+fn map(expression: Expression) -> Op {
+    Op::Map(Map { domain: Domain::F32, expression })
+}
+
+fn negate() -> Op {
+    map(Expression::unary(Unary::Negate))
+}
+
+/// A 3×3 maximum that keeps the image's size.
+fn same_pool() -> Pool {
+    Pool { kind: PoolKind::Max, window: [3, 3], strides: [1, 1], pads: [1; 4], dilations: [1, 1] }
+}
+
+fn row_normalization() -> Normalize {
+    Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue: None }
+}
+
+/// A 3×3 convolution that keeps the image's size.
+fn same_conv() -> Conv {
+    Conv { strides: [1, 1], pads: [1; 4], dilations: [1, 1], group: 1, epilogue: None }
+}
+
+/// 32 alternating multiplications and additions of the input to the value so far.
+fn long_expression() -> Expression {
+    let functions = [Binary::Multiply, Binary::Add].into_iter().cycle();
+    let steps = functions.take(32).enumerate().map(|(i, f)| Step::Binary(f, Register(i as u16), Register(0)));
+    Expression::new(1, steps.collect()).expect("each step reads the input and the step before it")
+}
+
+/// `length` nodes of one op, each on the result of the one before and on one constant of small elements.
+fn chain(dims: &[usize], constant: Option<&[usize]>, op: &Op, length: u32) -> Program {
+    let spec = |dims: &[usize]| TensorSpec::new(DType::F32, Shape::new(dims).expect("probes are small"));
+    let value = |name: String, spec, origin| Value { name, spec, origin };
+    let mut program = Program::default();
+    program.values.push(value("x".into(), spec(dims), Origin::Input));
+    program.inputs.push(ValueId(0));
+    let weights = constant.map(|dims| {
+        let shape = spec(dims).shape;
+        let elements: Vec<f32> = (0..shape.elements()).map(|i| (i % 17) as f32 * 1e-3).collect();
+        let tensor = Tensor::from_elements(shape, &elements).expect("one element for each of the shape's");
+        program.values.push(value("weights".into(), spec(dims), Origin::Constant(tensor)));
+        ValueId(1)
+    });
+    let mut last = ValueId(0);
+    for index in 0..length {
+        let inputs: Vec<_> = std::iter::once(last).chain(weights).collect();
+        let output = ValueId(program.values.len() as u32);
+        program.values.push(value(format!("y{index}"), spec(dims), Origin::Node(NodeId(index))));
+        let input_specs = inputs.iter().map(|id| program.value(*id).spec.clone()).collect();
+        let name = format!("probe{index}");
+        program.nodes.push(Node {
+            operators: vec![ModelOperator::new(&name, op.name())],
+            name,
+            spec: NodeSpec { op: op.clone(), inputs: input_specs, outputs: vec![spec(dims)] },
+            inputs,
+            outputs: vec![output],
+        });
+        last = output;
+    }
+    program.outputs.push(Output { name: "y".into(), value: last, spec: spec(dims) });
+    program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_are_chains_of_equal_nodes() {
+        for probe in Probe::ALL {
+            let program = probe.program();
+            let keys: Vec<_> = program.nodes.iter().map(|node| node.spec.key()).collect();
+            assert!(keys.windows(2).all(|pair| pair[0] == pair[1]), "{probe:?}");
+            for (index, node) in program.nodes.iter().enumerate() {
+                assert!(node.inputs.iter().all(|id| match program.value(*id).origin {
+                    Origin::Node(made) => made.index() < index,
+                    Origin::Input | Origin::Constant(_) => true,
+                }));
+            }
+        }
+    }
+
+    #[test]
+    fn classes_grow_with_their_size() {
+        for class in Class::ALL {
+            let work = |size| class.program(size).nodes[0].spec.work();
+            let amount = |size| work(size).flops.max(work(size).bytes());
+            assert!((1..Class::SIZES).all(|size| amount(size) > 1.5 * amount(size - 1)), "{class:?}");
+        }
+    }
+
+    #[test]
+    fn two_chains_stay_apart() {
+        let program = side_by_side([2, 3]);
+        assert_eq!((program.nodes.len(), program.inputs.len(), program.outputs.len()), (5, 2, 2));
+        assert_eq!(program.nodes[2].inputs[0], program.inputs[1]);
+        assert!(matches!(program.value(program.outputs[1].value).origin, Origin::Node(NodeId(4))));
+    }
+
+    #[test]
+    fn a_probe_is_bound_by_what_it_measures() {
+        let intensity = |probe: Probe| {
+            let work = probe.program().nodes[0].spec.work();
+            work.flops / work.bytes()
+        };
+        assert!(intensity(Probe::MatMul) > 50.0 && intensity(Probe::Conv) > 50.0);
+        assert!(intensity(Probe::Bandwidth) < 0.5 && intensity(Probe::Map) > 3.0);
+    }
+}

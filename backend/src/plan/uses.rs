@@ -1,0 +1,71 @@
+//! Who reads which value where.
+
+use crate::plan::HOST;
+use crate::program::{NodeId, Origin, Program, ValueId};
+use anabranch_placement::platform::DeviceId;
+
+/// One that reads a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reader {
+    /// A node, however many of its inputs the value is.
+    Node(NodeId),
+    /// The caller's output of this index.
+    Output(usize),
+}
+
+impl Reader {
+    /// The node, if it is one.
+    pub(super) fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Output(_) => None,
+        }
+    }
+}
+
+/// The readers of every value that is not a constant, by device.
+pub(super) struct Uses {
+    of: Vec<Vec<(DeviceId, Reader)>>,
+}
+
+impl Uses {
+    /// The uses of a program whose node `n` is on `device_of[n]`. O(nodes + edges · log).
+    pub(super) fn of(program: &Program, device_of: &[DeviceId]) -> Self {
+        let mut of: Vec<Vec<_>> = vec![Vec::new(); program.values.len()];
+        for node in program.node_ids() {
+            for input in &program.node(node).inputs {
+                of[input.index()].push((device_of[node.index()], Reader::Node(node)));
+            }
+        }
+        for (index, output) in program.outputs.iter().enumerate() {
+            of[output.value.index()].push((HOST, Reader::Output(index)));
+        }
+        for (readers, value) in of.iter_mut().zip(&program.values) {
+            if matches!(value.origin, Origin::Constant(_)) {
+                readers.clear();
+            }
+            readers.sort_unstable();
+            readers.dedup();
+        }
+        Self { of }
+    }
+
+    /// A value's readers, one non-empty slice for each device, by ascending device.
+    pub(super) fn by_device(&self, value: ValueId) -> impl Iterator<Item = &[(DeviceId, Reader)]> {
+        self.of[value.index()].chunk_by(|one, other| one.0 == other.0)
+    }
+
+    /// A value's readers on a device.
+    pub(super) fn on(&self, value: ValueId, device: DeviceId) -> &[(DeviceId, Reader)] {
+        self.by_device(value).find(|readers| readers[0].0 == device).unwrap_or(&[])
+    }
+}
+
+/// The device where a value comes to be: its node's, or the host for an input. `None` for a constant.
+pub(super) fn origin(program: &Program, device_of: &[DeviceId], value: ValueId) -> Option<DeviceId> {
+    match program.value(value).origin {
+        Origin::Constant(_) => None,
+        Origin::Input => Some(HOST),
+        Origin::Node(node) => Some(device_of[node.index()]),
+    }
+}

@@ -1,0 +1,222 @@
+//! From a placed program to one whose streaming blocks are nodes.
+
+use super::constraints::Constraints;
+use super::error::PlanningError;
+use super::machine::Machine;
+use super::placing::{Placed, Placing};
+use super::request::{BlockSource, NamedPlanFile, PlacementRequest};
+use crate::blocks::{
+    self, BlockDevice, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Forming, Readers, block_node,
+    contract, form,
+};
+use crate::plan::{PlanOptions, StreamMode};
+use crate::plan_file::{FileError, PlanFile};
+use crate::program::{NodeId, Origin, Program, ValueId};
+use anabranch_placement::platform::DeviceId;
+use std::sync::Arc;
+
+/// Forms the streaming blocks of placed programs.
+pub(super) struct BlockPlanner<'a> {
+    machine: &'a Machine,
+    options: &'a PlanOptions,
+}
+
+/// A placed program: as it was lowered, or with its streaming blocks contracted.
+pub(super) struct PlacedProgram {
+    pub(super) program: Arc<Program>,
+    pub(super) placed: Placed,
+    pub(super) reasons: Vec<String>,
+    pub(super) groups: Vec<BlockMembers>,
+    pub(super) blocks: Vec<BlockSummary>,
+}
+
+impl<'a> BlockPlanner<'a> {
+    pub(super) fn new(machine: &'a Machine, options: &'a PlanOptions) -> Self {
+        Self { machine, options }
+    }
+
+    /// The program with its blocks contracted: those of the plan file where there is one that names any, else those that the
+    /// options want. `None` if there is no block.
+    ///
+    /// # Errors
+    /// If the file's blocks do not fit the program or the devices, or the checker finds a fault.
+    pub(super) fn contract(
+        &self,
+        whole: &PlacedProgram,
+        memory: &[u64],
+        request: &PlacementRequest,
+    ) -> Result<Option<PlacedProgram>, PlanningError> {
+        let (program, placed) = (&*whole.program, &whole.placed);
+        let device_of = &placed.placement.device_of[..program.nodes.len()];
+        let given = match &request.blocks {
+            BlockSource::Formed => None,
+            BlockSource::Given { groups, .. } => Some(groups.clone()),
+            BlockSource::File(NamedPlanFile { path, plan }) => {
+                let unfit = |source| PlanningError::Unfit { path: path.clone(), source };
+                self.given(program, device_of, plan).map_err(unfit)?
+            }
+        };
+        let judged = given.is_none() && self.options.streaming == StreamMode::Auto;
+        let mut groups = match self.options.streaming {
+            StreamMode::Off => Vec::new(),
+            StreamMode::Auto | StreamMode::Always => given.unwrap_or_else(|| self.choose(program, device_of)),
+        };
+        while !groups.is_empty() {
+            let streamed = self.contracted(whole, &groups, memory, request)?;
+            if !judged || streamed.placed.schedule.makespan <= placed.schedule.makespan {
+                return Ok(Some(streamed));
+            }
+            // A block waits for all its inputs at once, and holds up who waits for its outputs: blocks that deal with
+            // other devices are given up first.
+            let all = groups.len();
+            groups.retain(|group| is_local(program, group, device_of));
+            if groups.len() == all {
+                groups.clear();
+            }
+        }
+        Ok(None)
+    }
+
+    /// The blocks that the options want: under [`StreamMode::Auto`] those that are predicted to pay.
+    fn choose(&self, program: &Program, device_of: &[DeviceId]) -> Vec<BlockMembers> {
+        let forming = Forming {
+            program,
+            device_of,
+            devices: &self.machine.streams,
+            mode: self.options.streaming,
+            chunk: self.options.chunk,
+            supports: &|device, spec, constant| self.machine.supports(device, spec, constant),
+        };
+        let mut groups = form(&forming);
+        if self.options.streaming == StreamMode::Auto {
+            let readers = Readers::of(program);
+            groups.retain(|group| {
+                let device = &self.machine.streams[device_of[group.members[0].index()].index()];
+                block_node(program, &readers, &group.members, group.chunk_rows)
+                    .is_ok_and(|block| self.gain(program, &block, device).pays())
+            });
+        }
+        groups
+    }
+
+    /// The blocks that a plan file names, if it says anything about blocks.
+    fn given(
+        &self,
+        program: &Program,
+        device_of: &[DeviceId],
+        file: &PlanFile,
+    ) -> Result<Option<Vec<BlockMembers>>, FileError> {
+        let Some(listed) = file.blocks(program, &self.machine.plan_devices(), device_of)? else {
+            return Ok(None);
+        };
+        let readers = Readers::of(program);
+        let mut groups = Vec::new();
+        for listed in listed {
+            let device = device_of[listed.members[0].index()];
+            let refuse = |source| FileError::Block { block: listed.name.clone(), source };
+            let rows = listed.chunk_rows.unwrap_or(usize::MAX);
+            let mut block = block_node(program, &readers, &listed.members, rows).map_err(refuse)?;
+            if listed.chunk_rows.is_none() {
+                block.set_chunk_rows(blocks::chunk_rows(
+                    &block,
+                    self.options.chunk,
+                    &self.machine.streams[device.index()],
+                ));
+            }
+            if !self.machine.supports(device, &block.spec, &constants(program, &block.inputs)) {
+                return Err(refuse(BlockError::Kernel { device: self.machine.streams[device.index()].name.clone() }));
+            }
+            groups.push((listed.name, BlockMembers { chunk_rows: block.chunk_rows(), members: block.members }));
+        }
+        let (names, groups): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
+        match contract(program, &groups) {
+            Ok(_) => Ok(Some(groups)),
+            Err((at, source)) => Err(FileError::Block { block: names[at].clone(), source }),
+        }
+    }
+
+    /// Contracts `groups` and carries the placement over: every node stays where it is, and a block is where its members
+    /// were. The order of a plan file is kept where it still fits.
+    fn contracted(
+        &self,
+        whole: &PlacedProgram,
+        groups: &[BlockMembers],
+        memory: &[u64],
+        request: &PlacementRequest,
+    ) -> Result<PlacedProgram, PlanningError> {
+        let PlacedProgram { program, placed, reasons, .. } = whole;
+        let contraction = contract(program, groups).map_err(|(_, error)| PlanningError::Checker(error.to_string()))?;
+        if let Some(fault) = blocks::check(program, &contraction).first() {
+            return Err(PlanningError::Checker(fault.to_string()));
+        }
+        let made = &contraction.program;
+        let device = |nodes: &Vec<NodeId>| placed.placement.device_of[nodes[0].index()];
+        let device_of: Vec<DeviceId> = contraction.members.iter().map(device).collect();
+        let order = match &request.blocks {
+            BlockSource::Formed => None,
+            BlockSource::Given { order, .. } => Some(order.clone()),
+            BlockSource::File(file) => file.plan.order(made, &self.machine.plan_devices(), &device_of),
+        };
+        let blocks: Vec<_> = contraction
+            .blocks
+            .iter()
+            .map(|(node, block)| self.described(whole, *node, block, device_of[node.index()]))
+            .collect();
+        let unconstrained = Constraints::default();
+        let mut placing = Placing::new(made, self.machine, &unconstrained)?;
+        blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.gain.with));
+        let fixed = PlacementRequest { order, ..PlacementRequest::fixed(made, device_of, request.rule) };
+        let mut again = placing.place(&fixed, memory)?;
+        again.placement.strategy = placed.placement.strategy;
+        let reason = |nodes: &Vec<NodeId>| match &nodes[..] {
+            [node] => reasons[node.index()].clone(),
+            nodes => format!("{} nodes that stream; the first: {}", nodes.len(), reasons[nodes[0].index()]),
+        };
+        let reasons = contraction.members.iter().map(reason).collect();
+        Ok(PlacedProgram {
+            program: Arc::new(contraction.program),
+            placed: again,
+            reasons,
+            groups: groups.to_vec(),
+            blocks,
+        })
+    }
+
+    fn gain(&self, program: &Program, block: &BlockNode, device: &BlockDevice) -> BlockGain {
+        BlockGain::of(program, block, device, self.machine.costs.devices.get(&device.key))
+    }
+
+    /// A block of the contracted program, by the number of its node there.
+    fn described(&self, whole: &PlacedProgram, node: NodeId, block: &BlockNode, device: DeviceId) -> BlockSummary {
+        let PlacedProgram { program, reasons, .. } = whole;
+        BlockSummary {
+            node,
+            members: block.members.iter().map(|member| program.node(*member).name.clone()).collect(),
+            reasons: block.members.iter().map(|member| reasons[member.index()].clone()).collect(),
+            rows: block.rows(),
+            chunk_rows: block.chunk_rows(),
+            chunk_bytes: block.row_bytes() * block.chunk_rows() as u64,
+            kept_bytes: block.kept_bytes(program),
+            gain: self.gain(program, block, &self.machine.streams[device.index()]),
+        }
+    }
+}
+
+/// Whether a group's nodes read from and make for nodes of their own device alone.
+fn is_local(program: &Program, group: &BlockMembers, device_of: &[DeviceId]) -> bool {
+    let device = device_of[group.members[0].index()];
+    let made = |value: &ValueId| match program.value(*value).origin {
+        Origin::Node(node) => Some(node),
+        Origin::Input | Origin::Constant(_) => None,
+    };
+    program.node_ids().all(|id| {
+        let reads = |node| group.members.contains(&id) || group.members.contains(&node);
+        let same = |node: NodeId| device_of[node.index()] == device && device_of[id.index()] == device;
+        program.node(id).inputs.iter().filter_map(made).filter(|node| reads(*node)).all(same)
+    })
+}
+
+/// For each value, whether it is constant.
+fn constants(program: &Program, values: &[ValueId]) -> Vec<bool> {
+    values.iter().map(|value| program.constant(*value).is_some()).collect()
+}

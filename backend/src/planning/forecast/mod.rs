@@ -1,0 +1,257 @@
+//! What a plan will take: its own order, played with the costs as they are known.
+//!
+//! The schedule that a strategy works with leaves out what only the executor does. Here everything that takes time has its place: the
+//! start of the workers, encoding and submission on GPUs, links that move one value at a time, streams, the waking of threads, what
+//! devices take from each other, and the end of the run. All these are measured: by calibration, and in every run that is learned from.
+
+mod batches;
+mod lanes;
+
+pub(crate) use batches::batches;
+
+use super::machine::Machine;
+use crate::plan::HOST;
+use crate::plan::{Plan, Predicted, Route, Step, Transfer, TransferId};
+use crate::profile::{History, NodeCost};
+use crate::program::{NodeId, Program, ValueId};
+use anabranch_placement::cost::TransferCurve;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use lanes::{Lanes, Operation, play};
+use std::collections::BTreeMap;
+
+/// A plan's operations under construction.
+struct Script<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+    machine: &'a Machine,
+    operations: Vec<Operation>,
+    /// First and last operation of each node; three of them where it reads or feeds a stream: its first chunk, its last, and
+    /// what is between.
+    nodes: Vec<Option<(usize, usize)>>,
+    /// The same of each transfer; none where nothing moves.
+    transfers: Vec<Option<(usize, usize)>>,
+    /// Seconds of each transfer in which nothing moves.
+    hops: Vec<f64>,
+    /// What brings a value to a device, and the seconds after it until a node there can begin.
+    there: BTreeMap<(ValueId, DeviceId), (usize, f64)>,
+    /// The batch that each GPU node is submitted with.
+    submitted_with: BTreeMap<NodeId, Batch>,
+    /// The chunks in which each node computes that reads or feeds a stream.
+    chunks: BTreeMap<NodeId, usize>,
+    /// The operation that encodes a batch, by the batch's last node.
+    encoded: BTreeMap<NodeId, usize>,
+    curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
+    wake: f64,
+}
+
+/// Nodes of a GPU that are submitted together.
+#[derive(Clone, Copy)]
+struct Batch {
+    last: NodeId,
+    nodes: usize,
+}
+
+/// Predicts a plan whose nodes take `costs` on each device.
+pub(super) fn forecast(
+    program: &Program,
+    plan: &Plan,
+    costs: &[Vec<Option<NodeCost>>],
+    machine: &Machine,
+) -> Predicted {
+    let run = machine.costs.runs.get(&run_key(plan));
+    let seconds = |history: Option<&History>| history.and_then(History::estimate).map_or(0.0, |e| e.nanoseconds * 1e-9);
+    let mut script = Script::new(program, plan, machine, seconds(run.map(|run| &run.wake)));
+    for step in plan.steps() {
+        script.add(step, costs);
+    }
+    let start = seconds(run.map(|run| &run.start));
+    let spans = play(&script.operations, &script.lanes(start));
+    let span = |ends: &Option<(usize, usize)>| ends.map_or((0.0, 0.0), |(first, last)| (spans[first].0, spans[last].1));
+    let end = spans.iter().map(|(_, end)| *end).fold(start, f64::max);
+    let moved = |(ends, hop): (&Option<(usize, usize)>, &f64)| {
+        ends.map_or(*hop, |(first, last)| spans[last].1 - spans[first].0)
+    };
+    let busy = |node: NodeId| costs[node.index()][plan.device_of(node).index()].map_or(0.0, |cost| cost.seconds);
+    Predicted {
+        busy: program.node_ids().map(busy).collect(),
+        nodes: script.nodes.iter().map(span).collect(),
+        transfers: script.transfers.iter().zip(&script.hops).map(moved).collect(),
+        makespan: end + seconds(run.map(|run| &run.finish)),
+        traffic: plan.predicted().traffic,
+    }
+}
+
+/// In how many chunks each node computes that reads or feeds a stream.
+fn chunks(plan: &Plan) -> BTreeMap<NodeId, usize> {
+    let streams = plan.transfers().iter().filter_map(Transfer::stream);
+    streams.flat_map(|s| [Some(s.node), s.producer].into_iter().flatten().map(|node| (node, s.chunks()))).collect()
+}
+
+/// What runs have in common whose fixed costs are alike: how many workers of which kind take part.
+pub(crate) fn run_key(plan: &Plan) -> String {
+    let count = |cpu: bool| plan.devices().iter().filter(|device| (device.kind == DeviceKind::Cpu) == cpu).count();
+    let works = |cpu: bool| {
+        let at = |device: DeviceId| (plan.device(device).kind == DeviceKind::Cpu) == cpu;
+        plan.steps().iter().any(|step| matches!(step, Step::Node(node) if at(plan.device_of(*node))))
+    };
+    let idle = |cpu: bool| if works(cpu) { "" } else { " idle" };
+    let (cpus, gpus, links) = (count(true), count(false), plan.links().len());
+    format!("{cpus} CPUs{}, {gpus} GPUs{}, {links} links", idle(true), idle(false))
+}
+
+impl<'a> Script<'a> {
+    fn new(program: &'a Program, plan: &'a Plan, machine: &'a Machine, wake: f64) -> Self {
+        let devices = (0..plan.devices().len() as u32).map(DeviceId);
+        let batches = devices.flat_map(|device| batches(program, plan, device));
+        let submitted_with = batches.flat_map(|batch| {
+            let (last, nodes) = (batch.last().copied(), batch.len());
+            batch.into_iter().filter_map(move |node| Some((node, Batch { last: last?, nodes })))
+        });
+        Self {
+            program,
+            plan,
+            machine,
+            operations: Vec::new(),
+            nodes: vec![None; program.nodes.len()],
+            transfers: vec![None; plan.transfers().len()],
+            hops: vec![0.0; plan.transfers().len()],
+            there: BTreeMap::new(),
+            submitted_with: submitted_with.collect(),
+            chunks: chunks(plan),
+            encoded: BTreeMap::new(),
+            curves: BTreeMap::new(),
+            wake,
+        }
+    }
+
+    /// Devices, then the threads that encode for them, then links.
+    fn lanes(&self, start: f64) -> Lanes {
+        let (devices, links) = (self.plan.devices().len(), self.plan.links().len());
+        let count = 2 * devices + links;
+        let mut slowdown = vec![vec![1.0; count]; count];
+        for a in 0..devices {
+            for b in (0..devices).filter(|b| *b != a) {
+                let (a_key, b_key) = (&self.machine.devices[a].key, &self.machine.devices[b].key);
+                slowdown[a][b] = self.machine.costs.slowdown(a_key, b_key);
+            }
+        }
+        Lanes { ready: vec![start; count], slowdown }
+    }
+
+    fn add(&mut self, step: &Step, costs: &[Vec<Option<NodeCost>>]) {
+        match step {
+            Step::Input(index) => {
+                let given = self.program.inputs[*index];
+                self.operations.push(Operation { lane: HOST.index(), ..Operation::default() });
+                self.there.insert((given, HOST), (self.operations.len() - 1, 0.0));
+            }
+            Step::Output(index) => {
+                let made = self.there.get(&(self.program.outputs[*index].value, HOST));
+                let after = made.copied().into_iter().collect();
+                self.operations.push(Operation { lane: HOST.index(), seconds: 0.0, after });
+            }
+            Step::Node(node) => self.add_node(*node, costs),
+            Step::Transfer(id) => self.add_transfer(*id),
+        }
+    }
+
+    fn add_node(&mut self, id: NodeId, costs: &[Vec<Option<NodeCost>>]) {
+        let device = self.plan.device_of(id);
+        let seconds = costs[id.index()][device.index()].map_or(0.0, |cost| cost.seconds);
+        let inputs = self.program.node(id).inputs.iter();
+        let mut after: Vec<_> = inputs.filter_map(|value| self.there.get(&(*value, device)).copied()).collect();
+        if let Some(batch) = self.submitted_with.get(&id).copied() {
+            let encoded = self.encoded.get(&batch.last).copied().unwrap_or_else(|| self.encode(batch, device, &after));
+            after.push((encoded, self.gpu_seconds(device, |costs| &costs.dispatch)));
+        }
+        let lane = device.index();
+        let first = self.operations.len();
+        match self.chunks.get(&id).copied() {
+            None => self.operations.push(Operation { lane, seconds, after }),
+            Some(chunks) => {
+                let streams = self.plan.transfers().iter().zip(&self.transfers);
+                let read = streams.filter(|(transfer, _)| transfer.stream().is_some_and(|stream| stream.node == id));
+                let (firsts, lasts): (Vec<_>, Vec<_>) =
+                    read.filter_map(|(_, parts)| *parts).map(|(first, last)| ((first, 0.0), (last, 0.0))).unzip();
+                after.extend(firsts);
+                let chunk = seconds / chunks.max(2) as f64;
+                self.operations.push(Operation { lane, seconds: chunk, after });
+                self.operations.push(Operation { lane, seconds: seconds - 2.0 * chunk, after: Vec::new() });
+                self.operations.push(Operation { lane, seconds: chunk, after: lasts });
+            }
+        }
+        let last = self.operations.len() - 1;
+        self.nodes[id.index()] = Some((first, last));
+        for value in &self.program.node(id).outputs {
+            self.there.insert((*value, device), (last, 0.0));
+        }
+    }
+
+    /// Encodes all nodes of a batch, when its first node comes. What the others wait for came before: else they began a batch.
+    fn encode(&mut self, batch: Batch, device: DeviceId, after: &[(usize, f64)]) -> usize {
+        let seconds = self.gpu_seconds(device, |costs| &costs.encode) * batch.nodes as f64;
+        // Nodes of the same GPU need not be done before the next are encoded.
+        let gates = after.iter().filter(|(operation, _)| self.operations[*operation].lane != device.index());
+        let after = gates.copied().collect();
+        let lane = self.plan.devices().len() + device.index();
+        self.operations.push(Operation { lane, seconds, after });
+        self.encoded.insert(batch.last, self.operations.len() - 1);
+        self.operations.len() - 1
+    }
+
+    fn add_transfer(&mut self, id: TransferId) {
+        let Transfer { value, from, to, bytes, route } = self.plan.transfer(id).clone();
+        let made = self.there.get(&(value, from)).copied();
+        // Who feeds a stream while computing: when the first chunk is there, and when the last.
+        let feeder = match &route {
+            Route::Streamed(stream) => stream.producer.and_then(|producer| self.nodes[producer.index()]),
+            Route::Shared | Route::Copied => None,
+        };
+        let after: Vec<_> = feeder.map(|(first, _)| (first, 0.0)).or(made).into_iter().collect();
+        let curve = self.curve(from, to);
+        let lane = self.plan.links().iter().position(|link| link.from == from && link.to == to);
+        let (Some(lane), false) = (lane.map(|at| 2 * self.plan.devices().len() + at), route == Route::Shared) else {
+            let hop = curve.time(bytes);
+            self.hops[id.index()] = hop;
+            self.transfers[id.index()] = feeder;
+            if let Some((operation, delay)) = made {
+                self.there.insert((value, to), (operation, delay + hop));
+            }
+            return;
+        };
+        let (chunk, whole) = match &route {
+            Route::Streamed(stream) => {
+                let whole = self.streamed_curve(from, to).time(bytes);
+                (curve.time(stream.chunk_bytes()).min(whole), whole)
+            }
+            Route::Shared | Route::Copied => (curve.time(bytes), curve.time(bytes)),
+        };
+        let first = self.operations.len();
+        self.operations.push(Operation { lane, seconds: chunk, after });
+        if chunk < whole {
+            let after = feeder.map(|(_, last)| (last, 0.0)).into_iter().collect();
+            self.operations.push(Operation { lane, seconds: (whole - 2.0 * chunk).max(0.0), after: Vec::new() });
+            self.operations.push(Operation { lane, seconds: chunk.min(whole - chunk), after });
+        }
+        let last = self.operations.len() - 1;
+        self.transfers[id.index()] = Some((first, last));
+        if !matches!(route, Route::Streamed(_)) {
+            let woken = if self.plan.device(to).kind == DeviceKind::Cpu { self.wake } else { 0.0 };
+            self.there.insert((value, to), (last, woken));
+        }
+    }
+
+    fn curve(&mut self, from: DeviceId, to: DeviceId) -> TransferCurve {
+        let machine = self.machine;
+        self.curves.entry((from, to)).or_insert_with(|| machine.link(from, to).curve()).clone()
+    }
+
+    fn streamed_curve(&self, from: DeviceId, to: DeviceId) -> TransferCurve {
+        self.machine.link(from, to).streamed_curve()
+    }
+
+    fn gpu_seconds(&self, device: DeviceId, history: impl Fn(&crate::profile::DeviceCosts) -> &History) -> f64 {
+        let costs = self.machine.costs.devices.get(&self.machine.devices[device.index()].key);
+        costs.and_then(|costs| history(costs).estimate()).map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
+    }
+}

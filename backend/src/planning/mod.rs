@@ -1,0 +1,33 @@
+//! From a lowered program to a plan: the machine and its costs, constraints, placement, streaming blocks, prediction, and fitting all
+//! of it into the devices' memory.
+//!
+//! [`Planner`] is the way in. [`Machine`] is what is placed on: the devices that are there, or those that a [`PlatformFile`] describes.
+
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod compute_devices;
+mod constraints;
+mod described_machine;
+mod error;
+mod fitting;
+mod forecast;
+mod machine;
+mod name_pattern;
+mod placing;
+mod planned;
+mod platform_file;
+mod request;
+mod strategy;
+
+pub use compute_devices::compute_devices;
+pub use constraints::{Constraints, Pin};
+pub use error::{PlacingError, PlanningError};
+pub use fitting::Planner;
+pub(crate) use forecast::{batches, run_key};
+pub use machine::{Machine, MachineDevice, link, machine_devices};
+pub use placing::{Placed, Placing};
+pub use planned::{Lowered, Planned};
+pub use platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
+pub use request::{BlockSource, NamedPlanFile, PlacementRequest, PlanChoice};
+pub use strategy::{Algorithm, Order, Strategy, UnknownOrder};

@@ -1,0 +1,200 @@
+//! From a program and the devices' costs to a placement and its predicted schedule.
+
+use super::constraints::Constraints;
+use super::error::PlacingError;
+use super::machine::{Machine, MachineDevice};
+use super::request::PlacementRequest;
+use crate::execute::Forecast;
+use crate::profile::{NodeCost, Predictor};
+use crate::program::{NodeId, Program};
+use crate::tasks::{NodeLimits, ProgramTasks, Role};
+use anabranch_placement::check::{check_placement, check_schedule};
+use anabranch_placement::cost::{CostError, CostTable, TransferCurve};
+use anabranch_placement::evaluate::{Decision, decisions};
+use anabranch_placement::format::{Facts, LoadedProblem};
+use anabranch_placement::order::{Order, Planned};
+use anabranch_placement::place::Placement;
+use anabranch_placement::platform::{Device, DeviceId, DeviceKinds, Platform};
+use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::schedule::Schedule;
+use anabranch_placement::simulate::{SimulateOptions, simulate};
+
+/// A placed program.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The task graph that was placed.
+    pub tasks: ProgramTasks,
+    /// The devices and links that it was placed on.
+    pub platform: Platform,
+    /// Predicted cost of each node on each device, node by node; `None` where it cannot run.
+    pub costs: Vec<Vec<Option<NodeCost>>>,
+    /// Times of transfers by sender, receiver and size.
+    curves: Vec<Vec<TransferCurve>>,
+    /// The device of each task, and why.
+    pub placement: Placement,
+    /// The predicted schedule.
+    pub schedule: Schedule,
+}
+
+impl Placed {
+    /// Bytes that the nodes of a device keep there, as placement counted them.
+    pub fn resident(&self, device: usize) -> u64 {
+        let here = self.tasks.graph().tasks().iter().zip(&self.placement.device_of);
+        here.filter(|(_, on)| on.index() == device).map(|(task, _)| task.memory).sum()
+    }
+
+    /// From how many tasks each device could choose whenever it started one, in a schedule of this placement: the predicted one,
+    /// or one made of measured times.
+    ///
+    /// # Errors
+    /// If the problem cannot be built again, which is a fault of Anabranch.
+    pub fn decisions(&self, schedule: &Schedule) -> Result<Vec<Decision>, PlacingError> {
+        let table = table(&self.tasks, &self.platform, &self.costs, &self.curves)?;
+        let problem = Problem::new(self.tasks.graph(), &self.platform, &table, MemoryRule::Ignore)?;
+        Ok(decisions(&problem, schedule))
+    }
+}
+
+/// A program on a set of devices: what all strategies share.
+pub struct Placing<'a> {
+    program: &'a Program,
+    machine: &'a Machine,
+    tasks: ProgramTasks,
+    costs: Vec<Vec<Option<NodeCost>>>,
+    curves: Vec<Vec<TransferCurve>>,
+}
+
+impl<'a> Placing<'a> {
+    /// Predicts the cost of each node on each device and applies the constraints. CPUs run all nodes, GPUs those that all of
+    /// them have a kernel for.
+    ///
+    /// # Errors
+    /// If a constraint names what is not there, or constraints contradict each other.
+    pub fn new(program: &'a Program, machine: &'a Machine, constraints: &Constraints) -> Result<Self, PlacingError> {
+        let (devices, known) = (&machine.devices, &machine.costs);
+        let kinds = |runs: &bool| if *runs { DeviceKinds::ALL } else { DeviceKinds::CPU };
+        let allowed: Vec<_> = machine.gpu_runs(program).iter().map(kinds).collect();
+        let pins = constraints.pinned(program, devices)?;
+        let limits: Vec<_> = program
+            .node_ids()
+            .map(|n| NodeLimits {
+                allowed: allowed[n.index()],
+                pinned: pins[n.index()],
+                resident: resident(program, n),
+            })
+            .collect();
+        let tasks = ProgramTasks::new(program, &limits, &constraints.pairs(program)?)?;
+        let predictors: Vec<_> = devices.iter().map(|device| Predictor::new(known.devices.get(&device.key))).collect();
+        let costs = program
+            .nodes
+            .iter()
+            .zip(&allowed)
+            .map(|(node, allowed)| {
+                let runs = |device: &MachineDevice| allowed.contains(device.kind);
+                let predicted = devices.iter().zip(&predictors);
+                predicted.map(|(device, known)| runs(device).then(|| device.predict(known, &node.spec))).collect()
+            })
+            .collect();
+        let ids = (0..devices.len() as u32).map(DeviceId);
+        let curves = ids.clone().map(|from| ids.clone().map(|to| machine.link(from, to).curve()).collect()).collect();
+        Ok(Self { program, machine, tasks, costs, curves })
+    }
+
+    /// Predicts `cost` for a node on a device, in the place of what the store says.
+    pub fn assume(&mut self, node: NodeId, device: DeviceId, cost: NodeCost) {
+        self.costs[node.index()][device.index()] = Some(cost);
+    }
+
+    /// Places the program within `memory` bytes per device (in the machine's order), checks the result, and simulates it: under
+    /// the request's rule, or in the order that it brings along.
+    ///
+    /// # Errors
+    /// If there is no placement within the constraints.
+    pub fn place(&self, request: &PlacementRequest, memory: &[u64]) -> Result<Placed, PlacingError> {
+        let platform = self.platform(memory)?;
+        let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
+        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
+        let placement = request.placer.place(&problem)?;
+        let refuse = |violation: String| PlacingError::Checker { strategy: placement.strategy, violation };
+        if let Some(violation) = check_placement(&problem, &placement.device_of).first() {
+            return Err(refuse(violation.to_string()));
+        }
+        let options = SimulateOptions::default();
+        let order: Box<dyn Order + '_> = match &request.order {
+            Some(order) => Box::new(Planned::new(order)),
+            None => request.rule.rule(),
+        };
+        let mut schedule = simulate(&problem, &placement.device_of, &*order, &options)?;
+        if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule, &options).first() {
+            return Err(refuse(violation.to_string()));
+        }
+        // The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.
+        schedule.order.sort_by_key(|task| !matches!(self.tasks.role(*task), Role::Input(_)));
+        let (tasks, costs, curves) = (self.tasks.clone(), self.costs.clone(), self.curves.clone());
+        Ok(Placed { tasks, costs, curves, placement, schedule, platform })
+    }
+
+    /// The problem that [`Self::place`] gives the strategies, in seconds.
+    ///
+    /// # Errors
+    /// If some node can run nowhere.
+    pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlacingError> {
+        let platform = self.platform(memory)?;
+        let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
+        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
+        let loaded = LoadedProblem::copy_of("program", &problem);
+        Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
+    }
+
+    /// What a scheduler at run time goes by: predicted times of nodes, where pins let them run, and of transfers.
+    pub fn forecast(&self) -> Forecast {
+        let at = |node: usize, device: usize| {
+            let pinned = self.tasks.graph().task(self.tasks.task(NodeId(node as u32))).pinned;
+            let open = pinned.is_none_or(|pin| pin.index() == device);
+            self.costs[node][device].filter(|_| open).map(|cost| cost.seconds)
+        };
+        let devices = 0..self.machine.devices.len();
+        let nodes = (0..self.costs.len()).map(|node| devices.clone().map(|device| at(node, device)).collect());
+        Forecast { nodes: nodes.collect(), links: self.curves.clone() }
+    }
+
+    fn platform(&self, memory: &[u64]) -> Result<Platform, PlacingError> {
+        let speed = |device: usize| {
+            // Ranks that want one figure a device get its mean rate over the nodes that it can run.
+            let costs = self.costs.iter().zip(&self.program.nodes);
+            let (flops, seconds) = costs.fold((1.0, 1e-9), |(flops, seconds), (costs, node)| match costs[device] {
+                Some(cost) => (flops + node.spec.work().flops, seconds + cost.seconds),
+                None => (flops, seconds),
+            });
+            flops / seconds
+        };
+        let devices = self.machine.devices.iter().zip(memory).enumerate().map(|(index, (device, bytes))| {
+            Device::new(&device.name, device.kind).with_memory(*bytes).with_speed(speed(index))
+        });
+        let affine = |from: DeviceId, to: DeviceId| {
+            let link = self.machine.link(from, to);
+            (link.latency, link.rate)
+        };
+        Ok(Platform::new(devices.collect(), affine)?)
+    }
+}
+
+/// Seconds of each task on each device, and of transfers.
+fn table<'g>(
+    tasks: &'g ProgramTasks,
+    platform: &'g Platform,
+    costs: &[Vec<Option<NodeCost>>],
+    curves: &[Vec<TransferCurve>],
+) -> Result<CostTable<'g>, CostError> {
+    let table = CostTable::from_fn(tasks.graph(), platform, |task, device| match tasks.role(task) {
+        Role::Node(node) => costs[node.index()][device.index()].map(|cost| cost.seconds),
+        Role::Input(_) | Role::Output(_) => Some(0.0),
+    })?;
+    Ok(table.with_links(|from, to| curves[from.index()][to.index()].clone()))
+}
+
+/// Bytes of the constants that a node reads.
+fn resident(program: &Program, node: NodeId) -> u64 {
+    let inputs = &program.node(node).inputs;
+    inputs.iter().filter_map(|input| program.constant(*input)).map(|tensor| tensor.bytes().len() as u64).sum()
+}

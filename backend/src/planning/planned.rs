@@ -1,0 +1,87 @@
+//! A program lowered for one set of input shapes, and its plans: nothing is taken on any device yet.
+
+use super::placing::Placed;
+use crate::blocks::{BlockMembers, BlockSummary};
+use crate::execute::Kernels;
+use crate::plan::Plan;
+use crate::program::{NodeId, Program};
+use anabranch_placement::platform::DeviceId;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A program with its plan: nothing is taken on any device yet.
+pub struct Planned {
+    /// The lowered program, whose streaming blocks are nodes.
+    pub program: Arc<Program>,
+    /// Its streaming blocks, by their nodes.
+    pub blocks: Vec<BlockSummary>,
+    /// The placement, its predicted costs and its predicted schedule.
+    pub placed: Placed,
+    /// How long placing and planning took.
+    pub place_time: Duration,
+    /// The device of each task of the program before its blocks were made.
+    pub(super) device_of: Vec<DeviceId>,
+    /// The nodes of that program that are its blocks.
+    pub(super) groups: Vec<BlockMembers>,
+    pub(super) plan: Arc<Plan>,
+    pub(super) kernels: Arc<Kernels>,
+}
+
+/// A model lowered for one set of input shapes: what all its plans share.
+pub struct Lowered {
+    kernels: Arc<Kernels>,
+}
+
+impl Planned {
+    /// What every device and link will do.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The plan, to be kept.
+    pub fn shared_plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The kernels of the program's nodes.
+    pub fn kernels(&self) -> &Arc<Kernels> {
+        &self.kernels
+    }
+
+    /// Whether a run of the other does the same on the same devices in the same order.
+    pub fn is_same_plan(&self, other: &Self) -> bool {
+        let nodes = |planned: &Self| planned.program.nodes.len();
+        let same = |node: NodeId| {
+            let (ours, theirs) = (self.program.node(node), other.program.node(node));
+            ours.name == theirs.name
+                && ours.spec == theirs.spec
+                && self.plan.device_of(node) == other.plan.device_of(node)
+        };
+        nodes(self) == nodes(other)
+            && self.program.node_ids().all(same)
+            && self.plan.steps() == other.plan.steps()
+            && self.plan.transfers() == other.plan.transfers()
+    }
+
+    /// The block that a node is, if it is one.
+    pub fn block(&self, node: NodeId) -> Option<&BlockSummary> {
+        self.blocks.iter().find(|block| block.node == node)
+    }
+}
+
+impl Lowered {
+    /// A lowered program, with no kernel prepared yet.
+    pub fn new(program: Program) -> Self {
+        Self { kernels: Arc::new(Kernels::new(Arc::new(program))) }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        self.kernels.program()
+    }
+
+    /// The kernels of its nodes.
+    pub fn kernels(&self) -> &Arc<Kernels> {
+        &self.kernels
+    }
+}

@@ -1,0 +1,122 @@
+//! What a placement is asked to be: from a strategy's name or a plan file to who places, in which order, with which blocks.
+
+use super::error::PlanningError;
+use super::machine::Machine;
+use super::strategy::{Order, Strategy};
+use crate::blocks::BlockMembers;
+use crate::plan::HOST;
+use crate::plan::PlanOptions;
+use crate::plan_file::PlanFile;
+use crate::program::Program;
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::place::{Fixed, Placer, strategy_by_name, strategy_names};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One way to place, order and stream a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanChoice {
+    /// Who decides where nodes run.
+    pub strategy: Strategy,
+    /// Which of a device's ready nodes goes first. A plan file brings its own order along.
+    pub order: Order,
+    /// What is streamed.
+    pub plan: PlanOptions,
+}
+
+/// Who places, and in which order each device then runs its tasks.
+pub struct PlacementRequest {
+    /// The strategy, or a given assignment.
+    pub placer: Box<dyn Placer>,
+    /// Which of a device's ready tasks goes first.
+    pub rule: Order,
+    /// An order of all tasks to follow in the place of the rule.
+    pub order: Option<Vec<TaskId>>,
+    /// Which nodes stream into each other.
+    pub blocks: BlockSource,
+}
+
+/// Who says which nodes of a device are streaming blocks.
+pub enum BlockSource {
+    /// The options of plans.
+    Formed,
+    /// A plan file, if it says anything about blocks; else the options.
+    File(NamedPlanFile),
+    /// These.
+    Given {
+        /// The nodes of each block.
+        groups: Vec<BlockMembers>,
+        /// An order of all tasks of the contracted program.
+        order: Vec<TaskId>,
+    },
+}
+
+/// A plan file, and where it is.
+pub struct NamedPlanFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says.
+    pub plan: PlanFile,
+}
+
+impl PlacementRequest {
+    /// What `choice` means for a program on a machine.
+    ///
+    /// # Errors
+    /// If it names what is not there, or a plan file that cannot be read or does not fit.
+    pub(super) fn of(program: &Program, machine: &Machine, choice: &PlanChoice) -> Result<Self, PlanningError> {
+        let formed = |placer| Self { placer, rule: choice.order, order: None, blocks: BlockSource::Formed };
+        match &choice.strategy {
+            Strategy::Algorithm(algorithm) => algorithm_placer(machine, algorithm.name()).map(formed),
+            Strategy::Device(name) => single_device(program, machine, name).map(formed),
+            Strategy::PlanFile(path) => Self::from_file(program, machine, path, choice.order),
+        }
+    }
+
+    /// Nodes and their inputs and outputs where `assignment` puts the nodes, with nothing streamed but what options form.
+    pub(crate) fn fixed(program: &Program, assignment: Vec<DeviceId>, rule: Order) -> Self {
+        Self { placer: fixed(program, assignment), rule, order: None, blocks: BlockSource::Formed }
+    }
+
+    fn from_file(program: &Program, machine: &Machine, path: &Path, rule: Order) -> Result<Self, PlanningError> {
+        let unreadable = |source| PlanningError::PlanFile { path: path.to_owned(), source };
+        let text = fs::read(path).map_err(unreadable)?;
+        let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
+        let devices = machine.plan_devices();
+        let unfit = |source| PlanningError::Unfit { path: path.to_owned(), source };
+        let assignment = plan.assignment(program, &devices).map_err(unfit)?;
+        let order = plan.order(program, &devices, &assignment);
+        let blocks = BlockSource::File(NamedPlanFile { path: path.to_owned(), plan });
+        Ok(Self { placer: fixed(program, assignment), rule, order, blocks })
+    }
+}
+
+fn algorithm_placer(machine: &Machine, name: &'static str) -> Result<Box<dyn Placer>, PlanningError> {
+    if name == "gpu" && !machine.devices.iter().any(|device| device.kind == DeviceKind::Gpu) {
+        return Err(PlanningError::NoGpu);
+    }
+    strategy_by_name(name).ok_or_else(|| unknown(machine, name))
+}
+
+fn single_device(program: &Program, machine: &Machine, name: &str) -> Result<Box<dyn Placer>, PlanningError> {
+    let only = machine.devices.iter().position(|device| device.name == name);
+    let only = only.ok_or_else(|| unknown(machine, name))?;
+    let cpu = machine.devices[only].kind == DeviceKind::Cpu;
+    let device = |runs: &bool| if cpu || *runs { DeviceId(only as u32) } else { HOST };
+    Ok(fixed(program, machine.gpu_runs(program).iter().map(device).collect()))
+}
+
+fn unknown(machine: &Machine, name: &str) -> PlanningError {
+    PlanningError::Strategy {
+        name: name.to_owned(),
+        strategies: strategy_names().join(", "),
+        devices: machine.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Nodes as assigned; inputs and outputs on the host.
+fn fixed(program: &Program, mut assignment: Vec<DeviceId>) -> Box<dyn Placer> {
+    assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
+    Box::new(Fixed::new(assignment))
+}

@@ -1,0 +1,137 @@
+//! A session: a model, the devices, what is known of their costs, and plans for the shapes that it was run with.
+
+use super::cache::{Cache, lock};
+use super::error::SessionError;
+use super::options::SessionOptions;
+use super::prepare::{Prepared, Shapes};
+use super::run::Run;
+use super::value_info::ValueInfo;
+use crate::device::{Inventory, detect};
+use crate::execute::ComputeDevice;
+use crate::import::{self, Model};
+use crate::learning::{Learned, ProfiledRun, calibrate, record};
+use crate::planning::{Lowered, Machine, MachineDevice, compute_devices, machine_devices};
+use crate::profile::CostStore;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// A model that can be run any number of times, from any number of threads.
+///
+/// The first run with new input shapes lowers, places and plans the model for them; later runs with the same shapes only
+/// execute. Planning for some shapes does not hold up runs with others.
+pub struct Session {
+    pub(super) model: Model,
+    inputs: Vec<ValueInfo>,
+    outputs: Vec<ValueInfo>,
+    pub(super) inventory: Inventory,
+    pub(super) machine_devices: Vec<MachineDevice>,
+    /// Shared by all executors, so that a GPU is opened once.
+    pub(super) devices: Vec<ComputeDevice>,
+    pub(super) options: SessionOptions,
+    costs: Mutex<CostStore>,
+    /// Held while devices are calibrated: who needs the rates waits for them.
+    calibrating: Mutex<()>,
+    pub(super) lowered: Cache<Shapes, Lowered, SessionError>,
+    pub(super) prepared: Cache<Shapes, Prepared, SessionError>,
+}
+
+impl Session {
+    /// Opens the ONNX model in a file and takes the inventory of the devices.
+    ///
+    /// # Errors
+    /// If the file is no usable model, or the options name devices that are not there.
+    pub fn open(path: impl AsRef<Path>, options: SessionOptions) -> Result<Self, SessionError> {
+        Self::new(import::load(path.as_ref())?, options)
+    }
+
+    /// Opens the ONNX model in `bytes`, which must not refer to external data.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn from_bytes(bytes: &[u8], options: SessionOptions) -> Result<Self, SessionError> {
+        Self::new(import::from_bytes(bytes, None)?, options)
+    }
+
+    fn new(model: Model, mut options: SessionOptions) -> Result<Self, SessionError> {
+        let mut inventory = detect(&options.devices)?;
+        let mut costs = std::mem::take(&mut options.costs);
+        inventory.notes.extend(costs.settle(&inventory.fingerprint()));
+        Ok(Self {
+            inputs: ValueInfo::inputs(&model),
+            outputs: ValueInfo::outputs(&model),
+            machine_devices: machine_devices(&inventory),
+            devices: compute_devices(&inventory),
+            costs: Mutex::new(costs),
+            calibrating: Mutex::default(),
+            lowered: Cache::new(options.plan_capacity),
+            prepared: Cache::new(options.plan_capacity),
+            model,
+            inventory,
+            options,
+        })
+    }
+
+    /// The model's inputs, in its order.
+    pub fn inputs(&self) -> &[ValueInfo] {
+        &self.inputs
+    }
+
+    /// The model's outputs, in its order.
+    pub fn outputs(&self) -> &[ValueInfo] {
+        &self.outputs
+    }
+
+    /// The devices.
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    /// What is known of the devices' costs by now: to be saved, and given to later sessions by
+    /// [`SessionOptions::with_costs`].
+    pub fn costs(&self) -> CostStore {
+        lock(&self.costs).clone()
+    }
+
+    /// Measures every device whose rates are not known, and its links with the host: about a second a device. Later plans are made
+    /// with what this shows; those that were made stay as they are.
+    ///
+    /// # Errors
+    /// If a probe fails to run: then models would, too.
+    pub fn calibrate(&self) -> Result<(), SessionError> {
+        let _alone = lock(&self.calibrating);
+        let mut measured = lock(&self.costs).here().rates_only();
+        calibrate(&self.inventory, &mut measured)?;
+        lock(&self.costs).here_mut().merge(&measured);
+        Ok(())
+    }
+
+    /// Adds what a profiled run of this session measured to the costs: times of nodes, of transfers, and of the run as a whole. A
+    /// plan's first run counts as cold. Plans that were made stay as they are; [`Self::plan_with`] makes one with what was learned.
+    pub fn learn(&self, run: &Run) -> Learned {
+        let profiled = ProfiledRun {
+            program: &run.prepared.program,
+            plan: run.prepared.plan(),
+            run: &run.measured,
+            cold: run.cold,
+            streams_alone: false,
+            devices: &self.machine_devices,
+        };
+        record(lock(&self.costs).here_mut(), profiled)
+    }
+
+    /// The machine that is there, with the costs known by now; calibrated before, if the options want it.
+    pub(super) fn machine_here(&self) -> Result<Machine, SessionError> {
+        if self.options.calibrate {
+            self.calibrate()?;
+        }
+        Ok(Machine::present(&self.inventory, lock(&self.costs).here()))
+    }
+
+    /// The machine to plan for: the one that is there, or that of the platform file.
+    pub(super) fn machine(&self) -> Result<Machine, SessionError> {
+        match &self.options.platform {
+            None => self.machine_here(),
+            Some(file) => Ok(Machine::described(file, &self.inventory, lock(&self.costs).here())?),
+        }
+    }
+}

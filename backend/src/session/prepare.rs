@@ -1,0 +1,163 @@
+//! From input shapes to plans that are ready to run, and what is kept of them.
+
+use super::cache::Cache;
+use super::error::{InputError, SessionError};
+use super::inputs::Inputs;
+use super::open::Session;
+use crate::execute::Executor;
+use crate::lower::{LowerOptions, lower};
+use crate::plan::PlanOptions;
+use crate::planning::{Lowered, Machine, PlanChoice, Planned, Planner};
+use anabranch_kernels::Shape;
+use anabranch_placement::format::LoadedProblem;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A program with its plan and the executor that runs it.
+pub struct Prepared {
+    planned: Arc<Planned>,
+    pub(super) executor: Executor,
+    /// Names of the outputs, in the model's order.
+    pub(super) output_names: Arc<[String]>,
+    /// Whether a run has been made: the first is cold.
+    pub(super) warm: AtomicBool,
+}
+
+/// The shapes of a set of inputs, by name.
+pub(super) struct Shapes(Vec<(String, Shape)>);
+
+impl Prepared {
+    /// The plan that is ready.
+    pub fn planned(&self) -> &Arc<Planned> {
+        &self.planned
+    }
+}
+
+impl Deref for Prepared {
+    type Target = Planned;
+
+    fn deref(&self) -> &Planned {
+        &self.planned
+    }
+}
+
+impl Shapes {
+    fn of(inputs: &Inputs) -> Self {
+        Self(inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect())
+    }
+
+    /// Whether inputs have these shapes. Allocates nothing.
+    fn are_of(&self, inputs: &Inputs) -> bool {
+        self.0.len() == inputs.len()
+            && self
+                .0
+                .iter()
+                .zip(inputs.iter())
+                .all(|((name, shape), (given, tensor))| name == given && shape == tensor.shape())
+    }
+}
+
+impl Session {
+    /// Compiles the model for the shapes of these inputs, or finds it compiled.
+    ///
+    /// # Errors
+    /// If shapes are missing or impossible, or there is no plan within the constraints.
+    pub fn prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
+        cached(&self.prepared, inputs, || self.make_ready(&self.plan_with(inputs, &self.choice())?))
+    }
+
+    /// The problem of placing the model for inputs of these shapes on these devices or those of the platform file, in
+    /// seconds: nothing is placed.
+    ///
+    /// # Errors
+    /// If shapes are missing or impossible, some node can run nowhere, or the platform file does not fit this machine.
+    pub fn problem(&self, inputs: &Inputs) -> Result<LoadedProblem, SessionError> {
+        Ok(self.planner(&*self.lowered(inputs)?, &self.machine()?).problem()?)
+    }
+
+    /// Places and plans the model for inputs of these shapes, on these devices or those of the platform file, and readies
+    /// no device.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`]; also if the platform file does not fit this machine.
+    pub fn plan(&self, inputs: &Inputs) -> Result<Planned, SessionError> {
+        Ok(self.planner(&*self.lowered(inputs)?, &self.machine()?).plan(&self.choice())?)
+    }
+
+    /// How the session's own plans are made.
+    pub fn choice(&self) -> PlanChoice {
+        self.options.choice()
+    }
+
+    /// Places and plans the model for inputs of these shapes as `choice` says, with the costs known by now. Readies nothing:
+    /// see [`Self::ready`].
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn plan_with(&self, inputs: &Inputs, choice: &PlanChoice) -> Result<Arc<Planned>, SessionError> {
+        Ok(Arc::new(self.planner(&*self.lowered(inputs)?, &self.machine_here()?).plan(choice)?))
+    }
+
+    /// The makespan of a plan as it is predicted with the costs known by now, in seconds: same devices, same order.
+    ///
+    /// # Errors
+    /// If the plan does not fit the devices any more.
+    pub fn predict(&self, inputs: &Inputs, planned: &Planned, options: &PlanOptions) -> Result<f64, SessionError> {
+        let again = self.planner(&*self.lowered(inputs)?, &self.machine_here()?).plan_again(planned, options)?;
+        Ok(again.plan().predicted().makespan)
+    }
+
+    /// Takes the memory and starts the threads that a plan needs. Plans of the same model share opened GPUs, constants on
+    /// CPUs and packed weights.
+    ///
+    /// # Errors
+    /// If a device or a kernel cannot be readied.
+    pub fn ready(&self, planned: &Arc<Planned>) -> Result<Arc<Prepared>, SessionError> {
+        self.make_ready(planned).map(Arc::new)
+    }
+
+    fn make_ready(&self, planned: &Arc<Planned>) -> Result<Prepared, SessionError> {
+        let (plan, kernels) = (Arc::clone(planned.shared_plan()), Arc::clone(planned.kernels()));
+        let executor = Executor::new(plan, kernels, self.devices.clone())?;
+        let output_names = planned.program.outputs.iter().map(|output| output.name.clone()).collect();
+        Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm: AtomicBool::new(false) })
+    }
+
+    pub(super) fn planner<'a>(&'a self, lowered: &'a Lowered, machine: &'a Machine) -> Planner<'a> {
+        Planner { lowered, machine, constraints: &self.options.constraints }
+    }
+
+    /// The model lowered for the shapes of these inputs.
+    pub(super) fn lowered(&self, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
+        cached(&self.lowered, inputs, || {
+            self.check_names(inputs)?;
+            let input_shapes: BTreeMap<_, _> =
+                inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect();
+            let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
+            let lowering = LowerOptions { dims, input_shapes, fuse, ..LowerOptions::default() };
+            Ok(Lowered::new(lower(&self.model, &lowering)?))
+        })
+    }
+
+    fn check_names(&self, inputs: &Inputs) -> Result<(), SessionError> {
+        let unknown = inputs.iter().find(|(name, _)| !self.inputs().iter().any(|input| input.name() == *name));
+        match unknown {
+            None => Ok(()),
+            Some((name, _)) => Err(SessionError::from(InputError::Unknown {
+                name: name.to_owned(),
+                known: self.inputs().iter().map(|input| input.name()).collect::<Vec<_>>().join(", "),
+            })),
+        }
+    }
+}
+
+/// What a cache keeps for inputs of these shapes, made if it is not there.
+fn cached<V>(
+    cache: &Cache<Shapes, V, SessionError>,
+    inputs: &Inputs,
+    make: impl FnOnce() -> Result<V, SessionError>,
+) -> Result<Arc<V>, SessionError> {
+    cache.get_or_make(|shapes| shapes.are_of(inputs), || Shapes::of(inputs), make)
+}

@@ -1,0 +1,71 @@
+//! What a model declares of its inputs and outputs: names, element types, shapes with symbols.
+
+use crate::import::{Dim, Input, Model, Output};
+use anabranch_kernels::DType;
+use std::fmt;
+
+/// An input or output of a model as the model declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueInfo {
+    name: String,
+    dtype: Option<DType>,
+    dims: Option<Vec<Dim>>,
+    optional: bool,
+}
+
+impl ValueInfo {
+    /// What a model declares of its inputs.
+    pub(super) fn inputs(model: &Model) -> Vec<Self> {
+        let info = |input: &Input| Self {
+            name: input.name.clone(),
+            dtype: Some(input.dtype),
+            dims: input.dims.clone(),
+            optional: input.optional,
+        };
+        model.inputs.iter().map(info).collect()
+    }
+
+    /// What a model declares of its outputs.
+    pub(super) fn outputs(model: &Model) -> Vec<Self> {
+        let info = |output: &Output| Self {
+            name: output.name.clone(),
+            dtype: output.dtype,
+            dims: output.dims.clone(),
+            optional: false,
+        };
+        model.outputs.iter().map(info).collect()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The type of its elements; inputs always have one, outputs where the model declares it.
+    pub fn dtype(&self) -> Option<DType> {
+        self.dtype
+    }
+
+    /// Its dimensions, outermost first: numbers, symbols, or unknown; `None` if not even their number is declared.
+    pub fn dims(&self) -> Option<&[Dim]> {
+        self.dims.as_deref()
+    }
+
+    /// Whether it may be left out, because the model holds a default.
+    pub fn is_optional(&self) -> bool {
+        self.optional
+    }
+}
+
+impl fmt::Display for ValueInfo {
+    /// `x: f32[batch×3×224×224]`; what is not declared is `?`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dtype = self.dtype.map_or("?".to_owned(), |dtype| dtype.to_string());
+        write!(f, "{}: {dtype}[{}]", self.name, dims_text(self.dims()))
+    }
+}
+
+/// Dimensions as people write them; `?` where their number is not known.
+pub(super) fn dims_text(dims: Option<&[Dim]>) -> String {
+    dims.map_or("?".into(), |dims| dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("×"))
+}
