@@ -5,6 +5,7 @@ pub mod chains;
 pub mod cpu;
 pub mod gpu;
 pub mod nodes;
+pub mod tiny;
 
 use criterion::Criterion;
 use std::time::Duration;
