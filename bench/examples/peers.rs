@@ -24,17 +24,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Batches that a measurement is divided into where calls are short.
-const BATCHES: u32 = 25;
+/// Seconds of a batch of short calls: less than a time slice, so that most batches are not interrupted on a busy machine.
+const BATCH: f64 = 2e-4;
 
-/// Fewest samples of a call that is longer than a batch should be.
-const LEAST: u32 = 5;
+/// Fewest and most batches of a measurement.
+const BATCHES: (u32, u32) = (5, 501);
 
 /// Lengths of the chains of which the cost of one node is the difference; the script makes models of these lengths.
 const LENGTHS: [usize; 2] = [1000, 100];
 
 /// Lengths of the chains of which the cost of one hop is the difference.
 const HOPS: [usize; 2] = [220, 20];
+
+/// Periods of a throughput.
+const PERIODS: u32 = 5;
+
+/// Batches of a floor.
+const FLOORS: u64 = 51;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -178,7 +184,7 @@ fn spinning_floor() -> Vec<f64> {
         }
     };
     let rounds = 1000;
-    let last = rounds * u64::from(BATCHES);
+    let last = rounds * FLOORS;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 1..=last {
@@ -196,7 +202,7 @@ fn spinning_floor() -> Vec<f64> {
             }
             started.elapsed().as_secs_f64() / (2 * rounds) as f64
         };
-        (0..BATCHES).map(batch).collect()
+        (0..FLOORS).map(batch).collect()
     })
 }
 
@@ -207,7 +213,7 @@ fn channel_floor() -> Result<Vec<f64>, Failure> {
     let echo = std::thread::spawn(move || received.into_iter().all(|number| reply.send(number).is_ok()));
     let mut samples = Vec::new();
     let rounds = 200;
-    for _ in 0..BATCHES {
+    for _ in 0..FLOORS {
         let started = Instant::now();
         for number in 0..rounds {
             there.send(number)?;
@@ -251,9 +257,9 @@ fn first_and_further(model: &Path, seconds: f64) -> Result<Value, Failure> {
 fn throughput(model: &Path, clients: usize, seconds: f64) -> Result<Value, Failure> {
     let (session, inputs) = open(model, true)?;
     run(&session, &inputs)?;
-    let period = Duration::from_secs_f64(seconds / f64::from(2 * LEAST));
+    let period = Duration::from_secs_f64(seconds / f64::from(2 * PERIODS));
     let mut samples = Samples::new();
-    for _ in 0..LEAST {
+    for _ in 0..PERIODS {
         for clients in [1, clients] {
             let sample = flood(&session, &inputs, clients, period)?;
             samples.entry(format!("{clients} threads")).or_default().push(sample);
@@ -286,16 +292,13 @@ type Call<'a> = Box<dyn FnMut() -> Result<(), Failure> + 'a>;
 
 /// Seconds of one call each, batch by batch in turn: as many samples of each, the same number at the same time.
 fn in_turn(calls: &mut [Call<'_>], seconds: f64) -> Result<Vec<Vec<f64>>, Failure> {
-    let share = seconds / calls.len() as f64;
-    let mut counts = Vec::new();
-    let mut batches = BATCHES;
-    for call in calls.iter_mut() {
-        let (count, took) = calibrate(call, share / f64::from(BATCHES))?;
-        counts.push(count);
-        batches = batches.min((share / took) as u32).max(LEAST);
-    }
+    let counts = calls.iter_mut().map(calibrate).collect::<Result<Vec<_>, _>>()?;
     let mut samples = vec![Vec::new(); calls.len()];
-    for _ in 0..batches {
+    let started = Instant::now();
+    for round in 0..BATCHES.1 {
+        if round >= BATCHES.0 && started.elapsed().as_secs_f64() > seconds {
+            break;
+        }
         for ((call, count), samples) in calls.iter_mut().zip(&counts).zip(&mut samples) {
             samples.push(batch(call, *count)? / f64::from(*count));
         }
@@ -303,17 +306,14 @@ fn in_turn(calls: &mut [Call<'_>], seconds: f64) -> Result<Vec<Vec<f64>>, Failur
     Ok(samples)
 }
 
-/// The number of calls that takes so many seconds, and the seconds it took, after calls that warm everything up.
-fn calibrate(call: &mut Call<'_>, seconds: f64) -> Result<(u32, f64), Failure> {
+/// The number of calls that makes a batch, after calls that warm everything up.
+fn calibrate(call: &mut Call<'_>) -> Result<u32, Failure> {
     batch(call, 2)?;
     let mut count = 1;
-    loop {
-        let took = batch(call, count)?;
-        if took >= seconds || count >= 1 << 20 {
-            return Ok((count, took));
-        }
-        count = (f64::from(count) * (seconds / took.max(1e-9)).clamp(1.5, 10.0)).ceil() as u32;
+    while batch(call, count)? < BATCH {
+        count *= 2;
     }
+    Ok(count)
 }
 
 /// Seconds that so many calls take.
