@@ -1,8 +1,7 @@
 //! Anabranch's side of the comparison with other runtimes: one question a call, all samples as one line of JSON.
 //!
 //! `bench/peers/run` builds this program and calls it in turns with the others. The cores that it may use are those of its
-//! affinity (`taskset`). Samples are seconds of one call, node or hop; measurements that are compared with each other are
-//! taken batch by batch in turn, so that whatever else the machine does hits all of them.
+//! affinity (`taskset`). Samples are seconds of one call, node or hop.
 
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::{ComputeDevice, Executor, RunOptions};
@@ -12,23 +11,17 @@ use anabranch::plan::PlanOptions;
 use anabranch::session::{Inputs, Session, SessionOptions, random_tensor};
 use anabranch_bench::chains::{Chain, cpu};
 use anabranch_bench::tiny::{Tiny, spec};
+use anabranch_bench::turns::{Call, Failure, in_turn};
 use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-
-/// Seconds of a batch of short calls: less than a time slice, so that most batches are not interrupted on a busy machine.
-const BATCH: f64 = 2e-4;
-
-/// Fewest and most batches of a measurement.
-const BATCHES: (u32, u32) = (5, 501);
 
 /// Lengths of the chains of which the cost of one node is the difference; the script makes models of these lengths.
 const LENGTHS: [usize; 2] = [1000, 100];
@@ -41,8 +34,6 @@ const PERIODS: u32 = 5;
 
 /// Batches of a floor.
 const FLOORS: u64 = 51;
-
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Samples by what they are of, in seconds.
 type Samples = BTreeMap<String, Vec<f64>>;
@@ -285,44 +276,6 @@ fn flood(session: &Session, inputs: &Inputs, clients: usize, period: Duration) -
         joined.sum::<Result<u32, Failure>>()
     })?;
     Ok(started.elapsed().as_secs_f64() / f64::from(runs))
-}
-
-/// Something to be measured.
-type Call<'a> = Box<dyn FnMut() -> Result<(), Failure> + 'a>;
-
-/// Seconds of one call each, batch by batch in turn: as many samples of each, the same number at the same time.
-fn in_turn(calls: &mut [Call<'_>], seconds: f64) -> Result<Vec<Vec<f64>>, Failure> {
-    let counts = calls.iter_mut().map(calibrate).collect::<Result<Vec<_>, _>>()?;
-    let mut samples = vec![Vec::new(); calls.len()];
-    let started = Instant::now();
-    for round in 0..BATCHES.1 {
-        if round >= BATCHES.0 && started.elapsed().as_secs_f64() > seconds {
-            break;
-        }
-        for ((call, count), samples) in calls.iter_mut().zip(&counts).zip(&mut samples) {
-            samples.push(batch(call, *count)? / f64::from(*count));
-        }
-    }
-    Ok(samples)
-}
-
-/// The number of calls that makes a batch, after calls that warm everything up.
-fn calibrate(call: &mut Call<'_>) -> Result<u32, Failure> {
-    batch(call, 2)?;
-    let mut count = 1;
-    while batch(call, count)? < BATCH {
-        count *= 2;
-    }
-    Ok(count)
-}
-
-/// Seconds that so many calls take.
-fn batch(call: &mut Call<'_>, count: u32) -> Result<f64, Failure> {
-    let started = Instant::now();
-    for _ in 0..count {
-        call()?;
-    }
-    Ok(started.elapsed().as_secs_f64())
 }
 
 /// The first cores that this process may use, each a device.

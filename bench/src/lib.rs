@@ -6,6 +6,7 @@ pub mod cpu;
 pub mod gpu;
 pub mod nodes;
 pub mod tiny;
+pub mod turns;
 
 use criterion::Criterion;
 use std::time::Duration;
