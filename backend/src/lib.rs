@@ -1,26 +1,17 @@
 //! Runs one dataflow graph over all the devices of a workstation.
 
 pub mod canonical;
-pub mod chart;
-pub mod cli;
 pub mod compare;
 pub mod device;
 pub mod execute;
 pub mod import;
 pub mod lower;
-pub mod npy;
 pub mod plan;
 pub mod profile;
 pub mod program;
 pub mod refine;
-pub mod report;
 pub mod session;
 pub mod stream;
 pub mod tasks;
 
 pub use session::{Inputs, Outputs, Session, SessionError, SessionOptions};
-
-/// The README's examples, compiled.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;

@@ -1,14 +1,11 @@
 //! Whatever happens to a cost store, predictions stay sane and nothing that was measured is lost.
 
-mod command;
-
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::RunOptions;
 use anabranch::profile::{CostSource, CostStore, MachineCosts, NodeCost, Predictor, Sample};
 use anabranch::session::{Inputs, Session, SessionOptions};
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
-use command::Anabranch;
 use std::fs;
 use std::path::Path;
 
@@ -152,35 +149,4 @@ fn what_was_learned_is_used_when_the_session_plans_anew() {
     assert!(accuracy.makespan.predicted > 0.0 && accuracy.node_error().is_some());
     let sum: f64 = accuracy.nodes.iter().map(|node| node.time.predicted).sum();
     assert!(accuracy.makespan.predicted >= sum * (1.0 - 1e-9), "one device does one node after the other");
-}
-
-#[test]
-fn calibration_goes_on_where_it_was_and_costs_travel_in_files() {
-    let command = Anabranch::new();
-    let first = command.json(&["calibrate", "--no-gpu", "--cpu-devices", "machine"]);
-    assert!(first["measured"].as_u64().is_some_and(|steps| steps > 10) && first["measured"] == first["steps"]);
-    assert!(first["devices"][0]["rates"]["matmul_flops"].as_f64().is_some_and(|rate| rate > 0.0), "{first}");
-    let again = command.json(&["calibrate", "--no-gpu", "--cpu-devices", "machine"]);
-    assert_eq!(again["measured"], 0);
-
-    let nodes = |costs: &serde_json::Value| -> usize {
-        let machines = costs["machines"].as_object().expect("machines").values();
-        let devices = machines.flat_map(|machine| machine["devices"].as_object().expect("devices").values().cloned());
-        devices.map(|device| device["nodes"].as_object().expect("nodes").len()).sum()
-    };
-    let known = nodes(&command.json(&["costs"]));
-    for (file, format) in [("c.json", "json"), ("c.csv", "csv"), ("models", "starpu")] {
-        command.json(&["costs", "--export", file, "--format", format]);
-        let costs = format!("from-{format}.json");
-        let imported = command.json(&["costs", "--import", file, "--format", format, "--costs", &costs]);
-        assert_eq!(imported["nodes"], known, "{format}");
-        assert_eq!(imported["other_machines"], serde_json::json!([]), "{format}");
-        assert_eq!(nodes(&command.json(&["costs", "--costs", &costs])), known, "{format}");
-    }
-    let kept = fs::read(command.path("from-csv.json")).expect("written");
-    fs::write(command.path("bad.csv"), "kind,machine\nnode,m\n").expect("writable");
-    let refused = command.run(&["costs", "--import", "bad.csv", "--costs", "from-csv.json"]);
-    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(2) && message.contains("bad.csv, line 2"), "{message}");
-    assert_eq!(fs::read(command.path("from-csv.json")).expect("kept"), kept);
 }

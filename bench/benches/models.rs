@@ -5,10 +5,10 @@
 
 use anabranch::device::DetectOptions;
 use anabranch::execute::RunOptions;
-use anabranch::npy::read_npz;
 use anabranch::profile::CostStore;
 use anabranch::session::Place;
 use anabranch::{Inputs, Session, SessionOptions};
+use anabranch_cli::npy::read_npz;
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

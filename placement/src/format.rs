@@ -3,7 +3,7 @@
 //! | format | read | written | module |
 //! |---|---|---|---|
 //! | our JSON: graph, platform, times, links | yes | yes | [`json`] |
-//! | CSV files of graphs and devices (Laich 2017) | yes | yes | [`thesis`] |
+//! | CSV files of graphs and devices (Laich 2017), with the feature `csv` | yes | yes | `thesis` |
 //! | JSON instances of list-scheduling libraries | yes | | [`schedulers`] |
 //! | JSON of profiled networks on CPUs and accelerators | yes | | [`profiled`] |
 //! | WfCommons workflows, schema 1.4 to 1.6 | yes | | [`wfcommons`] |
@@ -20,6 +20,7 @@ pub mod json;
 mod loaded;
 pub mod profiled;
 pub mod schedulers;
+#[cfg(feature = "csv")]
 pub mod thesis;
 pub mod wfcommons;
 
@@ -70,8 +71,12 @@ fn parse_content(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     };
     let loaded = match detect(bytes)? {
         Format::Anabranch => json::parse(name, bytes)?,
+        #[cfg(feature = "csv")]
         Format::ThesisGraph => graph(thesis::read_graph(bytes)?, MemoryRule::SizeEstimate, None),
+        #[cfg(feature = "csv")]
         Format::ThesisPlatform => Loaded::Platform(thesis::read_platform(bytes)?),
+        #[cfg(not(feature = "csv"))]
+        Format::ThesisGraph | Format::ThesisPlatform => return Err(Refusal::WithoutCsv),
         Format::WfCommons => graph((wfcommons::parse(bytes)?, Vec::new()), MemoryRule::Resident, Some("s")),
         Format::Profiled => Loaded::Problems(vec![profiled::parse(name, bytes)?]),
         Format::Related => Loaded::Problems(schedulers::parse_related(name, bytes)?),

@@ -1,8 +1,8 @@
 //! What the tests share: the bundled models with their reference outputs, and sessions over CPU and software GPU.
 
 use anabranch::device::{CpuGranularity, DetectOptions};
-use anabranch::npy::read_npz;
 use anabranch::session::{Inputs, Outputs, Place, Session, SessionOptions};
+use anabranch_cli::npy::read_npz;
 use std::path::{Path, PathBuf};
 
 /// The bundled models, by the names of their files. `tests/data/README.md` says where they come from.
@@ -67,3 +67,8 @@ pub fn assert_close(name: &str, outputs: &Outputs, references: &[(String, Vec<f3
         }
     }
 }
+
+/// The README's examples, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -8,7 +8,6 @@ mod link;
 mod machine;
 mod robust;
 mod store;
-mod trace;
 mod version1;
 
 pub use cost::{CostSource, NodeCost, Predictor};
@@ -18,4 +17,3 @@ pub use link::LinkCosts;
 pub use machine::{DeviceCosts, MachineCosts, NodeCosts, Rates, RunCosts, Slowdown};
 pub(crate) use robust::median;
 pub use store::{CostStore, FORMAT_VERSION, Loaded, StoreError};
-pub use trace::{Group, Slice, Trace, Track};

@@ -43,7 +43,7 @@ impl Run {
     }
 
     /// The device's name, or both ends' of the link.
-    pub(crate) fn lane_name(&self, lane: Lane) -> String {
+    pub fn lane_name(&self, lane: Lane) -> String {
         match lane {
             Lane::Device(device) => self.device_name(device).to_owned(),
             Lane::Link { from, to } => format!("{} → {}", self.device_name(from), self.device_name(to)),
@@ -51,7 +51,7 @@ impl Run {
     }
 
     /// The node's name, or the value's that travels.
-    pub(crate) fn name(&self, what: Activity) -> &str {
+    pub fn name(&self, what: Activity) -> &str {
         let (program, plan) = (&self.prepared.program, self.prepared.plan());
         match what {
             Activity::Node(node) => &program.node(node).name,

@@ -11,9 +11,9 @@ use std::fmt;
 pub enum Format {
     /// [`json`](super::json): ours.
     Anabranch,
-    /// [`thesis`](super::thesis): a graph as CSV.
+    /// `thesis`: a graph as CSV.
     ThesisGraph,
-    /// [`thesis`](super::thesis): devices as CSV.
+    /// `thesis`: devices as CSV.
     ThesisPlatform,
     /// [`schedulers`](super::schedulers): one instance with costs and speeds.
     Related,

@@ -1,5 +1,6 @@
 //! Why a file was refused, or could not be written.
 
+#[cfg(feature = "csv")]
 use super::thesis::ThesisError;
 use crate::cost::CostError;
 use crate::graph::GraphError;
@@ -41,8 +42,13 @@ pub enum Refusal {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// A CSV file of the thesis that is not as it should be.
+    #[cfg(feature = "csv")]
     #[error(transparent)]
     Thesis(#[from] ThesisError),
+    /// A CSV file, where the crate is built without them.
+    #[cfg(not(feature = "csv"))]
+    #[error("is CSV, which is read with the feature `csv` of anabranch-placement")]
+    WithoutCsv,
     /// A version that is not known.
     #[error("is of version {found}; {known} can be read")]
     Version {
@@ -134,6 +140,7 @@ pub enum WriteError {
     #[error("cannot write JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// A row did not become CSV.
+    #[cfg(feature = "csv")]
     #[error("cannot write CSV: {0}")]
     Csv(#[from] csv::Error),
     /// The format has no place for something.

@@ -1,8 +1,7 @@
-//! Costs to and from files of others: our own JSON, CSV, and StarPU's performance models.
+//! Costs to and from files of others: our own JSON, and StarPU's performance models.
 //!
 //! What is read is checked whole before anything of it is kept: after an error the store is as it was.
 
-mod rows;
 mod starpu;
 mod starpu_text;
 
@@ -23,8 +22,6 @@ const MOST_FILES: usize = 10_000;
 pub enum Exchange {
     /// The whole store, as it is kept.
     Json,
-    /// One line a node, transfer size and stream size, of all machines. Rates and the fixed costs of runs are left out.
-    Csv,
     /// A directory of StarPU history-based performance models, format version 45, one file an op: the nodes of one machine under
     /// this build's kernels, as count, mean and deviation.
     StarPu,
@@ -76,7 +73,6 @@ impl Exchange {
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "json" => Some(Self::Json),
-            "csv" => Some(Self::Csv),
             _ => None,
         }
     }
@@ -89,7 +85,6 @@ impl Exchange {
         let refused = |source| ExchangeError::Io { path: path.to_owned(), source };
         let text = match self {
             Self::Json => store.to_json().map_err(refused)?,
-            Self::Csv => rows::write(store).map_err(refused)?,
             Self::StarPu => {
                 fs::create_dir_all(path).map_err(refused)?;
                 let models = starpu::models(store);
@@ -113,7 +108,6 @@ impl Exchange {
             |path: &Path| read_bounded(path).map_err(|source| ExchangeError::Io { path: path.to_owned(), source });
         match self {
             Self::Json => parse_json(&read(path)?).map_err(|wrong| wrong.in_file(path)),
-            Self::Csv => rows::read(&read(path)?).map_err(|wrong| wrong.in_file(path)),
             Self::StarPu => {
                 let mut store = CostStore::default();
                 let files = files(path).map_err(|source| ExchangeError::Io { path: path.to_owned(), source })?;
@@ -215,9 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn json_and_csv_give_back_what_was_exported() {
+    fn json_gives_back_what_was_exported() {
         assert_eq!(exchanged(Exchange::Json, "costs.json"), filled());
-        assert_eq!(exchanged(Exchange::Csv, "costs.csv"), filled());
     }
 
     #[test]
@@ -244,30 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn every_truncation_is_refused_or_holds_less() {
+    fn every_truncation_is_refused() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let whole = directory.path().join("whole");
         Exchange::StarPu.export(&filled(), &whole.with_extension("d")).expect("writable");
         Exchange::Json.export(&filled(), &whole.with_extension("json")).expect("writable");
-        Exchange::Csv.export(&filled(), &whole.with_extension("csv")).expect("writable");
         let model =
             fs::read_dir(whole.with_extension("d")).expect("a directory").next().expect("a file").expect("it").path();
-        let cases = [
-            (Exchange::StarPu, model),
-            (Exchange::Json, whole.with_extension("json")),
-            (Exchange::Csv, whole.with_extension("csv")),
-        ];
+        let cases = [(Exchange::StarPu, model), (Exchange::Json, whole.with_extension("json"))];
         for (format, path) in cases {
             let text = fs::read(&path).expect("readable");
             let cut = directory.path().join("matmul.cut");
             for length in (0..text.len().saturating_sub(2)).step_by(7) {
                 fs::write(&cut, &text[..length]).expect("writable");
-                if let Ok(store) = format.import(&cut) {
-                    let nodes = |store: &CostStore| {
-                        store.machines().flat_map(|m| m.1.devices.values()).map(|d| d.nodes.len()).sum::<usize>()
-                    };
-                    assert!(format == Exchange::Csv && nodes(&store) <= nodes(&filled()), "{format:?} cut at {length}");
-                }
+                assert!(format.import(&cut).is_err(), "{format:?} cut at {length}");
             }
         }
     }

@@ -1,0 +1,359 @@
+//! `anabranch compare`: strategies, orders and streaming on the real devices, predicted against measured.
+
+mod page;
+
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed, WishArgs};
+use super::html::command;
+use super::interrupt::{cancel_on_interrupt, cancelled};
+use super::open::{self, Opened, open};
+use super::progress::Progress;
+use super::table::{Align, Table, duration, interval};
+use super::trial::strategy_help;
+use super::{CliError, Output};
+use crate::report::utc;
+use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, compare};
+use anabranch::device::format_bytes;
+use anabranch::execute::RunOptions;
+use anabranch::plan::{PlanOptions, StreamMode};
+use anabranch::session::{Place, PlanChoice};
+use anabranch_placement::order::ORDERS;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Run a model placed in several ways, and without a plan, and compare what was predicted with what was measured
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  anabranch compare model.onnx --random 1\n  \
+    anabranch compare model.onnx --place heft,auto,gpu --stream off,auto --refine 3 --csv ways.csv\n\n\
+    A scheduler that decides at run time takes part as `dynamic`. Ways are run in turn.")]
+pub(crate) struct CompareCommand {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Strategies, devices' names or plan files [default: auto,heft,mite,cpu, and gpu where there is one]
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', help_heading = "Ways",
+        long_help = strategy_help("Plan files that `anabranch place` wrote, devices' names, or strategies [default: \
+            auto,heft,mite,cpu, and gpu where there is one]:"))]
+    place: Vec<String>,
+    /// Which of a device's ready nodes goes first: pct, msr, fifo
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Ways",
+        value_parser = PossibleValuesParser::new(ORDERS))]
+    order: Vec<String>,
+    /// What is streamed in chunks
+    #[arg(
+        long,
+        value_enum,
+        value_name = "A,B,…",
+        value_delimiter = ',',
+        default_value = "auto",
+        help_heading = "Ways"
+    )]
+    stream: Vec<Streamed>,
+    /// Measured runs of each way
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: u32,
+    /// Runs of each way before those that count
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    warmup: u32,
+    /// First run all ways and learn from it so often, placing them anew each time; what is learned is kept in the cost store
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    refine: u32,
+    /// Write one line for each way as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write a page with charts and tables; it needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    wishes: WishArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+impl CompareCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let (place, order, wishes) = ("heft".into(), "pct".into(), self.wishes.clone());
+        let opened =
+            open(&self.devices, &self.model, &PlaceArgs { place, order, wishes, streaming: StreamArgs::NONE })?;
+        open::print_notes(&opened.session, output);
+        let comparison = self.compare(&opened, output)?;
+        opened.save_costs()?;
+        if let Some(path) = &self.csv {
+            write_csv(path, &comparison)?;
+        }
+        if let Some(path) = &self.html {
+            let text = page::html(&comparison, &Names::of(&comparison), &facts(&opened, &comparison));
+            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+        }
+        match output.json {
+            true => output.json(&serde_json::to_value(&comparison).map_err(CliError::internal)?),
+            false => output.text(&text(&comparison)),
+        }
+    }
+
+    fn compare(&self, opened: &Opened, output: Output) -> Result<Comparison, CliError> {
+        let options = CompareOptions {
+            model: open::model_name(&self.model),
+            ways: self.ways(!opened.session.inventory().gpus.is_empty())?,
+            repeat: self.repeat,
+            warmup: self.warmup,
+            refine: self.refine,
+            run: RunOptions { cancel: Some(cancel_on_interrupt()?), ..RunOptions::default() },
+        };
+        let progress = Progress::new(output, "runs", options.steps());
+        compare(&opened.session, &opened.inputs, &options, &mut || progress.advance()).map_err(cancelled)
+    }
+
+    /// Every combination, places first.
+    fn ways(&self, has_gpu: bool) -> Result<Vec<PlanChoice>, CliError> {
+        let mut places = self.place.clone();
+        if places.is_empty() {
+            let usual = ["auto", "heft", "mite", "cpu", "gpu"].iter().filter(|place| has_gpu || **place != "gpu");
+            places = usual.map(ToString::to_string).collect();
+        }
+        let mut ways: Vec<PlanChoice> = Vec::new();
+        for place in places.iter().filter(|place| *place != DYNAMIC) {
+            for order in &self.order {
+                for stream in &self.stream {
+                    let plan = PlanOptions { streaming: stream.mode(), ..PlanOptions::default() };
+                    let way = PlanChoice { place: Place::parse(place), order: order.clone(), plan };
+                    if !ways.contains(&way) {
+                        ways.push(way);
+                    }
+                }
+            }
+        }
+        if ways.is_empty() {
+            return Err(CliError::input("--place: name a strategy to compare with `dynamic`, which always takes part"));
+        }
+        Ok(ways)
+    }
+}
+
+/// Names ways by what differs among them.
+struct Names {
+    orders: bool,
+    streams: bool,
+}
+
+impl Names {
+    fn of(comparison: &Comparison) -> Self {
+        let ways = || comparison.outcomes.iter().map(|outcome| &outcome.way).filter(|way| way.order.is_some());
+        let first = ways().next();
+        Self {
+            orders: ways().any(|way| first.is_some_and(|first| first.order != way.order)),
+            streams: ways().any(|way| first.is_some_and(|first| first.stream != way.stream)),
+        }
+    }
+
+    fn name(&self, way: &Way) -> String {
+        let mut name = way.place.clone();
+        if let Some(order) = way.order.as_ref().filter(|_| self.orders) {
+            let _ = write!(name, "/{order}");
+        }
+        if let Some(stream) = way.stream.filter(|_| self.streams) {
+            let _ = write!(name, "/{}", stream_name(stream));
+        }
+        name
+    }
+}
+
+fn stream_name(stream: StreamMode) -> &'static str {
+    match stream {
+        StreamMode::Off => "off",
+        StreamMode::Auto => "auto",
+        StreamMode::Always => "always",
+    }
+}
+
+fn text(comparison: &Comparison) -> String {
+    let names = Names::of(comparison);
+    let refined = match comparison.refine {
+        0 => String::new(),
+        rounds => format!(" after {rounds} rounds of learning"),
+    };
+    let mut text = format!(
+        "{}: {} nodes, {} runs of each way in turn{refined}\n\n{}\n{}\n",
+        comparison.model,
+        comparison.nodes,
+        comparison.repeat,
+        makespans(comparison, &names),
+        devices(comparison, &names),
+    );
+    if let Some(best) = comparison.best() {
+        let _ = write!(text, "fastest {}", names.name(&best.way));
+        if let Some(ratio) = comparison.against_others("auto") {
+            let _ = write!(text, "; auto takes {ratio:.3} × the fastest other");
+        }
+        text.push('\n');
+    }
+    if !comparison.side_by_side {
+        text.push_str(
+            "the plans do not fit memory side by side: each was readied and warmed up anew before each run\n",
+        );
+    }
+    for (way, reason) in &comparison.failed {
+        let _ = writeln!(text, "{}: {reason}", names.name(way));
+    }
+    text
+}
+
+/// What stands at the head of the page.
+fn facts(opened: &Opened, comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let host = &opened.session.inventory().host;
+    let mut facts = vec![
+        ("model", format!("{}, {} nodes", comparison.model, comparison.nodes)),
+        ("machine", format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch)),
+        ("devices", comparison.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")),
+        ("command", command(std::env::args())),
+        ("date", utc(SystemTime::now())),
+    ];
+    let names = Names::of(comparison);
+    facts.extend(comparison.best().map(|best| ("fastest", names.name(&best.way))));
+    facts.extend(comparison.failed.iter().map(|(way, reason)| ("failed", format!("{}: {reason}", names.name(way)))));
+    facts.extend(comparison.notes.iter().map(|note| ("note", note.clone())));
+    facts
+}
+
+fn makespans(comparison: &Comparison, names: &Names) -> Table {
+    let mut table = Table::new(&[
+        ("way", Align::Left),
+        ("predicted", Align::Right),
+        ("measured", Align::Right),
+        ("interval", Align::Right),
+        ("error", Align::Right),
+        ("nodes off", Align::Right),
+        ("traffic", Align::Right),
+        ("placing", Align::Right),
+        ("outputs", Align::Left),
+    ]);
+    for outcome in &comparison.outcomes {
+        let median = outcome.measured_ms;
+        let ms = |ms: Option<f64>| ms.map_or("–".to_owned(), |ms| duration(ms * 1e-3));
+        let same = outcome.same_plan_as.as_ref().map_or(String::new(), |other| format!(" = {other}"));
+        table.row([
+            names.name(&outcome.way) + &same,
+            ms(outcome.predicted_ms),
+            duration(median.median * 1e-3),
+            interval(median.low * 1e-3, median.high * 1e-3),
+            outcome.error_percent.map_or("–".into(), |error| format!("{error:+.1} %")),
+            outcome.node_error_percent.map_or("–".into(), |error| format!("{error:.0} %")),
+            format_bytes(outcome.traffic_bytes),
+            ms(outcome.place_ms),
+            agreement(outcome).into(),
+        ]);
+    }
+    table
+}
+
+fn agreement(outcome: &Outcome) -> &'static str {
+    match (outcome.outputs.same_bits, outcome.outputs.within) {
+        (true, _) => "same",
+        (false, true) => "close",
+        (false, false) => "DIFFER",
+    }
+}
+
+fn devices(comparison: &Comparison, names: &Names) -> Table {
+    let mut table = Table::new(&[
+        ("way", Align::Left),
+        ("device", Align::Left),
+        ("nodes", Align::Right),
+        ("busy predicted", Align::Right),
+        ("busy", Align::Right),
+        ("peak planned", Align::Right),
+        ("peak", Align::Right),
+    ]);
+    for outcome in comparison.outcomes.iter().filter(|outcome| outcome.same_plan_as.is_none()) {
+        for (facts, device) in comparison.devices.iter().zip(&outcome.devices) {
+            let percent = |part: f64| format!("{:.0} %", part * 100.0);
+            table.row([
+                names.name(&outcome.way),
+                facts.name.clone(),
+                device.nodes.to_string(),
+                device.predicted_utilisation.map_or("–".into(), percent),
+                percent(device.utilisation),
+                device.predicted_peak_bytes.map_or("–".into(), format_bytes),
+                format_bytes(device.peak_bytes),
+            ]);
+        }
+    }
+    table
+}
+
+/// One line for each way; the columns of devices bear their names.
+fn write_csv(path: &Path, comparison: &Comparison) -> Result<(), CliError> {
+    let unwritable = |error: &dyn std::fmt::Display| CliError::input(format!("{}: {error}", path.display()));
+    let mut writer = csv::Writer::from_writer(File::create(path).map_err(|error| unwritable(&error))?);
+    let mut head: Vec<String> = COLUMNS.iter().map(ToString::to_string).collect();
+    for device in &comparison.devices {
+        head.extend(DEVICE_COLUMNS.iter().map(|column| format!("{column}_{}", device.name)));
+    }
+    writer.write_record(&head).map_err(|error| unwritable(&error))?;
+    for outcome in &comparison.outcomes {
+        writer.write_record(record(comparison, outcome)).map_err(|error| unwritable(&error))?;
+    }
+    writer.flush().map_err(|error| unwritable(&error))
+}
+
+const COLUMNS: [&str; 17] = [
+    "model",
+    "place",
+    "order",
+    "stream",
+    "runs",
+    "predicted_ms",
+    "measured_ms",
+    "low_ms",
+    "high_ms",
+    "error_percent",
+    "node_error_percent",
+    "link_error_percent",
+    "predicted_traffic_bytes",
+    "traffic_bytes",
+    "place_ms",
+    "same_bits",
+    "within",
+];
+
+const DEVICE_COLUMNS: [&str; 5] =
+    ["nodes", "predicted_utilisation", "utilisation", "predicted_peak_bytes", "peak_bytes"];
+
+fn record(comparison: &Comparison, outcome: &Outcome) -> Vec<String> {
+    fn text<T: ToString>(value: Option<T>) -> String {
+        value.map_or(String::new(), |value| value.to_string())
+    }
+    let median = outcome.measured_ms;
+    let mut record = vec![
+        comparison.model.clone(),
+        outcome.way.place.clone(),
+        text(outcome.way.order.clone()),
+        text(outcome.way.stream.map(stream_name)),
+        comparison.repeat.to_string(),
+        text(outcome.predicted_ms),
+        median.median.to_string(),
+        median.low.to_string(),
+        median.high.to_string(),
+        text(outcome.error_percent),
+        text(outcome.node_error_percent),
+        text(outcome.link_error_percent),
+        text(outcome.predicted_traffic_bytes),
+        outcome.traffic_bytes.to_string(),
+        text(outcome.place_ms),
+        outcome.outputs.same_bits.to_string(),
+        outcome.outputs.within.to_string(),
+    ];
+    for device in &outcome.devices {
+        record.extend([
+            device.nodes.to_string(),
+            text(device.predicted_utilisation),
+            device.utilisation.to_string(),
+            text(device.predicted_peak_bytes),
+            device.peak_bytes.to_string(),
+        ]);
+    }
+    record
+}

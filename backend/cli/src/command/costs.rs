@@ -1,0 +1,205 @@
+//! `anabranch costs`: what the cost store knows.
+
+use super::table::{Align, Table, duration};
+use super::{CliError, Output};
+use anabranch::device::{DetectOptions, detect};
+use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Show, locate, forget, export or import measured costs
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  anabranch costs show --top 5\n  anabranch costs --export costs.json\n  \
+    anabranch costs --export ~/.starpu/sampling/codelets/45 --format starpu\n  anabranch costs --import costs.json")]
+pub(crate) struct CostsCommand {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Write the costs to a file, or to a directory of StarPU models
+    #[arg(long, value_name = "FILE", conflicts_with = "import")]
+    export: Option<PathBuf>,
+    /// Add the costs of a file, or of StarPU's models, to the store
+    #[arg(long, value_name = "FILE")]
+    import: Option<PathBuf>,
+    /// The file's format [default: json for names that end so]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// The cost store [default: anabranch/costs.json in the XDG data directory]
+    #[arg(long, value_name = "FILE", global = true)]
+    costs: Option<PathBuf>,
+}
+
+/// Formats of costs.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Format {
+    /// Everything, as the store keeps it
+    Json,
+    /// A directory of StarPU history-based performance models (version 45), one file an op
+    Starpu,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Action {
+    /// List devices, links, and the nodes that take longest (the default)
+    Show {
+        /// Nodes to list for each device; 0 lists all
+        #[arg(long, default_value_t = 20)]
+        top: usize,
+        /// Only nodes whose key contains this text
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        filter: String,
+    },
+    /// Print the file's path
+    Path,
+    /// Forget all measurements; calibrations too, with --all
+    Clear {
+        /// Forget calibrated rates and links as well
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+impl CostsCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let path = store_path(self.costs.as_ref())?;
+        let loaded = CostStore::load(&path)?;
+        loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
+        if let Some(to) = &self.export {
+            return self.export(to, loaded.store, output);
+        }
+        if let Some(from) = &self.import {
+            return self.import(from, loaded.store, &path, output);
+        }
+        match &self.action {
+            Some(Action::Path) => output.text_or_json(&path.display().to_string(), &json!({ "path": path })),
+            Some(Action::Clear { all }) => {
+                let mut store = loaded.store;
+                let forgotten = store.forget(*all);
+                store.save(&path)?;
+                output.text_or_json(&format!("forgot {forgotten} nodes"), &json!({ "forgotten": forgotten }))
+            }
+            Some(Action::Show { top, filter }) => show(&loaded.store, *top, filter, output),
+            None => show(&loaded.store, 20, "", output),
+        }
+    }
+}
+
+impl CostsCommand {
+    fn export(&self, to: &Path, mut store: CostStore, output: Output) -> Result<(), CliError> {
+        let format = self.exchange(to)?;
+        settle(&mut store)?;
+        let files = format.export(&store, to)?;
+        let line = format!("{files} {} written to {}", if files == 1 { "file" } else { "files" }, to.display());
+        output.text_or_json(&line, &json!({ "exported": to, "files": files }))
+    }
+
+    fn import(&self, from: &Path, mut store: CostStore, path: &Path, output: Output) -> Result<(), CliError> {
+        let imported = self.exchange(from)?.import(from)?;
+        settle(&mut store)?;
+        let nodes: usize =
+            imported.machines().flat_map(|(_, machine)| machine.devices.values()).map(|d| d.nodes.len()).sum();
+        store.merge(&imported);
+        let others: Vec<String> =
+            imported.machines().map(|m| m.0).filter(|m| *m != store.fingerprint()).map(str::to_owned).collect();
+        store.save(path)?;
+        let mut line = format!("{nodes} nodes imported");
+        if !others.is_empty() {
+            line.push_str(&format!("; those of {} are kept and not used on this machine", others.join("; ")));
+        }
+        output.text_or_json(&line, &json!({ "imported": from, "nodes": nodes, "other_machines": others }))
+    }
+
+    fn exchange(&self, path: &Path) -> Result<Exchange, CliError> {
+        let named = self.format.map(|format| match format {
+            Format::Json => Exchange::Json,
+            Format::Starpu => Exchange::StarPu,
+        });
+        named.or_else(|| Exchange::of(path)).ok_or_else(|| {
+            CliError::input(format!("{}: which format is it? Name one with --format json or starpu", path.display()))
+        })
+    }
+}
+
+/// Tells the store which machine this is.
+fn settle(store: &mut CostStore) -> Result<(), CliError> {
+    let inventory = detect(&DetectOptions { no_gpu: true, ..DetectOptions::default() })?;
+    store.settle(&inventory.fingerprint()).iter().for_each(|note| eprintln!("note: {note}"));
+    Ok(())
+}
+
+/// The store that the command line names, or the default one.
+pub(crate) fn store_path(named: Option<&PathBuf>) -> Result<PathBuf, CliError> {
+    Ok(match named {
+        Some(path) => path.clone(),
+        None => CostStore::default_path()?,
+    })
+}
+
+fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(), CliError> {
+    let here = detect(&DetectOptions { no_gpu: true, ..DetectOptions::default() })?.fingerprint();
+    if output.json {
+        return output.json(&serde_json::to_value(store).map_err(CliError::internal)?);
+    }
+    let mut text = String::new();
+    for (fingerprint, costs) in store.machines() {
+        let machine = match fingerprint {
+            "" => "a machine without a name",
+            named => named,
+        };
+        let which = if fingerprint == here { "this machine" } else { "another machine, of which nothing is used here" };
+        text.push_str(&format!("{machine} ({which})\n"));
+        for (key, device) in &costs.devices {
+            text.push_str(&format!("\n{key}\n"));
+            device.rates.iter().for_each(|rates| text.push_str(&rates_line(rates)));
+            text.push_str(&nodes_table(device, top, filter));
+        }
+        for (key, link) in &costs.links {
+            let (latency, rate) = (duration(link.latency), link.rate / 1e9);
+            text.push_str(&format!("{key}: {latency} + {rate:.2} GB/s, {} sizes measured\n", link.sizes.len()));
+        }
+    }
+    if text.is_empty() {
+        text.push_str("the cost store is empty; `anabranch run`, `calibrate` and `profile` fill it\n");
+    }
+    output.text(&text)
+}
+
+fn rates_line(rates: &Rates) -> String {
+    format!(
+        "  matmul {:.1} GFLOP/s, conv {:.1} GFLOP/s, element-wise {:.1} GFLOP/s, memory {:.1} GB/s, launch {}\n",
+        rates.matmul_flops / 1e9,
+        rates.conv_flops / 1e9,
+        rates.map_flops / 1e9,
+        rates.bandwidth / 1e9,
+        duration(rates.launch)
+    )
+}
+
+/// The nodes whose keys contain `filter`, the longest first; `top` of them, or all if that is 0.
+fn nodes_table(device: &DeviceCosts, top: usize, filter: &str) -> String {
+    let chosen = device.nodes.iter().filter(|(key, _)| key.contains(filter));
+    let mut nodes: Vec<_> = chosen
+        .flat_map(|(key, node)| node.versions.iter().map(move |(version, history)| (key, *version, history)))
+        .filter_map(|(key, version, history)| Some((key, version, history, history.estimate()?)))
+        .collect();
+    nodes.sort_by(|a, b| b.3.nanoseconds.total_cmp(&a.3.nanoseconds).then(a.0.cmp(b.0)));
+    let all = nodes.len();
+    let shown = if top == 0 { all } else { top.min(all) };
+    let columns = ["median", "±", "mean", "runs", "cold", "kernels"].map(|name| (name, Align::Right));
+    let mut table = Table::new(&[&columns[..], &[("node", Align::Left)]].concat());
+    for (key, version, history, estimate) in nodes.into_iter().take(shown) {
+        let dash = |known: bool, text: String| if known { text } else { "–".to_owned() };
+        table.row([
+            duration(estimate.nanoseconds * 1e-9),
+            format!("{:.0} %", 100.0 * estimate.half_width),
+            dash(history.count > 0, duration(history.mean * 1e-9)),
+            history.count.to_string(),
+            dash(history.cold.count > 0, duration(history.cold.mean * 1e-9)),
+            version.to_string(),
+            key.clone(),
+        ]);
+    }
+    let more = if shown < all { format!("  … and {} more; --top 0 lists all\n", all - shown) } else { String::new() };
+    format!("{table}{more}")
+}

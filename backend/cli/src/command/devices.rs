@@ -1,0 +1,283 @@
+//! `anabranch devices`: what this machine computes with, for people. (For programs, the inventory serialises itself.)
+#![forbid(unsafe_code)]
+
+use super::args::DeviceArgs;
+use super::table::shortened;
+use super::{CliError, Output};
+use anabranch::device::{
+    CacheSummary, CpuDevice, GpuDevice, GpuFeatures, Host, Inventory, detect, format_bytes, format_list,
+};
+use clap::Args;
+use std::fmt::Write;
+
+/// Columns of a terminal that the table keeps to.
+const WIDTH: usize = 100;
+/// Where the text of a block begins.
+const INDENT: usize = 8;
+
+/// List the CPU devices and GPUs that plans can use
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DevicesCommand {
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+impl DevicesCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let inventory = detect(&self.devices.options())?;
+        if output.json {
+            return output.json(&serde_json::to_value(&inventory).map_err(CliError::internal)?);
+        }
+        output.text(&table(&inventory))
+    }
+}
+
+/// The inventory as text: a block for the host, a line for each device, the notes. No line is longer than 100 columns.
+pub(crate) fn table(inventory: &Inventory) -> String {
+    let mut text = host_block(&inventory.host);
+    text.push('\n');
+    text.push_str(&device_lines(inventory));
+    if !inventory.notes.is_empty() {
+        text.push('\n');
+    }
+    for note in &inventory.notes {
+        text.push_str(&wrap("note", note));
+    }
+    text
+}
+
+fn host_block(host: &Host) -> String {
+    let mut lines = vec![
+        format!("{} ({}, {})", host.model, host.os, host.arch),
+        [
+            counted(host.packages, "package"),
+            counted(host.numa.len(), "NUMA node"),
+            counted(host.cores, "core"),
+            counted(host.pus, "hardware thread"),
+        ]
+        .join(", "),
+    ];
+    let caches = [("L1d", host.l1d), ("L2", host.l2), ("L3", host.l3)];
+    let caches: Vec<String> = caches.into_iter().filter_map(|(level, cache)| Some(cache_text(level, cache?))).collect();
+    if !caches.is_empty() {
+        lines.push(caches.join(", "));
+    }
+    lines.push(memory_text(host));
+    if host.numa.len() > 1 {
+        let nodes: Vec<String> =
+            host.numa.iter().map(|node| format!("{}: {}", node.index, format_bytes(node.memory))).collect();
+        lines.push(format!("NUMA node {}", nodes.join(", ")));
+    }
+    let threads = if host.allowed_pus.contains([',', '-']) { "threads" } else { "thread" };
+    let cores = counted(host.allowed_cores, "core");
+    lines.push(format!("this process may use {cores} (hardware {threads} {})", host.allowed_pus));
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        text.push_str(&wrap(if at == 0 { "host" } else { "" }, line));
+    }
+    text
+}
+
+fn cache_text(level: &str, cache: CacheSummary) -> String {
+    let size = format_bytes(cache.bytes);
+    match (cache.cores, cache.count) {
+        (1, _) => format!("{level} {size} a core"),
+        (cores, 1) => format!("{level} {size} for {cores} cores"),
+        (cores, count) => format!("{level} {count} × {size}, each for {cores} cores"),
+    }
+}
+
+fn memory_text(host: &Host) -> String {
+    let mut text = format!("{} of memory", format_bytes(host.memory));
+    if let Some(available) = host.memory_available {
+        // Writing to a string cannot fail.
+        let _ = write!(text, ", {} available", format_bytes(available));
+    }
+    if let Some(limit) = host.memory_limit {
+        let _ = write!(text, ", limited to {} by the control group", format_bytes(limit));
+    }
+    text
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A column: its head, and its width at most.
+type Column = (&'static str, usize);
+const COLUMNS: [Column; 6] =
+    [("device", 8), ("kind", 10), ("what", 30), ("abilities", 20), ("memory", 9), ("near", 13)];
+
+fn device_lines(inventory: &Inventory) -> String {
+    let several_cpus = inventory.cpus.len() > 1;
+    let cpus = inventory.cpus.iter().map(cpu_cells);
+    let gpus = inventory.gpus.iter().map(|gpu| gpu_cells(gpu, several_cpus));
+    let rows: Vec<[String; 6]> =
+        std::iter::once(COLUMNS.map(|(head, _)| head.to_owned())).chain(cpus).chain(gpus).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = width_of(&rows, column);
+            let _ = write!(line, "{:<width$}  ", shortened(cell, width));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// As wide as the widest cell, but no wider than the column may be.
+fn width_of(rows: &[[String; 6]], column: usize) -> usize {
+    let widest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    widest.min(COLUMNS[column].1)
+}
+
+fn cpu_cells(cpu: &CpuDevice) -> [String; 6] {
+    [
+        cpu.name.clone(),
+        "cpu".to_owned(),
+        cpu.description.clone(),
+        format!("{}, L3 {}", counted(cpu.cores, "core"), l3_text(cpu)),
+        format_bytes(cpu.memory),
+        format!("NUMA {}", format_list(&cpu.numa)),
+    ]
+}
+
+fn l3_text(cpu: &CpuDevice) -> String {
+    match cpu.l3 {
+        None => "none".to_owned(),
+        Some(cache) if cache.count == 1 => format_bytes(cache.bytes),
+        Some(cache) => format!("{}×{}", cache.count, format_bytes(cache.bytes)),
+    }
+}
+
+fn gpu_cells(gpu: &GpuDevice, several_cpus: bool) -> [String; 6] {
+    let near = match &gpu.near[..] {
+        _ if gpu.kind.shares_host_memory() => "host memory".to_owned(),
+        near if several_cpus => near.join(" "),
+        _ => gpu.pci.map(|address| address.to_string()).unwrap_or_default(),
+    };
+    [
+        gpu.name.clone(),
+        gpu.kind.name().to_owned(),
+        format!("{}, {}", gpu.description, gpu.driver_info),
+        abilities(gpu.features, gpu.subgroup_size),
+        format_bytes(gpu.memory),
+        near,
+    ]
+}
+
+fn abilities(features: GpuFeatures, subgroup_size: [u32; 2]) -> String {
+    let mut words = Vec::new();
+    if features.shader_f16 {
+        words.push("f16".to_owned());
+    }
+    if features.cooperative_matrix {
+        words.push("matrix".to_owned());
+    }
+    if features.subgroup {
+        let [least, most] = subgroup_size;
+        words.push(if least == most { format!("sg {least}") } else { format!("sg {least}-{most}") });
+    }
+    if features.timestamp_query {
+        words.push("time".to_owned());
+    }
+    words.join(" ")
+}
+
+/// `text` under the head `head`, broken at blanks; a word longer than a line is broken too.
+fn wrap(head: &str, text: &str) -> String {
+    let room = WIDTH - INDENT;
+    let mut lines = vec![String::new()];
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let letters: Vec<char> = word.chars().collect();
+        for piece in letters.chunks(room) {
+            if length > 0 && length + 1 + piece.len() > room {
+                lines.push(String::new());
+                length = 0;
+            }
+            let line = lines.last_mut().expect("the list of lines is never empty");
+            if length > 0 {
+                line.push(' ');
+                length += 1;
+            }
+            line.extend(piece);
+            length += piece.len();
+        }
+    }
+    let mut block = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        let _ = writeln!(block, "{:<INDENT$}{line}", if at == 0 { head } else { "" });
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch::device::{CpuGranularity, DetectOptions};
+
+    fn inventory(cpu_granularity: CpuGranularity) -> Inventory {
+        let options = DetectOptions { cpu_granularity, software_gpu: true, ..DetectOptions::default() };
+        detect(&options).expect("no device is named")
+    }
+
+    #[test]
+    fn every_device_has_a_line_and_every_line_fits() {
+        let mut inventory = inventory(CpuGranularity::Core);
+        let long = "a processor with a name that goes on and on, as they do in marketing, ".repeat(3);
+        inventory.host.model = long.clone();
+        inventory.cpus[0].description = long.clone();
+        inventory.cpus[0].numa = (0..64).step_by(2).collect();
+        inventory.host.allowed_pus = "0,2,4,6,8,".repeat(40);
+        inventory.notes = vec![long, "short".to_owned()];
+        let text = table(&inventory);
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        for device in inventory.devices() {
+            let lines = text.lines().filter(|line| line.split(' ').next() == Some(device.name()));
+            assert_eq!(lines.count(), 1, "{}: {text}", device.name());
+        }
+        assert!(text.ends_with("\nnote    short\n"), "{text}");
+    }
+
+    #[test]
+    fn the_host_is_told_in_words() {
+        let mut host = inventory(CpuGranularity::L3).host;
+        host.packages = 2;
+        host.numa.clear();
+        host.cores = 1;
+        host.l1d = Some(CacheSummary { bytes: 48 << 10, count: 8, cores: 1 });
+        host.l2 = None;
+        host.l3 = Some(CacheSummary { bytes: 32 << 20, count: 2, cores: 4 });
+        host.memory = 16 << 30;
+        host.memory_available = None;
+        host.memory_limit = Some(3 << 29);
+        let text = host_block(&host);
+        assert!(text.contains("2 packages, 0 NUMA nodes, 1 core, "), "{text}");
+        assert!(text.contains("        L1d 48 KiB a core, L3 2 × 32 MiB, each for 4 cores\n"), "{text}");
+        assert!(text.contains("        16 GiB of memory, limited to 1.5 GiB by the control group\n"), "{text}");
+    }
+
+    #[test]
+    fn abilities_are_named_only_where_they_are() {
+        let some = GpuFeatures { shader_f16: true, subgroup: true, ..GpuFeatures::default() };
+        assert_eq!(abilities(some, [8, 8]), "f16 sg 8");
+        assert_eq!(abilities(some, [16, 32]), "f16 sg 16-32");
+        assert_eq!(abilities(GpuFeatures::default(), [8, 8]), "");
+    }
+
+    #[test]
+    fn the_inventory_serialises_everything_but_handles() {
+        let inventory = inventory(CpuGranularity::L3);
+        let json = serde_json::to_value(&inventory).expect("an inventory is plain data");
+        assert_eq!(json["cpus"][0]["name"], "cpu0");
+        assert!(json["host"]["memory"].as_u64().is_some_and(|bytes| bytes > 0));
+        assert_eq!(json["gpus"].as_array().map(Vec::len), Some(inventory.gpus.len()));
+        assert!(json["gpus"].as_array().is_some_and(|gpus| gpus.iter().all(|gpu| gpu.get("adapter").is_none())));
+    }
+}

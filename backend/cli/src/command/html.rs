@@ -1,0 +1,67 @@
+//! `--report FILE.html`: the plan, and the run if there was one, as a page.
+
+use super::CliError;
+use super::open::Opened;
+use crate::report::{About, ReportData, page, utc};
+use anabranch::profile::CostStore;
+use anabranch::session::{Planned, Run};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+/// Where the page goes.
+#[derive(Args, Clone, Debug)]
+pub(super) struct HtmlArgs {
+    /// Write a page with the graph, the schedule, the memory and every node's figures; it needs no network
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// What a page tells of.
+pub(super) struct Told<'a> {
+    pub(super) model: String,
+    pub(super) planned: &'a Planned,
+    pub(super) run: Option<&'a Run>,
+    /// What was known of the costs when the plan was made.
+    pub(super) costs: &'a CostStore,
+    /// Latency of every run, the first first.
+    pub(super) latencies: &'a [Duration],
+}
+
+impl HtmlArgs {
+    /// Writes the page, if one is wanted.
+    pub(super) fn write(&self, opened: &Opened, told: Told<'_>) -> Result<(), CliError> {
+        let Some(path) = &self.report else { return Ok(()) };
+        let about = About {
+            model: told.model,
+            command: command(std::env::args()),
+            date: utc(SystemTime::now()),
+            inventory: opened.session.inventory(),
+            costs: told.costs,
+            latencies: told.latencies,
+        };
+        let data = ReportData::of(told.planned, told.run, &about)?;
+        let text = page(&data).map_err(CliError::internal)?;
+        std::fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+    }
+}
+
+/// A command as one could type it again: the program by its name alone, in quotes what a shell would take apart.
+pub(super) fn command(mut arguments: impl Iterator<Item = String>) -> String {
+    let program = arguments.next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%".contains(c));
+    let quoted = |text: String| if plain(&text) { text } else { format!("'{}'", text.replace('\'', r"'\''")) };
+    std::iter::once(name).chain(arguments.map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_can_be_typed_again() {
+        let arguments = ["/usr/bin/anabranch", "run", "a b.onnx", "--pin", "*=gpu0", "it's"].map(str::to_owned);
+        assert_eq!(command(arguments.into_iter()), r"anabranch run 'a b.onnx' --pin '*=gpu0' 'it'\''s'");
+    }
+}

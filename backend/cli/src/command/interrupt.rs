@@ -1,0 +1,23 @@
+//! Ctrl-C ends a run cleanly.
+
+use super::CliError;
+use anabranch::execute::CancelToken;
+use anabranch::session::SessionError;
+
+/// A token that an interruption (Ctrl-C, SIGTERM) uses. A second interruption ends the process at once.
+pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
+    let token = CancelToken::new();
+    let used = token.clone();
+    ctrlc::set_handler(move || {
+        if used.is_cancelled() {
+            std::process::exit(130);
+        }
+        used.cancel();
+    })?;
+    Ok(token)
+}
+
+/// An interrupted run has its own exit code.
+pub(super) fn cancelled(error: SessionError) -> CliError {
+    if error.is_cancelled() { CliError::interrupted() } else { error.into() }
+}

@@ -1,0 +1,181 @@
+//! `anabranch place`: the plan, and the reason for each node's device.
+
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
+use super::blocks::BlockLine;
+use super::html::{HtmlArgs, Told};
+use super::open::{self, open_for};
+use super::table::{Align, Table, duration};
+use super::{CliError, Output};
+use anabranch::device::format_bytes;
+use anabranch::plan::PlanFile;
+use anabranch::session::Planned;
+use anabranch_placement::platform::DeviceId;
+use clap::{Args, ValueEnum};
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  anabranch place model.onnx --place mite
+  anabranch place model.onnx --place auto -o plan.json && anabranch run model.onnx --place plan.json
+  anabranch platform -o other.json && $EDITOR other.json && anabranch place model.onnx --platform other.json";
+
+/// Place a model and write the plan, with the reason for each node's device
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PlaceCommand {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Form of the plan; --json is --format json
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Write to this file; one whose name ends in .json or .dot is written in that form
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    html: HtmlArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+    #[command(flatten)]
+    what_if: WhatIfArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// For people
+    Table,
+    /// For `run --place FILE`, and for editing
+    Json,
+    /// For Graphviz: nodes coloured by device
+    Dot,
+}
+
+impl PlaceCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &self.place)?;
+        open::print_notes(&opened.session, output);
+        let planned = opened.session.plan(&opened.inputs)?;
+        opened.save_costs()?;
+        let (model, costs) = (open::model_name(&self.model), opened.session.costs());
+        self.html.write(&opened, Told { model, planned: &planned, run: None, costs: &costs, latencies: &[] })?;
+        let text = match self.format(output) {
+            Format::Table => table(&open::model_name(&self.model), &planned),
+            Format::Json => {
+                let file = PlanFile::of(planned.plan(), &planned.program, &planned.blocks);
+                serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n"
+            }
+            Format::Dot => dot(&planned),
+        };
+        match &self.output {
+            Some(path) => {
+                fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+            }
+            None => output.text(&text),
+        }
+    }
+
+    fn format(&self, output: Output) -> Format {
+        let extension = self.output.as_ref().and_then(|path| path.extension()?.to_str());
+        match extension {
+            _ if output.json => Format::Json,
+            Some("json") => Format::Json,
+            Some("dot") => Format::Dot,
+            _ => self.format,
+        }
+    }
+}
+
+fn table(model: &str, planned: &Planned) -> String {
+    let (program, plan) = (&planned.program, planned.plan());
+    let mut text = format!(
+        "{model}: {} nodes placed by {} in {}; predicted {}, {} over {} transfers\n\n",
+        program.nodes.len(),
+        plan.strategy(),
+        duration(planned.place_time.as_secs_f64()),
+        duration(plan.predicted().makespan),
+        format_bytes(plan.predicted().traffic),
+        plan.transfers().len(),
+    );
+    let mut devices = Table::new(&[
+        ("device", Align::Left),
+        ("nodes", Align::Right),
+        ("predicted busy", Align::Right),
+        ("peak memory", Align::Right),
+        ("limit", Align::Right),
+    ]);
+    for (index, device) in plan.devices().iter().enumerate() {
+        let on_it = |node: &anabranch::program::NodeId| plan.device_of(*node) == DeviceId(index as u32);
+        let nodes: Vec<_> = program.node_ids().filter(on_it).collect();
+        let busy: f64 = nodes.iter().map(|node| plan.predicted().busy[node.index()]).sum();
+        devices.row([
+            device.name.clone(),
+            nodes.len().to_string(),
+            duration(busy),
+            format_bytes(plan.memory().devices()[index].peak()),
+            device.limit.map_or("none".into(), format_bytes),
+        ]);
+    }
+    let mut nodes = Table::new(&[
+        ("start", Align::Right),
+        ("time", Align::Right),
+        ("cost", Align::Left),
+        ("device", Align::Left),
+        ("op", Align::Left),
+        ("node: reason", Align::Left),
+    ]);
+    for id in program.node_ids() {
+        let (node, device) = (program.node(id), plan.device_of(id));
+        let (start, _) = plan.predicted().nodes[id.index()];
+        let source = planned.placed.costs[id.index()][device.index()].map(|cost| cost.source.to_string());
+        nodes.row([
+            duration(start),
+            duration(plan.predicted().busy[id.index()]),
+            source.unwrap_or_default(),
+            plan.device(device).name.clone(),
+            node.spec.op.name().to_owned(),
+            format!("{}: {}", node.name, plan.reason(id)),
+        ]);
+    }
+    let _ = write!(text, "{devices}\n{nodes}");
+    if !planned.blocks.is_empty() {
+        let blocks = BlockLine::table(&BlockLine::all(planned, None));
+        let _ = write!(text, "\nstreamed in chunks of rows:\n{blocks}");
+    }
+    text
+}
+
+/// The program in Graphviz' language; edges that cross devices are bold and labelled with their bytes.
+fn dot(planned: &Planned) -> String {
+    let (program, plan) = (&planned.program, planned.plan());
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut text = String::from("digraph plan {\n  node [shape=box, style=filled, colorscheme=set312];\n");
+    for id in program.node_ids() {
+        let (node, device) = (program.node(id), plan.device_of(id));
+        let _ = writeln!(
+            text,
+            "  n{} [label=\"{}\\n{} on {}\", fillcolor={}];",
+            id.0,
+            quoted(&node.name),
+            node.spec.op.name(),
+            quoted(&plan.device(device).name),
+            device.0 % 12 + 1
+        );
+    }
+    for id in program.node_ids() {
+        for input in &program.node(id).inputs {
+            let anabranch::program::Origin::Node(from) = program.value(*input).origin else { continue };
+            let bytes = program.value(*input).spec.bytes() as u64;
+            let style = match plan.device_of(from) == plan.device_of(id) {
+                true => String::new(),
+                false => format!(" [penwidth=2, label=\"{}\"]", format_bytes(bytes)),
+            };
+            let _ = writeln!(text, "  n{} -> n{}{style};", from.0, id.0);
+        }
+    }
+    text.push_str("}\n");
+    text
+}

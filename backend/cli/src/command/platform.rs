@@ -1,0 +1,88 @@
+//! `anabranch platform`: the devices and links of this machine, as a file to edit and plan for.
+
+use super::args::DeviceArgs;
+use super::costs::store_path;
+use super::table::{Align, Table, duration};
+use super::{CliError, Output};
+use anabranch::device::{detect, format_bytes};
+use anabranch::profile::{CostStore, MachineCosts};
+use anabranch::session::PlatformFile;
+use clap::Args;
+use std::fs;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  anabranch platform
+  anabranch platform --software-gpu -o other.json       # then edit: a faster GPU, a slower link, less memory
+  anabranch place model.onnx --platform other.json      # what would be, on the machine of that file
+
+In the file, `times` multiplies a device's times (0.5 is twice as fast), `key` names the device in the cost store
+whose times it has, `rates` gives a roofline to one that nobody has measured, and `\"extends\": true` leaves out
+what is as on this machine.";
+
+/// Show or write the devices and links that plans are made for
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PlatformCommand {
+    /// Write them to this file
+    #[arg(short, long, value_name = "FILE.json")]
+    output: Option<PathBuf>,
+    /// The cost store [default: anabranch/costs.json in the XDG data directory]
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+impl PlatformCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let inventory = detect(&self.devices.options())?;
+        let loaded = CostStore::load(&store_path(self.costs.as_ref())?)?;
+        loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
+        let mut store = loaded.store;
+        store.settle(&inventory.fingerprint()).iter().for_each(|note| eprintln!("note: {note}"));
+        let file = PlatformFile::of(&inventory, store.here());
+        let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
+        match &self.output {
+            Some(path) => {
+                fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+            }
+            None if output.json => output.text(&text),
+            None => output.text(&table(&file, store.here())),
+        }
+    }
+}
+
+fn table(file: &PlatformFile, known: &MachineCosts) -> String {
+    let mut devices = Table::new(&[
+        ("device", Align::Left),
+        ("kind", Align::Left),
+        ("memory", Align::Right),
+        ("rates", Align::Left),
+        ("nodes measured", Align::Right),
+        ("key", Align::Left),
+    ]);
+    for device in &file.devices {
+        let key = device.key.as_deref().unwrap_or_default();
+        let costs = known.devices.get(key);
+        devices.row([
+            device.name.clone(),
+            device.kind.map(|kind| kind.to_string()).unwrap_or_default(),
+            device.memory.map_or("all".into(), format_bytes),
+            if costs.is_some_and(|costs| costs.rates.is_some()) { "measured" } else { "assumed" }.into(),
+            costs.map_or(0, |costs| costs.nodes.len()).to_string(),
+            key.to_owned(),
+        ]);
+    }
+    let mut links = Table::new(&[("link", Align::Left), ("latency", Align::Right), ("rate", Align::Right)]);
+    for link in &file.links {
+        links.row([
+            format!("{} -> {}", link.from, link.to),
+            link.latency.map_or(String::new(), duration),
+            link.rate.map_or(String::new(), |rate| format!("{}/s", format_bytes(rate as u64))),
+        ]);
+    }
+    if file.links.is_empty() { devices.to_string() } else { format!("{devices}\n{links}") }
+}

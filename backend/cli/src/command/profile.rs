@@ -1,0 +1,116 @@
+//! `anabranch profile`: every node on every kind of device, measured.
+
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed};
+use super::interrupt::{cancel_on_interrupt, cancelled};
+use super::open::{self, Opened, open};
+use super::progress::Progress;
+use super::table::{Align, Table, duration};
+use super::{CliError, Output};
+use anabranch::execute::RunOptions;
+use anabranch::profile::{Estimate, History};
+use anabranch::session::Run;
+use anabranch_kernels::op::NodeSpec;
+use anabranch_placement::platform::DeviceKind;
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Measure every node of a model on every kind of device, and keep the times in the cost store
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ProfileCommand {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Runs on each kind of device; one more goes first and does not count
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+impl ProfileCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let options = RunOptions { cancel: Some(cancel_on_interrupt()?), profile: true, ..RunOptions::default() };
+        let (mut nodes, mut last) = (Vec::new(), None);
+        for kind in ["cpu", "gpu"] {
+            for stream in self.modes() {
+                let streaming = StreamArgs { stream, ..self.place.streaming.clone() };
+                let place = PlaceArgs { place: kind.to_owned(), streaming, ..self.place.clone() };
+                let opened = open(&self.devices, &self.model, &place)?;
+                if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
+                    opened.session.inventory().notes.iter().for_each(|note| eprintln!("note: {note}"));
+                    break;
+                }
+                let again = !nodes.is_empty() && stream == Streamed::Always;
+                if again && opened.session.prepare(&opened.inputs)?.blocks.is_empty() {
+                    continue;
+                }
+                let run = self.measure(&opened, kind, &options, output)?;
+                opened.save_costs()?;
+                nodes.extend(run.prepared.program.nodes.iter().map(|node| (node.name.clone(), node.spec.clone())));
+                last = Some(opened);
+            }
+        }
+        let mut seen = BTreeSet::new();
+        nodes.retain(|(name, spec)| seen.insert((name.clone(), spec.key())));
+        last.map_or(Ok(()), |opened| show(&open::model_name(&self.model), &opened, &nodes, output))
+    }
+
+    /// To know what streaming gains, nodes are measured alone and in blocks.
+    fn modes(&self) -> Vec<Streamed> {
+        match self.place.streaming.stream {
+            Streamed::Auto => vec![Streamed::Off, Streamed::Always],
+            mode => vec![mode],
+        }
+    }
+
+    fn measure(&self, opened: &Opened, kind: &str, options: &RunOptions, output: Output) -> Result<Run, CliError> {
+        let progress = Progress::new(output, kind, u64::from(self.repeat));
+        let run = || opened.session.run_with(&opened.inputs, options).map_err(cancelled);
+        let mut last = run()?;
+        for _ in 0..self.repeat {
+            last = run()?;
+            opened.session.learn(&last);
+            progress.advance();
+        }
+        Ok(last)
+    }
+}
+
+/// Lists each node with its median times; the fastest CPU device and the fastest GPU were measured.
+fn show(model: &str, opened: &Opened, nodes: &[(String, NodeSpec)], output: Output) -> Result<(), CliError> {
+    let costs = opened.session.costs();
+    let inventory = opened.session.inventory();
+    let keys: Vec<(DeviceKind, String)> = (inventory.cpus.iter().map(|d| (DeviceKind::Cpu, d.key.to_string())))
+        .chain(inventory.gpus.iter().map(|d| (DeviceKind::Gpu, d.key.to_string())))
+        .collect();
+    let measured = |kind: DeviceKind, key: &str| -> Option<Estimate> {
+        let histories =
+            keys.iter().filter(|(k, _)| *k == kind).filter_map(|(_, device)| costs.here().node(device, key));
+        histories.filter_map(History::estimate).next()
+    };
+    let mut table = Table::new(&[
+        ("cpu", Align::Right),
+        ("gpu", Align::Right),
+        ("runs", Align::Right),
+        ("class", Align::Left),
+        ("op", Align::Left),
+        ("node", Align::Left),
+    ]);
+    let mut rows: Vec<Value> = Vec::new();
+    for (node, spec) in nodes {
+        let key = spec.key();
+        let (cpu, gpu) = (measured(DeviceKind::Cpu, &key), measured(DeviceKind::Gpu, &key));
+        let text = |s: Option<Estimate>| s.map_or("–".into(), |s| duration(s.nanoseconds * 1e-9));
+        let runs = cpu.map_or(0, |s| s.samples).max(gpu.map_or(0, |s| s.samples));
+        let (class, op) = (spec.class(), spec.op.name());
+        table.row([text(cpu), text(gpu), runs.to_string(), class.to_string(), op.to_owned(), node.clone()]);
+        rows.push(json!({ "node": node, "op": op, "class": class, "work": spec.work(), "cpu": cpu, "gpu": gpu }));
+    }
+    match output.json {
+        true => output.json(&json!({ "model": model, "nodes": rows })),
+        false => output.text(&format!("{model}: median time of each node\n\n{table}")),
+    }
+}

@@ -1,0 +1,120 @@
+//! `anabranch run --refine`: runs, learns, places again, and keeps what is measured to be fastest.
+
+use super::interrupt::cancelled;
+use super::open::Opened;
+use super::progress::Progress;
+use super::table::{Align, Table, duration, interval};
+use super::{CliError, Output};
+use anabranch::execute::RunOptions;
+use anabranch::refine::{Measured, RefineOptions, Refinement, Round, Verdict, refine};
+use anabranch::session::Run;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Rounds of refinement.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Refinement")]
+pub(super) struct RefineArgs {
+    /// Run, learn and place again this often, and keep the plan that is measured to be fastest: of those placed and of each
+    /// device on its own. --repeat is then the number of measured runs of each in a round (5 at least)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "no_learn")]
+    refine: Option<u32>,
+    /// Try a new plan only where it is predicted to be faster by more than so many percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, requires = "refine", value_parser = parse_percent)]
+    refine_threshold: f64,
+    /// Write the plan that was run last, for `run --place PLAN.json`
+    #[arg(short = 'o', long, value_name = "PLAN.json")]
+    pub(super) plan: Option<PathBuf>,
+}
+
+/// Fewest measured runs of a plan in a round: with fewer, a median says little.
+const FEWEST: u32 = 5;
+
+/// Runs, and how their plan came about.
+pub(super) struct Refining {
+    pub(super) latencies: Vec<Duration>,
+    pub(super) last: Run,
+    pub(super) refinement: Option<Refinement>,
+}
+
+impl RefineArgs {
+    /// Rounds, if any are asked for.
+    pub(super) fn rounds(&self) -> Option<u32> {
+        self.refine
+    }
+
+    /// Refines the session's plan.
+    pub(super) fn refine(
+        &self,
+        rounds: u32,
+        repeat: u32,
+        opened: &Opened,
+        run: RunOptions,
+        output: Output,
+    ) -> Result<Refining, CliError> {
+        let (repeat, threshold) = (repeat.max(FEWEST), self.refine_threshold / 100.0);
+        let options = RefineOptions { rounds, repeat, threshold, run };
+        let progress = Progress::new(output, "runs", options.steps(&opened.session));
+        let refined = refine(&opened.session, &opened.inputs, &options, &mut || progress.advance());
+        let refined = refined.map_err(cancelled)?;
+        let latencies = vec![refined.last.measured.makespan];
+        Ok(Refining { latencies, last: refined.last, refinement: Some(refined.refinement) })
+    }
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.parse().map_err(|error| format!("{text} is no number: {error}"))?;
+    if (0.0..100.0).contains(&percent) { Ok(percent) } else { Err("write a number from 0 to 100".into()) }
+}
+
+/// The rounds as text: one line for each plan that was run in one.
+pub(super) fn table(refinement: &Refinement) -> String {
+    let mut table = Table::new(&[
+        ("round", Align::Right),
+        ("plan", Align::Left),
+        ("predicted", Align::Right),
+        ("measured", Align::Right),
+        ("interval", Align::Right),
+        ("nodes off", Align::Right),
+        ("links off", Align::Right),
+        ("", Align::Left),
+    ]);
+    let percent = |error: Option<f64>| error.map_or(String::new(), |error| format!("{error:.0} %"));
+    for round in &refinement.rounds {
+        for (at, (measured, said)) in lines(round).into_iter().enumerate() {
+            let median = measured.measured_ms;
+            let errors = if at == 0 { [round.node_error_percent, round.link_error_percent] } else { [None, None] };
+            table.row([
+                if at == 0 { round.round.to_string() } else { String::new() },
+                measured.place.clone(),
+                duration(measured.predicted_ms * 1e-3),
+                duration(median.median * 1e-3),
+                interval(median.low * 1e-3, median.high * 1e-3),
+                percent(errors[0]),
+                percent(errors[1]),
+                said,
+            ]);
+        }
+    }
+    format!("{table}\n")
+}
+
+/// The plans of a round, and what is said of each.
+fn lines(round: &Round) -> Vec<(&Measured, String)> {
+    let gain = round.predicted_gain_percent.map_or(String::new(), |gain| format!(", predicted {gain:+.0} % faster"));
+    let (plan, proposal) = match round.verdict {
+        Verdict::Unchanged => (format!("kept{gain}"), ""),
+        Verdict::Kept => ("replaced".into(), "anew, kept"),
+        Verdict::Rejected => ("kept".into(), "anew, rejected"),
+        Verdict::Single => ("replaced".into(), "anew, rejected"),
+    };
+    let mut lines = vec![(&round.plan, plan)];
+    lines.extend(round.proposal.iter().map(|measured| (measured, format!("{proposal}{gain}"))));
+    let fastest = round.singles.iter().map(|single| single.measured_ms.median).reduce(f64::min);
+    lines.extend(round.singles.iter().map(|single| {
+        let kept = round.verdict == Verdict::Single && Some(single.measured_ms.median) == fastest;
+        (single, if kept { "single device, kept" } else { "single device" }.to_owned())
+    }));
+    lines
+}

@@ -1,0 +1,192 @@
+//! `anabranch run`: place, execute, and compare what was predicted with what was measured.
+
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::gantt::Gantt;
+use super::html::{HtmlArgs, Told};
+use super::interrupt::{cancel_on_interrupt, cancelled};
+use super::open::{self, Opened, open};
+use super::progress::Progress;
+use super::refine::{RefineArgs, Refining};
+use super::report::Report;
+use super::{CliError, Output};
+use crate::npy::{write_npy, write_npz};
+use crate::report::trace;
+use anabranch::execute::RunOptions;
+use anabranch::plan::PlanFile;
+use anabranch::session::events_json;
+use anabranch::session::{Outputs, Run};
+use clap::{Args, ValueEnum};
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Place a model on the devices, run it, and compare what was predicted with what was measured
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunCommand {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Run this often; the first run is reported apart, because it touches memory for the first time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Write the outputs: one .npy each into a directory, or all into FILE.npz
+    #[arg(long, value_name = "DIR|FILE.npz")]
+    output: Option<PathBuf>,
+    /// Write every event of the last run as JSON
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Write the last run as a trace: FILE.json for ui.perfetto.dev, FILE.paje for ViTE and pj_dump
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The trace's format, where the file's name does not say it
+    #[arg(long, value_enum, requires = "trace")]
+    trace_format: Option<TraceFormat>,
+    /// Draw what each device and link did in the last run, predicted above measured
+    #[arg(long, value_name = "FILE.svg")]
+    gantt: Option<PathBuf>,
+    #[command(flatten)]
+    html: HtmlArgs,
+    /// End a run that takes longer than this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Do not add the measured times to the cost store
+    #[arg(long)]
+    no_learn: bool,
+    #[command(flatten)]
+    refine: RefineArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum TraceFormat {
+    /// Chrome's trace events, which Perfetto opens
+    Chrome,
+    /// Paje
+    Paje,
+}
+
+impl RunCommand {
+    /// Runs the command.
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let opened = open(&self.devices, &self.model, &self.place)?;
+        open::print_notes(&opened.session, output);
+        let (costs, Refining { latencies, last, refinement }) = match self.refine.rounds() {
+            None => {
+                opened.session.prepare(&opened.inputs)?;
+                (opened.session.costs(), self.repeat(&opened, output)?)
+            }
+            Some(rounds) => {
+                let refining = self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?;
+                (opened.session.costs(), refining)
+            }
+        };
+        if let Some(path) = &self.refine.plan {
+            write_plan(path, &last)?;
+        }
+        if let Some(path) = &self.output {
+            write_outputs(path, &last.outputs)?;
+        }
+        self.write_events(&last)?;
+        let model = open::model_name(&self.model);
+        let told = Told {
+            model: model.clone(),
+            planned: &last.prepared,
+            run: Some(&last),
+            costs: &costs,
+            latencies: &latencies,
+        };
+        self.html.write(&opened, told)?;
+        if !self.no_learn {
+            opened.save_costs()?;
+        }
+        let (report, gantt) = (Report::new(model.clone(), &opened.session, &last, &latencies), Gantt::of(&last));
+        if let Some(path) = &self.gantt {
+            let text = gantt.svg(format!("{model}: a run"), report.headline());
+            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+        }
+        if !output.json {
+            let rounds = refinement.as_ref().map_or(String::new(), super::refine::table);
+            return output.text(&format!("{rounds}{report}\n{gantt}"));
+        }
+        let mut value = serde_json::to_value(&report).map_err(CliError::internal)?;
+        if let Some(refinement) = &refinement {
+            value["refinement"] = serde_json::to_value(refinement).map_err(CliError::internal)?;
+        }
+        output.json(&value)
+    }
+
+    /// Runs the model as often as asked. Costs are learned from all runs; those of the first are kept apart.
+    fn repeat(&self, opened: &Opened, output: Output) -> Result<Refining, CliError> {
+        let options = self.options()?;
+        let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
+        let progress = Progress::new(output, "runs", u64::from(self.repeat));
+        let mut last = run()?;
+        let mut latencies = vec![last.measured.makespan];
+        progress.advance();
+        if !self.no_learn {
+            opened.session.learn(&last);
+        }
+        for _ in 1..self.repeat {
+            last = run()?;
+            latencies.push(last.measured.makespan);
+            progress.advance();
+            if !self.no_learn {
+                opened.session.learn(&last);
+            }
+        }
+        Ok(Refining { latencies, last, refinement: None })
+    }
+
+    fn options(&self) -> Result<RunOptions, CliError> {
+        Ok(RunOptions {
+            cancel: Some(cancel_on_interrupt()?),
+            timeout: self.timeout.map(Duration::try_from_secs_f64).transpose()?,
+            profile: true,
+            ..RunOptions::default()
+        })
+    }
+
+    fn write_events(&self, run: &Run) -> Result<(), CliError> {
+        let file = |path: &Path| match File::create(path) {
+            Ok(file) => Ok(BufWriter::new(file)),
+            Err(error) => Err(CliError::input(format!("{}: {error}", path.display()))),
+        };
+        if let Some(path) = &self.profile {
+            serde_json::to_writer_pretty(file(path)?, &events_json(run))?;
+        }
+        if let Some(path) = &self.trace {
+            let by_name = match path.extension().is_some_and(|extension| extension == "paje") {
+                true => TraceFormat::Paje,
+                false => TraceFormat::Chrome,
+            };
+            match self.trace_format.unwrap_or(by_name) {
+                TraceFormat::Chrome => trace(run).write_chrome(file(path)?)?,
+                TraceFormat::Paje => trace(run).write_paje(file(path)?)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
+    let file = PlanFile::of(run.prepared.plan(), &run.prepared.program, &run.prepared.blocks);
+    let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
+    fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+}
+
+fn write_outputs(path: &Path, outputs: &Outputs) -> Result<(), CliError> {
+    if path.extension().is_some_and(|extension| extension == "npz") {
+        return Ok(write_npz(path, outputs.iter())?);
+    }
+    fs::create_dir_all(path).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+    for (name, tensor) in outputs.iter() {
+        // A name is the model's text: what could leave the directory becomes an underscore.
+        let safe: String =
+            name.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect();
+        write_npy(&path.join(format!("{safe}.npy")), tensor)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! What `simulate` reports: as JSON, as text, as a chart.
+
+use super::super::table::{Align, Table, duration};
+use super::super::trial::{memory_rule_name, time_format};
+use super::{Outcome, SimulateCommand};
+use crate::chart::{ScheduleChart, amount};
+use anabranch::device::format_bytes;
+use anabranch_placement::format::LoadedProblem;
+use anabranch_placement::problem::Problem;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+impl SimulateCommand {
+    /// The schedule as a chart.
+    pub(super) fn chart<'a>(&self, problem: &'a Problem<'a>, outcome: &'a Outcome<'_>) -> ScheduleChart<'a> {
+        let (format, time) = time_format(outcome.loaded.facts.time_unit.as_deref());
+        let Outcome { metrics, loaded, placed, .. } = outcome;
+        let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
+        ScheduleChart {
+            title: format!("{}: {tasks} tasks on {devices} devices", loaded.name),
+            subtitle: format!(
+                "placed by {}, order {}, makespan {}, {} sends",
+                placed.strategy,
+                self.order.name(),
+                format(metrics.makespan),
+                metrics.sends
+            ),
+            problem,
+            schedule: &outcome.schedule,
+            bound: metrics.bound.value,
+            time,
+            format,
+        }
+    }
+
+    /// Everything that was measured.
+    pub(super) fn json(&self, outcome: &Outcome<'_>) -> Value {
+        let Outcome { metrics, loaded, placed, .. } = outcome;
+        let device = |metrics: &anabranch_placement::evaluate::DeviceMetrics| {
+            let device = loaded.platform.device(metrics.device);
+            json!({
+                "name": device.name,
+                "kind": device.kind,
+                "tasks": metrics.tasks,
+                "busy": metrics.busy,
+                "utilisation": metrics.utilisation,
+                "peak_memory": metrics.peak_memory,
+                "memory_limit": device.memory,
+                "executable": metrics.executable,
+            })
+        };
+        json!({
+            "problem": loaded.name,
+            "tasks": loaded.graph.task_count(),
+            "edges": loaded.graph.edge_count(),
+            "time_unit": loaded.facts.time_unit,
+            "strategy": placed.strategy,
+            "seed": outcome.evaluations.map(|_| self.seed),
+            "evaluations": outcome.evaluations,
+            "order": self.order.name(),
+            "send_ops": self.rules.send_ops,
+            "contention": self.rules.contention,
+            "memory_rule": memory_rule_name(loaded.memory_rule),
+            "valid": outcome.violations.is_empty(),
+            "violations": outcome.violations,
+            "makespan": metrics.makespan,
+            "bound": metrics.bound.value,
+            "bound_kind": metrics.bound.kind,
+            "gap": metrics.gap,
+            "slr": metrics.slr,
+            "speedup": metrics.speedup,
+            "traffic": in_file_units(loaded, metrics.traffic),
+            "traffic_per_edge": in_file_units(loaded, metrics.traffic_per_edge),
+            "sends": metrics.sends,
+            "cut_edges": metrics.cut_edges,
+            "utilisation": metrics.utilisation,
+            "peak_memory": metrics.peak_memory(),
+            "place_seconds": outcome.placed.time.as_secs_f64(),
+            "simulate_seconds": outcome.simulate_time.as_secs_f64(),
+            "devices": metrics.devices.iter().map(device).collect::<Vec<_>>(),
+            "figures": loaded.facts.figures,
+        })
+    }
+
+    /// Names and values, for people.
+    pub(super) fn facts(&self, outcome: &Outcome<'_>) -> Vec<(&'static str, String)> {
+        let Outcome { metrics, loaded, .. } = outcome;
+        let (format, _) = time_format(loaded.facts.time_unit.as_deref());
+        let ratio = |ratio: Option<f64>, none: &str| ratio.map_or(none.into(), |ratio| format!("{ratio:.2}"));
+        let gap = metrics.gap.map_or(String::new(), |gap| format!(", {:.1} % below", 100.0 * gap / (1.0 + gap)));
+        let traffic = |bytes| amount(bytes as f64 / loaded.facts.bytes_a_unit);
+        vec![
+            ("makespan", format(metrics.makespan)),
+            ("lower bound", format!("{}{gap}, from the {}", format(metrics.bound.value), metrics.bound.kind)),
+            ("schedule length ratio", ratio(metrics.slr, "none")),
+            ("speedup over one device", ratio(metrics.speedup, "no device can take everything")),
+            ("utilisation", format!("{:.1} %", 100.0 * metrics.utilisation)),
+            ("traffic", format!("{} in {} sends", traffic(metrics.traffic), metrics.sends)),
+            ("traffic per edge", format!("{} over {} cut edges", traffic(metrics.traffic_per_edge), metrics.cut_edges)),
+            ("placed in", duration(outcome.placed.time.as_secs_f64())),
+            ("simulated in", duration(outcome.simulate_time.as_secs_f64())),
+        ]
+    }
+
+    /// What people want to know.
+    pub(super) fn text(&self, outcome: &Outcome<'_>) -> String {
+        let Outcome { metrics, loaded, placed, .. } = outcome;
+        let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
+        let (strategy, order) = (placed.strategy, self.order.name());
+        let mut text =
+            format!("{}: {tasks} tasks on {devices} devices, placed by {strategy}, order {order}\n\n", loaded.name);
+        for (name, value) in self.facts(outcome) {
+            let _ = writeln!(text, "{name:<24} {value}");
+        }
+        let mut busiest: Vec<_> = metrics.devices.iter().collect();
+        busiest.sort_by(|one, other| other.busy.total_cmp(&one.busy).then(one.device.cmp(&other.device)));
+        let (format, _) = time_format(loaded.facts.time_unit.as_deref());
+        let mut table = Table::new(&[
+            ("device", Align::Left),
+            ("kind", Align::Left),
+            ("tasks", Align::Right),
+            ("busy", Align::Right),
+            ("utilisation", Align::Right),
+            ("peak memory", Align::Right),
+            ("limit", Align::Right),
+            ("executable", Align::Right),
+        ]);
+        for measured in busiest.iter().take(MOST_DEVICES) {
+            let device = loaded.platform.device(measured.device);
+            table.row([
+                device.name.clone(),
+                device.kind.to_string(),
+                measured.tasks.to_string(),
+                format(measured.busy),
+                format!("{:.1} %", 100.0 * measured.utilisation),
+                format_bytes(measured.peak_memory),
+                device.memory.map_or("none".into(), format_bytes),
+                format!("{:.1}", measured.executable),
+            ]);
+        }
+        let _ = write!(text, "\n{table}");
+        if devices > MOST_DEVICES {
+            let _ = writeln!(text, "  … and {} less busy; --json lists all", devices - MOST_DEVICES);
+        }
+        text
+    }
+}
+
+/// Devices that are listed for people.
+const MOST_DEVICES: usize = 20;
+
+/// A table with a line for each problem.
+pub(super) fn summary(outcomes: &[Outcome<'_>]) -> Table {
+    let mut table = Table::new(&[
+        ("problem", Align::Left),
+        ("tasks", Align::Right),
+        ("devices", Align::Right),
+        ("makespan", Align::Right),
+        ("bound", Align::Right),
+        ("gap", Align::Right),
+        ("sends", Align::Right),
+        ("placed in", Align::Right),
+    ]);
+    for Outcome { loaded, metrics, placed, .. } in outcomes {
+        let (format, _) = time_format(loaded.facts.time_unit.as_deref());
+        table.row([
+            loaded.name.clone(),
+            loaded.graph.task_count().to_string(),
+            loaded.platform.device_count().to_string(),
+            format(metrics.makespan),
+            format(metrics.bound.value),
+            metrics.gap.map_or(String::new(), |gap| format!("{:.1} %", 100.0 * gap)),
+            metrics.sends.to_string(),
+            duration(placed.time.as_secs_f64()),
+        ]);
+    }
+    table
+}
+
+/// Bytes in the unit of the file, whose sizes may be fractions.
+fn in_file_units(loaded: &LoadedProblem, bytes: u64) -> Value {
+    let unit = loaded.facts.bytes_a_unit;
+    if unit == 1.0 { json!(bytes) } else { json!(bytes as f64 / unit) }
+}

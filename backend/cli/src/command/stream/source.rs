@@ -1,0 +1,62 @@
+//! Where a canonical graph comes from: a file of its own, a model, or a generator.
+
+use super::super::CliError;
+use super::SourceArgs;
+use anabranch::canonical::{CanonicalProgram, Granularity, residual_network};
+use anabranch::import;
+use anabranch::lower::{LowerOptions, lower};
+use anabranch::program::Program;
+use anabranch_placement::generate::{RandomVolumes, shape_by_name};
+use anabranch_placement::streaming::{CanonicalGraph, parse_canonical};
+use std::num::NonZero;
+use std::path::Path;
+use std::time::Instant;
+
+/// Elements that the first tasks of random graphs read: small enough to be simulated.
+pub(super) const RANDOM_VOLUME: u64 = 2048;
+
+/// A graph, and what is to be said of it.
+pub(super) struct Source {
+    pub(super) name: String,
+    pub(super) graph: CanonicalGraph,
+    /// Of a model: operators, and the seconds that the conversion took.
+    pub(super) converted: Option<(usize, f64)>,
+}
+
+impl Source {
+    pub(super) fn read(text: &str, args: &SourceArgs) -> Result<Self, CliError> {
+        let refuse = |error: &dyn std::fmt::Display| CliError::input(format!("{text}: {error}"));
+        let path = Path::new(text);
+        if let (false, Some((name, size))) = (path.exists(), text.split_once(':')) {
+            let size: u32 = size.parse().map_err(|error| refuse(&format!("{size} is no size: {error}")))?;
+            if name == "residual" {
+                let program = residual_network(size)
+                    .ok_or_else(|| refuse(&"there are residual networks of 50, 101 and 152 layers"))?;
+                return Source::of_program(text, &program, args);
+            }
+            let known = "known are chain, fork-join, in-tree, out-tree, wavefront, fft, gauss, cholesky and residual";
+            let shape = shape_by_name(name, size).ok_or_else(|| refuse(&format!("there is no such shape; {known}")))?;
+            let graph = RandomVolumes { shape, volume: RANDOM_VOLUME }.generate(args.seed);
+            let graph = graph.map_err(|error| refuse(&error))?;
+            return Ok(Source { name: format!("{text} (seed {})", args.seed), graph, converted: None });
+        }
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let bytes = std::fs::read(path).map_err(|error| refuse(&error))?;
+            let graph = parse_canonical(&bytes).map_err(|error| refuse(&error))?;
+            return Ok(Source { name: text.into(), graph, converted: None });
+        }
+        let model = import::load(path)?;
+        let dims = args.dim.iter().cloned().collect();
+        let program = lower(&model, &LowerOptions { dims, fuse: !args.no_fuse, ..LowerOptions::default() })?;
+        Source::of_program(text, &program, args)
+    }
+
+    fn of_program(name: &str, program: &Program, args: &SourceArgs) -> Result<Self, CliError> {
+        let started = Instant::now();
+        let granularity = Granularity { product_tasks: args.tasks.map_or(usize::MAX, NonZero::get) };
+        let converted = CanonicalProgram::of(program, granularity)?;
+        let seconds = started.elapsed().as_secs_f64();
+        let graph = converted.into_graph();
+        Ok(Source { name: name.into(), graph, converted: Some((program.nodes.len(), seconds)) })
+    }
+}

@@ -1,0 +1,153 @@
+//! A sweep's work, shared out over threads.
+
+use super::super::CliError;
+use super::super::trial::{Placed, RuleArgs, SearchArgs, TrialError, strategy};
+use super::cases::Case;
+use super::results::{Key, Row};
+use anabranch::execute::CancelToken;
+use anabranch_placement::evaluate::{Baseline, Metrics};
+use anabranch_placement::format::LoadedProblem;
+use anabranch_placement::place::Auto;
+use anabranch_placement::problem::Problem;
+use anabranch_placement::schedule::Schedule;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::thread;
+use std::time::Instant;
+
+/// One placement, and the orders to simulate it under: keys that differ in nothing else, at least one.
+pub(super) struct Unit {
+    pub(super) case: usize,
+    pub(super) keys: Vec<Key>,
+}
+
+/// All that is to be done.
+pub(super) struct Work<'a> {
+    pub(super) cases: &'a [Case],
+    pub(super) rules: &'a RuleArgs,
+    pub(super) search: SearchArgs,
+    pub(super) units: Vec<Unit>,
+    pub(super) cancel: &'a CancelToken,
+}
+
+/// A problem while any thread works on it, with what all its schedules are compared with.
+struct Shared {
+    loaded: LoadedProblem,
+    /// Or why the problem has no solution.
+    baseline: Result<Baseline, String>,
+}
+
+/// The problems that threads work on. A slot is locked while its problem is made, so that it is made once.
+type Slots = BTreeMap<(usize, u64), Mutex<Weak<Shared>>>;
+
+impl Work<'_> {
+    /// Does the work on `threads` threads and hands each result to `take`, in the order in which they come. Ends early when it is
+    /// cancelled.
+    ///
+    /// # Errors
+    /// A case that cannot be made, a strategy that gave an invalid result, or what `take` says.
+    pub(super) fn run(
+        &self,
+        threads: usize,
+        take: &mut dyn FnMut(Row) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let slots: Slots = self.units.iter().map(|unit| ((unit.case, unit.keys[0].seed), Mutex::default())).collect();
+        let next = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            for _ in 0..threads.clamp(1, self.units.len().max(1)) {
+                let (sender, slots, next) = (sender.clone(), &slots, &next);
+                scope.spawn(move || self.work(slots, next, &sender));
+            }
+            drop(sender);
+            // Leaving the loop drops the receiver, which ends the threads at their next result.
+            for result in receiver {
+                take(result?)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn work(&self, slots: &Slots, next: &AtomicUsize, sender: &mpsc::Sender<Result<Row, CliError>>) {
+        // Keeps the problem of the last unit alive, because the next is most often of the same.
+        let mut last: Option<Arc<Shared>> = None;
+        while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if self.cancel.is_cancelled() {
+                return;
+            }
+            let rows = self.shared(slots, unit).and_then(|shared| {
+                let rows = self.rows(unit, &shared);
+                last = Some(shared);
+                rows
+            });
+            // Nobody receives any more after an error.
+            let received = match rows {
+                Ok(rows) => rows.into_iter().all(|row| sender.send(Ok(row)).is_ok()),
+                Err(error) => sender.send(Err(error)).is_ok(),
+            };
+            if !received {
+                return;
+            }
+        }
+        drop(last);
+    }
+
+    /// The unit's problem: another thread's, or made now.
+    fn shared(&self, slots: &Slots, unit: &Unit) -> Result<Arc<Shared>, CliError> {
+        let seed = unit.keys[0].seed;
+        let slot = slots.get(&(unit.case, seed)).ok_or_else(|| CliError::internal("a unit without a slot"))?;
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = slot.upgrade() {
+            return Ok(shared);
+        }
+        let mut loaded = self.cases[unit.case].problem(seed)?;
+        self.rules.apply(&mut loaded);
+        let baseline = loaded.problem().map(|problem| Baseline::of(&problem)).map_err(|error| error.to_string());
+        let shared = Arc::new(Shared { loaded, baseline });
+        *slot = Arc::downgrade(&shared);
+        Ok(shared)
+    }
+
+    fn rows(&self, unit: &Unit, shared: &Shared) -> Result<Vec<Row>, CliError> {
+        let Shared { loaded, baseline } = shared;
+        let row = |key: &Key| Row {
+            tasks: loaded.graph.task_count(),
+            edges: loaded.graph.edge_count(),
+            device_count: loaded.platform.device_count(),
+            ..Row::of(key.clone())
+        };
+        let refused = |error: &str| unit.keys.iter().map(|key| row(key).refused(error.to_owned())).collect();
+        let baseline = match baseline {
+            Ok(baseline) => baseline,
+            Err(error) => return Ok(refused(error)),
+        };
+        let problem = loaded.problem()?;
+        let Key { seed, strategy: name, .. } = &unit.keys[0];
+        let SearchArgs { evaluations } = self.search;
+        let placer = strategy(name, Auto { evaluations, seed: *seed, options: self.rules.options() })?;
+        let placed = match Placed::by(placer.as_ref(), &problem) {
+            Err(error) if error.is_fault() => return Err(CliError::internal(error)),
+            Err(error) => return Ok(refused(&error.to_string())),
+            Ok(placed) => placed,
+        };
+        let measured = |key: &Key| match self.simulated(&problem, &placed, key) {
+            Err(error) if error.is_fault() => Err(CliError::internal(error)),
+            Err(error) => Ok(row(key).refused(error.to_string())),
+            Ok((schedule, seconds)) => {
+                let metrics = Metrics::of(&problem, baseline, &schedule);
+                let row = row(key).measured(&metrics, loaded.facts.bytes_a_unit);
+                let place_seconds = Some(placed.time.as_secs_f64());
+                Ok(Row { place_seconds, simulate_seconds: Some(seconds), ..row })
+            }
+        };
+        unit.keys.iter().map(measured).collect()
+    }
+
+    /// The schedule in the key's order, and how many seconds it took to simulate.
+    fn simulated(&self, problem: &Problem<'_>, placed: &Placed, key: &Key) -> Result<(Schedule, f64), TrialError> {
+        let started = Instant::now();
+        let schedule = placed.schedule(problem, key.order, &self.rules.options())?;
+        Ok((schedule, started.elapsed().as_secs_f64()))
+    }
+}

@@ -1,0 +1,118 @@
+//! When everything of a plan happens: as predicted, and as measured, in one form.
+
+use super::data::Times;
+use anabranch::execute::Activity;
+use anabranch::plan::{Plan, Route, TransferId};
+use anabranch::program::{Origin, Program, ValueId};
+use anabranch::session::{Placed, Run};
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
+
+/// The times of tasks (nodes, then the model's inputs and outputs) and of transfers.
+pub(super) struct Spans {
+    /// By task.
+    pub(super) tasks: Vec<Times>,
+    /// By transfer; `None` where nothing is moved or nobody looked.
+    pub(super) transfers: Vec<Option<Times>>,
+    /// When the last was done.
+    pub(super) makespan: u64,
+}
+
+impl Spans {
+    /// As the simulation of the placement saw it.
+    pub(super) fn predicted(plan: &Plan, placed: &Placed) -> Self {
+        let schedule = &placed.schedule;
+        let transfers = plan.transfers().iter().map(|transfer| {
+            let key = (placed.tasks.datum(transfer.value)?, transfer.to);
+            let at = schedule.transfers.binary_search_by_key(&key, |sent| (sent.datum, sent.to)).ok()?;
+            Some(times(schedule.transfers[at].start, schedule.transfers[at].end))
+        });
+        Self {
+            tasks: schedule.tasks.iter().map(|span| times(span.start, span.end)).collect(),
+            transfers: transfers.collect(),
+            makespan: nanoseconds(schedule.makespan),
+        }
+    }
+
+    /// As the events of a run tell it. Inputs are there at the start, outputs when what they show is.
+    pub(super) fn measured(run: &Run) -> Self {
+        let (plan, program) = (run.prepared.plan(), &run.prepared.program);
+        let tasks = run.prepared.placed.schedule.tasks.len();
+        let mut spans =
+            Self { tasks: vec![Times::default(); tasks], transfers: vec![None; plan.transfers().len()], makespan: 0 };
+        for event in &run.measured.events {
+            let times = Times { ready: event.ready, start: event.start, end: event.end };
+            match event.what {
+                Activity::Node(node) => spans.tasks[node.index()] = times,
+                Activity::Transfer(transfer) => spans.transfers[transfer.index()] = Some(times),
+            }
+            spans.makespan = spans.makespan.max(event.end);
+        }
+        let outputs = program.nodes.len() + program.inputs.len();
+        for (index, output) in program.outputs.iter().enumerate() {
+            let there = spans.arrival(program, plan, output.value);
+            spans.tasks[outputs + index] = Times { ready: there, start: there, end: there };
+        }
+        spans.makespan = spans.makespan.max(run.measured.makespan.as_nanos() as u64);
+        spans
+    }
+
+    /// When a value is on the host.
+    fn arrival(&self, program: &Program, plan: &Plan, value: ValueId) -> u64 {
+        let host = anabranch::tasks::HOST;
+        let sent = plan.transfers().iter().position(|transfer| transfer.value == value && transfer.to == host);
+        match (sent.and_then(|at| self.transfers[at]), &program.value(value).origin) {
+            (Some(times), _) => times.end,
+            (None, Origin::Node(node)) => self.tasks[node.index()].end,
+            (None, Origin::Input | Origin::Constant(_)) => 0,
+        }
+    }
+
+    /// These times as a schedule of the placement, in seconds. What is streamed counts as there when it begins to arrive, because
+    /// its reader may start then.
+    pub(super) fn schedule(&self, plan: &Plan, placed: &Placed) -> Schedule {
+        let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
+        let span = |(task, times): (usize, &Times)| Span {
+            device: placed.placement.device_of[task],
+            start: seconds(times.start),
+            end: seconds(times.end),
+        };
+        let transfer = |(index, transfer): (usize, &anabranch::plan::Transfer)| {
+            let datum = placed.tasks.datum(transfer.value)?;
+            let made = self.tasks[placed.tasks.graph().producer(datum).index()].end;
+            let times = self.transfers[index].unwrap_or(Times { ready: made, start: made, end: made });
+            let end = if matches!(transfer.route, Route::Streamed(_)) { times.start } else { times.end };
+            let (start, end) = (seconds(times.start), seconds(end));
+            let (from, to, bytes) = (transfer.from, transfer.to, transfer.bytes);
+            Some(TransferSpan { datum, from, to, bytes, send_start: start, send_end: start, start, end })
+        };
+        let mut transfers: Vec<_> = plan.transfers().iter().enumerate().filter_map(transfer).collect();
+        transfers.sort_by_key(|sent| (sent.datum, sent.to));
+        let mut order: Vec<TaskId> = (0..self.tasks.len() as u32).map(TaskId).collect();
+        // Nothing but the order of the plan tells apart what starts together.
+        let mut place = vec![0; self.tasks.len()];
+        placed.schedule.order.iter().enumerate().for_each(|(at, task)| place[task.index()] = at);
+        order.sort_by_key(|task| (self.tasks[task.index()].start, place[task.index()]));
+        Schedule {
+            tasks: self.tasks.iter().enumerate().map(span).collect(),
+            traffic: transfers.iter().map(|sent| sent.bytes).sum(),
+            transfers,
+            order,
+            makespan: seconds(self.makespan),
+        }
+    }
+
+    pub(super) fn transfer(&self, id: TransferId) -> Option<Times> {
+        self.transfers.get(id.index()).copied().flatten()
+    }
+}
+
+fn times(start: f64, end: f64) -> Times {
+    let start = nanoseconds(start);
+    Times { ready: start, start, end: nanoseconds(end).max(start) }
+}
+
+/// Seconds to the nearest nanosecond; what is no time is 0.
+pub(super) fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}

@@ -1,5 +1,0 @@
-//! The command `anabranch`.
-
-fn main() -> std::process::ExitCode {
-    anabranch::cli::main()
-}
