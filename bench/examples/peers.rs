@@ -6,12 +6,12 @@
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::{ComputeDevice, Executor, RunOptions};
 use anabranch::import::Dim;
-use anabranch::npy::read_npz;
-use anabranch::plan::PlanOptions;
+use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::session::{Inputs, Session, SessionOptions, random_tensor};
 use anabranch_bench::chains::{Chain, cpu};
 use anabranch_bench::tiny::{Tiny, spec};
 use anabranch_bench::turns::{Call, Failure, in_turn};
+use anabranch_cli::npy::read_npz;
 use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use clap::{Parser, Subcommand};
@@ -106,11 +106,13 @@ fn chain(directory: &Path, seconds: f64) -> Result<Value, Failure> {
     let input = Tensor::zeroed(spec());
     let devices = cores(1)?;
     let bare = LENGTHS.map(|length| executor(length, &devices));
-    let mut nodes = Vec::new();
     let mut sessions = Vec::new();
     for length in LENGTHS {
         let (session, inputs) = open(&directory.join(format!("chain{length}.onnx")), false)?;
-        nodes.push(planned_nodes(&session, &inputs)?);
+        let nodes = planned_nodes(&session, &inputs)?;
+        if nodes != length {
+            return Err(format!("the plan of a chain of {length} has {nodes} nodes, and is another chain").into());
+        }
         sessions.push((session, inputs));
     }
     let mut calls: Vec<Call<'_>> = Vec::new();
@@ -130,7 +132,7 @@ fn chain(directory: &Path, seconds: f64) -> Result<Value, Failure> {
         samples.insert(format!("{way}/chain{}", LENGTHS[0]), pair[0].clone());
         samples.insert(format!("{way}/chain{}", LENGTHS[1]), pair[1].clone());
     }
-    Ok(answer(&samples, json!({ "nodes": nodes })))
+    Ok(answer(&samples, json!({})))
 }
 
 /// What a run costs that has one node to compute.
@@ -161,6 +163,8 @@ fn hop(seconds: f64) -> Result<Value, Failure> {
     let span = (HOPS[0] - HOPS[1]) as f64;
     let hop = |at: usize| ((times[0][at] - times[1][at]) - (times[2][at] - times[3][at])) / span;
     let mut samples = Samples::from([("executor".into(), (0..times[0].len()).map(hop).collect())]);
+    let chains = [("two devices", HOPS[0]), ("two devices", HOPS[1]), ("one device", HOPS[0]), ("one device", HOPS[1])];
+    samples.extend(chains.map(|(devices, length)| format!("{devices}/chain{length}")).into_iter().zip(times));
     samples.insert("atomic, spinning".into(), spinning_floor());
     samples.insert("std channel".into(), channel_floor()?);
     Ok(answer(&samples, json!({})))
@@ -315,11 +319,14 @@ fn planned_nodes(session: &Session, inputs: &Inputs) -> Result<usize, Failure> {
     Ok(session.prepare(inputs)?.program.nodes.len())
 }
 
-/// All cores that this process may use as one device, no GPU, nothing calibrated: what ONNX Runtime's CPU provider does.
+/// All cores that this process may use as one device, no GPU, nothing calibrated: what ONNX Runtime's CPU provider does. Where
+/// nodes are not to be fused, none are joined as streaming blocks either.
 fn options(fuse: bool) -> SessionOptions {
     let cpu_granularity = CpuGranularity::Machine;
     let devices = DetectOptions { cpu_granularity, no_gpu: true, ..DetectOptions::default() };
-    SessionOptions { devices, fuse, calibrate: false, ..SessionOptions::default() }
+    let streaming = if fuse { StreamMode::Auto } else { StreamMode::Off };
+    let plan = PlanOptions { streaming, ..PlanOptions::default() };
+    SessionOptions { devices, fuse, plan, calibrate: false, ..SessionOptions::default() }
 }
 
 fn open(model: &Path, fuse: bool) -> Result<(Session, Inputs), Failure> {
