@@ -284,7 +284,7 @@ fn flood(session: &Session, inputs: &Inputs, clients: usize, period: Duration) -
 
 /// The first cores that this process may use, each a device.
 fn cores(count: usize) -> Result<Vec<ComputeDevice>, Failure> {
-    let detection = DetectOptions { cpu_granularity: CpuGranularity::Core, no_gpu: true, ..DetectOptions::default() };
+    let detection = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).without_gpu();
     let cores = detect(&detection)?.cpus;
     if cores.len() < count {
         return Err(format!("{count} cores are needed, and there are {}", cores.len()).into());
@@ -310,7 +310,7 @@ fn run(session: &Session, inputs: &Inputs) -> Result<(), Failure> {
 }
 
 fn run_profiled(session: &Session, inputs: &Inputs) -> Result<(), Failure> {
-    session.run_with(inputs, &RunOptions { profile: true, ..RunOptions::default() })?;
+    session.run_with(inputs, &RunOptions::default().with_profile(true))?;
     Ok(())
 }
 
@@ -322,11 +322,10 @@ fn planned_nodes(session: &Session, inputs: &Inputs) -> Result<usize, Failure> {
 /// All cores that this process may use as one device, no GPU, nothing calibrated: what ONNX Runtime's CPU provider does. Where
 /// nodes are not to be fused, none are joined as streaming blocks either.
 fn options(fuse: bool) -> SessionOptions {
-    let cpu_granularity = CpuGranularity::Machine;
-    let devices = DetectOptions { cpu_granularity, no_gpu: true, ..DetectOptions::default() };
+    let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
     let streaming = if fuse { StreamMode::Auto } else { StreamMode::Off };
     let plan = PlanOptions { streaming, ..PlanOptions::default() };
-    SessionOptions { devices, fuse, plan, calibrate: false, ..SessionOptions::default() }
+    SessionOptions::default().with_devices(devices).with_fusion(fuse).with_plan(plan)
 }
 
 fn open(model: &Path, fuse: bool) -> Result<(Session, Inputs), Failure> {
@@ -348,14 +347,15 @@ fn beside(model: &Path) -> Result<Inputs, Failure> {
 /// Random tensors for the inputs that are not given; all sizes that the model leaves open are 1.
 fn complete(session: &Session, given: Inputs) -> Result<Inputs, Failure> {
     let mut inputs = given.clone();
-    for input in session.inputs().iter().filter(|input| !input.optional && given.find(&input.name).is_none()) {
+    for input in session.inputs().iter().filter(|input| !input.is_optional() && given.find(input.name()).is_none()) {
         let size = |dim: &Dim| match dim {
             Dim::Known(size) => *size,
             Dim::Symbol(_) | Dim::Unknown => 1,
         };
-        let dims: Vec<usize> = input.dims.iter().flatten().map(size).collect();
-        let spec = TensorSpec::new(input.dtype, Shape::new(dims)?);
-        inputs = inputs.tensor(&input.name, random_tensor(&input.name, &spec, 1));
+        let dims: Vec<usize> = input.dims().into_iter().flatten().map(size).collect();
+        let dtype = input.dtype().ok_or_else(|| format!("the model does not say of which type {input} is"))?;
+        let spec = TensorSpec::new(dtype, Shape::new(dims)?);
+        inputs = inputs.tensor(input.name(), random_tensor(input.name(), &spec, 1));
     }
     Ok(inputs)
 }
