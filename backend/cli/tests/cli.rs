@@ -158,7 +158,7 @@ fn what_cannot_be_used_is_refused_with_the_next_step() {
     command.refuses(&["run", &model, "--place", "gpu", "--no-gpu"], &["--software-gpu"]);
     command.refuses(&["run", &model, "--pin", "nothing=cpu0", "--no-gpu"], &["`nothing`", "`anabranch place`"]);
     command.refuses(&["run", &model, "--pin", "*=gpu7", "--no-gpu"], &["gpu7", "cpu0", "`anabranch devices`"]);
-    command.refuses(&["run", &model, "--memory", "cpu0=1000", "--no-gpu"], &["cpu0", "1000", "--memory cpu0=BYTES"]);
+    command.refuses(&["run", &model, "--memory", "cpu0=1000", "--no-gpu"], &["cpu0", "1000", "--memory"]);
     command.refuses(&["run", &model, "--memory", "tpu0=1G", "--no-gpu"], &["tpu0", "cpu0"]);
     command.refuses(&["run", &model, "--input", "y=x.npy", "--no-gpu"], &["x.npy"]);
     command.refuses(&["place", &model, "--platform", "no.json"], &["no.json", "`anabranch platform -o FILE`"]);

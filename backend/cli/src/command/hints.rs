@@ -8,6 +8,7 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
     Some(match error.kind() {
         ErrorKind::NoGpu => "`anabranch devices` says why; --software-gpu counts a software adapter".to_owned(),
         ErrorKind::Memory => format!("--memory {}=BYTES", error.device().unwrap_or("DEVICE")),
+        ErrorKind::Infeasible => "--memory DEVICE=BYTES, --pin and --colocate say what devices may hold".to_owned(),
         ErrorKind::MissingInput => format!("--input {}=FILE.npy, or --random SEED", error.input().unwrap_or("NAME")),
         ErrorKind::Dimension => format!("--dim {}=N", error.symbol().unwrap_or("NAME")),
         ErrorKind::PlatformFile => "`anabranch platform -o FILE` writes one to start from".to_owned(),
