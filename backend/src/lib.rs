@@ -111,6 +111,7 @@ pub mod plan_file;
 pub mod planning;
 pub mod profile;
 pub mod program;
+mod quoted;
 pub mod refine;
 pub mod session;
 pub mod tasks;

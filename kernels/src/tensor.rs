@@ -3,7 +3,9 @@
 use crate::dtype::{DType, Element};
 use crate::shape::{Shape, ShapeError};
 use bytemuck::{Pod, Zeroable};
+use memmap2::MmapMut;
 use serde::{Deserialize, Serialize};
+use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,23 +43,36 @@ impl fmt::Display for TensorSpec {
 #[repr(C, align(64))]
 struct Line([u8; ALIGNMENT]);
 
+/// Bytes from which a [`Buffer`] has pages of its own. An allocator keeps what is freed between other allocations, which after the packing
+/// of weights is as much as they are.
+const PAGED: usize = 256 << 10;
+
 /// Bytes aligned to [`ALIGNMENT`], so that any element type may be read from them.
-#[derive(Clone, Default)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    memory: Memory,
     bytes: usize,
 }
 
+/// Where the bytes are.
+enum Memory {
+    Heap(Vec<Line>),
+    /// Pages of the operating system, given back when the buffer is dropped.
+    Pages(MmapMut),
+}
+
 impl Buffer {
-    /// `bytes` zero bytes. Fresh pages come zeroed from the operating system and are touched at first use.
+    /// `bytes` zero bytes. Large buffers are touched at first use, since fresh pages come zeroed from the operating system.
     pub fn zeroed(bytes: usize) -> Self {
-        Self { lines: bytemuck::allocation::zeroed_vec(bytes.div_ceil(ALIGNMENT)), bytes }
+        Self::try_zeroed(bytes).unwrap_or_else(|| std::alloc::handle_alloc_error(layout(bytes)))
     }
 
     /// [`zeroed`](Self::zeroed), or `None` if there is not so much memory: for sizes that a file asks for.
     pub fn try_zeroed(bytes: usize) -> Option<Self> {
-        let lines = bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(ALIGNMENT)).ok()?;
-        Some(Self { lines, bytes })
+        let memory = match bytes >= PAGED {
+            true => Memory::Pages(MmapMut::map_anon(bytes).ok()?),
+            false => Memory::Heap(bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(ALIGNMENT)).ok()?),
+        };
+        Some(Self { memory, bytes })
     }
 
     /// A copy of `bytes`.
@@ -79,12 +94,35 @@ impl Buffer {
 
     /// The bytes, to write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.bytes]
+        match &mut self.memory {
+            Memory::Heap(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.bytes],
+            Memory::Pages(pages) => pages,
+        }
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.bytes]
+        match &self.memory {
+            Memory::Heap(lines) => &bytemuck::cast_slice(lines)[..self.bytes],
+            Memory::Pages(pages) => pages,
+        }
+    }
+}
+
+/// The layout of a buffer, for the report of one that cannot be had; that of one line where the size is impossible.
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, ALIGNMENT).unwrap_or_else(|_| Layout::new::<Line>())
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self { memory: Memory::Heap(Vec::new()), bytes: 0 }
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        Self::copied(self.bytes())
     }
 }
 
@@ -214,11 +252,13 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_and_hold_what_was_written() {
-        let mut buffer = Buffer::zeroed(100);
-        assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
-        assert_eq!(buffer.len(), 100);
-        buffer.bytes_mut()[99] = 7;
-        assert_eq!((buffer.bytes()[98], buffer.bytes()[99]), (0, 7));
+        for bytes in [100, PAGED - 1, PAGED, PAGED + 1] {
+            let mut buffer = Buffer::zeroed(bytes);
+            assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!((buffer.len(), buffer.bytes().len()), (bytes, bytes));
+            buffer.bytes_mut()[bytes - 1] = 7;
+            assert_eq!((buffer.bytes()[bytes - 2], buffer.clone().bytes()[bytes - 1]), (0, 7));
+        }
     }
 
     #[test]

@@ -50,7 +50,8 @@ impl ConstantFile {
     /// If the file was changed since it was opened or cannot be read, or memory is short.
     pub(super) fn read(&self, name: &str, offset: u64, spec: &TensorSpec) -> Result<Buffer, ConstantError> {
         let bytes = spec.bytes();
-        let mut buffer = Buffer::try_zeroed(bytes).ok_or(ConstantError::OutOfMemory { bytes })?;
+        let short = || ConstantError::OutOfMemory { tensor: name.to_owned(), bytes };
+        let mut buffer = Buffer::try_zeroed(bytes).ok_or_else(short)?;
         let read = self.read_exact(offset, buffer.bytes_mut());
         // Looked at afterwards: then what was read is what was there when the file was opened.
         let now = self.file.metadata().map(|metadata| State::of(&metadata));

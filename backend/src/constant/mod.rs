@@ -8,6 +8,7 @@ mod file;
 
 pub(crate) use file::ConstantFile;
 
+use crate::quoted::Name;
 use anabranch_kernels::tensor::SizeMismatch;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::fmt;
@@ -49,6 +50,8 @@ type Make = Box<dyn Fn(&[Tensor]) -> Result<Tensor, String> + Send + Sync>;
 pub(crate) enum Identity {
     /// These bytes.
     Bytes(Arc<[u8]>),
+    /// The bytes with this BLAKE3 hash.
+    Hash([u8; 32]),
     /// Those of the constant with this number, which is given once in a process.
     Given(u64),
     /// Computed like this, from these.
@@ -61,7 +64,9 @@ pub(crate) enum Identity {
 pub enum ConstantError {
     /// The file is another than when the model was opened.
     #[error(
-        "{file} was changed while its model was in use, so that tensor `{tensor}` cannot be read; open the model again"
+        "{} was changed while its model was in use, so that tensor {} cannot be read; open the model again",
+        Name(file),
+        Name(tensor)
     )]
     Changed {
         /// The file.
@@ -70,7 +75,11 @@ pub enum ConstantError {
         tensor: String,
     },
     /// The operating system refused.
-    #[error("tensor `{tensor}` cannot be read from {file}: {reason}; make the file readable and open the model again")]
+    #[error(
+        "tensor {} cannot be read from {}: {reason}; make the file readable and open the model again",
+        Name(tensor),
+        Name(file)
+    )]
     Io {
         /// The file.
         file: String,
@@ -80,13 +89,15 @@ pub enum ConstantError {
         reason: String,
     },
     /// There is not enough memory.
-    #[error("a constant takes {bytes} bytes, more memory than there is")]
+    #[error("tensor {} takes {bytes} bytes, more memory than there is", Name(tensor))]
     OutOfMemory {
+        /// The tensor.
+        tensor: String,
         /// Its size.
         bytes: usize,
     },
     /// A truth value that is neither 0 nor 1.
-    #[error("tensor `{tensor}` holds at {index} what is no truth value; export the model again")]
+    #[error("tensor {} holds at {index} what is no truth value; export the model again", Name(tensor))]
     NotBool {
         /// The tensor.
         tensor: String,
@@ -117,6 +128,9 @@ impl Constant {
     ) -> Result<Self, ConstantError> {
         let depth = inputs.iter().map(|input| input.data.source.depth()).max().unwrap_or(0);
         let large = spec.bytes() >= LARGE;
+        // Equal bytes are other elements under another type.
+        let types: Vec<_> = inputs.iter().map(|input| input.spec.to_string()).collect();
+        let how = format!("{how} of {}", types.join(", "));
         let identity = Identity::Made(Arc::new((how, inputs.iter().map(|input| input.identity().clone()).collect())));
         let made = Self::new(spec, identity, Source::Made { inputs, make: Box::new(make) });
         if large && depth < DEEPEST { Ok(made) } else { made.load().map(Self::from) }
@@ -225,8 +239,10 @@ fn next_identity() -> Identity {
 impl From<Tensor> for Constant {
     /// A constant in memory.
     fn from(tensor: Tensor) -> Self {
-        let identity =
-            if tensor.bytes().len() < LARGE { Identity::Bytes(tensor.bytes().into()) } else { next_identity() };
+        let identity = match tensor.bytes() {
+            bytes if bytes.len() < LARGE => Identity::Bytes(bytes.into()),
+            bytes => Identity::Hash(blake3::hash(bytes).into()),
+        };
         Self::new(tensor.spec().clone(), identity, Source::Held(Arc::clone(tensor.buffer())))
     }
 }
@@ -292,7 +308,7 @@ mod tests {
     fn constants_of_one_origin_are_the_same() {
         let base = Constant::from(tensor(LARGE));
         assert!(doubled(&base).0.is_same(&doubled(&base).0), "made twice");
-        assert!(!base.is_same(&Constant::from(tensor(LARGE))), "large ones are not compared");
+        assert!(base.is_same(&Constant::from(tensor(LARGE))) && !base.is_same(&Constant::from(tensor(LARGE + 1))));
         assert!(Constant::from(tensor(3)).is_same(&Constant::from(tensor(3))));
         let reshaped = base.reshaped(Shape::new([2, LARGE / 2]).expect("small")).expect("as many");
         assert!(!reshaped.is_same(&base) && reshaped.identity() == base.identity());

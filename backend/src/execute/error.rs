@@ -111,7 +111,7 @@ pub enum RunErrorKind {
     Stalled(Vec<Waiting>),
     /// A run that is scheduled while it runs needs more memory than its device may use.
     #[error(
-        "{needed} more bytes are needed on {device:?}, of whose {limit} bytes {left} are left; give it more with --memory, or \
+        "{needed} more bytes are needed on {device:?}, of whose {limit} bytes {left} are left; let it hold more, or \
          make a plan, which knows its memory before it runs"
     )]
     OutOfMemory {

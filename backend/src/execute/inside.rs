@@ -16,7 +16,7 @@ pub(super) fn enter() {
 
 /// Marks the calling thread for a run. `None` if it is marked already.
 pub(super) fn enter_run() -> Option<Inside> {
-    (!INSIDE.replace(true)).then_some(Inside(()))
+    (!INSIDE.replace(true)).then(|| Inside(()))
 }
 
 impl Drop for Inside {

@@ -195,7 +195,8 @@ impl fmt::Debug for Executor {
     }
 }
 
-fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) -> Result<(), ExecError> {
+/// Sees that devices are those that a plan was made for.
+pub(crate) fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) -> Result<(), ExecError> {
     let kind = |device: &ComputeDevice| match device {
         ComputeDevice::Cpu(_) => DeviceKind::Cpu,
         ComputeDevice::Gpu(_) => DeviceKind::Gpu,

@@ -5,7 +5,7 @@ use super::error::{ExecError, RunErrorKind};
 use super::inside;
 use super::ledger::{Accounts, Ledger};
 use super::queue::{RunQueue, Turn};
-use super::supervise::Deadline;
+use super::supervise::{Deadline, TICK};
 use super::threads::{Busy, Inbox, PoolThread};
 use crate::device::affinity;
 use anabranch_kernels::cpu::Team;
@@ -104,9 +104,9 @@ impl DevicePool {
         self.queue.turn(deadline, self.spin(spin))
     }
 
-    /// How long waits may spin, where so much is wanted.
+    /// How long waits may spin, where so much is wanted: no longer than who waits may leave the clock and its token unseen.
     pub(super) fn spin(&self, wanted: Duration) -> Duration {
-        if self.spins { wanted } else { Duration::ZERO }
+        if self.spins { wanted.min(TICK) } else { Duration::ZERO }
     }
 
     /// The team of a CPU device. Its threads beside the calling one start here, each on its processing unit.

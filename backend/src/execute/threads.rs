@@ -92,10 +92,9 @@ impl Inbox {
         loop {
             // The next run often follows at once.
             self.waiter.wait(spin, || self.what.load(Ordering::SeqCst) != NOTHING, || None);
-            if self.what.load(Ordering::SeqCst) == THE_END {
+            if self.what.swap(NOTHING, Ordering::SeqCst) == THE_END {
                 return;
             }
-            self.what.store(NOTHING, Ordering::SeqCst);
             if let Some(job) = self.lock().take() {
                 spin = job.terms.spin;
                 // Nothing of a run is left here when its caller hears of its end. A panic is the engine's to tell; this keeps

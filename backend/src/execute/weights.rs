@@ -15,6 +15,9 @@ use std::thread;
 /// Bytes that are made ready on the calling thread: less does not pay for starting others.
 const FEW: usize = 1 << 20;
 
+/// Bytes of raw weights that may be in memory at a time while forms are made of them, if more than a twentieth of all.
+const RAW: usize = 64 << 20;
+
 /// Constants are uploaded in pieces of this many bytes, because wgpu stages each piece.
 const PIECE: usize = 8 << 20;
 
@@ -24,6 +27,8 @@ const PIECE: usize = 8 << 20;
 /// kept on each device, no more.
 pub struct Weights {
     spare: u64,
+    /// Held by who makes forms.
+    making: Mutex<()>,
     host: Mutex<BTreeMap<Form, Arc<Buffer>>>,
     gpus: Mutex<Vec<Uploads>>,
 }
@@ -62,7 +67,8 @@ impl Wanted {
         let raw = self.constant.load()?;
         let Some(layout) = &self.layout else { return Ok(Arc::clone(raw.buffer())) };
         let bytes = layout.bytes();
-        let mut packed = Buffer::try_zeroed(bytes).ok_or(ConstantError::OutOfMemory { bytes })?;
+        let short = || ConstantError::OutOfMemory { tensor: format!("{:?}", self.constant), bytes };
+        let mut packed = Buffer::try_zeroed(bytes).ok_or_else(short)?;
         layout.pack(raw.bytes(), packed.bytes_mut());
         Ok(Arc::new(packed))
     }
@@ -71,37 +77,38 @@ impl Wanted {
 impl Weights {
     /// No weights yet. Those that no plan uses are kept up to `spare` bytes on each device.
     pub fn new(spare: u64) -> Self {
-        Self { spare, host: Mutex::default(), gpus: Mutex::default() }
+        Self { spare, making: Mutex::default(), host: Mutex::default(), gpus: Mutex::default() }
     }
 
     /// The forms on the host, in the order of `wanted`. Those that are not there yet are made by all processors, the largest
     /// first: then the raw weights that are in memory meanwhile hardly add to the peak.
     pub(super) fn on_host(&self, wanted: &[Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
+        // Two plans that are readied at a time want mostly the same forms.
+        let _making = lock(&self.making);
+        let mut there: BTreeMap<Form, Arc<Buffer>> = BTreeMap::new();
         let mut jobs: BTreeMap<Form, &Wanted> = BTreeMap::new();
         {
-            let host = lock(&self.host);
+            let mut host = lock(&self.host);
             for wanted in wanted.iter().filter(|wanted| wanted.held().is_none()) {
                 let form = wanted.form();
-                if !host.contains_key(&form) {
-                    jobs.insert(form, wanted);
+                match host.get(&form) {
+                    Some(buffer) => _ = there.insert(form, Arc::clone(buffer)),
+                    None => _ = jobs.insert(form, wanted),
                 }
             }
+            // Before others are made, since both together may be more than the budget allows.
+            forget_unused(&mut host, self.spare, |buffer| buffer.len() as u64);
         }
         let mut jobs: Vec<_> = jobs.into_values().collect();
         jobs.sort_by_key(|job| Reverse(job.bytes()));
         let made = made(&jobs)?;
-        let mut host = lock(&self.host);
-        for (job, buffer) in jobs.iter().zip(made) {
-            // Another thread may have made it too.
-            host.entry(job.form()).or_insert(buffer);
-        }
+        there.extend(jobs.iter().map(|job| job.form()).zip(made));
+        lock(&self.host).extend(there.iter().map(|(form, buffer)| (form.clone(), Arc::clone(buffer))));
         let found = |wanted: &Wanted| match wanted.held() {
             Some(held) => Ok(held),
-            None => host.get(&wanted.form()).map_or_else(|| wanted.make(), |buffer| Ok(Arc::clone(buffer))),
+            None => there.get(&wanted.form()).map_or_else(|| wanted.make(), |buffer| Ok(Arc::clone(buffer))),
         };
-        let buffers = wanted.iter().map(found).collect::<Result<Vec<_>, _>>()?;
-        forget_unused(&mut host, self.spare, |buffer| buffer.len() as u64);
-        Ok(buffers)
+        wanted.iter().map(found).collect()
     }
 
     /// A constant in the memory of a GPU.
@@ -159,7 +166,10 @@ pub(super) enum UploadError {
 fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
     let bytes: usize = jobs.iter().map(|job| job.bytes()).sum();
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = if bytes < FEW { 1 } else { processors.min(jobs.len()) };
+    let largest = jobs.first().map_or(1, |job| job.bytes().max(1));
+    // Each thread has one raw weight in memory, and all of them together are to hardly add to the peak.
+    let at_once = (RAW.max(bytes / 20) / largest).max(1);
+    let threads = if bytes < FEW { 1 } else { processors.min(jobs.len()).min(at_once) };
     let results: Vec<OnceLock<Result<Arc<Buffer>, ConstantError>>> = jobs.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let work = || {
@@ -170,7 +180,8 @@ fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
         }
     };
     thread::scope(|scope| {
-        (1..threads).for_each(|_| _ = scope.spawn(work));
+        // Where the system gives no more threads, those that there are do the work.
+        (1..threads).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, work));
         work();
     });
     results.into_iter().zip(jobs).map(|(result, job)| result.into_inner().unwrap_or_else(|| job.make())).collect()

@@ -146,7 +146,15 @@ impl Run<'_> {
 
 /// Lets a worker do its part. What panics is a failure like others.
 pub(super) fn attempt(worker: &mut dyn Worker, run: &Run<'_>) -> Result<(), Halt> {
-    worker.log().at = Place::Nowhere;
+    let log = worker.log();
+    log.at = Place::Nowhere;
+    // A run that failed has left its own.
+    log.events.clear();
     let followed = catch_unwind(AssertUnwindSafe(|| worker.follow(run)));
-    followed.unwrap_or_else(|payload| Err(Failure::panic(worker.log().at, &*payload).into()))
+    followed.unwrap_or_else(|payload| {
+        let failure = Failure::panic(worker.log().at, &*payload);
+        // Dropping a payload could panic again, here where nothing catches it.
+        std::mem::forget(payload);
+        Err(failure.into())
+    })
 }

@@ -4,6 +4,7 @@ use super::attribute::AttributeError;
 use super::external::ExternalError;
 use super::scan::ScanError;
 use crate::constant::ConstantError;
+pub(crate) use crate::quoted::Name;
 use anabranch_kernels::shape::ShapeError;
 use anabranch_kernels::{DType, TensorSpec};
 use std::fmt;
@@ -314,20 +315,6 @@ pub enum NodeProblem {
     /// Two attributes of one name.
     #[error("has two attributes {}", Name(.0))]
     AttributeTwice(String),
-}
-
-/// A name from a file, quoted, with what a terminal might act on escaped, cut to a readable length.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Name<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 120;
-        match self.0.char_indices().nth(SHOWN) {
-            None => write!(f, "`{}`", self.0.escape_debug()),
-            Some((end, _)) => write!(f, "`{}…`", self.0[..end].escape_debug()),
-        }
-    }
 }
 
 /// [`Name`] as text.

@@ -72,6 +72,9 @@ pub(super) struct Charge {
 /// A caller that may hold a plan for a while.
 pub(super) struct Active<'a>(&'a Budget);
 
+/// An active caller that waits for a plan that another makes.
+pub(super) struct Paused<'a>(&'a Budget);
+
 impl Demand {
     /// What a plan takes of each device.
     pub(super) fn of(planned: &Planned) -> Self {
@@ -105,6 +108,13 @@ impl Budget {
     pub(super) fn enter(&self) -> Active<'_> {
         lock(&self.state).active += 1;
         Active(self)
+    }
+
+    /// Says that an active caller waits for another one until what is returned is dropped.
+    pub(super) fn pause(&self) -> Paused<'_> {
+        lock(&self.state).waiting += 1;
+        self.changed.notify_all();
+        Paused(self)
     }
 
     /// Charges what a plan takes. `make_room` forgets an idle plan, if there is one.
@@ -202,9 +212,57 @@ impl Drop for Charge {
     }
 }
 
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).waiting -= 1;
+    }
+}
+
 impl Drop for Active<'_> {
     fn drop(&mut self) {
         lock(&self.0.state).active -= 1;
         self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn demand(bytes: u64) -> Demand {
+        Demand { own: vec![bytes], ..Demand::default() }
+    }
+
+    #[test]
+    fn the_limit_holds_for_the_sum_and_memory_comes_back() {
+        let budget = Budget::new(vec![Limit { name: "cpu0".into(), bytes: 10 }]);
+        let first = budget.charge(demand(6), || false).expect("there is room");
+        let shortage = budget.charge(demand(5), || false).err().expect("1 byte is missing");
+        assert_eq!((shortage.held, shortage.needed, shortage.limit), (6, 5, 10));
+        let second = budget.charge(demand(4), || false).expect("exactly as much as there is");
+        drop(first);
+        assert_eq!(budget.held(), [4]);
+        drop(second);
+        assert_eq!(budget.held(), [0]);
+    }
+
+    #[test]
+    fn who_waits_for_a_plan_does_not_keep_its_maker_waiting_for_memory() {
+        let budget = Budget::new(vec![Limit { name: "cpu0".into(), bytes: 10 }]);
+        let _kept = budget.charge(demand(10), || false).expect("there is room");
+        let _other = budget.enter();
+        let maker = thread::scope(|scope| {
+            let maker = scope.spawn(|| {
+                let _active = budget.enter();
+                budget.charge(demand(1), || false).is_err()
+            });
+            while lock(&budget.state).waiting == 0 {
+                thread::yield_now();
+            }
+            let _paused = budget.pause();
+            maker.join()
+        });
+        assert!(maker.expect("no panic"), "there is no room, and nobody who could make some");
     }
 }

@@ -43,15 +43,17 @@ impl<K, V, E: Clone> Cache<K, V, E> {
         Self { entries: Mutex::default(), capacity: capacity.max(1) }
     }
 
-    /// The value whose key `is_it` knows, or else the one that `make` makes, kept under `key`. O(entries) comparisons, and no allocation
+    /// The value whose key `is_it` knows, or else the one that `make` makes, kept under `key`. What `pause` gives is held while the value is
+    /// waited for. O(entries) comparisons, and no allocation
     /// where the value is there.
     ///
     /// # Errors
     /// If `make` fails, here or where the same value was being made.
-    pub(super) fn get_or_make(
+    pub(super) fn get_or_make<P>(
         &self,
         is_it: impl Fn(&K) -> bool,
         key: impl FnOnce() -> K,
+        pause: impl Fn() -> P,
         make: impl FnOnce() -> Result<V, E>,
     ) -> Result<Arc<V>, E> {
         loop {
@@ -60,16 +62,17 @@ impl<K, V, E: Clone> Cache<K, V, E> {
                 let state = Mutex::new(State::Begun);
                 let making = Arc::new(Making { state, ended: Condvar::new() });
                 entries.push(Entry { key: key(), making: Arc::clone(&making) });
-                let gone = Self::trim(&mut entries, self.capacity);
                 drop(entries);
-                // To give a value back may take a while, too.
+                let made = Guard { cache: self, making }.end(make())?;
+                let gone = Self::trim(&mut lock(&self.entries), self.capacity);
+                // To give a value back may take a while, and nothing is locked meanwhile.
                 drop(gone);
-                return Guard { cache: self, making }.end(make());
+                return Ok(made);
             };
             entries[at..].rotate_left(1);
             let making = entries.last().map(|entry| Arc::clone(&entry.making));
             drop(entries);
-            if let Some(ended) = making.and_then(|making| making.wait()) {
+            if let Some(ended) = making.and_then(|making| making.wait(&pause)) {
                 return ended;
             }
         }
@@ -92,21 +95,31 @@ impl<K, V, E: Clone> Cache<K, V, E> {
         lock(&self.entries).len()
     }
 
-    /// Forgets what has gone unused longest. What is being made stays, since others may wait for it.
+    /// Forgets what has gone unused longest, first of what nobody holds. What is being made stays, since others may wait for it.
     fn trim(entries: &mut Vec<Entry<K, V, E>>, capacity: usize) -> Vec<Entry<K, V, E>> {
         let mut gone = Vec::new();
         while entries.len() > capacity {
-            let made = |entry: &Entry<K, V, E>| matches!(*lock(&entry.making.state), State::Made(_));
-            let Some(oldest) = entries.iter().position(made) else { break };
+            let idle = |entry: &Entry<K, V, E>| entry.is_made(|value| Arc::strong_count(value) == 1);
+            let oldest =
+                entries.iter().position(idle).or_else(|| entries.iter().position(|entry| entry.is_made(|_| true)));
+            let Some(oldest) = oldest else { break };
             gone.push(entries.remove(oldest));
         }
         gone
     }
 }
 
+impl<K, V, E> Entry<K, V, E> {
+    /// Whether the value is made and is like this.
+    fn is_made(&self, like: impl Fn(&Arc<V>) -> bool) -> bool {
+        matches!(&*lock(&self.making.state), State::Made(value) if like(value))
+    }
+}
+
 impl<V, E: Clone> Making<V, E> {
     /// Waits until the value is made, or could not be; `None` if nobody makes it any more.
-    fn wait(&self) -> Option<Result<Arc<V>, E>> {
+    fn wait<P>(&self, pause: impl Fn() -> P) -> Option<Result<Arc<V>, E>> {
+        let _paused = matches!(*lock(&self.state), State::Begun).then(pause);
         let mut state = lock(&self.state);
         loop {
             state = match &*state {
@@ -166,11 +179,11 @@ mod tests {
     type Numbers = Cache<u32, String, String>;
 
     fn get(cache: &Numbers, key: u32) -> Arc<String> {
-        cache.get_or_make(|known| *known == key, || key, || Ok(key.to_string())).expect("always made")
+        cache.get_or_make(|known| *known == key, || key, || (), || Ok(key.to_string())).expect("always made")
     }
 
     fn has(cache: &Numbers, key: u32) -> bool {
-        cache.get_or_make(|known| *known == key, || key, || Err("not there".into())).is_ok()
+        cache.get_or_make(|known| *known == key, || key, || (), || Err("not there".into())).is_ok()
     }
 
     #[test]
@@ -200,6 +213,7 @@ mod tests {
                 let slow = cache.get_or_make(
                     |key| *key == 1,
                     || 1,
+                    || (),
                     || {
                         begun.send(()).expect("the test waits");
                         may_go_on.recv().expect("the test sends");
@@ -224,10 +238,10 @@ mod tests {
     #[test]
     fn a_failure_is_not_kept() {
         let cache = Numbers::new(4);
-        let failed = cache.get_or_make(|key| *key == 1, || 1, || Err("broken".to_owned()));
+        let failed = cache.get_or_make(|key| *key == 1, || 1, || (), || Err("broken".to_owned()));
         assert_eq!(failed.expect_err("it fails"), "broken");
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            cache.get_or_make(|key| *key == 1, || 1, || panic!("a fault in the maker"))
+            cache.get_or_make(|key| *key == 1, || 1, || (), || panic!("a fault in the maker"))
         }));
         assert!(panicked.is_err() && cache.len() == 0);
         assert_eq!(*get(&cache, 1), "1");

@@ -1,5 +1,6 @@
 //! Why a session cannot do what it was asked: one opaque error with a kind, and the file, node, device or input it is about.
 
+use crate::constant::ConstantError;
 use crate::device::DetectError;
 use crate::execute::{ExecError, RunError, RunErrorKind};
 use crate::import::{ImportError, ImportErrorKind};
@@ -245,7 +246,8 @@ fn lower_kind(error: &LowerError) -> ErrorKind {
         LowerError::InputShape { .. } | LowerError::NoSuchInput { .. } | LowerError::InputTooLarge { .. } => {
             ErrorKind::Input
         }
-        LowerError::NoOutput(_) | LowerError::Node { .. } | LowerError::Constant(_) => ErrorKind::Model,
+        LowerError::Constant(error) => constant_kind(error),
+        LowerError::NoOutput(_) | LowerError::Node { .. } => ErrorKind::Model,
     }
 }
 
@@ -278,10 +280,17 @@ fn plan_kind(error: &PlanError) -> ErrorKind {
     }
 }
 
+fn constant_kind(error: &ConstantError) -> ErrorKind {
+    match error {
+        ConstantError::OutOfMemory { .. } => ErrorKind::Memory,
+        _ => ErrorKind::Model,
+    }
+}
+
 fn ready_kind(error: &ExecError) -> ErrorKind {
     match error {
         ExecError::Kernel { .. } => ErrorKind::Kernel,
-        ExecError::Constant(_) => ErrorKind::Model,
+        ExecError::Constant(error) => constant_kind(error),
         ExecError::Memory { .. } => ErrorKind::Memory,
         ExecError::Internal(_) => ErrorKind::Internal,
         _ => ErrorKind::DeviceFailure,
@@ -292,7 +301,8 @@ fn run_kind(kind: &RunErrorKind) -> ErrorKind {
     match kind {
         RunErrorKind::InputCount { .. } | RunErrorKind::Input(_) => ErrorKind::Input,
         RunErrorKind::Kernel(_) | RunErrorKind::Panic(_) => ErrorKind::Kernel,
-        RunErrorKind::DeviceLost(_) | RunErrorKind::Rebuild(_) => ErrorKind::DeviceFailure,
+        RunErrorKind::DeviceLost(_) => ErrorKind::DeviceFailure,
+        RunErrorKind::Rebuild(error) => ready_kind(error),
         RunErrorKind::Cancelled => ErrorKind::Cancelled,
         RunErrorKind::Timeout(_) => ErrorKind::Timeout,
         RunErrorKind::OutOfMemory { .. } | RunErrorKind::Memory(_) => ErrorKind::Memory,

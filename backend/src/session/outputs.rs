@@ -73,6 +73,7 @@ impl Outputs {
 
     /// Takes everything out, so that a run can use its memory again.
     pub(super) fn take(&mut self) -> RunOutput {
+        self.names = Arc::default();
         RunOutput { outputs: mem::take(&mut self.tensors), ..mem::take(&mut self.spare) }
     }
 
@@ -155,5 +156,8 @@ mod tests {
             let missing = missing.expect_err("no such output").to_string();
             assert!(missing.contains("are y"), "{missing}");
         }
+        let mut taken = outputs;
+        drop(taken.take());
+        assert!(taken.view::<i64>("y").is_err() && taken.tensor(0).is_err(), "a run that failed leaves nothing");
     }
 }

@@ -5,7 +5,7 @@ use super::cache::Cache;
 use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
 use super::open::Session;
-use crate::execute::Executor;
+use crate::execute::{Executor, verify_devices};
 use crate::lower::{LowerOptions, lower};
 use crate::plan::PlanOptions;
 use crate::planning::{Lowered, Machine, PlanChoice, Planned, Planner};
@@ -74,7 +74,9 @@ impl Session {
 
     /// [`Self::prepare`] by a caller that is counted as active.
     pub(super) fn find_or_prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
-        cached(&self.prepared, inputs, || self.make_ready(&self.plan_with(inputs, &self.choice())?))
+        // Who waits for another caller's plan must not keep that caller waiting for memory.
+        let pause = || self.budget.pause();
+        cached(&self.prepared, inputs, pause, || self.make_ready(&self.plan_with(inputs, &self.choice())?))
     }
 
     /// The problem of placing the model for inputs of these shapes on these devices or those of the platform file, in
@@ -129,6 +131,7 @@ impl Session {
     }
 
     fn make_ready(&self, planned: &Arc<Planned>) -> Result<Prepared, SessionError> {
+        verify_devices(planned.plan().devices(), self.pool.devices())?;
         let _charge = self.budget.charge(Demand::of(planned), || self.forget_idle())?;
         let executor = Executor::new(Arc::clone(planned.shared_plan()), Arc::new(planned.kernels()), &self.pool)?;
         let output_names = planned.program.outputs.iter().map(|output| output.name.clone()).collect();
@@ -150,14 +153,19 @@ impl Session {
 
     /// The model lowered for the shapes of these inputs.
     pub(super) fn lowered(&self, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
-        cached(&self.lowered, inputs, || {
-            self.check_names(inputs)?;
-            let input_shapes: BTreeMap<_, _> =
-                inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect();
-            let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
-            let lowering = LowerOptions { dims, input_shapes, fuse, ..LowerOptions::default() };
-            Ok(Lowered::new(lower(&self.model, &lowering)?, Arc::clone(&self.weights)))
-        })
+        cached(
+            &self.lowered,
+            inputs,
+            || (),
+            || {
+                self.check_names(inputs)?;
+                let input_shapes: BTreeMap<_, _> =
+                    inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect();
+                let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
+                let lowering = LowerOptions { dims, input_shapes, fuse, ..LowerOptions::default() };
+                Ok(Lowered::new(lower(&self.model, &lowering)?, Arc::clone(&self.weights)))
+            },
+        )
     }
 
     fn check_names(&self, inputs: &Inputs) -> Result<(), SessionError> {
@@ -173,10 +181,11 @@ impl Session {
 }
 
 /// What a cache keeps for inputs of these shapes, made if it is not there.
-fn cached<V>(
+fn cached<V, P>(
     cache: &Cache<Shapes, V, SessionError>,
     inputs: &Inputs,
+    pause: impl Fn() -> P,
     make: impl FnOnce() -> Result<V, SessionError>,
 ) -> Result<Arc<V>, SessionError> {
-    cache.get_or_make(|shapes| shapes.are_of(inputs), || Shapes::of(inputs), make)
+    cache.get_or_make(|shapes| shapes.are_of(inputs), || Shapes::of(inputs), pause, make)
 }

@@ -49,9 +49,9 @@ impl Session {
     /// # Errors
     /// As [`Self::run`]; `outputs` is then empty.
     pub fn run_into(&self, inputs: &Inputs, outputs: &mut Outputs) -> Result<(), SessionError> {
+        let mut result = outputs.take();
         let _active = self.budget.enter();
         let prepared = self.find_or_prepare(inputs)?;
-        let mut result = outputs.take();
         prepared.executor.run_into(&ordered(inputs, &prepared.program)?, &RunOptions::default(), &mut result)?;
         prepared.warm.store(true, Ordering::Relaxed);
         outputs.put(&prepared.output_names, result);

@@ -76,7 +76,7 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    /// Tells the scheduler. It listens as long as the workers lives.
+    /// Tells the scheduler. It listens as long as the workers live.
     pub(super) fn report(&self, reply: Reply) {
         let _ = self.replies.send(reply);
     }

@@ -46,7 +46,7 @@ pub struct DynamicExecutor {
     workers: Mutex<Option<Workers>>,
 }
 
-/// What a workers is made of.
+/// What workers are made of.
 struct Setup {
     kernels: Arc<Kernels>,
     pool: Arc<DevicePool>,

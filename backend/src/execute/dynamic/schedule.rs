@@ -108,7 +108,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Runs to the end, or to the first failure: then threads may still be at work, and the workers is of no more use.
+    /// Runs to the end, or to the first failure: then threads may still be at work, and the workers are of no more use.
     pub(super) fn run(mut self) -> Result<Finished, Blamed> {
         let given: usize = self.inputs.iter().map(|tensor| tensor.bytes().len()).sum();
         self.workers.ledger.take(HOST, given);

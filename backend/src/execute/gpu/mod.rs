@@ -163,7 +163,7 @@ impl Worker for GpuWorker {
     }
 
     fn reset(&mut self) -> bool {
-        self.timing.clear();
+        self.timing.renew();
         self.batch = Batch::default();
         true
     }

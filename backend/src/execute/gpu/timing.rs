@@ -174,6 +174,12 @@ impl Timing {
         (self.pairs, self.timed, self.since) = (0, 0, None);
     }
 
+    /// Prepares the run after one that failed, which may have left its buffers mapped.
+    pub(super) fn renew(&mut self) {
+        self.clear();
+        self.sets.clear();
+    }
+
     /// The pairs of the run on the device's clock.
     fn read(&mut self, side: &GpuSide, run: &Run<'_>) -> Result<Vec<[Duration; 2]>, Halt> {
         if self.clocks.is_none_or(|clocks| clocks.host.elapsed() > CLOCKS_HOLD) {

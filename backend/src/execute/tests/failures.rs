@@ -3,7 +3,7 @@
 use super::runs::ladder;
 use super::{assert_right, executor, executor_with, inputs, kernels, naive::Naive, threads_named};
 use crate::execute::script::{Gate, Scripts};
-use crate::execute::{CancelToken, Executor, Kernels, RunErrorKind, RunOptions};
+use crate::execute::{Activity, CancelToken, Executor, Kernels, RunErrorKind, RunOptions};
 use crate::plan::PlanOptions;
 use crate::plan::test_programs::Placed;
 use crate::program::NodeId;
@@ -72,6 +72,21 @@ fn errors_and_panics_name_node_and_device_and_pass() {
             }
         }
     }
+}
+
+#[test]
+fn events_of_a_failed_run_are_forgotten() {
+    let placed = ladder(&["cpu", "cpu"], 2, &[6]);
+    let (kernels, mood) = bad(&placed, 3);
+    let executor = executor_with(&placed, kernels, &PlanOptions::default(), 1);
+    let profiled = RunOptions::default().with_profile(true);
+    mood.store(PANICS, Ordering::Relaxed);
+    run(&executor, &profiled).expect_err("the kernel is bad");
+    mood.store(WELL, Ordering::Relaxed);
+    let events = |options| executor.run(&inputs(&placed.program), options).expect("well again").events;
+    assert_eq!(events(&RunOptions::default()), []);
+    let nodes = events(&profiled).iter().filter(|event| matches!(event.what, Activity::Node(_))).count();
+    assert_eq!(nodes, placed.program.nodes.len());
 }
 
 #[test]
@@ -148,6 +163,8 @@ struct Nested(Arc<Mutex<Option<Arc<Executor>>>>);
 impl CpuKernel for Nested {
     fn run(&self, _: Call<'_>) -> Result<(), KernelError> {
         let executor = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().expect("set before the run");
+        // A refusal must not make way for the next try, which would wait for the run that it is in.
+        let _ = run(&executor, &RunOptions::default());
         match run(&executor, &RunOptions::default()) {
             Ok(()) => Ok(()),
             Err(error) => Err(KernelError::Value { op: "nested", reason: error.to_string() }),

@@ -2,12 +2,10 @@
 
 use super::graph::Graph;
 use super::rebuild::{Rebuilt, Source, rebuild};
+use crate::constant::LARGE;
 use crate::program::ValueId;
 use anabranch_kernels::op::{Domain, Expression, Literal};
 use anabranch_kernels::{DType, Tensor, TensorSpec};
-
-/// Elements of a constant that are looked at to see whether they are all the same.
-const MOST_LOOKED_AT: usize = 1 << 16;
 
 /// A value, with type and shape under which it is read.
 pub(super) type Operand = (ValueId, TensorSpec);
@@ -44,8 +42,8 @@ pub(super) fn tidied(
 }
 
 /// The literal that a constant of equal elements is in the domain.
-fn uniform(graph: &Graph, (value, spec): &Operand, domain: Domain) -> Option<Literal> {
-    let tensor = &graph.constant(*value).filter(|_| spec.shape.elements() <= MOST_LOOKED_AT)?.held()?;
+fn uniform(graph: &Graph, (value, _): &Operand, domain: Domain) -> Option<Literal> {
+    let tensor = &graph.constant(*value).filter(|constant| constant.bytes() < LARGE)?.held()?;
     let size = tensor.dtype().size();
     let first = tensor.bytes().get(..size)?;
     if tensor.bytes().chunks(size).any(|element| element != first) {
