@@ -83,7 +83,7 @@ fn events_of_a_failed_run_are_forgotten() {
     mood.store(PANICS, Ordering::Relaxed);
     run(&executor, &profiled).expect_err("the kernel is bad");
     mood.store(WELL, Ordering::Relaxed);
-    let events = |options| executor.run(&inputs(&placed.program), options).expect("well again").events;
+    let events = |options: &RunOptions| executor.run(&inputs(&placed.program), options).expect("well again").events;
     assert_eq!(events(&RunOptions::default()), []);
     let nodes = events(&profiled).iter().filter(|event| matches!(event.what, Activity::Node(_))).count();
     assert_eq!(nodes, placed.program.nodes.len());
