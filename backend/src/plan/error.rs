@@ -27,8 +27,8 @@ pub enum PlanError {
         /// Devices there are.
         count: usize,
     },
-    /// An input or output away from the host.
-    #[error("{task} must be on the host {host:?}, not on {device:?}")]
+    /// An input or output on another CPU device than the host.
+    #[error("{task} must be on the host {host:?} or on a GPU, not on {device:?}")]
     NotOnHost {
         /// The task.
         task: String,

@@ -2,8 +2,8 @@
 
 use super::stream::Gang;
 use super::transfer::Transfer;
-use crate::plan::HOST;
-use crate::program::{NodeId, Origin, Program, ValueId};
+use super::uses::{origin, output_device};
+use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::schedule::Schedule;
@@ -73,7 +73,9 @@ impl Prediction {
                 Some(_) => {}
             }
         }
-        let outputs = program.outputs.iter().map(|output| clock.there(output.value, HOST));
+        let outputs = program.outputs.iter().enumerate();
+        let outputs =
+            outputs.map(|(index, output)| clock.there(output.value, output_device(program, device_of, index)));
         forecast.makespan = forecast.nodes.iter().map(|(_, end)| *end).chain(outputs).fold(0.0, f64::max);
         forecast
     }
@@ -82,11 +84,7 @@ impl Prediction {
 impl Clock<'_> {
     /// When a value is on a device.
     fn there(&self, value: ValueId, device: DeviceId) -> f64 {
-        let from = match self.program.value(value).origin {
-            Origin::Constant(_) => return 0.0,
-            Origin::Input => HOST,
-            Origin::Node(node) => self.device_of[node.index()],
-        };
+        let Some(from) = origin(self.program, self.device_of, value) else { return 0.0 };
         self.made[value.index()] + if from == device { 0.0 } else { self.lags.get(value, device) }
     }
 

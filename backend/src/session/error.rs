@@ -167,7 +167,9 @@ impl SessionError {
                 }
             }
             Cause::Planning(PlanningError::Placing(
-                PlacingError::UnknownDevice { device, .. } | PlacingError::Place(PlaceError::NoRoom { device, .. }),
+                PlacingError::UnknownDevice { device, .. }
+                | PlacingError::UnknownHome { device, .. }
+                | PlacingError::Place(PlaceError::NoRoom { device, .. }),
             )) => Some(device),
             Cause::Ready(ExecError::Kernel { device, .. } | ExecError::Device { device, .. }) => Some(device),
             Cause::Run(error) => error.device.as_deref(),
@@ -247,7 +249,10 @@ fn planning_kind(error: &PlanningError) -> ErrorKind {
 
 fn placing_kind(error: &PlacingError) -> ErrorKind {
     match error {
-        PlacingError::UnknownDevice { .. } | PlacingError::NoMatch { .. } => ErrorKind::Constraint,
+        PlacingError::UnknownDevice { .. }
+        | PlacingError::NoMatch { .. }
+        | PlacingError::UnknownHome { .. }
+        | PlacingError::UnknownTensor { .. } => ErrorKind::Constraint,
         PlacingError::Place(PlaceError::NoRoom { .. }) => ErrorKind::Memory,
         PlacingError::Checker { .. } => ErrorKind::Internal,
         _ => ErrorKind::Infeasible,
