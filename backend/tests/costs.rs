@@ -101,7 +101,7 @@ fn a_store_carried_to_this_machine_is_kept_named_and_not_used() {
     assert!(notes.iter().any(|note| note.contains("another machine") && note.contains("not used")), "{notes:?}");
 
     let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
-    let profiled = RunOptions { profile: true, ..RunOptions::default() };
+    let profiled = RunOptions::default().with_profile(true);
     let run = session.run_with(&inputs, &profiled).expect("runs");
     let assumed = |cost: &NodeCost| cost.source == CostSource::Assumed;
     assert!(run.prepared.placed.costs.iter().flatten().flatten().all(assumed), "nothing foreign was predicted from");
@@ -124,7 +124,7 @@ fn what_was_learned_is_used_when_the_session_plans_anew() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx");
     let session = Session::open(model, options).expect("a model");
     let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
-    let profiled = RunOptions { profile: true, ..RunOptions::default() };
+    let profiled = RunOptions::default().with_profile(true);
     for _ in 0..4 {
         session.learn(&session.run_with(&inputs, &profiled).expect("runs"));
     }

@@ -45,7 +45,7 @@ fn whole_models(criterion: &mut Criterion) {
                 .with_strategy(strategy)
                 .with_costs(costs.clone());
             let session = Session::open(&file, options).expect("a bundled model opens");
-            let profiled = RunOptions { profile: true, ..RunOptions::default() };
+            let profiled = RunOptions::default().with_profile(true);
             // Nothing is learnt from the first run, which touches memory for the first time.
             session.run(&inputs).expect("runs");
             for _ in 0..5 {

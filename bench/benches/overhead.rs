@@ -1,10 +1,12 @@
-//! What does the runtime itself cost for each node, and for each time a value crosses to another device?
+//! What does the runtime itself cost: for a run, for each node, for each time a value crosses to another device, and for callers that
+//! queue?
 //!
-//! Chains of element-wise nodes on 16 elements, which compute in a few nanoseconds: on one CPU device, in turns on two of
-//! them, and in turns on a CPU device and a GPU (a software one if there is no other). The time of a chain of 1,000 nodes
-//! in microseconds is the time of a node in nanoseconds.
+//! Chains of element-wise nodes on 16 elements, which compute in a few nanoseconds: on one CPU device, in turns on two of them, and in
+//! turns on a CPU device and a GPU (a software one if there is no other). Runs write into one result again and again. A table is
+//! printed first: a node and a hop by the difference of chains of two lengths, so that what a run costs is not in them. Each figure
+//! there is the least and the median of many samples; the least is what the runtime needs where nobody else disturbs it.
 
-use anabranch::execute::{ComputeDevice, Executor, RunOptions};
+use anabranch::execute::{ComputeDevice, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;
 use anabranch_bench::chains::{Chain, cpu, gpu};
 use anabranch_kernels::cpu::{Call, CpuKernel};
@@ -12,6 +14,7 @@ use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
 use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// `max(x, 0)` without anything around it: what is measured is the runtime.
 struct Tiny;
@@ -31,38 +34,108 @@ fn spec() -> TensorSpec {
 }
 
 /// `relu` applied `length` times.
-fn executor(length: usize, devices: &[ComputeDevice], tiny: bool) -> Option<Executor> {
+fn chain(length: usize, tiny: bool) -> Chain {
     let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
     let kernel = tiny.then(|| Arc::new(Tiny) as Arc<dyn CpuKernel>);
-    Chain { op, spec: spec(), length, kernel, seconds: 1e-7 }.executor(devices, &PlanOptions::default())
+    Chain { op, spec: spec(), length, kernel, seconds: 1e-7 }
+}
+
+fn executor(length: usize, devices: &[ComputeDevice], tiny: bool) -> Option<Executor> {
+    chain(length, tiny).executor(devices, &PlanOptions::default())
+}
+
+/// Nanoseconds of a run: the least and the median of samples of some hundred runs.
+fn nanoseconds(executor: &Executor, options: &RunOptions) -> [f64; 2] {
+    let (input, mut output) = (Tensor::zeroed(spec()), RunOutput::default());
+    let nodes = executor.program().nodes.len();
+    let runs = 20_000 / (nodes + 20);
+    let mut sample = || {
+        let start = Instant::now();
+        for _ in 0..runs {
+            executor.run_into(std::slice::from_ref(&input), options, &mut output).expect("nothing fails");
+        }
+        start.elapsed().as_nanos() as f64 / runs as f64
+    };
+    sample();
+    let mut samples: Vec<f64> = (0..200).map(|_| sample()).collect();
+    samples.sort_by(f64::total_cmp);
+    [samples[0], samples[samples.len() / 2]]
+}
+
+/// Runs a second from so many threads at once, with one node.
+fn throughput(executor: &Executor, callers: u32) -> f64 {
+    let (runs, start) = (100_000 / callers, Instant::now());
+    std::thread::scope(|scope| {
+        for _ in 0..callers {
+            scope.spawn(|| {
+                let (input, mut output) = (Tensor::zeroed(spec()), RunOutput::default());
+                for _ in 0..runs {
+                    let inputs = std::slice::from_ref(&input);
+                    executor.run_into(inputs, &RunOptions::default(), &mut output).expect("nothing fails");
+                }
+            });
+        }
+    });
+    f64::from(runs * callers) / start.elapsed().as_secs_f64()
+}
+
+/// The figures, as a table.
+fn table() {
+    let (options, one) = (RunOptions::default(), [cpu(0, Vec::new())]);
+    let profiled = RunOptions::default().with_profile(true);
+    let times = |devices: &[ComputeDevice], length: usize, options: &RunOptions| {
+        executor(length, devices, true).map(|executor| nanoseconds(&executor, options))
+    };
+    let row = |name: &str, [least, median]: [f64; 2]| println!("{name:<42} {least:>9.1} ns  median {median:>9.1} ns");
+    let each = |name: &str, devices: &[ComputeDevice], options: &RunOptions, [short, long]: [usize; 2]| {
+        let Some((few, many)) = times(devices, short, options).zip(times(devices, long, options)) else {
+            return println!("{name:<42} not on this machine");
+        };
+        row(name, [0, 1].map(|at| (many[at] - few[at]) / (long - short) as f64));
+    };
+    if let Some(run) = times(&one, 1, &options) {
+        row("a run of one node", run);
+    }
+    each("a node", &one, &options, [100, 1100]);
+    each("a node, profiled", &one, &profiled, [100, 1100]);
+    let two = [cpu(0, vec![0]), cpu(1, vec![1])];
+    each("a node and a hop to another CPU device", &two, &options, [20, 120]);
+    if let Some(executor) = executor(1, &one, true) {
+        let runs = [1, 8].map(|callers| throughput(&executor, callers));
+        println!("{:<42} {:>9.0} and {:.0} runs a second", "one caller and eight", runs[0], runs[1]);
+    }
 }
 
 fn overhead(criterion: &mut Criterion) {
     println!("{} threads of {}", std::thread::available_parallelism().map_or(0, usize::from), std::env::consts::ARCH);
+    table();
     let input = Tensor::zeroed(spec());
     let mut group = criterion.benchmark_group("overhead");
-    let mut measure = |name: &str, length: usize, executor: Option<Executor>, profile: bool| {
+    let mut measure = |name: &str, executor: Option<Executor>, options: &RunOptions| {
         let Some(executor) = executor else { return println!("overhead/{name}: not on this machine") };
-        let options = RunOptions { profile, ..RunOptions::default() };
-        group.throughput(Throughput::Elements(length as u64));
+        let mut output = RunOutput::default();
+        group.throughput(Throughput::Elements(executor.program().nodes.len() as u64));
         group.bench_function(name, |b| {
-            b.iter(|| executor.run(std::slice::from_ref(&input), &options).expect("nothing fails"));
+            b.iter(|| {
+                let inputs = std::slice::from_ref(&input);
+                executor.run_into(inputs, options, &mut output).expect("nothing fails");
+            });
         });
     };
-    let one = [cpu(0, Vec::new())];
-    measure("chain of 1000, bare kernel", 1000, executor(1000, &one, true), false);
-    measure("chain of 1000, bare kernel, profiled", 1000, executor(1000, &one, true), true);
-    measure("chain of 1000, relu", 1000, executor(1000, &one, false), false);
-    measure("chain of 1000, relu, profiled", 1000, executor(1000, &one, false), true);
-    measure("one node", 1, executor(1, &one, true), false);
-    measure(
-        "100 nodes in turns on two CPU devices",
-        100,
-        executor(100, &[cpu(0, Vec::new()), cpu(1, Vec::new())], true),
-        false,
-    );
+    let (one, options) = ([cpu(0, Vec::new())], RunOptions::default());
+    let profiled = RunOptions::default().with_profile(true);
+    measure("one node", executor(1, &one, true), &options);
+    measure("chain of 1000, bare kernel", executor(1000, &one, true), &options);
+    measure("chain of 1000, bare kernel, profiled", executor(1000, &one, true), &profiled);
+    measure("chain of 1000, relu", executor(1000, &one, false), &options);
+    measure("chain of 1000, relu, profiled", executor(1000, &one, false), &profiled);
+    let two = DevicePool::new(vec![cpu(0, Vec::new()), cpu(1, Vec::new())]);
+    let turns = || chain(100, true).executor_on(&two, &PlanOptions::default());
+    measure("100 nodes in turns on two CPU devices", turns(), &options);
+    let sleepy = RunOptions::default().with_spin(Duration::ZERO);
+    measure("100 nodes in turns on two CPU devices, no spinning", turns(), &sleepy);
     let mixed = gpu().and_then(|gpu| executor(100, &[cpu(0, Vec::new()), gpu], true));
-    measure("100 nodes in turns on CPU and GPU", 100, mixed, false);
+    measure("100 nodes in turns on CPU and GPU", mixed, &options);
     group.finish();
 }
 

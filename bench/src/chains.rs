@@ -1,9 +1,8 @@
 //! Chains of equal nodes in turns on several devices.
 
 use crate::gpu::adapter;
-use anabranch::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels};
-use anabranch::plan::HOST;
-use anabranch::plan::{Plan, PlanDevice, PlanOptions};
+use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels};
+use anabranch::plan::{HOST, Plan, PlanDevice, PlanOptions};
 use anabranch::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch::tasks::{NodeLimits, ProgramTasks};
 use anabranch_kernels::TensorSpec;
@@ -32,8 +31,14 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// An executor of the chain whose node `i` is on device `i` modulo their number. `None` if a kernel is missing.
+    /// An executor of the chain whose node `i` is on device `i` modulo their number, in a pool of its own. `None` if a kernel is missing.
     pub fn executor(&self, devices: &[ComputeDevice], options: &PlanOptions) -> Option<Executor> {
+        self.executor_on(&DevicePool::new(devices.to_vec()), options)
+    }
+
+    /// The same on the devices of a pool.
+    pub fn executor_on(&self, pool: &Arc<DevicePool>, options: &PlanOptions) -> Option<Executor> {
+        let devices = pool.devices();
         let program = Arc::new(self.program());
         let planned: Vec<PlanDevice> = devices.iter().map(planned).collect();
         let limits = vec![NodeLimits { allowed: DeviceKinds::ALL, pinned: None, resident: 0 }; self.length];
@@ -51,7 +56,7 @@ impl Chain {
             program.node_ids().for_each(|node| kernels.replace(node, Arc::clone(kernel)));
         }
         let plan = Plan::build(&program, &planned, &placement, &schedule, Vec::new(), &kernels, options).ok()?;
-        Executor::new(plan, Arc::new(kernels), devices.to_vec()).ok()
+        Executor::new(plan, Arc::new(kernels), pool).ok()
     }
 
     fn program(&self) -> Program {

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .with_costs(costs.take().unwrap_or_default());
         let session = Session::open(&model, options)?;
         let inputs = session.fill_random(Inputs::new(), 1)?;
-        let profiled = RunOptions { profile: true, ..RunOptions::default() };
+        let profiled = RunOptions::default().with_profile(true);
         session.run_with(&inputs, &profiled)?;
         let run = session.run_with(&inputs, &profiled)?;
         // What was measured under one strategy is what the next one plans with.

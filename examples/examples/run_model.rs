@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = SessionOptions::default().with_devices(DetectOptions::default().with_software_gpu(true));
     let session = Session::open(model, options)?;
     let inputs = session.fill_random(Inputs::new(), 1)?;
-    let run = session.run_with(&inputs, &RunOptions { profile: true, ..RunOptions::default() })?;
+    let run = session.run_with(&inputs, &RunOptions::default().with_profile(true))?;
 
     let mut nodes: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, device) in run.measured.executed() {

@@ -144,6 +144,11 @@ impl Tensor {
         Self::from_elements(shape, elements).expect("the shape was made from the slice's length")
     }
 
+    /// What it is and its data, to use the memory again.
+    pub fn into_parts(self) -> (TensorSpec, Arc<Buffer>) {
+        (self.spec, self.buffer)
+    }
+
     /// Element type and shape.
     pub fn spec(&self) -> &TensorSpec {
         &self.spec

@@ -31,7 +31,7 @@ fn the_dynamic_scheduler_gives_every_models_reference_outputs() {
         let session = session(name, options("heft"));
         let dynamic = session.dynamic(&inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
         for _ in 0..2 {
-            let profiled = RunOptions { profile: true, ..RunOptions::default() };
+            let profiled = RunOptions::default().with_profile(true);
             let (outputs, measured) = session.run_dynamic(&dynamic, &inputs, &profiled).expect("runs");
             assert_close(name, &outputs, &references);
             assert!(measured.peaks.iter().any(|peak| *peak > 0), "{name}");

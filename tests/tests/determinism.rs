@@ -1,7 +1,7 @@
 //! The same plan and inputs give the same bits, run after run.
 
 use anabranch::device::{CpuGranularity, DetectOptions};
-use anabranch::execute::{ComputeDevice, CpuTeam, Executor, Kernels, RunOptions};
+use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, Kernels, RunOptions};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode, Transfer};
 use anabranch::program::ValueId;
 use anabranch::session::{Outputs, Session};
@@ -65,7 +65,8 @@ fn any_number_of_threads_gives_the_same_bits() {
         let run = |threads: usize| {
             let cpu = ComputeDevice::Cpu(CpuTeam { name: "cpu0".into(), threads, units: Vec::new(), slowdown: 1.0 });
             let kernels = Arc::new(Kernels::new(Arc::clone(program)));
-            let executor = Executor::new(prepared.plan().clone(), kernels, vec![cpu]).expect("the plan's devices");
+            let pool = DevicePool::new(vec![cpu]);
+            let executor = Executor::new(prepared.plan().clone(), kernels, &pool).expect("the plan's devices");
             executor.run(&inputs, &RunOptions::default()).expect("runs").outputs
         };
         let alone = run(1);

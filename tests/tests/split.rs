@@ -38,7 +38,7 @@ fn work_by_device(place: &str, speed: f64, rate: f64) -> Vec<(String, f64)> {
     };
     let session = machine(forced(&machine(CostStore::default()), speed, rate));
     let (inputs, _) = reference("convnet");
-    let run = session.run_with(&inputs, &RunOptions { profile: true, ..RunOptions::default() }).expect("runs");
+    let run = session.run_with(&inputs, &RunOptions::default().with_profile(true)).expect("runs");
     let devices = run.prepared.plan().devices();
     let mut work: Vec<(String, f64)> = devices.iter().map(|device| (device.name.clone(), 0.0)).collect();
     for (node, device) in run.measured.executed() {

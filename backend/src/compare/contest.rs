@@ -85,7 +85,7 @@ impl<'a> Contest<'a> {
         profile: bool,
         see: &mut dyn FnMut(usize, Ran) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
-        let options = RunOptions { profile, ..self.options.clone() };
+        let options = self.options.clone().with_profile(profile);
         for round in 0..rounds as usize {
             for place in 0..self.contenders.len() {
                 let at = (round + place) % self.contenders.len();

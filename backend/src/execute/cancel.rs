@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Asks runs to stop. Clones are the same token; a token once cancelled stays so.
 ///
-/// A run looks at its token every few milliseconds, and its workers then end after the kernel that they are at.
+/// A run looks at its token between nodes, and every few milliseconds while it waits; its workers then end after the kernel that they
+/// are at.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 

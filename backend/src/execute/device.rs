@@ -3,7 +3,7 @@
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::Gpu;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A device to run on.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct CpuTeam {
     pub slowdown: f64,
 }
 
-/// How a GPU is opened: when an executor is made, and again after it was lost.
+/// How a GPU is opened: when the first plan is readied that has steps there, and again after it was lost.
 #[derive(Clone)]
 pub struct GpuOpener {
     /// The device's name.
@@ -41,21 +41,7 @@ impl GpuOpener {
         Self::with(name, move || Gpu::open(&adapter).map(Arc::new))
     }
 
-    /// The GPU behind an adapter, opened once for all executors that get clones of this opener, and anew after a fault.
-    pub fn shared(name: impl Into<String>, adapter: wgpu::Adapter) -> Self {
-        let opened: Mutex<Option<Arc<Gpu>>> = Mutex::default();
-        Self::with(name, move || {
-            let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(gpu) = opened.as_ref().filter(|gpu| gpu.fault().is_none()) {
-                return Ok(Arc::clone(gpu));
-            }
-            let gpu = Arc::new(Gpu::open(&adapter)?);
-            *opened = Some(Arc::clone(&gpu));
-            Ok(gpu)
-        })
-    }
-
-    /// A GPU that `open` opens. It may give the same one each time, as long as that is not lost.
+    /// A GPU that `open` opens. It may give one that is open already, as long as that is not lost.
     pub fn with(
         name: impl Into<String>,
         open: impl Fn() -> Result<Arc<Gpu>, KernelError> + Send + Sync + 'static,

@@ -1,98 +1,60 @@
-//! The threads and buffers of an executor, and the supervision of runs.
+//! The buffers and kernels of an executor, and one run of its plan.
 //!
-//! Protocol: the supervisor (the thread that calls [`Engine::run`]) starts a run when all workers are idle, and each worker
-//! reports once a run. After a failure it raises the stop flag and wakes everybody; when all have reported it lets them
-//! forget the run (`Clear`), which each confirms by another report. So no message of one run is ever taken for one of the
-//! next.
+//! Protocol: the caller of a run has the pool's turn, so that all workers are idle. It gives each thread that has steps its part, runs
+//! the host's script itself, and waits until all threads are done. The first worker that fails notes why and raises the stop flag;
+//! the others leave at their next step, chunk or wait. When all have left a failed run, its caller resets what was under way: so
+//! nothing of one run is ever taken for a part of the next.
 
 use super::RunOptions;
-use super::error::{Failure, Place, RunError, RunErrorKind, Waiting};
-use super::event::Event;
+use super::cpu::{CpuParts, CpuWorker};
+use super::device::ComputeDevice;
+use super::diagnosis::Diagnosis;
+use super::error::{ExecError, Failure, RunError, RunErrorKind};
+use super::exchange::{Doing, Exchange, Halt};
+use super::gpu::{Extra, GpuSide, GpuWorker};
+use super::kernels::Kernels;
 use super::ledger::Ledger;
-use super::message::{Halt, Message, Run, Status};
-use super::script::{Awaited, Channel};
+use super::link::LinkWorker;
+use super::pool::{DevicePool, Lane};
+use super::script::{DeviceScript, LinkScript, Scripts};
+use super::supervise::{Deadline, Supervisor, Verdict};
+use super::threads::{Inbox, Job};
+use super::worker::{Run, Terms, Worker, attempt};
+use crate::plan::HOST;
 use crate::plan::Plan;
-use crate::program::{Origin, Program};
-use anabranch_kernels::Buffer;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use crate::program::NodeId;
+use anabranch_kernels::cpu::{CpuKernel, Team};
+use anabranch_kernels::{Buffer, Tensor};
+use anabranch_placement::platform::DeviceId;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-/// How often the supervisor looks at the clock, the caller's token and the workers.
-pub(super) const TICK: Duration = Duration::from_millis(5);
-
-/// What all workers of an engine share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) plan: Arc<Plan>,
-    pub(super) ledger: Ledger,
-    pub(super) reports: Sender<Report>,
-}
-
-impl Shared {
-    /// Tells the supervisor. It listens as long as workers live.
-    pub(super) fn report(&self, report: Report) {
-        let _ = self.reports.send(report);
-    }
-}
-
-/// What a worker says at the end of a run.
-#[derive(Debug)]
-pub(super) struct Report {
-    pub(super) worker: u32,
-    pub(super) result: Result<(), Halt>,
-    pub(super) events: Vec<Event>,
-    pub(super) outputs: Vec<(u32, Arc<Buffer>)>,
-}
-
-impl Report {
-    /// Nothing to say but that the worker is ready.
-    pub(super) fn idle(worker: u32) -> Self {
-        Self { worker, result: Ok(()), events: Vec::new(), outputs: Vec::new() }
-    }
-}
-
-/// One worker as the supervisor sees it.
-pub(super) struct Worker {
-    pub(super) name: String,
-    pub(super) inbox: Sender<Message>,
-    pub(super) status: Arc<Status>,
-    pub(super) thread: Option<JoinHandle<()>>,
-}
-
-/// Threads with all buffers of a plan.
+/// All that a plan keeps on its devices between runs.
 pub(super) struct Engine {
-    pub(super) plan: Arc<Plan>,
-    pub(super) program: Arc<Program>,
-    pub(super) workers: Vec<Worker>,
-    pub(super) reports: Receiver<Report>,
-    pub(super) stop: Arc<AtomicBool>,
     pub(super) ledger: Ledger,
-    /// By worker and gate: who opens it.
-    pub(super) openers: Vec<Vec<Vec<u32>>>,
-    /// By worker, numbered behind the gates: what it waits for inside its steps.
-    pub(super) channels: Vec<Vec<Channel>>,
+    diagnosis: Diagnosis,
+    pub(super) exchange: Exchange,
+    verdict: Verdict,
+    /// The devices, by their ids, and then the links; `None` where nothing is to be done.
+    stations: Vec<Option<Station>>,
+    /// Whether several CPU devices have steps.
+    shares_cpus: bool,
 }
 
-/// What a run has brought.
-#[derive(Debug, Default)]
-pub(super) struct Finished {
-    pub(super) events: Vec<Event>,
-    pub(super) outputs: Vec<(u32, Arc<Buffer>)>,
+/// A worker and who runs it.
+struct Station {
+    worker: Mutex<Box<dyn Worker>>,
+    /// Its thread; none for the host, whose steps the caller runs.
+    inbox: Option<Arc<Inbox>>,
 }
 
-impl Finished {
-    /// Adds the events of one worker. The first worker's, often the only one's, are not copied.
-    fn take_events(&mut self, events: Vec<Event>) {
-        if self.events.is_empty() {
-            self.events = events;
-        } else {
-            self.events.extend(events);
-        }
-    }
+/// What one call of a run brings and takes away.
+pub(super) struct Call<'a> {
+    pub(super) inputs: &'a [Tensor],
+    pub(super) options: &'a RunOptions,
+    pub(super) origin: Instant,
+    /// Buffers of former outputs that the caller has no use for, by output.
+    pub(super) spare: &'a mut [Option<Arc<Buffer>>],
 }
 
 /// A failure and whether the engine can be used on.
@@ -102,167 +64,207 @@ pub(super) struct Broken {
     pub(super) beyond_repair: bool,
 }
 
+/// What an engine is made of.
+struct Parts<'a> {
+    plan: &'a Arc<Plan>,
+    kernels: &'a Kernels,
+    pool: &'a DevicePool,
+    ledger: &'a Ledger,
+    gpus: Vec<Option<Arc<GpuSide>>>,
+}
+
 impl Engine {
-    /// Runs once. All workers are idle before and after.
-    pub(super) fn run(&mut self, run: Run, options: &RunOptions) -> Result<Finished, Broken> {
-        let run = Arc::new(run);
-        for worker in &self.workers {
-            // The inbox of an idle worker has room, and its thread lives until the engine is dropped.
-            let _ = worker.inbox.try_send(Message::Start(Arc::clone(&run)));
+    /// Takes all memory, prepares all kernels, and starts or opens what the plan has steps on.
+    pub(super) fn build(plan: &Arc<Plan>, kernels: &Kernels, pool: &DevicePool) -> Result<Self, ExecError> {
+        let program = kernels.program();
+        let Scripts { devices, links, ports } = Scripts::of(plan, program)?;
+        let ledger = pool.ledger();
+        let exchange =
+            Exchange::new(&ports).ok_or(ExecError::Memory { device: pool.devices()[0].name().to_owned() })?;
+        let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
+        let cpus = devices.iter().zip(pool.devices());
+        let cpus = cpus.filter(|(script, device)| matches!(device, ComputeDevice::Cpu(_)) && !script.steps.is_empty());
+        let shares_cpus = cpus.count() > 1;
+        let mut stations = Vec::new();
+        for (at, script) in devices.into_iter().enumerate() {
+            let device = DeviceId(at as u32);
+            ledger.take(device, exchange.port(device.0).ring_bytes());
+            stations.push(parts.station(device, script)?);
         }
-        let mut finished = Finished::default();
-        let verdict = self.supervise(&run, options, &mut finished);
-        match verdict {
-            None => Ok(finished),
-            Some((worker, failure)) => {
-                let beyond_repair = !failure.is_repairable() || !self.clear();
-                Err(Broken { error: self.named(worker, failure), beyond_repair })
+        for script in links {
+            stations.push(Some(parts.link(stations.len(), script)?));
+        }
+        drop(parts);
+        let diagnosis = Diagnosis { plan: Arc::clone(plan), program: Arc::clone(program), ports };
+        Ok(Self { ledger, diagnosis, exchange, verdict: Verdict::default(), stations, shares_cpus })
+    }
+
+    /// Whether all of its GPUs are those that the pool has open.
+    pub(super) fn is_current(&self, pool: &DevicePool) -> bool {
+        self.stations.iter().zip(pool.devices()).enumerate().all(|(at, (station, device))| match (station, device) {
+            (Some(station), ComputeDevice::Gpu(_)) => {
+                lock(&station.worker).gpu().is_none_or(|gpu| pool.is_current(DeviceId(at as u32), gpu))
+            }
+            _ => true,
+        })
+    }
+
+    /// Runs once. The caller has the pool's turn: all workers are idle before and after.
+    pub(super) fn run(self: &Arc<Self>, pool: &DevicePool, call: &mut Call<'_>) -> Result<(), Broken> {
+        let spin = pool.spin(call.options.spin);
+        let terms = Terms { origin: call.origin, profile: call.options.profile, spin };
+        let graph = || self.diagnosis.wait_for_graph(&self.exchange);
+        let deadline = Deadline::new(call.options, call.origin);
+        let supervisor = Supervisor::new(deadline, call.options.stall_after, &self.exchange, &self.verdict, &graph);
+        let _pinned = if self.shares_cpus { pool.pin_caller() } else { None };
+        self.adopt(call.spare);
+        let threads = self.start(pool, terms);
+        self.host(terms, call, &supervisor);
+        if threads > 0 {
+            pool.busy().caller.wait(spin, || pool.busy().is_over(), || supervisor.look());
+        }
+        match self.verdict.take() {
+            None => Ok(()),
+            Some(blame) => {
+                let repairable = blame.failure.is_repairable() && self.reset();
+                Err(Broken { error: self.diagnosis.named(blame), beyond_repair: !repairable })
             }
         }
     }
 
-    /// Collects the reports of all workers; on the first failure, or when the run must end, stops everybody.
-    fn supervise(&self, run: &Run, options: &RunOptions, finished: &mut Finished) -> Option<(Option<u32>, Failure)> {
-        let mut verdict = None;
-        let mut busy = vec![true; self.workers.len()];
-        let mut watch = Watch::new(&self.workers);
-        while busy.contains(&true) {
-            match self.reports.recv_timeout(options.patience(run.origin, TICK)) {
-                Ok(report) => {
-                    busy[report.worker as usize] = false;
-                    finished.take_events(report.events);
-                    finished.outputs.extend(report.outputs);
-                    match report.result {
-                        Err(Halt::Failed(failure)) if verdict.is_none() => {
-                            verdict = Some((Some(report.worker), failure));
-                            self.stop_all();
-                        }
-                        _ => {}
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) if verdict.is_none() => {
-                    let kind = options.verdict(run.origin).or_else(|| {
-                        let stalled = watch.is_stalled(&self.workers, &busy, options.stall_after);
-                        stalled.then(|| RunErrorKind::Stalled(self.wait_for_graph(&busy)))
-                    });
-                    if let Some(kind) = kind {
-                        verdict = Some((None, Failure::at(Place::Nowhere, kind)));
-                        self.stop_all();
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Some((None, Failure::internal("all workers are gone")));
-                }
+    /// Lets the devices write into buffers that the caller has no use for, and lets go of the others.
+    fn adopt(&self, spare: &mut [Option<Arc<Buffer>>]) {
+        for station in self.stations.iter().flatten() {
+            if let Some(worker) = lock(&station.worker).cpu() {
+                worker.adopt(spare);
             }
         }
-        verdict
+        spare.fill(None);
     }
 
-    fn stop_all(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for worker in &self.workers {
-            // An inbox that is full wakes its worker just as well.
-            let _ = worker.inbox.try_send(Message::Wake);
-        }
-    }
-
-    /// Lets all workers forget a failed run; whether all did.
-    fn clear(&self) -> bool {
-        self.stop.store(false, Ordering::Relaxed);
-        for worker in &self.workers {
-            if worker.inbox.send_timeout(Message::Clear, Duration::from_secs(1)).is_err() {
-                return false;
-            }
-        }
-        (0..self.workers.len())
-            .all(|_| matches!(self.reports.recv_timeout(Duration::from_secs(60)), Ok(report) if report.result.is_ok()))
-    }
-
-    /// For each busy worker, where it waits and on whom.
-    fn wait_for_graph(&self, busy: &[bool]) -> Vec<Waiting> {
-        let waiting = |worker: usize| {
-            let gate = self.workers[worker].status.look().1?;
-            let channel = (gate as usize).checked_sub(self.openers[worker].len());
-            let channel = channel.and_then(|at| self.channels[worker].get(at));
-            let openers = match channel {
-                Some(channel) => &channel.on,
-                None => self.openers[worker].get(gate as usize).map_or(&[][..], Vec::as_slice),
+    /// Gives all threads that have steps their part; their number.
+    fn start(self: &Arc<Self>, pool: &DevicePool, terms: Terms) -> u32 {
+        let inboxes = || {
+            let inbox = |(at, station): (usize, &Option<Station>)| {
+                Some((at as u32, Arc::clone(station.as_ref()?.inbox.as_ref()?)))
             };
-            let mut on: Vec<String> = openers.iter().map(|from| self.workers[*from as usize].name.clone()).collect();
-            on.sort();
-            on.dedup();
-            let mut at = self.place_name(worker, channel.map_or(gate, |channel| channel.step));
-            if let Some(channel) = channel {
-                let value = &self.program.value(channel.value).name;
-                at += &match channel.what {
-                    Awaited::Chunk => format!(" with a chunk of {value:?} to come"),
-                    Awaited::Room => format!(" with no room for a chunk of {value:?}"),
-                };
-            }
-            Some(Waiting { worker: self.workers[worker].name.clone(), at, on })
+            self.stations.iter().enumerate().filter_map(inbox)
         };
-        (0..self.workers.len()).filter(|worker| busy[*worker]).filter_map(waiting).collect()
+        let threads = inboxes().count() as u32;
+        if threads > 0 {
+            self.exchange.port(HOST.0).waiter.enter();
+            pool.busy().enter(threads);
+            self.exchange.port(HOST.0).show(Doing::Working);
+            inboxes().for_each(|(worker, _)| self.exchange.port(worker).show(Doing::Working));
+            inboxes().for_each(|(worker, inbox)| inbox.give(Job { engine: Arc::clone(self), worker, terms }));
+        }
+        threads
     }
 
-    /// What a worker does at a gate.
-    fn place_name(&self, worker: usize, gate: u32) -> String {
-        use crate::plan::Step;
-        let devices = self.plan.devices().len();
-        if worker >= devices {
-            let link = &self.plan.links()[worker - devices];
-            let transfer = link.transfers.get(gate as usize).map(|id| self.plan.transfer(*id).value);
-            return transfer.map_or_else(String::new, |value| format!("value {:?}", self.program.value(value).name));
-        }
-        let own = |step: &&Step| match step {
-            Step::Node(node) => self.plan.device_of(*node).index() == worker,
-            Step::Input(_) | Step::Output(_) => worker == crate::plan::HOST.index(),
-            Step::Transfer(_) => false,
+    /// The host's part, on the caller's thread.
+    fn host(&self, terms: Terms, call: &Call<'_>, supervisor: &Supervisor<'_>) {
+        let Some(station) = &self.stations[HOST.index()] else { return };
+        let mut worker = lock(&station.worker);
+        let run =
+            Run { exchange: &self.exchange, worker: HOST.0, terms, inputs: call.inputs, supervisor: Some(supervisor) };
+        let result = attempt(&mut **worker, &run);
+        self.finished(HOST.0, result);
+    }
+
+    /// The part of another worker, on its thread.
+    pub(super) fn work(&self, worker: u32, terms: Terms) {
+        let result = match &self.stations[worker as usize] {
+            Some(station) => {
+                let run = Run { exchange: &self.exchange, worker, terms, inputs: &[], supervisor: None };
+                self.exchange.port(worker).waiter.enter();
+                attempt(&mut **lock(&station.worker), &run)
+            }
+            None => Ok(()),
         };
-        match self.plan.steps().iter().filter(own).nth(gate as usize) {
-            Some(Step::Node(node)) => format!("node {:?}", self.program.node(*node).name),
-            Some(Step::Output(index)) => format!("output {:?}", self.program.outputs[*index].name),
-            Some(Step::Input(_) | Step::Transfer(_)) | None => "its end".into(),
+        self.finished(worker, result);
+    }
+
+    fn finished(&self, worker: u32, result: Result<(), Halt>) {
+        if let Err(Halt::Failed(failure)) = result {
+            self.verdict.fail(Some(worker), failure, &self.exchange);
+        }
+        self.exchange.port(worker).show(Doing::Idle);
+    }
+
+    /// Lets all workers forget a failed run; whether there was memory to make anew what was under way.
+    fn reset(&self) -> bool {
+        let workers = self.stations.iter().flatten().all(|station| lock(&station.worker).reset());
+        workers && self.exchange.reset()
+    }
+
+    /// Appends what the workers have noted in a run that ended well, and makes them forget it.
+    pub(super) fn take_events(&self, events: &mut Vec<super::Event>) {
+        for station in self.stations.iter().flatten() {
+            events.append(&mut lock(&station.worker).log().events);
         }
     }
 
-    /// Puts names to a failure.
-    fn named(&self, worker: Option<u32>, failure: Failure) -> RunError {
-        let node = match failure.place {
-            Place::Node(node) => Some(self.program.node(node).name.clone()),
-            Place::Transfer(id) => match self.program.value(self.plan.transfer(id).value).origin {
-                Origin::Node(node) => Some(self.program.node(node).name.clone()),
-                Origin::Input | Origin::Constant(_) => None,
-            },
-            Place::Nowhere => None,
-        };
-        let devices = self.plan.devices();
-        let device = worker.map(|worker| match devices.get(worker as usize) {
-            Some(device) => device.name.clone(),
-            // It is the GPU that can fail on a link.
-            None => {
-                let link = &self.plan.links()[worker as usize - devices.len()];
-                let gpu = |end: &&DeviceId| self.plan.device(**end).kind != DeviceKind::Cpu;
-                let end = [link.from, link.to].iter().find(gpu).copied().unwrap_or(link.to);
-                self.plan.device(end).name.clone()
-            }
-        });
-        RunError { kind: failure.kind, node, device }
+    /// Appends the outputs of a run that ended well, with their numbers.
+    pub(super) fn take_outputs(&self, outputs: &mut Vec<(u32, Arc<Buffer>)>) {
+        if let Some(station) = &self.stations[HOST.index()]
+            && let Some(worker) = lock(&station.worker).cpu()
+        {
+            outputs.append(&mut worker.outputs);
+        }
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for worker in &self.workers {
-            let _ = worker.inbox.send_timeout(Message::Quit, Duration::from_secs(1));
+impl Parts<'_> {
+    /// The worker of a device, if it has steps.
+    fn station(&mut self, device: DeviceId, script: DeviceScript) -> Result<Option<Station>, ExecError> {
+        let is_host = device == HOST;
+        if script.steps.is_empty() && !is_host {
+            self.gpus.push(None);
+            return Ok(None);
         }
-        for worker in &mut self.workers {
-            if let Some(thread) = worker.thread.take() {
-                // Workers catch the panics of kernels; one that panicked itself has said so already.
-                let _ = thread.join();
+        let (side, worker): (_, Box<dyn Worker>) = match &self.pool.devices()[device.index()] {
+            ComputeDevice::Cpu(cpu) => {
+                let computes = !script.nodes.is_empty();
+                let team = if computes { self.pool.team(device, cpu) } else { Arc::new(Team::solo()) };
+                let kernels = self.cpu_kernels(&script, &cpu.name)?;
+                let parts = CpuParts { device, name: &cpu.name, script, kernels, team, slowdown: cpu.slowdown };
+                (None, Box::new(CpuWorker::new(parts, self.plan, self.ledger)?))
             }
+            ComputeDevice::Gpu(opener) => {
+                let memory = &self.plan.memory().devices()[device.index()];
+                let extra = Extra { ledger: self.ledger, scratch: memory.scratch, kernels: memory.kernels };
+                let gpu = self.pool.gpu(device)?;
+                let side = GpuSide::new(gpu, &opener.name, device, &script, self.kernels, &extra)?;
+                (Some(Arc::clone(&side)), Box::new(GpuWorker::new(device, script, side)))
+            }
+        };
+        self.gpus.push(side);
+        let inbox = if is_host { None } else { Some(self.pool.thread(Lane::Device(device))?) };
+        Ok(Some(Station { worker: Mutex::new(worker), inbox }))
+    }
+
+    fn cpu_kernels(&self, script: &DeviceScript, device: &str) -> Result<Vec<Arc<dyn CpuKernel>>, ExecError> {
+        let kernel = |node: NodeId| {
+            self.kernels.cpu(node).map_err(|source| ExecError::Kernel {
+                node: self.kernels.program().node(node).name.clone(),
+                device: device.to_owned(),
+                source: Box::new(source),
+            })
+        };
+        script.nodes.iter().map(|node| kernel(node.node)).collect()
+    }
+
+    /// The worker of a link.
+    fn link(&self, worker: usize, script: LinkScript) -> Result<Station, ExecError> {
+        let devices = self.plan.devices();
+        if let Some(link) = self.plan.links().get(worker - devices.len()) {
+            self.ledger.take(link.staging_device(devices), link.staging(devices) as usize);
+            self.ledger.take(link.to, link.ring() as usize);
         }
+        let ends = [script.from, script.to].map(|end| self.gpus[end.index()].clone());
+        let inbox = Some(self.pool.thread(Lane::Link(script.from, script.to))?);
+        let worker: Box<dyn Worker> = Box::new(LinkWorker::new(script, self.plan, ends)?);
+        Ok(Station { worker: Mutex::new(worker), inbox })
     }
 }
 
@@ -273,27 +275,7 @@ impl Failure {
     }
 }
 
-/// Looks whether anything moves.
-struct Watch {
-    words: Vec<u64>,
-    since: Instant,
-}
-
-impl Watch {
-    fn new(workers: &[Worker]) -> Self {
-        Self { words: vec![u64::MAX; workers.len()], since: Instant::now() }
-    }
-
-    /// Whether every busy worker has waited at the same gate, with an empty inbox, for `patience`.
-    fn is_stalled(&mut self, workers: &[Worker], busy: &[bool], patience: Duration) -> bool {
-        let looks: Vec<_> = workers.iter().map(|worker| worker.status.look()).collect();
-        let words: Vec<u64> = looks.iter().map(|(word, _)| *word).collect();
-        let waits = |worker: usize| looks[worker].1.is_some() && workers[worker].inbox.is_empty();
-        let all_wait = (0..workers.len()).filter(|worker| busy[*worker]).all(waits);
-        if !all_wait || words != self.words {
-            self.words = words;
-            self.since = Instant::now();
-        }
-        self.since.elapsed() >= patience
-    }
+/// A worker that panicked has caught that; its state is made anew after every failure.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

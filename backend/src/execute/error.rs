@@ -45,6 +45,17 @@ pub enum ExecError {
         /// What the system said.
         reason: String,
     },
+    /// The system has not as much memory left as the plan takes.
+    #[error(
+        "the system has no memory left for what the plan keeps on {device:?}; give the device a lower limit, or close other programs"
+    )]
+    Memory {
+        /// The device.
+        device: String,
+    },
+    /// The plan contradicts itself.
+    #[error("{0}; please report this as a fault of the runtime")]
+    Internal(&'static str),
 }
 
 /// A run that failed: why, and where. All workers are idle again, and the executor can be used on.
@@ -109,6 +120,9 @@ pub enum RunErrorKind {
         /// Bytes that may be used.
         limit: u64,
     },
+    /// The system has no memory left for an output's buffer.
+    #[error("the system has no {0} bytes left for an output")]
+    Memory(u64),
     /// A promise that this program makes to itself does not hold.
     #[error("{0}; please report this as a fault of the runtime")]
     Internal(&'static str),
@@ -133,7 +147,7 @@ pub struct Waiting {
     pub worker: String,
     /// The step at which it waits.
     pub at: String,
-    /// Whose messages would let it go on.
+    /// Who could let it go on.
     pub on: Vec<String>,
 }
 

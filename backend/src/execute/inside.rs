@@ -1,4 +1,4 @@
-//! Knows the threads that belong to executors: a run must not be asked for from within one, where it would wait for itself.
+//! Knows the threads that are at work for executors: a run must not be asked for from within one, where it would wait for itself.
 
 use std::cell::Cell;
 
@@ -6,12 +6,21 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The calling thread is at work for a run until this is dropped.
+pub(super) struct Inside(());
+
 /// Marks the calling thread, for as long as it lives.
 pub(super) fn enter() {
     INSIDE.set(true);
 }
 
-/// Whether the calling thread belongs to an executor.
-pub(super) fn is_inside() -> bool {
-    INSIDE.get()
+/// Marks the calling thread for a run. `None` if it is marked already.
+pub(super) fn enter_run() -> Option<Inside> {
+    (!INSIDE.replace(true)).then_some(Inside(()))
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
 }

@@ -1,32 +1,36 @@
-//! Execution: a plan followed by one thread for each device and one for each link.
+//! Execution: a plan followed by its caller's thread and one thread for each further device and each link.
 //!
-//! An [`Executor`] takes all memory, prepares all kernels and starts all threads of a [`Plan`] once, and
-//! then runs it as often as wanted. During a run nothing is decided: every worker has a script of steps, made from the
-//! plan's total order, and counts down the messages that each step waits for. `README.md` beside this file says why that
-//! cannot deadlock, what it costs, and what happens when something fails.
+//! A [`DevicePool`] holds the devices: threads, opened GPUs and a count of their memory, for all plans. An [`Executor`] takes the memory
+//! and prepares the kernels of one [`Plan`] once, and then runs it as often as wanted. During a run nothing is decided: every worker has
+//! a script of steps, made from the plan's total order, and waits at countdowns that others open. `README.md` beside this file says
+//! why that cannot deadlock, what it costs, and what happens when something fails.
 
 #![forbid(unsafe_code)]
 
-mod actor;
 mod cancel;
 mod cpu;
 mod device;
+mod diagnosis;
 mod dynamic;
 mod engine;
 mod error;
 mod event;
-mod gates;
+mod exchange;
 mod gpu;
 mod inside;
 mod kernels;
 mod ledger;
 mod link;
-mod message;
-mod ring;
+mod options;
+mod pool;
+mod queue;
 mod script;
-mod spawn;
+mod supervise;
 #[cfg(test)]
 mod tests;
+mod threads;
+mod wait;
+mod worker;
 
 pub use cancel::CancelToken;
 pub use device::{ComputeDevice, CpuTeam, GpuOpener};
@@ -35,171 +39,174 @@ pub use error::{ExecError, InputMismatch, RunError, RunErrorKind, Waiting};
 pub use event::{Activity, Event, Lane};
 pub(crate) use gpu::BATCH as GPU_BATCH;
 pub use kernels::Kernels;
+pub use options::{RunOptions, RunOutput};
+pub use pool::DevicePool;
 
 use crate::plan::HOST;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanDevice};
 use crate::program::Program;
-use anabranch_kernels::Tensor;
+use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::DeviceKind;
-use engine::{Engine, Finished};
-use message::Run;
-use spawn::Setup;
+use engine::{Call, Engine};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use supervise::Deadline;
 
-/// How one run is made.
-#[derive(Clone, Debug)]
-pub struct RunOptions {
-    /// Stops the run when cancelled.
-    pub cancel: Option<CancelToken>,
-    /// The longest that the run may take.
-    pub timeout: Option<Duration>,
-    /// Whether to note when everything happened; costs a look at the clock a node.
-    pub profile: bool,
-    /// How long all workers may wait for each other before the run is called stalled.
-    pub stall_after: Duration,
-}
-
-impl Default for RunOptions {
-    fn default() -> Self {
-        Self { cancel: None, timeout: None, profile: false, stall_after: Duration::from_secs(2) }
-    }
-}
-
-impl RunOptions {
-    /// Why the run must end now.
-    fn verdict(&self, origin: Instant) -> Option<RunErrorKind> {
-        if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
-            return Some(RunErrorKind::Cancelled);
-        }
-        self.timeout.filter(|timeout| origin.elapsed() >= *timeout).map(RunErrorKind::Timeout)
-    }
-
-    /// How long to wait before the next look.
-    fn patience(&self, origin: Instant, tick: Duration) -> Duration {
-        self.timeout
-            .map_or(tick, |timeout| timeout.saturating_sub(origin.elapsed()).clamp(Duration::from_micros(100), tick))
-    }
-}
-
-/// What a run has given.
-#[derive(Clone, Debug)]
-pub struct RunOutput {
-    /// The program's outputs, in order.
-    pub outputs: Vec<Tensor>,
-    /// What happened when, by start; empty without profile.
-    pub events: Vec<Event>,
-    /// Bytes that were taken on each device, at most, since the executor was made.
-    pub peaks: Vec<u64>,
-    /// From the call until the last worker was done.
-    pub makespan: Duration,
-}
-
-/// A plan that is ready to run. Runs are made one at a time; further callers wait.
+/// A plan that is ready to run on the devices of a pool. Dropped, it gives all of its memory back.
+///
+/// Runs of one pool follow each other; see [`DevicePool`].
 pub struct Executor {
-    setup: Setup,
-    /// Gone after a failure that the devices did not survive, until the next run.
-    engine: Mutex<Option<Engine>>,
+    plan: Arc<Plan>,
+    kernels: Arc<Kernels>,
+    state: Mutex<State>,
+    /// Let go of last: its threads run what is above.
+    pool: Arc<DevicePool>,
+}
+
+/// What changes from run to run; only the caller that has the pool's turn uses it.
+#[derive(Default)]
+struct State {
+    /// Gone after a failure that it did not survive, until the next run.
+    engine: Option<Arc<Engine>>,
+    /// Buffers of former outputs, by output.
+    spare: Vec<Option<Arc<Buffer>>>,
+    /// The specs that stood with them.
+    specs: Vec<TensorSpec>,
+    /// The outputs of a run, with their numbers.
+    made: Vec<(u32, Arc<Buffer>)>,
 }
 
 impl Executor {
     /// Prepares a plan on the devices that it was made for, in the plan's order.
     ///
     /// # Errors
-    /// If these are other devices, a kernel cannot be built, a GPU cannot be used or the system gives no more threads.
-    pub fn new(
-        plan: impl Into<Arc<Plan>>,
-        kernels: Arc<Kernels>,
-        devices: Vec<ComputeDevice>,
-    ) -> Result<Self, ExecError> {
+    /// If these are other devices, a kernel cannot be built, a GPU cannot be used or the system gives no more threads or memory.
+    pub fn new(plan: impl Into<Arc<Plan>>, kernels: Arc<Kernels>, pool: &Arc<DevicePool>) -> Result<Self, ExecError> {
         let plan = plan.into();
-        verify_devices(&plan, &devices)?;
-        let setup = Setup {
-            plan,
-            kernels,
-            devices,
-            #[cfg(test)]
-            lost: Mutex::default(),
-        };
-        let engine = Mutex::new(Some(setup.build()?));
-        Ok(Self { setup, engine })
+        verify_devices(plan.devices(), pool.devices())?;
+        let engine = Some(Arc::new(Engine::build(&plan, &kernels, pool)?));
+        let state = Mutex::new(State { engine, ..State::default() });
+        Ok(Self { plan, kernels, state, pool: Arc::clone(pool) })
     }
 
     /// The plan.
     pub fn plan(&self) -> &Plan {
-        &self.setup.plan
+        &self.plan
     }
 
     /// The program.
     pub fn program(&self) -> &Program {
-        self.setup.kernels.program()
+        self.kernels.program()
     }
 
-    /// Runs the plan on these inputs, in the program's order. After an error all workers are idle and the next run can
-    /// begin.
+    /// Runs the plan on these inputs, in the program's order. After an error all workers are idle and the next run can begin.
     ///
     /// # Errors
-    /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long.
+    /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long, also while it is queued.
     pub fn run(&self, inputs: &[Tensor], options: &RunOptions) -> Result<RunOutput, RunError> {
+        let mut output = RunOutput::default();
+        self.run_into(inputs, options, &mut output)?;
+        Ok(output)
+    }
+
+    /// The same, with the result in the place of a former one. Where nobody else has a tensor of that, its memory is used again:
+    /// on CPUs a run that is repeated with the same `output` allocates nothing. After an error `output` holds nothing of use.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_into(&self, inputs: &[Tensor], options: &RunOptions, output: &mut RunOutput) -> Result<(), RunError> {
         let anywhere = |kind| RunError { kind, node: None, device: None };
+        output.events.clear();
         verify_inputs(self.program(), inputs).map_err(anywhere)?;
-        if inside::is_inside() {
+        let Some(_inside) = inside::enter_run() else {
             return Err(anywhere(RunErrorKind::Internal("a run was asked for from within a kernel")));
-        }
-        // A caller that panicked while it held the lock left an engine whose workers are idle or gone.
-        let mut place = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        let origin = Instant::now();
-        if let Some(kind) = options.verdict(origin) {
-            return Err(anywhere(kind));
-        }
-        let engine = match &mut *place {
-            Some(engine) => engine,
-            place => {
-                place.insert(self.setup.build().map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?)
-            }
         };
+        let origin = Instant::now();
+        let _turn = self.pool.turn(&Deadline::new(options, origin), options.spin).map_err(anywhere)?;
+        let mut state = self.lock();
+        let engine =
+            self.current_engine(&mut state).map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?;
+        state.keep(output);
         let given = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
         engine.ledger.take(HOST, given);
-        let buffers = inputs.iter().map(|tensor| Arc::clone(tensor.buffer())).collect();
-        let run = Run { origin, profile: options.profile, inputs: buffers };
-        let result = engine.run(run, options);
+        let result = engine.run(&self.pool, &mut Call { inputs, options, origin, spare: &mut state.spare });
         engine.ledger.give(HOST, given);
-        let (makespan, peaks) = (origin.elapsed(), engine.ledger.peaks());
-        match result {
-            Ok(finished) => output(self.program(), finished, peaks, makespan).map_err(anywhere),
-            Err(broken) => {
-                if broken.beyond_repair {
-                    *place = None;
-                }
-                Err(broken.error)
+        state.spare.clear();
+        if let Err(broken) = result {
+            if broken.beyond_repair {
+                state.engine = None;
+                self.pool.forget_lost();
             }
+            return Err(broken.error);
         }
+        output.makespan = origin.elapsed();
+        output.peaks.clear();
+        output.peaks.extend(engine.ledger.peaks());
+        engine.take_events(&mut output.events);
+        output.events.sort_unstable_by_key(|event| (event.start, event.end, event.lane, event.what));
+        state.fill(self.program(), &engine, output).map_err(anywhere)
+    }
+
+    /// The engine; made anew if it broke, or if another plan's run has found one of its GPUs lost.
+    fn current_engine(&self, state: &mut State) -> Result<Arc<Engine>, ExecError> {
+        if let Some(engine) = state.engine.as_ref().filter(|engine| engine.is_current(&self.pool)) {
+            return Ok(Arc::clone(engine));
+        }
+        state.engine = None;
+        let engine = Arc::new(Engine::build(&self.plan, &self.kernels, &self.pool)?);
+        Ok(Arc::clone(state.engine.insert(engine)))
+    }
+
+    /// A caller that panicked while it held the lock had its turn, so that all workers are idle or gone.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes the tensors of a former result apart, to use their memory again.
+    fn keep(&mut self, output: &mut RunOutput) {
+        self.spare.clear();
+        self.specs.clear();
+        for tensor in output.outputs.drain(..) {
+            let (spec, buffer) = tensor.into_parts();
+            self.specs.push(spec);
+            self.spare.push(Some(buffer));
+        }
+    }
+
+    /// Puts the outputs of a run into the caller's hands.
+    fn fill(&mut self, program: &Program, engine: &Engine, output: &mut RunOutput) -> Result<(), RunErrorKind> {
+        engine.take_outputs(&mut self.made);
+        self.made.sort_unstable_by_key(|(index, _)| *index);
+        fill(program, self.specs.drain(..), self.made.drain(..), &mut output.outputs)
     }
 }
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor").field("setup", &self.setup).finish_non_exhaustive()
+        f.debug_struct("Executor")
+            .field("plan", &self.plan.strategy())
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
     }
 }
 
-fn verify_devices(plan: &Plan, devices: &[ComputeDevice]) -> Result<(), ExecError> {
+fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) -> Result<(), ExecError> {
     let kind = |device: &ComputeDevice| match device {
         ComputeDevice::Cpu(_) => DeviceKind::Cpu,
         ComputeDevice::Gpu(_) => DeviceKind::Gpu,
     };
-    let planned = plan.devices();
-    let same = |(planned, given): (&crate::plan::PlanDevice, &ComputeDevice)| {
-        planned.name == given.name() && planned.kind == kind(given)
-    };
-    if planned.len() == devices.len() && planned.iter().zip(devices).all(same) {
+    let same =
+        |(planned, given): (&PlanDevice, &ComputeDevice)| planned.name == given.name() && planned.kind == kind(given);
+    if planned.len() == given.len() && planned.iter().zip(given).all(same) {
         return Ok(());
     }
     let names = |names: Vec<&str>| names.join(", ");
     Err(ExecError::Devices {
         planned: names(planned.iter().map(|device| &*device.name).collect()),
-        given: names(devices.iter().map(ComputeDevice::name).collect()),
+        given: names(given.iter().map(ComputeDevice::name).collect()),
     })
 }
 
@@ -217,22 +224,20 @@ fn verify_inputs(program: &Program, inputs: &[Tensor]) -> Result<(), RunErrorKin
     Ok(())
 }
 
-/// What a run has given, as its caller receives it.
-fn output(
+/// Makes tensors of the buffers that a run has made, in the order of the outputs. Equal specs of `former` tensors are used again.
+fn fill(
     program: &Program,
-    finished: Finished,
-    peaks: Vec<u64>,
-    makespan: Duration,
-) -> Result<RunOutput, RunErrorKind> {
-    let Finished { mut events, mut outputs } = finished;
-    events.sort_by_key(|event| (event.start, event.end, event.lane, event.what));
-    outputs.sort_by_key(|(index, _)| *index);
-    let specs = program.outputs.iter().map(|output| output.spec.clone());
-    if outputs.len() != specs.len() {
-        return Err(RunErrorKind::Internal("not every output was made"));
+    mut former: impl Iterator<Item = TensorSpec>,
+    made: impl Iterator<Item = (u32, Arc<Buffer>)>,
+    outputs: &mut Vec<Tensor>,
+) -> Result<(), RunErrorKind> {
+    for (output, (_, buffer)) in program.outputs.iter().zip(made) {
+        let spec = former.next().filter(|spec| *spec == output.spec).unwrap_or_else(|| output.spec.clone());
+        let tensor = Tensor::new(spec, buffer);
+        outputs.push(tensor.map_err(|_| RunErrorKind::Internal("an output has the wrong size"))?);
     }
-    let tensor = |(spec, (_, buffer))| Tensor::new(spec, buffer);
-    let outputs = specs.zip(outputs).map(tensor).collect::<Result<_, _>>();
-    let outputs = outputs.map_err(|_| RunErrorKind::Internal("an output has the wrong size"))?;
-    Ok(RunOutput { outputs, events, peaks, makespan })
+    match outputs.len() == program.outputs.len() {
+        true => Ok(()),
+        false => Err(RunErrorKind::Internal("not every output was made")),
+    }
 }

@@ -8,7 +8,7 @@ use super::observation::observe;
 use super::probe::{Class, Probe, relay, side_by_side};
 use super::record::{ProfiledRun, record};
 use crate::device::Inventory;
-use crate::execute::{ExecError, Executor, Kernels, RunError, RunOptions, RunOutput};
+use crate::execute::{DevicePool, ExecError, Executor, Kernels, RunError, RunOptions, RunOutput};
 use crate::plan::HOST;
 use crate::plan::{Plan, PlanError, PlanOptions, StreamMode};
 use crate::planning::{
@@ -326,9 +326,9 @@ impl<'a> Bench<'a> {
             kernels.as_ref(),
             &options,
         )?;
-        let executor = Executor::new(plan, kernels, compute_devices(self.inventory))?;
+        let executor = Executor::new(plan, kernels, &DevicePool::new(compute_devices(self.inventory)))?;
         let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
-        let profiled = RunOptions { profile: true, ..RunOptions::default() };
+        let profiled = RunOptions::default().with_profile(true);
         let (mut runs, started) = (Vec::new(), Instant::now());
         while runs.len() < RUNS[0] || (runs.len() < RUNS[1] && started.elapsed() < ENOUGH) {
             runs.push(executor.run(&inputs, &profiled)?);

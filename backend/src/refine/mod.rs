@@ -156,8 +156,8 @@ pub fn refine(
         current = entries.swap_remove(fastest);
     }
     let prepared = session.ready(&current.planned)?;
-    session.run_prepared(&prepared, inputs, &RunOptions { profile: false, ..options.run.clone() })?;
-    let last = session.run_prepared(&prepared, inputs, &RunOptions { profile: true, ..options.run.clone() })?;
+    session.run_prepared(&prepared, inputs, &options.run.clone().with_profile(false))?;
+    let last = session.run_prepared(&prepared, inputs, &options.run.clone().with_profile(true))?;
     let refinement = Refinement { threshold: options.threshold, rounds };
     Ok(Refined { planned: current.planned, last, refinement })
 }

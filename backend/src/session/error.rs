@@ -269,6 +269,8 @@ fn plan_kind(error: &PlanError) -> ErrorKind {
 fn ready_kind(error: &ExecError) -> ErrorKind {
     match error {
         ExecError::Kernel { .. } => ErrorKind::Kernel,
+        ExecError::Memory { .. } => ErrorKind::Memory,
+        ExecError::Internal(_) => ErrorKind::Internal,
         _ => ErrorKind::DeviceFailure,
     }
 }
@@ -280,7 +282,7 @@ fn run_kind(kind: &RunErrorKind) -> ErrorKind {
         RunErrorKind::DeviceLost(_) | RunErrorKind::Rebuild(_) => ErrorKind::DeviceFailure,
         RunErrorKind::Cancelled => ErrorKind::Cancelled,
         RunErrorKind::Timeout(_) => ErrorKind::Timeout,
-        RunErrorKind::OutOfMemory { .. } => ErrorKind::Memory,
+        RunErrorKind::OutOfMemory { .. } | RunErrorKind::Memory(_) => ErrorKind::Memory,
         RunErrorKind::Stalled(_) | RunErrorKind::Internal(_) => ErrorKind::Internal,
     }
 }

@@ -7,13 +7,13 @@ use super::prepare::{Prepared, Shapes};
 use super::run::Run;
 use super::value_info::ValueInfo;
 use crate::device::{Inventory, detect};
-use crate::execute::ComputeDevice;
+use crate::execute::DevicePool;
 use crate::import::{self, Model};
 use crate::learning::{Learned, ProfiledRun, calibrate, record};
 use crate::planning::{Lowered, Machine, MachineDevice, compute_devices, machine_devices};
 use crate::profile::CostStore;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// A model that can be run any number of times, from any number of threads.
 ///
@@ -26,7 +26,7 @@ pub struct Session {
     pub(super) inventory: Inventory,
     pub(super) machine_devices: Vec<MachineDevice>,
     /// Shared by all executors, so that a GPU is opened once.
-    pub(super) devices: Vec<ComputeDevice>,
+    pub(super) pool: Arc<DevicePool>,
     pub(super) options: SessionOptions,
     costs: Mutex<CostStore>,
     /// Held while devices are calibrated: who needs the rates waits for them.
@@ -60,7 +60,7 @@ impl Session {
             inputs: ValueInfo::inputs(&model),
             outputs: ValueInfo::outputs(&model),
             machine_devices: machine_devices(&inventory),
-            devices: compute_devices(&inventory),
+            pool: DevicePool::new(compute_devices(&inventory)),
             costs: Mutex::new(costs),
             calibrating: Mutex::default(),
             lowered: Cache::new(options.plan_capacity),

@@ -120,7 +120,7 @@ impl Session {
 
     fn make_ready(&self, planned: &Arc<Planned>) -> Result<Prepared, SessionError> {
         let (plan, kernels) = (Arc::clone(planned.shared_plan()), Arc::clone(planned.kernels()));
-        let executor = Executor::new(plan, kernels, self.devices.clone())?;
+        let executor = Executor::new(plan, kernels, &self.pool)?;
         let output_names = planned.program.outputs.iter().map(|output| output.name.clone()).collect();
         Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm: AtomicBool::new(false) })
     }

@@ -4,8 +4,9 @@ use super::limits::GpuLimits;
 use super::pipelines::Pipelines;
 use crate::error::KernelError;
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 /// One opened adapter. Share it by [`Arc`]: every method takes `&self`.
@@ -101,7 +102,7 @@ impl Gpu {
             Some(_) => wgpu::PollType::Wait { submission_index: None, timeout },
             None => wgpu::PollType::Poll,
         };
-        let empty = match catch_unwind(AssertUnwindSafe(|| self.device.poll(kind))) {
+        let empty = match caught(|| self.device.poll(kind)) {
             Ok(Ok(status)) => status.is_queue_empty(),
             Ok(Err(wgpu::PollError::Timeout)) => false,
             Ok(Err(error)) => return Err(self.failed(error.to_string())),
@@ -149,6 +150,30 @@ impl Gpu {
         self.facts = facts;
         self
     }
+}
+
+thread_local! {
+    /// Whether a panic of this thread is caught and told as an error.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `poll` and catches its panic, of which nothing is printed: wgpu 30 panics where two polls meet, which is harmless
+/// ([`is_race`]), and where a device is lost, which callers tell as an error. For that the first call puts a panic hook before the
+/// one that is there, which goes on hearing of all other panics.
+pub fn caught<T>(poll: impl FnOnce() -> T) -> std::thread::Result<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IS_CAUGHT.get() {
+                usual(info);
+            }
+        }));
+    });
+    let before = IS_CAUGHT.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(poll));
+    IS_CAUGHT.set(before);
+    result
 }
 
 /// Whether a panic of wgpu's `poll` says only that another thread's poll was faster: wgpu 30 reads which work is finished, and

@@ -40,7 +40,7 @@ mod timestamps;
 mod transpose;
 mod window;
 
-pub use device::{Gpu, is_race};
+pub use device::{Gpu, caught, is_race};
 pub use kernel::Kernel;
 pub use limits::GpuLimits;
 pub use timestamps::TimestampRing;

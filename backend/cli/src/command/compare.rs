@@ -98,7 +98,7 @@ impl CompareCommand {
             repeat: self.repeat,
             warmup: self.warmup,
             refine: self.refine,
-            run: RunOptions { cancel: Some(cancel_on_interrupt()?), ..RunOptions::default() },
+            run: RunOptions::default().with_cancel(cancel_on_interrupt()?),
         };
         let progress = Progress::new(output, "runs", options.steps());
         compare(&opened.session, &opened.inputs, &options, &mut || progress.advance()).map_err(cancelled)

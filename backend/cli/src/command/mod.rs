@@ -27,11 +27,9 @@ mod table;
 mod trial;
 
 use anabranch::session::{ErrorKind, SessionError};
-use anabranch_kernels::gpu::is_race;
 use clap::{Parser, Subcommand};
 use serde_json::Value;
 use std::io::{self, Write};
-use std::panic;
 use std::process::ExitCode;
 
 /// Run one dataflow graph over all the devices of this machine.
@@ -168,13 +166,6 @@ fn finish(written: io::Result<()>) -> Result<(), CliError> {
 /// Parses the process' arguments, runs the command, and says how it ended: 0 for success, 1 for a fault of Anabranch, 2 for
 /// input that cannot be used, 130 after an interruption.
 pub fn main() -> ExitCode {
-    let usual = panic::take_hook();
-    // Two polls of a GPU may meet; that is caught and harmless, and nothing that a user should read about.
-    panic::set_hook(Box::new(move |info| {
-        if !is_race(info.payload()) {
-            usual(info);
-        }
-    }));
     let cli = Cli::parse();
     let output = Output { json: cli.json };
     let result = match &cli.command {

@@ -32,7 +32,7 @@ pub(crate) struct ProfileCommand {
 impl ProfileCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let options = RunOptions { cancel: Some(cancel_on_interrupt()?), profile: true, ..RunOptions::default() };
+        let options = RunOptions::default().with_cancel(cancel_on_interrupt()?).with_profile(true);
         let (mut nodes, mut last) = (Vec::new(), None);
         for kind in ["cpu", "gpu"] {
             for stream in self.modes() {

@@ -141,11 +141,10 @@ impl RunCommand {
     }
 
     fn options(&self) -> Result<RunOptions, CliError> {
-        Ok(RunOptions {
-            cancel: Some(cancel_on_interrupt()?),
-            timeout: self.timeout.map(Duration::try_from_secs_f64).transpose()?,
-            profile: true,
-            ..RunOptions::default()
+        let options = RunOptions::default().with_cancel(cancel_on_interrupt()?).with_profile(true);
+        Ok(match self.timeout.map(Duration::try_from_secs_f64).transpose()? {
+            Some(timeout) => options.with_timeout(timeout),
+            None => options,
         })
     }
 

@@ -1,7 +1,7 @@
 //! What is computed in blocks has the bits of what is computed node by node.
 
 use super::*;
-use crate::execute::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels, RunOptions};
+use crate::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, RunOptions};
 use crate::plan::test_programs::Placed;
 use crate::plan::{self, PlanDevice, PlanOptions};
 use anabranch_kernels::gpu::{self, Gpu, GpuLimits};
@@ -46,7 +46,8 @@ fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
             shared_gpu().ok_or_else(|| KernelError::Gpu("there is none".into()))
         })),
     };
-    let executor = Executor::new(plan, kernels, placed.devices.iter().map(device).collect()).expect("devices");
+    let pool = DevicePool::new(placed.devices.iter().map(device).collect());
+    let executor = Executor::new(plan, kernels, &pool).expect("devices");
     let inputs: Vec<Tensor> = program.inputs.iter().enumerate().map(|(at, id)| input(&program, at, *id)).collect();
     executor.run(&inputs, &RunOptions::default()).expect("nothing fails").outputs
 }

@@ -13,16 +13,16 @@ pub(super) enum Cell {
     #[default]
     Empty,
     /// Never leaves its thread.
-    Own(Box<Buffer>),
+    Own(Buffer),
     /// May be read elsewhere.
     Shared(Arc<Buffer>),
 }
 
 impl Cell {
-    /// A new buffer; `lent` if others will read it.
-    pub(super) fn zeroed(bytes: u64, lent: bool) -> Self {
-        let buffer = Buffer::zeroed(bytes as usize);
-        if lent { Self::Shared(Arc::new(buffer)) } else { Self::Own(Box::new(buffer)) }
+    /// A new buffer; `lent` if others will read it. `None` if there is not so much memory.
+    pub(super) fn zeroed(bytes: u64, lent: bool) -> Option<Self> {
+        let buffer = Buffer::try_zeroed(bytes as usize)?;
+        Some(if lent { Self::Shared(Arc::new(buffer)) } else { Self::Own(buffer) })
     }
 
     /// The bytes, if there are any.
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_lent_buffer_is_free_again_when_it_is_given_back() {
-        let mut cell = Cell::zeroed(8, true);
+        let mut cell = Cell::zeroed(8, true).expect("some bytes");
         let lent = cell.lend();
         assert!(lent.is_some() && !cell.is_free());
         drop(lent);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn an_own_buffer_is_never_lent() {
-        let mut cell = Cell::zeroed(8, false);
+        let mut cell = Cell::zeroed(8, false).expect("some bytes");
         assert!(cell.lend().is_none() && cell.is_free());
         assert_eq!(cell.bytes(), Some(&[0; 8][..]));
     }

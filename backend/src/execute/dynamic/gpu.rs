@@ -1,49 +1,27 @@
 //! A GPU of a dynamic executor: a buffer for every value that it may hold, and its four threads.
 
 use super::Setup;
-use super::crew::{Crew, Reply, Voice};
-use crate::execute::device::GpuOpener;
+use super::messages::{Fetch, GpuInbox, Lift, Reply, Reporter, Threads};
 use crate::execute::error::{ExecError, Failure, Place};
+use crate::execute::exchange::Halt;
 use crate::execute::gpu::{BATCH, Extra, GpuSide, wait_for};
-use crate::execute::link::{Download, Upload};
-use crate::execute::message::{Halt, Mail, Status};
-use crate::execute::script::{Cells, ConstantCell, DeviceScript, NodeScript, Operand, SlotScript};
+use crate::execute::ledger::Ledger;
+use crate::execute::link::{Download, Pieces, Upload};
+use crate::execute::script::{Cells, ConstantCell, DeviceScript, NO_CELL, NodeScript, Operand, SlotScript};
+use crate::execute::worker::Site;
 use crate::plan::HOST;
 use crate::plan::{KernelNeeds, Needs};
 use crate::program::{NodeId, ValueId};
-use anabranch_kernels::{Buffer, KernelError};
+use anabranch_kernels::KernelError;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
-use crossbeam_channel::{Receiver, Sender, never, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Most bytes of a staging buffer, and staging buffers of each direction: as planned links have them.
-const STAGING: (u64, u64) = (4 << 20, 3);
-
-/// How a GPU is given work.
-pub(super) struct GpuHands {
-    pub(super) nodes: Sender<NodeId>,
-    pub(super) lifts: Sender<Lift>,
-    pub(super) fetches: Sender<Fetch>,
-    /// Which nodes it can run.
-    pub(super) runs: Vec<bool>,
-}
-
-/// A value to copy to the GPU.
-pub(super) struct Lift {
-    pub(super) value: ValueId,
-    pub(super) bytes: usize,
-    pub(super) buffer: Arc<Buffer>,
-}
-
-/// A value to copy from the GPU.
-pub(super) struct Fetch {
-    pub(super) value: ValueId,
-    pub(super) bytes: usize,
-    pub(super) buffer: Buffer,
-}
+const STAGING: Pieces = Pieces { bytes: 4 << 20, depth: 3 };
 
 /// Nodes that were submitted together.
 struct Watched {
@@ -114,21 +92,23 @@ impl GpuLayout {
     }
 
     /// The nodes and cells as a script, of which no step is followed.
-    fn script(&self, setup: &Setup) -> DeviceScript {
+    fn script(&self, setup: &Setup) -> Result<DeviceScript, ExecError> {
         let program = setup.kernels.program();
         let mut script = DeviceScript { cells: self.cells(setup), ..DeviceScript::default() };
         for (id, needs) in &self.nodes {
             let node = program.node(*id);
-            let operand = |value: &ValueId, bytes: usize| Operand { cell: self.cell(*value), bytes, row: None };
             let first = script.operands.len() as u32;
             for (at, (value, spec)) in node.inputs.iter().zip(&node.spec.inputs).enumerate() {
                 let read = needs.reads.get(at).copied().unwrap_or(true);
-                script.operands.push(operand(value, if read { spec.bytes() } else { 0 }));
+                script.operands.push(match read {
+                    true => Operand { cell: self.cell(*value)?, bytes: spec.bytes(), row: None },
+                    false => Operand { cell: NO_CELL, bytes: 0, row: None },
+                });
             }
             let middle = script.operands.len() as u32;
-            script
-                .operands
-                .extend(node.outputs.iter().zip(&node.spec.outputs).map(|(v, spec)| operand(v, spec.bytes())));
+            for (value, spec) in node.outputs.iter().zip(&node.spec.outputs) {
+                script.operands.push(Operand { cell: self.cell(*value)?, bytes: spec.bytes(), row: None });
+            }
             script.nodes.push(NodeScript {
                 node: *id,
                 inputs: first..middle,
@@ -138,7 +118,7 @@ impl GpuLayout {
                 streaming: None,
             });
         }
-        script
+        Ok(script)
     }
 
     fn cells(&self, setup: &Setup) -> Cells {
@@ -155,45 +135,48 @@ impl GpuLayout {
         Cells { slots, guests: 0, constants: constants.into_iter().filter_map(cell).collect() }
     }
 
-    /// The cell of a value; the first for one that is not read.
-    fn cell(&self, value: ValueId) -> u32 {
+    /// The cell of a value.
+    fn cell(&self, value: ValueId) -> Result<u32, ExecError> {
         let constant = || self.constants.get(&value).map(|at| self.slots.len() as u32 + at);
-        self.slots.get(&value).copied().or_else(constant).unwrap_or(0)
+        let cell = self.slots.get(&value).copied().or_else(constant);
+        cell.ok_or(ExecError::Internal("a node reads or makes a value that has no memory"))
     }
 
     /// Makes all buffers, compiles all kernels and starts the threads.
     pub(super) fn start(
         self,
-        crew: &mut Crew,
         setup: &Setup,
-        opener: &GpuOpener,
-        voice: Voice,
-    ) -> Result<GpuHands, ExecError> {
-        let extra = Extra { ledger: &crew.ledger, scratch: self.scratch, kernels: self.kernels };
-        let side = GpuSide::new(opener, voice.device, &self.script(setup), &setup.kernels, &extra)?;
-        let refused = |source: KernelError| ExecError::Device { device: opener.name.clone(), source: Box::new(source) };
+        ledger: &Ledger,
+        threads: &mut Threads,
+        reporter: Reporter,
+    ) -> Result<GpuInbox, ExecError> {
+        let (device, name) = (reporter.device, setup.pool.devices()[reporter.device.index()].name());
+        let extra = Extra { ledger, scratch: self.scratch, kernels: self.kernels };
+        let script = self.script(setup)?;
+        let side = GpuSide::new(setup.pool.gpu(device)?, name, device, &script, &setup.kernels, &extra)?;
+        let refused = |source: KernelError| ExecError::Device { device: name.to_owned(), source: Box::new(source) };
         let upload = Upload::new(Arc::clone(&side), STAGING).map_err(refused)?;
         let download = Download::new(Arc::clone(&side), STAGING).map_err(refused)?;
-        crew.ledger.take(HOST, (2 * STAGING.0 * STAGING.1) as usize);
+        ledger.take(HOST, (2 * STAGING.bytes * STAGING.depth) as usize);
         let mut runs = vec![false; setup.kernels.program().nodes.len()];
         self.nodes.iter().for_each(|(node, _)| runs[node.index()] = true);
         let places: BTreeMap<NodeId, usize> =
             self.nodes.iter().enumerate().map(|(at, (node, _))| (*node, at)).collect();
         let slots = Arc::new(self.slots);
-        let name = |what: &str| format!("{} {what}", opener.name);
+        let part = |what: &str| format!("{name} {what}");
 
         let ((nodes, node_inbox), (watched, watch_inbox)) = (unbounded(), unbounded());
-        let encoder = Encoder { side: Arc::clone(&side), voice: voice.clone(), places, watched };
-        crew.start(&opener.name, move || encoder.serve(&node_inbox))?;
-        let (watcher, watcher_side) = (voice.clone(), Arc::clone(&side));
-        crew.start(&name("end"), move || watch(&watcher, &watcher_side, &watch_inbox))?;
+        let encoder = Encoder { side: Arc::clone(&side), reporter: reporter.clone(), places, watched };
+        threads.start(name, move || encoder.serve(&node_inbox))?;
+        let (watcher, watcher_side) = (reporter.clone(), Arc::clone(&side));
+        threads.start(&part("end"), move || watch(&watcher, &watcher_side, &watch_inbox))?;
 
         let (lifts, lift_inbox) = unbounded();
-        let (lifter, lift_slots) = (voice.clone(), Arc::clone(&slots));
-        crew.start(&name("in"), move || lift(&lifter, upload, &lift_slots, &lift_inbox))?;
+        let (lifter, lift_slots) = (reporter.clone(), Arc::clone(&slots));
+        threads.start(&part("in"), move || lift(&lifter, upload, &lift_slots, &lift_inbox))?;
         let (fetches, fetch_inbox) = unbounded();
-        crew.start(&name("out"), move || fetch(&voice, download, &slots, &fetch_inbox))?;
-        Ok(GpuHands { nodes, lifts, fetches, runs })
+        threads.start(&part("out"), move || fetch(&reporter, download, &slots, &fetch_inbox))?;
+        Ok(GpuInbox { nodes, lifts, fetches, runs })
     }
 }
 
@@ -202,29 +185,17 @@ fn padded(bytes: usize) -> u64 {
     (bytes.max(1) as u64).next_multiple_of(4)
 }
 
-/// A mailbox of which only the stop flag counts.
-fn mail(voice: &Voice) -> Mail {
-    Mail {
-        inbox: never(),
-        peers: Vec::new().into(),
-        status: Arc::new(Status::default()),
-        stop: Arc::clone(&voice.stop),
-        #[cfg(test)]
-        lost: None,
-    }
-}
-
 /// Encodes and submits what is there.
 struct Encoder {
     side: Arc<GpuSide>,
-    voice: Voice,
+    reporter: Reporter,
     places: BTreeMap<NodeId, usize>,
     watched: Sender<Watched>,
 }
 
 impl Encoder {
     fn serve(&self, inbox: &Receiver<NodeId>) {
-        self.voice.serve(inbox, |node| Place::Node(*node), |node| self.submit(node, inbox));
+        self.reporter.serve(inbox, |node| Place::Node(*node), |node| self.submit(node, inbox));
     }
 
     fn submit(&self, first: NodeId, inbox: &Receiver<NodeId>) -> Result<(), Halt> {
@@ -247,7 +218,7 @@ impl Encoder {
         gpu.queue().on_submitted_work_done(move || seen.store(true, Ordering::Release));
         self.side.healthy(at)?;
         for node in &nodes {
-            self.voice.say(Reply::Submitted { device: self.voice.device, node: *node });
+            self.reporter.report(Reply::Submitted { device: self.reporter.device, node: *node });
         }
         // The watcher listens as long as this thread lives.
         let _ = self.watched.send(Watched { nodes, submission, done, since });
@@ -256,13 +227,14 @@ impl Encoder {
 }
 
 /// Waits for each submission's end. Nodes that were submitted together share their time evenly.
-fn watch(voice: &Voice, side: &GpuSide, inbox: &Receiver<Watched>) {
-    let mail = mail(voice);
+fn watch(reporter: &Reporter, side: &GpuSide, inbox: &Receiver<Watched>) {
     let mut before = None;
     let place = |watched: &Watched| watched.nodes.first().map_or(Place::Nowhere, |node| Place::Node(*node));
-    voice.serve(inbox, place, |watched| {
+    reporter.serve(inbox, place, |watched| {
         let at = place(&watched);
-        wait_for(&side.gpu, &watched.submission, (&mail, at), || watched.done.load(Ordering::Acquire))?;
+        wait_for(&side.gpu, &watched.submission, Site { stop: &reporter.stop, place: at }, || {
+            watched.done.load(Ordering::Acquire)
+        })?;
         side.healthy(at)?;
         let end = Instant::now();
         let start = before.map_or(watched.since, |before: Instant| before.max(watched.since));
@@ -270,7 +242,7 @@ fn watch(voice: &Voice, side: &GpuSide, inbox: &Receiver<Watched>) {
         let share = end.saturating_duration_since(start) / watched.nodes.len().max(1) as u32;
         for (number, node) in watched.nodes.iter().enumerate() {
             let span = (start + share * number as u32, start + share * (number + 1) as u32);
-            voice.say(Reply::Finished { device: voice.device, node: *node, span });
+            reporter.report(Reply::Finished { device: reporter.device, node: *node, span });
         }
         Ok(())
     });
@@ -281,40 +253,43 @@ fn slot(slots: &BTreeMap<ValueId, u32>, value: ValueId) -> Result<u32, Failure> 
 }
 
 /// Copies values to the GPU.
-fn lift(voice: &Voice, mut upload: Upload, slots: &BTreeMap<ValueId, u32>, inbox: &Receiver<Lift>) {
-    let mail = mail(voice);
-    voice.serve(
+fn lift(reporter: &Reporter, mut upload: Upload, slots: &BTreeMap<ValueId, u32>, inbox: &Receiver<Lift>) {
+    reporter.serve(
         inbox,
         |_| Place::Nowhere,
         |Lift { value, bytes, buffer }| {
             let start = Instant::now();
-            let (slot, piece) = (slot(slots, value)?, STAGING.0 as usize);
+            let (slot, piece) = (slot(slots, value)?, STAGING.bytes as usize);
             for (number, part) in buffer.bytes()[..bytes].chunks(piece).enumerate() {
-                mail.stopped()?;
-                upload.write(slot, number * piece, part, (&mail, Place::Nowhere))?;
+                reporter.stop.check()?;
+                upload.write(slot, number * piece, part, Site { stop: &reporter.stop, place: Place::Nowhere })?;
             }
             drop(buffer);
-            voice.say(Reply::Lifted { device: voice.device, value, span: (start, Instant::now()) });
+            reporter.report(Reply::Lifted { device: reporter.device, value, span: (start, Instant::now()) });
             Ok(())
         },
     );
 }
 
 /// Copies values from the GPU.
-fn fetch(voice: &Voice, mut download: Download, slots: &BTreeMap<ValueId, u32>, inbox: &Receiver<Fetch>) {
-    let mail = mail(voice);
-    voice.serve(
+fn fetch(reporter: &Reporter, mut download: Download, slots: &BTreeMap<ValueId, u32>, inbox: &Receiver<Fetch>) {
+    reporter.serve(
         inbox,
         |_| Place::Nowhere,
         |Fetch { value, bytes, mut buffer }| {
             let start = Instant::now();
             let target = buffer.bytes_mut();
-            let cut = (bytes, STAGING.0 as usize);
-            download.read(slot(slots, value)?, cut, (&mail, Place::Nowhere), &mut |offset: usize, part: &[u8]| {
-                target[offset..offset + part.len()].copy_from_slice(part);
-                Ok(())
-            })?;
-            voice.say(Reply::Fetched { device: voice.device, value, buffer, span: (start, Instant::now()) });
+            let cut = (bytes, STAGING.bytes as usize);
+            download.read(
+                slot(slots, value)?,
+                cut,
+                Site { stop: &reporter.stop, place: Place::Nowhere },
+                &mut |offset: usize, part: &[u8]| {
+                    target[offset..offset + part.len()].copy_from_slice(part);
+                    Ok(())
+                },
+            )?;
+            reporter.report(Reply::Fetched { device: reporter.device, value, buffer, span: (start, Instant::now()) });
             Ok(())
         },
     );

@@ -83,17 +83,17 @@ impl Copies {
 }
 
 /// Buffers of the host that are used again, by their size.
-pub(super) struct Pool {
+pub(super) struct Buffers {
     free: BTreeMap<usize, Vec<Buffer>>,
-    ledger: Ledger,
+    ledger: Arc<Ledger>,
     /// Bytes that are left to take, and in all.
     left: u64,
     limit: u64,
 }
 
-impl Pool {
-    /// A pool of at most `left` of the host's `limit` bytes.
-    pub(super) fn new(ledger: Ledger, left: u64, limit: u64) -> Self {
+impl Buffers {
+    /// At most `left` of the host's `limit` bytes.
+    pub(super) fn new(ledger: Arc<Ledger>, left: u64, limit: u64) -> Self {
         Self { free: BTreeMap::new(), ledger, left, limit }
     }
 
@@ -122,7 +122,7 @@ impl Pool {
         }
     }
 
-    /// Counts a buffer of the pool as given away.
+    /// Counts a buffer as given away.
     pub(super) fn forget(&mut self, bytes: usize) {
         self.left += bytes as u64;
         self.ledger.give(HOST, bytes);

@@ -10,22 +10,24 @@
 //! keeps a buffer for every value that it may ever hold, because kernels are compiled for their buffers; where that is more
 //! than the GPU's limit, the last nodes of the program are left to the CPUs. Colocations are not kept; pins are.
 
-mod crew;
 mod decide;
 mod gpu;
 mod memory;
+mod messages;
 mod schedule;
+mod workers;
 
 use super::error::{ExecError, RunError, RunErrorKind};
-use super::{ComputeDevice, Kernels, RunOptions, RunOutput, inside, verify_inputs};
+use super::supervise::Deadline;
+use super::{DevicePool, Kernels, RunOptions, RunOutput, inside, verify_inputs};
 use crate::plan::PlanDevice;
 use anabranch_kernels::Tensor;
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::DeviceId;
-use crew::Crew;
-use schedule::Schedule;
+use schedule::{Finished, Schedule};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use workers::Workers;
 
 /// What is predicted: the scheduler goes by nothing else.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,33 +38,37 @@ pub struct Forecast {
     pub links: Vec<Vec<TransferCurve>>,
 }
 
-/// A program whose nodes are given to devices while it runs. Runs are made one at a time; further callers wait.
+/// A program whose nodes are given to the devices of a pool while it runs. Its runs queue with all others of the pool.
 pub struct DynamicExecutor {
     setup: Setup,
     /// Gone after a failure, until the next run.
-    crew: Mutex<Option<Crew>>,
+    workers: Mutex<Option<Workers>>,
 }
 
-/// What a crew is made of.
+/// What a workers is made of.
 struct Setup {
     kernels: Arc<Kernels>,
-    devices: Vec<(ComputeDevice, PlanDevice)>,
+    pool: Arc<DevicePool>,
+    /// The pool's devices, with their limits.
+    devices: Vec<PlanDevice>,
     forecast: Forecast,
 }
 
 impl DynamicExecutor {
-    /// Prepares every kernel on every device that may run it. The first device is the host.
+    /// Prepares every kernel on every device of the pool that may run it. `devices` are the pool's, with their limits.
     ///
     /// # Errors
     /// If a kernel cannot be built, a GPU cannot be used or the system gives no more threads.
     pub fn new(
         kernels: Arc<Kernels>,
-        devices: Vec<(ComputeDevice, PlanDevice)>,
+        pool: &Arc<DevicePool>,
+        devices: Vec<PlanDevice>,
         forecast: Forecast,
     ) -> Result<Self, ExecError> {
-        let setup = Setup { kernels, devices, forecast };
-        let crew = Mutex::new(Some(Crew::new(&setup)?));
-        Ok(Self { setup, crew })
+        super::verify_devices(&devices, pool.devices())?;
+        let setup = Setup { kernels, pool: Arc::clone(pool), devices, forecast };
+        let workers = Mutex::new(Some(Workers::new(&setup)?));
+        Ok(Self { setup, workers })
     }
 
     /// Runs the program on these inputs, in its order. The transfers in the events are numbered as they ended. Peaks are the
@@ -74,24 +80,29 @@ impl DynamicExecutor {
         let anywhere = |kind| RunError { kind, node: None, device: None };
         let program = self.setup.kernels.program();
         verify_inputs(program, inputs).map_err(anywhere)?;
-        if inside::is_inside() {
+        let Some(_inside) = inside::enter_run() else {
             return Err(anywhere(RunErrorKind::Internal("a run was asked for from within a kernel")));
-        }
-        // A caller that panicked while it held the lock left no crew behind.
-        let mut place = self.crew.lock().unwrap_or_else(PoisonError::into_inner);
-        let origin = Instant::now();
-        if let Some(kind) = options.verdict(origin) {
-            return Err(anywhere(kind));
-        }
-        let mut crew = match place.take() {
-            Some(crew) => crew,
-            None => Crew::new(&self.setup).map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?,
         };
-        let result = Schedule::new(&mut crew, &self.setup, inputs, options, origin).run();
-        let finished = result.map_err(|(device, failure)| self.setup.named(device, failure))?;
-        let makespan = origin.elapsed();
-        let output = super::output(program, finished, crew.ledger.peaks(), makespan).map_err(anywhere)?;
-        *place = Some(crew);
+        let origin = Instant::now();
+        let deadline = Deadline::new(options, origin);
+        let _turn = self.setup.pool.turn(&deadline, options.spin).map_err(anywhere)?;
+        // A caller that panicked while it held the lock left no workers behind.
+        let mut place = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workers = match place.take() {
+            Some(workers) => workers,
+            None => Workers::new(&self.setup).map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?,
+        };
+        let result = Schedule::new(&mut workers, &self.setup, inputs, options, origin).run();
+        let Finished { events, mut outputs } = result.map_err(|(device, failure)| self.setup.named(device, failure))?;
+        let mut output = RunOutput {
+            events,
+            peaks: workers.ledger.peaks().collect(),
+            makespan: origin.elapsed(),
+            ..RunOutput::default()
+        };
+        outputs.sort_by_key(|(index, _)| *index);
+        super::fill(program, std::iter::empty(), outputs.drain(..), &mut output.outputs).map_err(anywhere)?;
+        *place = Some(workers);
         Ok(output)
     }
 }
@@ -103,7 +114,7 @@ impl Setup {
             super::error::Place::Node(node) => Some(self.kernels.program().node(node).name.clone()),
             super::error::Place::Transfer(_) | super::error::Place::Nowhere => None,
         };
-        let device = device.map(|device| self.devices[device.index()].1.name.clone());
+        let device = device.map(|device| self.devices[device.index()].name.clone());
         RunError { kind: failure.kind, node, device }
     }
 }

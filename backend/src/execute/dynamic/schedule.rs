@@ -1,15 +1,15 @@
 //! One run: decides for each node as it becomes ready, moves values, and collects what is said.
 
 use super::Setup;
-use super::crew::{CpuTask, Crew, Hands, Reply, Span};
 use super::decide::{Candidate, Queue, best};
-use super::gpu::{Fetch, Lift};
 use super::memory::{Copies, Copy, HOST_MEMORY};
+use super::messages::{CpuTask, DeviceInbox, Fetch, GpuInbox, Lift, Reply, Span};
+use super::workers::Workers;
 use crate::execute::RunOptions;
-use crate::execute::engine::{Finished, TICK};
 use crate::execute::error::{Failure, Place};
 use crate::execute::event::{Activity, Event, Lane};
-use crate::execute::message::Halt;
+use crate::execute::exchange::Halt;
+use crate::execute::supervise::Deadline;
 use crate::plan::HOST;
 use crate::plan::TransferId;
 use crate::program::{NodeId, Origin, Program, ValueId};
@@ -18,10 +18,20 @@ use anabranch_placement::platform::DeviceId;
 use crossbeam_channel::RecvTimeoutError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A failure, and the device that is to blame.
 pub(super) type Blamed = (Option<DeviceId>, Failure);
+
+/// How long to wait for a reply at a time where there is nothing else to look at.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What a run has brought: events, and outputs with their numbers.
+#[derive(Default)]
+pub(super) struct Finished {
+    pub(super) events: Vec<Event>,
+    pub(super) outputs: Vec<(u32, Arc<Buffer>)>,
+}
 
 /// Who waits for a value to arrive in a memory.
 enum Waiter {
@@ -44,11 +54,12 @@ struct Decision {
 
 /// The state of one run.
 pub(super) struct Schedule<'a> {
-    crew: &'a mut Crew,
+    workers: &'a mut Workers,
     setup: &'a Setup,
     program: &'a Program,
     options: &'a RunOptions,
     origin: Instant,
+    deadline: Deadline<'a>,
     inputs: &'a [Tensor],
     copies: Copies,
     queues: Vec<Queue>,
@@ -68,7 +79,7 @@ pub(super) struct Schedule<'a> {
 
 impl<'a> Schedule<'a> {
     pub(super) fn new(
-        crew: &'a mut Crew,
+        workers: &'a mut Workers,
         setup: &'a Setup,
         inputs: &'a [Tensor],
         options: &'a RunOptions,
@@ -76,50 +87,51 @@ impl<'a> Schedule<'a> {
     ) -> Self {
         let program = setup.kernels.program();
         Self {
-            copies: Copies::new(program, crew.memories()),
+            copies: Copies::new(program, workers.memories()),
             queues: vec![Queue::default(); setup.devices.len()],
             made: vec![0.0; program.values.len()],
-            missing: crew.wiring.reads.iter().map(Vec::len).collect(),
+            missing: workers.wiring.reads.iter().map(Vec::len).collect(),
             decisions: vec![None; program.nodes.len()],
-            ready: program.node_ids().filter(|node| crew.wiring.reads[node.index()].is_empty()).collect(),
+            ready: program.node_ids().filter(|node| workers.wiring.reads[node.index()].is_empty()).collect(),
             waiting: BTreeMap::new(),
             unfinished: program.nodes.len(),
             under_way: 0,
             transfers: 0,
             finished: Finished::default(),
-            crew,
+            workers,
             setup,
             program,
             options,
             origin,
+            deadline: Deadline::new(options, origin),
             inputs,
         }
     }
 
-    /// Runs to the end, or to the first failure: then threads may still be at work, and the crew is of no more use.
+    /// Runs to the end, or to the first failure: then threads may still be at work, and the workers is of no more use.
     pub(super) fn run(mut self) -> Result<Finished, Blamed> {
         let given: usize = self.inputs.iter().map(|tensor| tensor.bytes().len()).sum();
-        self.crew.ledger.take(HOST, given);
+        self.workers.ledger.take(HOST, given);
         self.take_inputs()?;
         self.start_ready()?;
         while self.unfinished > 0 || self.finished.outputs.len() < self.program.outputs.len() {
             if self.under_way == 0 {
                 return Err((None, Failure::internal("nothing is under way, and the run is not at its end")));
             }
-            match self.crew.replies.recv_timeout(self.options.patience(self.origin, TICK)) {
+            match self.workers.replies.recv_timeout(self.deadline.sleep().unwrap_or(IDLE)) {
                 Ok(reply) => self.take(reply)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err((None, Failure::internal("all threads are gone"))),
             }
-            while let Ok(reply) = self.crew.replies.try_recv() {
+            while let Ok(reply) = self.workers.replies.try_recv() {
                 self.take(reply)?;
             }
-            if let Some(kind) = self.options.verdict(self.origin) {
+            if let Some(kind) = self.deadline.verdict() {
                 return Err((None, Failure::at(Place::Nowhere, kind)));
             }
             self.start_ready()?;
         }
-        self.crew.ledger.give(HOST, given);
+        self.workers.ledger.give(HOST, given);
         Ok(self.finished)
     }
 
@@ -143,9 +155,9 @@ impl<'a> Schedule<'a> {
     fn start_ready(&mut self) -> Result<(), Blamed> {
         while let Some(node) = self.ready.pop_first() {
             let mut decision = self.decide(node)?;
-            let memory = self.crew.memory_of[decision.device.index()];
-            for at in 0..self.crew.wiring.reads[node.index()].len() {
-                let value = self.crew.wiring.reads[node.index()][at];
+            let memory = self.workers.memory_of[decision.device.index()];
+            for at in 0..self.workers.wiring.reads[node.index()].len() {
+                let value = self.workers.wiring.reads[node.index()][at];
                 decision.coming += u32::from(!self.want(value, memory, Waiter::Node(node))?);
             }
             self.decisions[node.index()] = Some(decision);
@@ -168,12 +180,12 @@ impl<'a> Schedule<'a> {
 
     fn candidate(&self, node: NodeId, device: usize) -> Option<Candidate> {
         let length = self.setup.forecast.nodes[node.index()][device]?;
-        match &self.crew.hands[device] {
-            Hands::Gpu(hands) if !hands.runs[node.index()] => return None,
-            Hands::Cpu(_) | Hands::Gpu(_) => {}
+        match &self.workers.inboxes[device] {
+            DeviceInbox::Gpu(inboxes) if !inboxes.runs[node.index()] => return None,
+            DeviceInbox::Cpu(_) | DeviceInbox::Gpu(_) => {}
         }
-        let memory = self.crew.memory_of[device];
-        let reads = &self.crew.wiring.reads[node.index()];
+        let memory = self.workers.memory_of[device];
+        let reads = &self.workers.wiring.reads[node.index()];
         let transfer = |value: &ValueId| {
             if self.copies.state(*value, memory) != Copy::Invalid {
                 return 0.0;
@@ -188,7 +200,7 @@ impl<'a> Schedule<'a> {
 
     /// The first device that computes in a memory.
     fn device_in(&self, memory: usize) -> Option<DeviceId> {
-        self.crew.memory_of.iter().position(|of| *of == memory).map(|device| DeviceId(device as u32))
+        self.workers.memory_of.iter().position(|of| *of == memory).map(|device| DeviceId(device as u32))
     }
 
     fn bytes(&self, value: ValueId) -> usize {
@@ -217,24 +229,24 @@ impl<'a> Schedule<'a> {
                 return self.want(value, HOST_MEMORY, Waiter::Onward(memory)).map(|_| ());
             };
             self.under_way += 1;
-            return self.hand(memory, |hands| hands.lifts.send(Lift { value, bytes, buffer }).is_ok());
+            return self.hand(memory, |inboxes| inboxes.lifts.send(Lift { value, bytes, buffer }).is_ok());
         }
         let from = self.copies.holder(value).ok_or_else(|| (None, Failure::internal("a value is nowhere")))?;
         let buffer = self.host_buffer(bytes)?;
         self.under_way += 1;
-        self.hand(from, |hands| hands.fetches.send(Fetch { value, bytes, buffer }).is_ok())
+        self.hand(from, |inboxes| inboxes.fetches.send(Fetch { value, bytes, buffer }).is_ok())
     }
 
     fn host_buffer(&mut self, bytes: usize) -> Result<Buffer, Blamed> {
-        let host = &self.setup.devices[HOST.index()].1.name;
-        self.crew.pool.take(bytes, host).map_err(|failure| (None, failure))
+        let host = &self.setup.devices[HOST.index()].name;
+        self.workers.buffers.take(bytes, host).map_err(|failure| (None, failure))
     }
 
-    fn hand(&self, memory: usize, send: impl FnOnce(&super::gpu::GpuHands) -> bool) -> Result<(), Blamed> {
+    fn hand(&self, memory: usize, send: impl FnOnce(&GpuInbox) -> bool) -> Result<(), Blamed> {
         let device = self.device_in(memory);
-        let sent = match device.map(|device| &self.crew.hands[device.index()]) {
-            Some(Hands::Gpu(hands)) => send(hands),
-            Some(Hands::Cpu(_)) | None => false,
+        let sent = match device.map(|device| &self.workers.inboxes[device.index()]) {
+            Some(DeviceInbox::Gpu(inboxes)) => send(inboxes),
+            Some(DeviceInbox::Cpu(_)) | None => false,
         };
         if sent { Ok(()) } else { Err((device, Failure::internal("a link is gone"))) }
     }
@@ -243,13 +255,13 @@ impl<'a> Schedule<'a> {
     fn dispatch(&mut self, node: NodeId, device: DeviceId) -> Result<(), Blamed> {
         let gone = || (Some(device), Failure::internal("a worker is gone"));
         self.under_way += 1;
-        let task = match &self.crew.hands[device.index()] {
-            Hands::Gpu(hands) => return hands.nodes.send(node).map_err(|_| gone()),
-            Hands::Cpu(_) => self.cpu_task(node)?,
+        let task = match &self.workers.inboxes[device.index()] {
+            DeviceInbox::Gpu(inboxes) => return inboxes.nodes.send(node).map_err(|_| gone()),
+            DeviceInbox::Cpu(_) => self.cpu_task(node)?,
         };
-        match &self.crew.hands[device.index()] {
-            Hands::Cpu(tasks) => tasks.send(task).map_err(|_| gone()),
-            Hands::Gpu(_) => Err(gone()),
+        match &self.workers.inboxes[device.index()] {
+            DeviceInbox::Cpu(tasks) => tasks.send(task).map_err(|_| gone()),
+            DeviceInbox::Gpu(_) => Err(gone()),
         }
     }
 
@@ -279,7 +291,7 @@ impl<'a> Schedule<'a> {
             Reply::Submitted { device, node } => {
                 let end = self.decisions[node.index()].map_or(0.0, |decision| decision.end);
                 for value in &self.program.node(node).outputs {
-                    self.copies.set(*value, self.crew.memory_of[device.index()], Copy::Valid);
+                    self.copies.set(*value, self.workers.memory_of[device.index()], Copy::Valid);
                     self.made[value.index()] = end;
                     self.value_made(*value)?;
                 }
@@ -294,7 +306,7 @@ impl<'a> Schedule<'a> {
             }
             Reply::Lifted { device, value, span } => {
                 self.transfer_ended(value, (HOST, device), span);
-                self.arrived(value, self.crew.memory_of[device.index()])?;
+                self.arrived(value, self.workers.memory_of[device.index()])?;
             }
             Reply::Fetched { device, value, buffer, span } => {
                 self.transfer_ended(value, (device, HOST), span);
@@ -336,14 +348,14 @@ impl<'a> Schedule<'a> {
 
     /// A value exists somewhere: its readers may be ready now.
     fn value_made(&mut self, value: ValueId) -> Result<(), Blamed> {
-        for node in &self.crew.wiring.readers[value.index()] {
+        for node in &self.workers.wiring.readers[value.index()] {
             let missing = &mut self.missing[node.index()];
             *missing -= 1;
             if *missing == 0 {
                 self.ready.insert(*node);
             }
         }
-        if !self.crew.wiring.outputs[value.index()].is_empty() && self.want(value, HOST_MEMORY, Waiter::Caller)? {
+        if !self.workers.wiring.outputs[value.index()].is_empty() && self.want(value, HOST_MEMORY, Waiter::Caller)? {
             self.deliver(value);
         }
         if let Some(buffer) = self.copies.drop_unread(value) {
@@ -374,8 +386,8 @@ impl<'a> Schedule<'a> {
 
     /// Sets a value of the host's memory aside for the caller.
     fn deliver(&mut self, value: ValueId) {
-        for at in 0..self.crew.wiring.outputs[value.index()].len() {
-            let output = self.crew.wiring.outputs[value.index()][at];
+        for at in 0..self.workers.wiring.outputs[value.index()].len() {
+            let output = self.workers.wiring.outputs[value.index()][at];
             if let Some(buffer) = self.copies.held(value) {
                 self.finished.outputs.push((output, Arc::clone(buffer)));
             }
@@ -387,8 +399,8 @@ impl<'a> Schedule<'a> {
 
     /// A node has read all that it reads.
     fn reads_done(&mut self, node: NodeId) {
-        for at in 0..self.crew.wiring.reads[node.index()].len() {
-            let value = self.crew.wiring.reads[node.index()][at];
+        for at in 0..self.workers.wiring.reads[node.index()].len() {
+            let value = self.workers.wiring.reads[node.index()][at];
             if let Some(buffer) = self.copies.read(value) {
                 self.recycle(value, buffer);
             }
@@ -398,7 +410,7 @@ impl<'a> Schedule<'a> {
     /// Gives a buffer back to the pool, if it is not the caller's.
     fn recycle(&mut self, value: ValueId, buffer: Arc<Buffer>) {
         match self.program.value(value).origin {
-            Origin::Node(_) => self.crew.pool.give(buffer),
+            Origin::Node(_) => self.workers.buffers.give(buffer),
             Origin::Input | Origin::Constant(_) => {}
         }
     }

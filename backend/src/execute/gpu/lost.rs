@@ -1,10 +1,10 @@
 //! Waiting for a GPU, and knowing when it is gone.
 
 use crate::execute::error::{Failure, Place, RunErrorKind};
-use crate::execute::message::{Halt, Mail};
+use crate::execute::exchange::Halt;
+use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
-use anabranch_kernels::gpu::{Gpu, is_race};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use anabranch_kernels::gpu::{Gpu, caught, is_race};
 use std::time::Duration;
 
 /// How long one wait for the device takes at most before the stop flag is looked at. Each end of a slice before the device is done
@@ -25,22 +25,20 @@ pub(in crate::execute) fn failure(gpu: &Gpu, place: Place, error: KernelError) -
 pub(in crate::execute) fn wait_for(
     gpu: &Gpu,
     submission: &wgpu::SubmissionIndex,
-    (mail, place): (&Mail, Place),
+    site: Site<'_>,
     done: impl Fn() -> bool,
 ) -> Result<(), Halt> {
     while !done() {
-        mail.stopped()?;
+        site.stop.check()?;
         let kind = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(SLICE) };
-        // wgpu 30 panics in `poll` when the driver reports a loss.
-        let polled = catch_unwind(AssertUnwindSafe(|| gpu.device().poll(kind)));
-        let lost = match polled {
+        let lost = match caught(|| gpu.device().poll(kind)) {
             Ok(Ok(_) | Err(wgpu::PollError::Timeout)) => gpu.fault(),
             Ok(Err(error)) => Some(error.to_string()),
             Err(payload) if is_race(&*payload) => gpu.fault(),
             Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
         };
         if let Some(fault) = lost {
-            return Err(Failure::at(place, RunErrorKind::DeviceLost(fault)).into());
+            return Err(Failure::at(site.place, RunErrorKind::DeviceLost(fault)).into());
         }
     }
     Ok(())

@@ -11,13 +11,11 @@ mod timing;
 pub(super) use lost::{failure, wait_for};
 pub(super) use side::{Extra, GpuSide};
 
-use super::actor::{Actor, Desk};
-use super::engine::Shared;
 use super::error::{Failure, Place};
-use super::gates::Gates;
-use super::message::{Gate, Halt, Mail, Message, Run};
-use super::script::{After, DeviceScript, NodeScript, Streaming, Work};
-use anabranch_kernels::gpu::Kernel;
+use super::exchange::{Halt, Wait};
+use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
+use super::worker::{Log, Run, Worker};
+use anabranch_kernels::gpu::{Gpu, Kernel};
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
 use timing::Timing;
@@ -39,88 +37,62 @@ struct Batch {
 /// The state of a GPU's worker.
 pub(super) struct GpuWorker {
     script: Arc<DeviceScript>,
-    desk: Desk,
     side: Arc<GpuSide>,
-    gates: Gates,
+    log: Log,
     batch: Batch,
-    /// Chunks that have landed, by queue.
-    queues: Vec<usize>,
     timing: Timing,
 }
 
 impl GpuWorker {
-    pub(super) fn new(
-        device: DeviceId,
-        script: Arc<DeviceScript>,
-        shared: Arc<Shared>,
-        mail: Mail,
-        side: Arc<GpuSide>,
-    ) -> Self {
-        Self {
-            desk: Desk::new(device.0, shared, mail),
-            gates: Gates::new(&script.gates),
-            timing: Timing::new(device, &side),
-            queues: vec![0; script.queues.len()],
-            script,
-            side,
-            batch: Batch::default(),
-        }
+    pub(super) fn new(device: DeviceId, script: DeviceScript, side: Arc<GpuSide>) -> Self {
+        let timing = Timing::new(device, &side);
+        Self { log: Log::new(), timing, script: Arc::new(script), side, batch: Batch::default() }
     }
 
-    /// Takes messages until a gate is open. What is encoded is submitted before this thread sleeps.
-    fn until_open(&mut self, gate: usize) -> Result<(), Halt> {
-        while !self.gates.is_open(gate) {
-            self.receive_next(gate as u32)?;
+    /// Waits. What is encoded is submitted before.
+    fn wait(&mut self, wait: Wait, run: &Run<'_>) -> Result<(), Halt> {
+        if !run.port().is_ready(wait) {
+            self.submit(run)?;
         }
-        Ok(())
+        run.wait(wait)
     }
 
-    fn receive_next(&mut self, gate: u32) -> Result<(), Halt> {
-        if self.desk.mail.inbox.is_empty() {
-            self.submit()?;
-        }
-        let message = self.desk.mail.wait(gate)?;
-        Ok(self.receive(message)?)
-    }
-
-    fn run_node(&mut self, node: &NodeScript, at: usize, run: &Run) -> Result<(), Halt> {
-        self.desk.at = Place::Node(node.node);
+    fn run_node(&mut self, node: &NodeScript, at: usize, run: &Run<'_>) -> Result<(), Halt> {
+        self.log.at = Place::Node(node.node);
         let side = Arc::clone(&self.side);
         let kernels = &side.nodes[at];
         self.timing.begin(node, run.now());
         match (&kernels.whole, &node.streaming) {
-            (Some(kernel), None) => self.encode(kernel),
-            (_, Some(streaming)) => self.run_chunks(&kernels.chunks, streaming)?,
+            (Some(kernel), None) => self.encode(kernel, run),
+            (_, Some(streaming)) => self.run_chunks(&kernels.chunks, streaming, run)?,
             (None, None) => return Err(Failure::internal("a node has no kernel").into()),
         }
         Ok(())
     }
 
     /// Encodes the rows of each chunk once that has landed; links hear at once of what they are to pass on.
-    fn run_chunks(&mut self, chunks: &[Kernel], streaming: &Streaming) -> Result<(), Halt> {
+    fn run_chunks(&mut self, chunks: &[Kernel], streaming: &Streaming, run: &Run<'_>) -> Result<(), Halt> {
         for kernel in chunks {
-            self.desk.mail.stopped()?;
+            run.check()?;
             for input in &streaming.ins {
-                while self.queues[input.queue as usize] == 0 {
-                    self.receive_next(input.wait)?;
-                }
-                self.queues[input.queue as usize] -= 1;
+                self.wait(Wait::Channel(input.wait), run)?;
+                run.next_chunk(input.queue, input.wait)?;
             }
-            self.encode(kernel);
+            self.encode(kernel, run);
             if !streaming.outs.is_empty() || self.batch.kernels >= BATCH {
-                self.submit()?;
+                self.submit(run)?;
             }
-            for to in streaming.outs.iter().flat_map(|out| &out.to) {
-                self.desk.mail.post(to.worker, Message::Chunk { queue: to.queue, buffer: None });
+            for onward in streaming.outs.iter().flat_map(|out| &out.to) {
+                run.exchange.send(onward.to, None);
             }
         }
         Ok(())
     }
 
-    fn encode(&mut self, kernel: &Kernel) {
+    fn encode(&mut self, kernel: &Kernel, run: &Run<'_>) {
         let device = self.side.gpu.device();
         let encoder = self.batch.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()));
-        if self.desk.profiles() {
+        if run.terms.profile {
             let timestamp_writes = self.timing.writes();
             let description = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
             kernel.encode(&mut encoder.begin_compute_pass(&description));
@@ -132,40 +104,36 @@ impl GpuWorker {
     }
 
     /// Submits what is encoded, and tells those who waited for it.
-    fn submit(&mut self) -> Result<(), Halt> {
+    fn submit(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         self.batch.pass = None;
         self.batch.kernels = 0;
         if let Some(encoder) = self.batch.encoder.take() {
             // A lost device takes submissions without a word.
-            self.side.healthy(self.desk.at)?;
+            self.side.healthy(self.log.at)?;
             self.side.gpu.queue().submit([encoder.finish()]);
-            self.side.healthy(self.desk.at)?;
-            if self.desk.profiles() {
-                self.timing.submitted(&self.side, &self.desk)?;
+            self.side.healthy(self.log.at)?;
+            if run.terms.profile {
+                self.timing.submitted(&self.side, run)?;
             }
         }
         for gate in self.batch.after.drain(..) {
-            self.desk.mail.open(gate);
+            run.exchange.open(gate)?;
         }
         Ok(())
     }
 }
 
-impl Actor for GpuWorker {
-    fn desk(&mut self) -> &mut Desk {
-        &mut self.desk
-    }
-
-    fn follow(&mut self, run: &Run) -> Result<(), Halt> {
+impl Worker for GpuWorker {
+    fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         let script = Arc::clone(&self.script);
-        self.desk.expect_events(script.nodes.len());
-        if self.desk.profiles() {
+        if run.terms.profile {
             self.timing.prepare(&self.side, &script)?;
         }
-        for (index, step) in script.steps.iter().enumerate() {
-            self.desk.mail.stopped()?;
-            if !self.gates.is_open(index) {
-                self.until_open(index)?;
+        for step in &script.steps {
+            run.check()?;
+            if step.gate != NO_GATE {
+                self.wait(Wait::Gate(step.gate), run)?;
+                run.pass(step.gate, drop)?;
             }
             let Work::Node(at) = step.work else {
                 return Err(Failure::internal("only the host has inputs and outputs").into());
@@ -173,43 +141,34 @@ impl Actor for GpuWorker {
             self.run_node(&script.nodes[at as usize], at as usize, run)?;
             let gates = script.after(&step.after).iter().filter_map(|after| match after {
                 After::Open(gate) => Some(*gate),
-                After::Landing(_) | After::Share { .. } | After::Forget(_) => None,
+                After::HandOver(_) | After::Share { .. } | After::Forget(_) => None,
             });
             self.batch.after.extend(gates);
             if step.urgent || self.batch.kernels >= BATCH {
-                self.submit()?;
+                self.submit(run)?;
             }
         }
-        self.submit()?;
-        self.side.gpu.poll(None).map_err(|error| failure(&self.side.gpu, self.desk.at, error))?;
-        if self.desk.profiles() {
-            for event in self.timing.events(&self.side, &self.desk, run)? {
-                self.desk.note(event);
-            }
+        self.submit(run)?;
+        self.side.gpu.poll(None).map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
+        if run.terms.profile {
+            let events = self.timing.events(&self.side, run)?;
+            self.log.events.extend(events);
         }
+        self.timing.clear();
         Ok(())
     }
 
-    fn receive(&mut self, message: Message) -> Result<(), Failure> {
-        match message {
-            Message::Open(gate) => self.gates.count_down(gate).map(|_| ()),
-            Message::Chunk { queue, .. } => {
-                self.queues[queue as usize] += 1;
-                Ok(())
-            }
-            Message::Wake | Message::Quit | Message::Clear | Message::Start(_) => Ok(()),
-            Message::Value { .. } | Message::Landing { .. } | Message::Credit { .. } => {
-                Err(Failure::internal("a GPU got a message with a buffer"))
-            }
-        }
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
     }
 
-    fn forget(&mut self, failed: bool) {
-        self.gates.reset();
-        self.queues.fill(0);
+    fn reset(&mut self) -> bool {
         self.timing.clear();
-        if failed {
-            self.batch = Batch::default();
-        }
+        self.batch = Batch::default();
+        true
+    }
+
+    fn gpu(&self) -> Option<&Arc<Gpu>> {
+        Some(&self.side.gpu)
     }
 }

@@ -1,11 +1,10 @@
 //! What lives on a GPU for as long as an executor: buffers, constants and compiled kernels.
 
 use super::lost::failure;
-use crate::execute::device::GpuOpener;
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::kernels::Kernels;
 use crate::execute::ledger::Ledger;
-use crate::execute::script::{DeviceScript, NodeScript, Streaming};
+use crate::execute::script::{DeviceScript, NodeScript, Operand};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement::platform::DeviceId;
@@ -48,16 +47,16 @@ struct Making<'a> {
 }
 
 impl GpuSide {
-    /// Opens the GPU, makes all buffers, uploads constants and compiles kernels.
+    /// Makes all buffers on a GPU of this name, uploads constants and compiles kernels.
     pub(in crate::execute) fn new(
-        opener: &GpuOpener,
+        gpu: Arc<Gpu>,
+        name: &str,
         device: DeviceId,
         script: &DeviceScript,
         kernels: &Kernels,
         extra: &Extra<'_>,
     ) -> Result<Arc<Self>, ExecError> {
-        let refused = |source| ExecError::Device { device: opener.name.clone(), source: Box::new(source) };
-        let gpu = opener.open().map_err(refused)?;
+        let refused = |source| ExecError::Device { device: name.to_owned(), source: Box::new(source) };
         let slots = script.cells.slots.iter().map(|slot| slot.bytes);
         let constants = script.cells.constants.iter().map(|constant| padded(constant.buffer.len()));
         let sizes: Vec<u64> = slots.chain(constants).collect();
@@ -67,7 +66,7 @@ impl GpuSide {
         let cells = sizes.iter().map(|size| storage(&gpu, *size)).collect();
         let making = Making { gpu: &gpu, script, kernels, cells, scratch };
         making.upload_constants().map_err(refused)?;
-        let nodes = making.compile(&opener.name)?;
+        let nodes = making.compile(name)?;
         let mut slots = making.cells;
         slots.truncate(script.cells.slots.len());
         gpu.poll(None).map_err(refused)?;
@@ -124,14 +123,15 @@ impl Making<'_> {
         let constants = self.kernels.constants(node.node);
         let buffer = |cell: u32| &self.cells[cell as usize];
         // An operand of no bytes is not read, or is empty, and then no dispatch reads it.
-        let read = |operand: &super::super::script::Operand| (operand.bytes > 0).then(|| buffer(operand.cell));
+        let read = |operand: &Operand| (operand.bytes > 0).then(|| buffer(operand.cell));
         let inputs: Vec<_> = self.script.operands(&node.inputs).iter().map(read).collect();
         let outputs: Vec<_> = self.script.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
         let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
         let compile = |rows| gpu::compile(self.gpu, spec, &constants, &buffers, rows);
         Ok(match &node.streaming {
             None => NodeKernels { whole: Some(compile(None)?), chunks: Vec::new() },
-            Some(Streaming { cut, .. }) => {
+            Some(streaming) => {
+                let cut = &streaming.cut;
                 let rows = |chunk| node.own_rows(cut, &cut.rows_of(chunk));
                 let chunks = (0..cut.chunks()).map(|chunk| compile(Some(rows(chunk))));
                 NodeKernels { whole: None, chunks: chunks.collect::<Result<_, _>>()? }

@@ -6,11 +6,11 @@
 
 use super::lost::{failure, wait_for};
 use super::side::GpuSide;
-use crate::execute::actor::Desk;
 use crate::execute::error::{Failure, Place};
 use crate::execute::event::{Activity, Event, Lane};
-use crate::execute::message::{Halt, Run};
+use crate::execute::exchange::Halt;
 use crate::execute::script::{DeviceScript, NodeScript};
+use crate::execute::worker::Run;
 use crate::program::NodeId;
 use anabranch_kernels::gpu::TimestampRing;
 use anabranch_placement::platform::DeviceId;
@@ -112,13 +112,13 @@ impl Timing {
     }
 
     /// Without timestamps: waits for what was submitted and shares out the time.
-    pub(super) fn submitted(&mut self, side: &GpuSide, desk: &Desk) -> Result<(), Halt> {
+    pub(super) fn submitted(&mut self, side: &GpuSide, run: &Run<'_>) -> Result<(), Halt> {
         let since = self.since.take();
         if self.has_timestamps {
             return Ok(());
         }
         let last = side.gpu.queue().submit([]);
-        wait_for_work(side, &last, desk)?;
+        wait_for_work(side, &last, run)?;
         let (end, marks) = (Instant::now(), &mut self.marks[self.timed..]);
         let begin = since.unwrap_or(end);
         let share = end.duration_since(begin) / marks.len().max(1) as u32;
@@ -138,8 +138,8 @@ impl Timing {
     }
 
     /// The events of the run.
-    pub(super) fn events(&mut self, side: &GpuSide, desk: &Desk, run: &Run) -> Result<Vec<Event>, Halt> {
-        let times = if self.has_timestamps && self.pairs > 0 { self.read(side, desk)? } else { Vec::new() };
+    pub(super) fn events(&mut self, side: &GpuSide, run: &Run<'_>) -> Result<Vec<Event>, Halt> {
+        let times = if self.has_timestamps && self.pairs > 0 { self.read(side, run)? } else { Vec::new() };
         let clocks = self.clocks;
         let host = |device: Duration| match clocks {
             Some(clocks) if device >= clocks.device => clocks.host.checked_add(device - clocks.device),
@@ -175,22 +175,22 @@ impl Timing {
     }
 
     /// The pairs of the run on the device's clock.
-    fn read(&mut self, side: &GpuSide, desk: &Desk) -> Result<Vec<[Duration; 2]>, Halt> {
+    fn read(&mut self, side: &GpuSide, run: &Run<'_>) -> Result<Vec<[Duration; 2]>, Halt> {
         if self.clocks.is_none_or(|clocks| clocks.host.elapsed() > CLOCKS_HOLD) {
-            self.clocks = self.compare_clocks(side, desk)?;
+            self.clocks = self.compare_clocks(side, run)?;
         }
         let mut times = Vec::new();
         for (at, set) in self.sets.iter().enumerate() {
             let pairs = self.pairs.saturating_sub(at as u32 * SET).min(SET);
             if pairs > 0 {
-                times.extend(read_set(set, pairs, side, desk)?);
+                times.extend(read_set(set, pairs, side, run)?);
             }
         }
         Ok(times)
     }
 
     /// The narrowest of three comparisons.
-    fn compare_clocks(&self, side: &GpuSide, desk: &Desk) -> Result<Option<Clocks>, Halt> {
+    fn compare_clocks(&self, side: &GpuSide, run: &Run<'_>) -> Result<Option<Clocks>, Halt> {
         let mut best: Option<(Duration, Clocks)> = None;
         let set = match TimestampRing::new(&side.gpu, 1) {
             Ok(Some(set)) => set,
@@ -203,9 +203,9 @@ impl Timing {
             drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }));
             let before = Instant::now();
             let submission = side.gpu.queue().submit([encoder.finish()]);
-            wait_for_work(side, &submission, desk)?;
+            wait_for_work(side, &submission, run)?;
             let width = before.elapsed();
-            let device = read_set(&set, 1, side, desk)?.first().map_or(Duration::ZERO, |pair| pair[1]);
+            let device = read_set(&set, 1, side, run)?.first().map_or(Duration::ZERO, |pair| pair[1]);
             if best.as_ref().is_none_or(|(narrowest, _)| width < *narrowest) {
                 best = Some((width, Clocks { host: before + width / 2, device }));
             }
@@ -215,20 +215,20 @@ impl Timing {
 }
 
 /// Resolves and reads the first pairs of a set.
-fn read_set(set: &TimestampRing, pairs: u32, side: &GpuSide, desk: &Desk) -> Result<Vec<[Duration; 2]>, Halt> {
+fn read_set(set: &TimestampRing, pairs: u32, side: &GpuSide, run: &Run<'_>) -> Result<Vec<[Duration; 2]>, Halt> {
     let mut encoder = side.gpu.device().create_command_encoder(&Default::default());
     set.resolve(&mut encoder, pairs);
     let submission = side.gpu.queue().submit([encoder.finish()]);
     let mapped = Arc::new(AtomicU8::new(0));
     let told = Arc::clone(&mapped);
     set.map(move |result| told.store(1 + u8::from(result.is_err()), Ordering::Release));
-    wait_for(&side.gpu, &submission, (&desk.mail, Place::Nowhere), || mapped.load(Ordering::Acquire) != 0)?;
+    wait_for(&side.gpu, &submission, run.site(Place::Nowhere), || mapped.load(Ordering::Acquire) != 0)?;
     Ok(set.take(pairs).map_err(|error| failure(&side.gpu, Place::Nowhere, error))?)
 }
 
-fn wait_for_work(side: &GpuSide, submission: &wgpu::SubmissionIndex, desk: &Desk) -> Result<(), Halt> {
+fn wait_for_work(side: &GpuSide, submission: &wgpu::SubmissionIndex, run: &Run<'_>) -> Result<(), Halt> {
     let done = Arc::new(AtomicU8::new(0));
     let told = Arc::clone(&done);
     side.gpu.queue().on_submitted_work_done(move || told.store(1, Ordering::Release));
-    wait_for(&side.gpu, submission, (&desk.mail, Place::Nowhere), || done.load(Ordering::Acquire) != 0)
+    wait_for(&side.gpu, submission, run.site(Place::Nowhere), || done.load(Ordering::Acquire) != 0)
 }

@@ -1,9 +1,10 @@
 //! From a GPU to the host: copies run ahead of the reading by as many pieces as there are staging buffers.
 
-use super::staging::{Staging, refused};
+use super::staging::{Pieces, Staging, refused};
 use crate::execute::error::Place;
+use crate::execute::exchange::Halt;
 use crate::execute::gpu::GpuSide;
-use crate::execute::message::{Halt, Mail};
+use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 pub(in crate::execute) struct Download {
     side: Arc<GpuSide>,
     staging: Vec<Staging>,
-    size: (u64, u64),
+    size: Pieces,
 }
 
 /// Where the pieces of a value go.
@@ -33,9 +34,9 @@ impl<F: FnMut(usize, &[u8]) -> Result<(), Halt>> Sink for F {
 }
 
 impl Download {
-    /// An end with `depth` staging buffers of `bytes` bytes.
-    pub(in crate::execute) fn new(side: Arc<GpuSide>, (bytes, depth): (u64, u64)) -> Result<Self, KernelError> {
-        let mut end = Self { side, staging: Vec::new(), size: (bytes, depth) };
+    /// An end with these staging buffers.
+    pub(in crate::execute) fn new(side: Arc<GpuSide>, size: Pieces) -> Result<Self, KernelError> {
+        let mut end = Self { side, staging: Vec::new(), size };
         end.renew();
         end.side.gpu.poll(None)?;
         Ok(end)
@@ -43,7 +44,7 @@ impl Download {
 
     /// Makes the staging buffers anew, after a failure that may have left them anywhere.
     pub(in crate::execute) fn renew(&mut self) {
-        let (bytes, depth) = self.size;
+        let Pieces { bytes, depth } = self.size;
         self.staging = (0..depth).map(|_| Staging::new(&self.side, bytes, wgpu::MapMode::Read)).collect();
     }
 
@@ -53,20 +54,20 @@ impl Download {
         &mut self,
         slot: u32,
         (bytes, piece): (usize, usize),
-        (mail, at): (&Mail, Place),
+        site: Site<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         let (pieces, depth) = (bytes.div_ceil(piece), self.staging.len());
         let cut = |number: usize| (number * piece, piece.min(bytes - number * piece));
         let mut fetched = 0;
         for number in 0..pieces {
-            mail.stopped()?;
+            site.stop.check()?;
             // Never waits for more than the piece that is next: its reader may be what the others wait for.
             while fetched < pieces.min(number + depth) && sink.is_made(fetched == number)? {
-                self.fetch(slot, fetched, cut(fetched), at)?;
+                self.fetch(slot, fetched, cut(fetched), site.place)?;
                 fetched += 1;
             }
-            self.take(number, cut(number), (mail, at), sink)?;
+            self.take(number, cut(number), site, sink)?;
         }
         Ok(())
     }
@@ -89,15 +90,15 @@ impl Download {
         &mut self,
         number: usize,
         (offset, bytes): (usize, usize),
-        (mail, at): (&Mail, Place),
+        site: Site<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         let staging = &self.staging[number % self.staging.len()];
-        staging.wait(&self.side, (mail, at))?;
-        self.side.healthy(at)?;
+        staging.wait(&self.side, site)?;
+        self.side.healthy(site.place)?;
         let padded = (bytes as u64).next_multiple_of(4);
         let view = staging.buffer.get_mapped_range(..padded);
-        let view = view.map_err(|error| refused(&self.side, at, error.to_string()))?;
+        let view = view.map_err(|error| refused(&self.side, site.place, error.to_string()))?;
         let result = sink.take(offset, &view[..bytes]);
         drop(view);
         staging.buffer.unmap();

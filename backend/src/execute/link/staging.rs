@@ -1,8 +1,9 @@
 //! A buffer that host and GPU take turns in.
 
 use crate::execute::error::{Failure, Place};
+use crate::execute::exchange::Halt;
 use crate::execute::gpu::{GpuSide, failure, wait_for};
-use crate::execute::message::{Halt, Mail};
+use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,6 +11,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const AWAY: u8 = 0;
 const MAPPED: u8 = 1;
 const REFUSED: u8 = 2;
+
+/// The staging buffers of one end of a link.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::execute) struct Pieces {
+    /// Bytes of each.
+    pub(in crate::execute) bytes: u64,
+    /// How many there are.
+    pub(in crate::execute) depth: u64,
+}
 
 /// A mappable buffer, and whether it is the host's turn.
 pub(super) struct Staging {
@@ -50,14 +60,14 @@ impl Staging {
     }
 
     /// Waits until it is the host's turn.
-    pub(super) fn wait(&self, side: &GpuSide, (mail, at): (&Mail, Place)) -> Result<(), Halt> {
+    pub(super) fn wait(&self, side: &GpuSide, site: Site<'_>) -> Result<(), Halt> {
         let state = || self.state.load(Ordering::Acquire);
         if let Some(submission) = &self.submission {
-            wait_for(&side.gpu, submission, (mail, at), || state() != AWAY)?;
+            wait_for(&side.gpu, submission, site, || state() != AWAY)?;
         }
         match state() {
             MAPPED => Ok(()),
-            _ => Err(refused(side, at, "a staging buffer could not be mapped".into()).into()),
+            _ => Err(refused(side, site.place, "a staging buffer could not be mapped".into()).into()),
         }
     }
 }

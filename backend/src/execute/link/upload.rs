@@ -3,10 +3,10 @@
 //! `Queue::write_buffer` would allocate a staging buffer for each piece and free it when the piece has been copied, with no
 //! bound on how many there are; these are as many as the plan counts.
 
-use super::staging::{Staging, refused};
-use crate::execute::error::Place;
+use super::staging::{Pieces, Staging, refused};
+use crate::execute::exchange::Halt;
 use crate::execute::gpu::GpuSide;
-use crate::execute::message::{Halt, Mail};
+use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ pub(in crate::execute) struct Upload {
     side: Arc<GpuSide>,
     staging: Vec<Staging>,
     next: usize,
-    size: (u64, u64),
+    size: Pieces,
 }
 
 impl Upload {
-    /// An end with `depth` staging buffers of `bytes` bytes.
-    pub(in crate::execute) fn new(side: Arc<GpuSide>, (bytes, depth): (u64, u64)) -> Result<Self, KernelError> {
-        let mut end = Self { side, staging: Vec::new(), next: 0, size: (bytes, depth) };
+    /// An end with these staging buffers.
+    pub(in crate::execute) fn new(side: Arc<GpuSide>, size: Pieces) -> Result<Self, KernelError> {
+        let mut end = Self { side, staging: Vec::new(), next: 0, size };
         end.renew();
         end.side.gpu.poll(None)?;
         Ok(end)
@@ -29,7 +29,7 @@ impl Upload {
 
     /// Makes the staging buffers anew, after a failure that may have left them anywhere.
     pub(in crate::execute) fn renew(&mut self) {
-        let (bytes, depth) = self.size;
+        let Pieces { bytes, depth } = self.size;
         self.staging = (0..depth).map(|_| Staging::new(&self.side, bytes, wgpu::MapMode::Write)).collect();
     }
 
@@ -39,16 +39,16 @@ impl Upload {
         slot: u32,
         offset: usize,
         bytes: &[u8],
-        (mail, at): (&Mail, Place),
+        site: Site<'_>,
     ) -> Result<(), Halt> {
-        self.side.healthy(at)?;
+        self.side.healthy(site.place)?;
         let depth = self.staging.len();
         let staging = &mut self.staging[self.next % depth];
         self.next = (self.next + 1) % depth;
-        staging.wait(&self.side, (mail, at))?;
+        staging.wait(&self.side, site)?;
         let padded = (bytes.len() as u64).next_multiple_of(4);
         let view = staging.buffer.get_mapped_range_mut(..padded);
-        let mut view = view.map_err(|error| refused(&self.side, at, error.to_string()))?;
+        let mut view = view.map_err(|error| refused(&self.side, site.place, error.to_string()))?;
         view.slice(..bytes.len()).copy_from_slice(bytes);
         drop(view);
         staging.buffer.unmap();
@@ -56,8 +56,8 @@ impl Upload {
         let target = &self.side.slots[slot as usize];
         encoder.copy_buffer_to_buffer(&staging.buffer, 0, target, offset as u64, padded);
         // Mapped whole again: the next piece may be longer.
-        staging.submit(&self.side, encoder.finish(), wgpu::MapMode::Write, self.size.0);
-        self.side.healthy(at)?;
+        staging.submit(&self.side, encoder.finish(), wgpu::MapMode::Write, self.size.bytes);
+        self.side.healthy(site.place)?;
         Ok(())
     }
 }

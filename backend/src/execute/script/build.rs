@@ -1,17 +1,23 @@
-//! Building of scripts: each device's and link's part of the total order, and who tells whom.
+//! Building of scripts: each device's and link's part of the total order, and who opens whose gates.
+//!
+//! While a script is built every step has a gate of its own number; at the end those that nobody opens are dropped.
 
 use super::cells::CellMap;
 use super::release;
-use super::{After, Channel, DeviceScript, DeviceStep, Landing, LinkScript, LinkStep, NodeScript, Operand, Scripts};
-use super::{Gate, Work};
+use super::{
+    After, Channel, DeviceScript, DeviceStep, Gate, GateScript, HandOver, HandedOut, LinkScript, LinkStep, NO_CELL,
+    NO_GATE,
+};
+use super::{NodeScript, Operand, PortScript, Scripts, Work};
 use crate::plan::HOST;
-use crate::plan::{Plan, Route, Step, TransferId};
+use crate::plan::{Plan, Ring, Route, Step, TransferId};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-/// Messages of the supervisor that may be in an inbox at a time, with room to spare.
-const CONTROL: usize = 16;
+/// What is wrong with a plan that contradicts itself: a fault of the planner.
+pub(super) type Contradiction = &'static str;
 
 pub(super) struct Builder<'a> {
     pub(super) plan: &'a Plan,
@@ -19,8 +25,8 @@ pub(super) struct Builder<'a> {
     pub(super) cells: CellMap,
     devices: Vec<DeviceScript>,
     links: Vec<LinkScript>,
-    openers: Vec<Vec<Vec<u32>>>,
-    channels: Vec<Vec<Channel>>,
+    /// By worker; a gate for each step.
+    ports: Vec<PortScript>,
     /// What follows each step of each device.
     after: Vec<Vec<Vec<After>>>,
     /// For each device and value, the device's steps that read it, ascending.
@@ -29,61 +35,56 @@ pub(super) struct Builder<'a> {
     makers: BTreeMap<ValueId, u32>,
     /// For each transfer over a link, the link and the place there.
     on_link: BTreeMap<TransferId, Gate>,
-    /// For each transfer that lands on a CPU, its landing.
-    landings: BTreeMap<TransferId, u32>,
 }
 
 impl<'a> Builder<'a> {
     pub(super) fn new(plan: &'a Plan, program: &'a Program) -> Self {
         let devices = plan.devices().len();
+        let device_rings = (0..devices).map(|at| plan.memory().rings(DeviceId(at as u32)).to_vec());
+        let link_rings = plan.links().iter().map(|link| vec![Ring { bytes: link.ring_bytes, depth: link.ring_depth }]);
+        let port = |rings| PortScript { rings, ..PortScript::default() };
         Self {
             plan,
             program,
             cells: CellMap::new(plan, program),
             devices: (0..devices).map(|_| DeviceScript::default()).collect(),
             links: Vec::new(),
-            openers: vec![Vec::new(); devices + plan.links().len()],
-            channels: vec![Vec::new(); devices + plan.links().len()],
+            ports: device_rings.chain(link_rings).map(port).collect(),
             after: vec![Vec::new(); devices],
             readers: BTreeMap::new(),
             makers: BTreeMap::new(),
             on_link: BTreeMap::new(),
-            landings: BTreeMap::new(),
         }
     }
 
-    pub(super) fn finish(mut self) -> Scripts {
-        self.lay_out_steps();
-        self.lay_out_links();
-        self.lay_out_landings();
-        self.route_transfers();
-        release::connect(&mut self);
-        self.seal()
+    pub(super) fn finish(mut self) -> Result<Scripts, Contradiction> {
+        self.lay_out_steps()?;
+        self.lay_out_links()?;
+        self.route_transfers()?;
+        release::connect(&mut self)?;
+        self.verify_operands()?;
+        Ok(self.seal())
     }
 
     pub(super) fn kind(&self, device: DeviceId) -> DeviceKind {
         self.plan.device(device).kind
     }
 
-    /// Notes that `from` sends a message that `gate` waits for.
+    /// Notes that `from` opens a gate.
     fn count(&mut self, from: u32, gate: Gate) {
-        self.openers[gate.worker as usize][gate.index as usize].push(from);
+        self.ports[gate.worker as usize].gates[gate.index as usize].openers.push(from);
     }
 
-    /// After a step of a device, opens a gate.
-    pub(super) fn open_after(&mut self, device: DeviceId, step: u32, gate: Gate) {
-        let own = gate.worker == device.0;
-        let steps = self.devices[device.index()].steps.len() as u32;
+    /// After a step of a device, does what opens a gate.
+    pub(super) fn open_after(&mut self, device: DeviceId, step: u32, gate: Gate, after: After) {
         self.count(device.0, gate);
-        let after = if own { After::Landing(gate.index - steps) } else { After::Open(gate) };
         self.after[device.index()][step as usize].push(after);
     }
 
     /// After a transfer has read its source, opens a gate.
     pub(super) fn open_after_transfer(&mut self, at: Gate, gate: Gate) {
         self.count(at.worker, gate);
-        let link = at.worker as usize - self.devices.len();
-        self.links[link].steps[at.index as usize].after.push(gate);
+        self.link_step(at).after.push(gate);
     }
 
     /// After a step of a device, forgets a value of another device, before others are told that it was read.
@@ -91,21 +92,15 @@ impl<'a> Builder<'a> {
         self.after[device.index()][step as usize].insert(0, After::Forget(cell));
     }
 
-    /// The number of a device's steps.
-    pub(super) fn step_count(&self, device: DeviceId) -> u32 {
-        self.devices[device.index()].steps.len() as u32
+    /// Hands a slot to a link when the run begins.
+    pub(super) fn hand_over_first(&mut self, device: DeviceId, landing: HandOver) {
+        self.count(device.0, landing.gate);
+        self.devices[device.index()].first_landings.push(landing);
     }
 
     /// The place of a transfer on its link.
     pub(super) fn on_link(&self, transfer: TransferId) -> Option<Gate> {
         self.on_link.get(&transfer).copied()
-    }
-
-    /// The landing's gate of a transfer that lands on a CPU.
-    pub(super) fn landing(&self, transfer: TransferId) -> Option<Gate> {
-        let device = self.plan.transfer(transfer).to;
-        let steps = self.devices[device.index()].steps.len() as u32;
-        self.landings.get(&transfer).map(|landing| Gate { worker: device.0, index: steps + landing })
     }
 
     /// The steps of a device that read a value, ascending.
@@ -134,53 +129,70 @@ impl<'a> Builder<'a> {
         &mut self.links[link].steps[at.index as usize]
     }
 
-    /// A new queue of a device for so many chunks.
-    pub(super) fn open_queue(&mut self, device: DeviceId, chunks: usize) -> u32 {
-        let queues = &mut self.devices[device.index()].queues;
+    /// The rings of a worker.
+    pub(super) fn rings(&self, worker: u32) -> &[Ring] {
+        &self.ports[worker as usize].rings
+    }
+
+    /// A new queue of a worker for so many chunks.
+    pub(super) fn open_queue(&mut self, worker: u32, chunks: usize) -> u32 {
+        let queues = &mut self.ports[worker as usize].queues;
         queues.push(chunks);
         queues.len() as u32 - 1
     }
 
-    /// What a wait of a worker for a channel is called. All gates are numbered by now.
+    /// What a wait of a worker for a channel is called.
     pub(super) fn channel(&mut self, worker: u32, channel: Channel) -> u32 {
-        let channels = &mut self.channels[worker as usize];
+        let channels = &mut self.ports[worker as usize].channels;
         channels.push(channel);
-        (self.openers[worker as usize].len() + channels.len()) as u32 - 1
+        channels.len() as u32 - 1
     }
 
     /// A channel by what it is called.
     pub(super) fn known_channel(&mut self, worker: u32, wait: u32) -> &mut Channel {
-        let gates = self.openers[worker as usize].len();
-        &mut self.channels[worker as usize][wait as usize - gates]
+        &mut self.ports[worker as usize].channels[wait as usize]
     }
 
-    fn lay_out_steps(&mut self) {
+    fn lay_out_steps(&mut self) -> Result<(), Contradiction> {
         for step in self.plan.steps() {
             match step {
                 Step::Input(index) => {
                     let value = self.program.inputs[*index];
-                    let work = Work::Input { index: *index as u32, cell: self.cells.cell(HOST, value) };
+                    let work = Work::Input { index: *index as u32, cell: self.cells.cell(HOST, value)? };
                     let at = self.push(HOST, work);
                     self.makers.insert(value, at);
                 }
                 Step::Output(index) => {
                     let value = self.program.outputs[*index].value;
-                    let work = Work::Output { index: *index as u32, cell: self.cells.cell(HOST, value) };
+                    let work = Work::Output { index: *index as u32, cell: self.cells.cell(HOST, value)? };
                     let at = self.push(HOST, work);
                     self.readers.entry((HOST, value)).or_default().push(at);
+                    self.hand_out(*index as u32, value);
                 }
                 Step::Node(node) => self.lay_out_node(*node),
                 Step::Transfer(_) => {}
             }
         }
+        Ok(())
+    }
+
+    /// Notes in which slot of a CPU device an output is: the host's, or that of the device that makes it.
+    fn hand_out(&mut self, output: u32, value: ValueId) {
+        let owners = [Some(HOST), self.plan.origin(self.program, value)];
+        let home = |owner| self.plan.memory().home(owner, value).filter(|_| self.kind(owner) == DeviceKind::Cpu);
+        if let Some(stay) = owners.into_iter().flatten().find_map(home) {
+            let slot = HandedOut { output, cell: stay.slot as u32 };
+            self.devices[stay.device.index()].handed_out.push(slot);
+        }
     }
 
     fn push(&mut self, device: DeviceId, work: Work) -> u32 {
         let steps = &mut self.devices[device.index()].steps;
-        steps.push(DeviceStep { work, after: 0..0, urgent: false });
+        steps.push(DeviceStep { work, gate: NO_GATE, after: 0..0, urgent: false });
         self.after[device.index()].push(Vec::new());
-        self.openers[device.index()].push(Vec::new());
-        steps.len() as u32 - 1
+        let step = steps.len() as u32 - 1;
+        self.ports[device.index()].gates.push(GateScript { step, ..GateScript::default() });
+        step
     }
 
     fn lay_out_node(&mut self, id: NodeId) {
@@ -194,8 +206,8 @@ impl<'a> Builder<'a> {
             let read = reads.get(index).copied().unwrap_or(true) || self.program.constant(*value).is_none();
             let bytes = if read { node.spec.inputs[index].bytes() } else { 0 };
             let windowed = rows.as_ref().is_some_and(|plan| plan.windowed.get(index).copied().unwrap_or(false));
-            let operand =
-                Operand { cell: self.cells.cell(device, *value), bytes, row: windowed.then_some(bytes / count) };
+            let cell = self.cells.find(device, *value).filter(|_| read).unwrap_or(NO_CELL);
+            let operand = Operand { cell, bytes, row: windowed.then_some(bytes / count) };
             self.devices[device.index()].operands.push(operand);
             let steps = self.readers.entry((device, *value)).or_default();
             if steps.last() != Some(&at) {
@@ -205,8 +217,8 @@ impl<'a> Builder<'a> {
         let middle = self.devices[device.index()].operands.len() as u32;
         for (value, spec) in node.outputs.iter().zip(&node.spec.outputs) {
             let row = rows.is_some().then_some(spec.bytes() / count);
-            let operand = Operand { cell: self.cells.cell(device, *value), bytes: spec.bytes(), row };
-            self.devices[device.index()].operands.push(operand);
+            let cell = self.cells.find(device, *value).unwrap_or(NO_CELL);
+            self.devices[device.index()].operands.push(Operand { cell, bytes: spec.bytes(), row });
             self.makers.insert(*value, at);
         }
         let end = self.devices[device.index()].operands.len() as u32;
@@ -216,21 +228,25 @@ impl<'a> Builder<'a> {
         self.devices[device.index()].nodes.push(script);
     }
 
-    fn lay_out_links(&mut self) {
+    fn lay_out_links(&mut self) -> Result<(), Contradiction> {
         let devices = self.devices.len();
         for (at, link) in self.plan.links().iter().enumerate() {
             let worker = (devices + at) as u32;
             let mut steps = Vec::new();
             for id in &link.transfers {
                 let transfer = self.plan.transfer(*id);
-                self.on_link.insert(*id, Gate { worker, index: steps.len() as u32 });
-                self.openers[worker as usize].push(Vec::new());
+                let step = steps.len() as u32;
+                self.on_link.insert(*id, Gate { worker, index: step });
+                self.ports[worker as usize].gates.push(GateScript { step, ..GateScript::default() });
                 let lands = transfer.lands(self.kind(link.to));
+                let from_gpu = self.kind(link.from) != DeviceKind::Cpu;
+                let cell = |device| self.cells.cell(device, transfer.value);
                 steps.push(LinkStep {
                     transfer: *id,
                     bytes: transfer.bytes as usize,
-                    source: self.cells.cell(link.from, transfer.value),
-                    target: lands.then(|| self.cells.cell(link.to, transfer.value)),
+                    gate: NO_GATE,
+                    source: from_gpu.then(|| cell(link.from)).transpose()?,
+                    target: lands.then(|| cell(link.to)).transpose()?,
                     arrival: None,
                     after: Vec::new(),
                     feed: None,
@@ -238,109 +254,136 @@ impl<'a> Builder<'a> {
                     room: 0,
                 });
             }
-            self.links.push(LinkScript {
-                from: link.from,
-                to: link.to,
-                steps,
-                gates: Vec::new(),
-                staging_bytes: link.staging_bytes,
-                staging_depth: link.staging_depth,
-                ring_bytes: link.ring_bytes,
-                ring_depth: link.ring_depth,
-            });
+            let (staging_bytes, staging_depth) = (link.staging_bytes, link.staging_depth);
+            self.links.push(LinkScript { from: link.from, to: link.to, steps, staging_bytes, staging_depth });
         }
-    }
-
-    fn lay_out_landings(&mut self) {
-        for (id, gate) in self.on_link.clone() {
-            let transfer = self.plan.transfer(id);
-            if self.kind(transfer.to) != DeviceKind::Cpu || transfer.route != Route::Copied {
-                continue;
-            }
-            let cell = self.cells.cell(transfer.to, transfer.value);
-            let landings = &mut self.devices[transfer.to.index()].landings;
-            self.landings.insert(id, landings.len() as u32);
-            landings.push(Landing { cell, gate });
-            self.openers[transfer.to.index()].push(Vec::new());
-            self.count(transfer.to.0, gate);
-        }
+        Ok(())
     }
 
     /// Connects each transfer with the step that makes its value and the first one that reads it.
-    fn route_transfers(&mut self) {
-        for (index, transfer) in self.plan.transfers().iter().enumerate() {
+    fn route_transfers(&mut self) -> Result<(), Contradiction> {
+        let plan = self.plan;
+        for (index, transfer) in plan.transfers().iter().enumerate() {
             let id = TransferId(index as u32);
-            let cell = self.cells.cell(transfer.from, transfer.value);
-            let there = self.cells.cell(transfer.to, transfer.value);
             let first = self.readers(transfer.to, transfer.value).first().copied();
-            let (Some(maker), Some(first)) = (self.maker(transfer.value), first) else { continue };
+            let ends = self.maker(transfer.value).zip(first);
+            let (maker, first) = ends.ok_or("a transfer without a producer or a reader")?;
             let arrival = Gate { worker: transfer.to.0, index: first };
             if let Some(stream) = transfer.stream() {
-                self.route_stream((id, transfer), stream, first);
+                self.route_stream(id, stream, first)?;
                 if stream.producer.is_some() {
                     continue;
                 }
             }
-            let Some(on_link) = self.on_link(id) else {
-                self.count(transfer.from.0, arrival);
-                let share = After::Share { cell, gate: arrival, there, transfer: Some(id) };
-                self.after[transfer.from.index()][maker as usize].push(share);
-                continue;
+            let (gate, there, noted) = match self.on_link(id) {
+                None => (arrival, self.cells.cell(transfer.to, transfer.value)?, Some(id)),
+                Some(gate) => (gate, NO_CELL, None),
             };
-            self.count(transfer.from.0, on_link);
-            let give = match self.kind(transfer.from) {
-                DeviceKind::Cpu => After::Share { cell, gate: on_link, there: 0, transfer: None },
-                _ => After::Open(on_link),
+            let after = match self.kind(transfer.from) {
+                DeviceKind::Cpu => {
+                    let cell = self.cells.cell(transfer.from, transfer.value)?;
+                    After::Share { cell, gate, there, transfer: noted }
+                }
+                _ => After::Open(gate),
             };
-            self.after[transfer.from.index()][maker as usize].push(give);
-            self.devices[transfer.from.index()].steps[maker as usize].urgent = true;
-            if transfer.stream().is_none() {
-                self.count(on_link.worker, arrival);
-                self.link_step(on_link).arrival = Some((arrival, there));
+            self.open_after(transfer.from, maker, gate, after);
+            if self.on_link(id).is_some() {
+                self.devices[transfer.from.index()].steps[maker as usize].urgent = true;
+                if transfer.route == Route::Copied {
+                    self.count(gate.worker, arrival);
+                    self.link_step(gate).arrival = Some(arrival);
+                }
             }
         }
+        Ok(())
     }
 
+    /// Whether all that nodes read and make has a cell, or passes in chunks.
+    fn verify_operands(&self) -> Result<(), Contradiction> {
+        for device in &self.devices {
+            for node in &device.nodes {
+                let streaming = node.streaming.as_deref();
+                let missing = |operand: &Operand| operand.cell == NO_CELL;
+                let passes_in = |at| streaming.is_some_and(|streaming| streaming.place_of(at).is_some());
+                let passes_on = |at| streaming.is_some_and(|streaming| streaming.out(at).is_some());
+                let mut inputs = device.operands(&node.inputs).iter().enumerate();
+                let mut outputs = device.operands(&node.outputs).iter().enumerate();
+                if inputs.any(|(at, operand)| missing(operand) && operand.bytes > 0 && !passes_in(at))
+                    || outputs.any(|(at, operand)| missing(operand) && !passes_on(at))
+                {
+                    return Err("a node reads or makes a value that has no memory");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers the gates that are left, and puts every worker's tables in order.
     fn seal(mut self) -> Scripts {
-        let counts = |gates: &[Vec<u32>]| gates.iter().map(|openers| openers.len() as u32).collect::<Vec<_>>();
+        self.expect_waits();
+        let numbers: Vec<Vec<u32>> = self.ports.iter_mut().map(drop_open_gates).collect();
+        let number = |gate: &mut Gate| gate.index = numbers[gate.worker as usize][gate.index as usize];
         for (at, device) in self.devices.iter_mut().enumerate() {
+            device.first_landings.iter_mut().for_each(|landing| number(&mut landing.gate));
             for (step, mut after) in self.after[at].drain(..).enumerate() {
-                // What is lent is given back first; then links, which can begin while this device still tells others.
+                // What is lent is given back first; then links, which can begin while this device still tells others. A slot
+                // is handed over after its value was shared, in the order in which these were noted.
                 after.sort_by_key(|after| match after {
                     After::Forget(_) => 0,
                     After::Share { transfer: None, .. } => 1,
-                    After::Share { .. } | After::Open(_) | After::Landing(_) => 2,
+                    After::Share { .. } | After::Open(_) | After::HandOver(_) => 2,
                 });
+                for after in &mut after {
+                    match after {
+                        After::Open(gate) | After::Share { gate, .. } => number(gate),
+                        After::HandOver(landing) => number(&mut landing.gate),
+                        After::Forget(_) => {}
+                    }
+                }
                 let start = device.after.len() as u32;
                 device.after.extend(after);
                 device.steps[step].after = start..device.after.len() as u32;
+                device.steps[step].gate = numbers[at][step];
             }
-            device.gates = counts(&self.openers[at]);
             device.cells = std::mem::take(&mut self.cells.devices[at]);
-            device.rings = self.plan.memory().rings(DeviceId(at as u32)).to_vec();
         }
         for (at, link) in self.links.iter_mut().enumerate() {
-            link.gates = counts(&self.openers[self.devices.len() + at]);
+            for (place, step) in link.steps.iter_mut().enumerate() {
+                step.gate = numbers[self.devices.len() + at][place];
+                step.arrival.iter_mut().chain(&mut step.after).for_each(number);
+            }
         }
-        let messages = (0..self.openers.len()).map(|worker| self.messages(worker)).collect();
-        Scripts { devices: self.devices, links: self.links, messages, openers: self.openers, channels: self.channels }
+        Scripts { devices: self.devices, links: self.links, ports: self.ports }
     }
 
-    /// How many messages one run may put into a worker's inbox at most.
-    fn messages(&self, worker: usize) -> usize {
-        let gates: usize = self.openers[worker].iter().map(Vec::len).sum();
-        let (chunks, credits): (usize, usize) = match self.links.get(worker.wrapping_sub(self.devices.len())) {
-            Some(link) => {
-                let feeds = link.steps.iter().filter_map(|step| step.feed.as_ref());
-                (feeds.map(|feed| feed.chunks).sum(), link.ring_depth as usize)
+    /// Notes at each device's gates how long its worker is predicted to wait there.
+    fn expect_waits(&mut self) {
+        let (predicted, mut free) = (self.plan.predicted(), vec![0.0; self.devices.len()]);
+        for (at, device) in self.devices.iter().enumerate() {
+            for (step, gate) in device.steps.iter().zip(&mut self.ports[at].gates) {
+                let (start, end) = match step.work {
+                    Work::Node(node) => {
+                        let node = device.nodes[node as usize].node;
+                        predicted.nodes.get(node.index()).copied().unwrap_or_default()
+                    }
+                    Work::Output { .. } => (predicted.makespan, predicted.makespan),
+                    Work::Input { .. } => (0.0, 0.0),
+                };
+                gate.expected = Duration::try_from_secs_f64(start - free[at]).unwrap_or_default();
+                free[at] = end.max(free[at]);
             }
-            None => {
-                let device = &self.devices[worker];
-                let outs = device.nodes.iter().filter_map(|node| node.streaming.as_ref()).flat_map(|s| &s.outs);
-                let depth = |output: u32| device.rings.get(output as usize).map_or(0, |ring| ring.depth as usize);
-                (device.queues.iter().sum(), outs.map(|out| depth(out.output) * out.to.len()).sum())
-            }
-        };
-        gates + chunks + credits + CONTROL
+        }
     }
+}
+
+/// Keeps the gates that somebody opens; returns the new numbers.
+fn drop_open_gates(port: &mut PortScript) -> Vec<u32> {
+    let mut kept = 0;
+    let number = |gate: &GateScript| {
+        kept += u32::from(!gate.openers.is_empty());
+        if gate.openers.is_empty() { NO_GATE } else { kept - 1 }
+    };
+    let numbers = port.gates.iter().map(number).collect();
+    port.gates.retain(|gate| !gate.openers.is_empty());
+    numbers
 }

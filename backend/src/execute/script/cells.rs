@@ -1,5 +1,6 @@
 //! Which buffer of a device holds which value.
 
+use super::build::Contradiction;
 use super::{Cells, ConstantCell, SlotScript};
 use crate::plan::{Plan, Step};
 use crate::program::{Program, ValueId};
@@ -39,9 +40,14 @@ impl CellMap {
         map
     }
 
-    /// The cell of a value on a device; the first for one that is not there (an operand that is not read).
-    pub(super) fn cell(&self, device: DeviceId, value: ValueId) -> u32 {
-        self.of.get(&(device, value)).copied().unwrap_or(0)
+    /// The cell of a value on a device, if it has one there.
+    pub(super) fn find(&self, device: DeviceId, value: ValueId) -> Option<u32> {
+        self.of.get(&(device, value)).copied()
+    }
+
+    /// The cell of a value that must be on a device.
+    pub(super) fn cell(&self, device: DeviceId, value: ValueId) -> Result<u32, Contradiction> {
+        self.find(device, value).ok_or("a plan uses a value on a device that does not have it")
     }
 }
 
@@ -78,7 +84,9 @@ fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, V
             Step::Node(node) if plan.device_of(*node) == device => {
                 let reads = &plan.memory().needs(*node).reads;
                 let inputs = program.node(*node).inputs.iter().enumerate();
-                inputs.filter(|(at, _)| reads.get(*at).copied().unwrap_or(true)).for_each(|(_, value)| read(*value));
+                let is_read =
+                    |at: usize, value| reads.get(at).copied().unwrap_or(true) || program.constant(value).is_none();
+                inputs.filter(|(at, value)| is_read(*at, **value)).for_each(|(_, value)| read(*value));
             }
             Step::Output(index) if device == crate::plan::HOST => read(program.outputs[*index].value),
             Step::Input(index) if device == crate::plan::HOST => read(program.inputs[*index]),

@@ -1,7 +1,7 @@
 //! A plan turned into one script for each worker: tables that the worker follows without asking anybody.
 //!
-//! All waits of a run are countdowns at [`Gate`]s, whose numbers are known here. A gate belongs to a step of a device, to a
-//! transfer of a link, or to a *landing*: the moment at which a CPU device hands a slot to the link that fills it.
+//! All waits of a run but those for chunks are countdowns at [`Gate`]s, whose numbers are known here. A gate belongs to a step
+//! of a device or to a transfer of a link; only steps that wait for somebody have one.
 
 mod build;
 mod cells;
@@ -10,26 +10,60 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use super::message::Gate;
+use super::error::ExecError;
 use crate::plan::{Plan, Ring, TransferId};
 use crate::program::{NodeId, Program};
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceId;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 pub(super) use streams::{Awaited, Channel};
+
+/// The gate of a step that waits for nobody.
+pub(super) const NO_GATE: u32 = u32::MAX;
+
+/// The cell of an operand that has none: it is not read, or passes chunk by chunk.
+pub(super) const NO_CELL: u32 = u32::MAX;
+
+/// A countdown at which a worker waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Gate {
+    pub(super) worker: u32,
+    /// Which of the worker's gates.
+    pub(super) index: u32,
+}
 
 /// All scripts of a plan. Workers are the devices, by their ids, and then the links, by their order in the plan.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) devices: Vec<DeviceScript>,
     pub(super) links: Vec<LinkScript>,
-    /// For each worker, how many messages one run may bring it.
-    pub(super) messages: Vec<usize>,
-    /// For each worker and gate, the workers whose messages open it: what is told about a stall.
-    pub(super) openers: Vec<Vec<Vec<u32>>>,
-    /// For each worker, what it waits for inside its steps; these waits are numbered behind the gates.
-    pub(super) channels: Vec<Vec<Channel>>,
+    /// What passes between the workers, by worker.
+    pub(super) ports: Vec<PortScript>,
+}
+
+/// What others give a worker, and where it waits for it.
+#[derive(Debug, Default)]
+pub(super) struct PortScript {
+    pub(super) gates: Vec<GateScript>,
+    /// What it waits for inside its steps.
+    pub(super) channels: Vec<Channel>,
+    /// For each stream that it reads, the chunks that may wait here.
+    pub(super) queues: Vec<usize>,
+    /// The rings of the chunks that it makes: of a device by the number of a node's output, of a link one.
+    pub(super) rings: Vec<Ring>,
+}
+
+/// One gate.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GateScript {
+    /// The step that waits.
+    pub(super) step: u32,
+    /// The workers that open it, one entry for each time that they do.
+    pub(super) openers: Vec<u32>,
+    /// How long the plan expects the worker to wait.
+    pub(super) expected: Duration,
 }
 
 /// What a device does in a run.
@@ -39,14 +73,11 @@ pub(super) struct DeviceScript {
     pub(super) after: Vec<After>,
     pub(super) nodes: Vec<NodeScript>,
     pub(super) operands: Vec<Operand>,
-    /// Countdowns at the beginning of a run: the steps', then the landings'.
-    pub(super) gates: Vec<u32>,
-    pub(super) landings: Vec<Landing>,
     pub(super) cells: Cells,
-    /// Rings for the chunks that it makes, by the number of a node's output.
-    pub(super) rings: Vec<Ring>,
-    /// For each stream that it reads, the chunks that may wait here.
-    pub(super) queues: Vec<usize>,
+    /// The slots whose buffers the caller receives.
+    pub(super) handed_out: Vec<HandedOut>,
+    /// The slots that links fill first: handed to them when the run begins.
+    pub(super) first_landings: Vec<HandOver>,
 }
 
 /// Where a device keeps buffers: slots, then what is shared with it for a while, then constants.
@@ -80,6 +111,8 @@ pub(super) struct ConstantCell {
 #[derive(Clone, Debug)]
 pub(super) struct DeviceStep {
     pub(super) work: Work,
+    /// Where it waits; [`NO_GATE`] if it does not.
+    pub(super) gate: u32,
     /// What follows it, in [`DeviceScript::after`].
     pub(super) after: Range<u32>,
     /// Whether a link waits for what it made: a GPU submits at once.
@@ -102,17 +135,24 @@ pub(super) enum Work {
 pub(super) enum After {
     /// Counts down at another worker's gate.
     Open(Gate),
-    /// Counts down at an own landing.
-    Landing(u32),
+    /// Hands a slot whose last value is done with to the link that fills it next.
+    HandOver(HandOver),
     /// Gives a value to a link, or to another CPU device into a cell. `transfer` only if nothing else records it.
     Share { cell: u32, gate: Gate, there: u32, transfer: Option<TransferId> },
     /// Forgets a value of another device.
     Forget(u32),
 }
 
-/// A slot to hand to a link once its last value is done with.
+/// A slot that holds an output.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Landing {
+pub(super) struct HandedOut {
+    pub(super) output: u32,
+    pub(super) cell: u32,
+}
+
+/// A slot for a link to land a value in, and the link's gate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HandOver {
     pub(super) cell: u32,
     pub(super) gate: Gate,
 }
@@ -137,7 +177,7 @@ pub(super) struct NodeScript {
     pub(super) rows: usize,
     /// Bytes of the outputs.
     pub(super) made: u64,
-    pub(super) streaming: Option<Streaming>,
+    pub(super) streaming: Option<Box<Streaming>>,
 }
 
 /// What a node reads and makes chunk by chunk.
@@ -167,14 +207,21 @@ pub(super) struct StreamIn {
     /// What the wait for a chunk is called.
     pub(super) wait: u32,
     /// Who gets the buffers back; nobody if chunks land in their place.
-    pub(super) credit: Option<Credit>,
+    pub(super) credit: Option<RingAt>,
 }
 
-/// A ring, and whose.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Credit {
+/// A worker's ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RingAt {
     pub(super) worker: u32,
     pub(super) ring: u32,
+}
+
+/// A worker's queue of chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct QueueAt {
+    pub(super) worker: u32,
+    pub(super) queue: u32,
 }
 
 /// An output that is passed on in chunks.
@@ -192,8 +239,7 @@ pub(super) struct StreamOut {
 /// A reader of chunks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
-    pub(super) worker: u32,
-    pub(super) queue: u32,
+    pub(super) to: QueueAt,
     /// The transfer, if no link notes it.
     pub(super) transfer: Option<TransferId>,
 }
@@ -204,12 +250,8 @@ pub(super) struct LinkScript {
     pub(super) from: DeviceId,
     pub(super) to: DeviceId,
     pub(super) steps: Vec<LinkStep>,
-    /// Countdowns at the beginning of a run, one a step.
-    pub(super) gates: Vec<u32>,
     pub(super) staging_bytes: u64,
     pub(super) staging_depth: u64,
-    pub(super) ring_bytes: u64,
-    pub(super) ring_depth: u64,
 }
 
 /// One transfer of a link.
@@ -217,18 +259,20 @@ pub(super) struct LinkScript {
 pub(super) struct LinkStep {
     pub(super) transfer: TransferId,
     pub(super) bytes: usize,
+    /// Where it waits; [`NO_GATE`] if it does not.
+    pub(super) gate: u32,
     /// Slot of the source, on a GPU.
-    pub(super) source: u32,
+    pub(super) source: Option<u32>,
     /// Slot of the target, if the value lands whole.
     pub(super) target: Option<u32>,
-    /// What waits for the arrival, and the cell there. A stream's reader hears of each chunk instead.
-    pub(super) arrival: Option<(Gate, u32)>,
+    /// What waits for the arrival. A stream's reader hears of each chunk instead.
+    pub(super) arrival: Option<Gate>,
     /// What waits for the source to be read.
     pub(super) after: Vec<Gate>,
     /// If the value comes in chunks while it is made.
     pub(super) feed: Option<Feed>,
-    /// The worker and queue that the chunks go to.
-    pub(super) reader: Option<(u32, u32)>,
+    /// Who reads the chunks.
+    pub(super) reader: Option<QueueAt>,
     /// What the wait for an empty buffer of the link's ring is called.
     pub(super) room: u32,
 }
@@ -236,18 +280,21 @@ pub(super) struct LinkStep {
 /// How the chunks of a value come to a link: from a CPU in buffers, on a GPU as the news that they are there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Feed {
+    /// The link's queue.
+    pub(super) queue: u32,
     /// What the wait for a chunk is called.
     pub(super) wait: u32,
     /// Who gets the buffers back.
-    pub(super) credit: Option<Credit>,
-    /// How many may wait here.
-    pub(super) chunks: usize,
+    pub(super) credit: Option<RingAt>,
 }
 
 impl Scripts {
     /// The scripts of a plan of this program. O(steps · log).
-    pub(super) fn of(plan: &Plan, program: &Program) -> Self {
-        build::Builder::new(plan, program).finish()
+    ///
+    /// # Errors
+    /// If the plan contradicts itself, which [`check`](crate::plan::check()) would have found.
+    pub(super) fn of(plan: &Plan, program: &Program) -> Result<Self, ExecError> {
+        build::Builder::new(plan, program).finish().map_err(ExecError::Internal)
     }
 }
 
@@ -276,6 +323,11 @@ impl Streaming {
     /// An output that is passed on in chunks.
     pub(super) fn out(&self, output: usize) -> Option<&StreamOut> {
         self.outs.iter().find(|out| out.output as usize == output)
+    }
+
+    /// An input that arrives in chunks: its place among them.
+    pub(super) fn place_of(&self, input: usize) -> Option<usize> {
+        self.ins.iter().position(|stream| stream.input == input)
     }
 }
 

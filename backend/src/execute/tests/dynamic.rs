@@ -2,7 +2,7 @@
 
 use super::failures::{PANICS, REFUSES, WELL, bad};
 use super::runs::ladder;
-use super::{devices, inputs, kernels, naive};
+use super::{inputs, kernels, naive, pool};
 use crate::execute::{Activity, CancelToken, DynamicExecutor, Forecast, Kernels, Lane, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Placed, random_program};
 use crate::program::Program;
@@ -28,15 +28,14 @@ fn forecast(placed: &Placed, on_gpus: impl Fn(usize) -> bool) -> Forecast {
 }
 
 fn executor(placed: &Placed, kernels: Arc<Kernels>, forecast: Forecast) -> DynamicExecutor {
-    let devices = devices(placed, 2).into_iter().zip(placed.devices.clone()).collect();
-    DynamicExecutor::new(kernels, devices, forecast).expect("all devices are there")
+    DynamicExecutor::new(kernels, &pool(placed, 2), placed.devices.clone(), forecast).expect("all devices are there")
 }
 
 fn assert_right(executor: &DynamicExecutor, program: &Program) {
     let inputs = inputs(program);
     let expected = naive::evaluate(program, &inputs);
     for _ in 0..3 {
-        let run = executor.run(&inputs, &RunOptions { profile: true, ..RunOptions::default() }).expect("nothing fails");
+        let run = executor.run(&inputs, &RunOptions::default().with_profile(true)).expect("nothing fails");
         assert!(run.outputs.iter().zip(&expected).all(|(output, expected)| output.same_bits(expected)));
         assert_eq!(run.outputs.len(), expected.len());
         let nodes = run.events.iter().filter(|event| matches!(event.what, Activity::Node(_))).count();
@@ -72,7 +71,7 @@ fn a_device_that_is_expected_to_be_slow_gets_nothing() {
     let mut forecast = forecast(&placed, |_| false);
     forecast.nodes.iter_mut().for_each(|devices| devices[1] = Some(1e6));
     let executor = executor(&placed, kernels(&placed.program), forecast);
-    let run = executor.run(&inputs(&placed.program), &RunOptions { profile: true, ..RunOptions::default() });
+    let run = executor.run(&inputs(&placed.program), &RunOptions::default().with_profile(true));
     let events = run.expect("nothing fails").events;
     assert!(!events.is_empty() && events.iter().all(|event| event.lane == Lane::Device(DeviceId(0))), "{events:?}");
 }
@@ -99,9 +98,9 @@ fn a_run_can_be_cancelled_and_is_refused_where_memory_is_short() {
     let free = executor(&placed, kernels(&placed.program), forecast(&placed, |_| false));
     let cancel = CancelToken::new();
     cancel.cancel();
-    let cancelled = free.run(&inputs(&placed.program), &RunOptions { cancel: Some(cancel), ..RunOptions::default() });
+    let cancelled = free.run(&inputs(&placed.program), &RunOptions::default().with_cancel(cancel));
     assert_eq!(cancelled.expect_err("it was cancelled").kind, RunErrorKind::Cancelled);
-    let hasty = RunOptions { timeout: Some(Duration::ZERO), ..RunOptions::default() };
+    let hasty = RunOptions::default().with_timeout(Duration::ZERO);
     assert!(matches!(free.run(&inputs(&placed.program), &hasty).expect_err("no time").kind, RunErrorKind::Timeout(_)));
     let placed = placed.limited(|_| 20);
     let short = executor(&placed, kernels(&placed.program), forecast(&placed, |_| false));

@@ -2,7 +2,7 @@
 
 use super::runs::ladder;
 use super::{assert_right, executor, executor_with, inputs, kernels, naive::Naive, threads_named};
-use crate::execute::message::Gate;
+use crate::execute::script::{Gate, Scripts};
 use crate::execute::{CancelToken, Executor, Kernels, RunErrorKind, RunOptions};
 use crate::plan::PlanOptions;
 use crate::plan::test_programs::Placed;
@@ -83,7 +83,7 @@ fn threads_end_with_the_executor() {
     assert_eq!(threads_named("ending-"), 0);
     let executor = executor(&placed, &PlanOptions::default(), 1);
     assert_right(&executor, &RunOptions::default());
-    assert_eq!(threads_named("ending-"), 2);
+    assert_eq!(threads_named("ending-"), 1, "the caller is the host's");
     drop(executor);
     assert_eq!(threads_named("ending-"), 0);
 }
@@ -94,7 +94,7 @@ fn runs_can_be_cancelled_at_any_time() {
     let executor = executor(&placed, &PlanOptions::default(), 1);
     for microseconds in (0..40).map(|step| step * step) {
         let token = CancelToken::new();
-        let options = RunOptions { cancel: Some(token.clone()), ..RunOptions::default() };
+        let options = RunOptions::default().with_cancel(token.clone());
         let result = std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_micros(microseconds));
@@ -116,7 +116,7 @@ fn a_sleeping_kernel_is_left_after_the_timeout() {
     let executor = executor_with(&placed, kernels, &PlanOptions::default(), 1);
     mood.store(SLEEPS, Ordering::Relaxed);
     let (timeout, begin) = (Duration::from_millis(20), Instant::now());
-    let options = RunOptions { timeout: Some(timeout), ..RunOptions::default() };
+    let options = RunOptions::default().with_timeout(timeout);
     assert_eq!(run(&executor, &options).expect_err("too slow").kind, RunErrorKind::Timeout(timeout));
     assert!(begin.elapsed() >= Duration::from_millis(100), "a kernel is not interrupted");
     mood.store(WELL, Ordering::Relaxed);
@@ -127,18 +127,18 @@ fn a_sleeping_kernel_is_left_after_the_timeout() {
 fn a_lost_message_is_a_stall_with_its_graph() {
     let placed = ladder(&["cpu", "cpu"], 2, &[6]);
     let executor = executor(&placed, &PlanOptions::default(), 1);
-    let scripts = crate::execute::script::Scripts::of(executor.plan(), &placed.program);
-    let waits = |device: usize| scripts.devices[device].gates.iter().position(|count| *count > 0);
-    let lost = Gate { worker: 1, index: waits(1).expect("the second device reads what the first makes") as u32 };
-    *executor.setup.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(lost);
-    *executor.engine.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let options = RunOptions { stall_after: Duration::from_millis(50), ..RunOptions::default() };
+    let scripts = Scripts::of(executor.plan(), &placed.program).expect("a plan that agrees with itself");
+    assert!(!scripts.ports[1].gates.is_empty(), "the second device reads what the first makes");
+    let lost = Some(Gate { worker: 1, index: 0 });
+    let engine = executor.lock().engine.clone().expect("nothing has failed");
+    *engine.exchange.lost.lock().unwrap_or_else(PoisonError::into_inner) = lost;
+    let options = RunOptions::default().with_stall_after(Duration::from_millis(50));
     let error = run(&executor, &options).expect_err("a message is lost");
     let RunErrorKind::Stalled(graph) = &error.kind else { panic!("{error}") };
     assert_eq!(graph.len(), 2, "{error}");
     assert!(graph.iter().any(|waiting| waiting.worker == "cpu1" && waiting.on == ["cpu0"]), "{error}");
     assert!(error.to_string().contains("cpu1 waits at node \"node"), "{error}");
-    *executor.setup.lost.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    assert!(executor.lock().engine.is_none(), "it is made anew");
     assert_right(&executor, &RunOptions::default());
 }
 

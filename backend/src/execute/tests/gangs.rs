@@ -1,7 +1,7 @@
 //! Nodes of different devices that run at the same time and pass each other chunks.
 
 use super::failures::{PANICS, REFUSES, WELL, bad};
-use super::{assert_right, devices, executor, executor_with, gpu, inputs, kernels};
+use super::{assert_right, executor, executor_with, gpu, inputs, kernels, pool};
 use crate::execute::{Activity, CancelToken, Executor, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{ChunkRule, Plan, PlanOptions, StreamMode, check};
@@ -58,7 +58,7 @@ fn chains_and_cycles_over_cpus_run_together() {
                 let whole = matches!(rule, ChunkRule::Bytes(_) | ChunkRule::Auto);
                 assert_eq!(gangs(executor.plan()), if whole { vec![] } else { vec![members] }, "{rule:?}");
                 for profile in [false, true, false] {
-                    assert_right(&executor, &RunOptions { profile, ..RunOptions::default() });
+                    assert_right(&executor, &RunOptions::default().with_profile(profile));
                 }
             }
         }
@@ -82,7 +82,7 @@ fn gangs_reach_over_gpus() {
             let executor = executor(&placed, &always(ChunkRule::Rows(rows), capacity), 1);
             assert_eq!(gangs(executor.plan()), [members]);
             for profile in [false, true, false] {
-                assert_right(&executor, &RunOptions { profile, ..RunOptions::default() });
+                assert_right(&executor, &RunOptions::default().with_profile(profile));
             }
         }
     }
@@ -117,7 +117,7 @@ fn random_programs_give_the_bits_of_unstreamed_ones() {
         let expected = executor(&placed, &off, 1).run(&inputs, &RunOptions::default()).expect("nothing fails");
         formed += gangs(streamed.plan()).len();
         for _ in 0..2 {
-            let options = RunOptions { profile: u.arbitrary()?, ..RunOptions::default() };
+            let options = RunOptions::default().with_profile(u.arbitrary()?);
             let given = streamed.run(&inputs, &options).expect("nothing fails");
             let same = |(given, expected): (&Tensor, &Tensor)| given.same_bits(expected);
             assert!(given.outputs.iter().zip(&expected.outputs).all(same), "not the bits of the unstreamed run");
@@ -163,7 +163,7 @@ fn gangs_can_be_cancelled_at_any_time() {
     let executor = executor(&placed, &always(ChunkRule::Rows(1), 2), 1);
     for microseconds in (0..30).map(|step| step * step * 4) {
         let token = CancelToken::new();
-        let options = RunOptions { cancel: Some(token.clone()), ..RunOptions::default() };
+        let options = RunOptions::default().with_cancel(token.clone());
         let result = std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_micros(microseconds));
@@ -182,8 +182,8 @@ fn channels_that_hold_nothing_are_a_stall_with_its_graph() {
     let kernels = kernels(&placed.program);
     let plan = placed.plan_with(&*kernels, &always(ChunkRule::Rows(7), 2)).expect("feasible").with_capacity(0);
     assert_ne!(check(&placed.program, &plan), [], "the checker keeps this out");
-    let executor = Executor::new(plan, Arc::clone(&kernels), devices(&placed, 1)).expect("all devices are there");
-    let options = RunOptions { stall_after: Duration::from_millis(50), ..RunOptions::default() };
+    let executor = Executor::new(plan, Arc::clone(&kernels), &pool(&placed, 1)).expect("all devices are there");
+    let options = RunOptions::default().with_stall_after(Duration::from_millis(50));
     let error = executor.run(&inputs(&placed.program), &options).expect_err("nobody can begin");
     let RunErrorKind::Stalled(graph) = &error.kind else { panic!("{error}") };
     let waits = |worker: &str| graph.iter().find(|waiting| waiting.worker == worker).expect("everybody waits");
@@ -200,7 +200,7 @@ fn the_waits_of_a_member_are_no_time_of_its_own() {
     let executor = executor_with(&placed, kernels, &always(ChunkRule::Rows(55), 2), 1);
     assert_eq!(gangs(executor.plan()), [2]);
     mood.store(super::failures::SLEEPS, Ordering::Relaxed);
-    let options = RunOptions { profile: true, stall_after: Duration::from_secs(60), ..RunOptions::default() };
+    let options = RunOptions::default().with_profile(true).with_stall_after(Duration::from_secs(60));
     let run = executor.run(&inputs(&placed.program), &options).expect("nothing fails");
     let of = |node: u32| run.events.iter().find(|event| event.what == Activity::Node(NodeId(node))).expect("it ran");
     let (slow, fast) = (of(0), of(1));

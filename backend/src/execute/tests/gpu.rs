@@ -4,7 +4,7 @@ use super::failures::{PANICS, REFUSES, WELL, bad};
 use super::naive::Naive;
 use super::runs::ladder;
 use super::{adapter, assert_right, devices, executor, executor_with, gpu, inputs, kernels};
-use crate::execute::{Activity, ComputeDevice, Executor, GpuOpener, Lane, RunErrorKind, RunOptions};
+use crate::execute::{Activity, ComputeDevice, DevicePool, Executor, GpuOpener, Lane, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{ChunkRule, PlanOptions, Route, StreamMode};
 use crate::program::NodeId;
@@ -23,7 +23,7 @@ fn values_cross_between_cpu_and_gpu() {
     for kinds in [&["cpu", "gpu"][..], &["cpu", "gpu", "gpu"], &["cpu", "gpu", "cpu"]] {
         let executor = executor(&ladder(kinds, 4, &[9, 5]), &PlanOptions::default(), 1);
         for profile in [false, true, true] {
-            assert_right(&executor, &RunOptions { profile, ..RunOptions::default() });
+            assert_right(&executor, &RunOptions::default().with_profile(profile));
         }
     }
 }
@@ -69,7 +69,7 @@ fn streamed_and_whole_transfers_give_the_same_bits() {
             let streamed = executor.plan().transfers().iter().filter(|t| matches!(t.route, Route::Streamed(_))).count();
             assert_eq!(streamed, if rule == ChunkRule::Auto { 0 } else { 3 }, "{rule:?}");
             for profile in [false, true] {
-                assert_right(&executor, &RunOptions { profile, ..RunOptions::default() });
+                assert_right(&executor, &RunOptions::default().with_profile(profile));
             }
         }
     }
@@ -89,7 +89,7 @@ fn profiles_have_the_times_of_gpu_nodes() {
         &PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(16), ..PlanOptions::default() },
         1,
     );
-    let run = executor.run(&inputs(executor.program()), &RunOptions { profile: true, ..RunOptions::default() });
+    let run = executor.run(&inputs(executor.program()), &RunOptions::default().with_profile(true));
     let run = run.expect("nothing fails");
     let on_gpu = |event: &&crate::execute::Event| matches!(event.lane, Lane::Device(device) if device.0 == 1);
     let nodes: Vec<_> = run.events.iter().filter(on_gpu).collect();
@@ -115,7 +115,7 @@ fn random_programs_give_the_bits_of_node_after_node() {
         };
         let executor = executor(&placed, &options, 1);
         for _ in 0..2 {
-            assert_right(&executor, &RunOptions { profile: u.arbitrary()?, ..RunOptions::default() });
+            assert_right(&executor, &RunOptions::default().with_profile(u.arbitrary()?));
         }
         Ok(())
     })
@@ -185,7 +185,8 @@ fn a_lost_gpu_is_named_and_opened_again() {
     }
     let plan = placed.plan_with(&*kernels, &PlanOptions::default()).expect("no limits");
     let cpu = devices(&placed, 1).swap_remove(0);
-    let executor = Executor::new(plan, kernels, vec![cpu, ComputeDevice::Gpu(opener)]).expect("all devices are there");
+    let executor = Executor::new(plan, kernels, &DevicePool::new(vec![cpu, ComputeDevice::Gpu(opener)]))
+        .expect("all devices are there");
     assert_right(&executor, &RunOptions::default());
     for before_the_run in [true, false, false] {
         if before_the_run {

@@ -5,9 +5,10 @@ mod failures;
 mod gangs;
 mod gpu;
 mod naive;
+mod pool;
 mod runs;
 
-use super::{ComputeDevice, CpuTeam, Executor, GpuOpener, Kernels, RunOptions};
+use super::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, RunOptions};
 use crate::plan::test_programs::Placed;
 use crate::plan::{PlanOptions, check};
 use crate::program::{Program, ValueId};
@@ -38,10 +39,20 @@ fn devices(placed: &Placed, threads: usize) -> Vec<ComputeDevice> {
     placed.devices.iter().map(device).collect()
 }
 
-fn executor_with(placed: &Placed, kernels: Arc<Kernels>, options: &PlanOptions, threads: usize) -> Executor {
+/// A pool of them.
+fn pool(placed: &Placed, threads: usize) -> Arc<DevicePool> {
+    DevicePool::new(devices(placed, threads))
+}
+
+/// An executor on the devices of a pool.
+fn executor_on(pool: &Arc<DevicePool>, placed: &Placed, kernels: Arc<Kernels>, options: &PlanOptions) -> Executor {
     let plan = placed.plan_with(&*kernels, options).expect("no limits");
     assert_eq!(check(&placed.program, &plan), []);
-    Executor::new(plan, kernels, devices(placed, threads)).expect("all devices are there")
+    Executor::new(plan, kernels, pool).expect("all devices are there")
+}
+
+fn executor_with(placed: &Placed, kernels: Arc<Kernels>, options: &PlanOptions, threads: usize) -> Executor {
+    executor_on(&pool(placed, threads), placed, kernels, options)
 }
 
 fn executor(placed: &Placed, options: &PlanOptions, threads: usize) -> Executor {

@@ -1,7 +1,7 @@
 //! Right results on CPU devices, whatever the placement.
 
 use super::{assert_right, executor, executor_with, inputs, kernels};
-use crate::execute::{Activity, Executor, Lane, RunErrorKind, RunOptions};
+use crate::execute::{Activity, DevicePool, Executor, Lane, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{PlanError, PlanOptions};
 use anabranch_placement::platform::DeviceId;
@@ -69,7 +69,7 @@ fn random_programs_give_the_bits_of_node_after_node() {
         let placed = random_program(u, 3)?.all_on_cpus();
         let executor = executor(&placed, &PlanOptions::default(), u.int_in_range(1..=2)?);
         for _ in 0..3 {
-            assert_right(&executor, &RunOptions { profile: u.arbitrary()?, ..RunOptions::default() });
+            assert_right(&executor, &RunOptions::default().with_profile(u.arbitrary()?));
         }
         Ok(())
     })
@@ -93,7 +93,7 @@ fn events_tell_of_every_node_and_transfer_in_order() {
     let executor = executor(&placed, &PlanOptions::default(), 1);
     let inputs = inputs(&placed.program);
     assert_eq!(executor.run(&inputs, &RunOptions::default()).expect("nothing fails").events, []);
-    let run = executor.run(&inputs, &RunOptions { profile: true, ..RunOptions::default() }).expect("nothing fails");
+    let run = executor.run(&inputs, &RunOptions::default().with_profile(true)).expect("nothing fails");
     let nodes = run.events.iter().filter(|event| matches!(event.what, Activity::Node(_))).count();
     assert_eq!((nodes, run.events.len() - nodes), (9, executor.plan().transfers().len()));
     assert!(run.events.iter().all(|event| event.ready <= event.start && event.start <= event.end));
@@ -139,6 +139,6 @@ fn other_devices_than_planned_are_refused() {
     let plan = placed.plan_with(&*kernels, &PlanOptions::default()).expect("no limits");
     let mut devices = super::devices(&placed, 1);
     devices.pop();
-    let text = Executor::new(plan, kernels, devices).expect_err("one device is missing").to_string();
+    let text = Executor::new(plan, kernels, &DevicePool::new(devices)).expect_err("one device is missing").to_string();
     assert!(text.contains("cpu0, cpu1") && text.contains("given: cpu0;"), "{text}");
 }

@@ -1,0 +1,106 @@
+//! Names for what went wrong in a run: where a failure happened, and who waits for whom in one that stalled.
+
+use super::error::{Place, RunError, Waiting};
+use super::exchange::{Doing, Exchange, Wait};
+use super::script::{Awaited, PortScript};
+use super::supervise::Blame;
+use crate::plan::HOST;
+use crate::plan::{Plan, Step};
+use crate::program::{Origin, Program};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::sync::Arc;
+
+/// What is needed to put names to workers and steps.
+#[derive(Debug)]
+pub(super) struct Diagnosis {
+    pub(super) plan: Arc<Plan>,
+    pub(super) program: Arc<Program>,
+    pub(super) ports: Vec<PortScript>,
+}
+
+impl Diagnosis {
+    /// For each worker that waits, where and on whom.
+    pub(super) fn wait_for_graph(&self, exchange: &Exchange) -> Vec<Waiting> {
+        let waiting = |(worker, (_, doing)): (usize, (u64, Doing))| match doing {
+            Doing::Waiting(wait) => Some(self.waiting(worker, wait)),
+            Doing::Idle | Doing::Working => None,
+        };
+        exchange.look().enumerate().filter_map(waiting).collect()
+    }
+
+    fn waiting(&self, worker: usize, wait: Wait) -> Waiting {
+        let port = &self.ports[worker];
+        let (openers, step, lacks) = match wait {
+            Wait::Gate(gate) => (&port.gates[gate as usize].openers, port.gates[gate as usize].step, String::new()),
+            Wait::Channel(channel) => {
+                let channel = &port.channels[channel as usize];
+                let value = &self.program.value(channel.value).name;
+                let lacks = match channel.what {
+                    Awaited::Chunk => format!(" with a chunk of {value:?} to come"),
+                    Awaited::Room => format!(" with no room for a chunk of {value:?}"),
+                };
+                (&channel.on, channel.step, lacks)
+            }
+        };
+        let mut on: Vec<String> = openers.iter().map(|from| self.worker_name(*from as usize)).collect();
+        on.sort();
+        on.dedup();
+        Waiting { worker: self.worker_name(worker), at: self.step_name(worker, step) + &lacks, on }
+    }
+
+    fn worker_name(&self, worker: usize) -> String {
+        let devices = self.plan.devices();
+        let name = |device: DeviceId| &devices[device.index()].name;
+        match devices.get(worker) {
+            Some(device) => device.name.clone(),
+            None => {
+                let link = &self.plan.links()[worker - devices.len()];
+                format!("{} -> {}", name(link.from), name(link.to))
+            }
+        }
+    }
+
+    /// What a worker does at a step of its script.
+    fn step_name(&self, worker: usize, step: u32) -> String {
+        let devices = self.plan.devices().len();
+        if worker >= devices {
+            let link = &self.plan.links()[worker - devices];
+            let value = link.transfers.get(step as usize).map(|id| self.plan.transfer(*id).value);
+            return value.map_or_else(String::new, |value| format!("value {:?}", self.program.value(value).name));
+        }
+        let own = |step: &&Step| match step {
+            Step::Node(node) => self.plan.device_of(*node).index() == worker,
+            Step::Input(_) | Step::Output(_) => worker == HOST.index(),
+            Step::Transfer(_) => false,
+        };
+        match self.plan.steps().iter().filter(own).nth(step as usize) {
+            Some(Step::Node(node)) => format!("node {:?}", self.program.node(*node).name),
+            Some(Step::Output(index)) => format!("output {:?}", self.program.outputs[*index].name),
+            Some(Step::Input(_) | Step::Transfer(_)) | None => "its end".into(),
+        }
+    }
+
+    /// Puts names to a failure.
+    pub(super) fn named(&self, Blame { worker, failure }: Blame) -> RunError {
+        let node = match failure.place {
+            Place::Node(node) => Some(self.program.node(node).name.clone()),
+            Place::Transfer(id) => match self.program.value(self.plan.transfer(id).value).origin {
+                Origin::Node(node) => Some(self.program.node(node).name.clone()),
+                Origin::Input | Origin::Constant(_) => None,
+            },
+            Place::Nowhere => None,
+        };
+        let devices = self.plan.devices();
+        let device = worker.map(|worker| match devices.get(worker as usize) {
+            Some(device) => device.name.clone(),
+            // It is the GPU that can fail on a link.
+            None => {
+                let link = &self.plan.links()[worker as usize - devices.len()];
+                let gpu = |end: &&DeviceId| self.plan.device(**end).kind != DeviceKind::Cpu;
+                let end = [link.from, link.to].iter().find(gpu).copied().unwrap_or(link.to);
+                self.plan.device(end).name.clone()
+            }
+        });
+        RunError { kind: failure.kind, node, device }
+    }
+}

@@ -1,0 +1,212 @@
+//! The devices of a session, shared by the executors of all its plans.
+
+use super::device::{ComputeDevice, CpuTeam};
+use super::error::{ExecError, RunErrorKind};
+use super::inside;
+use super::ledger::{Accounts, Ledger};
+use super::queue::{RunQueue, Turn};
+use super::supervise::Deadline;
+use super::threads::{Busy, Inbox, PoolThread};
+use crate::device::affinity;
+use anabranch_kernels::cpu::Team;
+use anabranch_kernels::gpu::Gpu;
+use anabranch_placement::platform::DeviceId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The devices that plans run on: one team of threads for each CPU device, one opened GPU for each GPU, one thread for each device
+/// that is not the host's and for each link. Each is started or opened when the first plan is readied that has steps there, used by
+/// all plans, and ended when the pool and its executors are gone. Idle devices cost nothing.
+///
+/// The first device is the host: its steps are run by the thread that calls [`Executor::run`](super::Executor::run).
+///
+/// **Runs of one pool follow each other**, those of one plan and those of several: a run uses all the cores that its plan was made
+/// for. Further callers queue; a run that is queued ends at its own timeout and when its own token is cancelled. Who comes first
+/// when a run ends is next, but once in a millisecond it is who has waited longest.
+pub struct DevicePool {
+    devices: Vec<ComputeDevice>,
+    accounts: Arc<Accounts>,
+    queue: RunQueue,
+    busy: Arc<Busy>,
+    /// Whether waits may spin: there is another processing unit for who is waited for.
+    spins: bool,
+    started: Mutex<Started>,
+    /// By device; each has a lock of its own, for opening one takes long.
+    gpus: Vec<Mutex<Option<Opened>>>,
+    notes: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// An opened GPU. Hidden in a closure, because its type is so deep that whoever wants a pool to be `Send` would otherwise have to raise
+/// the compiler's recursion limit.
+type Opened = Box<dyn Fn() -> Arc<Gpu> + Send + Sync>;
+
+/// The threads that have been started.
+#[derive(Default)]
+struct Started {
+    threads: BTreeMap<Lane, PoolThread>,
+    teams: BTreeMap<DeviceId, Arc<Team>>,
+}
+
+/// What a thread is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lane {
+    Device(DeviceId),
+    Link(DeviceId, DeviceId),
+}
+
+impl DevicePool {
+    /// A pool of these devices, the host first. Starts and opens nothing yet.
+    pub fn new(devices: Vec<ComputeDevice>) -> Arc<Self> {
+        Arc::new(Self {
+            accounts: Arc::new(Accounts::new(devices.len())),
+            gpus: devices.iter().map(|_| Mutex::default()).collect(),
+            devices,
+            queue: RunQueue::new(),
+            busy: Arc::default(),
+            spins: std::thread::available_parallelism().is_ok_and(|units| units.get() > 1),
+            started: Mutex::default(),
+            notes: Arc::default(),
+        })
+    }
+
+    /// The devices, the host first.
+    pub fn devices(&self) -> &[ComputeDevice] {
+        &self.devices
+    }
+
+    /// Bytes that all executors together hold on each device now.
+    pub fn held(&self) -> Vec<u64> {
+        self.accounts.held().collect()
+    }
+
+    /// Bytes that all executors together have held on each device at most.
+    pub fn peaks(&self) -> Vec<u64> {
+        self.accounts.peaks().collect()
+    }
+
+    /// What did not go as wanted and does not change results, such as a thread that could not be kept on its processing unit.
+    pub fn notes(&self) -> Vec<String> {
+        lock(&self.notes).iter().cloned().collect()
+    }
+
+    pub(super) fn ledger(&self) -> Ledger {
+        Ledger::new(Arc::clone(&self.accounts))
+    }
+
+    pub(super) fn busy(&self) -> &Arc<Busy> {
+        &self.busy
+    }
+
+    /// Waits until a run can begin.
+    pub(super) fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, RunErrorKind> {
+        self.queue.turn(deadline, self.spin(spin))
+    }
+
+    /// How long waits may spin, where so much is wanted.
+    pub(super) fn spin(&self, wanted: Duration) -> Duration {
+        if self.spins { wanted } else { Duration::ZERO }
+    }
+
+    /// The team of a CPU device. Its threads beside the calling one start here, each on its processing unit.
+    pub(super) fn team(&self, device: DeviceId, cpu: &CpuTeam) -> Arc<Team> {
+        let mut started = lock(&self.started);
+        let team = started.teams.entry(device).or_insert_with(|| {
+            let pin = self.pinning(cpu);
+            Arc::new(Team::new(cpu.threads.max(1), move |member| {
+                inside::enter();
+                pin(member);
+            }))
+        });
+        Arc::clone(team)
+    }
+
+    /// A GPU, opened if it is not or was lost.
+    pub(super) fn gpu(&self, device: DeviceId) -> Result<Arc<Gpu>, ExecError> {
+        let ComputeDevice::Gpu(opener) = &self.devices[device.index()] else {
+            return Err(ExecError::Internal("a CPU device was to be opened as a GPU"));
+        };
+        let mut opened = lock(&self.gpus[device.index()]);
+        if let Some(gpu) = opened.as_ref().map(|gpu| gpu()).filter(|gpu| gpu.fault().is_none()) {
+            return Ok(gpu);
+        }
+        *opened = None;
+        let refused = |source| ExecError::Device { device: opener.name.clone(), source: Box::new(source) };
+        let gpu = opener.open().map_err(refused)?;
+        let kept = Arc::clone(&gpu);
+        *opened = Some(Box::new(move || Arc::clone(&kept)));
+        Ok(gpu)
+    }
+
+    /// Whether this is the GPU that executors are to use.
+    pub(super) fn is_current(&self, device: DeviceId, gpu: &Arc<Gpu>) -> bool {
+        lock(&self.gpus[device.index()]).as_ref().is_some_and(|current| Arc::ptr_eq(&current(), gpu))
+    }
+
+    /// Lets go of the GPUs that are lost, so that all executors open them again.
+    pub(super) fn forget_lost(&self) {
+        self.gpus.iter().for_each(|gpu| {
+            lock(gpu).take_if(|gpu| gpu().fault().is_some());
+        });
+    }
+
+    /// The thread of a device or link.
+    pub(super) fn thread(&self, lane: Lane) -> Result<Arc<Inbox>, ExecError> {
+        let mut started = lock(&self.started);
+        if let Some(thread) = started.threads.get(&lane) {
+            return Ok(Arc::clone(&thread.inbox));
+        }
+        let name = |device: DeviceId| self.devices[device.index()].name();
+        let thread = match lane {
+            Lane::Link(from, to) => PoolThread::start(&format!("{} -> {}", name(from), name(to)), &self.busy, || {})?,
+            Lane::Device(device) => match &self.devices[device.index()] {
+                ComputeDevice::Gpu(opener) => PoolThread::start(&opener.name, &self.busy, || {})?,
+                ComputeDevice::Cpu(cpu) => {
+                    let pin = self.pinning(cpu);
+                    PoolThread::start(&cpu.name, &self.busy, move || pin(0))?
+                }
+            },
+        };
+        let inbox = Arc::clone(&thread.inbox);
+        started.threads.insert(lane, thread);
+        Ok(inbox)
+    }
+
+    /// Keeps the calling thread on the host's first processing unit until what is returned is dropped.
+    pub(super) fn pin_caller(&self) -> Option<affinity::Pinned> {
+        let Some(ComputeDevice::Cpu(cpu)) = self.devices.first() else { return None };
+        let pinned = affinity::pin_current_thread(&[*cpu.units.first()?]);
+        pinned.map_err(|error| note(&self.notes, &cpu.name, &error)).ok()
+    }
+
+    /// Keeps a thread, the `member`th of a team, on its processing unit for as long as it lives. Where the system does not allow it,
+    /// the thread runs elsewhere: slower perhaps, and as right.
+    pub(super) fn pinning(&self, cpu: &CpuTeam) -> impl Fn(usize) + Send + Sync + 'static {
+        let (name, units, notes) = (cpu.name.clone(), cpu.units.clone(), Arc::clone(&self.notes));
+        move |member: usize| {
+            if units.is_empty() {
+                return;
+            }
+            match affinity::pin_current_thread(&[units[member % units.len()]]) {
+                Ok(pinned) => std::mem::forget(pinned),
+                Err(error) => note(&notes, &name, &error),
+            }
+        }
+    }
+}
+
+fn note(notes: &Mutex<BTreeSet<String>>, device: &str, error: &affinity::PinError) {
+    lock(notes).insert(format!("{device}: {error}"));
+}
+
+impl fmt::Debug for DevicePool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DevicePool").field("devices", &self.devices).field("held", &self.held()).finish_non_exhaustive()
+    }
+}
+
+/// What a panicking thread left behind is whole here: every update is one insertion.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,144 @@
+//! Looking after a run, which its caller's thread does between and during its own work: cancellation, time, and whether anything moves.
+
+use super::error::{Failure, Place, RunErrorKind, Waiting};
+use super::exchange::{Doing, Exchange};
+use super::{CancelToken, RunOptions};
+use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often the caller's token is looked at while its thread sleeps.
+pub(super) const TICK: Duration = Duration::from_millis(5);
+
+/// The shortest sleep.
+const SHORTEST: Duration = Duration::from_micros(100);
+
+/// Whether a run has to end: its caller's token and its time, from the call on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline<'a> {
+    cancel: Option<&'a CancelToken>,
+    timeout: Option<Duration>,
+    origin: Instant,
+}
+
+impl<'a> Deadline<'a> {
+    pub(super) fn new(options: &'a RunOptions, origin: Instant) -> Self {
+        Self { cancel: options.cancel.as_ref(), timeout: options.timeout, origin }
+    }
+
+    /// Whether there is anything to look at.
+    pub(super) fn is_set(&self) -> bool {
+        self.cancel.is_some() || self.timeout.is_some()
+    }
+
+    /// Why the run must end now.
+    pub(super) fn verdict(&self) -> Option<RunErrorKind> {
+        if self.cancel.is_some_and(CancelToken::is_cancelled) {
+            return Some(RunErrorKind::Cancelled);
+        }
+        self.timeout.filter(|timeout| self.origin.elapsed() >= *timeout).map(RunErrorKind::Timeout)
+    }
+
+    /// How long to sleep at most before the next look; `None` if there is nothing to look at.
+    pub(super) fn sleep(&self) -> Option<Duration> {
+        let left = self.timeout.map(|timeout| timeout.saturating_sub(self.origin.elapsed()).max(SHORTEST));
+        let tick = self.cancel.map(|_| TICK);
+        left.into_iter().chain(tick).min()
+    }
+}
+
+/// The first failure of a run, and the worker that it is blamed on.
+#[derive(Debug, Default)]
+pub(super) struct Verdict(Mutex<Option<Blame>>);
+
+#[derive(Debug)]
+pub(super) struct Blame {
+    pub(super) worker: Option<u32>,
+    pub(super) failure: Failure,
+}
+
+impl Verdict {
+    /// Ends a run: notes why, if nothing else has failed before, and tells all workers.
+    pub(super) fn fail(&self, worker: Option<u32>, failure: Failure, exchange: &Exchange) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(Blame { worker, failure });
+        exchange.stop.set(true);
+        exchange.wake_all();
+    }
+
+    pub(super) fn take(&self) -> Option<Blame> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The caller of a run as the one who looks after it.
+pub(super) struct Supervisor<'a> {
+    deadline: Deadline<'a>,
+    exchange: &'a Exchange,
+    verdict: &'a Verdict,
+    /// The wait-for graph, to be told if the run stalls.
+    graph: &'a dyn Fn() -> Vec<Waiting>,
+    stall_after: Duration,
+    /// What the workers showed when something last moved, and when that was seen first.
+    watch: RefCell<Option<(u64, Instant)>>,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(super) fn new(
+        deadline: Deadline<'a>,
+        stall_after: Duration,
+        exchange: &'a Exchange,
+        verdict: &'a Verdict,
+        graph: &'a dyn Fn() -> Vec<Waiting>,
+    ) -> Self {
+        Self { deadline, exchange, verdict, graph, stall_after, watch: RefCell::new(None) }
+    }
+
+    /// Between two steps: ends the run if its time is over.
+    pub(super) fn check(&self) {
+        if self.deadline.is_set()
+            && let Some(kind) = self.deadline.verdict()
+        {
+            self.end(kind);
+        }
+    }
+
+    /// Before the caller's thread sleeps: ends the run if its time is over or nothing moves, and says how long to sleep.
+    pub(super) fn look(&self) -> Option<Duration> {
+        self.check();
+        if !self.exchange.stop.is_set() && self.is_stalled() {
+            self.end(RunErrorKind::Stalled((self.graph)()));
+        }
+        let patience = (self.stall_after / 4).max(SHORTEST);
+        Some(self.deadline.sleep().map_or(patience, |sleep| sleep.min(patience)))
+    }
+
+    fn end(&self, kind: RunErrorKind) {
+        self.verdict.fail(None, Failure::at(Place::Nowhere, kind), self.exchange);
+    }
+
+    /// Whether every worker that has a part in the run has waited for the same thing, and that is not there, for long enough.
+    fn is_stalled(&self) -> bool {
+        let (mut stuck, mut waiting, mut words) = (true, false, 0u64);
+        for (worker, (word, doing)) in self.exchange.look().enumerate() {
+            // Words count upwards, so that a sum of them with weights tells every change; a vector would have to be allocated.
+            words = words.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(word);
+            match doing {
+                Doing::Idle => {}
+                Doing::Working => stuck = false,
+                Doing::Waiting(wait) => {
+                    waiting = true;
+                    stuck &= !self.exchange.port(worker as u32).is_ready(wait);
+                }
+            }
+        }
+        stuck &= waiting;
+        let mut watch = self.watch.borrow_mut();
+        match *watch {
+            Some((before, since)) if stuck && before == words => since.elapsed() >= self.stall_after,
+            _ => {
+                *watch = stuck.then(|| (words, Instant::now()));
+                false
+            }
+        }
+    }
+}

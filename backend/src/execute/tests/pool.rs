@@ -1,0 +1,270 @@
+//! What a pool of devices promises to several plans and to several callers.
+
+use super::failures::{PANICS, WELL, bad};
+use super::naive::Naive;
+use super::runs::ladder;
+use super::{adapter, assert_right, devices, executor_on, gpu, inputs, kernels, pool, threads_named};
+use crate::execute::{
+    CancelToken, ComputeDevice, DevicePool, Executor, GpuOpener, RunErrorKind, RunOptions, RunOutput,
+};
+use crate::plan::PlanOptions;
+use crate::plan::test_programs::{Maker, Placed, relu};
+use crate::program::NodeId;
+use anabranch_kernels::KernelError;
+use anabranch_kernels::cpu::{Call, CpuKernel};
+use anabranch_kernels::gpu::Gpu;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+const NO_SPIN: Duration = Duration::ZERO;
+
+fn on(pool: &Arc<DevicePool>, placed: &Placed) -> Executor {
+    executor_on(pool, placed, kernels(&placed.program), &PlanOptions::default())
+}
+
+/// Nodes one after the other on these devices.
+fn chain(kinds: &[&str], device_of: &[u32], dims: &[usize]) -> Placed {
+    let mut maker = Maker::new();
+    let mut value = maker.input(dims);
+    for _ in device_of {
+        value = maker.node(relu(), &[value], dims);
+    }
+    Placed::new(maker.finish(&[value]), kinds, device_of)
+}
+
+/// A kernel that waits to be let go.
+struct Held {
+    naive: Naive,
+    entered: Barrier,
+    released: Barrier,
+}
+
+impl CpuKernel for Held {
+    fn scratch_bytes(&self) -> usize {
+        self.naive.scratch_bytes()
+    }
+
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        self.entered.wait();
+        self.released.wait();
+        self.naive.run(call)
+    }
+}
+
+/// The number of open file descriptors.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+#[test]
+fn plans_of_one_pool_share_threads_and_give_back_their_memory() {
+    let mut first = ladder(&["cpu", "cpu", "cpu"], 2, &[5]);
+    for device in &mut first.devices {
+        device.name = format!("shared-{}", device.name);
+    }
+    let pool = pool(&first, 2);
+    let mut shapes = Vec::new();
+    let mut steady = 0;
+    for number in 0..60 {
+        let mut placed = ladder(&["cpu", "cpu", "cpu"], 1 + number % 4, &[3 + number, 1 + number % 7]);
+        placed.devices = first.devices.clone();
+        let executor = on(&pool, &placed);
+        assert_right(&executor, &RunOptions::default());
+        assert_eq!(threads_named("shared-"), 2, "one for each device but the host");
+        let planned: u64 = executor.plan().memory().devices().iter().map(|memory| memory.peak()).sum();
+        assert!(pool.held().iter().sum::<u64>() <= planned + shapes.len() as u64 * (1 << 20));
+        if number % 20 == 0 {
+            shapes.push(executor);
+        }
+        if number == 5 {
+            steady = descriptors();
+        }
+    }
+    // Other tests open files of their own meanwhile.
+    assert!(descriptors() < steady + 30, "{} descriptors after {steady}", descriptors());
+    for executor in &shapes {
+        assert_right(executor, &RunOptions::default());
+    }
+    drop(shapes);
+    assert_eq!(pool.held(), [0, 0, 0]);
+    drop(pool);
+    assert_eq!(threads_named("shared-"), 0);
+}
+
+#[test]
+fn idle_devices_are_not_started_and_not_opened() {
+    let mut placed = chain(&["cpu", "cpu", "gpu"], &[0, 0, 0], &[5]);
+    placed.devices[1].name = "idle-cpu".into();
+    placed.devices[2].name = "idle-gpu".into();
+    let opened = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&opened);
+    let opener = GpuOpener::with("idle-gpu", move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        Err(KernelError::Gpu("not to be opened".into()))
+    });
+    let mut given = devices(&placed, 2);
+    given[2] = ComputeDevice::Gpu(opener);
+    let executor = on(&DevicePool::new(given), &placed);
+    assert_right(&executor, &RunOptions::default());
+    assert_eq!((opened.load(Ordering::Relaxed), threads_named("idle-")), (0, 0));
+}
+
+#[test]
+fn spinning_or_not_the_bits_are_the_same() {
+    for placed in [ladder(&["cpu", "cpu", "cpu"], 5, &[9, 4]), chain(&["cpu", "cpu"], &[0, 1].repeat(15), &[16])] {
+        let executor = on(&pool(&placed, 1), &placed);
+        for spin in [NO_SPIN, Duration::from_micros(1), Duration::from_millis(1)] {
+            for _ in 0..30 {
+                assert_right(&executor, &RunOptions::default().with_spin(spin));
+            }
+        }
+    }
+}
+
+#[test]
+fn eight_callers_of_two_plans_all_get_their_runs() {
+    let (one, two) = (ladder(&["cpu", "cpu"], 3, &[8]), chain(&["cpu", "cpu"], &[1, 0, 1, 0, 1], &[6]));
+    let pool = pool(&one, 1);
+    let executors = [on(&pool, &one), on(&pool, &two)];
+    for spin in [NO_SPIN, Duration::from_micros(50)] {
+        std::thread::scope(|scope| {
+            for caller in 0..8 {
+                let executor = &executors[caller % 2];
+                scope.spawn(move || {
+                    (0..50).for_each(|_| assert_right(executor, &RunOptions::default().with_spin(spin)))
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_queued_run_ends_at_its_own_timeout_and_token() {
+    let placed = ladder(&["cpu", "cpu"], 2, &[6]);
+    let slow_kernels = kernels(&placed.program);
+    let naive = Naive::new(&placed.program.node(NodeId(0)).spec);
+    let held = Arc::new(Held { naive, entered: Barrier::new(2), released: Barrier::new(2) });
+    slow_kernels.replace(NodeId(0), Arc::clone(&held) as Arc<dyn CpuKernel>);
+    let pool = pool(&placed, 1);
+    let slow = executor_on(&pool, &placed, slow_kernels, &PlanOptions::default());
+    let quick = on(&pool, &placed);
+    let inputs = inputs(&placed.program);
+    let timeout = Duration::from_millis(5);
+    let (timed_out, cancelled) = std::thread::scope(|scope| {
+        scope.spawn(|| assert_right(&slow, &RunOptions::default()));
+        held.entered.wait();
+        let timed_out = quick.run(&inputs, &RunOptions::default().with_timeout(timeout));
+        let token = CancelToken::new();
+        let options = RunOptions::default().with_cancel(token.clone());
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(5));
+            token.cancel();
+        });
+        let cancelled = quick.run(&inputs, &options);
+        held.released.wait();
+        (timed_out, cancelled)
+    });
+    assert_eq!(timed_out.expect_err("it is queued").kind, RunErrorKind::Timeout(timeout));
+    assert_eq!(cancelled.expect_err("it is queued").kind, RunErrorKind::Cancelled);
+    assert_right(&quick, &RunOptions::default());
+}
+
+#[test]
+fn a_failure_of_one_plan_does_not_touch_another() {
+    let placed = ladder(&["cpu", "cpu", "cpu"], 3, &[6]);
+    let (bad_kernels, mood) = bad(&placed, 4);
+    let pool = pool(&placed, 2);
+    let (failing, other) = (executor_on(&pool, &placed, bad_kernels, &PlanOptions::default()), on(&pool, &placed));
+    for _ in 0..20 {
+        mood.store(PANICS, Ordering::Relaxed);
+        failing.run(&inputs(&placed.program), &RunOptions::default()).expect_err("the kernel is bad");
+        assert_right(&other, &RunOptions::default());
+        mood.store(WELL, Ordering::Relaxed);
+        assert_right(&failing, &RunOptions::default());
+    }
+}
+
+#[test]
+fn a_gpu_that_one_plan_finds_lost_is_opened_again_for_all() {
+    let Some(adapter) = adapter().filter(|_| gpu().is_some()) else { return };
+    let placed = ladder(&["cpu", "gpu"], 2, &[9, 5]);
+    let opened = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&opened);
+    let opener = GpuOpener::with("gpu1", move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        Gpu::open(&adapter).map(Arc::new)
+    });
+    let cpu = devices(&placed, 1).swap_remove(0);
+    let pool = DevicePool::new(vec![cpu, ComputeDevice::Gpu(opener)]);
+    let executors = [on(&pool, &placed), on(&pool, &placed)];
+    executors.iter().for_each(|executor| assert_right(executor, &RunOptions::default()));
+    assert_eq!(opened.load(Ordering::Relaxed), 1, "plans share it");
+    pool.gpu(anabranch_placement::platform::DeviceId(1)).expect("it is open").device().destroy();
+    let error = executors[0].run(&inputs(&placed.program), &RunOptions::default()).expect_err("it is lost");
+    assert!(matches!(error.kind, RunErrorKind::DeviceLost(_)), "{error}");
+    executors.iter().rev().for_each(|executor| assert_right(executor, &RunOptions::default()));
+    assert_eq!(opened.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_result_is_written_over_a_former_one_that_nobody_else_has() {
+    let placed = ladder(&["cpu", "cpu"], 2, &[64]);
+    let executor = on(&pool(&placed, 1), &placed);
+    let inputs = inputs(&placed.program);
+    let expected = executor.run(&inputs, &RunOptions::default()).expect("nothing fails").outputs;
+    let address = |output: &RunOutput| output.outputs[0].bytes().as_ptr();
+    let (mut one, mut other) = (RunOutput::default(), RunOutput::default());
+    let run = |output: &mut RunOutput| {
+        executor.run_into(&inputs, &RunOptions::default(), output).expect("nothing fails");
+        assert!(output.outputs.iter().zip(&expected).all(|(output, expected)| output.same_bits(expected)));
+        assert_eq!(output.outputs.len(), expected.len());
+    };
+    run(&mut one);
+    run(&mut other);
+    let places = [address(&one), address(&other)];
+    for _ in 0..3 {
+        run(&mut one);
+        run(&mut other);
+        assert_eq!([address(&one), address(&other)], places, "each keeps its memory");
+    }
+    let kept = one.outputs[0].clone();
+    run(&mut one);
+    assert_ne!(address(&one), kept.bytes().as_ptr(), "somebody else has it");
+    assert!(kept.same_bits(&expected[0]));
+}
+
+#[test]
+fn a_thread_that_cannot_be_pinned_is_noted() {
+    let placed = ladder(&["cpu", "cpu"], 1, &[6]);
+    let mut given = devices(&placed, 1);
+    for device in &mut given {
+        if let ComputeDevice::Cpu(cpu) = device {
+            cpu.units = vec![u32::MAX];
+        }
+    }
+    let pool = DevicePool::new(given);
+    assert_eq!(pool.notes(), Vec::<String>::new());
+    assert_right(&on(&pool, &placed), &RunOptions::default());
+    let notes = pool.notes();
+    assert!(notes.iter().any(|note| note.starts_with("cpu0:")) && notes.iter().any(|note| note.starts_with("cpu1:")));
+}
+
+#[test]
+fn the_caller_is_left_on_the_units_where_it_was() {
+    let placed = ladder(&["cpu", "cpu"], 1, &[6]);
+    let before = crate::device::affinity::allowed();
+    let Some(unit) = before.as_ref().and_then(|units| units.first().copied()) else { return };
+    let (kernels, mood) = bad(&placed, 0);
+    let mut given = devices(&placed, 1);
+    if let ComputeDevice::Cpu(cpu) = &mut given[0] {
+        cpu.units = vec![unit];
+    }
+    let executor = executor_on(&DevicePool::new(given), &placed, kernels, &PlanOptions::default());
+    for ill in [WELL, PANICS] {
+        mood.store(ill, Ordering::Relaxed);
+        let result = executor.run(&inputs(&placed.program), &RunOptions::default());
+        assert_eq!(result.is_err(), ill == PANICS);
+        assert_eq!(crate::device::affinity::allowed(), before);
+    }
+}

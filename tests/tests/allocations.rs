@@ -1,0 +1,61 @@
+//! A run that is repeated takes no memory: neither the queue nor the workers, the hand-offs nor the result.
+
+use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, RunOptions, RunOutput};
+use anabranch::plan::PlanOptions;
+use anabranch_bench::chains::Chain;
+use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The system's allocator, counted.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes on to the system's allocator as it is; counting touches no memory but the count.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn executor(devices: u32) -> Executor {
+    let cpu = |at: u32| {
+        ComputeDevice::Cpu(CpuTeam { name: format!("cpu{at}"), threads: 1, units: Vec::new(), slowdown: 1.0 })
+    };
+    let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
+    let spec = TensorSpec::new(DType::F32, Shape::new(vec![16]).expect("small"));
+    let pool = DevicePool::new((0..devices).map(cpu).collect());
+    let chain = Chain { op, spec, length: 40, kernel: None, seconds: 1e-6 };
+    chain.executor_on(&pool, &PlanOptions::default()).expect("a kernel for every node")
+}
+
+/// One test, because all tests of a binary share its allocator.
+#[test]
+fn repeated_runs_take_no_memory() {
+    for devices in [1, 2] {
+        let executor = executor(devices);
+        let input = Tensor::zeroed(executor.program().outputs[0].spec.clone());
+        let mut output = RunOutput::default();
+        for options in [RunOptions::default(), RunOptions::default().with_profile(true)] {
+            let mut run = || {
+                executor.run_into(std::slice::from_ref(&input), &options, &mut output).expect("nothing fails");
+            };
+            (0..20).for_each(|_| run());
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            (0..100).for_each(|_| run());
+            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{devices} devices, profile {}", options.profile);
+        }
+    }
+}
