@@ -99,6 +99,7 @@
 pub mod blocks;
 pub mod canonical;
 pub mod compare;
+pub mod constant;
 pub mod device;
 pub mod execute;
 pub mod import;

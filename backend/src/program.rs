@@ -1,7 +1,8 @@
 //! The lowered program: nodes that kernels compute, on values of known types and shapes.
 
+use crate::constant::Constant;
+use anabranch_kernels::TensorSpec;
 use anabranch_kernels::op::NodeSpec;
-use anabranch_kernels::{Tensor, TensorSpec};
 use std::fmt;
 
 /// Index of a value of a [`Program`].
@@ -44,7 +45,7 @@ pub enum Origin {
     /// Given by the caller at each run.
     Input,
     /// The same in every run.
-    Constant(Tensor),
+    Constant(Constant),
     /// An output of a node.
     Node(NodeId),
 }
@@ -133,10 +134,10 @@ impl Program {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// The value's data if it is a constant.
-    pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
+    /// The value if it is a constant.
+    pub fn constant(&self, id: ValueId) -> Option<&Constant> {
         match &self.value(id).origin {
-            Origin::Constant(tensor) => Some(tensor),
+            Origin::Constant(constant) => Some(constant),
             Origin::Input | Origin::Node(_) => None,
         }
     }

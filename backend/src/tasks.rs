@@ -181,7 +181,7 @@ mod tests {
         let output = |name: &str, value| Output { name: name.into(), value, spec: spec.clone() };
         Program {
             values: vec![
-                value("c", Origin::Constant(Tensor::zeroed(spec.clone()))),
+                value("c", Origin::Constant(Tensor::zeroed(spec.clone()).into())),
                 value("x", Origin::Input),
                 value("y", Origin::Node(NodeId(0))),
             ],

@@ -38,9 +38,9 @@ fn load_with(folder: &Path, entries: &[(&str, &str)]) -> Result<Model, String> {
     load(&file).map_err(|error| error.to_string())
 }
 
-fn elements(model: &Model) -> &[i32] {
-    let tensor = model.initializers.values().next().expect("one initialiser");
-    tensor.elements().expect("32-bit integers")
+fn elements(model: &Model) -> Vec<i32> {
+    let constant = model.initializers.values().next().expect("one initialiser");
+    constant.load().expect("readable").elements().expect("32-bit integers").to_vec()
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn nanoseconds(executor: &Executor, options: &RunOptions) -> [f64; 2] {
     let mut sample = || {
         let start = Instant::now();
         for _ in 0..runs {
-            executor.run_into(std::slice::from_ref(&input), options, &mut output).expect("nothing fails");
+            executor.run_into(&[&input], options, &mut output).expect("nothing fails");
         }
         start.elapsed().as_nanos() as f64 / runs as f64
     };
@@ -70,7 +70,7 @@ fn throughput(executor: &Executor, callers: u32) -> f64 {
             scope.spawn(|| {
                 let (input, mut output) = (Tensor::zeroed(spec()), RunOutput::default());
                 for _ in 0..runs {
-                    let inputs = std::slice::from_ref(&input);
+                    let inputs = &[&input];
                     executor.run_into(inputs, &RunOptions::default(), &mut output).expect("nothing fails");
                 }
             });
@@ -117,7 +117,7 @@ fn overhead(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(executor.program().nodes.len() as u64));
         group.bench_function(name, |b| {
             b.iter(|| {
-                let inputs = std::slice::from_ref(&input);
+                let inputs = &[&input];
                 executor.run_into(inputs, options, &mut output).expect("nothing fails");
             });
         });

@@ -125,7 +125,7 @@ struct Node {
 
 impl Node {
     fn new(spec: NodeSpec) -> Self {
-        let kernel = prepare(&spec, &vec![None; spec.inputs.len()]).expect("a sound node");
+        let kernel = prepare(&spec, &vec![false; spec.inputs.len()]).expect("a sound node");
         let scratch = touched(kernel.scratch_bytes());
         let rows = spec.row_plan().map_or(1, |plan| plan.rows);
         Self { kernel, inputs: spec.inputs.len(), output_bytes: spec.outputs[0].bytes(), rows, scratch }

@@ -2,7 +2,8 @@
 
 use crate::gpu::adapter;
 use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels};
-use anabranch::plan::{HOST, Plan, PlanDevice, PlanOptions};
+use anabranch::plan::HOST;
+use anabranch::plan::{Plan, PlanDevice, PlanOptions};
 use anabranch::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch::tasks::{NodeLimits, ProgramTasks};
 use anabranch_kernels::TensorSpec;

@@ -1,7 +1,7 @@
 //! A node with its tensors, ready to run on the CPU.
 
 use crate::nodes::values;
-use anabranch_kernels::cpu::{Call, CpuKernel, Team, prepare};
+use anabranch_kernels::cpu::{Call, CpuKernel, Team, prepare_with};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{Buffer, Tensor};
 use std::hint::black_box;
@@ -22,7 +22,7 @@ impl CpuRun {
         let is_constant = |index: usize| constant.get(index) == Some(&true);
         let constants: Vec<_> =
             inputs.iter().enumerate().map(|(index, input)| is_constant(index).then(|| input.clone())).collect();
-        let kernel = prepare(node, &constants).expect("a sound node");
+        let kernel = prepare_with(node, &constants).expect("a sound node");
         let mut output = Buffer::zeroed(node.outputs[0].bytes());
         output.bytes_mut().fill(1);
         let scratch = Buffer::zeroed(kernel.scratch_bytes());

@@ -40,6 +40,12 @@ pub enum KernelError {
         /// Which value, and what is allowed.
         reason: String,
     },
+    /// A kernel was run before it was given a constant that it wants packed.
+    #[error("constant input {input} was not packed")]
+    Packed {
+        /// The input.
+        input: usize,
+    },
     /// The GPU's driver refused or failed.
     #[error("GPU: {0}")]
     Gpu(String),

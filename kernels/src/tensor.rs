@@ -42,7 +42,7 @@ impl fmt::Display for TensorSpec {
 struct Line([u8; ALIGNMENT]);
 
 /// Bytes aligned to [`ALIGNMENT`], so that any element type may be read from them.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Buffer {
     lines: Vec<Line>,
     bytes: usize,

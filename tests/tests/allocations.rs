@@ -50,7 +50,7 @@ fn repeated_runs_take_no_memory() {
         let mut output = RunOutput::default();
         for options in [RunOptions::default(), RunOptions::default().with_profile(true)] {
             let mut run = || {
-                executor.run_into(std::slice::from_ref(&input), &options, &mut output).expect("nothing fails");
+                executor.run_into(&[&input], &options, &mut output).expect("nothing fails");
             };
             (0..20).for_each(|_| run());
             let before = ALLOCATIONS.load(Ordering::Relaxed);

@@ -79,7 +79,8 @@ fn the_default_model_is_small() {
 #[test]
 fn weights_in_another_file_are_the_weights() {
     let model = load("mlp_external");
-    for (value, tensor) in &model.initializers {
+    for (value, constant) in &model.initializers {
+        let tensor = constant.load().expect("readable");
         let elements = tensor.elements::<f32>().expect("32-bit floats");
         let largest = elements.iter().fold(0f32, |largest, element| largest.max(element.abs()));
         assert!(largest > 0.01 && largest < 2.0, "{}: {largest}", model.value_name(*value));

@@ -108,7 +108,7 @@ impl Judge<'_> {
     /// Whether a value of the contracted program is this one of the program, and there by now.
     fn is(&self, new: ValueId, old: ValueId) -> bool {
         match (self.program.constant(old), self.contraction.program.constant(new)) {
-            (Some(a), Some(b)) => std::ptr::eq(a.bytes(), b.bytes()) || a.same_bits(b),
+            (Some(a), Some(b)) => a.is_same(b),
             (None, None) => self.known.get(&new) == Some(&old),
             _ => false,
         }

@@ -19,13 +19,13 @@ use super::pool::{DevicePool, Lane};
 use super::script::{DeviceScript, LinkScript, Scripts};
 use super::supervise::{Deadline, Supervisor, Verdict};
 use super::threads::{Inbox, Job};
-use super::worker::{Run, Terms, Worker, attempt};
-use crate::plan::HOST;
-use crate::plan::Plan;
-use crate::program::NodeId;
-use anabranch_kernels::cpu::{CpuKernel, Team};
+use super::worker::{GpuTensors, Run, Terms, Worker, attempt};
+use crate::plan::{HOST, Plan};
+use crate::program::{NodeId, ValueId};
+use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{Buffer, Tensor};
 use anabranch_placement::platform::DeviceId;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -37,6 +37,8 @@ pub(super) struct Engine {
     verdict: Verdict,
     /// The devices, by their ids, and then the links; `None` where nothing is to be done.
     stations: Vec<Option<Station>>,
+    /// Whether the caller has tensors on GPUs.
+    has_resident: bool,
     /// Whether several CPU devices have steps.
     shares_cpus: bool,
 }
@@ -50,11 +52,13 @@ struct Station {
 
 /// What one call of a run brings and takes away.
 pub(super) struct Call<'a> {
-    pub(super) inputs: &'a [Tensor],
+    pub(super) inputs: &'a [&'a Tensor],
     pub(super) options: &'a RunOptions,
     pub(super) origin: Instant,
     /// Buffers of former outputs that the caller has no use for, by output.
     pub(super) spare: &'a mut [Option<Arc<Buffer>>],
+    /// The caller's tensors on GPUs.
+    pub(super) tensors: GpuTensors,
 }
 
 /// A failure and whether the engine can be used on.
@@ -77,8 +81,9 @@ impl Engine {
     /// Takes all memory, prepares all kernels, and starts or opens what the plan has steps on.
     pub(super) fn build(plan: &Arc<Plan>, kernels: &Kernels, pool: &DevicePool) -> Result<Self, ExecError> {
         let program = kernels.program();
-        let Scripts { devices, links, ports } = Scripts::of(plan, program)?;
+        let Scripts { mut devices, links, ports } = Scripts::of(plan, program)?;
         let ledger = pool.ledger();
+        ready_constants(kernels, pool, &mut devices, &ledger)?;
         let exchange =
             Exchange::new(&ports).ok_or(ExecError::Memory { device: pool.devices()[0].name().to_owned() })?;
         let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
@@ -96,7 +101,10 @@ impl Engine {
         }
         drop(parts);
         let diagnosis = Diagnosis { plan: Arc::clone(plan), program: Arc::clone(program), ports };
-        Ok(Self { ledger, diagnosis, exchange, verdict: Verdict::default(), stations, shares_cpus })
+        let callers = (0..program.inputs.len()).map(|at| plan.input_device(at));
+        let mut callers = callers.chain((0..program.outputs.len()).map(|at| plan.output_device(at)));
+        let has_resident = callers.any(|device| device != HOST);
+        Ok(Self { ledger, diagnosis, exchange, verdict: Verdict::default(), stations, has_resident, shares_cpus })
     }
 
     /// Whether all of its GPUs are those that the pool has open.
@@ -118,11 +126,13 @@ impl Engine {
         let supervisor = Supervisor::new(deadline, call.options.stall_after, &self.exchange, &self.verdict, &graph);
         let _pinned = if self.shares_cpus { pool.pin_caller() } else { None };
         self.adopt(call.spare);
+        self.give(&call.tensors);
         let threads = self.start(pool, terms);
         self.host(terms, call, &supervisor);
         if threads > 0 {
             pool.busy().caller.wait(spin, || pool.busy().is_over(), || supervisor.look());
         }
+        self.give(&GpuTensors::default());
         match self.verdict.take() {
             None => Ok(()),
             Some(blame) => {
@@ -140,6 +150,15 @@ impl Engine {
             }
         }
         spare.fill(None);
+    }
+
+    /// Gives the GPUs the caller's tensors, where a run has any, or takes them away.
+    fn give(&self, tensors: &GpuTensors) {
+        for station in self.stations.iter().flatten().filter(|_| self.has_resident) {
+            if let Some(held) = lock(&station.worker).tensors() {
+                held.clone_from(tensors);
+            }
+        }
     }
 
     /// Gives all threads that have steps their part; their number.
@@ -226,7 +245,7 @@ impl Parts<'_> {
             ComputeDevice::Cpu(cpu) => {
                 let computes = !script.nodes.is_empty();
                 let team = if computes { self.pool.team(device, cpu) } else { Arc::new(Team::solo()) };
-                let kernels = self.cpu_kernels(&script, &cpu.name)?;
+                let kernels = script.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect::<Result<_, _>>()?;
                 let parts = CpuParts { device, name: &cpu.name, script, kernels, team, slowdown: cpu.slowdown };
                 (None, Box::new(CpuWorker::new(parts, self.plan, self.ledger)?))
             }
@@ -243,17 +262,6 @@ impl Parts<'_> {
         Ok(Some(Station { worker: Mutex::new(worker), inbox }))
     }
 
-    fn cpu_kernels(&self, script: &DeviceScript, device: &str) -> Result<Vec<Arc<dyn CpuKernel>>, ExecError> {
-        let kernel = |node: NodeId| {
-            self.kernels.cpu(node).map_err(|source| ExecError::Kernel {
-                node: self.kernels.program().node(node).name.clone(),
-                device: device.to_owned(),
-                source: Box::new(source),
-            })
-        };
-        script.nodes.iter().map(|node| kernel(node.node)).collect()
-    }
-
     /// The worker of a link.
     fn link(&self, worker: usize, script: LinkScript) -> Result<Station, ExecError> {
         let devices = self.plan.devices();
@@ -266,6 +274,33 @@ impl Parts<'_> {
         let worker: Box<dyn Worker> = Box::new(LinkWorker::new(script, self.plan, ends)?);
         Ok(Station { worker: Mutex::new(worker), inbox })
     }
+}
+
+/// Packs and loads what the CPU devices read of the constants.
+fn ready_constants(
+    kernels: &Kernels,
+    pool: &DevicePool,
+    scripts: &mut [DeviceScript],
+    ledger: &Ledger,
+) -> Result<(), ExecError> {
+    let devices = || pool.devices().iter().enumerate().filter(|(_, device)| matches!(device, ComputeDevice::Cpu(_)));
+    let nodes = |script: &DeviceScript| script.nodes.iter().map(|node| node.node).collect::<Vec<_>>();
+    let all: Vec<NodeId> = devices().flat_map(|(at, _)| nodes(&scripts[at])).collect();
+    let values: Vec<ValueId> =
+        devices().flat_map(|(at, _)| scripts[at].cells.constants.iter().map(|cell| cell.value)).collect();
+    let mut loaded = kernels.ready(&all, &values)?.into_iter();
+    // What several nodes share is one buffer: it counts on the first device.
+    let mut counted = BTreeSet::new();
+    for (at, _) in devices() {
+        let packed = nodes(&scripts[at]).into_iter().flat_map(|node| kernels.packed(node));
+        let fresh = packed.filter(|buffer| counted.insert(Arc::as_ptr(buffer)));
+        ledger.take(DeviceId(at as u32), fresh.map(|buffer| buffer.len()).sum());
+    }
+    for (at, _) in devices() {
+        let constants = &mut scripts[at].cells.constants;
+        constants.iter_mut().zip(&mut loaded).for_each(|(cell, buffer)| cell.buffer = buffer);
+    }
+    Ok(())
 }
 
 impl Failure {

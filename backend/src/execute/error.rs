@@ -1,5 +1,6 @@
 //! How a run, or the preparation of one, can fail.
 
+use crate::constant::ConstantError;
 use crate::plan::TransferId;
 use crate::program::NodeId;
 use anabranch_kernels::{KernelError, TensorSpec};
@@ -29,6 +30,9 @@ pub enum ExecError {
         /// What went wrong.
         source: Box<KernelError>,
     },
+    /// A constant could not be read.
+    #[error(transparent)]
+    Constant(#[from] ConstantError),
     /// A device could not be opened, or its buffers not be made.
     #[error("{device:?} cannot be used: {source}")]
     Device {
@@ -80,6 +84,27 @@ pub enum RunErrorKind {
         expected: usize,
         /// The tensors given.
         given: usize,
+    },
+    /// Another number of tensors on GPUs than the plan has inputs there.
+    #[error("{given} tensors on GPUs were given for {expected} inputs that stay there")]
+    ResidentCount {
+        /// The plan's inputs on GPUs.
+        expected: usize,
+        /// The tensors given.
+        given: usize,
+    },
+    /// A tensor that is not where the plan reads it: on another device, on one of another pool, or on one that was lost.
+    #[error(
+        "input {name:?} must be a tensor on {device:?} as it is open now; the one given, on {given:?}, is elsewhere or was lost with \
+         its device: read it and upload it again"
+    )]
+    NotThere {
+        /// The input.
+        name: String,
+        /// The device that it is to be on.
+        device: String,
+        /// The device that it was made on.
+        given: String,
     },
     /// A tensor of another type or shape.
     #[error(transparent)]

@@ -3,6 +3,7 @@
 use super::attribute::AttributeError;
 use super::external::ExternalError;
 use super::scan::ScanError;
+use crate::constant::ConstantError;
 use anabranch_kernels::shape::ShapeError;
 use anabranch_kernels::{DType, TensorSpec};
 use std::fmt;
@@ -198,6 +199,9 @@ pub enum TensorProblem {
     /// A sparse tensor whose indices do not fit it.
     #[error("is sparse, and {0}")]
     Sparse(&'static str),
+    /// Data that cannot be read.
+    #[error(transparent)]
+    Constant(#[from] ConstantError),
     /// Data in another file that cannot be used.
     #[error(transparent)]
     External(#[from] ExternalError),

@@ -3,10 +3,10 @@
 use super::beneath::Directory;
 use super::error::Name;
 use super::proto::StringStringEntryProto;
-use anabranch_kernels::Buffer;
+use crate::constant::{Constant, ConstantFile};
+use anabranch_kernels::TensorSpec;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,6 +86,11 @@ impl Region {
         Ok((Self { path, offset, length }, length))
     }
 
+    /// Its first byte.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     fn location(&self) -> String {
         self.path.display().to_string()
     }
@@ -134,57 +139,54 @@ fn contained(location: &str) -> Option<PathBuf> {
 /// The files in a model's directory that hold its tensors.
 pub(super) struct ExternalFiles {
     directory: Directory,
-    regions: BTreeMap<Region, Arc<Buffer>>,
-    taken: BTreeMap<PathBuf, u64>,
+    regions: BTreeMap<Region, Constant>,
+    /// The files opened, and how much of each is taken.
+    files: BTreeMap<PathBuf, (Arc<ConstantFile>, u64)>,
 }
 
 impl ExternalFiles {
     pub(super) fn new(directory: &Path) -> Self {
-        Self { directory: Directory::new(directory), regions: BTreeMap::new(), taken: BTreeMap::new() }
+        Self { directory: Directory::new(directory), regions: BTreeMap::new(), files: BTreeMap::new() }
     }
 
-    /// The data of a region that was read before: tied weights are kept once.
-    pub(super) fn known(&self, region: &Region) -> Option<Arc<Buffer>> {
-        self.regions.get(region).cloned()
+    /// The constant of a region that was seen before: tied weights are kept once.
+    pub(super) fn known(&self, region: &Region, spec: &TensorSpec) -> Option<Constant> {
+        let known = self.regions.get(region).filter(|known| known.dtype() == spec.dtype)?;
+        known.reshaped(spec.shape.clone()).ok()
     }
 
-    /// Keeps a region's data for [`known`](Self::known).
-    pub(super) fn keep(&mut self, region: Region, buffer: Buffer) -> Arc<Buffer> {
-        let buffer = Arc::new(buffer);
-        self.regions.insert(region, Arc::clone(&buffer));
-        buffer
+    /// Keeps a region's constant for [`known`](Self::known).
+    pub(super) fn keep(&mut self, region: Region, constant: Constant) {
+        self.regions.insert(region, constant);
     }
 
-    /// Opens the region's file, if the region lies within it and all regions together do.
+    /// The region's file, if the region lies within it and all regions together do.
     ///
     /// The size is that of the opened file: whatever happens to its name afterwards, the same file is read.
-    pub(super) fn open(&mut self, region: &Region) -> Result<File, ExternalError> {
+    pub(super) fn open(&mut self, region: &Region) -> Result<Arc<ConstantFile>, ExternalError> {
         let location = || region.location();
-        let file = self.directory.open(&region.path)?;
-        let size = file.metadata().map_err(|source| ExternalError::Io { location: location(), source })?.len();
-        region.check(size)?;
-        let taken = self.taken.entry(region.path.clone()).or_default();
+        if !self.files.contains_key(&region.path) {
+            let file = self.directory.open(&region.path)?;
+            let file = ConstantFile::new(file, location());
+            let file = file.map_err(|source| ExternalError::Io { location: location(), source })?;
+            self.files.insert(region.path.clone(), (Arc::new(file), 0));
+        }
+        let Some((file, taken)) = self.files.get_mut(&region.path) else {
+            return Err(ExternalError::Missing(location()));
+        };
+        region.check(file.len())?;
         *taken = taken.saturating_add(region.length);
-        match *taken <= size {
-            true => Ok(file),
+        match *taken <= file.len() {
+            true => Ok(Arc::clone(file)),
             false => Err(ExternalError::Overlap(location())),
         }
     }
 }
 
-/// Reads the region from its opened file.
-pub(super) fn read_region(
-    file: &mut (impl Read + Seek),
-    region: &Region,
-    bytes: &mut [u8],
-) -> Result<(), ExternalError> {
-    let read = file.seek(SeekFrom::Start(region.offset)).and_then(|_| file.read_exact(bytes));
-    read.map_err(|source| ExternalError::Io { location: region.location(), source })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch_kernels::{DType, Shape};
 
     fn parse(entries: &[(&str, &str)]) -> Result<Region, String> {
         let proto = |(key, value): &(&str, &str)| StringStringEntryProto {
@@ -236,42 +238,12 @@ mod tests {
         std::fs::write(folder.path().join("w"), [1u8; 16]).expect("a small file");
         let mut files = ExternalFiles::new(folder.path());
         let region = |offset| Region { path: "w".into(), offset, length: 12 };
-        assert!(files.open(&region(0)).is_ok());
-        let kept = files.keep(region(0), Buffer::copied(&[1; 12]));
-        assert!(files.known(&region(0)).is_some_and(|buffer| Arc::ptr_eq(&buffer, &kept)));
+        let file = files.open(&region(0)).expect("within the file");
+        let spec = TensorSpec::new(DType::U8, Shape::new([12]).expect("small"));
+        let kept = Constant::in_file(spec.clone(), file, 0, "w".into());
+        files.keep(region(0), kept.clone());
+        assert!(files.known(&region(0), &spec).is_some_and(|known| known.is_same(&kept)));
+        assert!(files.known(&region(0), &TensorSpec { dtype: DType::I8, ..spec }).is_none(), "of another type");
         assert!(matches!(files.open(&region(4)), Err(ExternalError::Overlap(_))));
-    }
-
-    /// Fails at the `n`-th read, each of which gives three bytes.
-    struct Faulty(io::Cursor<Vec<u8>>, usize);
-
-    impl Read for Faulty {
-        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-            self.1 = self.1.checked_sub(1).ok_or_else(|| io::Error::other("injected"))?;
-            let most = bytes.len().min(3);
-            self.0.read(&mut bytes[..most])
-        }
-    }
-
-    impl Seek for Faulty {
-        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-            self.0.seek(to)
-        }
-    }
-
-    #[test]
-    fn a_failing_read_is_an_error_wherever_it_fails() {
-        let region = Region { path: "w".into(), offset: 2, length: 8 };
-        let attempt = |reads| {
-            let mut bytes = [0; 8];
-            read_region(&mut Faulty(io::Cursor::new((0..10).collect()), reads), &region, &mut bytes).map(|()| bytes)
-        };
-        for reads in 0..3 {
-            let error = attempt(reads).expect_err("too few reads").to_string();
-            assert!(error.contains("`w` cannot be read: injected"), "{error}");
-        }
-        assert_eq!(attempt(3).expect("enough reads"), [2, 3, 4, 5, 6, 7, 8, 9]);
-        let mut beyond = [0; 9];
-        assert!(read_region(&mut io::Cursor::new(vec![0; 10]), &region, &mut beyond).is_err(), "the file shrank");
     }
 }

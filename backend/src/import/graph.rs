@@ -7,7 +7,7 @@ use super::parameters;
 use super::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto};
 use super::sort::Needs;
 use super::tensor::TensorReader;
-use anabranch_kernels::Tensor;
+use crate::constant::Constant;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The versions of the standard operators that are known.
@@ -21,11 +21,11 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>) -> Resul
     let opsets = opsets(&proto.opset_import)?;
     let mut builder = Builder { functions: local_functions(&proto.functions), ..Builder::default() };
     for tensor in &graph.initializer {
-        builder.initializer(tensor.name(), || tensors.read(tensor))?;
+        builder.initializer(tensor.name(), || tensors.read_constant(tensor))?;
     }
     for sparse in &graph.sparse_initializer {
         let name = sparse.values.as_ref().map_or("", TensorProto::name);
-        builder.initializer(name, || tensors.read_sparse(sparse))?;
+        builder.initializer(name, || tensors.read_sparse(sparse).map(Constant::from))?;
     }
     for input in &graph.input {
         builder.input(input)?;
@@ -96,21 +96,21 @@ struct Builder<'p> {
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     nodes: Vec<Node>,
-    initializers: BTreeMap<ValueIndex, Tensor>,
+    initializers: BTreeMap<ValueIndex, Constant>,
 }
 
 impl<'p> Builder<'p> {
     fn initializer(
         &mut self,
         name: &'p str,
-        read: impl FnOnce() -> std::result::Result<Tensor, TensorProblem>,
+        read: impl FnOnce() -> std::result::Result<Constant, TensorProblem>,
     ) -> Result<()> {
         let wrong = |problem| value_error("initializer", name, problem);
         checked_name(name).map_err(|problem| wrong(problem.into()))?;
         let value = self.make(name, Maker::Initializer).map_err(|_| wrong(ValueProblem::Twice))?;
         let role = "initializer".to_owned();
-        let tensor = read().map_err(|problem| ImportErrorKind::Tensor { role, name: name.to_owned(), problem })?;
-        self.initializers.insert(value, tensor);
+        let constant = read().map_err(|problem| ImportErrorKind::Tensor { role, name: name.to_owned(), problem })?;
+        self.initializers.insert(value, constant);
         Ok(())
     }
 

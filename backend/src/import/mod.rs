@@ -34,6 +34,7 @@ pub mod proto;
 mod scan;
 mod sort;
 mod tensor;
+mod text;
 mod wire;
 
 pub use attribute::{Attribute, AttributeError, AttributeProblem};
@@ -46,11 +47,11 @@ pub use scan::{ScanError, ScanReason};
 pub(crate) use tensor::dtype as element_type;
 pub use wire::WireError;
 
+use crate::constant::ConstantFile;
 use prost::Message;
 use prost::bytes::Bytes;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
+use text::Text;
 
 /// Loads the model in the file `path` under the default [`Limits`].
 ///
@@ -60,13 +61,16 @@ pub fn load(path: &Path) -> Result<Model, ImportError> {
     load_within(path, &Limits::default())
 }
 
-/// Loads the model in the file `path`. Takes the memory of the file and the model together while it loads.
+/// Loads the model in the file `path`. The data of its large tensors stays in the file, which is kept open: it is read when it is
+/// wanted, and refused then if the file was changed.
 ///
 /// # Errors
 /// If the file cannot be read, is not an ONNX model, exceeds a limit, or uses what is not supported.
 pub fn load_within(path: &Path, limits: &Limits) -> Result<Model, ImportError> {
-    let directory = path.parent();
-    let model = read_file(path, limits).and_then(|bytes| parse(bytes.into(), directory, limits));
+    let model = open(path, limits).and_then(|file| {
+        let text = Text::read(file, limits)?;
+        parse(text.bytes.clone(), Some(&text), path.parent(), limits)
+    });
     model.map_err(|kind| ImportError::new(Some(path), kind))
 }
 
@@ -85,14 +89,19 @@ pub fn from_bytes(bytes: &[u8], directory: Option<&Path>) -> Result<Model, Impor
 /// If the bytes are not an ONNX model, exceed a limit, or use what is not supported.
 pub fn from_bytes_within(bytes: &[u8], directory: Option<&Path>, limits: &Limits) -> Result<Model, ImportError> {
     let checked = check_size(bytes.len() as u64, limits);
-    let model = checked.and_then(|()| parse(Bytes::copy_from_slice(bytes), directory, limits));
+    let model = checked.and_then(|()| parse(Bytes::copy_from_slice(bytes), None, directory, limits));
     model.map_err(|kind| ImportError::new(None, kind))
 }
 
-fn parse(bytes: Bytes, directory: Option<&Path>, limits: &Limits) -> Result<Model, ImportErrorKind> {
+fn parse(
+    bytes: Bytes,
+    text: Option<&Text>,
+    directory: Option<&Path>,
+    limits: &Limits,
+) -> Result<Model, ImportErrorKind> {
     scan::check(&bytes, limits)?;
     let proto = proto::ModelProto::decode(bytes)?;
-    graph::build(&proto, &mut tensor::TensorReader::new(directory, limits))
+    graph::build(&proto, &mut tensor::TensorReader::new(text, directory, limits))
 }
 
 fn check_size(bytes: u64, limits: &Limits) -> Result<(), ImportErrorKind> {
@@ -102,55 +111,19 @@ fn check_size(bytes: u64, limits: &Limits) -> Result<(), ImportErrorKind> {
     }
 }
 
-fn read_file(path: &Path, limits: &Limits) -> Result<Vec<u8>, ImportErrorKind> {
-    let file: File = beneath::open_without_waiting(path).map_err(ImportErrorKind::Io)?;
+fn open(path: &Path, limits: &Limits) -> Result<ConstantFile, ImportErrorKind> {
+    let file = beneath::open_without_waiting(path).map_err(ImportErrorKind::Io)?;
     let metadata = file.metadata().map_err(ImportErrorKind::Io)?;
     if !metadata.is_file() {
         return Err(ImportErrorKind::NotAFile);
     }
     check_size(metadata.len(), limits)?;
-    read_all(file, metadata.len())
-}
-
-/// The first `size` bytes of `source`, which must be there.
-fn read_all(source: impl Read, size: u64) -> Result<Vec<u8>, ImportErrorKind> {
-    let mut bytes = Vec::new();
-    let capacity = usize::try_from(size).unwrap_or(usize::MAX);
-    bytes.try_reserve_exact(capacity).map_err(|_| ImportErrorKind::OutOfMemory { bytes: size })?;
-    let read = source.take(size).read_to_end(&mut bytes).map_err(ImportErrorKind::Io)?;
-    match read == capacity {
-        true => Ok(bytes),
-        false => Err(ImportErrorKind::Io(std::io::ErrorKind::UnexpectedEof.into())),
-    }
+    ConstantFile::new(file, path.display().to_string()).map_err(ImportErrorKind::Io)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
-
-    /// Fails at the `n`-th read, each of which gives two bytes.
-    struct Faulty<'a>(&'a [u8], usize);
-
-    impl Read for Faulty<'_> {
-        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-            self.1 = self.1.checked_sub(1).ok_or_else(|| io::Error::other("injected"))?;
-            let most = bytes.len().min(2);
-            self.0.read(&mut bytes[..most])
-        }
-    }
-
-    #[test]
-    fn a_failing_read_is_an_error_wherever_it_fails() {
-        for reads in 0..3 {
-            let error = read_all(Faulty(b"abcdef", reads), 6).expect_err("too few reads");
-            assert_eq!(error.to_string(), "cannot be read: injected");
-        }
-        assert_eq!(read_all(Faulty(b"abcdef", 9), 6).expect("enough reads"), b"abcdef");
-        assert!(read_all(Faulty(b"abc", 9), 6).is_err(), "the file shrank");
-        assert_eq!(read_all(Faulty(b"abcdef", 9), 4).expect("the file grew"), b"abcd");
-        assert!(matches!(read_all(Faulty(b"", 9), u64::MAX), Err(ImportErrorKind::OutOfMemory { .. })));
-    }
 
     #[test]
     fn a_file_over_the_budget_is_refused_before_it_is_read() {

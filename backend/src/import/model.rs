@@ -1,7 +1,8 @@
 //! A model as the file gives it: operators with their parameters, on named values, checked to be a graph.
 
 use super::attribute::Attribute;
-use anabranch_kernels::{DType, Tensor};
+use crate::constant::Constant;
+use anabranch_kernels::DType;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -116,7 +117,7 @@ pub struct Model {
     /// The operators, in topological order.
     pub nodes: Vec<Node>,
     /// Constants, and defaults of optional inputs.
-    pub initializers: BTreeMap<ValueIndex, Tensor>,
+    pub initializers: BTreeMap<ValueIndex, Constant>,
 }
 
 impl Model {

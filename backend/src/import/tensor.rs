@@ -1,10 +1,12 @@
 //! Constants: from a message's data, or another file's, to tensors whose size is known to be right.
 
 use super::error::{ElementTypeName, TensorProblem};
-use super::external::{ExternalError, ExternalFiles, Region, read_region};
+use super::external::{ExternalError, ExternalFiles, Region};
 use super::limits::Limits;
 use super::packed::Encoding;
 use super::proto::{SparseTensorProto, TensorProto, data_type};
+use super::text::Text;
+use crate::constant::{Constant, LARGE};
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use prost::bytes::Bytes;
 use std::path::Path;
@@ -15,6 +17,7 @@ compile_error!("tensor data is kept as the little-endian bytes that ONNX files h
 
 /// Makes tensors of a model's messages and counts the bytes that they take.
 pub(super) struct TensorReader<'a> {
+    text: Option<&'a Text>,
     external: Option<ExternalFiles>,
     limits: &'a Limits,
     /// Bytes of all tensors that the files hold.
@@ -24,28 +27,41 @@ pub(super) struct TensorReader<'a> {
 }
 
 impl<'a> TensorReader<'a> {
-    /// A reader that looks for external data in `directory`.
-    pub(super) fn new(directory: Option<&Path>, limits: &'a Limits) -> Self {
-        Self { external: directory.map(ExternalFiles::new), limits, used: 0, sparse: 0 }
+    /// A reader that looks for external data in `directory`. Large data of the model's `text` stays in its file.
+    pub(super) fn new(text: Option<&'a Text>, directory: Option<&Path>, limits: &'a Limits) -> Self {
+        Self { text, external: directory.map(ExternalFiles::new), limits, used: 0, sparse: 0 }
     }
 
-    /// The tensor that `proto` describes.
+    /// The tensor that `proto` describes, read now.
     pub(super) fn read(&mut self, proto: &TensorProto) -> Result<Tensor, TensorProblem> {
+        Ok(self.read_constant(proto)?.load()?)
+    }
+
+    /// The tensor that `proto` describes; a large one may stay in its file.
+    pub(super) fn read_constant(&mut self, proto: &TensorProto) -> Result<Constant, TensorProblem> {
         let code = proto.data_type();
         let dtype = dtype(code).ok_or(TensorProblem::ElementType(ElementTypeName(code)))?;
         let spec = TensorSpec::new(dtype, shape(&proto.dims)?);
-        let buffer = match proto.data_location {
-            Some(1) => self.external(proto, &spec)?,
-            _ => {
-                // The data is measured first, so that a claim without data costs no memory.
-                let data = Data::of(proto, &spec)?;
-                let mut buffer = allocate(&mut self.used, self.limits.tensor_bytes, spec.bytes())?;
-                data.copy_to(buffer.bytes_mut(), spec.dtype)?;
-                Arc::new(buffer)
-            }
-        };
+        if proto.data_location == Some(1) {
+            return self.external(proto, spec);
+        }
+        // The data is measured first, so that a claim without data costs no memory.
+        let data = Data::of(proto, &spec)?;
+        self.count(&spec)?;
+        if let Data::Raw(raw) = &data
+            && let Some((file, offset)) = self.text.and_then(|text| text.left_out(raw))
+        {
+            return Ok(Constant::in_file(spec, Arc::clone(file), offset, proto.name().to_owned()));
+        }
+        let mut buffer = allocate(spec.bytes())?;
+        data.copy_to(buffer.bytes_mut(), spec.dtype)?;
         check_bools(&spec, &buffer)?;
-        Ok(tensor(spec, buffer))
+        Ok(tensor(spec, Arc::new(buffer)).into())
+    }
+
+    /// Counts a tensor against the limit.
+    fn count(&mut self, spec: &TensorSpec) -> Result<(), TensorProblem> {
+        count(&mut self.used, self.limits.tensor_bytes, spec.bytes())
     }
 
     /// The dense tensor that a sparse one stands for.
@@ -54,36 +70,42 @@ impl<'a> TensorReader<'a> {
         let (Some(values), Some(indices)) = (&proto.values, &proto.indices) else { return Err(missing) };
         let (values, indices) = (self.read(values)?, self.read(indices)?);
         let spec = TensorSpec::new(values.dtype(), shape(&proto.dims)?);
-        let mut buffer = allocate(&mut self.sparse, self.limits.sparse_bytes, spec.bytes())?;
+        count(&mut self.sparse, self.limits.sparse_bytes, spec.bytes())?;
+        let mut buffer = allocate(spec.bytes())?;
         scatter(&indices, &values, &spec, buffer.bytes_mut())?;
         Ok(tensor(spec, Arc::new(buffer)))
     }
 
-    fn external(&mut self, proto: &TensorProto, spec: &TensorSpec) -> Result<Arc<Buffer>, TensorProblem> {
+    fn external(&mut self, proto: &TensorProto, spec: TensorSpec) -> Result<Constant, TensorProblem> {
         if has_data(proto) {
             return Err(TensorProblem::Field(spec.dtype));
         }
         let (region, length) = Region::parse(&proto.external_data, spec.bytes() as u64)?;
-        check_size(spec, "bytes", spec.bytes() as u64, length)?;
+        check_size(&spec, "bytes", spec.bytes() as u64, length)?;
         let files = self.external.as_mut().ok_or(ExternalError::NoDirectory)?;
-        if let Some(buffer) = files.known(&region) {
-            return Ok(buffer);
+        if let Some(known) = files.known(&region, &spec) {
+            return Ok(known);
         }
-        let mut file = files.open(&region)?;
-        let mut buffer = allocate(&mut self.used, self.limits.tensor_bytes, spec.bytes())?;
-        read_region(&mut file, &region, buffer.bytes_mut())?;
-        Ok(files.keep(region, buffer))
+        let file = files.open(&region)?;
+        count(&mut self.used, self.limits.tensor_bytes, spec.bytes())?;
+        let large = spec.bytes() >= LARGE;
+        let stored = Constant::in_file(spec, file, region.offset(), proto.name().to_owned());
+        let constant = if large { stored } else { stored.load()?.into() };
+        files.keep(region, constant.clone());
+        Ok(constant)
     }
 }
 
-/// Zeroed memory, counted in `used` against the limit.
-fn allocate(used: &mut u64, limit: u64, bytes: usize) -> Result<Buffer, TensorProblem> {
-    let needed = bytes as u64;
-    *used = used.saturating_add(needed);
-    if *used > limit {
-        return Err(TensorProblem::Budget { bytes: needed, limit });
-    }
-    Buffer::try_zeroed(bytes).ok_or(TensorProblem::OutOfMemory { bytes: needed })
+/// Counts `bytes` in `used` against the limit.
+fn count(used: &mut u64, limit: u64, bytes: usize) -> Result<(), TensorProblem> {
+    let bytes = bytes as u64;
+    *used = used.saturating_add(bytes);
+    if *used > limit { Err(TensorProblem::Budget { bytes, limit }) } else { Ok(()) }
+}
+
+/// Zeroed memory.
+fn allocate(bytes: usize) -> Result<Buffer, TensorProblem> {
+    Buffer::try_zeroed(bytes).ok_or(TensorProblem::OutOfMemory { bytes: bytes as u64 })
 }
 
 /// The type that ONNX's `code` stands for, if it is supported.
@@ -225,7 +247,7 @@ mod tests {
     use super::*;
 
     fn read(proto: &TensorProto) -> Result<Tensor, String> {
-        TensorReader::new(None, &Limits::default()).read(proto).map_err(|error| error.to_string())
+        TensorReader::new(None, None, &Limits::default()).read(proto).map_err(|error| error.to_string())
     }
 
     fn varints(values: &[u64]) -> Vec<Bytes> {
@@ -330,7 +352,7 @@ mod tests {
     #[test]
     fn the_budget_holds_for_all_tensors_together() {
         let limits = Limits { tensor_bytes: 20, ..Limits::default() };
-        let mut reader = TensorReader::new(None, &limits);
+        let mut reader = TensorReader::new(None, None, &limits);
         let tensor = TensorProto::f32s("t", &[3], &[0.0; 3]);
         assert!(reader.read(&tensor).is_ok());
         assert!(matches!(reader.read(&tensor), Err(TensorProblem::Budget { bytes: 12, limit: 20 })));
@@ -344,7 +366,7 @@ mod tests {
                 indices: Some(TensorProto::i64s("", index_dims, indices)),
                 dims: dims.to_vec(),
             };
-            TensorReader::new(None, &Limits::default()).read_sparse(&proto).map_err(|error| error.to_string())
+            TensorReader::new(None, None, &Limits::default()).read_sparse(&proto).map_err(|error| error.to_string())
         };
         for (index_dims, indices) in [(&[2][..], &[1, 5][..]), (&[2, 2], &[0, 1, 1, 2])] {
             let dense = read(&[2, 3], &[7.0, 8.0], index_dims, indices).expect("sound");
@@ -363,6 +385,6 @@ mod tests {
         }
         assert!(read(&[1 << 40], &[1.0], &[1], &[0]).expect_err("huge").contains("above the limit of 268435456"));
         assert!(read(&[0], &[1.0], &[1], &[0]).expect_err("no place").contains("out of range"));
-        assert!(TensorReader::new(None, &Limits::default()).read_sparse(&SparseTensorProto::default()).is_err());
+        assert!(TensorReader::new(None, None, &Limits::default()).read_sparse(&SparseTensorProto::default()).is_err());
     }
 }

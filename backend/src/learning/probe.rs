@@ -158,7 +158,7 @@ fn chain(dims: &[usize], constant: Option<&[usize]>, op: &Op, length: u32) -> Pr
         let shape = spec(dims).shape;
         let elements: Vec<f32> = (0..shape.elements()).map(|i| (i % 17) as f32 * 1e-3).collect();
         let tensor = Tensor::from_elements(shape, &elements).expect("one element for each of the shape's");
-        program.values.push(value("weights".into(), spec(dims), Origin::Constant(tensor)));
+        program.values.push(value("weights".into(), spec(dims), Origin::Constant(tensor.into())));
         ValueId(1)
     });
     let mut last = ValueId(0);

@@ -3,6 +3,7 @@
 use super::error::Fault;
 use super::fold::Folding;
 use super::view::View;
+use crate::constant::{Constant, ConstantError};
 use crate::names::Names;
 use crate::program::{ModelOperator, Node, NodeId, Origin, Program, Value, ValueId};
 use anabranch_kernels::op::{NodeSpec, Op};
@@ -35,8 +36,9 @@ impl Builder {
     }
 
     /// Adds a constant.
-    pub(crate) fn constant(&mut self, name: impl Into<String>, tensor: Tensor) -> View {
-        self.value(name.into(), tensor.spec().clone(), Origin::Constant(tensor))
+    pub(crate) fn constant(&mut self, name: impl Into<String>, constant: impl Into<Constant>) -> View {
+        let constant = constant.into();
+        self.value(name.into(), constant.spec().clone(), Origin::Constant(constant))
     }
 
     /// Adds a constant made by the operator at hand.
@@ -62,10 +64,24 @@ impl Builder {
         bytes <= self.folding.bytes_left()
     }
 
-    /// The view's data, under its shape, if it is constant.
+    /// Whether the view is constant.
+    pub(crate) fn is_constant(&self, view: &View) -> bool {
+        self.program.constant(view.value).is_some()
+    }
+
+    /// The view's data, under its shape, if it is constant. If they cannot be read, lowering fails in the end.
     pub(crate) fn tensor(&self, view: &View) -> Option<Tensor> {
-        let tensor = self.program.constant(view.value)?;
-        Some(tensor.reshaped(view.shape().clone()).expect("a view has as many elements as its value"))
+        self.folding.loaded(&self.view_constant(view)?)
+    }
+
+    /// Why a constant could not be read, if one could not.
+    pub(crate) fn fault(&self) -> Option<ConstantError> {
+        self.folding.fault()
+    }
+
+    fn view_constant(&self, view: &View) -> Option<Constant> {
+        let constant = self.program.constant(view.value)?;
+        Some(constant.reshaped(view.shape().clone()).expect("a view has as many elements as its value"))
     }
 
     /// Applies an op to views. The results are constants where they can be had now, else the outputs of a new node.
@@ -78,12 +94,12 @@ impl Builder {
             let empty = spec.outputs.into_iter().map(Tensor::zeroed);
             return Ok(empty.map(|tensor| self.constant(format!("{}:empty", self.operator.name), tensor)).collect());
         }
-        let constants: Option<Vec<_>> = inputs.iter().map(|view| self.tensor(view)).collect();
+        let constants: Option<Vec<_>> = inputs.iter().map(|view| self.view_constant(view)).collect();
         if let Some(constants) = constants
-            && let Some(tensors) = self.folding.fold(&spec, &constants)?
+            && let Some(folded) = self.folding.fold(&spec, constants)?
         {
             let name = format!("{}:folded", self.operator.name);
-            return Ok(tensors.into_iter().map(|tensor| self.constant(name.clone(), tensor)).collect());
+            return Ok(folded.into_iter().map(|constant| self.constant(name.clone(), constant)).collect());
         }
         Ok(self.push(spec, inputs))
     }

@@ -1,5 +1,6 @@
 //! Why a model cannot be lowered: which input, node or attribute, what was found there and what to do about it.
 
+use crate::constant::ConstantError;
 use crate::import::error::Name;
 use crate::import::{AttributeError, AttributeProblem, OPSETS};
 use anabranch_kernels::shape::ShapeError;
@@ -19,6 +20,9 @@ pub enum LowerError {
         /// The model's version.
         version: i64,
     },
+    /// A constant that cannot be read.
+    #[error(transparent)]
+    Constant(#[from] ConstantError),
     /// A symbolic dimension without a size.
     #[error(
         "input {}: dimension {axis} is the symbol {}, which has no size; give the input itself, or the symbol's size",

@@ -19,6 +19,7 @@ mod view;
 
 pub use error::{Fault, LowerError, Unsupported};
 
+use crate::constant::Constant;
 use crate::import::{Model, Node, OPSETS, ValueIndex};
 use crate::program::{Output, Program};
 use anabranch_kernels::{Shape, TensorSpec};
@@ -69,7 +70,8 @@ pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerErro
     }
     let (program, mut folding) = lowering.finish()?;
     let program = compact::compact(program);
-    Ok(if options.fuse { fuse::fuse(program, &mut folding) } else { program })
+    let program = if options.fuse { fuse::fuse(program, &mut folding) } else { program };
+    folding.fault().map_or(Ok(program), |fault| Err(fault.into()))
 }
 
 /// Which nodes an output of the model depends on.
@@ -107,7 +109,7 @@ struct Lowering<'a> {
 
 impl<'a> Lowering<'a> {
     fn new(model: &'a Model, options: &LowerOptions) -> Self {
-        let own: usize = model.initializers.values().map(|t| t.spec().bytes()).fold(0, usize::saturating_add);
+        let own: usize = model.initializers.values().map(Constant::bytes).fold(0, usize::saturating_add);
         Self {
             model,
             builder: Builder::new(Folding::new(own.saturating_add(options.budget))),
@@ -118,8 +120,8 @@ impl<'a> Lowering<'a> {
 
     /// Inputs and initialisers.
     fn sources(&mut self, inputs: &[Option<TensorSpec>]) {
-        for (value, tensor) in &self.model.initializers {
-            let view = self.builder.constant(self.model.value_name(*value), tensor.clone());
+        for (value, constant) in &self.model.initializers {
+            let view = self.builder.constant(self.model.value_name(*value), constant.clone());
             self.slots[value.index()] = Slot::Made(view);
         }
         for (input, spec) in self.model.inputs.iter().zip(inputs) {
@@ -170,6 +172,9 @@ impl<'a> Lowering<'a> {
     }
 
     fn finish(mut self) -> Result<(Program, Folding), LowerError> {
+        if let Some(fault) = self.builder.fault() {
+            return Err(fault.into());
+        }
         if let Some(unsupported) = self.unsupported {
             return Err(LowerError::Unsupported(Box::new(unsupported)));
         }
@@ -208,6 +213,9 @@ impl<'a> Lowering<'a> {
 
     /// A node that is wrong, unless others before it have no lowering, which is the greater obstacle.
     fn failed(&self, node: String, source: &Node, fault: Fault) -> LowerError {
+        if let Some(fault) = self.builder.fault() {
+            return fault.into();
+        }
         match &self.unsupported {
             Some(unsupported) => LowerError::Unsupported(Box::new(unsupported.clone())),
             None => LowerError::Node { node, operator: source.op_type.clone(), fault: Box::new(fault) },

@@ -6,7 +6,7 @@
 
 mod streams;
 
-use super::{Plan, Route, Step, TransferId};
+use super::{PackedConstant, Plan, Route, Step, TransferId};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -209,6 +209,7 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
 /// Adds every device's memory up again.
 fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
     let mut counted: BTreeSet<ValueId> = BTreeSet::new();
+    let mut packed: BTreeSet<&PackedConstant> = BTreeSet::new();
     for (index, device) in plan.devices().iter().enumerate() {
         let id = DeviceId(index as u32);
         let said = &plan.memory().devices()[index];
@@ -228,6 +229,8 @@ fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
         if device.kind == DeviceKind::Cpu {
             constants.retain(|value| counted.insert(*value));
         }
+        let kept = needs().flat_map(|needs| &needs.packed).filter(|constant| packed.insert(constant));
+        let kept: u64 = kept.map(|constant| constant.layout.bytes() as u64).sum();
         let size = |value: &ValueId| program.value(*value).spec.bytes() as u64;
         // A GPU's buffers are whole words, at least one.
         let whole = |bytes: u64| if device.kind == DeviceKind::Cpu { bytes } else { bytes.div_ceil(4).max(1) * 4 };
@@ -235,7 +238,7 @@ fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
         let given = inputs.map(|(_, value)| *value).chain(copied).map(|value| whole(size(&value))).sum();
         let parts = [
             ("constants", said.constants, constants.iter().map(|value| whole(size(value))).sum()),
-            ("kernels", said.kernels, needs().map(|needs| needs.resident).sum()),
+            ("kernels", said.kernels, needs().map(|needs| needs.resident).sum::<u64>() + kept),
             ("scratch", said.scratch, needs().map(|needs| needs.scratch).max().unwrap_or(0)),
             ("inputs", said.given, given),
             ("rings", said.rings, streams::rings(program, plan, id)),

@@ -3,9 +3,12 @@
 use super::ring::{self, Ring};
 use super::slots::{self, Lifetime};
 use super::uses::{Reader, Uses, input_device, output_device};
-use super::{KernelNeeds, LinkPlan, MemoryShortage, Needs, PlanDevice, PlanError, Route, Step, Transfer, TransferId};
-use crate::plan::HOST;
+use super::{
+    HOST, KernelNeeds, LinkPlan, MemoryShortage, Needs, PackedConstant, PlanDevice, PlanError, Route, Step, Transfer,
+    TransferId,
+};
 use crate::program::{NodeId, Origin, Program, ValueId};
+use anabranch_kernels::cpu::Layout;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -27,12 +30,23 @@ pub struct Allocation {
     pub until: u32,
 }
 
+/// A constant that a device keeps, and shares with all plans of a session that want it in the same form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedConstant {
+    /// The constant.
+    pub value: ValueId,
+    /// The layout of a kernel, or as it is.
+    pub layout: Option<Layout>,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
 /// What a plan takes of one device's memory. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
     /// Constants that kernels read as they are. CPU devices share theirs: they count on the first that reads them.
     pub constants: u64,
-    /// What kernels keep.
+    /// What kernels keep: packed constants, which CPU devices share like those that are read as they are, and tables.
     pub kernels: u64,
     /// The largest scratch memory of a kernel.
     pub scratch: u64,
@@ -44,6 +58,8 @@ pub struct DeviceMemory {
     pub staging: u64,
     /// Slots for values.
     pub slots: Vec<u64>,
+    /// Those of the constants and of what kernels keep that other plans may share.
+    pub shared: Vec<SharedConstant>,
 }
 
 impl DeviceMemory {
@@ -294,12 +310,14 @@ impl Frame<'_> {
     fn charge_nodes(&self, places: &Places, memory: &mut MemoryPlan) -> Vec<Charge> {
         let mut charges = Vec::new();
         let mut counted: BTreeSet<(DeviceId, ValueId)> = BTreeSet::new();
+        let mut packed: BTreeSet<PackedConstant> = BTreeSet::new();
         // Constants that the caller receives are there in any case.
         for (index, value) in self.program.outputs.iter().map(|output| output.value).enumerate() {
             let device = output_device(self.program, self.device_of, index);
             if self.program.constant(value).is_some() && counted.insert((device, value)) {
                 let bytes = self.bytes_on(device, value);
                 memory.devices[device.index()].constants += bytes;
+                memory.devices[device.index()].shared.push(SharedConstant { value, layout: None, bytes });
                 charges.push(Charge { device, bytes, place: places.end });
             }
         }
@@ -314,15 +332,25 @@ impl Frame<'_> {
                 self.program.constant(*value)?;
                 let bytes = self.bytes_on(device, *value);
                 let read = needs.reads.get(at).copied().unwrap_or(true);
-                (read && counted.insert((owner, *value))).then_some(bytes)
+                let fresh = read && counted.insert((owner, *value));
+                fresh.then_some(SharedConstant { value: *value, layout: None, bytes })
             };
-            let constants: u64 = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).sum();
+            let raw: Vec<_> = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).collect();
+            let fresh = needs.packed.iter().filter(|constant| packed.insert((*constant).clone()));
+            let fresh = fresh.map(|PackedConstant { value, layout }| {
+                let bytes = layout.bytes() as u64;
+                SharedConstant { value: *value, layout: Some(layout.clone()), bytes }
+            });
+            let fresh: Vec<_> = fresh.collect();
+            let constants: u64 = raw.iter().map(|constant| constant.bytes).sum();
+            let kept = fresh.iter().map(|constant| constant.bytes).fold(needs.resident, u64::saturating_add);
+            memory.devices[device.index()].shared.extend(raw.into_iter().chain(fresh));
             let used = &mut memory.devices[device.index()];
             let scratch = needs.scratch.saturating_sub(used.scratch);
             used.constants = used.constants.saturating_add(constants);
-            used.kernels = used.kernels.saturating_add(needs.resident);
+            used.kernels = used.kernels.saturating_add(kept);
             used.scratch += scratch;
-            let bytes = constants.saturating_add(needs.resident).saturating_add(scratch);
+            let bytes = constants.saturating_add(kept).saturating_add(scratch);
             charges.push(Charge { device, bytes, place });
         }
         charges

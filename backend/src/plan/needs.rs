@@ -1,18 +1,30 @@
 //! What kernels take of a device's memory beside the values that they read and write.
 
-use crate::program::NodeId;
+use crate::program::{NodeId, ValueId};
 use anabranch_kernels::KernelError;
+use anabranch_kernels::cpu::Layout;
 use anabranch_placement::platform::DeviceKind;
 
 /// What one node's kernel takes on its device. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelNeeds {
-    /// Kept between runs: packed weights, tables.
+    /// Kept between runs for this node alone: tables.
     pub resident: u64,
+    /// Constants that are kept in layouts of their own. Nodes that want one in the same layout share it.
+    pub packed: Vec<PackedConstant>,
     /// Used while the node runs, and shared by all nodes of the device.
     pub scratch: u64,
     /// For each input, whether the kernel reads the tensor itself. A constant that it packed it does not need again.
     pub reads: Vec<bool>,
+}
+
+/// A constant in the layout of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PackedConstant {
+    /// The constant.
+    pub value: ValueId,
+    /// Its layout.
+    pub layout: Layout,
 }
 
 /// Who knows what kernels need.

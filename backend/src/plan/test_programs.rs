@@ -58,7 +58,7 @@ impl Maker {
         let spec = spec(dims);
         let elements: Vec<f32> = (0..spec.shape.elements()).map(element).collect();
         let tensor = Tensor::from_elements(spec.shape, &elements).expect("one for each");
-        self.value(dims, Origin::Constant(tensor))
+        self.value(dims, Origin::Constant(tensor.into()))
     }
 
     pub(crate) fn node(&mut self, op: Op, inputs: &[ValueId], dims: &[usize]) -> ValueId {
@@ -184,7 +184,8 @@ struct Sample<'a>(&'a Program);
 impl Needs for Sample<'_> {
     fn needs(&self, node: NodeId, _: DeviceKind) -> std::result::Result<KernelNeeds, KernelError> {
         let reads = (0..self.0.node(node).inputs.len()).map(|at| (at + node.index()) % 3 != 1).collect();
-        Ok(KernelNeeds { resident: u64::from(node.0 % 4) * 10, scratch: u64::from(node.0 % 5), reads })
+        let (resident, scratch) = (u64::from(node.0 % 4) * 10, u64::from(node.0 % 5));
+        Ok(KernelNeeds { resident, packed: Vec::new(), scratch, reads })
     }
 }
 

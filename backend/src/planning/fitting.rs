@@ -9,7 +9,7 @@ use super::placing::{Placed, Placing};
 use super::planned::{Lowered, Planned};
 use super::request::{BlockSource, PlacementRequest, PlanChoice};
 use super::strategy::Order;
-use crate::execute::{Forecast, Kernels};
+use crate::execute::Forecast;
 use crate::plan::{Plan, PlanError, PlanOptions};
 use crate::program::Program;
 use anabranch_placement::format::LoadedProblem;
@@ -80,13 +80,14 @@ impl Planner<'_> {
         let started = Instant::now();
         let planner = BlockPlanner::new(self.machine, options, self.constraints);
         let fitting = Fitting { planner: *self, placing: self.placing()?, request, blocks: planner, options };
-        let Fitted { made, device_of, kernels, plan } = fitting.fit()?;
+        let Fitted { made, device_of, plan } = fitting.fit()?;
         let PlacedProgram { program, placed, groups, blocks, .. } = made;
         if let Some(violation) = crate::plan::check(&program, &plan).first() {
             return Err(PlanningError::Checker(violation.to_string()));
         }
         let place_time = started.elapsed();
-        Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan: Arc::new(plan), kernels })
+        let (plan, weights) = (Arc::new(plan), Arc::clone(self.lowered.weights()));
+        Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan, weights })
     }
 }
 
@@ -99,11 +100,10 @@ struct Fitting<'a> {
     options: &'a PlanOptions,
 }
 
-/// A plan with its program and kernels, and the devices of the tasks before blocks were made.
+/// A plan with its program, and the devices of the tasks before blocks were made.
 struct Fitted {
     made: PlacedProgram,
     device_of: Vec<DeviceId>,
-    kernels: Arc<Kernels>,
     plan: Plan,
 }
 
@@ -122,17 +122,14 @@ impl Fitting<'_> {
             };
             let device_of = placed.placement.device_of.clone();
             let made = self.with_blocks(placed, &budgets)?;
-            let kernels = match Arc::ptr_eq(lowered.program(), &made.program) {
-                true => Arc::clone(lowered.kernels()),
-                false => Arc::new(Kernels::new(Arc::clone(&made.program))),
-            };
+            let kernels = lowered.kernels(&made.program);
             let PlacedProgram { program, placed, reasons, .. } = &made;
             let (placement, schedule, reasons) = (&placed.placement, &placed.schedule, reasons.clone());
-            let result = Plan::build(program, &devices, placement, schedule, reasons, kernels.as_ref(), self.options);
+            let result = Plan::build(program, &devices, placement, schedule, reasons, &kernels, self.options);
             let shortage = match result {
                 Ok(plan) => {
                     let predicted = forecast(program, &plan, &placed.costs, machine);
-                    return Ok(Fitted { plan: plan.with_prediction(predicted), made, device_of, kernels });
+                    return Ok(Fitted { plan: plan.with_prediction(predicted), made, device_of });
                 }
                 Err(PlanError::Memory(shortage)) => shortage,
                 Err(error) => return Err(error.into()),

@@ -56,7 +56,7 @@ impl Machine {
     /// Whether a device has a kernel for a node some of whose inputs are constant. A GPU has it only if all GPUs do.
     pub fn supports(&self, device: DeviceId, node: &NodeSpec, constant: &[bool]) -> bool {
         match self.devices[device.index()].kind {
-            DeviceKind::Cpu => cpu::prepare(node, &vec![None; node.inputs.len()]).is_ok(),
+            DeviceKind::Cpu => cpu::prepare(node, constant).is_ok(),
             _ => self.gpus.iter().all(|limits| gpu::supports(node, constant, limits).is_ok()),
         }
     }

@@ -201,5 +201,5 @@ fn table<'g>(
 /// Bytes of the constants that a node reads.
 fn resident(program: &Program, node: NodeId) -> u64 {
     let inputs = &program.node(node).inputs;
-    inputs.iter().filter_map(|input| program.constant(*input)).map(|tensor| tensor.bytes().len() as u64).sum()
+    inputs.iter().filter_map(|input| program.constant(*input)).map(|constant| constant.bytes() as u64).sum()
 }

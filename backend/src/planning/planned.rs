@@ -2,7 +2,7 @@
 
 use super::placing::Placed;
 use crate::blocks::{BlockMembers, BlockSummary};
-use crate::execute::Kernels;
+use crate::execute::{Kernels, Weights};
 use crate::plan::Plan;
 use crate::program::{NodeId, Program};
 use anabranch_placement::platform::DeviceId;
@@ -24,12 +24,13 @@ pub struct Planned {
     /// The nodes of that program that are its blocks.
     pub(super) groups: Vec<BlockMembers>,
     pub(super) plan: Arc<Plan>,
-    pub(super) kernels: Arc<Kernels>,
+    pub(super) weights: Arc<Weights>,
 }
 
-/// A model lowered for one set of input shapes: what all its plans share.
+/// A model lowered for one set of input shapes, and the weights that all its plans share with those for other shapes.
 pub struct Lowered {
-    kernels: Arc<Kernels>,
+    program: Arc<Program>,
+    weights: Arc<Weights>,
 }
 
 impl Planned {
@@ -43,9 +44,9 @@ impl Planned {
         &self.plan
     }
 
-    /// The kernels of the program's nodes.
-    pub fn kernels(&self) -> &Arc<Kernels> {
-        &self.kernels
+    /// Kernels for the program's nodes, none of them prepared yet.
+    pub fn kernels(&self) -> Kernels {
+        Kernels::with(Arc::clone(&self.program), Arc::clone(&self.weights))
     }
 
     /// Whether a run of the other does the same on the same devices in the same order.
@@ -70,18 +71,23 @@ impl Planned {
 }
 
 impl Lowered {
-    /// A lowered program, with no kernel prepared yet.
-    pub fn new(program: Program) -> Self {
-        Self { kernels: Arc::new(Kernels::new(Arc::new(program))) }
+    /// A lowered program whose kernels keep their constants in `weights`.
+    pub fn new(program: Program, weights: Arc<Weights>) -> Self {
+        Self { program: Arc::new(program), weights }
     }
 
     /// The program.
     pub fn program(&self) -> &Arc<Program> {
-        self.kernels.program()
+        &self.program
     }
 
-    /// The kernels of its nodes.
-    pub fn kernels(&self) -> &Arc<Kernels> {
-        &self.kernels
+    /// The weights.
+    pub fn weights(&self) -> &Arc<Weights> {
+        &self.weights
+    }
+
+    /// Kernels for a program that was made of this one, none of them prepared yet.
+    pub fn kernels(&self, program: &Arc<Program>) -> Kernels {
+        Kernels::with(Arc::clone(program), Arc::clone(&self.weights))
     }
 }

@@ -75,7 +75,6 @@ impl<K, V, E: Clone> Cache<K, V, E> {
         }
     }
 
-    #[cfg(test)]
     /// Forgets the least recently used value of those that `may_go`, and returns it.
     pub(super) fn forget_one(&self, may_go: impl Fn(&Arc<V>) -> bool) -> Option<Arc<V>> {
         let mut entries = lock(&self.entries);
@@ -88,7 +87,6 @@ impl<K, V, E: Clone> Cache<K, V, E> {
         Some(value)
     }
 
-    #[cfg(test)]
     /// How many values there are, with those that are being made.
     pub(super) fn len(&self) -> usize {
         lock(&self.entries).len()

@@ -26,8 +26,8 @@ impl Session {
     pub fn dynamic(&self, inputs: &Inputs) -> Result<Dynamic, SessionError> {
         let (lowered, machine) = (self.lowered(inputs)?, self.machine_here()?);
         let forecast = self.planner(&lowered, &machine).forecast()?;
-        let devices = machine.plan_devices();
-        let executor = DynamicExecutor::new(Arc::clone(lowered.kernels()), &self.pool, devices, forecast)?;
+        let kernels = Arc::new(lowered.kernels(lowered.program()));
+        let executor = DynamicExecutor::new(kernels, &self.pool, machine.plan_devices(), forecast)?;
         let output_names = lowered.program().outputs.iter().map(|output| output.name.clone()).collect();
         Ok(Dynamic { program: Arc::clone(lowered.program()), executor, output_names })
     }

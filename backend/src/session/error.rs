@@ -80,7 +80,22 @@ enum Cause {
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
+    Shared(#[from] SharedShortage),
+    #[error(transparent)]
     Input(#[from] InputError),
+}
+
+/// A plan that fits a device alone, and not beside what else the session keeps there and is in use.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "`{device}` has {limit} bytes, of which plans in use hold {held}; this one needs {needed} more: let go of plans, or let the \
+     device hold more"
+)]
+pub(super) struct SharedShortage {
+    pub(super) device: String,
+    pub(super) needed: u64,
+    pub(super) held: u64,
+    pub(super) limit: u64,
 }
 
 /// What is wrong with the inputs that were given.
@@ -112,6 +127,7 @@ impl SessionError {
             },
             Cause::Ready(error) => ready_kind(error),
             Cause::Run(error) => run_kind(&error.kind),
+            Cause::Shared(_) => ErrorKind::Memory,
             Cause::Input(InputError::Missing { .. }) => ErrorKind::MissingInput,
             Cause::Input(InputError::Shape { .. }) => ErrorKind::Dimension,
             Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. }) => ErrorKind::Input,
@@ -171,6 +187,7 @@ impl SessionError {
                 | PlacingError::UnknownHome { device, .. }
                 | PlacingError::Place(PlaceError::NoRoom { device, .. }),
             )) => Some(device),
+            Cause::Shared(SharedShortage { device, .. }) => Some(device),
             Cause::Ready(ExecError::Kernel { device, .. } | ExecError::Device { device, .. }) => Some(device),
             Cause::Run(error) => error.device.as_deref(),
             _ => None,
@@ -230,7 +247,7 @@ fn lower_kind(error: &LowerError) -> ErrorKind {
         LowerError::InputShape { .. } | LowerError::NoSuchInput { .. } | LowerError::InputTooLarge { .. } => {
             ErrorKind::Input
         }
-        LowerError::NoOutput(_) | LowerError::Node { .. } => ErrorKind::Model,
+        LowerError::NoOutput(_) | LowerError::Node { .. } | LowerError::Constant(_) => ErrorKind::Model,
     }
 }
 
@@ -269,6 +286,7 @@ fn plan_kind(error: &PlanError) -> ErrorKind {
 fn ready_kind(error: &ExecError) -> ErrorKind {
     match error {
         ExecError::Kernel { .. } => ErrorKind::Kernel,
+        ExecError::Constant(_) => ErrorKind::Model,
         ExecError::Memory { .. } => ErrorKind::Memory,
         ExecError::Internal(_) => ErrorKind::Internal,
         _ => ErrorKind::DeviceFailure,
@@ -298,7 +316,17 @@ macro_rules! from_causes {
     };
 }
 
-from_causes!(ImportError, LowerError, DetectError, PlanningError, CalibrationError, ExecError, RunError, InputError);
+from_causes!(
+    ImportError,
+    LowerError,
+    DetectError,
+    PlanningError,
+    CalibrationError,
+    ExecError,
+    RunError,
+    SharedShortage,
+    InputError
+);
 
 impl From<PlatformError> for SessionError {
     fn from(error: PlatformError) -> Self {

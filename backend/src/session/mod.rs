@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod budget;
 mod cache;
 mod dynamic;
 mod error;

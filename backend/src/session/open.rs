@@ -1,5 +1,6 @@
 //! A session: a model, the devices, what is known of their costs, and plans for the shapes that it was run with.
 
+use super::budget::{Budget, Limit};
 use super::cache::{Cache, lock};
 use super::error::SessionError;
 use super::options::SessionOptions;
@@ -7,7 +8,7 @@ use super::prepare::{Prepared, Shapes};
 use super::run::Run;
 use super::value_info::ValueInfo;
 use crate::device::{Inventory, detect};
-use crate::execute::DevicePool;
+use crate::execute::{DevicePool, Weights};
 use crate::import::{self, Model};
 use crate::learning::{Learned, ProfiledRun, calibrate, record};
 use crate::planning::{Lowered, Machine, MachineDevice, compute_devices, machine_devices};
@@ -18,15 +19,24 @@ use std::sync::{Arc, Mutex};
 /// A model that can be run any number of times, from any number of threads.
 ///
 /// The first run with new input shapes lowers, places and plans the model for them; later runs with the same shapes only
-/// execute. Planning for some shapes does not hold up runs with others.
+/// execute. Plans for [`SessionOptions::plan_capacity`] sets of shapes are kept ready. They share the weights, the threads and the
+/// opened GPUs, so that each of these is there once, and all that a session keeps on a device is within the device's limit.
+///
+/// # From several threads
+/// Planning for some shapes does not hold up runs with others; callers that need the same new plan wait for whoever makes it. Runs
+/// follow each other, since each uses all the devices of its plan; a run that is queued obeys its own timeout and cancellation.
 pub struct Session {
     pub(super) model: Model,
     inputs: Vec<ValueInfo>,
     outputs: Vec<ValueInfo>,
     pub(super) inventory: Inventory,
     pub(super) machine_devices: Vec<MachineDevice>,
-    /// Shared by all executors, so that a GPU is opened once.
+    /// The threads, teams and opened GPUs of all plans.
     pub(super) pool: Arc<DevicePool>,
+    /// The constants of all plans.
+    pub(super) weights: Arc<Weights>,
+    /// What all plans hold.
+    pub(super) budget: Arc<Budget>,
     pub(super) options: SessionOptions,
     costs: Mutex<CostStore>,
     /// Held while devices are calibrated: who needs the rates waits for them.
@@ -61,6 +71,8 @@ impl Session {
             outputs: ValueInfo::outputs(&model),
             machine_devices: machine_devices(&inventory),
             pool: DevicePool::new(compute_devices(&inventory)),
+            weights: Arc::new(Weights::new(0)),
+            budget: Budget::new(inventory.devices().map(Limit::of).collect()),
             costs: Mutex::new(costs),
             calibrating: Mutex::default(),
             lowered: Cache::new(options.plan_capacity),
@@ -84,6 +96,17 @@ impl Session {
     /// The devices.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
+    }
+
+    /// Bytes that the plans that are ready hold on each device, in the inventory's order; what they share counts once. Plans that the
+    /// caller holds ([`Prepared`]) count, too.
+    pub fn held_bytes(&self) -> Vec<u64> {
+        self.budget.held()
+    }
+
+    /// Of how many sets of input shapes plans are ready.
+    pub fn ready_plans(&self) -> usize {
+        self.prepared.len()
     }
 
     /// What is known of the devices' costs by now: to be saved, and given to later sessions by

@@ -1,10 +1,12 @@
 //! Named tensors that come out of a run.
 
 use super::array::{self, ArrayError};
+use crate::execute::RunOutput;
 use anabranch_kernels::Tensor;
 use anabranch_kernels::dtype::Element;
 use ndarray::{ArrayD, ArrayViewD};
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 /// The tensors that a run made, in the order of the model's outputs.
@@ -12,6 +14,8 @@ use std::sync::Arc;
 pub struct Outputs {
     names: Arc<[String]>,
     tensors: Vec<Tensor>,
+    /// The other parts of a run's result, empty, to be used again.
+    spare: RunOutput,
 }
 
 /// What finds one of the outputs: its name, or its place in the model's order.
@@ -64,7 +68,19 @@ impl Outputs {
     /// Tensors under their names, in the model's order.
     pub(crate) fn new(names: Arc<[String]>, tensors: Vec<Tensor>) -> Self {
         debug_assert_eq!(names.len(), tensors.len());
-        Self { names, tensors }
+        Self { names, tensors, spare: RunOutput::default() }
+    }
+
+    /// Takes everything out, so that a run can use its memory again.
+    pub(super) fn take(&mut self) -> RunOutput {
+        RunOutput { outputs: mem::take(&mut self.tensors), ..mem::take(&mut self.spare) }
+    }
+
+    /// Puts a run's result in.
+    pub(super) fn put(&mut self, names: &Arc<[String]>, mut result: RunOutput) {
+        self.tensors = mem::take(&mut result.outputs);
+        self.spare = result;
+        self.names = Arc::clone(names);
     }
 
     /// An output's elements as an array, without a copy. `view.to_owned()` and `array.assign(&view)` copy them. Truth values are read

@@ -1,5 +1,6 @@
 //! From input shapes to plans that are ready to run, and what is kept of them.
 
+use super::budget::{Charge, Demand};
 use super::cache::Cache;
 use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
@@ -23,6 +24,8 @@ pub struct Prepared {
     pub(super) output_names: Arc<[String]>,
     /// Whether a run has been made: the first is cold.
     pub(super) warm: AtomicBool,
+    /// Given back last.
+    _charge: Charge,
 }
 
 /// The shapes of a set of inputs, by name.
@@ -65,6 +68,12 @@ impl Session {
     /// # Errors
     /// If shapes are missing or impossible, or there is no plan within the constraints.
     pub fn prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
+        let _active = self.budget.enter();
+        self.find_or_prepare(inputs)
+    }
+
+    /// [`Self::prepare`] by a caller that is counted as active.
+    pub(super) fn find_or_prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
         cached(&self.prepared, inputs, || self.make_ready(&self.plan_with(inputs, &self.choice())?))
     }
 
@@ -109,20 +118,30 @@ impl Session {
         Ok(again.plan().predicted().makespan)
     }
 
-    /// Takes the memory and starts the threads that a plan needs. Plans of the same model share opened GPUs, constants on
-    /// CPUs and packed weights.
+    /// Takes the memory and starts the threads that a plan needs, beside what the session has: threads, opened GPUs, and weights in
+    /// the layouts that kernels read. Where memory is short, plans that the session keeps and nobody runs are forgotten for it.
     ///
     /// # Errors
-    /// If a device or a kernel cannot be readied.
+    /// If a device or a kernel cannot be readied, or the plan does not fit beside those in use.
     pub fn ready(&self, planned: &Arc<Planned>) -> Result<Arc<Prepared>, SessionError> {
+        let _active = self.budget.enter();
         self.make_ready(planned).map(Arc::new)
     }
 
     fn make_ready(&self, planned: &Arc<Planned>) -> Result<Prepared, SessionError> {
-        let (plan, kernels) = (Arc::clone(planned.shared_plan()), Arc::clone(planned.kernels()));
-        let executor = Executor::new(plan, kernels, &self.pool)?;
+        let _charge = self.budget.charge(Demand::of(planned), || self.forget_idle())?;
+        let executor = Executor::new(Arc::clone(planned.shared_plan()), Arc::new(planned.kernels()), &self.pool)?;
         let output_names = planned.program.outputs.iter().map(|output| output.name.clone()).collect();
-        Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm: AtomicBool::new(false) })
+        Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm: AtomicBool::new(false), _charge })
+    }
+
+    /// Forgets the plan of those that nobody runs or holds that has gone unused longest, and what only it used of the weights.
+    fn forget_idle(&self) -> bool {
+        let forgotten = self.prepared.forget_one(|prepared| Arc::strong_count(prepared) == 1);
+        let some = forgotten.is_some();
+        drop(forgotten);
+        self.weights.trim();
+        some
     }
 
     pub(super) fn planner<'a>(&'a self, lowered: &'a Lowered, machine: &'a Machine) -> Planner<'a> {
@@ -137,7 +156,7 @@ impl Session {
                 inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect();
             let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
             let lowering = LowerOptions { dims, input_shapes, fuse, ..LowerOptions::default() };
-            Ok(Lowered::new(lower(&self.model, &lowering)?))
+            Ok(Lowered::new(lower(&self.model, &lowering)?, Arc::clone(&self.weights)))
         })
     }
 

@@ -38,17 +38,23 @@ impl Session {
     /// # Errors
     /// If inputs are missing or do not fit the model, there is no plan for their shapes, or the run fails.
     pub fn run(&self, inputs: &Inputs) -> Result<Outputs, SessionError> {
-        Ok(self.run_with(inputs, &RunOptions::default())?.outputs)
+        let mut outputs = Outputs::default();
+        self.run_into(inputs, &mut outputs)?;
+        Ok(outputs)
     }
 
-    /// Runs the model and leaves its outputs in `outputs`, whose buffers are written again where they fit and nothing else holds them.
+    /// Runs the model and leaves its outputs in `outputs`, whose memory is used again where it fits and nothing else holds it: on CPUs
+    /// a run that is repeated like this allocates next to nothing.
     ///
     /// # Errors
     /// As [`Self::run`]; `outputs` is then empty.
     pub fn run_into(&self, inputs: &Inputs, outputs: &mut Outputs) -> Result<(), SessionError> {
-        // The plan keeps the buffers of its last outputs, and takes them again once nobody else has them.
-        drop(mem::take(outputs));
-        *outputs = self.run(inputs)?;
+        let _active = self.budget.enter();
+        let prepared = self.find_or_prepare(inputs)?;
+        let mut result = outputs.take();
+        prepared.executor.run_into(&ordered(inputs, &prepared.program)?, &RunOptions::default(), &mut result)?;
+        prepared.warm.store(true, Ordering::Relaxed);
+        outputs.put(&prepared.output_names, result);
         Ok(())
     }
 
@@ -58,7 +64,8 @@ impl Session {
     /// # Errors
     /// As [`Self::run`]; also if the run is cancelled or takes too long.
     pub fn run_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Run, SessionError> {
-        self.run_prepared(&self.prepare(inputs)?, inputs, options)
+        let _active = self.budget.enter();
+        self.run_prepared(&self.find_or_prepare(inputs)?, inputs, options)
     }
 
     /// Runs a plan that is ready.
@@ -80,7 +87,7 @@ impl Session {
 }
 
 /// The tensors in the program's order.
-pub(super) fn ordered(inputs: &Inputs, program: &Program) -> Result<Vec<Tensor>, SessionError> {
+pub(super) fn ordered<'i>(inputs: &'i Inputs, program: &Program) -> Result<Vec<&'i Tensor>, SessionError> {
     let tensor = |value: &ValueId| {
         let value = program.value(*value);
         let name = || value.name.clone();
@@ -90,7 +97,7 @@ pub(super) fn ordered(inputs: &Inputs, program: &Program) -> Result<Vec<Tensor>,
             Some(given) if *given.spec() != value.spec => {
                 Err(InputError::Spec { name: name(), given: given.spec().clone(), expected: expected() }.into())
             }
-            Some(given) => Ok(given.clone()),
+            Some(given) => Ok(given),
         }
     };
     program.inputs.iter().map(tensor).collect()

@@ -14,6 +14,7 @@ mod elements;
 mod gather;
 mod gemm;
 mod lanes;
+mod layout;
 mod map;
 mod math;
 mod matmul;
@@ -32,12 +33,14 @@ mod testing;
 mod transpose;
 mod vector;
 
+pub use layout::{Layout, Packing};
 pub use team::Team;
 
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Op};
-use crate::tensor::Tensor;
+use crate::tensor::{Buffer, Tensor};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// One node, ready to be run any number of times.
 pub trait CpuKernel: Send + Sync {
@@ -46,22 +49,37 @@ pub trait CpuKernel: Send + Sync {
         0
     }
 
-    /// Bytes that the kernel keeps between calls: packed weights, tables.
+    /// Bytes of tables that the kernel keeps between calls, beside its packed constants.
     fn resident_bytes(&self) -> usize {
         0
+    }
+
+    /// The constants that the kernel wants in layouts of its own. It is given them by [`keep`](Self::keep).
+    fn packings(&self) -> Vec<Packing> {
+        Vec::new()
+    }
+
+    /// Takes what [`packings`](Self::packings) lists, in its order and of its layouts' sizes, before the first run.
+    fn keep(&mut self, packed: &[Arc<Buffer>]) {
+        debug_assert!(packed.is_empty(), "only kernels that ask for packed constants are given some");
+    }
+
+    /// Whether calls must give `input` as it is: not so for a constant of which only packed forms are read.
+    fn reads(&self, input: usize) -> bool {
+        self.packings().iter().all(|packing| packing.input != input)
     }
 
     /// Computes the rows `call.rows` of the outputs.
     ///
     /// # Errors
-    /// If an element's value makes the op undefined ([`KernelError::Value`]).
+    /// If an element's value makes the op undefined ([`KernelError::Value`]), or a packed constant was not given.
     fn run(&self, call: Call<'_>) -> Result<(), KernelError>;
 }
 
 /// What one execution of a kernel reads and writes.
 pub struct Call<'a> {
     /// Bytes of each input; of a windowed input (see [`RowPlan`](crate::op::RowPlan)) only the rows at hand. Constants
-    /// that the kernel packed when it was prepared may be empty.
+    /// that the kernel does not [read](CpuKernel::reads) may be empty.
     pub inputs: &'a [&'a [u8]],
     /// Bytes of each output; only the rows at hand. What they hold before is undefined; all of it is written. The output of
     /// a reduction at the end of a block is given whole, and written by the call for the last row.
@@ -76,12 +94,31 @@ pub struct Call<'a> {
     pub team: &'a Team,
 }
 
-/// Builds the kernel for a node. `constants` holds, for each input, its value if that never changes; the kernel may
-/// pack it into the layout it likes.
+/// Builds the kernel for a node and gives it its constants: for each input, its value if that never changes.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_with(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn CpuKernel>, KernelError> {
+    let constant: Vec<bool> = constants.iter().map(Option::is_some).collect();
+    let mut kernel = prepare(node, &constant)?;
+    let packed = |packing: &Packing| {
+        let mut packed = Buffer::zeroed(packing.layout.bytes());
+        if let Some(raw) = &constants[packing.input] {
+            packing.layout.pack(raw.bytes(), packed.bytes_mut());
+        }
+        Arc::new(packed)
+    };
+    let packed: Vec<_> = kernel.packings().iter().map(packed).collect();
+    kernel.keep(&packed);
+    Ok(kernel)
+}
+
+/// Builds the kernel for a node from types and shapes alone. `constants` says for each input whether it never changes; such
+/// ones the kernel may want [packed](CpuKernel::packings).
 ///
 /// # Errors
 /// If the node does not fit its op's definition, or there is no CPU kernel for its types.
-pub fn prepare(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn CpuKernel>, KernelError> {
+pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     match &node.op {
         Op::Map(op) => map::prepare(node, op),
         Op::Pool(op) => pool::prepare(node, op),

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_mirrored_is_refused() {
-        assert!(prepare(&node(PadMode::Reflect, &[3], &[3], &[6]), &[None]).is_err());
-        assert!(prepare(&node(PadMode::Edge, &[1], &[0], &[1]), &[None]).is_err());
+        assert!(prepare(&node(PadMode::Reflect, &[3], &[3], &[6]), &[false]).is_err());
+        assert!(prepare(&node(PadMode::Edge, &[1], &[0], &[1]), &[false]).is_err());
     }
 }

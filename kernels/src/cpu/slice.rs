@@ -76,7 +76,7 @@ mod tests {
             node(&[4], &[0], &[isize::MAX], &[3]),
             node(&[4], &[usize::MAX], &[1], &[1]),
         ] {
-            assert!(prepare(&bad, &[None]).is_err(), "{bad:?}");
+            assert!(prepare(&bad, &[false]).is_err(), "{bad:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Running kernels in tests, in every way that must give the same bits.
 
-use super::{Call, Team, prepare};
+use super::{Call, Team, prepare_with};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::NodeSpec;
@@ -69,7 +69,7 @@ fn run_with(
     team: &Team,
     chunk: usize,
 ) -> Result<Vec<Tensor>, KernelError> {
-    let kernel = prepare(node, constants)?;
+    let kernel = prepare_with(node, constants)?;
     let mut scratch = garbage(kernel.scratch_bytes());
     let mut outputs: Vec<Buffer> = node.outputs.iter().map(|output| garbage(output.bytes())).collect();
     let plan = node.row_plan();

@@ -26,7 +26,7 @@ fn shared_gpu() -> Option<Arc<Gpu>> {
 /// Whether the CPU, or the GPU if there is one, has a kernel for a block.
 fn supports(device: &PlanDevice, spec: &NodeSpec, constant: &[bool]) -> bool {
     match (device.kind, shared_gpu()) {
-        (DeviceKind::Cpu, _) => cpu::prepare(spec, &vec![None; spec.inputs.len()]).is_ok(),
+        (DeviceKind::Cpu, _) => cpu::prepare(spec, &vec![false; spec.inputs.len()]).is_ok(),
         (_, Some(gpu)) => gpu::supports(spec, constant, gpu.facts() as &GpuLimits).is_ok(),
         (_, None) => false,
     }

@@ -64,10 +64,10 @@ impl CpuWorker {
         let CpuParts { device, name, script, kernels, team, slowdown } = parts;
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
         let constants = script.cells.constants.iter();
-        let counted: usize = constants.filter(|constant| constant.counted).map(|constant| constant.buffer.len()).sum();
-        let packed: usize = kernels.iter().map(|kernel| kernel.resident_bytes()).sum();
+        let counted: usize = constants.filter(|constant| constant.counted).map(|constant| constant.bytes).sum();
+        let tables: usize = kernels.iter().map(|kernel| kernel.resident_bytes()).sum();
         let slots: usize = script.cells.slots.iter().map(|slot| slot.bytes as usize).sum();
-        ledger.take(device, scratch + counted + packed + slots);
+        ledger.take(device, scratch + counted + tables + slots);
         let short = || ExecError::Memory { device: name.to_owned() };
         let mut worker = Self {
             device,

@@ -9,8 +9,7 @@ use crate::execute::ledger::Ledger;
 use crate::execute::link::{Download, Pieces, Upload};
 use crate::execute::script::{Cells, ConstantCell, DeviceScript, NO_CELL, NodeScript, Operand, SlotScript};
 use crate::execute::worker::Site;
-use crate::plan::HOST;
-use crate::plan::{KernelNeeds, Needs};
+use crate::plan::{HOST, KernelNeeds, Needs};
 use crate::program::{NodeId, ValueId};
 use anabranch_kernels::KernelError;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -130,7 +129,8 @@ impl GpuLayout {
         let mut constants: Vec<_> = self.constants.iter().collect();
         constants.sort_by_key(|(_, at)| **at);
         let cell = |(value, _): (&ValueId, &u32)| {
-            program.constant(*value).map(|tensor| ConstantCell { buffer: Arc::clone(tensor.buffer()), counted: true })
+            let bytes = program.constant(*value)?.bytes();
+            Some(ConstantCell { value: *value, bytes, buffer: Arc::default(), counted: true })
         };
         Cells { slots, guests: 0, constants: constants.into_iter().filter_map(cell).collect() }
     }

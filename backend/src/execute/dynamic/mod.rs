@@ -25,6 +25,7 @@ use anabranch_kernels::Tensor;
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::DeviceId;
 use schedule::{Finished, Schedule};
+use std::borrow::Borrow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use workers::Workers;
@@ -76,10 +77,11 @@ impl DynamicExecutor {
     ///
     /// # Errors
     /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long.
-    pub fn run(&self, inputs: &[Tensor], options: &RunOptions) -> Result<RunOutput, RunError> {
+    pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, RunError> {
+        let inputs: &[&Tensor] = &inputs.iter().map(Borrow::borrow).collect::<Vec<_>>();
         let anywhere = |kind| RunError { kind, node: None, device: None };
         let program = self.setup.kernels.program();
-        verify_inputs(program, inputs).map_err(anywhere)?;
+        verify_inputs(program, |_| true, inputs).map_err(anywhere)?;
         let Some(_inside) = inside::enter_run() else {
             return Err(anywhere(RunErrorKind::Internal("a run was asked for from within a kernel")));
         };
@@ -101,7 +103,8 @@ impl DynamicExecutor {
             ..RunOutput::default()
         };
         outputs.sort_by_key(|(index, _)| *index);
-        super::fill(program, std::iter::empty(), outputs.drain(..), &mut output.outputs).map_err(anywhere)?;
+        let specs = program.outputs.iter().map(|output| &output.spec);
+        super::fill(specs, std::iter::empty(), outputs.drain(..), &mut output.outputs).map_err(anywhere)?;
         *place = Some(workers);
         Ok(output)
     }

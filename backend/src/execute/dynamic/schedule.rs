@@ -60,7 +60,7 @@ pub(super) struct Schedule<'a> {
     options: &'a RunOptions,
     origin: Instant,
     deadline: Deadline<'a>,
-    inputs: &'a [Tensor],
+    inputs: &'a [&'a Tensor],
     copies: Copies,
     queues: Vec<Queue>,
     /// By value: when it is, or is expected to be, made.
@@ -81,7 +81,7 @@ impl<'a> Schedule<'a> {
     pub(super) fn new(
         workers: &'a mut Workers,
         setup: &'a Setup,
-        inputs: &'a [Tensor],
+        inputs: &'a [&'a Tensor],
         options: &'a RunOptions,
         origin: Instant,
     ) -> Self {
@@ -145,8 +145,8 @@ impl<'a> Schedule<'a> {
             self.value_made(*id)?;
         }
         for (index, output) in self.program.outputs.iter().enumerate() {
-            if let Some(tensor) = self.program.constant(output.value) {
-                self.finished.outputs.push((index as u32, Arc::clone(tensor.buffer())));
+            if let Some(buffer) = self.workers.constants.get(&output.value) {
+                self.finished.outputs.push((index as u32, Arc::clone(buffer)));
             }
         }
         Ok(())
@@ -267,7 +267,7 @@ impl<'a> Schedule<'a> {
 
     fn cpu_task(&mut self, node: NodeId) -> Result<CpuTask, Blamed> {
         let here = |value: &ValueId| match self.program.constant(*value) {
-            Some(tensor) => Some(Arc::clone(tensor.buffer())),
+            Some(_) => Some(self.workers.constants.get(value).cloned().unwrap_or_default()),
             None => self.copies.held(*value).cloned(),
         };
         let inputs: Option<Vec<_>> = self.program.node(node).inputs.iter().map(here).collect();

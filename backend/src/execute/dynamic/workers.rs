@@ -9,12 +9,13 @@ use crate::execute::device::{ComputeDevice, CpuTeam};
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::exchange::Halt;
 use crate::execute::ledger::Ledger;
-use crate::plan::HOST;
-use crate::program::{NodeId, Origin};
+use crate::plan::{HOST, Needs};
+use crate::program::{NodeId, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{Call, CpuKernel, Team};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use crossbeam_channel::{Receiver, unbounded};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,6 +29,8 @@ pub(super) struct Workers {
     pub(super) ledger: Arc<Ledger>,
     pub(super) buffers: Buffers,
     pub(super) wiring: Wiring,
+    /// The constants that kernels on the host read as they are, or the caller receives.
+    pub(super) constants: BTreeMap<ValueId, Arc<Buffer>>,
     threads: Threads,
 }
 
@@ -36,7 +39,7 @@ impl Workers {
     pub(super) fn new(setup: &Setup) -> Result<Self, ExecError> {
         let (replies, inbox) = unbounded();
         let ledger = Arc::new(setup.pool.ledger());
-        let resident = setup.resident(&ledger);
+        let (resident, constants) = setup.resident(&ledger)?;
         let cpus = || setup.devices.iter().filter(|device| device.kind == DeviceKind::Cpu);
         let limit = cpus().try_fold(0u64, |sum, device| Some(sum.saturating_add(device.limit?)));
         let limit = limit.unwrap_or(u64::MAX);
@@ -47,6 +50,7 @@ impl Workers {
             buffers: Buffers::new(Arc::clone(&ledger), limit.saturating_sub(resident), limit),
             ledger: Arc::clone(&ledger),
             wiring: Wiring::of(setup.kernels.program()),
+            constants,
             threads: Threads::default(),
         };
         let mut memories = 1;
@@ -78,15 +82,7 @@ impl Workers {
 
     fn start_cpu(&mut self, setup: &Setup, team: &CpuTeam, reporter: Reporter) -> Result<DeviceInbox, ExecError> {
         let program = Arc::clone(setup.kernels.program());
-        let kernel = |node: NodeId| {
-            let refused = |source| ExecError::Kernel {
-                node: program.node(node).name.clone(),
-                device: team.name.clone(),
-                source: Box::new(source),
-            };
-            setup.kernels.cpu(node).map_err(refused)
-        };
-        let kernels = program.node_ids().map(kernel).collect::<Result<Vec<_>, _>>()?;
+        let kernels = program.node_ids().map(|node| setup.kernels.cpu(node)).collect::<Result<Vec<_>, _>>()?;
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
         self.ledger.take(reporter.device, scratch);
         let slowdown = Some(team.slowdown).filter(|times| *times > 1.0);
@@ -125,8 +121,12 @@ fn compute(
 ) -> Result<(NodeId, Instant, Vec<Buffer>), Halt> {
     let CpuTask { node, inputs, mut outputs } = task;
     let started = Instant::now();
-    let read: Vec<&[u8]> =
-        inputs.iter().zip(&spec.inputs).map(|(buffer, spec)| &buffer.bytes()[..spec.bytes()]).collect();
+    // Of a constant that the kernel keeps packed there is nothing.
+    let read: Vec<&[u8]> = inputs
+        .iter()
+        .zip(&spec.inputs)
+        .map(|(buffer, spec)| buffer.bytes().get(..spec.bytes()).unwrap_or(&[]))
+        .collect();
     let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Buffer::bytes_mut).collect();
     let rows = 0..spec.row_plan().map_or(1, |plan| plan.rows);
     let call = Call { inputs: &read, outputs: &mut written, rows, scratch: scratch.bytes_mut(), team };
@@ -136,16 +136,27 @@ fn compute(
 }
 
 impl Setup {
-    /// Counts what stays on the host: constants and packed weights. Returns the bytes.
-    fn resident(&self, ledger: &Ledger) -> u64 {
+    /// Readies and counts what stays on the host: constants as they are, which it returns, packed ones, and tables.
+    fn resident(&self, ledger: &Ledger) -> Result<(u64, BTreeMap<ValueId, Arc<Buffer>>), ExecError> {
         let program = self.kernels.program();
-        let constants = program.values.iter().map(|value| match &value.origin {
-            Origin::Constant(tensor) => tensor.bytes().len(),
-            Origin::Input | Origin::Node(_) => 0,
-        });
-        let kernels = program.node_ids().filter_map(|node| self.kernels.cpu(node).ok());
-        let bytes: usize = constants.sum::<usize>() + kernels.map(|kernel| kernel.resident_bytes()).sum::<usize>();
+        let nodes: Vec<NodeId> =
+            program.node_ids().filter(|node| self.kernels.needs(*node, DeviceKind::Cpu).is_ok()).collect();
+        let mut values: Vec<ValueId> = program.outputs.iter().map(|output| output.value).collect();
+        for node in &nodes {
+            let reads = self.kernels.needs(*node, DeviceKind::Cpu).map(|needs| needs.reads).unwrap_or_default();
+            let read = program.node(*node).inputs.iter().zip(reads).filter(|(_, read)| *read);
+            values.extend(read.map(|(value, _)| *value));
+        }
+        values.retain(|value| program.constant(*value).is_some());
+        values.sort_unstable();
+        values.dedup();
+        let buffers = self.kernels.ready(&nodes, &values)?;
+        let packed = nodes.iter().flat_map(|node| self.kernels.packed(*node));
+        let mut counted = BTreeSet::new();
+        let packed = packed.filter(|buffer| counted.insert(Arc::as_ptr(buffer))).map(|buffer| buffer.len());
+        let tables = nodes.iter().filter_map(|node| self.kernels.cpu(*node).ok()).map(|kernel| kernel.resident_bytes());
+        let bytes: usize = packed.chain(tables).chain(buffers.iter().map(|buffer| buffer.len())).sum();
         ledger.take(HOST, bytes);
-        bytes as u64
+        Ok((bytes as u64, values.into_iter().zip(buffers).collect()))
     }
 }

@@ -5,20 +5,21 @@ use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::kernels::Kernels;
 use crate::execute::ledger::Ledger;
 use crate::execute::script::{DeviceScript, NodeScript, Operand};
+use crate::execute::weights::{UploadError, storage};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
-use anabranch_kernels::{Buffer, KernelError};
+use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
-
-/// Constants are uploaded in pieces of this many bytes, because wgpu stages each piece.
-const PIECE: usize = 8 << 20;
 
 /// A GPU with all that a plan puts there.
 pub(in crate::execute) struct GpuSide {
     pub(in crate::execute) gpu: Arc<Gpu>,
-    pub(in crate::execute) slots: Vec<wgpu::Buffer>,
+    /// Slots, then constants, as the script's cells; no GPU has guests.
+    pub(in crate::execute) cells: Vec<wgpu::Buffer>,
     /// By node of the device's script.
     pub(in crate::execute) nodes: Vec<NodeKernels>,
+    /// What it shares with the other plans of its session.
+    _constants: Vec<Arc<wgpu::Buffer>>,
 }
 
 /// A node's kernel: for the whole of it, or one for each chunk.
@@ -41,13 +42,12 @@ struct Making<'a> {
     gpu: &'a Gpu,
     script: &'a DeviceScript,
     kernels: &'a Kernels,
-    /// Slots, then constants, as the script's cells; no GPU has guests.
     cells: Vec<wgpu::Buffer>,
     scratch: Option<wgpu::Buffer>,
 }
 
 impl GpuSide {
-    /// Makes all buffers on a GPU of this name, uploads constants and compiles kernels.
+    /// Makes all buffers on a GPU of this name, uploads constants that are not there yet, and compiles kernels.
     pub(in crate::execute) fn new(
         gpu: Arc<Gpu>,
         name: &str,
@@ -57,20 +57,22 @@ impl GpuSide {
         extra: &Extra<'_>,
     ) -> Result<Arc<Self>, ExecError> {
         let refused = |source| ExecError::Device { device: name.to_owned(), source: Box::new(source) };
+        let constants = script.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, cell.value));
+        let constants = constants.collect::<Result<Vec<_>, UploadError>>().map_err(|error| match error {
+            UploadError::Constant(error) => error.into(),
+            UploadError::Gpu(error) => refused(error),
+        })?;
         let slots = script.cells.slots.iter().map(|slot| slot.bytes);
-        let constants = script.cells.constants.iter().map(|constant| padded(constant.buffer.len()));
-        let sizes: Vec<u64> = slots.chain(constants).collect();
-        let held: u64 = sizes.iter().sum::<u64>() + extra.scratch + extra.kernels;
-        extra.ledger.take(device, held as usize);
+        let held: u64 = slots.clone().chain(constants.iter().map(|constant| constant.size())).sum();
+        extra.ledger.take(device, (held + extra.scratch + extra.kernels) as usize);
         let scratch = (extra.scratch > 0).then(|| storage(&gpu, extra.scratch.next_multiple_of(4)));
-        let cells = sizes.iter().map(|size| storage(&gpu, *size)).collect();
+        let shared = constants.iter().map(|constant| wgpu::Buffer::clone(constant));
+        let cells = slots.map(|size| storage(&gpu, size)).chain(shared).collect();
         let making = Making { gpu: &gpu, script, kernels, cells, scratch };
-        making.upload_constants().map_err(refused)?;
         let nodes = making.compile(name)?;
-        let mut slots = making.cells;
-        slots.truncate(script.cells.slots.len());
+        let cells = making.cells;
         gpu.poll(None).map_err(refused)?;
-        Ok(Arc::new(Self { gpu, slots, nodes }))
+        Ok(Arc::new(Self { gpu, cells, nodes, _constants: constants }))
     }
 
     /// Whether nothing has been reported to the GPU's handlers.
@@ -83,33 +85,10 @@ impl GpuSide {
 }
 
 impl Making<'_> {
-    fn upload_constants(&self) -> Result<(), KernelError> {
-        let first = self.script.cells.first_constant();
-        for (constant, target) in self.script.cells.constants.iter().zip(&self.cells[first..]) {
-            self.upload(&constant.buffer, target)?;
-        }
-        Ok(())
-    }
-
-    fn upload(&self, constant: &Buffer, target: &wgpu::Buffer) -> Result<(), KernelError> {
-        for (at, piece) in constant.bytes().chunks(PIECE).enumerate() {
-            let offset = (at * PIECE) as u64;
-            if piece.len() % 4 == 0 {
-                self.gpu.queue().write_buffer(target, offset, piece);
-            } else {
-                let mut words = piece.to_vec();
-                words.resize(piece.len().next_multiple_of(4), 0);
-                self.gpu.queue().write_buffer(target, offset, &words);
-            }
-            self.gpu.queue().submit([]);
-            self.gpu.poll(None)?;
-        }
-        Ok(())
-    }
-
     fn compile(&self, device: &str) -> Result<Vec<NodeKernels>, ExecError> {
         let compiled = |node: &NodeScript| {
-            self.compile_node(node).map_err(|source| ExecError::Kernel {
+            let tables = self.kernels.tables(node.node)?;
+            self.compile_node(node, &tables).map_err(|source| ExecError::Kernel {
                 node: self.kernels.program().node(node.node).name.clone(),
                 device: device.to_owned(),
                 source: Box::new(source),
@@ -118,16 +97,15 @@ impl Making<'_> {
         self.script.nodes.iter().map(compiled).collect()
     }
 
-    fn compile_node(&self, node: &NodeScript) -> Result<NodeKernels, KernelError> {
+    fn compile_node(&self, node: &NodeScript, tables: &[Option<Tensor>]) -> Result<NodeKernels, KernelError> {
         let spec = &self.kernels.program().node(node.node).spec;
-        let constants = self.kernels.constants(node.node);
         let buffer = |cell: u32| &self.cells[cell as usize];
         // An operand of no bytes is not read, or is empty, and then no dispatch reads it.
         let read = |operand: &Operand| (operand.bytes > 0).then(|| buffer(operand.cell));
         let inputs: Vec<_> = self.script.operands(&node.inputs).iter().map(read).collect();
         let outputs: Vec<_> = self.script.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
         let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
-        let compile = |rows| gpu::compile(self.gpu, spec, &constants, &buffers, rows);
+        let compile = |rows| gpu::compile(self.gpu, spec, tables, &buffers, rows);
         Ok(match &node.streaming {
             None => NodeKernels { whole: Some(compile(None)?), chunks: Vec::new() },
             Some(streaming) => {
@@ -138,18 +116,4 @@ impl Making<'_> {
             }
         })
     }
-}
-
-/// The size of a buffer for so many bytes.
-fn padded(bytes: usize) -> u64 {
-    (bytes.max(1) as u64).next_multiple_of(4)
-}
-
-fn storage(gpu: &Gpu, size: u64) -> wgpu::Buffer {
-    gpu.device().create_buffer(&wgpu::BufferDescriptor {
-        label: None,
-        size,
-        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-        mapped_at_creation: false,
-    })
 }

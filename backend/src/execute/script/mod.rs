@@ -12,7 +12,7 @@ mod tests;
 
 use super::error::ExecError;
 use crate::plan::{Plan, Ring, TransferId};
-use crate::program::{NodeId, Program};
+use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceId;
 use std::ops::Range;
@@ -102,6 +102,9 @@ pub(super) struct SlotScript {
 /// A constant that the device's kernels read.
 #[derive(Clone, Debug)]
 pub(super) struct ConstantCell {
+    pub(super) value: ValueId,
+    pub(super) bytes: usize,
+    /// The elements, on a CPU device once the script is readied.
     pub(super) buffer: Arc<Buffer>,
     /// Whether it counts on this device.
     pub(super) counted: bool,
@@ -122,7 +125,7 @@ pub(super) struct DeviceStep {
 /// What a step does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
-    /// Puts the caller's tensor into a cell.
+    /// Puts the caller's tensor into a cell. Tensors are numbered among those of the host, or among those of GPUs.
     Input { index: u32, cell: u32 },
     /// Runs a node of [`DeviceScript::nodes`].
     Node(u32),

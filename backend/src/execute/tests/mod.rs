@@ -7,6 +7,7 @@ mod gpu;
 mod naive;
 mod pool;
 mod runs;
+mod weights;
 
 use super::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, RunOptions};
 use crate::plan::test_programs::Placed;

@@ -69,8 +69,8 @@ fn sum(terms: impl Iterator<Item = f32>) -> f32 {
 pub(super) fn evaluate(program: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
     let mut values: Vec<Option<Tensor>> = vec![None; program.values.len()];
     for (index, value) in program.values.iter().enumerate() {
-        if let Origin::Constant(tensor) = &value.origin {
-            values[index] = Some(tensor.clone());
+        if let Origin::Constant(constant) = &value.origin {
+            values[index] = constant.held();
         }
     }
     for (id, tensor) in program.inputs.iter().zip(inputs) {

@@ -216,7 +216,7 @@ fn a_result_is_written_over_a_former_one_that_nobody_else_has() {
     let address = |output: &RunOutput| output.outputs[0].bytes().as_ptr();
     let (mut one, mut other) = (RunOutput::default(), RunOutput::default());
     let run = |output: &mut RunOutput| {
-        executor.run_into(&inputs, &RunOptions::default(), output).expect("nothing fails");
+        executor.run_into(&inputs.iter().collect::<Vec<_>>(), &RunOptions::default(), output).expect("nothing fails");
         assert!(output.outputs.iter().zip(&expected).all(|(output, expected)| output.same_bits(expected)));
         assert_eq!(output.outputs.len(), expected.len());
     };

@@ -108,7 +108,7 @@ fn events_tell_of_every_node_and_transfer_in_order() {
 fn wrong_inputs_are_named() {
     let placed = ladder(&["cpu", "cpu"], 1, &[5]);
     let executor = executor(&placed, &PlanOptions::default(), 1);
-    let error = executor.run(&[], &RunOptions::default()).expect_err("one input is missing");
+    let error = executor.run(&inputs(&placed.program)[..0], &RunOptions::default()).expect_err("one input is missing");
     assert_eq!(error.kind, RunErrorKind::InputCount { expected: 1, given: 0 });
     let other = super::inputs(&ladder(&["cpu", "cpu"], 1, &[6]).program);
     let text = executor.run(&other, &RunOptions::default()).expect_err("another shape").to_string();

@@ -4,6 +4,7 @@
 use super::graph::Graph;
 use super::maps::{both, folded};
 use super::operands::Operand;
+use crate::constant::{Constant, ConstantError};
 use crate::lower::fold::Folding;
 use crate::program::{Node, ValueId};
 use anabranch_kernels::op::{MatMul, NodeSpec, Op, Slice};
@@ -81,16 +82,19 @@ fn cut(
     let Op::MatMul(op) = &node.spec.op else { return None };
     let made = &node.spec.outputs[0].shape;
     let axis = usize::from(!op.transpose_b);
-    let weights = part(&graph.constant_input(&node, 1)?, axis, columns)?;
+    let weights = folding.noted(part(graph.constant_input(&node, 1)?, axis, columns)?)?;
     let mut parts = vec![(1, weights)];
     for index in 2..node.inputs.len() {
         let spec = &node.spec.inputs[index];
         match spec.shape.dims().last() {
             None | Some(1) => {}
-            Some(_) => parts.push((index, part(&graph.constant_input(&node, index)?, spec.shape.rank() - 1, columns)?)),
+            Some(_) => {
+                let cut = part(graph.constant_input(&node, index)?, spec.shape.rank() - 1, columns)?;
+                parts.push((index, folding.noted(cut)?));
+            }
         }
     }
-    let bytes = parts.iter().map(|(_, tensor)| tensor.spec().bytes()).fold(0, usize::saturating_add);
+    let bytes = parts.iter().map(|(_, part)| part.bytes()).fold(0, usize::saturating_add);
     if !folding.take(bytes) {
         return None;
     }
@@ -110,13 +114,20 @@ fn cut(
 }
 
 /// The indices `range` along one axis of an `f32` tensor.
-fn part(tensor: &Tensor, axis: usize, range: &Range<usize>) -> Option<Tensor> {
-    let mut dims = tensor.shape().dims().to_vec();
+fn part(whole: Constant, axis: usize, range: &Range<usize>) -> Option<Result<Constant, ConstantError>> {
+    let mut dims = whole.shape().dims().to_vec();
     let inner: usize = dims[axis + 1..].iter().product();
     let row = dims[axis] * inner;
-    let elements = tensor.elements::<f32>()?;
-    let rows = elements.chunks(row.max(1)).map(|row| row.get(range.start * inner..range.end * inner));
-    let elements = rows.collect::<Option<Vec<_>>>()?.concat();
     dims[axis] = range.len();
-    Tensor::from_elements(Shape::new(dims).ok()?, &elements).ok()
+    let spec = TensorSpec::new(whole.dtype(), Shape::new(dims).ok()?);
+    if spec.dtype != DType::F32 || range.end * inner > row {
+        return None;
+    }
+    let (shape, taken) = (spec.shape.clone(), range.start * inner..range.end * inner);
+    let make = move |inputs: &[Tensor]| {
+        let elements = inputs[0].elements::<f32>().ok_or("its whole is of another type")?;
+        let rows: Vec<&[f32]> = elements.chunks_exact(row.max(1)).map(|row| &row[taken.clone()]).collect();
+        Tensor::from_elements(shape.clone(), &rows.concat()).map_err(|error| error.to_string())
+    };
+    Some(Constant::made(spec, format!("{range:?} along {axis} of {}", whole.spec()), vec![whole], make))
 }

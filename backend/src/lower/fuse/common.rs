@@ -1,6 +1,7 @@
 //! Computes once what several nodes compute: equal ops on equal values.
 
 use super::graph::Graph;
+use crate::constant::Constant;
 use crate::program::ValueId;
 use std::collections::BTreeMap;
 
@@ -32,7 +33,8 @@ fn merge_constants(graph: &mut Graph) {
         let Some(node) = graph.node(position) else { continue };
         let mut inputs = node.inputs.clone();
         for input in &mut inputs {
-            let Some(tensor) = graph.constant(*input).filter(|tensor| tensor.bytes().len() <= MOST_COMPARED) else {
+            let small = graph.constant(*input).filter(|constant| constant.bytes() <= MOST_COMPARED);
+            let Some(tensor) = small.and_then(Constant::held) else {
                 continue;
             };
             let same = known.entry(tensor.bytes().to_vec()).or_default();

@@ -1,8 +1,9 @@
 //! A program under rewriting: nodes at fixed positions, and who reads each value.
 
+use crate::constant::Constant;
 use crate::program::{Node, Origin, Output, Program, Value, ValueId};
+use anabranch_kernels::DType;
 use anabranch_kernels::op::{Domain, Map, NodeSpec, Op};
-use anabranch_kernels::{DType, Tensor};
 use std::collections::BTreeSet;
 
 /// A program whose nodes can be replaced and removed. Positions stay, and are in topological order: whatever a rewrite
@@ -86,24 +87,24 @@ impl Graph {
         self.received[value.index()] || !self.readers[value.index()].is_empty()
     }
 
-    /// The value's data if it is constant.
-    pub(super) fn constant(&self, value: ValueId) -> Option<&Tensor> {
+    /// The value if it is constant.
+    pub(super) fn constant(&self, value: ValueId) -> Option<&Constant> {
         match &self.values[value.index()].origin {
-            Origin::Constant(tensor) => Some(tensor),
+            Origin::Constant(constant) => Some(constant),
             Origin::Input | Origin::Node(_) => None,
         }
     }
 
-    /// The data of input `index` of `node`, under the shape in which the node reads it, if it is constant.
-    pub(super) fn constant_input(&self, node: &Node, index: usize) -> Option<Tensor> {
-        let tensor = self.constant(*node.inputs.get(index)?)?;
-        tensor.reshaped(node.spec.inputs[index].shape.clone()).ok()
+    /// Input `index` of `node`, under the shape in which the node reads it, if it is constant.
+    pub(super) fn constant_input(&self, node: &Node, index: usize) -> Option<Constant> {
+        let constant = self.constant(*node.inputs.get(index)?)?;
+        constant.reshaped(node.spec.inputs[index].shape.clone()).ok()
     }
 
     /// Adds a constant.
-    pub(super) fn add_constant(&mut self, name: String, tensor: Tensor) -> ValueId {
-        let id = ValueId(self.values.len() as u32);
-        self.values.push(Value { name, spec: tensor.spec().clone(), origin: Origin::Constant(tensor) });
+    pub(super) fn add_constant(&mut self, name: String, constant: impl Into<Constant>) -> ValueId {
+        let (id, constant) = (ValueId(self.values.len() as u32), constant.into());
+        self.values.push(Value { name, spec: constant.spec().clone(), origin: Origin::Constant(constant) });
         self.readers.push(BTreeSet::new());
         self.received.push(false);
         id

@@ -3,6 +3,7 @@
 use super::graph::{Graph, as_map, is_portable};
 use super::operands::{Operand, tidied};
 use super::reread::reread;
+use crate::constant::Constant;
 use crate::lower::fold::Folding;
 use crate::lower::operator::numbers;
 use crate::program::{ModelOperator, Node};
@@ -55,12 +56,16 @@ fn convert_constants(graph: &mut Graph, position: usize, folding: &mut Folding) 
     let mut changed = false;
     for (index, (value, spec)) in operands.iter_mut().enumerate() {
         let other = !matches!(spec.dtype, DType::F32 | DType::I64 | DType::U64);
-        let Some(tensor) = graph.node(position).and_then(|node| graph.constant_input(node, index)).filter(|_| other)
+        let Some(constant) = graph.node(position).and_then(|node| graph.constant_input(node, index)).filter(|_| other)
         else {
             continue;
         };
-        let bytes = tensor.shape().elements().saturating_mul(4);
-        let Some(single) = folding.take(bytes).then(|| as_f32(&tensor)).flatten() else { continue };
+        let single = TensorSpec::new(DType::F32, constant.shape().clone());
+        if !folding.take(single.bytes()) {
+            continue;
+        }
+        let made = Constant::made(single, "as f32".into(), vec![constant], |inputs| as_f32(&inputs[0]));
+        let Some(single) = folding.noted(made) else { continue };
         *spec = single.spec().clone();
         *value = graph.add_constant("converted".into(), single);
         changed = true;
@@ -72,9 +77,10 @@ fn convert_constants(graph: &mut Graph, position: usize, folding: &mut Folding) 
 }
 
 /// The tensor's elements as `f32`.
-fn as_f32(tensor: &Tensor) -> Option<Tensor> {
-    let elements: Vec<f32> = numbers(tensor)?.into_iter().map(|element| element as f32).collect();
-    Tensor::from_elements(tensor.shape().clone(), &elements).ok()
+fn as_f32(tensor: &Tensor) -> Result<Tensor, String> {
+    let numbers = numbers(tensor).ok_or("its elements are no numbers")?;
+    let elements: Vec<f32> = numbers.into_iter().map(|element| element as f32).collect();
+    Tensor::from_elements(tensor.shape().clone(), &elements).map_err(|error| error.to_string())
 }
 
 /// The node at `position` with one of the expression nodes before it taken in.

@@ -45,7 +45,7 @@ pub(super) fn tidied(
 
 /// The literal that a constant of equal elements is in the domain.
 fn uniform(graph: &Graph, (value, spec): &Operand, domain: Domain) -> Option<Literal> {
-    let tensor = graph.constant(*value).filter(|_| spec.shape.elements() <= MOST_LOOKED_AT)?;
+    let tensor = &graph.constant(*value).filter(|_| spec.shape.elements() <= MOST_LOOKED_AT)?.held()?;
     let size = tensor.dtype().size();
     let first = tensor.bytes().get(..size)?;
     if tensor.bytes().chunks(size).any(|element| element != first) {

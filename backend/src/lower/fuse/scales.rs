@@ -3,6 +3,7 @@
 
 use super::graph::{Graph, as_map};
 use super::maps::{both, folded};
+use crate::constant::{Constant, ConstantError};
 use crate::lower::fold::Folding;
 use crate::program::Node;
 use anabranch_kernels::op::{Binary, Expression, Literal, NodeSpec, Op, Register, Step};
@@ -11,7 +12,7 @@ use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 /// Folds scaling expressions into the convolutions before them, as long as `folding` allows the new weights.
 pub(super) fn fold_scales(graph: &mut Graph, folding: &mut Folding) {
     for position in 0..graph.end() {
-        let Some(scaled) = scaled(graph, position) else { continue };
+        let Some(scaled) = scaled(graph, position, folding) else { continue };
         if !folding.take(scaled.weights.spec().bytes() + 4 * scaled.bias.len()) {
             return;
         }
@@ -22,7 +23,7 @@ pub(super) fn fold_scales(graph: &mut Graph, folding: &mut Folding) {
 /// A convolution with the expression after it taken into new weights and bias.
 struct Scaled {
     conv: Node,
-    weights: Tensor,
+    weights: Constant,
     bias: Vec<f32>,
 }
 
@@ -33,7 +34,7 @@ struct Line {
     offset: Vec<f64>,
 }
 
-fn scaled(graph: &Graph, position: usize) -> Option<Scaled> {
+fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<Scaled> {
     let node = graph.node(position)?;
     as_map(&node.spec)?;
     let single = |spec: &TensorSpec| spec.dtype == DType::F32;
@@ -48,13 +49,13 @@ fn scaled(graph: &Graph, position: usize) -> Option<Scaled> {
         if output.elements() != made.elements() || output.rank() < 3 || output.dims()[..2] != made.dims()[..2] {
             return None;
         }
-        let mut line = line_of(graph, node, at, channels)?;
+        let mut line = line_of(graph, node, at, channels, folding)?;
         let weights = graph.constant_input(conv, 1)?;
-        let factors = weight_factors(&conv.spec, &weights, &line.factor)?;
-        let old_bias = constant_bias(graph, conv, channels)?;
+        let factors = weight_factors(&conv.spec, weights.shape(), &line.factor)?;
+        let old_bias = constant_bias(graph, conv, channels, folding)?;
         let bias = line.offset.iter_mut().zip(&line.factor).zip(&old_bias);
         let bias = bias.map(|((offset, factor), bias)| (*offset + factor * f64::from(*bias)) as f32).collect();
-        let weights = multiplied(&weights, &factors)?;
+        let weights = folding.noted(multiplied(weights, &factors)?)?;
         let mut conv = conv.clone();
         conv.name = node.name.clone();
         conv.operators = both(&conv.operators, &folded(&node.operators));
@@ -64,14 +65,14 @@ fn scaled(graph: &Graph, position: usize) -> Option<Scaled> {
 }
 
 /// The expression as a line in its input `at`, if its other operands are constants for each channel.
-fn line_of(graph: &Graph, node: &Node, at: usize, channels: usize) -> Option<Line> {
+fn line_of(graph: &Graph, node: &Node, at: usize, channels: usize, folding: &Folding) -> Option<Line> {
     let map = as_map(&node.spec)?;
     let mut registers: Vec<Number> = Vec::with_capacity(map.expression.registers());
     for input in 0..node.inputs.len() {
         registers.push(if input == at {
             Number::Line(Line { factor: vec![1.0; channels], offset: vec![0.0; channels] })
         } else {
-            Number::Constant(by_channel(&graph.constant_input(node, input)?, node, channels)?)
+            Number::Constant(by_channel(&graph.constant_input(node, input)?, node, channels, folding)?)
         });
     }
     for step in map.expression.steps() {
@@ -115,10 +116,14 @@ fn combined(function: Binary, a: &Number, b: &Number) -> Option<Number> {
 }
 
 /// A constant operand as a number for each channel, if it does not vary along other axes.
-fn by_channel(tensor: &Tensor, node: &Node, channels: usize) -> Option<Vec<f64>> {
+fn by_channel(constant: &Constant, node: &Node, channels: usize, folding: &Folding) -> Option<Vec<f64>> {
+    let own = constant.shape();
+    if own.elements() != 1 && own.elements() != channels {
+        return None;
+    }
+    let tensor = folding.loaded(constant)?;
     let numbers: Vec<f64> = tensor.elements::<f32>()?.iter().map(|number| f64::from(*number)).collect();
     let rank = node.spec.outputs[0].shape.rank();
-    let own = tensor.shape();
     let along_channels = own.rank() + 1 == rank || own.rank() == rank;
     match numbers.len() {
         1 => Some(vec![numbers[0]; channels]),
@@ -128,11 +133,11 @@ fn by_channel(tensor: &Tensor, node: &Node, channels: usize) -> Option<Vec<f64>>
 }
 
 /// The convolution's bias, zeros if it has none; `None` if what follows it is more than a constant bias.
-fn constant_bias(graph: &Graph, conv: &Node, channels: usize) -> Option<Vec<f32>> {
+fn constant_bias(graph: &Graph, conv: &Node, channels: usize, folding: &Folding) -> Option<Vec<f32>> {
     match conv.spec.op.epilogue() {
         None => Some(vec![0.0; channels]),
         Some(epilogue) if *epilogue == Expression::binary(Binary::Add) => {
-            let bias = graph.constant_input(conv, 2)?;
+            let bias = folding.loaded(&graph.constant_input(conv, 2)?)?;
             let along = *bias.shape().dims() == [channels, 1, 1];
             bias.elements::<f32>().filter(|_| along).map(<[f32]>::to_vec)
         }
@@ -141,8 +146,8 @@ fn constant_bias(graph: &Graph, conv: &Node, channels: usize) -> Option<Vec<f32>
 }
 
 /// A factor for each slice `weights[i, j]`, from those of the result's channels.
-fn weight_factors(spec: &NodeSpec, weights: &Tensor, factors: &[f64]) -> Option<Vec<f64>> {
-    let (rows, columns) = (*weights.shape().dims().first()?, *weights.shape().dims().get(1)?);
+fn weight_factors(spec: &NodeSpec, weights: &Shape, factors: &[f64]) -> Option<Vec<f64>> {
+    let (rows, columns) = (*weights.dims().first()?, *weights.dims().get(1)?);
     let channel = |row: usize, column: usize| match &spec.op {
         Op::Conv(_) => Some(row),
         // The rows of one group of input channels lead to one group of output channels.
@@ -153,15 +158,19 @@ fn weight_factors(spec: &NodeSpec, weights: &Tensor, factors: &[f64]) -> Option<
     pairs.map(|(row, column)| factors.get(channel(row, column)?).copied()).collect()
 }
 
-fn multiplied(weights: &Tensor, factors: &[f64]) -> Option<Tensor> {
-    let elements = weights.elements::<f32>()?;
-    let slice = elements.len().checked_div(factors.len())?.max(1);
-    let scaled: Vec<f32> = elements
-        .iter()
-        .enumerate()
-        .map(|(i, w)| (f64::from(*w) * factors[(i / slice).min(factors.len() - 1)]) as f32)
-        .collect();
-    Tensor::from_elements(weights.shape().clone(), &scaled).ok()
+/// The weights times a factor for each of their equal slices.
+fn multiplied(weights: Constant, factors: &[f64]) -> Option<Result<Constant, ConstantError>> {
+    let slice = weights.shape().elements().checked_div(factors.len())?.max(1);
+    let factors = Tensor::from_elements(Shape::new([factors.len()]).ok()?, factors).ok()?;
+    let make = move |inputs: &[Tensor]| {
+        let (weights, factors) = (inputs[0].elements::<f32>(), inputs[1].elements::<f64>());
+        let (Some(weights), Some(factors)) = (weights, factors) else { return Err("its parts are no floats".into()) };
+        let factor = |i: usize| factors[(i / slice).min(factors.len() - 1)];
+        let scaled: Vec<f32> = weights.iter().enumerate().map(|(i, w)| (f64::from(*w) * factor(i)) as f32).collect();
+        Tensor::from_elements(inputs[0].shape().clone(), &scaled).map_err(|error| error.to_string())
+    };
+    let (spec, inputs) = (weights.spec().clone(), vec![weights, factors.into()]);
+    (spec.dtype == DType::F32).then(|| Constant::made(spec, "multiplied".into(), inputs, make))
 }
 
 /// Puts the scaled convolution where the expression stood.

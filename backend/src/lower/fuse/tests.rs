@@ -20,11 +20,19 @@ const MOST_ELEMENTS: usize = 1 << 13;
 /// The program's outputs, node after node, and the greatest magnitude of all that was computed.
 fn evaluate(program: &Program, inputs: &[Tensor]) -> (Vec<Tensor>, f32) {
     let mut values: Vec<Option<Tensor>> = vec![None; program.values.len()];
+    for (index, value) in values.iter_mut().enumerate() {
+        *value = program.constant(ValueId(index as u32)).map(|constant| constant.load().expect("in memory"));
+    }
     program.inputs.iter().zip(inputs).for_each(|(id, tensor)| values[id.index()] = Some(tensor.clone()));
+    for (value, held) in program.values.iter().zip(&mut values) {
+        if let crate::program::Origin::Constant(constant) = &value.origin {
+            *held = Some(constant.load().expect("it is held"));
+        }
+    }
     let mut greatest = 1.0f32;
     for node in &program.nodes {
         let read = |(id, spec): (&ValueId, &TensorSpec)| {
-            let tensor = values[id.index()].as_ref().or(program.constant(*id)).expect("made before it is read");
+            let tensor = values[id.index()].as_ref().expect("made before it is read");
             tensor.reshaped(spec.shape.clone()).expect("as many elements")
         };
         let inputs: Vec<_> = node.inputs.iter().zip(&node.spec.inputs).map(read).collect();
@@ -38,7 +46,7 @@ fn evaluate(program: &Program, inputs: &[Tensor]) -> (Vec<Tensor>, f32) {
         }
     }
     let output = |output: &crate::program::Output| {
-        let value = values[output.value.index()].as_ref().or(program.constant(output.value));
+        let value = values[output.value.index()].as_ref();
         value.expect("made").reshaped(output.spec.shape.clone()).expect("as many elements")
     };
     (program.outputs.iter().map(output).collect(), greatest)

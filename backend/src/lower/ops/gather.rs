@@ -126,7 +126,7 @@ fn contiguous(
     axis: usize,
     dims: &[usize],
 ) -> Result<Option<View>, Fault> {
-    if indices.elements() != 1 || builder.tensor(x).is_some() {
+    if indices.elements() != 1 || builder.is_constant(x) {
         return Ok(None);
     }
     let Some(tensor) = builder.tensor(indices) else { return Ok(None) };

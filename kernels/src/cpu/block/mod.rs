@@ -13,13 +13,13 @@ mod tests;
 
 use super::reduce;
 use super::team::with_workspace;
-use super::{Call, CpuKernel};
+use super::{Call, CpuKernel, Packing};
 use crate::error::KernelError;
 use crate::op::{Block, NodeSpec};
-use crate::tensor::{ALIGNMENT, Tensor};
+use crate::tensor::{ALIGNMENT, Buffer};
 use prepared::{Prepared, Readable, Reduction};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use stripe::Stripe;
 
 /// Stripes of a call, at most: what a large machine keeps busy.
@@ -46,11 +46,7 @@ struct Memory {
 }
 
 /// Prepares a block.
-pub(crate) fn prepare(
-    node: &NodeSpec,
-    block: &Block,
-    constants: &[Option<Tensor>],
-) -> Result<Box<dyn CpuKernel>, KernelError> {
+pub(crate) fn prepare(node: &NodeSpec, block: &Block, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     block.check(node)?;
     let block = &compose::composed(block);
     let chunk_rows = block.chunk_rows.min(block.rows);
@@ -126,6 +122,18 @@ impl CpuKernel for BlockKernel {
 
     fn resident_bytes(&self) -> usize {
         self.members.iter().map(|member| member.kernel.resident_bytes()).sum()
+    }
+
+    fn packings(&self) -> Vec<Packing> {
+        self.members.iter().flat_map(Prepared::packings).collect()
+    }
+
+    fn keep(&mut self, mut packed: &[Arc<Buffer>]) {
+        self.members.iter_mut().for_each(|member| member.keep(&mut packed));
+    }
+
+    fn reads(&self, input: usize) -> bool {
+        self.members.iter().any(|member| member.reads(input))
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {

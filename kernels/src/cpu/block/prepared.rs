@@ -2,11 +2,12 @@
 
 use super::arena::{self, Lifetime};
 use crate::cpu::reduce::{self, Streamed};
-use crate::cpu::{Call, CpuKernel, Team};
+use crate::cpu::{Call, CpuKernel, Packing, Team};
 use crate::error::KernelError;
 use crate::op::{Block, NodeSpec, Op, Operand};
-use crate::tensor::Tensor;
+use crate::tensor::Buffer;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Where a member's output lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,20 +90,25 @@ pub(super) fn members(
     node: &NodeSpec,
     block: &Block,
     chunk_rows: usize,
-    constants: &[Option<Tensor>],
+    constants: &[bool],
 ) -> Result<(Vec<Prepared>, usize), KernelError> {
     let (places, arena) = places(block, chunk_rows);
     let mut members = Vec::new();
     for (at, member) in block.members.iter().enumerate() {
         let Some(plan) = member.spec.row_plan() else { break };
         let constant = |operand: &Operand| match operand {
-            Operand::Input(input) => constants.get(*input).cloned().flatten(),
-            Operand::Member(_) => None,
+            Operand::Input(input) => constants.get(*input) == Some(&true),
+            Operand::Member(_) => false,
         };
         let constants: Vec<_> = member.inputs.iter().map(constant).collect();
+        let kernel = crate::cpu::prepare(&member.spec, &constants)?;
+        let mut sources = sources(node, block, at, &places);
+        // Of what the member keeps packed, a call may give nothing, so no rows of it are looked for.
+        let kept = sources.iter_mut().enumerate().filter(|(input, _)| !kernel.reads(*input));
+        kept.for_each(|(_, source)| source.row = None);
         members.push(Prepared {
-            kernel: crate::cpu::prepare(&member.spec, &constants)?,
-            sources: sources(node, block, at, &places),
+            kernel,
+            sources,
             target: places[at],
             row: member.spec.outputs[0].bytes() / block.rows,
             rows: plan.rows / block.rows,
@@ -163,6 +169,32 @@ fn sources(node: &NodeSpec, block: &Block, at: usize, places: &[Place]) -> Vec<S
 }
 
 impl Prepared {
+    /// The block's input that the member's input is.
+    fn given(&self, input: usize) -> Option<usize> {
+        match self.sources.get(input)?.from {
+            From::Input { index, .. } => Some(index),
+            From::Member(_) => None,
+        }
+    }
+
+    /// The block's constants that the member wants packed.
+    pub(super) fn packings(&self) -> impl Iterator<Item = Packing> {
+        let of_block = |packing: Packing| Some(Packing { input: self.given(packing.input)?, ..packing });
+        self.kernel.packings().into_iter().filter_map(of_block)
+    }
+
+    /// Takes its packed constants from the front of `packed`.
+    pub(super) fn keep(&mut self, packed: &mut &[Arc<Buffer>]) {
+        let (own, rest) = packed.split_at(self.packings().count().min(packed.len()));
+        self.kernel.keep(own);
+        *packed = rest;
+    }
+
+    /// Whether the member reads an input of the block as it is.
+    pub(super) fn reads(&self, input: usize) -> bool {
+        (0..self.sources.len()).any(|own| self.given(own) == Some(input) && self.kernel.reads(own))
+    }
+
     /// Computes the member's rows in the chunk `rows`. `stripe_row` and `outputs` are of the stripe, `first_row` and `inputs`
     /// of the call.
     pub(super) fn run(

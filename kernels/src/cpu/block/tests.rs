@@ -70,7 +70,7 @@ impl Maker {
 /// Runs a block in consecutive calls for the rows between `bounds`.
 fn run_calls(node: &NodeSpec, inputs: &[Tensor], team: &Team, bounds: &[usize]) -> Result<Vec<Tensor>, KernelError> {
     let Op::Block(block) = &node.op else { panic!("a block") };
-    let kernel = prepare(node, &vec![None; inputs.len()])?;
+    let kernel = prepare(node, &vec![false; inputs.len()])?;
     let garbage = |bytes: usize| {
         let mut buffer = Buffer::zeroed(bytes);
         buffer.bytes_mut().fill(0xab);
@@ -228,7 +228,7 @@ fn blocks_that_do_not_fit_are_refused() {
         maker.push(Op::Softmax(Softmax { axis: 1, log: false }), &[(y, &[rows, columns])], &[rows, columns]);
         maker.node(rows, 2, &[])
     };
-    assert!(prepare(&sound(), &[None]).is_ok());
+    assert!(prepare(&sound(), &[false]).is_ok());
     let whole_scale = |block: &mut Block| {
         let spec = &mut block.members[1].spec;
         spec.op = map(Expression::binary(Binary::Add));
@@ -252,11 +252,11 @@ fn blocks_that_do_not_fit_are_refused() {
         let mut node = sound();
         let Op::Block(block) = &mut node.op else { panic!("a block") };
         spoil(block);
-        let error = prepare(&node, &[None]).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = prepare(&node, &[false]).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains(reason), "{error} is not {reason}");
     }
     let mut node = sound();
     node.inputs[0].shape = Shape::scalar();
-    let error = prepare(&node, &[None]).err().expect("another input").to_string();
+    let error = prepare(&node, &[false]).err().expect("another input").to_string();
     assert!(error.contains("member 0 (map) reads f32[scalar] as f32[4×6] at input 0"), "{error}");
 }

@@ -3,7 +3,8 @@
 use super::geometry::Geometry;
 use super::image::{Coverage, Image};
 use crate::cpu::elements::{elements, elements_mut};
-use crate::cpu::gemm::{self, Left, MicroKernel, PackedLeft, PanelSource, Panels, Product, Right, View};
+use crate::cpu::gemm::{self, Left, MicroKernel, PanelSource, Panels, Product, Right, View};
+use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::Epilogue;
 use crate::cpu::matmul::epilogue_of;
 use crate::cpu::team::{Grid, Tile};
@@ -11,7 +12,8 @@ use crate::cpu::{Call, CpuKernel, Team};
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::Buffer;
+use std::sync::Arc;
 
 /// Tiles of whole columns that keep a team busy: if there are fewer, columns are cut into rows too.
 const ENOUGH_COLUMN_TILES: usize = 16;
@@ -32,7 +34,7 @@ pub(super) struct Kernel {
 
 enum Weights {
     /// Of each group, packed ahead.
-    Packed(Vec<PackedLeft>),
+    Packed(Packed),
     /// Given with each call, and copied into the order of the windows.
     Given,
 }
@@ -55,7 +57,7 @@ impl Kernel {
         micro: &'static MicroKernel,
         geometry: Geometry,
         node: &NodeSpec,
-        constants: &[Option<Tensor>],
+        constant: bool,
     ) -> Result<Self, KernelError> {
         let products = geometry.images * geometry.group;
         let (rows, columns) = (geometry.group_maps(), geometry.pixels());
@@ -70,9 +72,10 @@ impl Kernel {
         } else {
             (Windows::Ahead, gemm::grid(micro, products, rows, columns, depth))
         };
-        let weights = match constants.get(1).and_then(Option::as_ref) {
-            Some(weights) => Weights::Packed(pack_weights(micro, &geometry, elements(weights.bytes()))),
-            None => Weights::Given,
+        let height = micro.block_height(rows);
+        let weights = match constant {
+            true => Weights::Packed(Packed::new(1, Layout::windows(geometry.weights(), height))),
+            false => Weights::Given,
         };
         let coverage = Coverage::new(&geometry);
         Ok(Self { micro, geometry, coverage, weights, windows, grid, epilogue: epilogue_of(node)? })
@@ -85,7 +88,7 @@ impl Kernel {
     /// Elements of the panels of one product, if they are written ahead.
     fn panel_floats(&self) -> usize {
         match self.windows {
-            Windows::Ahead => Panels::floats(self.micro, self.depth(), self.geometry.pixels()),
+            Windows::Ahead => Panels::floats(self.micro.columns, self.depth(), self.geometry.pixels()),
             Windows::Image | Windows::ByTile => 0,
         }
     }
@@ -122,7 +125,7 @@ impl Kernel {
         let rows = self.geometry.group_maps();
         let group = product % self.geometry.group;
         let left = match &self.weights {
-            Weights::Packed(packed) => Left::Packed(&packed[group]),
+            Weights::Packed(packed) => Left::Packed(packed.panels(group)),
             Weights::Given => {
                 Left::View(View::new(&weights[group * rows * depth..][..rows * depth], rows, depth, false))
             }
@@ -133,7 +136,7 @@ impl Kernel {
             Windows::ByTile => Right::Source(&image),
             Windows::Ahead => {
                 let panels = &panels[product * self.panel_floats()..][..self.panel_floats()];
-                Right::Packed(Panels::new(self.micro, panels, depth, pixels))
+                Right::Packed(Panels::new(panels, depth, pixels, self.micro.columns))
             }
         };
         let finish = self.epilogue.as_ref().map(|epilogue| {
@@ -152,10 +155,16 @@ impl CpuKernel for Kernel {
         (self.weight_floats() + self.grid.batch * self.panel_floats()) * size_of::<f32>()
     }
 
-    fn resident_bytes(&self) -> usize {
+    fn packings(&self) -> Vec<Packing> {
         match &self.weights {
-            Weights::Packed(packed) => packed.iter().map(PackedLeft::bytes).sum(),
-            Weights::Given => 0,
+            Weights::Packed(packed) => vec![packed.packing.clone()],
+            Weights::Given => Vec::new(),
+        }
+    }
+
+    fn keep(&mut self, packed: &[Arc<Buffer>]) {
+        if let Weights::Packed(own) = &mut self.weights {
+            packed.iter().for_each(|packed| own.keep(packed));
         }
     }
 
@@ -163,8 +172,9 @@ impl CpuKernel for Kernel {
         let input = elements(call.inputs[0]);
         let scratch = elements_mut(&mut call.scratch[..self.scratch_bytes()]);
         let (weights, panels) = scratch.split_at_mut(self.weight_floats());
-        if let Weights::Given = self.weights {
-            reorder(&self.geometry, elements(call.inputs[1]), weights);
+        match &self.weights {
+            Weights::Packed(packed) => packed.check()?,
+            Weights::Given => reorder(&self.geometry, elements(call.inputs[1]), weights),
         }
         if self.windows == Windows::Ahead {
             self.write_panels(call.team, input, panels);
@@ -176,17 +186,8 @@ impl CpuKernel for Kernel {
     }
 }
 
-/// The weights of each group, packed in the order of the windows.
-fn pack_weights(micro: &MicroKernel, geometry: &Geometry, weights: &[f32]) -> Vec<PackedLeft> {
-    let (rows, depth) = (geometry.group_maps(), geometry.taps() * geometry.group_channels());
-    let mut ordered = vec![0.0; weights.len()];
-    reorder(geometry, weights, &mut ordered);
-    let groups = (0..geometry.group).map(|group| &ordered[group * rows * depth..][..rows * depth]);
-    groups.map(|weights| PackedLeft::new(micro, View::new(weights, rows, depth, false))).collect()
-}
-
 /// Copies weights `[maps, channels, taps]` to `[maps, taps, channels]`.
-pub(super) fn reorder(geometry: &Geometry, weights: &[f32], ordered: &mut [f32]) {
+fn reorder(geometry: &Geometry, weights: &[f32], ordered: &mut [f32]) {
     let (taps, channels) = (geometry.taps(), geometry.group_channels());
     if taps * channels == 0 {
         return;

@@ -75,6 +75,11 @@ impl Geometry {
         Ok(Self { images, channels, size, maps, output: [oh, ow], window: [rows, columns], steps, group })
     }
 
+    /// The weights' groups, maps of a group, channels and taps.
+    pub(crate) fn weights(&self) -> [usize; 4] {
+        [self.group, self.group_maps(), self.group_channels(), self.taps()]
+    }
+
     /// Rows of the product that computes one group: channels of the output.
     pub(crate) fn group_maps(&self) -> usize {
         self.maps / self.group

@@ -14,18 +14,12 @@ mod small;
 pub(super) use geometry::{Geometry, Steps, require_operands};
 
 use super::CpuKernel;
-use super::elements::elements;
 use super::gemm::MicroKernel;
 use crate::error::KernelError;
 use crate::op::{Conv, NodeSpec};
-use crate::tensor::Tensor;
 
 /// The kernel of a convolution.
-pub(super) fn prepare(
-    op: &Conv,
-    node: &NodeSpec,
-    constants: &[Option<Tensor>],
-) -> Result<Box<dyn CpuKernel>, KernelError> {
+pub(super) fn prepare(op: &Conv, node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     prepare_for(MicroKernel::best(), op, node, constants)
 }
 
@@ -33,16 +27,16 @@ fn prepare_for(
     micro: &'static MicroKernel,
     op: &Conv,
     node: &NodeSpec,
-    constants: &[Option<Tensor>],
+    constants: &[bool],
 ) -> Result<Box<dyn CpuKernel>, KernelError> {
     let geometry = geometry_of(op, node)?;
-    let weights = constants.get(1).and_then(Option::as_ref);
-    Ok(match weights {
-        _ if geometry.is_depthwise() => Box::new(depthwise::Kernel::new(micro, geometry, node, constants)?),
-        Some(weights) if small::Kernel::suits(micro, &geometry) => {
-            Box::new(small::Kernel::new(micro, geometry, node, elements(weights.bytes()))?)
-        }
-        _ => Box::new(dense::Kernel::new(micro, geometry, node, constants)?),
+    let constant = constants.get(1) == Some(&true);
+    Ok(if geometry.is_depthwise() {
+        Box::new(depthwise::Kernel::new(micro, geometry, node)?)
+    } else if constant && small::Kernel::suits(micro, &geometry) {
+        Box::new(small::Kernel::new(micro, geometry, node)?)
+    } else {
+        Box::new(dense::Kernel::new(micro, geometry, node, constant)?)
     })
 }
 

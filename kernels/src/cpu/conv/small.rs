@@ -4,11 +4,11 @@
 //! transposed: the output channels, of which these layers have many, lie along the vectors. The result is brought into
 //! the output's order at the end.
 
-use super::dense::reorder;
 use super::geometry::Geometry;
 use super::image::{Coverage, Image};
 use crate::cpu::elements::{elements, elements_mut};
-use crate::cpu::gemm::{self, Left, MicroKernel, PackedRight, PanelSource, Product, Right, View};
+use crate::cpu::gemm::{self, Left, MicroKernel, PanelSource, Product, Right, View};
+use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::Epilogue;
 use crate::cpu::matmul::epilogue_of;
 use crate::cpu::team::{Grid, Tile};
@@ -16,6 +16,8 @@ use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 use crate::shape::Shape;
+use crate::tensor::Buffer;
+use std::sync::Arc;
 
 /// Most pixels of a small image: the windows of all are one panel.
 const MOST_PIXELS: usize = 64;
@@ -35,7 +37,7 @@ pub(super) struct Kernel {
     geometry: Geometry,
     coverage: Coverage,
     /// The weights of each group, transposed.
-    weights: Vec<PackedRight>,
+    weights: Packed,
     /// Tiles of the transposed products.
     products: Grid,
     epilogue: Option<Epilogue>,
@@ -51,19 +53,11 @@ impl Kernel {
 
     /// # Errors
     /// If the epilogue does not fit the node, or the intermediate results do not fit the address space.
-    pub(super) fn new(
-        micro: &'static MicroKernel,
-        geometry: Geometry,
-        node: &NodeSpec,
-        weights: &[f32],
-    ) -> Result<Self, KernelError> {
+    pub(super) fn new(micro: &'static MicroKernel, geometry: Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
         let (maps, depth) = (geometry.group_maps(), geometry.taps() * geometry.group_channels());
         let batch = geometry.images * geometry.group;
         Shape::new([batch, maps + depth, MOST_PIXELS])?;
-        let mut ordered = vec![0.0; weights.len()];
-        reorder(&geometry, weights, &mut ordered);
-        let groups = (0..geometry.group).map(|group| &ordered[group * maps * depth..][..maps * depth]);
-        let weights = groups.map(|weights| PackedRight::new(micro, View::new(weights, depth, maps, true))).collect();
+        let weights = Packed::new(1, Layout::windows(geometry.weights(), micro.columns));
         let products = gemm::grid(micro, batch, geometry.pixels(), maps, depth);
         let coverage = Coverage::new(&geometry);
         Ok(Self { micro, geometry, coverage, weights, products, epilogue: epilogue_of(node)? })
@@ -105,8 +99,8 @@ impl Kernel {
             false => &windows[tile.matrix * depth * width..][..depth * width],
         };
         let left = View::with_strides(left, pixels, depth, (1, width));
-        let right = &self.weights[tile.matrix % self.geometry.group];
-        Product::new(self.micro, Left::View(left), Right::Packed(right.panels())).compute(tile, None);
+        let right = self.weights.panels(tile.matrix % self.geometry.group);
+        Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(tile, None);
     }
 
     /// Output channels from the transposed products.
@@ -129,11 +123,16 @@ impl CpuKernel for Kernel {
         (self.window_floats() + products) * size_of::<f32>()
     }
 
-    fn resident_bytes(&self) -> usize {
-        self.weights.iter().map(PackedRight::bytes).sum()
+    fn packings(&self) -> Vec<Packing> {
+        vec![self.weights.packing.clone()]
+    }
+
+    fn keep(&mut self, packed: &[Arc<Buffer>]) {
+        packed.iter().for_each(|packed| self.weights.keep(packed));
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        self.weights.check()?;
         let (input, extras) = (elements(call.inputs[0]), &call.inputs[2..]);
         let scratch = elements_mut(&mut call.scratch[..self.scratch_bytes()]);
         let (windows, products) = scratch.split_at_mut(self.window_floats());

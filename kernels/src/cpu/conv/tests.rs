@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::cpu::Team;
-use crate::cpu::gemm::testing::{epilogue, require_close, run, run_by_teams, spec, tensor};
+use crate::cpu::gemm::testing::{epilogue, keep, require_close, run, run_by_teams, spec, tensor};
 use crate::op::Op;
+use crate::tensor::Tensor;
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
 
@@ -78,8 +79,8 @@ fn require_correct(op: &Conv, node: &NodeSpec, inputs: &[Tensor], found: &[f32])
 
 /// Runs the node with its weights constant or not, by a micro-kernel where products are used.
 fn run_as(micro: &'static MicroKernel, op: &Conv, node: &NodeSpec, inputs: &[Tensor], constant: bool) -> Vec<f32> {
-    let constants: Vec<_> = (0..inputs.len()).map(|i| (i == 1 && constant).then(|| inputs[1].clone())).collect();
-    let kernel = prepare_for(micro, op, node, &constants).expect("a sound node");
+    let mut kernel = prepare_for(micro, op, node, &[false, constant]).expect("a sound node");
+    keep(&mut *kernel, inputs);
     run_by_teams(&*kernel, node, inputs)
 }
 

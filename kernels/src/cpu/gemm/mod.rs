@@ -1,7 +1,7 @@
 //! Products of `f32` matrices: C = A · B with any distances of A's and B's rows and columns, C row-major.
 //!
 //! [`grid`] cuts C into tiles, which a team computes with [`Product::compute`]. Operands that never change are packed
-//! ahead as [`PackedLeft`] and [`PackedRight`]. What is in which cache is told in `product`, what is in registers in
+//! ahead as [`Panels`]. What is in which cache is told in `product`, what is in registers in
 //! `micro`. A product with a vector is limited by memory and has loops of its own, in `vector`.
 //!
 //! Every element is the sum over consecutive slices of the depth, each added up in order (in up to four interleaved
@@ -22,7 +22,7 @@ mod vector;
 mod view;
 
 pub(crate) use micro::MicroKernel;
-pub(crate) use pack::{PackedLeft, PackedRight, Panels};
+pub(crate) use pack::{Panels, pack_panels};
 pub(crate) use product::{Finish, Left, PanelSource, Product, Right};
 pub(crate) use transpose::transpose;
 pub(crate) use vector::matrix_vector;

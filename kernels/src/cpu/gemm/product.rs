@@ -6,7 +6,7 @@
 //! rows are finished by the caller while they are in the cache.
 
 use super::micro::{Block, MicroKernel};
-use super::pack::{PackedLeft, Panels, pack_panels};
+use super::pack::{Panels, pack_panels};
 use super::view::View;
 use crate::cpu::team::{Tile, with_workspace};
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub(crate) enum Left<'a> {
     /// As it lies in memory.
     View(View<'a>),
     /// Packed ahead.
-    Packed(&'a PackedLeft),
+    Packed(Panels<'a>),
 }
 
 /// The right-hand operand of a product.
@@ -178,7 +178,7 @@ impl<'a> Product<'a> {
     {
         match self.left {
             Left::Packed(packed) => {
-                Strided { data: packed.from(first + top, steps.start), first: 1, second: packed.height() }
+                Strided { data: packed.from(steps.start, first + top), first: 1, second: packed.width() }
             }
             Left::View(view) if copies.is_empty() => {
                 let data = view.from(first + top, steps.start);
@@ -253,7 +253,7 @@ impl Left<'_> {
     fn rows(&self) -> usize {
         match self {
             Self::View(view) => view.rows(),
-            Self::Packed(packed) => packed.rows(),
+            Self::Packed(packed) => packed.columns(),
         }
     }
 
@@ -267,7 +267,7 @@ impl Left<'_> {
     fn height(&self, kernel: &MicroKernel) -> usize {
         match self {
             Self::View(view) => kernel.block_height(view.rows()),
-            Self::Packed(packed) => packed.height(),
+            Self::Packed(packed) => packed.width(),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What the tests of products and convolutions share: inputs, a way to run a kernel, an epilogue by its definition.
 
-use crate::cpu::{Call, CpuKernel, Team};
+use crate::cpu::{Call, CpuKernel, Packing, Team};
 use crate::dtype::DType;
 use crate::op::{Binary, Expression, Literal, NodeSpec, Register, Step, Unary};
 use crate::shape::Shape;
 use crate::tensor::{Buffer, Tensor, TensorSpec};
 use arbtest::arbitrary::{Result, Unstructured};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// An `f32` tensor's type.
 pub(crate) fn spec(dims: &[usize]) -> TensorSpec {
@@ -21,14 +21,27 @@ pub(crate) fn tensor(dims: &[usize], seed: usize) -> Tensor {
     Tensor::from_elements(spec.shape, &values).expect("as many values")
 }
 
+/// Gives a kernel the constants that it wants packed.
+pub(crate) fn keep(kernel: &mut dyn CpuKernel, inputs: &[Tensor]) {
+    let packed = |packing: &Packing| {
+        let mut packed = Buffer::zeroed(packing.layout.bytes());
+        packing.layout.pack(inputs[packing.input].bytes(), packed.bytes_mut());
+        Arc::new(packed)
+    };
+    let packed: Vec<_> = kernel.packings().iter().map(packed).collect();
+    kernel.keep(&packed);
+}
+
 /// The kernel's only output.
-pub(crate) fn run(kernel: &dyn CpuKernel, node: &NodeSpec, inputs: &[Tensor], team: &Team) -> Vec<f32> {
+pub(crate) fn run<'t>(kernel: &dyn CpuKernel, node: &NodeSpec, inputs: &'t [Tensor], team: &Team) -> Vec<f32> {
     let mut output = Buffer::zeroed(node.outputs[0].bytes());
     let mut scratch = Buffer::zeroed(kernel.scratch_bytes());
     // Memory as a call may find it.
     output.bytes_mut().fill(0xff);
     scratch.bytes_mut().fill(0xff);
-    let inputs: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+    // What the kernel keeps it is not given again.
+    let given = |(input, tensor): (usize, &'t Tensor)| if kernel.reads(input) { tensor.bytes() } else { &[] };
+    let inputs: Vec<&[u8]> = inputs.iter().enumerate().map(given).collect();
     let outputs = &mut [output.bytes_mut()];
     let call = Call { inputs: &inputs, outputs, rows: 0..1, scratch: scratch.bytes_mut(), team };
     kernel.run(call).expect("products of floats are defined everywhere");

@@ -4,22 +4,20 @@ mod batches;
 
 use super::check::{invalid, require, require_f32};
 use super::elements::{elements, elements_mut};
-use super::gemm::{self, Left, MicroKernel, PackedRight, Product, Right, View};
+use super::gemm::{self, Left, MicroKernel, Product, Right, View};
+use super::layout::{Layout, Packed, Packing};
 use super::map::Epilogue;
 use super::team::{Grid, Tile};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{Expression, MatMul, NodeSpec};
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::Buffer;
 use batches::Batches;
+use std::sync::Arc;
 
 /// The kernel of a matrix product.
-pub(super) fn prepare(
-    op: &MatMul,
-    node: &NodeSpec,
-    constants: &[Option<Tensor>],
-) -> Result<Box<dyn CpuKernel>, KernelError> {
+pub(super) fn prepare(op: &MatMul, node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     Ok(Box::new(Kernel::new(MicroKernel::best(), op, node, constants)?))
 }
 
@@ -44,10 +42,8 @@ struct Kernel {
     transpose_a: bool,
     transpose_b: bool,
     batches: Batches,
-    /// The right matrices, packed, if they never change.
-    packed: Vec<PackedRight>,
-    /// B, if it never changes and is read as it is.
-    constant: Option<Tensor>,
+    /// The right matrices, if they never change and are read in panels.
+    packed: Option<Packed>,
     method: Method,
     grid: Grid,
     /// Products in each of the node's rows.
@@ -74,12 +70,7 @@ enum Method {
 }
 
 impl Kernel {
-    fn new(
-        micro: &'static MicroKernel,
-        op: &MatMul,
-        node: &NodeSpec,
-        constants: &[Option<Tensor>],
-    ) -> Result<Self, KernelError> {
+    fn new(micro: &'static MicroKernel, op: &MatMul, node: &NodeSpec, constants: &[bool]) -> Result<Self, KernelError> {
         let (mut sizes, mut batches) = sizes(op, node)?;
         let Sizes { m, n, k } = sizes;
         // Products that share B are one product of all their rows.
@@ -87,20 +78,15 @@ impl Kernel {
             sizes.m = batches.count() * m;
             batches = Batches::new(&Shape::scalar(), &Shape::scalar())?;
         }
-        let constant = constants.get(1).and_then(Option::as_ref);
+        let constant = constants.get(1) == Some(&true);
         let method = match sizes {
             Sizes { n: 1, .. } => Method::ColumnVector,
-            Sizes { m: 1, .. } if constant.is_none() => Method::RowVector,
+            Sizes { m: 1, .. } if !constant => Method::RowVector,
             _ => Method::Blocked,
         };
-        let packed = match (method, constant) {
-            (Method::Blocked, Some(constant)) if k * n > 0 => {
-                let matrices = elements(constant.bytes()).chunks_exact(k * n);
-                matrices.map(|b| PackedRight::new(micro, View::new(b, k, n, op.transpose_b))).collect()
-            }
-            _ => Vec::new(),
-        };
-        let constant = constant.filter(|_| packed.is_empty()).cloned();
+        let matrices = node.inputs[1].shape.elements().checked_div(k * n).unwrap_or(0);
+        let packed = (constant && method == Method::Blocked && matrices > 0)
+            .then(|| Packed::new(1, Layout::right(matrices, [k, n], op.transpose_b, micro.columns)));
         let grid = match method {
             Method::Blocked => gemm::grid(micro, batches.count(), sizes.m, n, k),
             Method::RowVector => gemm::vector_grid(batches.count(), n, k),
@@ -109,31 +95,18 @@ impl Kernel {
         let MatMul { transpose_a, transpose_b, .. } = *op;
         let epilogue = epilogue_of(node)?;
         let row_products = batches.count() / node.row_plan().map_or(1, |plan| plan.rows);
-        Ok(Self {
-            micro,
-            sizes,
-            transpose_a,
-            transpose_b,
-            batches,
-            packed,
-            constant,
-            method,
-            grid,
-            row_products,
-            epilogue,
-        })
+        Ok(Self { micro, sizes, transpose_a, transpose_b, batches, packed, method, grid, row_products, epilogue })
     }
 
     /// Computes a tile of the products at hand, the first of which is product `first` of all.
     fn compute(&self, first: usize, tile: &mut Tile<'_, f32>, a: &[f32], b: &[f32], extras: &[&[u8]]) {
         let Sizes { m, n, k } = self.sizes;
         // Windowed operands begin with the products at hand; for the others it is the same from where products are counted.
-        let (left, given) = self.batches.operands(tile.matrix);
+        let (left, right) = self.batches.operands(tile.matrix);
         let (_, kept) = self.batches.operands(first + tile.matrix);
-        let right = if self.constant.is_some() { kept } else { given };
         let left = View::new(&a[left * m * k..][..m * k], m, k, self.transpose_a);
-        let right = match self.packed.get(kept) {
-            Some(packed) => Right::Packed(packed.panels()),
+        let right = match &self.packed {
+            Some(packed) => Right::Packed(packed.panels(kept)),
             None => Right::View(View::new(&b[right * k * n..][..k * n], k, n, self.transpose_b)),
         };
         let matrix = tile.matrix;
@@ -170,14 +143,17 @@ impl Kernel {
 }
 
 impl CpuKernel for Kernel {
-    fn resident_bytes(&self) -> usize {
-        self.packed.iter().map(PackedRight::bytes).sum::<usize>()
-            + self.constant.as_ref().map_or(0, |b| b.bytes().len())
+    fn packings(&self) -> Vec<Packing> {
+        self.packed.iter().map(|packed| packed.packing.clone()).collect()
+    }
+
+    fn keep(&mut self, packed: &[Arc<Buffer>]) {
+        self.packed.iter_mut().zip(packed).for_each(|(own, given)| own.keep(given));
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        let a = elements(call.inputs[0]);
-        let b = elements(self.constant.as_ref().map_or(call.inputs[1], Tensor::bytes));
+        self.packed.as_ref().map_or(Ok(()), Packed::check)?;
+        let (a, b) = (elements(call.inputs[0]), elements(call.inputs[1]));
         let c = elements_mut(call.outputs[0]);
         let first = call.rows.start * self.row_products;
         let batch = c.len().checked_div(self.grid.rows * self.grid.columns).unwrap_or(0);

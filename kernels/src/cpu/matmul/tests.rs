@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::cpu::Team;
-use crate::cpu::gemm::testing::{epilogue, require_close, run, run_by_teams, spec, tensor};
+use crate::cpu::gemm::testing::{epilogue, keep, require_close, run, run_by_teams, spec, tensor};
 use crate::cpu::testing::run_windows;
 use crate::op::Op;
+use crate::tensor::Tensor;
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
 
@@ -63,8 +64,8 @@ fn products_agree_with_the_definition() {
         let micro = *u.choose(&MicroKernel::available())?;
         let inputs: Vec<Tensor> = node.inputs.iter().zip(1..).map(|(s, seed)| tensor(s.shape.dims(), seed)).collect();
         let constant_b: bool = u.arbitrary()?;
-        let constants: Vec<_> = (0..inputs.len()).map(|i| (i == 1 && constant_b).then(|| inputs[1].clone())).collect();
-        let kernel = Kernel::new(micro, &op, &node, &constants).expect("a sound node");
+        let mut kernel = Kernel::new(micro, &op, &node, &[false, constant_b]).expect("a sound node");
+        keep(&mut kernel, &inputs);
         require_correct(&op, &node, &inputs, &run_by_teams(&kernel, &node, &inputs));
         Ok(())
     })
@@ -80,8 +81,10 @@ fn deep_and_wide_products_agree_with_the_definition() {
             let node =
                 NodeSpec { op: Op::MatMul(op.clone()), inputs: vec![spec(&a), spec(&b)], outputs: vec![spec(&[m, n])] };
             let inputs = [tensor(&a, 1), tensor(&b, 2)];
-            for constants in [[None, None], [None, Some(inputs[1].clone())]] {
-                let kernel = Kernel::new(MicroKernel::best(), &op, &node, &constants).expect("a sound node");
+            for constant in [false, true] {
+                let mut kernel =
+                    Kernel::new(MicroKernel::best(), &op, &node, &[false, constant]).expect("a sound node");
+                keep(&mut kernel, &inputs);
                 require_correct(&op, &node, &inputs, &run_by_teams(&kernel, &node, &inputs));
             }
         }
@@ -99,28 +102,42 @@ fn not_a_number_spreads_along_its_row_only() {
     a[7 * 30 + 29] = f32::NAN;
     let a = Tensor::from_elements(node.inputs[0].shape.clone(), &a).expect("as many");
     for micro in MicroKernel::available() {
-        let kernel = Kernel::new(micro, &MatMul::default(), &node, &[None, None]).expect("a sound node");
+        let kernel = Kernel::new(micro, &MatMul::default(), &node, &[false, false]).expect("a sound node");
         let found = run(&kernel, &node, &[a.clone(), tensor(&[30, 50], 2)], &Team::solo());
         assert!(found.iter().enumerate().all(|(at, x)| x.is_nan() == (at / 50 == 7)), "{}", micro.name);
     }
 }
 
 #[test]
-fn a_constant_that_was_packed_need_not_be_given_again() {
-    for (m, n, k) in [(5, 60, 9), (5, 1, 9), (1, 60, 9)] {
+fn a_constant_is_packed_once_for_all_numbers_of_rows_and_not_given_again() {
+    let mut layouts = Vec::new();
+    for (m, n, k) in [(5, 60, 9), (300, 60, 9), (1, 60, 9)] {
         let node = NodeSpec {
             op: Op::MatMul(MatMul::default()),
             inputs: vec![spec(&[m, k]), spec(&[k, n])],
             outputs: vec![spec(&[m, n])],
         };
         let (a, b) = (tensor(&[m, k], 1), tensor(&[k, n], 2));
-        let constants = [None, Some(b.clone())];
-        let kernel = Kernel::new(MicroKernel::best(), &MatMul::default(), &node, &constants).expect("a sound node");
-        let nothing = Tensor::from_elements::<f32>(Shape::new([0]).expect("empty"), &[]).expect("nothing");
-        let found = run(&kernel, &node, &[a.clone(), nothing], &Team::solo());
-        require_correct(&MatMul::default(), &node, &[a, b], &found);
-        assert!(kernel.resident_bytes() >= k * n * 4);
+        let inputs = [a, b];
+        let mut kernel =
+            Kernel::new(MicroKernel::best(), &MatMul::default(), &node, &[false, true]).expect("a sound node");
+        assert!(kernel.reads(0) && !kernel.reads(1));
+        let mut output = [0; 4];
+        let call = Call {
+            inputs: &[&[], &[]],
+            outputs: &mut [&mut output],
+            rows: 0..1,
+            scratch: &mut [],
+            team: &Team::solo(),
+        };
+        assert_eq!(kernel.run(call), Err(KernelError::Packed { input: 1 }));
+        keep(&mut kernel, &inputs);
+        require_correct(&MatMul::default(), &node, &inputs, &run(&kernel, &node, &inputs, &Team::solo()));
+        layouts.extend(kernel.packings());
     }
+    assert!(
+        layouts.len() == 3 && layouts.iter().all(|layout| *layout == layouts[0] && layout.layout.bytes() >= 60 * 9 * 4)
+    );
 }
 
 #[test]

@@ -17,7 +17,6 @@ use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 use crate::shape::Shape;
-use crate::tensor::Tensor;
 use direct::Direct;
 use std::ops::Range;
 
@@ -33,8 +32,6 @@ const NARROW: usize = 16;
 /// A depthwise convolution.
 pub(super) struct Kernel {
     geometry: Geometry,
-    /// The weights, if they never change.
-    weights: Option<Tensor>,
     direct: Option<Direct>,
     rows: PaddedRows,
     /// For each element of the window, where its padded row has the element for output column 0.
@@ -54,12 +51,7 @@ struct PaddedRows {
 impl Kernel {
     /// # Errors
     /// If the epilogue does not fit the node, or a padded row is too long.
-    pub(super) fn new(
-        micro: &MicroKernel,
-        geometry: Geometry,
-        node: &NodeSpec,
-        constants: &[Option<Tensor>],
-    ) -> Result<Self, KernelError> {
+    pub(super) fn new(micro: &MicroKernel, geometry: Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
         let Geometry { output, window, steps, images, maps, .. } = geometry;
         let stride = steps.strides[1];
         let length = (window[1] - 1) * steps.dilations[1] / stride + output[1].next_multiple_of(block(output[1]));
@@ -79,9 +71,8 @@ impl Kernel {
         let offsets = (0..geometry.taps()).map(offset).collect();
         let grid =
             Grid { batch: 1, rows: images * maps * output[0], columns: output[1], tile_rows, tile_columns: output[1] };
-        let weights = constants.get(1).and_then(Option::as_ref).cloned();
         let direct = Direct::new(micro, &geometry);
-        Ok(Self { geometry, weights, direct, rows, offsets, grid, epilogue: epilogue_of(node)? })
+        Ok(Self { geometry, direct, rows, offsets, grid, epilogue: epilogue_of(node)? })
     }
 
     /// Computes the tile's rows, which may be of several channels.
@@ -129,13 +120,9 @@ impl Kernel {
 }
 
 impl CpuKernel for Kernel {
-    fn resident_bytes(&self) -> usize {
-        self.weights.as_ref().map_or(0, |weights| weights.bytes().len())
-    }
-
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let input = elements(call.inputs[0]);
-        let weights = elements(self.weights.as_ref().map_or(call.inputs[1], Tensor::bytes));
+        let weights = elements(call.inputs[1]);
         let (output, extras) = (elements_mut(call.outputs[0]), &call.inputs[2..]);
         call.team.run_tiles(output, self.grid, &|mut tile| self.compute(&mut tile, input, weights, extras));
         Ok(())

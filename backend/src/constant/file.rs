@@ -1,0 +1,94 @@
+//! A file that holds constants: opened once, read when they are wanted, refused once it was changed.
+
+use super::ConstantError;
+use anabranch_kernels::{Buffer, DType, TensorSpec};
+use std::fs::{File, Metadata};
+use std::io;
+use std::time::SystemTime;
+
+/// An opened file with constants.
+pub(crate) struct ConstantFile {
+    file: File,
+    /// What errors call it.
+    name: String,
+    state: State,
+}
+
+/// What tells that a file was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl State {
+    fn of(metadata: &Metadata) -> Self {
+        Self { bytes: metadata.len(), modified: metadata.modified().ok() }
+    }
+}
+
+impl ConstantFile {
+    /// The file as it is now.
+    pub(crate) fn new(file: File, name: String) -> io::Result<Self> {
+        let state = State::of(&file.metadata()?);
+        Ok(Self { file, name, state })
+    }
+
+    /// Its bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.state.bytes
+    }
+
+    /// Reads `bytes.len()` bytes from `offset` on.
+    pub(crate) fn read_exact(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        read_exact_at(&self.file, offset, bytes)
+    }
+
+    /// The tensor `name` at `offset`.
+    ///
+    /// # Errors
+    /// If the file was changed since it was opened or cannot be read, or memory is short.
+    pub(super) fn read(&self, name: &str, offset: u64, spec: &TensorSpec) -> Result<Buffer, ConstantError> {
+        let bytes = spec.bytes();
+        let mut buffer = Buffer::try_zeroed(bytes).ok_or(ConstantError::OutOfMemory { bytes })?;
+        let read = self.read_exact(offset, buffer.bytes_mut());
+        // Looked at afterwards: then what was read is what was there when the file was opened.
+        let now = self.file.metadata().map(|metadata| State::of(&metadata));
+        let (file, tensor) = (|| self.name.clone(), || name.to_owned());
+        match read.and(now) {
+            Ok(now) if now == self.state => {}
+            Ok(_) => return Err(ConstantError::Changed { file: file(), tensor: tensor() }),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(ConstantError::Changed { file: file(), tensor: tensor() });
+            }
+            Err(error) => {
+                return Err(ConstantError::Io { file: file(), tensor: tensor(), reason: error.to_string() });
+            }
+        }
+        let wrong = match spec.dtype {
+            DType::Bool => buffer.bytes().iter().position(|byte| *byte > 1),
+            _ => None,
+        };
+        match wrong {
+            Some(index) => Err(ConstantError::NotBool { tensor: tensor(), index }),
+            None => Ok(buffer),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut offset: u64, mut bytes: &mut [u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let read = std::os::windows::fs::FileExt::seek_read(file, bytes, offset)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        (offset, bytes) = (offset + read as u64, &mut bytes[read..]);
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! Constants: type and shape at once, elements when somebody asks for them.
+//!
+//! The weights of a model are most of its memory, and most are read only to be packed or uploaded. So a large constant of a file
+//! stays there until then, and one that is computed from such ones is computed then. Whoever loads a constant shares it with all
+//! that hold it at that time; when the last lets it go, its memory is free.
+
+mod file;
+
+pub(crate) use file::ConstantFile;
+
+use anabranch_kernels::tensor::SizeMismatch;
+use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Bytes from which on a constant stays in its file, or is computed when it is wanted.
+pub(crate) const LARGE: usize = 64 << 10;
+
+/// Constants that may be computed from each other, the last from the first: what is deeper is computed at once, because each
+/// may be computed once for each of its readers.
+const DEEPEST: u8 = 4;
+
+/// A tensor that never changes. Clones share its elements.
+#[derive(Clone)]
+pub struct Constant {
+    spec: TensorSpec,
+    data: Arc<Data>,
+}
+
+struct Data {
+    identity: Identity,
+    source: Source,
+    /// The elements, while somebody holds them.
+    loaded: Mutex<Weak<Buffer>>,
+}
+
+enum Source {
+    Held(Arc<Buffer>),
+    File { file: Arc<ConstantFile>, offset: u64, name: String },
+    Made { inputs: Vec<Constant>, make: Make },
+}
+
+/// Computes a constant from others.
+type Make = Box<dyn Fn(&[Tensor]) -> Result<Tensor, String> + Send + Sync>;
+
+/// What the elements of a constant are: equal for constants that have equal bytes by their origin.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Identity {
+    /// These bytes.
+    Bytes(Arc<[u8]>),
+    /// Those of the constant with this number, which is given once in a process.
+    Given(u64),
+    /// Computed like this, from these.
+    Made(Arc<(String, Vec<Identity>)>),
+}
+
+/// Why the elements of a constant are not to be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConstantError {
+    /// The file is another than when the model was opened.
+    #[error(
+        "{file} was changed while its model was in use, so that tensor `{tensor}` cannot be read; open the model again"
+    )]
+    Changed {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+    },
+    /// The operating system refused.
+    #[error("tensor `{tensor}` cannot be read from {file}: {reason}; make the file readable and open the model again")]
+    Io {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// There is not enough memory.
+    #[error("a constant takes {bytes} bytes, more memory than there is")]
+    OutOfMemory {
+        /// Its size.
+        bytes: usize,
+    },
+    /// A truth value that is neither 0 nor 1.
+    #[error("tensor `{tensor}` holds at {index} what is no truth value; export the model again")]
+    NotBool {
+        /// The tensor.
+        tensor: String,
+        /// The element.
+        index: usize,
+    },
+    /// A constant that cannot be computed.
+    #[error("a constant cannot be computed: {0}")]
+    Made(String),
+}
+
+impl Constant {
+    /// A constant of a file.
+    pub(crate) fn in_file(spec: TensorSpec, file: Arc<ConstantFile>, offset: u64, name: String) -> Self {
+        Self::new(spec, next_identity(), Source::File { file, offset, name })
+    }
+
+    /// A constant that `make` computes from `inputs`, in the same way wherever `how` is the same. Small ones, and those at the end
+    /// of a long line of such, are computed at once.
+    ///
+    /// # Errors
+    /// If it is computed at once, and that fails.
+    pub(crate) fn made(
+        spec: TensorSpec,
+        how: String,
+        inputs: Vec<Self>,
+        make: impl Fn(&[Tensor]) -> Result<Tensor, String> + Send + Sync + 'static,
+    ) -> Result<Self, ConstantError> {
+        let depth = inputs.iter().map(|input| input.data.source.depth()).max().unwrap_or(0);
+        let large = spec.bytes() >= LARGE;
+        let identity = Identity::Made(Arc::new((how, inputs.iter().map(|input| input.identity().clone()).collect())));
+        let made = Self::new(spec, identity, Source::Made { inputs, make: Box::new(make) });
+        if large && depth < DEEPEST { Ok(made) } else { made.load().map(Self::from) }
+    }
+
+    fn new(spec: TensorSpec, identity: Identity, source: Source) -> Self {
+        Self { spec, data: Arc::new(Data { identity, source, loaded: Mutex::default() }) }
+    }
+
+    /// Element type and shape.
+    pub fn spec(&self) -> &TensorSpec {
+        &self.spec
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.spec.dtype
+    }
+
+    /// Shape.
+    pub fn shape(&self) -> &Shape {
+        &self.spec.shape
+    }
+
+    /// Bytes of the elements.
+    pub fn bytes(&self) -> usize {
+        self.spec.bytes()
+    }
+
+    /// The same elements under another shape.
+    ///
+    /// # Errors
+    /// If the shape has another number of elements.
+    pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeMismatch> {
+        let spec = TensorSpec::new(self.spec.dtype, shape);
+        match spec.bytes() == self.bytes() {
+            true => Ok(Self { spec, data: Arc::clone(&self.data) }),
+            false => Err(SizeMismatch { spec, found: self.bytes() }),
+        }
+    }
+
+    /// The elements, if they are in memory for good: those of small constants, and of models that were given as bytes.
+    pub fn held(&self) -> Option<Tensor> {
+        match &self.data.source {
+            Source::Held(buffer) => Tensor::new(self.spec.clone(), Arc::clone(buffer)).ok(),
+            Source::File { .. } | Source::Made { .. } => None,
+        }
+    }
+
+    /// The elements: those in memory, or read or computed now.
+    ///
+    /// # Errors
+    /// If the constant's file was changed or cannot be read, or memory is short.
+    pub fn load(&self) -> Result<Tensor, ConstantError> {
+        let size = |_| ConstantError::Made("it has another size".into());
+        let tensor = |buffer| Tensor::new(self.spec.clone(), buffer).map_err(size);
+        if let Source::Held(buffer) = &self.data.source {
+            return tensor(Arc::clone(buffer));
+        }
+        // Others that want the same elements wait for them here.
+        let mut loaded = self.data.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(buffer) = loaded.upgrade() {
+            return tensor(buffer);
+        }
+        let buffer = self.fresh()?;
+        *loaded = Arc::downgrade(&buffer);
+        tensor(buffer)
+    }
+
+    fn fresh(&self) -> Result<Arc<Buffer>, ConstantError> {
+        match &self.data.source {
+            Source::Held(buffer) => Ok(Arc::clone(buffer)),
+            Source::File { file, offset, name } => file.read(name, *offset, &self.spec).map(Arc::new),
+            Source::Made { inputs, make } => {
+                let inputs = inputs.iter().map(Self::load).collect::<Result<Vec<_>, _>>()?;
+                Ok(Arc::clone(make(&inputs).map_err(ConstantError::Made)?.buffer()))
+            }
+        }
+    }
+
+    /// Whether the elements are the same by their origin.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.spec == other.spec && (Arc::ptr_eq(&self.data, &other.data) || self.identity() == other.identity())
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.data.identity
+    }
+}
+
+impl Source {
+    /// Constants from which this one is computed one after the other.
+    fn depth(&self) -> u8 {
+        match self {
+            Self::Held(_) | Self::File { .. } => 0,
+            Self::Made { inputs, .. } => inputs.iter().map(|input| input.data.source.depth()).max().unwrap_or(0) + 1,
+        }
+    }
+}
+
+fn next_identity() -> Identity {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    Identity::Given(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl From<Tensor> for Constant {
+    /// A constant in memory.
+    fn from(tensor: Tensor) -> Self {
+        let identity =
+            if tensor.bytes().len() < LARGE { Identity::Bytes(tensor.bytes().into()) } else { next_identity() };
+        Self::new(tensor.spec().clone(), identity, Source::Held(Arc::clone(tensor.buffer())))
+    }
+}
+
+impl fmt::Debug for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match &self.data.source {
+            Source::Held(_) => "in memory",
+            Source::File { .. } => "in a file",
+            Source::Made { .. } => "computed",
+        };
+        write!(f, "Constant({}, {source})", self.spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    fn tensor(elements: usize) -> Tensor {
+        let shape = Shape::new([elements]).expect("small");
+        Tensor::from_elements(shape, &vec![1.5f32; elements]).expect("as many")
+    }
+
+    /// A constant made of another, and how often it was made.
+    fn doubled(of: &Constant) -> (Constant, Arc<AtomicUsize>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let make = move |inputs: &[Tensor]| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let elements: Vec<f32> = inputs[0].elements::<f32>().expect("f32").iter().map(|x| 2.0 * x).collect();
+            Tensor::from_elements(inputs[0].shape().clone(), &elements).map_err(|error| error.to_string())
+        };
+        (Constant::made(of.spec().clone(), "doubled".into(), vec![of.clone()], make).expect("made"), count)
+    }
+
+    #[test]
+    fn a_large_constant_is_made_when_it_is_wanted_and_shared_while_it_is_held() {
+        let base = Constant::from(tensor(LARGE));
+        let (made, count) = doubled(&base);
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+        let (one, two) = (made.load().expect("made"), made.clone().load().expect("made"));
+        assert!(Arc::ptr_eq(one.buffer(), two.buffer()) && one.elements::<f32>().expect("f32")[7] == 3.0);
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        drop((one, two));
+        assert!(made.load().is_ok() && made.held().is_none());
+        assert_eq!(count.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn small_constants_and_long_lines_are_made_at_once() {
+        let (small, count) = doubled(&Constant::from(tensor(3)));
+        assert!(small.held().is_some() && count.load(Ordering::Relaxed) == 1);
+        let mut line = Constant::from(tensor(LARGE));
+        for step in 0..2 * DEEPEST + 1 {
+            line = doubled(&line).0;
+            assert_eq!(line.held().is_some(), step == DEEPEST, "{step}");
+        }
+    }
+
+    #[test]
+    fn constants_of_one_origin_are_the_same() {
+        let base = Constant::from(tensor(LARGE));
+        assert!(doubled(&base).0.is_same(&doubled(&base).0), "made twice");
+        assert!(!base.is_same(&Constant::from(tensor(LARGE))), "large ones are not compared");
+        assert!(Constant::from(tensor(3)).is_same(&Constant::from(tensor(3))));
+        let reshaped = base.reshaped(Shape::new([2, LARGE / 2]).expect("small")).expect("as many");
+        assert!(!reshaped.is_same(&base) && reshaped.identity() == base.identity());
+        assert!(base.reshaped(Shape::scalar()).is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! The weights of a session in memory: once for all its plans, packed for CPUs and uploaded to GPUs.
+
+use crate::constant::{Constant, ConstantError, Identity};
+use anabranch_kernels::cpu::Layout;
+use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::{Buffer, KernelError};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread;
+
+/// Bytes that are made ready on the calling thread: less does not pay for starting others.
+const FEW: usize = 1 << 20;
+
+/// Constants are uploaded in pieces of this many bytes, because wgpu stages each piece.
+const PIECE: usize = 8 << 20;
+
+/// Constants in the forms in which kernels read them.
+///
+/// A form stays as long as a plan uses it, and after that as one of those that the next plan may find: `spare` bytes of such are
+/// kept on each device, no more.
+pub struct Weights {
+    spare: u64,
+    host: Mutex<BTreeMap<Form, Arc<Buffer>>>,
+    gpus: Mutex<Vec<Uploads>>,
+}
+
+/// The constants that are on one opened GPU.
+struct Uploads {
+    gpu: Weak<Gpu>,
+    buffers: BTreeMap<Identity, Arc<wgpu::Buffer>>,
+}
+
+/// A constant as it is, or in the layout of a kernel.
+type Form = (Identity, Option<Layout>);
+
+/// A form that a kernel reads on the host.
+pub(super) struct Wanted {
+    pub(super) constant: Constant,
+    pub(super) layout: Option<Layout>,
+}
+
+impl Wanted {
+    fn form(&self) -> Form {
+        (self.constant.identity().clone(), self.layout.clone())
+    }
+
+    fn bytes(&self) -> usize {
+        self.layout.as_ref().map_or(self.constant.bytes(), Layout::bytes)
+    }
+
+    /// What is in memory in any case.
+    fn held(&self) -> Option<Arc<Buffer>> {
+        let held = self.constant.held().filter(|_| self.layout.is_none())?;
+        Some(Arc::clone(held.buffer()))
+    }
+
+    fn make(&self) -> Result<Arc<Buffer>, ConstantError> {
+        let raw = self.constant.load()?;
+        let Some(layout) = &self.layout else { return Ok(Arc::clone(raw.buffer())) };
+        let bytes = layout.bytes();
+        let mut packed = Buffer::try_zeroed(bytes).ok_or(ConstantError::OutOfMemory { bytes })?;
+        layout.pack(raw.bytes(), packed.bytes_mut());
+        Ok(Arc::new(packed))
+    }
+}
+
+impl Weights {
+    /// No weights yet. Those that no plan uses are kept up to `spare` bytes on each device.
+    pub fn new(spare: u64) -> Self {
+        Self { spare, host: Mutex::default(), gpus: Mutex::default() }
+    }
+
+    /// The forms on the host, in the order of `wanted`. Those that are not there yet are made by all processors, the largest
+    /// first: then the raw weights that are in memory meanwhile hardly add to the peak.
+    pub(super) fn on_host(&self, wanted: &[Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
+        let mut jobs: BTreeMap<Form, &Wanted> = BTreeMap::new();
+        {
+            let host = lock(&self.host);
+            for wanted in wanted.iter().filter(|wanted| wanted.held().is_none()) {
+                let form = wanted.form();
+                if !host.contains_key(&form) {
+                    jobs.insert(form, wanted);
+                }
+            }
+        }
+        let mut jobs: Vec<_> = jobs.into_values().collect();
+        jobs.sort_by_key(|job| Reverse(job.bytes()));
+        let made = made(&jobs)?;
+        let mut host = lock(&self.host);
+        for (job, buffer) in jobs.iter().zip(made) {
+            // Another thread may have made it too.
+            host.entry(job.form()).or_insert(buffer);
+        }
+        let found = |wanted: &Wanted| match wanted.held() {
+            Some(held) => Ok(held),
+            None => host.get(&wanted.form()).map_or_else(|| wanted.make(), |buffer| Ok(Arc::clone(buffer))),
+        };
+        let buffers = wanted.iter().map(found).collect::<Result<Vec<_>, _>>()?;
+        forget_unused(&mut host, self.spare, |buffer| buffer.len() as u64);
+        Ok(buffers)
+    }
+
+    /// A constant in the memory of a GPU.
+    pub(super) fn on_gpu(&self, gpu: &Arc<Gpu>, constant: &Constant) -> Result<Arc<wgpu::Buffer>, UploadError> {
+        // Held meanwhile: a GPU's queue takes one upload after the other in any case.
+        let mut gpus = lock(&self.gpus);
+        gpus.retain(|uploads| uploads.gpu.upgrade().is_some_and(|gpu| gpu.fault().is_none()));
+        let known = gpus.iter().position(|uploads| std::ptr::eq(uploads.gpu.as_ptr(), Arc::as_ptr(gpu)));
+        let at = known.unwrap_or_else(|| {
+            gpus.push(Uploads { gpu: Arc::downgrade(gpu), buffers: BTreeMap::new() });
+            gpus.len() - 1
+        });
+        let buffers = &mut gpus[at].buffers;
+        if let Some(buffer) = buffers.get(constant.identity()) {
+            return Ok(Arc::clone(buffer));
+        }
+        forget_unused(buffers, self.spare, wgpu::Buffer::size);
+        let buffer = Arc::new(upload(gpu, constant.load()?.bytes())?);
+        buffers.insert(constant.identity().clone(), Arc::clone(&buffer));
+        Ok(buffer)
+    }
+
+    /// Frees what no plan uses.
+    pub fn trim(&self) {
+        forget_unused(&mut lock(&self.host), 0, |buffer| buffer.len() as u64);
+        lock(&self.gpus).iter_mut().for_each(|uploads| forget_unused(&mut uploads.buffers, 0, wgpu::Buffer::size));
+    }
+
+    /// Bytes on the host, and of those the ones that no plan uses.
+    pub fn host_bytes(&self) -> (u64, u64) {
+        let host = lock(&self.host);
+        let sum = |unused: bool| {
+            let counted = host.values().filter(|buffer| !unused || Arc::strong_count(buffer) == 1);
+            counted.map(|buffer| buffer.len() as u64).sum()
+        };
+        (sum(false), sum(true))
+    }
+
+    /// Bytes on all GPUs together.
+    pub fn gpu_bytes(&self) -> u64 {
+        lock(&self.gpus).iter().flat_map(|uploads| uploads.buffers.values()).map(|buffer| buffer.size()).sum()
+    }
+}
+
+/// Why a constant is not on a GPU.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UploadError {
+    #[error(transparent)]
+    Constant(#[from] ConstantError),
+    #[error(transparent)]
+    Gpu(#[from] KernelError),
+}
+
+/// Makes all, on as many threads as pay.
+fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
+    let bytes: usize = jobs.iter().map(|job| job.bytes()).sum();
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = if bytes < FEW { 1 } else { processors.min(jobs.len()) };
+    let results: Vec<OnceLock<Result<Arc<Buffer>, ConstantError>>> = jobs.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(at) else { return };
+            results[at].get_or_init(|| job.make());
+        }
+    };
+    thread::scope(|scope| {
+        (1..threads).for_each(|_| _ = scope.spawn(work));
+        work();
+    });
+    results.into_iter().zip(jobs).map(|(result, job)| result.into_inner().unwrap_or_else(|| job.make())).collect()
+}
+
+/// Drops what only the map holds, if that is more than `spare` bytes.
+fn forget_unused<K: Ord, T>(map: &mut BTreeMap<K, Arc<T>>, spare: u64, bytes: impl Fn(&T) -> u64) {
+    let unused = |form: &Arc<T>| Arc::strong_count(form) == 1;
+    let sum: u64 = map.values().filter(|form| unused(form)).map(|form| bytes(form)).sum();
+    if sum > spare {
+        map.retain(|_, form| !unused(form));
+    }
+}
+
+/// Copies bytes to a new buffer of whole words.
+pub(super) fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
+    let target = storage(gpu, (bytes.len().max(1) as u64).next_multiple_of(4));
+    for (at, piece) in bytes.chunks(PIECE).enumerate() {
+        let offset = (at * PIECE) as u64;
+        if piece.len() % 4 == 0 {
+            gpu.queue().write_buffer(&target, offset, piece);
+        } else {
+            let mut words = piece.to_vec();
+            words.resize(piece.len().next_multiple_of(4), 0);
+            gpu.queue().write_buffer(&target, offset, &words);
+        }
+        gpu.queue().submit([]);
+        gpu.poll(None)?;
+    }
+    Ok(target)
+}
+
+/// A buffer for tensors.
+pub(super) fn storage(gpu: &Gpu, size: u64) -> wgpu::Buffer {
+    gpu.device().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size,
+        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    })
+}
+
+/// What a panicking thread left behind is whole here: every update is one insertion.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (host, unused) = self.host_bytes();
+        f.debug_struct("Weights").field("host", &host).field("unused", &unused).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,210 @@
+//! What a session keeps on each device, in sum: the memory of each plan that is ready, and once what plans share.
+//!
+//! A plan is charged before anything is taken for it, and its charge ends when it is gone. Where a charge does not fit, idle plans are
+//! forgotten until it does; while other callers are at work, whose plans may become idle, one waits for them. Nobody waits for callers
+//! that wait themselves, so that the last one learns that there is no room.
+
+use super::cache::lock;
+use super::error::SharedShortage;
+use crate::constant::Identity;
+use crate::device::DeviceRef;
+use crate::planning::Planned;
+use anabranch_kernels::cpu::Layout;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// The limits of all devices, and what is charged to them.
+pub(super) struct Budget {
+    devices: Vec<Limit>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A device's memory.
+pub(super) struct Limit {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+}
+
+impl Limit {
+    /// What a device may hold.
+    pub(super) fn of(device: DeviceRef<'_>) -> Self {
+        Self { name: device.name().to_owned(), bytes: device.memory() }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// By device.
+    held: Vec<u64>,
+    shared: BTreeMap<Form, usize>,
+    /// Callers that may hold plans for a while.
+    active: usize,
+    /// Those of them that wait for room.
+    waiting: usize,
+}
+
+/// A constant as plans share it on a device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Form {
+    /// The device, by its place.
+    pub(super) device: usize,
+    pub(super) constant: Identity,
+    /// The layout of a kernel, or as it is.
+    pub(super) layout: Option<Layout>,
+}
+
+/// What a plan takes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Demand {
+    /// By device, what it shares with no other plan.
+    pub(super) own: Vec<u64>,
+    /// What it shares, with the bytes.
+    pub(super) shared: BTreeMap<Form, u64>,
+}
+
+/// What is charged for a plan, for as long as this lives.
+pub(super) struct Charge {
+    budget: Arc<Budget>,
+    demand: Demand,
+}
+
+/// A caller that may hold a plan for a while.
+pub(super) struct Active<'a>(&'a Budget);
+
+impl Demand {
+    /// What a plan takes of each device.
+    pub(super) fn of(planned: &Planned) -> Self {
+        let mut demand = Self::default();
+        for (device, memory) in planned.plan().memory().devices().iter().enumerate() {
+            let shared = memory.shared.iter().filter_map(|shared| {
+                let constant = planned.program.constant(shared.value)?.identity().clone();
+                Some((Form { device, constant, layout: shared.layout.clone() }, shared.bytes))
+            });
+            demand.shared.extend(shared);
+            let shared: u64 = memory.shared.iter().map(|shared| shared.bytes).sum();
+            demand.own.push(memory.peak().saturating_sub(shared));
+        }
+        demand
+    }
+}
+
+impl Budget {
+    /// Nothing charged yet.
+    pub(super) fn new(devices: Vec<Limit>) -> Arc<Self> {
+        let state = State { held: vec![0; devices.len()], ..State::default() };
+        Arc::new(Self { devices, state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    /// Bytes charged to each device.
+    pub(super) fn held(&self) -> Vec<u64> {
+        lock(&self.state).held.clone()
+    }
+
+    /// Says that a caller may hold a plan until what is returned is dropped.
+    pub(super) fn enter(&self) -> Active<'_> {
+        lock(&self.state).active += 1;
+        Active(self)
+    }
+
+    /// Charges what a plan takes. `make_room` forgets an idle plan, if there is one.
+    ///
+    /// # Errors
+    /// If it does not fit beside what is in use.
+    pub(super) fn charge(
+        self: &Arc<Self>,
+        demand: Demand,
+        make_room: impl Fn() -> bool,
+    ) -> Result<Charge, SharedShortage> {
+        loop {
+            let Some(shortage) = self.try_charge(&demand) else {
+                return Ok(Charge { budget: Arc::clone(self), demand });
+            };
+            if !make_room() && !self.wait_for_others(&demand) {
+                return Err(shortage);
+            }
+        }
+    }
+
+    /// Charges what a plan takes, or says where it does not fit.
+    fn try_charge(&self, demand: &Demand) -> Option<SharedShortage> {
+        let mut state = lock(&self.state);
+        let after = state.with(demand);
+        let short = after.iter().zip(&self.devices).position(|(bytes, limit)| *bytes > limit.bytes);
+        if let Some(device) = short {
+            let Limit { name, bytes } = &self.devices[device];
+            let held = state.held[device];
+            return Some(SharedShortage { device: name.clone(), needed: after[device] - held, held, limit: *bytes });
+        }
+        state.held = after;
+        for form in demand.shared.keys() {
+            *state.shared.entry(form.clone()).or_default() += 1;
+        }
+        None
+    }
+
+    /// Waits until another caller has left or given memory back; `false` if all others wait, too.
+    fn wait_for_others(&self, demand: &Demand) -> bool {
+        let mut state = lock(&self.state);
+        if self.fits(&state.with(demand)) {
+            return true;
+        }
+        state.waiting += 1;
+        let others = state.active > state.waiting;
+        if others {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+        others
+    }
+
+    fn fits(&self, bytes: &[u64]) -> bool {
+        bytes.iter().zip(&self.devices).all(|(bytes, limit)| *bytes <= limit.bytes)
+    }
+
+    fn give_back(&self, demand: &Demand) {
+        let mut state = lock(&self.state);
+        for (held, own) in state.held.iter_mut().zip(&demand.own) {
+            *held -= own;
+        }
+        for (form, bytes) in &demand.shared {
+            let users = state.shared.get_mut(form).map(|users| {
+                *users -= 1;
+                *users
+            });
+            if users == Some(0) {
+                state.shared.remove(form);
+                state.held[form.device] -= bytes;
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    /// What each device would hold with one more plan.
+    fn with(&self, demand: &Demand) -> Vec<u64> {
+        let mut after = self.held.clone();
+        for (after, own) in after.iter_mut().zip(&demand.own) {
+            *after = after.saturating_add(*own);
+        }
+        for (form, bytes) in demand.shared.iter().filter(|(form, _)| !self.shared.contains_key(form)) {
+            after[form.device] = after[form.device].saturating_add(*bytes);
+        }
+        after
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.give_back(&self.demand);
+    }
+}
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).active -= 1;
+        self.0.changed.notify_all();
+    }
+}

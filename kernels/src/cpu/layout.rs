@@ -1,0 +1,200 @@
+//! The orders in which kernels keep constants: how large they are, how they are made, and which kernels can share one.
+//!
+//! Products read both operands panel by panel (see `gemm`): the columns of the right-hand matrix, or the rows of the left-hand
+//! one, in panels of a fixed width, step by step. What such a panel holds does not depend on which of the two it is, on the other
+//! operand or on the batch, so that a constant that several kernels read in one layout is kept once.
+
+use super::elements::{elements, elements_mut};
+use super::gemm::{Panels, View, pack_panels, transpose};
+use crate::error::KernelError;
+use crate::tensor::Buffer;
+use std::sync::Arc;
+
+/// The layout of a constant operand of products: stacked `f32` matrices in panels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Layout {
+    /// Stacked matrices.
+    matrices: usize,
+    /// Lines of each matrix, which lie across the panels: columns of B, rows of A.
+    lines: usize,
+    /// Elements of each line, one for each step of the product's depth.
+    depth: usize,
+    /// Lines of a panel.
+    width: usize,
+    /// Where the elements are before they are packed.
+    source: Source,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Source {
+    /// `[depth, lines]`.
+    Steps,
+    /// `[lines, depth]`.
+    Lines,
+    /// `[lines, depth / taps, taps]`, to be brought into the order `[taps, depth / taps]` of each line.
+    Windows { taps: usize },
+}
+
+/// A constant input that a kernel keeps in a layout of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// The input.
+    pub input: usize,
+    /// The layout.
+    pub layout: Layout,
+}
+
+impl Layout {
+    /// Right-hand matrices of `depth × columns`, or stored transposed.
+    pub(super) fn right(matrices: usize, [depth, columns]: [usize; 2], transposed: bool, width: usize) -> Self {
+        let source = if transposed { Source::Lines } else { Source::Steps };
+        Self { matrices, lines: columns, depth, width, source }
+    }
+
+    /// The weights `[groups, maps, channels, taps]` of a convolution, each group a matrix of `maps` lines.
+    pub(super) fn windows([groups, maps, channels, taps]: [usize; 4], width: usize) -> Self {
+        let source = if taps == 1 || channels == 1 { Source::Lines } else { Source::Windows { taps } };
+        Self { matrices: groups, lines: maps, depth: channels * taps, width, source }
+    }
+
+    /// Bytes of the packed constant.
+    pub fn bytes(&self) -> usize {
+        self.matrices * self.matrix_floats() * size_of::<f32>()
+    }
+
+    /// Packs the elements `raw` into `packed`, which has [`bytes`](Self::bytes) bytes. O(elements).
+    ///
+    /// # Panics
+    /// If either has another size than the layout's.
+    pub fn pack(&self, raw: &[u8], packed: &mut [u8]) {
+        assert_eq!(packed.len(), self.bytes(), "packed constants are of their layout's size");
+        assert_eq!(
+            raw.len(),
+            self.matrices * self.lines * self.depth * size_of::<f32>(),
+            "a constant is of its spec's size"
+        );
+        if packed.is_empty() {
+            return;
+        }
+        let matrices = elements::<f32>(raw).chunks_exact(self.lines * self.depth);
+        let packed = elements_mut::<f32>(packed).chunks_exact_mut(self.matrix_floats());
+        matrices.zip(packed).for_each(|(matrix, packed)| self.pack_matrix(matrix, packed));
+    }
+
+    fn pack_matrix(&self, matrix: &[f32], packed: &mut [f32]) {
+        let Self { lines, depth, width, .. } = *self;
+        match self.source {
+            Source::Steps => pack_panels(View::new(matrix, depth, lines, false), 0..depth, 0..lines, width, packed),
+            Source::Lines => pack_panels(View::new(matrix, depth, lines, true), 0..depth, 0..lines, width, packed),
+            Source::Windows { taps } => {
+                // A panel's lines at a time are brought into order, so that no second copy of the whole is made.
+                let mut ordered = vec![0.0; width * depth];
+                for (lines, panel) in matrix.chunks(width * depth).zip(packed.chunks_exact_mut(width * depth)) {
+                    let ordered = &mut ordered[..lines.len()];
+                    for (from, to) in lines.chunks_exact(depth).zip(ordered.chunks_exact_mut(depth)) {
+                        transpose(from, (taps, 1), (depth / taps, taps), to, depth / taps);
+                    }
+                    let count = lines.len() / depth;
+                    pack_panels(View::new(ordered, depth, count, true), 0..depth, 0..count, width, panel);
+                }
+            }
+        }
+    }
+
+    /// Matrix `index` of a constant in this layout.
+    pub(super) fn panels<'a>(&self, packed: &'a [u8], index: usize) -> Panels<'a> {
+        let floats = self.matrix_floats();
+        Panels::new(&elements(packed)[index * floats..][..floats], self.depth, self.lines, self.width)
+    }
+
+    fn matrix_floats(&self) -> usize {
+        Panels::floats(self.width, self.depth, self.lines)
+    }
+}
+
+/// A constant input of a kernel in its layout, once the kernel has been given it.
+pub(super) struct Packed {
+    pub(super) packing: Packing,
+    buffer: Option<Arc<Buffer>>,
+}
+
+impl Packed {
+    pub(super) fn new(input: usize, layout: Layout) -> Self {
+        Self { packing: Packing { input, layout }, buffer: None }
+    }
+
+    /// Takes the packed constant, if it is of the layout's size.
+    pub(super) fn keep(&mut self, buffer: &Arc<Buffer>) {
+        self.buffer = Some(Arc::clone(buffer)).filter(|buffer| buffer.len() == self.packing.layout.bytes());
+    }
+
+    /// # Errors
+    /// If the kernel has not been given the constant.
+    pub(super) fn check(&self) -> Result<(), KernelError> {
+        let missing = || KernelError::Packed { input: self.packing.input };
+        self.buffer.as_ref().map(|_| ()).ok_or_else(missing)
+    }
+
+    /// Matrix `index` of it, after [`check`](Self::check).
+    pub(super) fn panels(&self, index: usize) -> Panels<'_> {
+        self.packing.layout.panels(self.buffer.as_ref().map_or(&[], |buffer| buffer.bytes()), index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::gemm::MicroKernel;
+
+    fn packed(layout: &Layout, data: &[f32]) -> Buffer {
+        let mut packed = Buffer::zeroed(layout.bytes());
+        packed.bytes_mut().fill(0xff);
+        layout.pack(bytemuck::cast_slice(data), packed.bytes_mut());
+        packed
+    }
+
+    /// The element of a line at a step.
+    fn found(panels: &Panels<'_>, step: usize, line: usize) -> f32 {
+        panels.from(step, line)[line % panels.width()]
+    }
+
+    #[test]
+    fn panels_hold_the_lines_step_by_step_and_zeros() {
+        let data: Vec<f32> = (0..2 * 70 * 45).map(|i| i as f32).collect();
+        let widths = MicroKernel::available().into_iter().flat_map(|kernel| [kernel.columns, kernel.rows, 1]);
+        for (width, (depth, lines, transposed)) in widths.flat_map(|width| {
+            [(70, 45, false), (45, 70, true), (1, 1, false), (70, 45, true), (0, 3, false)].map(|case| (width, case))
+        }) {
+            let layout = Layout::right(2, [depth, lines], transposed, width);
+            let packed = packed(&layout, &data[..2 * depth * lines]);
+            for matrix in 0..if depth == 0 { 0 } else { 2 } {
+                let view = View::new(&data[matrix * depth * lines..][..depth * lines], depth, lines, transposed);
+                let panels = layout.panels(packed.bytes(), matrix);
+                for (step, line) in (0..depth).flat_map(|p| (0..lines).map(move |j| (p, j))) {
+                    assert_eq!(found(&panels, step, line), view.from(step, line)[0], "{layout:?} ({step}, {line})");
+                }
+            }
+            let sum = |values: &[f32]| values.iter().map(|x| f64::from(*x)).sum::<f64>();
+            assert_eq!(
+                sum(bytemuck::cast_slice(packed.bytes())),
+                sum(&data[..2 * depth * lines]),
+                "padding is not zero"
+            );
+        }
+    }
+
+    #[test]
+    fn windows_are_in_the_order_of_their_elements() {
+        let [groups, maps, channels, taps] = [2, 21, 3, 9];
+        let data: Vec<f32> = (0..groups * maps * channels * taps).map(|i| i as f32).collect();
+        for width in [1, 8, 16, 48] {
+            let layout = Layout::windows([groups, maps, channels, taps], width);
+            let packed = packed(&layout, &data);
+            for (at, value) in data.iter().enumerate() {
+                let (tap, channel, map) = (at % taps, at / taps % channels, at / taps / channels % maps);
+                let panels = layout.panels(packed.bytes(), at / taps / channels / maps);
+                assert_eq!(found(&panels, tap * channels + channel, map), *value);
+            }
+        }
+    }
+}
