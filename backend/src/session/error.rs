@@ -105,6 +105,10 @@ pub(super) enum InputError {
     Missing { name: String, expected: String },
     #[error("input `{name}` is {given}, but the model wants {expected}")]
     Spec { name: String, given: TensorSpec, expected: String },
+    #[error("input `{name}` is read on the host, but the tensor is on {device}; read it, or let the input stay there")]
+    Away { name: String, device: String },
+    #[error("there is no device `{device}`; the devices are {known}")]
+    NoDevice { device: String, known: String },
     #[error("the model has no input `{name}`; its inputs are {known}")]
     Unknown { name: String, known: String },
     #[error("input `{name}` has the shape {dims}; give the input, or the sizes of its symbols")]
@@ -130,7 +134,8 @@ impl SessionError {
             Cause::Shared(_) => ErrorKind::Memory,
             Cause::Input(InputError::Missing { .. }) => ErrorKind::MissingInput,
             Cause::Input(InputError::Shape { .. }) => ErrorKind::Dimension,
-            Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. }) => ErrorKind::Input,
+            Cause::Input(InputError::NoDevice { .. }) => ErrorKind::Device,
+            Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. } | InputError::Away { .. }) => ErrorKind::Input,
         }
     }
 
@@ -208,6 +213,7 @@ impl SessionError {
                 InputError::Missing { name, .. }
                 | InputError::Spec { name, .. }
                 | InputError::Unknown { name, .. }
+                | InputError::Away { name, .. }
                 | InputError::Shape { name, .. },
             ) => Some(name),
             _ => None,
@@ -295,7 +301,10 @@ fn ready_kind(error: &ExecError) -> ErrorKind {
 
 fn run_kind(kind: &RunErrorKind) -> ErrorKind {
     match kind {
-        RunErrorKind::InputCount { .. } | RunErrorKind::Input(_) => ErrorKind::Input,
+        RunErrorKind::InputCount { .. }
+        | RunErrorKind::Input(_)
+        | RunErrorKind::ResidentCount { .. }
+        | RunErrorKind::NotThere { .. } => ErrorKind::Input,
         RunErrorKind::Kernel(_) | RunErrorKind::Panic(_) => ErrorKind::Kernel,
         RunErrorKind::DeviceLost(_) | RunErrorKind::Rebuild(_) => ErrorKind::DeviceFailure,
         RunErrorKind::Cancelled => ErrorKind::Cancelled,

@@ -13,8 +13,8 @@ pub(super) use side::{Extra, GpuSide};
 
 use super::error::{Failure, Place};
 use super::exchange::{Halt, Wait};
-use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
 use super::resident::DeviceTensor;
+use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
 use super::worker::{GpuTensors, Log, Run, Worker};
 use anabranch_kernels::gpu::{Gpu, Kernel};
 use anabranch_placement::platform::DeviceId;
