@@ -106,6 +106,7 @@ struct TransferEntry {
 /// A plan file that does not fit the program or the machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum FileError {
     /// A newer format.
     #[error("the plan's format {0} is newer than this program's {VERSION}; use the program that wrote it")]
@@ -122,44 +123,23 @@ pub enum FileError {
     /// A device that is not there.
     #[error("the plan puts node {node:?} on {device:?}; the devices here are {known}")]
     UnknownDevice {
-        /// The node.
         node: String,
-        /// The device named.
         device: String,
         /// The names of the devices that are there.
         known: String,
     },
     /// A block of nodes that are none.
     #[error("the plan's block {block:?}: {source}")]
-    Block {
-        /// What the file calls the block.
-        block: String,
-        /// Why its nodes are no block.
-        source: BlockError,
-    },
+    Block { block: String, source: BlockError },
     /// A block with a node that the model does not have.
     #[error("the plan's block {block:?} has a node {node:?}, which the model does not have; \"nodes\" lists the names")]
-    UnknownMember {
-        /// What the file calls the block.
-        block: String,
-        /// The node named.
-        node: String,
-    },
+    UnknownMember { block: String, node: String },
     /// A block with a node on another device.
     #[error(
         "the plan's block {block:?} is on {device:?}, but its node {node:?} on {other:?}; put all its nodes on one device, or \
          take that one out of it"
     )]
-    BlockDevice {
-        /// What the file calls the block.
-        block: String,
-        /// The block's device.
-        device: String,
-        /// The node.
-        node: String,
-        /// The node's device.
-        other: String,
-    },
+    BlockDevice { block: String, device: String, node: String, other: String },
 }
 
 impl PlanFile {

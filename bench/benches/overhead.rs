@@ -9,29 +9,13 @@
 use anabranch::execute::{ComputeDevice, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;
 use anabranch_bench::chains::{Chain, cpu, gpu};
-use anabranch_kernels::cpu::{Call, CpuKernel};
+use anabranch_bench::tiny::{Tiny, spec};
+use anabranch_kernels::Tensor;
+use anabranch_kernels::cpu::CpuKernel;
 use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
-use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// `max(x, 0)` without anything around it: what is measured is the runtime.
-struct Tiny;
-
-impl CpuKernel for Tiny {
-    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        let (input, output) = (call.inputs[0], &mut *call.outputs[0]);
-        let input: &[f32] = bytemuck::cast_slice(input);
-        let output: &mut [f32] = bytemuck::cast_slice_mut(output);
-        output.iter_mut().zip(input).for_each(|(out, x)| *out = x.max(0.0));
-        Ok(())
-    }
-}
-
-fn spec() -> TensorSpec {
-    TensorSpec::new(DType::F32, Shape::new(vec![16]).expect("small"))
-}
 
 /// `relu` applied `length` times.
 fn chain(length: usize, tiny: bool) -> Chain {

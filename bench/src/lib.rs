@@ -5,6 +5,8 @@ pub mod chains;
 pub mod cpu;
 pub mod gpu;
 pub mod nodes;
+pub mod tiny;
+pub mod turns;
 
 use criterion::Criterion;
 use std::time::Duration;

@@ -77,26 +77,17 @@ pub struct Optimum {
 /// Why there is no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum ExactError {
     /// A problem that is not small.
     #[error("{count} {what} are too many for an exact search; it takes at most {limit}")]
-    TooLarge {
-        /// Tasks, devices or data.
-        what: &'static str,
-        /// How many the problem has.
-        count: usize,
-        /// How many it may have.
-        limit: usize,
-    },
+    TooLarge { what: &'static str, count: usize, limit: usize },
     /// Memory leaves no placement at all.
     #[error("no placement fits into the devices' memory")]
     NoPlacement,
     /// Nothing was found within the allowed nodes.
     #[error("no placement was found in {nodes} nodes; allow more")]
-    Unfinished {
-        /// Nodes that were visited.
-        nodes: u64,
-    },
+    Unfinished { nodes: u64 },
 }
 
 /// Searches for the schedule of least makespan. Takes time exponential in the number of tasks, at most in proportion to

@@ -55,25 +55,17 @@ pub const MAX_DEVICES: u64 = 1 << 12;
 /// Why nothing was generated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum GenerateError {
     /// A parameter outside its range.
     #[error("{parameter} is {value}, and should be {expected}")]
-    Parameter {
-        /// Its name.
-        parameter: &'static str,
-        /// What was given.
-        value: f64,
-        /// What should be.
-        expected: &'static str,
-    },
+    Parameter { parameter: &'static str, value: f64, expected: &'static str },
     /// A result that is too large.
     #[error("this would make {count} {what}; at most {limit} are made")]
     TooLarge {
         /// Tasks, edges, devices, or pairs to draw for.
         what: &'static str,
-        /// How many, at most `u64::MAX`.
         count: u64,
-        /// How many may be.
         limit: u64,
     },
     /// The parts do not make a graph.

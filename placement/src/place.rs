@@ -80,36 +80,20 @@ pub struct Placement {
 /// Why a strategy could not place a problem.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum PlaceError {
     /// Every feasible device is too full.
     #[error(
         "no feasible device has room for task {task:?} and what is colocated with it: they need {needed} bytes, and {device:?}, \
          which has most room, has {available} of its {memory} left; give a device more memory or allow more devices"
     )]
-    NoRoom {
-        /// The unit's first task.
-        task: String,
-        /// The feasible device with most room.
-        device: String,
-        /// Bytes that the unit takes.
-        needed: u64,
-        /// Bytes that the device has left.
-        available: u64,
-        /// Bytes of the device in all.
-        memory: u64,
-    },
+    NoRoom { task: String, device: String, needed: u64, available: u64, memory: u64 },
     /// Machines for another number of devices.
     #[error("machines are given for {given} devices, but the platform has {devices}; give one for each device")]
-    Machines {
-        /// Entries given.
-        given: usize,
-        /// Devices of the platform.
-        devices: usize,
-    },
+    Machines { given: usize, devices: usize },
     /// No device of the machine that a task must be on can take it.
     #[error("no device of machine {machine} can take task {task:?}; give the task another machine or no manual rank")]
     Machine {
-        /// The task.
         task: String,
         /// Its manual rank, or the machine that the task is bound to against that rank.
         machine: u32,

@@ -141,35 +141,17 @@ impl Device {
 /// Why a platform was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum PlatformError {
     /// A speed is not a positive finite number.
     #[error("device {device:?} has speed {speed}; a speed is a finite number greater than zero")]
-    Speed {
-        /// The device's name.
-        device: String,
-        /// What was given.
-        speed: f64,
-    },
+    Speed { device: String, speed: f64 },
     /// A link's latency is negative or not finite.
     #[error("the link from {from:?} to {to:?} has latency {latency}; a latency is finite and not negative")]
-    Latency {
-        /// The sender's name.
-        from: String,
-        /// The receiver's name.
-        to: String,
-        /// What was given.
-        latency: f64,
-    },
+    Latency { from: String, to: String, latency: f64 },
     /// A link's rate is zero, negative or not a number.
     #[error("the link from {from:?} to {to:?} has rate {rate}; a rate is greater than zero")]
-    Rate {
-        /// The sender's name.
-        from: String,
-        /// The receiver's name.
-        to: String,
-        /// What was given.
-        rate: f64,
-    },
+    Rate { from: String, to: String, rate: f64 },
     /// More devices than an id can number.
     #[error("{0} devices are too many; at most 65536 can be placed on")]
     TooMany(usize),

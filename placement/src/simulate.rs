@@ -43,33 +43,17 @@ impl SimulateOptions {
 /// Why a placement cannot be simulated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum SimulateError {
     /// Not one device for each task.
     #[error("the placement names {given} devices for {tasks} tasks; it needs one for each task")]
-    Length {
-        /// Tasks of the graph.
-        tasks: usize,
-        /// Entries of the placement.
-        given: usize,
-    },
+    Length { tasks: usize, given: usize },
     /// A device that is not there.
     #[error("task {task:?} is placed on {device}, but the platform has only {count} devices")]
-    UnknownDevice {
-        /// The task's name.
-        task: String,
-        /// Its device.
-        device: DeviceId,
-        /// Devices of the platform.
-        count: usize,
-    },
+    UnknownDevice { task: String, device: DeviceId, count: usize },
     /// A device that cannot run its task.
     #[error("task {task:?} is placed on device {device:?}, which cannot run it")]
-    CannotRun {
-        /// The task's name.
-        task: String,
-        /// The device's name.
-        device: String,
-    },
+    CannotRun { task: String, device: String },
     /// Send costs that are no costs.
     #[error("send costs are finite and not negative, here they are {0:?}")]
     SendCosts(SendCosts),

@@ -1,12 +1,12 @@
-//! The command `anabranch`, and what only it needs beside the library: arrays in NumPy's files, charts, reports and traces.
-//!
-//! It is a library so that tests and benches can use the same files and pages as the command; programs use the crate
+//! The command `anabranch`, and arrays in NumPy's files, which tests and benches read with it. Programs use the crate
 //! [`anabranch`].
 
 #![forbid(unsafe_code)]
 
-pub mod chart;
-pub mod command;
+mod chart;
+mod command;
 pub mod npy;
-pub mod report;
-pub mod trace;
+mod report;
+mod trace;
+
+pub use command::main;

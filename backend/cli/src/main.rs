@@ -1,5 +1,5 @@
 //! The command `anabranch`.
 
 fn main() -> std::process::ExitCode {
-    anabranch_cli::command::main()
+    anabranch_cli::main()
 }

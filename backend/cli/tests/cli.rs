@@ -156,14 +156,29 @@ fn what_cannot_be_used_is_refused_with_the_next_step() {
     command.refuses(&["run", "broken.onnx"], &["broken.onnx"]);
     command.refuses(&["run", &model, "--place", "best", "--no-gpu"], &["`best`", "heft"]);
     command.refuses(&["run", &model, "--place", "gpu", "--no-gpu"], &["--software-gpu"]);
-    command.refuses(&["run", &model, "--pin", "nothing=cpu0", "--no-gpu"], &["`nothing`"]);
-    command.refuses(&["run", &model, "--pin", "*=gpu7", "--no-gpu"], &["gpu7", "cpu0"]);
-    command.refuses(&["run", &model, "--memory", "cpu0=1000", "--no-gpu"], &["cpu0", "1000"]);
+    command.refuses(&["run", &model, "--pin", "nothing=cpu0", "--no-gpu"], &["`nothing`", "`anabranch place`"]);
+    command.refuses(&["run", &model, "--pin", "*=gpu7", "--no-gpu"], &["gpu7", "cpu0", "`anabranch devices`"]);
+    command.refuses(&["run", &model, "--memory", "cpu0=1000", "--no-gpu"], &["cpu0", "1000", "--memory cpu0=BYTES"]);
     command.refuses(&["run", &model, "--memory", "tpu0=1G", "--no-gpu"], &["tpu0", "cpu0"]);
     command.refuses(&["run", &model, "--input", "y=x.npy", "--no-gpu"], &["x.npy"]);
+    command.refuses(&["place", &model, "--platform", "no.json"], &["no.json", "`anabranch platform -o FILE`"]);
+    command.refuses(&["run", &model, "--costs", "/dev/null/store.json"], &["/dev/null/store.json", "--costs"]);
     command.refuses(&["run", &model, "--repeat", "0"], &["--repeat"]);
     command.refuses(&["run", &model, "--chunk", "0rows"], &["--chunk", "at least one"]);
     command.refuses(&["run", &model, "--stream", "often"], &["--stream", "auto", "always"]);
+}
+
+#[test]
+fn missing_inputs_sizes_and_gpus_are_named_with_their_flags() {
+    let command = Anabranch::new();
+    let model = bundled("encoder.onnx");
+    command.refuses(&["run", &model, "--random", "1", "--no-gpu"], &["batch", "--dim"]);
+    let arrays = anabranch_cli::npy::read_npz(Path::new(&bundled("encoder.npz"))).expect("bundled");
+    anabranch_cli::npy::write_npy(&command.path("mask.npy"), &arrays["in__mask"]).expect("writable");
+    command.refuses(&["run", &model, "--input", "mask=mask.npy", "--no-gpu"], &["`x`", "--random"]);
+    if command.json(&["devices"])["gpus"].as_array().is_some_and(Vec::is_empty) {
+        assert!(command.text(&["devices"]).contains("--software-gpu"), "llvmpipe is there, and not counted");
+    }
 }
 
 #[test]

@@ -30,6 +30,6 @@ fn calibration_goes_on_where_it_was_and_costs_travel_in_files() {
     }
     let kept = fs::read(command.path("from-json.json")).expect("written");
     fs::write(command.path("bad.json"), "{\"version\": 77}").expect("writable");
-    command.refuses(&["costs", "--import", "bad.json", "--costs", "from-json.json"], &["bad.json", "format 77"]);
+    command.refuses(&["costs", "--import", "bad.json", "--costs", "from-json.json"], &["bad.json", "format is 77"]);
     assert_eq!(fs::read(command.path("from-json.json")).expect("kept"), kept);
 }

@@ -1,4 +1,4 @@
-//! `anabranch stream`, from the outside: schedules that are proven, models as graphs, the paper's figures, and clear refusals.
+//! `anabranch stream`, from the outside: schedules that are proven, models as graphs, and clear refusals.
 
 mod command;
 
@@ -64,17 +64,6 @@ fn models_become_graphs_of_the_granularity_that_is_asked_for() {
     };
     let (fine, coarse, unfused) = (tasks(&[]), tasks(&["--tasks", "1"]), tasks(&["--tasks", "1", "--no-fuse"]));
     assert!(fine > 4 * coarse && coarse < 100 && unfused > coarse, "{fine} {coarse} {unfused}");
-}
-
-#[test]
-fn figures_are_drawn_with_their_data() {
-    let command = Anabranch::new();
-    let report = command.json(&["stream", "--figures", "figures", "--graphs", "1", "--steps", "1000000"]);
-    assert_eq!(report["streaming"].as_u64(), Some(4 * 4 * 2));
-    assert_eq!(report["medians"].as_array().map(Vec::len), Some(4 * 4 * 3));
-    let file = |name: &str| command.read(&format!("figures/{name}"));
-    assert_eq!(file("results.csv").lines().count(), 1 + 4 * 4 * 3);
-    assert!(file("figure_10.svg").contains("no streaming") && !file("figure_11.svg").contains("no streaming"));
 }
 
 #[test]

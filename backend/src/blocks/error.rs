@@ -3,46 +3,28 @@
 /// Nodes that do not stream into each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum BlockError {
     /// Nothing that could stream.
     #[error("it needs at least two nodes")]
     Few,
     /// A node that is in two blocks, or twice in one.
     #[error("node {node:?} is in it and in another block, or twice in it; a node is in one block at most")]
-    Twice {
-        /// The node.
-        node: String,
-    },
+    Twice { node: String },
     /// A node without rows.
     #[error("node {node:?} ({op}) does not divide into rows; leave it out")]
-    Divides {
-        /// The node.
-        node: String,
-        /// Its op.
-        op: &'static str,
-    },
+    Divides { node: String, op: &'static str },
     /// A reduction over all rows with something behind it.
     #[error(
         "node {node:?} reduces over all rows, so no other node of the block can come behind it; let the block end with it"
     )]
-    Ends {
-        /// The reduction.
-        node: String,
-    },
+    Ends { node: String },
     /// A node that reads more of another than the rows at hand.
     #[error("node {node:?} reads the whole of what {from:?} makes, not row by row; put them into different blocks")]
-    Whole {
-        /// The reader.
-        node: String,
-        /// The producer.
-        from: String,
-    },
+    Whole { node: String, from: String },
     /// Rows that do not match.
     #[error("node {node:?} has no number of rows in common with the nodes before it; leave it out")]
-    Rows {
-        /// The node.
-        node: String,
-    },
+    Rows { node: String },
     /// A chunk without rows.
     #[error("its chunks have no rows; write a chunk_rows of at least 1, or none")]
     Chunk,
@@ -56,8 +38,5 @@ pub enum BlockError {
     },
     /// No kernel.
     #[error("{device:?} has no kernel for it; leave out the nodes that {device:?} cannot stream")]
-    Kernel {
-        /// The device.
-        device: String,
-    },
+    Kernel { device: String },
 }

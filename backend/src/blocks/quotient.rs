@@ -2,6 +2,7 @@
 
 use super::Readers;
 use crate::program::{NodeId, Origin, Program};
+use std::collections::BTreeSet;
 
 /// Nodes in groups; a node that is in none is a group of its own.
 #[derive(Clone, Debug)]
@@ -10,13 +11,15 @@ pub(super) struct Quotient<'a> {
     readers: &'a Readers,
     of: Vec<usize>,
     lists: Vec<Vec<NodeId>>,
+    lasts: PrefixMaxima,
 }
 
 impl<'a> Quotient<'a> {
     /// Every node by itself: group `i` is node `i`.
     pub(super) fn new(program: &'a Program, readers: &'a Readers) -> Self {
         let count = program.nodes.len();
-        Self { program, readers, of: (0..count).collect(), lists: program.node_ids().map(|node| vec![node]).collect() }
+        let lists = program.node_ids().map(|node| vec![node]).collect();
+        Self { program, readers, of: (0..count).collect(), lists, lasts: PrefixMaxima(vec![0; count]) }
     }
 
     /// The group of a node.
@@ -35,17 +38,25 @@ impl<'a> Quotient<'a> {
         moved.iter().for_each(|node| self.of[node.index()] = into);
         self.lists[into].extend(moved);
         self.lists[into].sort_unstable();
+        if let [first, .., last] = self.lists[into][..] {
+            self.lasts.raise(first.index(), last.index());
+        }
     }
 
     /// A node outside of both groups through which a path leads from one of them into one of them, so that together they
-    /// would wait for themselves. O(nodes + edges).
+    /// would wait for themselves. O((nodes + edges) · log) of the groups that begin before the last of both ends.
     pub(super) fn between(&self, a: usize, b: usize) -> Option<NodeId> {
-        let mut seen = vec![false; self.lists.len()];
+        // Nodes are in topological order: what leads back begins before the last node of what it leads to.
+        let last = [a, b].iter().filter_map(|group| self.lists[*group].last()).map(|node| node.index()).max()?;
+        let horizon = self.lasts.closed(last);
+        let near = |group: usize| self.lists[group].first().is_some_and(|first| first.index() <= horizon);
+        let mut seen = BTreeSet::new();
         let mut open: Vec<(usize, NodeId)> = Vec::new();
         for node in self.lists[a].iter().chain(&self.lists[b]) {
-            for reader in self.following(*node).filter(|reader| ![a, b].contains(&self.of(*reader))) {
-                if !std::mem::replace(&mut seen[self.of(reader)], true) {
-                    open.push((self.of(reader), reader));
+            for reader in self.following(*node) {
+                let next = self.of(reader);
+                if ![a, b].contains(&next) && near(next) && seen.insert(next) {
+                    open.push((next, reader));
                 }
             }
         }
@@ -55,7 +66,7 @@ impl<'a> Quotient<'a> {
                 if next == a || next == b {
                     return Some(first);
                 }
-                if !std::mem::replace(&mut seen[next], true) {
+                if near(next) && seen.insert(next) {
                     open.push((next, first));
                 }
             }
@@ -73,7 +84,7 @@ impl<'a> Quotient<'a> {
         }
         let first = |group: usize| self.lists[group].first().copied();
         let free = (0..self.lists.len()).filter(|group| waits[*group] == 0);
-        let mut ready: std::collections::BTreeSet<(NodeId, usize)> =
+        let mut ready: BTreeSet<(NodeId, usize)> =
             free.filter_map(|group| first(group).map(|node| (node, group))).collect();
         let mut order = Vec::new();
         while let Some((_, group)) = ready.pop_first() {
@@ -86,11 +97,11 @@ impl<'a> Quotient<'a> {
                 }
             }
         }
-        let stuck = |group: &usize| self.lists[*group].len() > 1 && self.between(*group, *group).is_some();
-        match (0..self.lists.len()).find(stuck).filter(|_| waits.iter().any(|waits| *waits > 0)) {
-            Some(group) => Err(group),
-            None => Ok(order),
+        if waits.iter().all(|waits| *waits == 0) {
+            return Ok(order);
         }
+        let stuck = |group: &usize| self.lists[*group].len() > 1 && self.between(*group, *group).is_some();
+        (0..self.lists.len()).find(stuck).map_or(Ok(order), Err)
     }
 
     /// The nodes that read what a node makes, with repeats.
@@ -104,5 +115,35 @@ impl<'a> Quotient<'a> {
             Origin::Node(producer) => Some(producer),
             Origin::Input | Origin::Constant(_) => None,
         })
+    }
+}
+
+/// For each first node of a group, the last one; and the greatest of those up to some first node (Fenwick 1994).
+#[derive(Clone, Debug)]
+struct PrefixMaxima(Vec<usize>);
+
+impl PrefixMaxima {
+    fn raise(&mut self, first: usize, last: usize) {
+        let mut at = first;
+        while let Some(most) = self.0.get_mut(at) {
+            *most = last.max(*most);
+            at |= at + 1;
+        }
+    }
+
+    /// The last node of all groups that begin at or before it, from `node` on.
+    fn closed(&self, node: usize) -> usize {
+        let mut horizon = node;
+        loop {
+            let (mut most, mut at) = (horizon, horizon + 1);
+            while at > 0 {
+                most = most.max(self.0[at - 1]);
+                at &= at - 1;
+            }
+            if most == horizon {
+                return horizon;
+            }
+            horizon = most;
+        }
     }
 }

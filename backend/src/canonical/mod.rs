@@ -48,29 +48,19 @@ impl Default for Granularity {
 /// Why a program has no canonical task graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum ConversionError {
     /// A tensor without elements.
     #[error(
         "node {node:?} has a tensor without elements, of which nothing can stream; give inputs of at least one element"
     )]
-    Empty {
-        /// The node's name.
-        node: String,
-    },
+    Empty { node: String },
     /// Tensors whose shapes do not fit the op.
     #[error("node {node:?} is a {op} of tensors that do not fit it")]
-    Shapes {
-        /// The node's name.
-        node: String,
-        /// The op's name.
-        op: &'static str,
-    },
+    Shapes { node: String, op: &'static str },
     /// Nodes that were contracted to one.
     #[error("node {node:?} is a streaming block; convert the program as it was before its nodes were contracted")]
-    Block {
-        /// The node's name.
-        node: String,
-    },
+    Block { node: String },
     /// More than a canonical task graph can hold.
     #[error("{0}; a coarser graph may fit: give products fewer tasks, or give smaller inputs")]
     Canonical(#[from] CanonicalError),

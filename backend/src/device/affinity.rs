@@ -9,26 +9,17 @@ use thiserror::Error;
 /// A thread that could not be pinned. It runs on as before.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum PinError {
     /// No processing unit was named.
     #[error("a thread cannot be pinned to no processing unit")]
     Empty,
     /// An index beyond what the system call can name.
     #[error("processing unit {pu} cannot be pinned to: this build knows units 0 to {last}")]
-    OutOfRange {
-        /// The unit.
-        pu: u32,
-        /// The highest unit that can be named.
-        last: usize,
-    },
+    OutOfRange { pu: u32, last: usize },
     /// The operating system said no.
     #[error("the system refused to pin a thread to processing units {pus}: {source}")]
-    Refused {
-        /// The units, as a list.
-        pus: String,
-        /// Its answer.
-        source: io::Error,
-    },
+    Refused { pus: String, source: io::Error },
     /// Pinning is only known on Linux.
     #[error("threads cannot be pinned on this operating system")]
     Unsupported,

@@ -83,25 +83,14 @@ pub struct Inventory {
 /// Options that do not fit this machine.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum DetectError {
     /// Memory was set for a device that is not there.
     #[error("memory is set for `{device}`, but the devices are {known}")]
-    UnknownDevice {
-        /// The device.
-        device: String,
-        /// Those that are there.
-        known: String,
-    },
+    UnknownDevice { device: String, known: String },
     /// Only CPU devices can be slowed down, and only by a factor of at least 1.
     #[error("`{device}` cannot be made {times} times slower: name a CPU device ({known}), and a number from 1 to 1000")]
-    Slowdown {
-        /// The device.
-        device: String,
-        /// The factor.
-        times: f64,
-        /// The CPU devices.
-        known: String,
-    },
+    Slowdown { device: String, times: f64, known: String },
 }
 
 /// One device of either family.

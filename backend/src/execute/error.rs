@@ -94,18 +94,8 @@ pub enum RunErrorKind {
         given: usize,
     },
     /// A tensor that is not where the plan reads it: on another device, on one of another pool, or on one that was lost.
-    #[error(
-        "input {name:?} must be a tensor on {device:?} as it is open now; the one given, on {given:?}, is elsewhere or was lost with \
-         its device: read it and upload it again"
-    )]
-    NotThere {
-        /// The input.
-        name: String,
-        /// The device that it is to be on.
-        device: String,
-        /// The device that it was made on.
-        given: String,
-    },
+    #[error(transparent)]
+    Misplaced(Box<MisplacedInput>),
     /// A tensor of another type or shape.
     #[error(transparent)]
     Input(Box<InputMismatch>),
@@ -163,6 +153,21 @@ pub struct InputMismatch {
     pub expected: TensorSpec,
     /// What was given.
     pub given: TensorSpec,
+}
+
+/// A tensor that is not where an input is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "input {name:?} must be a tensor on {device:?} as it is open now; the one given, on {given:?}, is elsewhere or was lost with \
+     its device: read it and upload it again"
+)]
+pub struct MisplacedInput {
+    /// The input.
+    pub name: String,
+    /// The device that it is to be on.
+    pub device: String,
+    /// The device that the tensor was made on.
+    pub given: String,
 }
 
 /// An edge of the wait-for graph: a worker, what it is at, and on whom it waits.

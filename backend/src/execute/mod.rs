@@ -37,7 +37,7 @@ mod worker;
 pub use cancel::CancelToken;
 pub use device::{ComputeDevice, CpuTeam, GpuOpener};
 pub use dynamic::{DynamicExecutor, Forecast};
-pub use error::{ExecError, InputMismatch, RunError, RunErrorKind, Waiting};
+pub use error::{ExecError, InputMismatch, MisplacedInput, RunError, RunErrorKind, Waiting};
 pub use event::{Activity, Event, Lane};
 pub(crate) use gpu::BATCH as GPU_BATCH;
 pub use kernels::Kernels;

@@ -1,7 +1,7 @@
 //! Tensors that stay on a device: the output of one run is the input of a later one without crossing the bus.
 
 use super::device::ComputeDevice;
-use super::error::{ExecError, InputMismatch, RunErrorKind};
+use super::error::{ExecError, InputMismatch, MisplacedInput, RunErrorKind};
 use super::pool::DevicePool;
 use super::weights::{storage, upload};
 use crate::plan::{HOST, Plan};
@@ -189,7 +189,8 @@ pub(super) fn verify(
         }
         if !tensor.is_on(pool, device) {
             let (name, device) = (value.name.clone(), plan.device(device).name.clone());
-            return Err(RunErrorKind::NotThere { name, device, given: tensor.device.to_string() });
+            let misplaced = MisplacedInput { name, device, given: tensor.device.to_string() };
+            return Err(RunErrorKind::Misplaced(Box::new(misplaced)));
         }
     }
     Ok(())

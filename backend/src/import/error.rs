@@ -92,7 +92,7 @@ pub enum ImportErrorKind {
         /// The tensor's name.
         name: String,
         /// What is wrong.
-        problem: TensorProblem,
+        problem: Box<TensorProblem>,
     },
     /// An input, output or initialiser of the graph that is declared wrongly.
     #[error("{role} {}: {problem}", Name(name))]

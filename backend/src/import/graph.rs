@@ -109,7 +109,11 @@ impl<'p> Builder<'p> {
         checked_name(name).map_err(|problem| wrong(problem.into()))?;
         let value = self.make(name, Maker::Initializer).map_err(|_| wrong(ValueProblem::Twice))?;
         let role = "initializer".to_owned();
-        let constant = read().map_err(|problem| ImportErrorKind::Tensor { role, name: name.to_owned(), problem })?;
+        let constant = read().map_err(|problem| ImportErrorKind::Tensor {
+            role,
+            name: name.to_owned(),
+            problem: Box::new(problem),
+        })?;
         self.initializers.insert(value, constant);
         Ok(())
     }

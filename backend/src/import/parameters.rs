@@ -43,7 +43,10 @@ fn value(proto: &AttributeProto, node: &Node, tensors: &mut TensorReader<'_>) ->
         attribute_type::TENSOR => {
             let tensor = proto.t.as_ref().ok_or_else(|| wrong(AttributeProblem::Empty))?;
             let role = format!("node {} ({}), attribute", shortened(&node.name), shortened(&node.op_type));
-            let error = |problem| ImportErrorKind::Tensor { role, name: proto.name().to_owned(), problem };
+            let error = |problem| {
+                let (name, problem) = (proto.name().to_owned(), Box::new(problem));
+                ImportErrorKind::Tensor { role, name, problem }
+            };
             Attribute::Tensor(tensors.read(tensor).map_err(error)?)
         }
         attribute_type::GRAPH | attribute_type::GRAPHS => Attribute::Graph,

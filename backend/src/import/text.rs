@@ -173,7 +173,7 @@ mod tests {
             assert!(*found == 0 || found == wanted, "byte {at}");
         }
         // Two of the four bytes of 2.0 and 3.0 are zeros.
-        assert!(left_out >= LARGE && left_out < 5 * LARGE, "{left_out}");
+        assert!((LARGE..5 * LARGE).contains(&left_out), "{left_out}");
         for gap in &text.gaps {
             let (file, place) = text.left_out(&text.bytes[*gap as usize..]).expect("a gap");
             assert_eq!((place, file.len()), (*gap, bytes.len() as u64));

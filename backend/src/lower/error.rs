@@ -11,15 +11,13 @@ use std::fmt;
 /// A model that cannot become a program under the options given.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum LowerError {
     /// The model asks for a version of the operator set whose meaning is not known.
     #[error(
         "the model uses version {version} of the ONNX operators; versions {} to {} are supported", OPSETS.start(), OPSETS.end()
     )]
-    Opset {
-        /// The model's version.
-        version: i64,
-    },
+    Opset { version: i64 },
     /// A constant that cannot be read.
     #[error(transparent)]
     Constant(#[from] ConstantError),
@@ -29,18 +27,10 @@ pub enum LowerError {
         Name(input),
         Name(symbol)
     )]
-    Unbound {
-        /// The input's name.
-        input: String,
-        /// The dimension, from the outermost.
-        axis: usize,
-        /// The symbol's name in the model.
-        symbol: String,
-    },
+    Unbound { input: String, axis: usize, symbol: String },
     /// An input of which the model does not say the shape.
     #[error("input {}: the model does not say {missing}; give the input itself or its shape", Name(input))]
     Unknown {
-        /// The input's name.
         input: String,
         /// What is not known: the element type, the rank, or a dimension.
         missing: String,
@@ -52,54 +42,19 @@ pub enum LowerError {
         Name(symbol),
         Name(input)
     )]
-    Conflict {
-        /// The symbol's name in the model.
-        symbol: String,
-        /// The size it had first.
-        first: usize,
-        /// Where that came from.
-        first_from: String,
-        /// The input that says otherwise.
-        input: String,
-        /// The dimension that says otherwise.
-        axis: usize,
-        /// The other size.
-        second: usize,
-    },
+    Conflict { symbol: String, first: usize, first_from: String, input: String, axis: usize, second: usize },
     /// A given input that does not fit the declared one.
     #[error("input {}: the model declares {declared}, but the given shape is {given}", Name(input))]
-    InputShape {
-        /// The input's name.
-        input: String,
-        /// The shape as declared, with symbols.
-        declared: String,
-        /// The shape that was given.
-        given: Shape,
-    },
+    InputShape { input: String, declared: String, given: Shape },
     /// A shape was given for an input that the model does not have.
     #[error("the model has no input {}; its inputs are {}", Name(input), list(inputs))]
-    NoSuchInput {
-        /// The name that was given.
-        input: String,
-        /// The names there are.
-        inputs: Vec<String>,
-    },
+    NoSuchInput { input: String, inputs: Vec<String> },
     /// A dimension's size was given for a symbol that the model does not have.
     #[error("the model has no symbolic dimension {}; {}", Name(symbol), known_symbols(symbols))]
-    NoSuchSymbol {
-        /// The name that was given.
-        symbol: String,
-        /// The names there are.
-        symbols: Vec<String>,
-    },
+    NoSuchSymbol { symbol: String, symbols: Vec<String> },
     /// A shape that does not fit the address space.
     #[error("input {}: {source}", Name(input))]
-    InputTooLarge {
-        /// The input's name.
-        input: String,
-        /// What is wrong with the shape.
-        source: ShapeError,
-    },
+    InputTooLarge { input: String, source: ShapeError },
     /// Operators, or uses of operators, that there is no lowering for.
     #[error("{0}")]
     Unsupported(Box<Unsupported>),
@@ -108,14 +63,7 @@ pub enum LowerError {
     NoOutput(String),
     /// A node that is not what its operator's definition allows.
     #[error("node {} ({}): {fault}", Name(node), Name(operator))]
-    Node {
-        /// The node's name.
-        node: String,
-        /// The operator's name.
-        operator: String,
-        /// What is wrong.
-        fault: Box<Fault>,
-    },
+    Node { node: String, operator: String, fault: Box<Fault> },
 }
 
 /// All uses of operators in a model that there is no lowering for.
@@ -148,6 +96,7 @@ impl fmt::Display for Unsupported {
 /// What is wrong with one node.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Fault {
     /// The operator is sound, but it, or this use of it, has no lowering.
     #[error("{0}")]
@@ -157,43 +106,19 @@ pub enum Fault {
     MissingInput(usize),
     /// An attribute that cannot be read.
     #[error("attribute {} {problem}", Name(attribute))]
-    Unreadable {
-        /// The attribute's name.
-        attribute: String,
-        /// What is wrong with it.
-        problem: AttributeProblem,
-    },
+    Unreadable { attribute: String, problem: AttributeProblem },
     /// An attribute has a value that the operator does not allow.
     #[error("attribute `{name}` is {found}; it must be {expected}")]
-    Attribute {
-        /// The attribute's name.
-        name: &'static str,
-        /// Its value.
-        found: String,
-        /// What is allowed.
-        expected: String,
-    },
+    Attribute { name: &'static str, found: String, expected: String },
     /// An input's element type is not one that the operator takes here.
     #[error("input {input} is {found}; it must be {expected}")]
-    Type {
-        /// The input's index.
-        input: usize,
-        /// Its element type.
-        found: DType,
-        /// What is allowed.
-        expected: String,
-    },
+    Type { input: usize, found: DType, expected: String },
     /// An input that decides shapes is not known before the program runs.
     #[error(
         "input {input} ({what}) is computed from the model's inputs; only what is known before the run can decide \
          shapes here"
     )]
-    RunTime {
-        /// The input's index.
-        input: usize,
-        /// Its role.
-        what: &'static str,
-    },
+    RunTime { input: usize, what: &'static str },
     /// Shapes that do not go together, or are too large.
     #[error(transparent)]
     Shape(#[from] ShapeError),
@@ -205,12 +130,7 @@ pub enum Fault {
     Invalid(String),
     /// A constant larger than the budget for constants.
     #[error("a constant of {bytes} bytes is more than the {budget} that constants may still take")]
-    Budget {
-        /// Bytes that the constant would take.
-        bytes: usize,
-        /// Bytes left.
-        budget: usize,
-    },
+    Budget { bytes: usize, budget: usize },
 }
 
 impl Fault {

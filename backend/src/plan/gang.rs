@@ -10,8 +10,7 @@
 //! a time. Each takes one chunk of every stream that it reads for each chunk that it makes.
 
 use super::channels;
-use super::order;
-use super::predict::{Lags, Prediction};
+use super::predict::{Lags, Prediction, Timeline, Times};
 use super::stream::{ChunkRule, Gang, Stream, StreamMode, granule, parts};
 use super::uses::{Reader, Uses};
 use super::{PlanDevice, PlanOptions};
@@ -58,29 +57,38 @@ pub(super) struct Formed {
 }
 
 impl Former<'_> {
-    /// Forms gangs greedily, from the first producer on: all that can be, or those that the forecast gains by.
-    /// O(candidates × edges · log).
+    /// Forms gangs greedily, from the first producer on: all that can be, or those that the forecast gains by. O(candidates
+    /// × (places between their members + log)) a round.
     pub(super) fn form(&self) -> Formed {
-        let mut formed = Formed { order: self.schedule.order.clone(), ..Formed::default() };
+        let order = self.schedule.order.clone();
+        let mut formed = Formed { order, ..Formed::default() };
+        let gaining = self.options.streaming == StreamMode::Auto;
         if self.options.streaming == StreamMode::Off {
             return formed;
         }
+        let Self { program, device_of, schedule, lags, .. } = *self;
+        let mut timeline = Timeline::new(Times { program, device_of, devices: self.devices.len(), schedule, lags });
+        let mut known = timeline.predict();
         // A producer may find its readers' gang only once that has been formed.
-        while let Some(better) = self.grown(&formed) {
-            formed = better;
+        while self.grow(&mut timeline, gaining) {
+            let better = timeline.predict();
+            if gaining && better.makespan >= known.makespan {
+                break;
+            }
+            let (gangs, order) = timeline.gangs();
+            formed = Formed { gangs, order, forecast: Some(better.clone()) };
+            known = better;
         }
         formed
     }
 
-    /// The gangs after each producer has been joined with its readers where that can be; `None` if nothing changes.
-    fn grown(&self, formed: &Formed) -> Option<Formed> {
+    /// Joins each producer with its readers where that can be; whether anything changed.
+    fn grow(&self, timeline: &mut Timeline<'_>, gaining: bool) -> bool {
         let nodes = self.program.nodes.len();
-        let mut grown: Option<Formed> = None;
+        let mut grown = false;
         for task in self.schedule.order.iter().filter(|task| task.index() < nodes) {
             for set in self.candidates(NodeId(task.0)) {
-                if let Some(better) = self.joined(grown.as_ref().unwrap_or(formed), set) {
-                    grown = Some(better);
-                }
+                grown |= self.joined(timeline, set).is_some_and(|gang| timeline.join(gang, gaining));
             }
         }
         grown
@@ -108,47 +116,26 @@ impl Former<'_> {
         sets
     }
 
-    /// The gangs with these nodes in one, if they can be, and it is wanted.
-    fn joined(&self, formed: &Formed, set: BTreeSet<NodeId>) -> Option<Formed> {
-        let touched = |gang: &&Gang, set: &BTreeSet<NodeId>| gang.members.iter().any(|member| set.contains(member));
-        if formed.gangs.iter().any(|gang| set.iter().all(|node| gang.members.contains(node))) {
+    /// The gang of these nodes and those of their gangs, if they can be one and are none yet.
+    fn joined(&self, timeline: &Timeline<'_>, set: BTreeSet<NodeId>) -> Option<Gang> {
+        let first = timeline.gang(*set.first()?);
+        if first.is_some_and(|gang| set.iter().all(|node| gang.members.contains(node))) {
             return None;
         }
-        let set = self.closed(set, &formed.gangs)?;
-        let gang = self.gang(&set)?;
-        let mut gangs: Vec<Gang> = formed.gangs.iter().filter(|gang| !touched(gang, &set)).cloned().collect();
-        gangs.push(gang);
-        let members: Vec<&[NodeId]> = gangs.iter().map(|gang| &*gang.members).collect();
-        let order = order::contracted(self.program, &self.schedule.order, &members)?;
-        let forecast = |order: &[TaskId], gangs: &[Gang]| {
-            Prediction::of(self.program, self.device_of, self.schedule, self.lags, order, gangs)
-        };
-        let after = forecast(&order, &gangs);
-        if self.options.streaming == StreamMode::Auto {
-            let before = formed
-                .forecast
-                .as_ref()
-                .map_or_else(|| forecast(&formed.order, &formed.gangs).makespan, |f| f.makespan);
-            if after.makespan >= before {
-                return None;
-            }
-        }
-        Some(Formed { gangs, order, forecast: Some(after) })
+        self.gang(&self.closed(set, timeline)?)
     }
 
     /// The set with the gangs that it touches, and with all readers of what passes between its members on a CPU. `None` if two
     /// are on one device.
-    fn closed(&self, mut set: BTreeSet<NodeId>, gangs: &[Gang]) -> Option<BTreeSet<NodeId>> {
+    fn closed(&self, mut set: BTreeSet<NodeId>, timeline: &Timeline<'_>) -> Option<BTreeSet<NodeId>> {
         loop {
             let devices: BTreeSet<DeviceId> = set.iter().map(|node| self.device(*node)).collect();
             if devices.len() < set.len() {
                 return None;
             }
             let mut more = BTreeSet::new();
-            for gang in gangs.iter().filter(|gang| gang.members.iter().any(|member| set.contains(member))) {
-                more.extend(gang.members.iter().copied());
-            }
             for node in &set {
+                more.extend(timeline.gang(*node).into_iter().flat_map(|gang| &gang.members).copied());
                 for (_, value, producer) in self.inner_inputs(*node, &set) {
                     if self.kind(producer) == DeviceKind::Cpu {
                         for (_, reader) in self.uses.by_device(value).flatten() {

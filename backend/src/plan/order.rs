@@ -111,27 +111,38 @@ pub(super) fn places(order: &[TaskId]) -> Vec<usize> {
     places
 }
 
-/// An order in which each of these groups of nodes stands together and everything else is as near to `order` as it can be: of
-/// what is ready always the first, a group by its first member. `None` if groups wait for each other, or for themselves.
-/// O(edges · log).
-pub(super) fn contracted(program: &Program, order: &[TaskId], groups: &[&[NodeId]]) -> Option<Vec<TaskId>> {
-    let tasks = order.len();
-    let mut unit: Vec<usize> = (0..tasks).collect();
+/// A part of an order with each of these groups of nodes, all of them in it, together as it is listed and everything else as near to where it
+/// was as it can be: of what is ready always the first, a group by its first member. `places` says where each task stands, in
+/// the order whose places from `first` on the part holds. `None` if groups wait for each other, or for themselves. O(edges ·
+/// log) of the part's.
+pub(super) fn contracted(
+    program: &Program,
+    part: &[TaskId],
+    first: usize,
+    places: &[usize],
+    groups: &[&[NodeId]],
+) -> Option<Vec<TaskId>> {
+    let count = part.len();
+    let local = |task: TaskId| places[task.index()].checked_sub(first).filter(|at| *at < count);
+    let mut unit: Vec<usize> = (0..count).collect();
+    let mut members: Vec<Vec<TaskId>> = part.iter().map(|task| vec![*task]).collect();
     for (number, group) in groups.iter().enumerate() {
-        group.iter().for_each(|member| unit[member.index()] = tasks + number);
+        members.push(group.iter().map(|member| TaskId(member.0)).collect());
+        for member in *group {
+            let at = local(TaskId(member.0))?;
+            unit[at] = count + number;
+            members[at].clear();
+        }
     }
-    let mut members: Vec<Vec<TaskId>> = vec![Vec::new(); tasks + groups.len()];
-    let mut key = vec![usize::MAX; tasks + groups.len()];
-    for (place, task) in order.iter().enumerate() {
-        let unit = *unit.get(task.index())?;
-        members[unit].push(*task);
-        key[unit] = key[unit].min(place);
+    let mut key = vec![usize::MAX; members.len()];
+    for (place, unit) in unit.iter().enumerate() {
+        key[*unit] = key[*unit].min(place);
     }
-    let mut waits = vec![0usize; tasks + groups.len()];
-    let mut followers: Vec<Vec<usize>> = vec![Vec::new(); tasks + groups.len()];
-    for task in order {
-        for needed in needs(program, *task) {
-            let (before, after) = (unit[needed.index()], unit[task.index()]);
+    let mut waits = vec![0usize; members.len()];
+    let mut followers: Vec<Vec<usize>> = vec![Vec::new(); members.len()];
+    for (place, task) in part.iter().enumerate() {
+        for needed in needs(program, *task).into_iter().filter_map(local) {
+            let (before, after) = (unit[needed], unit[place]);
             if before != after {
                 waits[after] += 1;
                 followers[before].push(after);
@@ -141,7 +152,7 @@ pub(super) fn contracted(program: &Program, order: &[TaskId], groups: &[&[NodeId
     let units = (0..waits.len()).filter(|unit| !members[*unit].is_empty());
     let mut ready: BTreeSet<(usize, usize)> =
         units.filter(|unit| waits[*unit] == 0).map(|unit| (key[unit], unit)).collect();
-    let mut contracted = Vec::with_capacity(tasks);
+    let mut contracted = Vec::with_capacity(count);
     while let Some((_, unit)) = ready.pop_first() {
         contracted.append(&mut members[unit]);
         for follower in &followers[unit] {
@@ -151,7 +162,7 @@ pub(super) fn contracted(program: &Program, order: &[TaskId], groups: &[&[NodeId
             }
         }
     }
-    (contracted.len() == tasks).then_some(contracted)
+    (contracted.len() == count).then_some(contracted)
 }
 
 /// The tasks whose values a task reads.
@@ -269,7 +280,7 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::contracted;
+    use super::{contracted, places};
     use crate::plan::test_programs::{Maker, add, relu};
     use crate::program::NodeId;
     use anabranch_placement::graph::TaskId;
@@ -289,7 +300,8 @@ mod tests {
             let groups: Vec<Vec<NodeId>> =
                 groups.iter().map(|group| group.iter().copied().map(NodeId).collect()).collect();
             let groups: Vec<&[NodeId]> = groups.iter().map(Vec::as_slice).collect();
-            contracted(&program, &order, &groups).map(|order| order.iter().map(|task| task.0).collect::<Vec<_>>())
+            contracted(&program, &order, 0, &places(&order), &groups)
+                .map(|order| order.iter().map(|task| task.0).collect::<Vec<_>>())
         };
         assert_eq!(grouped(&[]), Some(vec![4, 0, 1, 2, 3, 5]));
         assert_eq!(grouped(&[&[0, 2]]), Some(vec![4, 0, 2, 1, 3, 5]));

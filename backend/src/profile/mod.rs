@@ -8,7 +8,6 @@ mod link;
 mod machine;
 mod robust;
 mod store;
-mod version1;
 
 pub use cost::{CostSource, NodeCost, Predictor};
 pub use exchange::{Exchange, ExchangeError};

@@ -6,7 +6,6 @@
 
 use super::link::LinkCosts;
 use super::machine::{DeviceCosts, MachineCosts};
-use super::version1;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The version of the file format that this build writes.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// The machine of which nothing is known but its costs: that of a version 1 file, or of a store made by hand.
+/// The machine of which nothing is known but its costs: that of a store made by hand.
 pub(super) const UNNAMED: &str = "";
 
 /// Measured costs by machine. Only those of the machine that [`CostStore::settle`] names are predicted from.
@@ -68,8 +67,8 @@ impl CostStore {
         Ok(data.ok_or(StoreError::NoHome)?.join("anabranch/costs.json"))
     }
 
-    /// Reads a store, of this format or of version 1. A missing file is an empty store. A file that is not a cost store, or one
-    /// of a newer format, is renamed to `FILE.unreadable-N` with a warning, and an empty store is returned.
+    /// Reads a store. A missing file is an empty store. A file that is not a cost store, or one
+    /// of another format, is renamed to `FILE.unreadable-N` with a warning, and an empty store is returned.
     ///
     /// # Errors
     /// If the file exists and cannot be read or set aside.
@@ -130,12 +129,6 @@ impl CostStore {
         if let Some(unnamed) = self.machines.remove(UNNAMED)
             && !unnamed.is_empty()
         {
-            if self.version == version1::VERSION {
-                notes.push(
-                    "the cost store is of version 1, which does not name its machine; its costs are taken for this one's"
-                        .to_owned(),
-                );
-            }
             self.here_mut().merge(&unnamed);
         }
         self.version = FORMAT_VERSION;
@@ -231,16 +224,10 @@ impl CostStore {
             version: u32,
         }
         let head: Head = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        let mut store = match head.version {
-            FORMAT_VERSION => serde_json::from_slice::<Self>(text).map_err(|error| error.to_string())?,
-            version1::VERSION => {
-                let machines = BTreeMap::from([(UNNAMED.to_owned(), version1::read(text)?)]);
-                Self { version: version1::VERSION, machines, here: String::new() }
-            }
-            newer => {
-                return Err(format!("its format {newer} is none of this program's, which knows 1 to {FORMAT_VERSION}"));
-            }
-        };
+        if head.version != FORMAT_VERSION {
+            return Err(format!("its format is {}, and this program knows {FORMAT_VERSION}", head.version));
+        }
+        let mut store: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         let dropped = store.machines.values_mut().map(MachineCosts::clean).sum();
         Ok((store, dropped))
     }
@@ -299,7 +286,7 @@ mod tests {
     fn an_unreadable_store_is_kept_aside() {
         let whole = filled().to_json().expect("text");
         let cut = String::from_utf8(whole[..whole.len() / 2].to_vec()).expect("ASCII");
-        for text in ["{\"devices\": {", "\"text\"", "{\"version\": 999}", "\u{0}", "", &cut] {
+        for text in ["{\"devices\": {", "\"text\"", "{\"version\": 1}", "{\"version\": 999}", "\u{0}", "", &cut] {
             let (directory, path) = written(text);
             let loaded = CostStore::load(&path).expect("set aside");
             assert_eq!(loaded.store, CostStore::default());
@@ -336,23 +323,5 @@ mod tests {
         let mut home = CostStore::load(&path).expect("readable").store;
         home.settle("m");
         assert_eq!(home, filled());
-    }
-
-    #[test]
-    fn version_1_is_taken_over_with_a_word() {
-        let text = r#"{"version": 1, "devices": {"cpu": {"rates": {"matmul_flops": 1e9, "conv_flops": 1e9,
-            "map_flops": 1e9, "bandwidth": 1e9, "launch": 1e-6}, "nodes": {"relu": {"count": 3, "mean": 12.0,
-            "variance": 2.0, "min": 10.0, "measured_at": 7}, "bad": {"count": 0, "mean": 0.0, "variance": 0.0,
-            "min": 0.0, "measured_at": 0}}}}, "links": {"cpu -> gpu": {"latency": 1e-5, "rate": 1e10}}}"#;
-        let (_directory, path) = written(text);
-        let Loaded { mut store, warnings } = CostStore::load(&path).expect("readable");
-        assert!(warnings.len() == 1 && warnings[0].contains("1 entries"), "{warnings:?}");
-        let notes = store.settle("m");
-        assert!(notes.len() == 1 && notes[0].contains("version 1"), "{notes:?}");
-        let estimate = store.here().devices["cpu"].nodes["relu"].versions[&0].estimate().expect("sums");
-        assert_eq!((estimate.nanoseconds, estimate.samples), (12.0, 3));
-        assert_eq!(store.here().links["cpu -> gpu"], LinkCosts::affine(1e-5, 1e10));
-        store.save(&path).expect("writable");
-        assert_eq!(CostStore::load(&path).expect("readable").store.machines().count(), 1);
     }
 }

@@ -135,7 +135,9 @@ impl SessionError {
             Cause::Input(InputError::Missing { .. }) => ErrorKind::MissingInput,
             Cause::Input(InputError::Shape { .. }) => ErrorKind::Dimension,
             Cause::Input(InputError::NoDevice { .. }) => ErrorKind::Device,
-            Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. } | InputError::Away { .. }) => ErrorKind::Input,
+            Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. } | InputError::Away { .. }) => {
+                ErrorKind::Input
+            }
         }
     }
 
@@ -304,7 +306,7 @@ fn run_kind(kind: &RunErrorKind) -> ErrorKind {
         RunErrorKind::InputCount { .. }
         | RunErrorKind::Input(_)
         | RunErrorKind::ResidentCount { .. }
-        | RunErrorKind::NotThere { .. } => ErrorKind::Input,
+        | RunErrorKind::Misplaced(_) => ErrorKind::Input,
         RunErrorKind::Kernel(_) | RunErrorKind::Panic(_) => ErrorKind::Kernel,
         RunErrorKind::DeviceLost(_) | RunErrorKind::Rebuild(_) => ErrorKind::DeviceFailure,
         RunErrorKind::Cancelled => ErrorKind::Cancelled,

@@ -1,14 +1,14 @@
 //! What streaming schedules are worth, and how long they take to find.
 //!
 //! * `streaming figures [GRAPHS]`: median speedups and length ratios over seeded random graphs of the paper's four shapes, which
-//!   are the medians of figures 10 and 11 of De Matteis et al. 2023.
+//!   are the medians of figures 10 and 11 of De Matteis et al. 2023, and how many schedules were simulated element by element.
 //! * `streaming file GRAPH.json ELEMENTS`: one graph, as `placement::streaming::parse_canonical` reads it.
 //! * `streaming large TASKS ELEMENTS`: a layered graph of so many tasks with memory between its layers, and its time.
 
 use anabranch_placement::generate::{RandomVolumes, Shape};
 use anabranch_placement::streaming::{
-    BlockVariant, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, ListSchedule, Node, StreamingDepth,
-    StreamingSchedule, parse_canonical, spatial_blocks,
+    BlockVariant, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, ListSchedule, Node, SimulationError,
+    StreamingDepth, StreamingSchedule, parse_canonical, spatial_blocks,
 };
 use std::error::Error;
 use std::time::Instant;
@@ -35,8 +35,8 @@ fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
         ("cholesky", Shape::Cholesky { tiles: 8 }, [32, 64, 96, 128]),
     ];
     println!(
-        "{:<10}{:>9}{:>8}{:>9}{:>8}{:>8}{:>9}{:>10}",
-        "shape", "elements", "variant", "speedup", "list", "SSLR", "blocks", "µs"
+        "{:<10}{:>9}{:>8}{:>9}{:>8}{:>8}{:>9}{:>10}{:>11}",
+        "shape", "elements", "variant", "speedup", "list", "SSLR", "blocks", "µs", "simulated"
     );
     for (name, shape, counts) in shapes {
         let graphs: Vec<CanonicalGraph> =
@@ -44,6 +44,7 @@ fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
         for elements in counts {
             for variant in VARIANTS {
                 let [mut speedups, mut lists, mut ratios, mut blocks, mut times] = [const { Vec::new() }; 5];
+                let mut simulated = 0;
                 for graph in &graphs {
                     let (schedule, seconds) = timed(graph, elements, variant);
                     speedups.push(schedule.speedup(graph));
@@ -51,15 +52,25 @@ fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
                     blocks.push(schedule.blocks().count() as f64);
                     times.push(seconds * 1e6);
                     lists.push(graph.work() as f64 / ListSchedule::new(graph, elements).makespan as f64);
+                    simulated += u32::from(is_proven(graph, &schedule)?);
                 }
                 let [speedup, list, ratio, blocks, time] = [speedups, lists, ratios, blocks, times].map(median);
                 println!(
-                    "{name:<10}{elements:>9}{variant:>8?}{speedup:>9.3}{list:>8.3}{ratio:>8.3}{blocks:>9}{time:>10.0}"
+                    "{name:<10}{elements:>9}{variant:>8?}{speedup:>9.3}{list:>8.3}{ratio:>8.3}{blocks:>9}{time:>10.0}{simulated:>11}"
                 );
             }
         }
     }
     Ok(())
+}
+
+/// Simulates a schedule element by element: whether it ends, unless its graph has too much work for that.
+fn is_proven(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Result<bool, SimulationError> {
+    match BufferSizes::proven(graph, schedule, 1 << 28) {
+        Ok(_) => Ok(true),
+        Err(SimulationError::TooLong { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn file(path: &str, elements: usize) -> Result<(), Box<dyn Error>> {

@@ -25,16 +25,14 @@ impl FormatError {
 /// What is wrong with a file. Places are paths into the file, such as `graph.tasks[3]`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Refusal {
     /// It cannot be opened or read.
     #[error("cannot be read: {0}")]
     Io(#[from] std::io::Error),
     /// It is longer than what is read.
     #[error("is longer than {limit} bytes, the most that is read")]
-    TooLong {
-        /// Bytes that are read.
-        limit: u64,
-    },
+    TooLong { limit: u64 },
     /// Nothing in it says what it is.
     #[error("is of no known format: {0}")]
     Unrecognised(&'static str),
@@ -51,73 +49,28 @@ pub enum Refusal {
     WithoutCsv,
     /// A version that is not known.
     #[error("is of version {found}; {known} can be read")]
-    Version {
-        /// What the file says.
-        found: String,
-        /// What is known.
-        known: &'static str,
-    },
+    Version { found: String, known: &'static str },
     /// A number outside its range.
     #[error("{place} is {value}, and should be {expected}")]
-    Number {
-        /// Where.
-        place: String,
-        /// What stands there.
-        value: f64,
-        /// What should.
-        expected: &'static str,
-    },
+    Number { place: String, value: f64, expected: &'static str },
     /// A name or number of something that is not there.
     #[error("{place} names the {what} {name:?}, which the file does not define")]
-    Unknown {
-        /// Where.
-        place: String,
-        /// Kind of thing.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
+    Unknown { place: String, what: &'static str, name: String },
     /// Two things of one name, or two statements about one thing.
     #[error("{place}: the {what} {name:?} is there twice")]
-    Twice {
-        /// Where the second is.
-        place: String,
-        /// Kind of thing.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
+    Twice { place: String, what: &'static str, name: String },
     /// Something that the format demands, or that a problem needs, is not there.
     #[error("{place} has no {what}")]
-    Missing {
-        /// Where.
-        place: String,
-        /// What is missing.
-        what: &'static str,
-    },
+    Missing { place: String, what: &'static str },
     /// Graphs could go on several platforms.
     #[error("there are several platforms; name one")]
     SeveralPlatforms,
     /// A list of the wrong length.
     #[error("{place} has {found} entries, and should have {expected}")]
-    Length {
-        /// The list.
-        place: String,
-        /// Its length.
-        found: usize,
-        /// What it should be.
-        expected: usize,
-    },
+    Length { place: String, found: usize, expected: usize },
     /// More than what is read.
     #[error("has {count} {what}; at most {limit} are read")]
-    TooMany {
-        /// What there is too much of.
-        what: &'static str,
-        /// How many.
-        count: u64,
-        /// How many are read.
-        limit: u64,
-    },
+    TooMany { what: &'static str, count: u64, limit: u64 },
     /// What it describes is no graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -132,6 +85,7 @@ pub enum Refusal {
 /// Why something could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum WriteError {
     /// The target failed.
     #[error("cannot write: {0}")]
@@ -146,17 +100,11 @@ pub enum WriteError {
     /// The format has no place for something.
     #[error("{format} has no place for {what}; write JSON instead")]
     Unrepresentable {
-        /// The format.
         format: &'static str,
         /// What it cannot hold, and where that is.
         what: String,
     },
     /// Not one device for each task.
     #[error("the placement names {given} devices for {tasks} tasks")]
-    Placement {
-        /// Tasks of the graph.
-        tasks: usize,
-        /// Devices that were given.
-        given: usize,
-    },
+    Placement { tasks: usize, given: usize },
 }

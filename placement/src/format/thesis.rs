@@ -17,40 +17,20 @@ use std::io::Read;
 /// Why a file was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum ThesisError {
     /// Not CSV, or it could not be read.
     #[error("the file cannot be read as CSV: {0}")]
     Csv(#[from] csv::Error),
     /// A field does not hold what it should.
     #[error("line {line}: {field} is {value:?}, and should be {expected}")]
-    Field {
-        /// Line in the file, from 1.
-        line: u64,
-        /// The column.
-        field: &'static str,
-        /// What stands there.
-        value: String,
-        /// What should.
-        expected: &'static str,
-    },
+    Field { line: u64, field: &'static str, value: String, expected: &'static str },
     /// Two rows with the same id.
     #[error("line {line}: id {id} is used twice")]
-    Twice {
-        /// Line of the second.
-        line: u64,
-        /// The id.
-        id: u64,
-    },
+    Twice { line: u64, id: u64 },
     /// A row names an id that has no row.
     #[error("line {line}: {field} names {id}, which has no row")]
-    Unknown {
-        /// Line in the file.
-        line: u64,
-        /// The column.
-        field: &'static str,
-        /// The id.
-        id: u64,
-    },
+    Unknown { line: u64, field: &'static str, id: u64 },
     /// The rows are no graph.
     #[error(transparent)]
     Graph(#[from] GraphError),

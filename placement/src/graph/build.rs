@@ -9,39 +9,20 @@ use std::collections::BinaryHeap;
 /// Why a graph was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum GraphError {
     /// An id names no task.
     #[error("{task} is used, but the graph has only {count} tasks; add the task before using it")]
-    UnknownTask {
-        /// The id.
-        task: TaskId,
-        /// Tasks in the graph.
-        count: usize,
-    },
+    UnknownTask { task: TaskId, count: usize },
     /// An id names no datum.
     #[error("{datum} is consumed by {consumer:?}, but the graph has only {count} data")]
-    UnknownDatum {
-        /// The id.
-        datum: DatumId,
-        /// Name of the task that wants it.
-        consumer: String,
-        /// Data in the graph.
-        count: usize,
-    },
+    UnknownDatum { datum: DatumId, consumer: String, count: usize },
     /// The operations of a task are negative, infinite or not a number.
     #[error("task {task:?} has {operations} operations; their number is finite and not negative")]
-    Operations {
-        /// The task's name.
-        task: String,
-        /// What was given.
-        operations: f64,
-    },
+    Operations { task: String, operations: f64 },
     /// A task that may run nowhere.
     #[error("task {task:?} allows no kind of device; allow at least one")]
-    NoKind {
-        /// The task's name.
-        task: String,
-    },
+    NoKind { task: String },
     /// The tasks wait for each other.
     #[error("the graph has a cycle: {}", .tasks.join(" -> "))]
     Cycle {
@@ -53,39 +34,16 @@ pub enum GraphError {
         "tasks {first:?} and {second:?} are colocated, but {first:?} (with its group) allows {first_kinds} and {second:?} (with \
          its group) {second_kinds}; drop the colocation or allow a common kind"
     )]
-    ColocatedKinds {
-        /// One task.
-        first: String,
-        /// Kinds that its group allows.
-        first_kinds: DeviceKinds,
-        /// The other task.
-        second: String,
-        /// Kinds that its group allows.
-        second_kinds: DeviceKinds,
-    },
+    ColocatedKinds { first: String, first_kinds: DeviceKinds, second: String, second_kinds: DeviceKinds },
     /// Two colocated tasks, or their groups, are pinned to different devices.
     #[error(
         "tasks {first:?} and {second:?} are colocated, but {first:?} (or its group) is pinned to {first_pin} and {second:?} (or \
          its group) to {second_pin}; drop a pin or the colocation"
     )]
-    ColocatedPins {
-        /// One task.
-        first: String,
-        /// The device of its group.
-        first_pin: DeviceId,
-        /// The other task.
-        second: String,
-        /// The device of its group.
-        second_pin: DeviceId,
-    },
+    ColocatedPins { first: String, first_pin: DeviceId, second: String, second_pin: DeviceId },
     /// More tasks, data or edges than an id can number.
     #[error("a graph holds fewer than 2^32 {what}, here are {count}")]
-    TooLarge {
-        /// Tasks, data or edges.
-        what: &'static str,
-        /// How many there are.
-        count: usize,
-    },
+    TooLarge { what: &'static str, count: usize },
 }
 
 /// Collects a graph's parts and consumes itself into the validated [`TaskGraph`].

@@ -98,6 +98,17 @@ impl<'p> PartialSchedule<'p> {
         end
     }
 
+    /// The devices where `task` can go by now.
+    ///
+    /// # Errors
+    /// As those of [`Self::choice`].
+    pub(crate) fn devices(&self, task: TaskId) -> Result<Vec<DeviceId>, PlaceError> {
+        Ok(match self.choice(task)? {
+            Choice::Forced(device, _) => vec![device],
+            Choice::Free(devices) => devices,
+        })
+    }
+
     /// Where `task` can go by now.
     ///
     /// # Errors

@@ -13,7 +13,7 @@
 //! Time: `O(V × ready × devices)` in the worst case, `O(V × ready + E × devices)` where the best device mostly stays the best,
 //! with like sources counted once; and for each task and device a search over that device's gaps. Memory: `O(V × devices)`.
 
-use super::list::{Choice, PartialSchedule};
+use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
@@ -96,7 +96,7 @@ impl<'p> State<'p> {
         let mut alike: BTreeMap<Vec<(DeviceId, u64)>, BinaryHeap<Reverse<TaskId>>> = BTreeMap::new();
         for task in graph.task_ids().filter(|task| graph.predecessors(*task).is_empty()) {
             let time = |device| (device, self.problem.time(task, device).to_bits());
-            alike.entry(self.devices(task)?.into_iter().map(time).collect()).or_default().push(Reverse(task));
+            alike.entry(self.schedule.devices(task)?.into_iter().map(time).collect()).or_default().push(Reverse(task));
         }
         for (times, tasks) in alike {
             let site = |(device, time)| Site { device, arrival: 0.0, time: f64::from_bits(time) };
@@ -105,16 +105,8 @@ impl<'p> State<'p> {
         Ok(())
     }
 
-    /// Where `task` can go by now.
-    fn devices(&self, task: TaskId) -> Result<Vec<DeviceId>, PlaceError> {
-        Ok(match self.schedule.choice(task)? {
-            Choice::Forced(device, _) => vec![device],
-            Choice::Free(devices) => devices,
-        })
-    }
-
     fn make_ready(&mut self, task: TaskId) -> Result<(), PlaceError> {
-        let devices = self.devices(task)?;
+        let devices = self.schedule.devices(task)?;
         self.schedule.arrivals(task, &devices, &mut self.arrival);
         let arrival = |device: DeviceId| self.arrival[device.index()];
         let site = |device| Site { device, arrival: arrival(device), time: self.problem.time(task, device) };

@@ -12,7 +12,7 @@
 //! Time: `O(V × devices × log V + E × devices)`, and for each task and device a search over that device's gaps. Memory:
 //! `O(V × devices)`.
 
-use super::list::{Choice, PartialSchedule};
+use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Reason, ScoreOn};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
@@ -160,7 +160,7 @@ impl<'p, P: Pairing> State<'p, P> {
             if self.missing[task.index()] > 0 {
                 continue;
             }
-            for device in self.devices(task)? {
+            for device in self.schedule.devices(task)? {
                 let key = self.pairing.offset(task, device);
                 self.queues[device.index()].sources.push(Entry { key, arrival: 0.0, place });
             }
@@ -169,16 +169,8 @@ impl<'p, P: Pairing> State<'p, P> {
         Ok(())
     }
 
-    /// Where `task` can go by now.
-    fn devices(&self, task: TaskId) -> Result<Vec<DeviceId>, PlaceError> {
-        Ok(match self.schedule.choice(task)? {
-            Choice::Forced(device, _) => vec![device],
-            Choice::Free(devices) => devices,
-        })
-    }
-
     fn make_ready(&mut self, task: TaskId) -> Result<(), PlaceError> {
-        let devices = self.devices(task)?;
+        let devices = self.schedule.devices(task)?;
         self.schedule.arrivals(task, &devices, &mut self.arrival);
         let place = self.places[task.index()];
         for device in devices {

@@ -7,70 +7,31 @@ use crate::platform::{DeviceId, DeviceKind, DeviceKinds, Platform};
 /// Why a problem was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum ProblemError {
     /// The cost model gave an impossible time for a task.
     #[error("task {task:?} takes {time} on device {device:?}; a time is finite and not negative")]
-    Time {
-        /// The task's name.
-        task: String,
-        /// The device's name.
-        device: String,
-        /// What the model said.
-        time: f64,
-    },
+    Time { task: String, device: String, time: f64 },
     /// The cost model gave an impossible time for a transfer.
     #[error("moving {bytes} bytes from {from:?} to {to:?} takes {time}; a time is finite and not negative")]
-    Transfer {
-        /// The sender's name.
-        from: String,
-        /// The receiver's name.
-        to: String,
-        /// Size of the transfer.
-        bytes: u64,
-        /// What the model said.
-        time: f64,
-    },
+    Transfer { from: String, to: String, bytes: u64, time: f64 },
     /// Times that are finite one by one, but not when they are added up.
     #[error("the times of all tasks and transfers together are more than a number can hold; use a larger unit of time")]
     Overflow,
     /// There is nothing to place on.
     #[error("task {task:?} cannot be placed: the platform has no device")]
-    NoDevice {
-        /// The first task's name.
-        task: String,
-    },
+    NoDevice { task: String },
     /// A pin to a device that is not there.
     #[error("task {task:?} is pinned to {device}, but the platform has only {count} devices")]
-    UnknownPin {
-        /// The task's name.
-        task: String,
-        /// The pin.
-        device: DeviceId,
-        /// Devices of the platform.
-        count: usize,
-    },
+    UnknownPin { task: String, device: DeviceId, count: usize },
     /// A pin to a device of a kind that the task, or one colocated with it, does not allow.
     #[error(
         "task {task:?} is pinned to {device:?}, a {kind}, but it (or its colocation group) may run only on {allowed}"
     )]
-    PinnedKind {
-        /// The pinned task's name.
-        task: String,
-        /// The device's name.
-        device: String,
-        /// The device's kind.
-        kind: DeviceKind,
-        /// What is allowed.
-        allowed: DeviceKinds,
-    },
+    PinnedKind { task: String, device: String, kind: DeviceKind, allowed: DeviceKinds },
     /// No device of an allowed kind.
     #[error("task {task:?} (or its colocation group) may run only on {allowed}, and the platform has no such device")]
-    NoDeviceOfKind {
-        /// The task's name.
-        task: String,
-        /// What is allowed.
-        allowed: DeviceKinds,
-    },
+    NoDeviceOfKind { task: String, allowed: DeviceKinds },
     /// Devices of the right kind, but none of them can run the task or all members of its group.
     #[error(
         "no device of the allowed kinds ({allowed}) can run task {task:?} and all that is colocated with it; device {device:?} \
@@ -79,9 +40,7 @@ pub enum ProblemError {
     CannotRun {
         /// A task that the named device cannot run.
         task: String,
-        /// The first device of an allowed kind.
         device: String,
-        /// What is allowed.
         allowed: DeviceKinds,
     },
     /// The unit alone is larger than every device that could run it.
@@ -89,16 +48,7 @@ pub enum ProblemError {
         "task {task:?} and what is colocated with it need {needed} bytes; the largest device that can run them is {device:?} with \
          {available} bytes"
     )]
-    TooLarge {
-        /// The unit's first task.
-        task: String,
-        /// The largest device's name.
-        device: String,
-        /// Bytes that the unit takes.
-        needed: u64,
-        /// Bytes of the device.
-        available: u64,
-    },
+    TooLarge { task: String, device: String, needed: u64, available: u64 },
 }
 
 impl ProblemError {

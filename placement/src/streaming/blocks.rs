@@ -5,45 +5,20 @@ use super::{CanonicalGraph, NodeId};
 /// Why tasks are no sequence of spatial blocks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum BlocksError {
     /// A node that the graph does not have.
     #[error("block {block} holds {node}, but the graph has {count} nodes")]
-    UnknownNode {
-        /// The block, from 0.
-        block: usize,
-        /// What it holds.
-        node: NodeId,
-        /// Nodes of the graph.
-        count: usize,
-    },
+    UnknownNode { block: usize, node: NodeId, count: usize },
     /// A task that is in no block, or in two.
     #[error("task {node:?} is in {times} blocks; each task is in one")]
-    Uncovered {
-        /// The task's name.
-        node: String,
-        /// In how many blocks it is.
-        times: usize,
-    },
+    Uncovered { node: String, times: usize },
     /// A task that reads what a later block writes.
     #[error("task {node:?} in block {block} reads from block {later}, which comes later")]
-    Backward {
-        /// The task's name.
-        node: String,
-        /// Its block, from 0.
-        block: usize,
-        /// The block of what it reads.
-        later: usize,
-    },
+    Backward { node: String, block: usize, later: usize },
     /// More tasks than processing elements.
     #[error("block {block} holds {tasks} tasks, and there are {elements} processing elements")]
-    TooLarge {
-        /// The block, from 0.
-        block: usize,
-        /// Tasks in it.
-        tasks: usize,
-        /// Processing elements.
-        elements: usize,
-    },
+    TooLarge { block: usize, tasks: usize, elements: usize },
 }
 
 /// A sequence of spatial blocks, one on the processing elements after the other. Memory belongs to none.

@@ -3,78 +3,32 @@
 /// The first thing that is not canonical, with the node where it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum CanonicalError {
     /// No JSON, or not of the shape that the format has.
     #[error("no canonical task graph in JSON: {0}")]
     Json(String),
     /// A graph that is too large.
     #[error("{count} {what}; at most {limit} are taken")]
-    TooLarge {
-        /// Nodes or edges.
-        what: &'static str,
-        /// How many there are.
-        count: usize,
-        /// How many may be.
-        limit: usize,
-    },
+    TooLarge { what: &'static str, count: usize, limit: usize },
     /// Two nodes of one name.
     #[error("two nodes are named {node:?}; names are unique")]
-    DuplicateNode {
-        /// The name.
-        node: String,
-    },
+    DuplicateNode { node: String },
     /// An edge to or from a node that is not there.
     #[error("edge {edge} (from 0) has an end at node {node:?}, which is not among the nodes")]
-    UnknownNode {
-        /// The edge's place in its list.
-        edge: usize,
-        /// The end's name.
-        node: String,
-    },
+    UnknownNode { edge: usize, node: String },
     /// Two edges with the same ends.
     #[error("node {from:?} has two edges to {to:?}; merge them")]
-    DuplicateEdge {
-        /// Where they come from.
-        from: String,
-        /// Where they go.
-        to: String,
-    },
+    DuplicateEdge { from: String, to: String },
     /// A volume that no node may have.
     #[error("node {node:?} has an {side} volume of {volume}; it should be from 1 to {limit}", limit = super::MAX_VOLUME)]
-    Volume {
-        /// The node's name.
-        node: String,
-        /// `input` or `output`.
-        side: &'static str,
-        /// What was given; 0 where nothing was.
-        volume: u64,
-    },
+    Volume { node: String, side: &'static str, volume: u64 },
     /// An edge whose volume is not that of its end.
     #[error("node {node:?} has an {side} volume of {volume}, but its edge {edge} carries {carried}; all must be equal")]
-    EdgeVolume {
-        /// The node's name.
-        node: String,
-        /// `input` or `output`.
-        side: &'static str,
-        /// The node's volume.
-        volume: u64,
-        /// The edge as `from → to`.
-        edge: String,
-        /// The edge's volume.
-        carried: u64,
-    },
+    EdgeVolume { node: String, side: &'static str, volume: u64, edge: String, carried: u64 },
     /// A source that reads, or a sink that writes.
     #[error("node {node:?} is a {kind} with an edge {edge}; give it an {side} volume")]
-    EdgeOfEnd {
-        /// The node's name.
-        node: String,
-        /// `source` or `sink`.
-        kind: &'static str,
-        /// The edge as `from → to`.
-        edge: String,
-        /// The volume that it lacks.
-        side: &'static str,
-    },
+    EdgeOfEnd { node: String, kind: &'static str, edge: String, side: &'static str },
     /// Tasks that wait for each other.
     #[error("node {node:?} is on a directed cycle, or behind one; a task graph has none")]
     Cycle {

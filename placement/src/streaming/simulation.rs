@@ -66,23 +66,18 @@ impl fmt::Display for Wait {
 /// Why a simulation did not reach its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum SimulationError {
     /// Tasks that wait for each other.
     #[error("block {block} deadlocks: {}; give its channels more room", joined(cycle))]
     Deadlock {
-        /// The block, from 0.
         block: usize,
         /// Each task waits for the next, the last for the first.
         cycle: Vec<Wait>,
     },
     /// More to do than allowed.
     #[error("the tasks take {work} steps in all; at most {limit} are simulated")]
-    TooLong {
-        /// The work of the graph.
-        work: u64,
-        /// Steps that are allowed.
-        limit: u64,
-    },
+    TooLong { work: u64, limit: u64 },
 }
 
 fn joined(cycle: &[Wait]) -> String {

@@ -75,16 +75,8 @@ impl SteadyState {
 
     /// The time between two elements that `node` writes, `Sᵒ(v)`; `None` for a sink and for memory.
     pub fn output_interval(&self, graph: &CanonicalGraph, node: NodeId) -> Option<Ratio> {
-        self.interval(graph, node, graph.node(node).output())
-    }
-
-    /// The time between two elements that `node` reads, `Sⁱ(v)`; `None` for a source and for memory.
-    pub fn input_interval(&self, graph: &CanonicalGraph, node: NodeId) -> Option<Ratio> {
-        self.interval(graph, node, graph.node(node).input())
-    }
-
-    fn interval(&self, graph: &CanonicalGraph, node: NodeId, volume: u64) -> Option<Ratio> {
-        if graph.node(node).is_memory() { None } else { Ratio::new(self.largest(node), volume) }
+        let written = graph.node(node);
+        if written.is_memory() { None } else { Ratio::new(self.largest(node), written.output()) }
     }
 }
 

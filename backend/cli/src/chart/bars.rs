@@ -2,67 +2,67 @@
 
 use super::axis::{self, AXIS_HEIGHT};
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
-use super::head::{MARGIN, draw_key, draw_title};
+use super::head::{MARGIN, Sample, draw_key, draw_title};
 use super::theme::COLOURS;
 use super::{Format, Scale};
 
 /// A chart of bars.
 #[derive(Debug, Clone)]
-pub struct BarChart {
+pub(crate) struct BarChart {
     /// What is shown.
-    pub title: String,
+    pub(crate) title: String,
     /// How it was made, in a line.
-    pub subtitle: String,
+    pub(crate) subtitle: String,
     /// What the values are, with their unit.
-    pub value: String,
+    pub(crate) value: String,
     /// How values are written.
-    pub format: Format,
+    pub(crate) format: Format,
     /// Whether each power of ten is as long as the other.
-    pub logarithmic: bool,
+    pub(crate) logarithmic: bool,
     /// Names of the series.
-    pub series: Vec<String>,
+    pub(crate) series: Vec<String>,
     /// Whether the least of a panel stands out.
-    pub emphasis: bool,
+    pub(crate) emphasis: bool,
     /// What stands where there is no bar.
-    pub missing: String,
+    pub(crate) missing: String,
     /// What the limit of the panels is, if they have one.
-    pub limit: Option<String>,
+    pub(crate) limit: Option<String>,
     /// The cases.
-    pub panels: Vec<Panel>,
+    pub(crate) panels: Vec<Panel>,
 }
 
 /// One case: bars on a scale of their own.
 #[derive(Debug, Clone)]
-pub struct Panel {
+pub(crate) struct Panel {
     /// The case.
-    pub title: String,
+    pub(crate) title: String,
     /// What is compared.
-    pub groups: Vec<Group>,
+    pub(crate) groups: Vec<Group>,
     /// A value that is drawn as a dashed line.
-    pub limit: Option<f64>,
+    pub(crate) limit: Option<f64>,
 }
 
 /// One thing that is compared.
 #[derive(Debug, Clone)]
-pub struct Group {
+pub(crate) struct Group {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its bars, one for each series; `None` where there is nothing to show.
-    pub bars: Vec<Option<Bar>>,
+    pub(crate) bars: Vec<Option<Bar>>,
 }
 
 /// A bar: a mean or median, and how sure it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bar {
+pub(crate) struct Bar {
     /// How long it is.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// From where to where the whisker at its end goes; none where both are the end.
-    pub whisker: (f64, f64),
+    pub(crate) whisker: (f64, f64),
 }
 
 impl Bar {
     /// Mean and sample deviation of some values; `None` of none.
-    pub fn of(values: &[f64]) -> Option<Bar> {
+    pub(crate) fn of(values: &[f64]) -> Option<Bar> {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
@@ -71,12 +71,12 @@ impl Bar {
     }
 
     /// A value that is as sure as can be.
-    pub fn exactly(value: f64) -> Bar {
+    pub(crate) fn exactly(value: f64) -> Bar {
         Bar { mean: value, whisker: (value, value) }
     }
 
     /// How far its whisker reaches beyond it: the standard deviation, if it has one.
-    pub fn above(&self) -> f64 {
+    pub(crate) fn above(&self) -> f64 {
         self.whisker.1 - self.mean
     }
 
@@ -111,7 +111,7 @@ const VALUE_WIDTH: f64 = 104.0;
 
 impl BarChart {
     /// The file.
-    pub fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let columns = self.panels.len().clamp(1, 2);
         let width = 2.0 * MARGIN + columns as f64 * PANEL_WIDTH + (columns - 1) as f64 * PANEL_GAP;
         let mut canvas = Canvas::default();
@@ -131,17 +131,11 @@ impl BarChart {
         let mut y = draw_title(canvas, &self.title, &self.subtitle, width);
         if self.series.len() > 1 || self.limit.is_some() {
             y += 20.0;
-            self.draw_key(canvas, y);
+            let series = self.series.iter().enumerate().filter(|_| self.series.len() > 1);
+            let key: Vec<Sample> = series.map(|(colour, name)| Sample { colour, name: name.clone() }).collect();
+            draw_key(canvas, &key, self.limit.as_deref(), y);
         }
         y + 16.0
-    }
-
-    fn draw_key(&self, canvas: &mut Canvas, baseline: f64) {
-        let x = if self.series.len() > 1 { draw_key(canvas, &self.series, baseline) } else { MARGIN };
-        if let Some(limit) = &self.limit {
-            canvas.line((x, baseline - 4.0), (x + 22.0, baseline - 4.0), "limit");
-            canvas.text((x + 28.0, baseline), Anchor::Start, "ink", limit);
-        }
     }
 
     fn bar_height(&self) -> f64 {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// Where text stands from its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Anchor {
+pub(crate) enum Anchor {
     /// To the right of it.
     Start,
     /// Around it.
@@ -16,38 +16,38 @@ pub enum Anchor {
 
 /// A rectangle, in pixels from the upper left corner.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rect {
+pub(crate) struct Rect {
     /// Left edge.
-    pub x: f64,
+    pub(crate) x: f64,
     /// Upper edge.
-    pub y: f64,
+    pub(crate) y: f64,
     /// Width.
-    pub width: f64,
+    pub(crate) width: f64,
     /// Height.
-    pub height: f64,
+    pub(crate) height: f64,
 }
 
 impl Rect {
     /// The right edge.
-    pub fn right(&self) -> f64 {
+    pub(crate) fn right(&self) -> f64 {
         self.x + self.width
     }
 
     /// The lower edge.
-    pub fn bottom(&self) -> f64 {
+    pub(crate) fn bottom(&self) -> f64 {
         self.y + self.height
     }
 }
 
 /// An SVG file while it is drawn. Looks come from the classes of the theme.
 #[derive(Debug, Clone, Default)]
-pub struct Canvas {
+pub(crate) struct Canvas {
     body: String,
 }
 
 impl Canvas {
     /// Text with its baseline at a point.
-    pub fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
+    pub(crate) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -58,13 +58,13 @@ impl Canvas {
     }
 
     /// A straight line.
-    pub fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
+    pub(crate) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
         let (x1, y1, x2, y2) = (pixels(x1), pixels(y1), pixels(x2), pixels(y2));
         self.put(format_args!(r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{class}"/>"#));
     }
 
     /// A rectangle with corners of radius `round`; `tip` is what a pointer over it shows.
-    pub fn rect(&mut self, rect: Rect, round: f64, class: &str, tip: Option<&str>) {
+    pub(crate) fn rect(&mut self, rect: Rect, round: f64, class: &str, tip: Option<&str>) {
         let (x, y) = (pixels(rect.x), pixels(rect.y));
         let (width, height, round) = (pixels(rect.width), pixels(rect.height), pixels(round));
         let rx = if round == "0" { String::new() } else { format!(r#" rx="{round}""#) };
@@ -77,7 +77,7 @@ impl Canvas {
 
     /// Many rectangles as one shape, which takes a fraction of the text that each alone would; as opaque as `opacity` says, from 0
     /// to 1.
-    pub fn rects(&mut self, rects: &[Rect], opacity: f64, class: &str) {
+    pub(crate) fn rects(&mut self, rects: &[Rect], opacity: f64, class: &str) {
         let mut path = String::new();
         for rect in rects {
             let (x, y, width) = (pixels(rect.x), pixels(rect.y), pixels(rect.width));
@@ -90,7 +90,7 @@ impl Canvas {
     }
 
     /// Straight lines from point to point; closed along `base` where that is given, to be filled.
-    pub fn polyline(&mut self, points: &[(f64, f64)], base: Option<f64>, class: &str) {
+    pub(crate) fn polyline(&mut self, points: &[(f64, f64)], base: Option<f64>, class: &str) {
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
         let mut path = String::new();
         let point = |(x, y): (f64, f64)| format!("{} {}", pixels(x), pixels(y));
@@ -109,7 +109,7 @@ impl Canvas {
     }
 
     /// The file: `width` × `height` pixels, with a title and a description for those who cannot see it.
-    pub fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
+    pub(crate) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
         let (width, height) = (pixels(width), pixels(height));
         let (title, description, body) = (escaped(title), escaped(description), self.body);
         format!(
@@ -149,7 +149,7 @@ pub(super) fn fitted(text: &str, width: f64) -> String {
 }
 
 /// `text` as character data of XML and HTML, between tags or in quotes. What XML cannot hold becomes U+FFFD.
-pub fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -17,16 +17,27 @@ pub(super) fn draw_title(canvas: &mut Canvas, title: &str, subtitle: &str, width
     y
 }
 
-/// Draws the colour of each series beside its name; returns where the next sample would begin.
-pub(super) fn draw_key(canvas: &mut Canvas, series: &[String], baseline: f64) -> f64 {
+/// A colour and what it means.
+#[derive(Debug, Clone)]
+pub(crate) struct Sample {
+    /// Its number.
+    pub(crate) colour: usize,
+    pub(crate) name: String,
+}
+
+/// Draws each colour beside its name, and a dashed line beside the limit's.
+pub(super) fn draw_key(canvas: &mut Canvas, samples: &[Sample], limit: Option<&str>, baseline: f64) {
     let mut x = MARGIN;
-    for (number, name) in series.iter().enumerate() {
-        let sample = Rect { x, y: baseline - 9.0, width: 12.0, height: 10.0 };
-        canvas.rect(sample, 2.0, &format!("c{}", number % COLOURS), None);
+    for Sample { colour, name } in samples {
+        let square = Rect { x, y: baseline - 9.0, width: 12.0, height: 10.0 };
+        canvas.rect(square, 2.0, &format!("c{}", colour % COLOURS), None);
         canvas.text((x + 17.0, baseline), Anchor::Start, "ink", name);
         x += 17.0 + CHARACTER * (name.chars().count() as f64 + 3.0);
     }
-    x
+    if let Some(limit) = limit {
+        canvas.line((x, baseline - 4.0), (x + 22.0, baseline - 4.0), "limit");
+        canvas.text((x + 28.0, baseline), Anchor::Start, "ink", limit);
+    }
 }
 
 /// `text` in lines of at most `width` characters, broken between words.

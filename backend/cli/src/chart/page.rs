@@ -13,7 +13,7 @@ table{border-collapse:collapse}td{padding:3px 18px 3px 0;vertical-align:top}td:f
 @media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td:first-child{color:#9198a1}}";
 
 /// A page with a title, a table of names and values, and SVG files one below the other.
-pub fn page(title: &str, facts: &[(&str, String)], charts: &[String]) -> String {
+pub(crate) fn page(title: &str, facts: &[(&str, String)], charts: &[String]) -> String {
     let title = escaped(title);
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

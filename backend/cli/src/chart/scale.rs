@@ -2,7 +2,7 @@
 
 /// A scale from values to pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scale {
+pub(crate) struct Scale {
     low: f64,
     high: f64,
     from: f64,
@@ -12,13 +12,13 @@ pub struct Scale {
 
 impl Scale {
     /// From 0 at pixel `from` to `high` at pixel `to`.
-    pub fn linear(high: f64, from: f64, to: f64) -> Self {
+    pub(crate) fn linear(high: f64, from: f64, to: f64) -> Self {
         let high = if high > 0.0 && high.is_finite() { high } else { 1.0 };
         Scale { low: 0.0, high, from, to, logarithmic: false }
     }
 
     /// From the power of ten below `low` at pixel `from` to `high` at pixel `to`, each power of ten as long as the other.
-    pub fn logarithmic(low: f64, high: f64, from: f64, to: f64) -> Self {
+    pub(crate) fn logarithmic(low: f64, high: f64, from: f64, to: f64) -> Self {
         let high = if high > 0.0 && high.is_finite() { high } else { 1.0 };
         let low = if low > 0.0 && low < high { low } else { high / 10.0 };
         // Bars start at the low end; what is least must still be seen.
@@ -27,7 +27,7 @@ impl Scale {
     }
 
     /// The pixel of a value; the ends for what is beyond them.
-    pub fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
             true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
             false => value / self.high,
@@ -36,7 +36,7 @@ impl Scale {
     }
 
     /// About `count` round values: 1, 2, 2.5 or 5 times a power of ten apart, or the powers of ten of a logarithmic scale.
-    pub fn ticks(&self, count: usize) -> Vec<f64> {
+    pub(crate) fn ticks(&self, count: usize) -> Vec<f64> {
         if self.logarithmic {
             return self.powers(count);
         }
@@ -57,7 +57,7 @@ impl Scale {
 }
 
 /// A value with three digits and a letter for thousands, millions and so on: `12.3k`.
-pub fn amount(value: f64) -> String {
+pub(crate) fn amount(value: f64) -> String {
     let (scaled, letter) = match value.abs() {
         0.0 => return "0".into(),
         v if !(1e-3..9.995e14).contains(&v) => return format!("{value:.2e}"),

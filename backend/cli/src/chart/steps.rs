@@ -2,18 +2,13 @@
 
 use super::Scale;
 use super::canvas::{Canvas, Rect};
+use super::lanes::Quantity;
 use super::theme::COLOURS;
 
 /// Draws the steps from moment to moment: each value holds until the next. Values are scaled so that `most` fills `track`.
 /// Where several steps fall on one pixel, the greatest is drawn, so that a file has at most as many points as pixels.
-pub(super) fn draw(
-    canvas: &mut Canvas,
-    track: Rect,
-    scale: &Scale,
-    steps: &[(f64, f64)],
-    (most, end): (f64, f64),
-    colour: usize,
-) {
+pub(super) fn draw(canvas: &mut Canvas, track: Rect, scale: &Scale, quantity: &Quantity) {
+    let Quantity { colour, steps, most, end } = quantity;
     let (base, colour) = (track.bottom(), colour % COLOURS);
     let height = |value: f64| base - track.height * (value / most.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
     let mut points: Vec<(f64, f64)> = Vec::new();
@@ -26,7 +21,7 @@ pub(super) fn draw(
             points.push((column.x, last));
         }
     }
-    points.push((scale.at(end), last));
+    points.push((scale.at(*end), last));
     canvas.polyline(&points, Some(base), &format!("c{colour} area"));
     canvas.polyline(&points, None, &format!("l{colour} step"));
 }
@@ -59,8 +54,9 @@ mod tests {
 
     fn drawn(steps: &[(f64, f64)]) -> String {
         let track = Rect { x: 0.0, y: 0.0, width: 100.0, height: 10.0 };
+        let quantity = Quantity { colour: 0, steps: steps.to_vec(), most: 4.0, end: 100.0 };
         let mut canvas = Canvas::default();
-        draw(&mut canvas, track, &Scale::linear(100.0, 0.0, 100.0), steps, (4.0, 100.0), 0);
+        draw(&mut canvas, track, &Scale::linear(100.0, 0.0, 100.0), &quantity);
         canvas.finish(100.0, 10.0, "", "")
     }
 

@@ -4,7 +4,7 @@ use super::canvas::escaped;
 use std::fmt::Write;
 
 /// The table. Columns whose cells all begin with a digit, a sign or a dash stand to the right.
-pub fn html_table(head: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn html_table(head: &[&str], rows: &[Vec<String>]) -> String {
     let figure =
         |cell: &String| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || "+-−–".contains(c));
     let right: Vec<bool> =

@@ -1,9 +1,10 @@
 //! Arguments that several commands share.
 
+use super::CliError;
 use super::trial::strategy_help;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode};
-use anabranch::planning::{Order, PlatformError, PlatformFile};
+use anabranch::planning::{Order, PlatformFile};
 use clap::{Args, ValueEnum};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -64,7 +65,7 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "ORDER", default_value = "pct")]
     pub(crate) order: Order,
     #[command(flatten)]
-    pub(crate) wishes: WishArgs,
+    pub(crate) constraints: ConstraintArgs,
     #[command(flatten)]
     pub(crate) streaming: StreamArgs,
 }
@@ -116,7 +117,7 @@ impl StreamArgs {
 /// What restricts where nodes run, and what is known of their costs.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
-pub(crate) struct WishArgs {
+pub(crate) struct ConstraintArgs {
     /// Run the nodes whose names match on this device, for example '*conv*=gpu0'; may be repeated
     #[arg(long, value_name = "PATTERN=DEVICE", value_parser = parse_pin)]
     pub(crate) pin: Vec<(String, String)>,
@@ -139,8 +140,11 @@ pub(crate) struct WhatIfArgs {
 
 impl WhatIfArgs {
     /// The file's content.
-    pub(crate) fn read(&self) -> Result<Option<PlatformFile>, PlatformError> {
-        self.platform.as_deref().map(PlatformFile::read).transpose()
+    pub(super) fn read(&self) -> Result<Option<PlatformFile>, CliError> {
+        self.platform.as_deref().map(PlatformFile::read).transpose().map_err(|error| match error.to_string() {
+            text if text.contains("`anabranch platform") => CliError::input(text),
+            text => CliError::input(format!("{text}; `anabranch platform -o FILE` writes one to start from")),
+        })
     }
 }
 

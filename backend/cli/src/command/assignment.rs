@@ -1,6 +1,6 @@
 //! Assignment files: a JSON map from a task's id to its device's id.
 
-use super::CliError;
+use super::{CliError, write_file};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path, problem: &LoadedProblem) -> Result<Vec<DeviceId>
 pub(super) fn write(path: &Path, problem: &LoadedProblem, device_of: &[DeviceId]) -> Result<(), CliError> {
     let map = Written { tasks: TaskNames::of(problem), device_of };
     let text = serde_json::to_string_pretty(&map).map_err(CliError::internal)?;
-    fs::write(path, text + "\n").map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+    write_file(path, text + "\n")
 }
 
 struct Written<'a> {

@@ -1,6 +1,6 @@
 //! The streaming blocks of a plan: what each is, what was predicted with and without streaming, and what it took.
 
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use anabranch::device::format_bytes;
 use anabranch::planning::Planned;
 use anabranch::profile::NodeCost;
@@ -69,16 +69,7 @@ impl BlockLine {
 
     /// A line for each block, with a time that was measured where there was a run.
     pub(super) fn table(lines: &[Self]) -> Table {
-        let mut table = Table::new(&[
-            ("nodes", Align::Right),
-            ("rows", Align::Right),
-            ("chunk", Align::Right),
-            ("kept", Align::Right),
-            ("without", Align::Left),
-            ("with", Align::Left),
-            ("measured", Align::Right),
-            ("block on device", Align::Left),
-        ]);
+        let mut table = Table::new(">nodes | >rows | >chunk | >kept | without | with | >measured | block on device");
         for line in lines {
             table.row([
                 line.members.len().to_string(),

@@ -1,16 +1,19 @@
 //! `anabranch calibrate`: what the devices and links of this machine can do, measured.
 
 use super::args::DeviceArgs;
-use super::costs::store_path;
+use super::costs::{open_store, save_store};
+use super::hints::notes;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use super::{CliError, Output};
 use anabranch::device::{DeviceRef, Inventory, detect, format_bytes};
 use anabranch::learning::Calibrator;
-use anabranch::profile::{CostStore, LinkCosts, MachineCosts};
+use anabranch::profile::{CostStore, History, LinkCosts, MachineCosts};
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Measure what each device and each link of this machine can do, and keep it in the cost store
@@ -34,27 +37,24 @@ pub(crate) struct CalibrateCommand {
 impl CalibrateCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let path = store_path(self.costs.as_ref())?;
-        let loaded = CostStore::load(&path)?;
-        loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
+        let (path, mut store) = open_store(self.costs.as_ref())?;
         let inventory = detect(&self.devices.options())?;
-        let mut store = loaded.store;
-        let notes = store.settle(&inventory.fingerprint());
+        let settled = store.settle(&inventory.fingerprint());
         if !output.json {
-            inventory.notes.iter().chain(&notes).for_each(|note| eprintln!("note: {note}"));
+            notes(&inventory).iter().chain(&settled).for_each(|note| eprintln!("note: {note}"));
         }
         let measured = self.measure(&inventory, &mut store, &path, output)?;
         show(&inventory, store.here(), measured, output)
     }
 
-    /// Does the steps that are left, and saves each; how many of how many.
+    /// Does the steps that are left, and saves each.
     fn measure(
         &self,
         inventory: &Inventory,
         store: &mut CostStore,
         path: &std::path::Path,
         output: Output,
-    ) -> Result<(usize, usize), CliError> {
+    ) -> Result<Steps, CliError> {
         let cancel = cancel_on_interrupt()?;
         let calibrator = Calibrator::new(inventory);
         let steps = calibrator.steps();
@@ -65,39 +65,63 @@ impl CalibrateCommand {
                 return Err(CliError::interrupted());
             }
             calibrator.measure(step, store.here_mut())?;
-            store.save(path)?;
+            save_store(store, path)?;
             progress.advance();
         }
-        Ok((left.len(), steps.len()))
+        Ok(Steps { measured: left.len(), all: steps.len() })
     }
 }
 
-fn show(
-    inventory: &Inventory,
-    known: &MachineCosts,
-    (measured, steps): (usize, usize),
-    output: Output,
-) -> Result<(), CliError> {
+/// Steps of the calibration.
+#[derive(Clone, Copy)]
+struct Steps {
+    measured: usize,
+    all: usize,
+}
+
+/// What is known of the link from a device to another.
+struct KnownLink<'a> {
+    from: DeviceRef<'a>,
+    to: DeviceRef<'a>,
+    costs: &'a LinkCosts,
+}
+
+/// How long so many bytes take over a link, in seconds.
+#[derive(Serialize)]
+struct TransferTime {
+    bytes: u64,
+    whole_s: Option<f64>,
+    chunks_s: Option<f64>,
+}
+
+/// How many times as long a device takes while another is at work.
+#[derive(Serialize)]
+struct Contention {
+    device: String,
+    beside: String,
+    ratio: f64,
+}
+
+fn show(inventory: &Inventory, known: &MachineCosts, steps: Steps, output: Output) -> Result<(), CliError> {
     if output.json {
-        return output.json(&as_json(inventory, known, (measured, steps)));
+        return output.json(&as_json(inventory, known, steps));
     }
-    let mut text =
-        format!("{}: {measured} of {steps} steps measured, the others were known\n\n", inventory.fingerprint());
+    let (machine, Steps { measured, all }) = (inventory.fingerprint(), steps);
+    let mut text = format!("{machine}: {measured} of {all} steps measured, the others were known\n\n");
     text.push_str(&format!("{}\n", device_table(inventory, known)));
-    let links = link_table(inventory, known);
-    if let Some(links) = links {
+    if let Some(links) = link_table(inventory, known) {
         text.push_str(&format!("{links}\n"));
     }
-    for (first, second, slowdown) in slowdowns(inventory, known) {
-        text.push_str(&format!("{first} takes {slowdown:.2} times as long while {second} is at work\n"));
+    for Contention { device, beside, ratio } in contentions(inventory, known) {
+        text.push_str(&format!("{device} takes {ratio:.2} times as long while {beside} is at work\n"));
     }
     output.text(&text)
 }
 
 fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
-    let columns = ["matmul GFLOP/s", "conv GFLOP/s", "element-wise GFLOP/s", "memory GB/s", "launch", "nodes known"];
-    let columns: Vec<_> = columns.into_iter().map(|name| (name, Align::Right)).collect();
-    let mut table = Table::new(&[&[("device", Align::Left)], &columns[..]].concat());
+    let mut table = Table::new(
+        "device | >matmul GFLOP/s | >conv GFLOP/s | >element-wise GFLOP/s | >memory GB/s | >launch | >nodes known",
+    );
     for device in inventory.devices() {
         let costs = known.devices.get(device.key().as_str());
         let rates = costs.and_then(|costs| costs.rates);
@@ -118,67 +142,61 @@ fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
 
 /// One line for each link and size; of links between equal pairs of devices only the first.
 fn link_table(inventory: &Inventory, known: &MachineCosts) -> Option<Table> {
-    let mut table = Table::new(&[
-        ("link", Align::Left),
-        ("bytes", Align::Right),
-        ("whole", Align::Right),
-        ("GB/s", Align::Right),
-        ("in chunks", Align::Right),
-    ]);
+    let mut table = Table::new("link | >bytes | >whole | >GB/s | >in chunks");
     let mut any = false;
-    for (from, to, link) in links(inventory, known) {
-        for (bytes, whole, streamed) in sizes(link) {
+    for link in links(inventory, known) {
+        for TransferTime { bytes, whole_s, chunks_s } in link.times() {
             any = true;
             let time = |seconds: Option<f64>| seconds.map_or("–".into(), duration);
-            let rate = whole.map_or("–".into(), |seconds| format!("{:.2}", bytes as f64 / seconds / 1e9));
-            let name = format!("{} → {}", from.name(), to.name());
-            table.row([name, format_bytes(bytes), time(whole), rate, time(streamed)]);
+            let rate = whole_s.map_or("–".into(), |seconds| format!("{:.2}", bytes as f64 / seconds / 1e9));
+            let name = format!("{} → {}", link.from.name(), link.to.name());
+            table.row([name, format_bytes(bytes), time(whole_s), rate, time(chunks_s)]);
         }
     }
     any.then_some(table)
 }
 
 /// Links with other keys than those before.
-fn links<'a>(inventory: &'a Inventory, known: &'a MachineCosts) -> Vec<(DeviceRef<'a>, DeviceRef<'a>, &'a LinkCosts)> {
-    let mut seen = Vec::new();
-    let pairs = inventory.devices().flat_map(|from| inventory.devices().map(move |to| (from, to)));
-    let mut new = |key: &String| {
-        !seen.contains(key) && {
-            seen.push(key.clone());
-            true
-        }
+fn links<'a>(inventory: &'a Inventory, known: &'a MachineCosts) -> Vec<KnownLink<'a>> {
+    let mut seen = BTreeSet::new();
+    let link = |(from, to): (DeviceRef<'a>, DeviceRef<'a>)| {
+        let key = MachineCosts::link_key(from.key().as_str(), to.key().as_str());
+        let costs = known.links.get(&key).filter(|_| seen.insert(key.clone()))?;
+        Some(KnownLink { from, to, costs })
     };
-    pairs
-        .filter(|(from, to)| from.name() != to.name())
-        .map(|(from, to)| (from, to, MachineCosts::link_key(from.key().as_str(), to.key().as_str())))
-        .filter(|(_, _, key)| new(key))
-        .filter_map(|(from, to, key)| Some((from, to, known.links.get(&key)?)))
-        .collect()
+    pairs(inventory).filter_map(link).collect()
 }
 
-/// Bytes, and seconds whole and in chunks.
-fn sizes(link: &LinkCosts) -> Vec<(u64, Option<f64>, Option<f64>)> {
-    let mut all: Vec<u64> = link.sizes.keys().chain(link.streamed.keys()).copied().collect();
-    all.sort_unstable();
-    all.dedup();
-    let seconds =
-        |history: &anabranch::profile::History| history.estimate().map(|estimate| estimate.nanoseconds * 1e-9);
-    let times =
-        |bytes: u64| (bytes, link.sizes.get(&bytes).and_then(seconds), link.streamed.get(&bytes).and_then(seconds));
-    all.into_iter().map(times).collect()
+/// Each device with each other.
+fn pairs(inventory: &Inventory) -> impl Iterator<Item = (DeviceRef<'_>, DeviceRef<'_>)> {
+    let pairs = inventory.devices().flat_map(|from| inventory.devices().map(move |to| (from, to)));
+    pairs.filter(|(from, to)| from.name() != to.name())
 }
 
-/// Names of two devices, and how much slower the first is beside the second.
-fn slowdowns(inventory: &Inventory, known: &MachineCosts) -> Vec<(String, String, f64)> {
-    let pairs = inventory.devices().flat_map(|a| inventory.devices().map(move |b| (a, b)));
-    let measured = pairs.filter(|(a, b)| a.name() != b.name()).filter_map(|(a, b)| {
-        let key = MachineCosts::slowdown_key(a.key().as_str(), b.key().as_str());
-        Some((a.name().to_owned(), b.name().to_owned(), known.slowdowns.get(&key)?.ratio()))
+impl KnownLink<'_> {
+    fn times(&self) -> Vec<TransferTime> {
+        let (whole, chunks) = (&self.costs.sizes, &self.costs.streamed);
+        let sizes: BTreeSet<u64> = whole.keys().chain(chunks.keys()).copied().collect();
+        let seconds = |history: &History| history.estimate().map(|estimate| estimate.nanoseconds * 1e-9);
+        let time = |bytes: u64| TransferTime {
+            bytes,
+            whole_s: whole.get(&bytes).and_then(seconds),
+            chunks_s: chunks.get(&bytes).and_then(seconds),
+        };
+        sizes.into_iter().map(time).collect()
+    }
+}
+
+fn contentions(inventory: &Inventory, known: &MachineCosts) -> Vec<Contention> {
+    let measured = pairs(inventory).filter_map(|(device, beside)| {
+        let key = MachineCosts::slowdown_key(device.key().as_str(), beside.key().as_str());
+        let ratio = known.slowdowns.get(&key)?.ratio();
+        Some(Contention { device: device.name().to_owned(), beside: beside.name().to_owned(), ratio })
     });
     measured.collect()
 }
 
-fn as_json(inventory: &Inventory, known: &MachineCosts, (measured, steps): (usize, usize)) -> Value {
+fn as_json(inventory: &Inventory, known: &MachineCosts, steps: Steps) -> Value {
     let device = |device: DeviceRef<'_>| {
         let costs = known.devices.get(device.key().as_str());
         json!({
@@ -188,21 +206,16 @@ fn as_json(inventory: &Inventory, known: &MachineCosts, (measured, steps): (usiz
             "nodes": costs.map_or(0, |costs| costs.nodes.len()),
         })
     };
-    let link = |(from, to, link): (DeviceRef<'_>, DeviceRef<'_>, &LinkCosts)| {
-        let sizes: Vec<_> = sizes(link)
-            .into_iter()
-            .map(|(bytes, whole, streamed)| json!({ "bytes": bytes, "whole_s": whole, "chunks_s": streamed }))
-            .collect();
-        json!({ "from": from.name(), "to": to.name(), "latency_s": link.latency, "rate": link.rate, "sizes": sizes })
+    let link = |link: KnownLink<'_>| {
+        let (from, to, costs) = (link.from.name(), link.to.name(), link.costs);
+        json!({ "from": from, "to": to, "latency_s": costs.latency, "rate": costs.rate, "sizes": link.times() })
     };
-    let slowdown =
-        |(device, beside, ratio): (String, String, f64)| json!({ "device": device, "beside": beside, "ratio": ratio });
     json!({
         "machine": inventory.fingerprint(),
-        "steps": steps,
-        "measured": measured,
+        "steps": steps.all,
+        "measured": steps.measured,
         "devices": inventory.devices().map(device).collect::<Vec<_>>(),
         "links": links(inventory, known).into_iter().map(link).collect::<Vec<_>>(),
-        "slowdowns": slowdowns(inventory, known).into_iter().map(slowdown).collect::<Vec<_>>(),
+        "slowdowns": contentions(inventory, known),
     })
 }

@@ -2,14 +2,14 @@
 
 mod page;
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed, WishArgs};
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed};
 use super::html::command;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::table::{Align, Table, duration, interval};
+use super::table::{Table, duration, interval};
 use super::trial::strategy_help;
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use crate::report::utc;
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, compare};
 use anabranch::device::format_bytes;
@@ -18,7 +18,7 @@ use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::planning::{Order, PlanChoice};
 use clap::Args;
 use std::fmt::Write;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -64,7 +64,7 @@ pub(crate) struct CompareCommand {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    wishes: WishArgs,
+    constraints: ConstraintArgs,
     #[command(flatten)]
     devices: DeviceArgs,
 }
@@ -72,9 +72,9 @@ pub(crate) struct CompareCommand {
 impl CompareCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let (place, order, wishes) = ("heft".into(), Order::Pct, self.wishes.clone());
+        let (place, order, constraints) = ("heft".into(), Order::Pct, self.constraints.clone());
         let opened =
-            open(&self.devices, &self.model, &PlaceArgs { place, order, wishes, streaming: StreamArgs::NONE })?;
+            open(&self.devices, &self.model, &PlaceArgs { place, order, constraints, streaming: StreamArgs::NONE })?;
         open::print_notes(&opened.session, output);
         let comparison = self.compare(&opened, output)?;
         opened.save_costs()?;
@@ -83,7 +83,7 @@ impl CompareCommand {
         }
         if let Some(path) = &self.html {
             let text = page::html(&comparison, &Names::of(&comparison), &facts(&opened, &comparison));
-            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+            write_file(path, text)?;
         }
         match output.json {
             true => output.json(&serde_json::to_value(&comparison).map_err(CliError::internal)?),
@@ -216,17 +216,8 @@ fn facts(opened: &Opened, comparison: &Comparison) -> Vec<(&'static str, String)
 }
 
 fn makespans(comparison: &Comparison, names: &Names) -> Table {
-    let mut table = Table::new(&[
-        ("way", Align::Left),
-        ("predicted", Align::Right),
-        ("measured", Align::Right),
-        ("interval", Align::Right),
-        ("error", Align::Right),
-        ("nodes off", Align::Right),
-        ("traffic", Align::Right),
-        ("placing", Align::Right),
-        ("outputs", Align::Left),
-    ]);
+    let mut table =
+        Table::new("way | >predicted | >measured | >interval | >error | >nodes off | >traffic | >placing | outputs");
     for outcome in &comparison.outcomes {
         let median = outcome.measured_ms;
         let ms = |ms: Option<f64>| ms.map_or("–".to_owned(), |ms| duration(ms * 1e-3));
@@ -255,15 +246,7 @@ fn agreement(outcome: &Outcome) -> &'static str {
 }
 
 fn devices(comparison: &Comparison, names: &Names) -> Table {
-    let mut table = Table::new(&[
-        ("way", Align::Left),
-        ("device", Align::Left),
-        ("nodes", Align::Right),
-        ("busy predicted", Align::Right),
-        ("busy", Align::Right),
-        ("peak planned", Align::Right),
-        ("peak", Align::Right),
-    ]);
+    let mut table = Table::new("way | device | >nodes | >busy predicted | >busy | >peak planned | >peak");
     for outcome in comparison.outcomes.iter().filter(|outcome| outcome.same_plan_as.is_none()) {
         for (facts, device) in comparison.devices.iter().zip(&outcome.devices) {
             let percent = |part: f64| format!("{:.0} %", part * 100.0);
@@ -283,7 +266,7 @@ fn devices(comparison: &Comparison, names: &Names) -> Table {
 
 /// One line for each way; the columns of devices bear their names.
 fn write_csv(path: &Path, comparison: &Comparison) -> Result<(), CliError> {
-    let unwritable = |error: &dyn std::fmt::Display| CliError::input(format!("{}: {error}", path.display()));
+    let unwritable = |error: &dyn std::fmt::Display| CliError::in_file(path, error);
     let mut writer = csv::Writer::from_writer(File::create(path).map_err(|error| unwritable(&error))?);
     let mut head: Vec<String> = COLUMNS.iter().map(ToString::to_string).collect();
     for device in &comparison.devices {

@@ -1,9 +1,9 @@
 //! `anabranch costs`: what the cost store knows.
 
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use super::{CliError, Output};
 use anabranch::device::{DetectOptions, detect};
-use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates};
+use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates, StoreError};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -62,25 +62,22 @@ enum Action {
 impl CostsCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let path = store_path(self.costs.as_ref())?;
-        let loaded = CostStore::load(&path)?;
-        loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
+        let (path, mut store) = open_store(self.costs.as_ref())?;
         if let Some(to) = &self.export {
-            return self.export(to, loaded.store, output);
+            return self.export(to, store, output);
         }
         if let Some(from) = &self.import {
-            return self.import(from, loaded.store, &path, output);
+            return self.import(from, store, &path, output);
         }
         match &self.action {
             Some(Action::Path) => output.text_or_json(&path.display().to_string(), &json!({ "path": path })),
             Some(Action::Clear { all }) => {
-                let mut store = loaded.store;
                 let forgotten = store.forget(*all);
-                store.save(&path)?;
+                save_store(&store, &path)?;
                 output.text_or_json(&format!("forgot {forgotten} nodes"), &json!({ "forgotten": forgotten }))
             }
-            Some(Action::Show { top, filter }) => show(&loaded.store, *top, filter, output),
-            None => show(&loaded.store, 20, "", output),
+            Some(Action::Show { top, filter }) => show(&store, *top, filter, output),
+            None => show(&store, 20, "", output),
         }
     }
 }
@@ -102,7 +99,7 @@ impl CostsCommand {
         store.merge(&imported);
         let others: Vec<String> =
             imported.machines().map(|m| m.0).filter(|m| *m != store.fingerprint()).map(str::to_owned).collect();
-        store.save(path)?;
+        save_store(&store, path)?;
         let mut line = format!("{nodes} nodes imported");
         if !others.is_empty() {
             line.push_str(&format!("; those of {} are kept and not used on this machine", others.join("; ")));
@@ -128,12 +125,24 @@ fn settle(store: &mut CostStore) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The store that the command line names, or the default one.
-pub(crate) fn store_path(named: Option<&PathBuf>) -> Result<PathBuf, CliError> {
-    Ok(match named {
+/// The store that the command line names, or the default one: its file and what that holds.
+pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(PathBuf, CostStore), CliError> {
+    let path = match named {
         Some(path) => path.clone(),
-        None => CostStore::default_path()?,
-    })
+        None => CostStore::default_path().map_err(refused)?,
+    };
+    let loaded = CostStore::load(&path).map_err(refused)?;
+    loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
+    Ok((path, loaded.store))
+}
+
+/// Writes the store.
+pub(super) fn save_store(store: &CostStore, path: &Path) -> Result<(), CliError> {
+    store.save(path).map_err(refused)
+}
+
+fn refused(error: StoreError) -> CliError {
+    CliError::input(format!("{error} (--costs FILE)"))
 }
 
 fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(), CliError> {
@@ -186,8 +195,7 @@ fn nodes_table(device: &DeviceCosts, top: usize, filter: &str) -> String {
     nodes.sort_by(|a, b| b.3.nanoseconds.total_cmp(&a.3.nanoseconds).then(a.0.cmp(b.0)));
     let all = nodes.len();
     let shown = if top == 0 { all } else { top.min(all) };
-    let columns = ["median", "±", "mean", "runs", "cold", "kernels"].map(|name| (name, Align::Right));
-    let mut table = Table::new(&[&columns[..], &[("node", Align::Left)]].concat());
+    let mut table = Table::new(">median | >± | >mean | >runs | >cold | >kernels | node");
     for (key, version, history, estimate) in nodes.into_iter().take(shown) {
         let dash = |known: bool, text: String| if known { text } else { "–".to_owned() };
         table.row([

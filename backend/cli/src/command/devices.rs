@@ -1,7 +1,7 @@
 //! `anabranch devices`: what this machine computes with, for people. (For programs, the inventory serialises itself.)
-#![forbid(unsafe_code)]
 
 use super::args::DeviceArgs;
+use super::hints::notes;
 use super::table::shortened;
 use super::{CliError, Output};
 use anabranch::device::{
@@ -41,9 +41,7 @@ pub(crate) fn table(inventory: &Inventory) -> String {
     if !inventory.notes.is_empty() {
         text.push('\n');
     }
-    for note in &inventory.notes {
-        text.push_str(&wrap("note", note));
-    }
+    notes(inventory).iter().for_each(|note| text.push_str(&wrap("note", note)));
     text
 }
 

@@ -1,7 +1,7 @@
 //! A run over time: in a terminal, two lines of 100 columns for each device and link; as a chart, every node and transfer.
 
 use super::table::{duration, shortened};
-use crate::chart::{Activity, Lane, RunChart, Stay};
+use crate::chart::{Interval, Lane, SEND_COLOUR, TimePanel, Timeline};
 use crate::report::{Bar, RunLane, lanes};
 use anabranch::session::Run;
 use anabranch_placement::platform::DeviceKind;
@@ -30,20 +30,34 @@ impl Gantt {
     /// As an SVG file.
     pub(super) fn svg(&self, title: String, subtitle: String) -> String {
         let pair = |lane: &RunLane| {
-            let row = |bars: &[Bar], end: u64| Lane {
-                name: lane.name.clone(),
-                colour: match lane.kind {
-                    Some(DeviceKind::Cpu) => 0,
-                    Some(_) => 1,
-                    None => 5,
-                },
-                note: format!("{:.0} %", 100.0 * busy(bars) / end.max(1) as f64),
-                stays: bars.iter().map(stay).collect(),
+            let colour = match lane.kind {
+                Some(DeviceKind::Cpu) => 0,
+                Some(_) => 1,
+                None => SEND_COLOUR,
             };
-            [row(&lane.predicted, self.ends[0]), row(&lane.measured, self.ends[1])]
+            let row = |name: String, bars: &[Bar], end: u64| Lane {
+                name,
+                note: format!("{:.0} %", 100.0 * busy(bars) / end.max(1) as f64),
+                intervals: bars.iter().map(|bar| interval(bar, colour)).collect(),
+                ..Lane::default()
+            };
+            let predicted = row(format!("{} predicted", lane.name), &lane.predicted, self.ends[0]);
+            vec![predicted, row("measured".into(), &lane.measured, self.ends[1])]
         };
-        let lanes = self.lanes.iter().filter(|lane| !lane.is_idle()).map(pair).collect();
-        RunChart { title, subtitle, lanes, ends: self.ends.map(seconds), format: duration }.svg()
+        let groups = self.lanes.iter().filter(|lane| !lane.is_idle()).map(pair).collect();
+        let ends = self.ends.map(seconds);
+        let chart = Timeline {
+            title,
+            subtitle,
+            key: Vec::new(),
+            marks: ends.to_vec(),
+            marks_name: "the last output is there, as predicted and as measured".into(),
+            panels: vec![TimePanel { heading: String::new(), groups }],
+            end: ends[0].max(ends[1]),
+            time: "time since the run's start".into(),
+            format: duration,
+        };
+        chart.svg()
     }
 }
 
@@ -53,10 +67,10 @@ impl RunLane {
     }
 }
 
-fn stay(bar: &Bar) -> Stay {
+fn interval(bar: &Bar, colour: usize) -> Interval {
     let (start, end) = (seconds(bar.start), seconds(bar.end));
     let tip = format!("{}: {}, from {} to {}", bar.name, duration(end - start), duration(start), duration(end));
-    Stay { activity: Activity::Task, start, end, tip }
+    Interval { start, end, colour, tip }
 }
 
 fn seconds(nanoseconds: u64) -> f64 {

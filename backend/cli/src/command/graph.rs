@@ -1,15 +1,14 @@
 //! `anabranch graph`: a model's task graph on this machine's devices, for the laboratory and for other tools.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, WhatIfArgs, WishArgs};
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, WhatIfArgs};
 use super::open::{self, open_for};
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use anabranch::device::format_bytes;
 use anabranch::planning::Order;
 use anabranch_placement::format::{LoadedProblem, dot, json, thesis};
 use anabranch_placement::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
 use clap::Args;
 use serde_json::json;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -29,7 +28,7 @@ pub(crate) struct GraphCommand {
     #[arg(short, long, value_name = "FILE.json|FILE.csv|FILE.dot")]
     output: PathBuf,
     #[command(flatten)]
-    wishes: WishArgs,
+    constraints: ConstraintArgs,
     #[command(flatten)]
     devices: DeviceArgs,
     #[command(flatten)]
@@ -41,8 +40,8 @@ impl GraphCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let form = Form::of(&self.output)?;
         // Nothing is placed, so that any strategy will do.
-        let (wishes, streaming) = (self.wishes.clone(), StreamArgs::NONE);
-        let place = PlaceArgs { place: "heft".into(), order: Order::Pct, wishes, streaming };
+        let (constraints, streaming) = (self.constraints.clone(), StreamArgs::NONE);
+        let place = PlaceArgs { place: "heft".into(), order: Order::Pct, constraints, streaming };
         let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &place)?;
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;
@@ -50,8 +49,7 @@ impl GraphCommand {
         let stem = self.model.model.as_ref().and_then(|path| path.file_stem());
         problem.name = stem.map_or("built-in".into(), |stem| stem.to_string_lossy().into_owned());
         let text = form.write(&problem)?;
-        fs::write(&self.output, text)
-            .map_err(|error| CliError::input(format!("{}: {error}", self.output.display())))?;
+        write_file(&self.output, text)?;
         let (graph, platform) = (&problem.graph, &problem.platform);
         let bytes: u64 = graph.datum_ids().map(|datum| graph.bytes(datum)).fold(0, u64::saturating_add);
         let (tasks, edges, devices) = (graph.task_count(), graph.edge_count(), platform.device_count());

@@ -1,7 +1,7 @@
 //! `--report FILE.html`: the plan, and the run if there was one, as a page.
 
-use super::CliError;
 use super::open::Opened;
+use super::{CliError, write_file};
 use crate::report::{About, ReportData, page, utc};
 use anabranch::planning::Planned;
 use anabranch::profile::CostStore;
@@ -18,8 +18,8 @@ pub(super) struct HtmlArgs {
     report: Option<PathBuf>,
 }
 
-/// What a page tells of.
-pub(super) struct Told<'a> {
+/// What a page is made of.
+pub(super) struct PageSource<'a> {
     pub(super) model: String,
     pub(super) planned: &'a Planned,
     pub(super) run: Option<&'a Run>,
@@ -31,19 +31,19 @@ pub(super) struct Told<'a> {
 
 impl HtmlArgs {
     /// Writes the page, if one is wanted.
-    pub(super) fn write(&self, opened: &Opened, told: Told<'_>) -> Result<(), CliError> {
+    pub(super) fn write(&self, opened: &Opened, source: PageSource<'_>) -> Result<(), CliError> {
         let Some(path) = &self.report else { return Ok(()) };
         let about = About {
-            model: told.model,
+            model: source.model,
             command: command(std::env::args()),
             date: utc(SystemTime::now()),
             inventory: opened.session.inventory(),
-            costs: told.costs,
-            latencies: told.latencies,
+            costs: source.costs,
+            latencies: source.latencies,
         };
-        let data = ReportData::of(told.planned, told.run, &about)?;
+        let data = ReportData::of(source.planned, source.run, &about)?;
         let text = page(&data).map_err(CliError::internal)?;
-        std::fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+        write_file(path, text)
     }
 }
 

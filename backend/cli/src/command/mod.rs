@@ -9,6 +9,7 @@ mod costs;
 mod devices;
 mod gantt;
 mod graph;
+mod hints;
 mod html;
 mod inputs;
 mod interrupt;
@@ -26,15 +27,17 @@ mod sweep;
 mod table;
 mod trial;
 
-use anabranch::session::{ErrorKind, SessionError};
 use clap::{Parser, Subcommand};
+use hints::hint;
 use serde_json::Value;
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Run one dataflow graph over all the devices of this machine.
 #[derive(Parser, Debug)]
-#[command(name = "anabranch", version, about, propagate_version = true)]
+#[command(name = "anabranch", version, propagate_version = true)]
 #[command(after_help = "Start with `anabranch devices`, then `anabranch run MODEL.onnx --random 1`.")]
 struct Cli {
     #[command(subcommand)]
@@ -85,6 +88,11 @@ impl CliError {
         Self { message: error.to_string(), code: 2 }
     }
 
+    /// A file that cannot be read, written or used: exit code 2.
+    pub(crate) fn in_file(path: &Path, error: impl std::fmt::Display) -> Self {
+        Self::input(format!("{}: {error}", path.display()))
+    }
+
     /// Something that should not happen: exit code 1.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
         Self { message: error.to_string(), code: 1 }
@@ -115,17 +123,9 @@ impl<E: std::error::Error + 'static> From<E> for CliError {
     }
 }
 
-/// What to try at the command line after an error of the library.
-fn hint(error: &SessionError) -> Option<String> {
-    Some(match error.kind() {
-        ErrorKind::NoGpu => "`anabranch devices` says why; --software-gpu counts a software adapter".to_owned(),
-        ErrorKind::Memory => format!("--memory {}=BYTES", error.device().unwrap_or("DEVICE")),
-        ErrorKind::MissingInput => format!("--input {}=FILE.npy, or --random SEED", error.input().unwrap_or("NAME")),
-        ErrorKind::Dimension => format!("--dim {}=N", error.symbol().unwrap_or("NAME")),
-        ErrorKind::PlatformFile => "`anabranch platform -o FILE` writes one to start from".to_owned(),
-        ErrorKind::Constraint => "`anabranch place` lists nodes, `anabranch devices` devices".to_owned(),
-        _ => return None,
-    })
+/// Writes a file.
+pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CliError> {
+    fs::write(path, content).map_err(|error| CliError::in_file(path, error))
 }
 
 /// Where results go, and in which form.

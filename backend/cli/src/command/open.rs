@@ -1,11 +1,11 @@
 //! From the shared arguments to an open session with its inputs.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
-use super::costs::store_path;
+use super::costs::{open_store, save_store};
+use super::hints::notes;
 use super::inputs::read_inputs;
 use super::{CliError, Output};
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
-use anabranch::profile::CostStore;
 use anabranch::session::{Inputs, Session, SessionOptions};
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(super) struct Opened {
 impl Opened {
     /// Writes what was learned to the cost store.
     pub(super) fn save_costs(&self) -> Result<(), CliError> {
-        Ok(self.session.costs().save(&self.store)?)
+        save_store(&self.session.costs(), &self.store)
     }
 }
 
@@ -39,19 +39,17 @@ pub(super) fn open_for(
     model: &ModelArgs,
     place: &PlaceArgs,
 ) -> Result<Opened, CliError> {
-    let store = store_path(place.wishes.costs.as_ref())?;
-    let loaded = CostStore::load(&store)?;
-    loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
-    let pins = place.wishes.pin.iter();
+    let (store, costs) = open_store(place.constraints.costs.as_ref())?;
+    let pins = place.constraints.pin.iter();
     let pinned = pins.fold(Constraints::default(), |all, (pattern, device)| all.with_pin(pattern, device));
     let mut options = SessionOptions::default()
         .with_devices(devices.options())
         .with_strategy(strategy(&place.place))
         .with_order(place.order)
-        .with_constraints(place.wishes.colocate.iter().fold(pinned, Constraints::with_colocated))
+        .with_constraints(place.constraints.colocate.iter().fold(pinned, Constraints::with_colocated))
         .with_fusion(!model.no_fuse)
         .with_plan(place.streaming.options())
-        .with_costs(loaded.store)
+        .with_costs(costs)
         .with_calibration(true);
     options.dims = model.dim.iter().cloned().collect();
     options.platform = platform;
@@ -83,6 +81,6 @@ pub(super) fn model_name(model: &ModelArgs) -> String {
 /// Prints the notes of the inventory to standard error, where text is wanted.
 pub(super) fn print_notes(session: &Session, output: Output) {
     if !output.json {
-        session.inventory().notes.iter().for_each(|note| eprintln!("note: {note}"));
+        notes(session.inventory()).iter().for_each(|note| eprintln!("note: {note}"));
     }
 }

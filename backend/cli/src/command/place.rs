@@ -2,17 +2,16 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
 use super::blocks::BlockLine;
-use super::html::{HtmlArgs, Told};
+use super::html::{HtmlArgs, PageSource};
 use super::open::{self, open_for};
-use super::table::{Align, Table, duration};
-use super::{CliError, Output};
+use super::table::{Table, duration};
+use super::{CliError, Output, write_file};
 use anabranch::device::format_bytes;
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::Planned;
 use anabranch_placement::platform::DeviceId;
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
-use std::fs;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -61,7 +60,7 @@ impl PlaceCommand {
         let planned = opened.session.plan(&opened.inputs)?;
         opened.save_costs()?;
         let (model, costs) = (open::model_name(&self.model), opened.session.costs());
-        self.html.write(&opened, Told { model, planned: &planned, run: None, costs: &costs, latencies: &[] })?;
+        self.html.write(&opened, PageSource { model, planned: &planned, run: None, costs: &costs, latencies: &[] })?;
         let text = match self.format(output) {
             Format::Table => table(&open::model_name(&self.model), &planned),
             Format::Json => {
@@ -71,9 +70,7 @@ impl PlaceCommand {
             Format::Dot => dot(&planned),
         };
         match &self.output {
-            Some(path) => {
-                fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
-            }
+            Some(path) => write_file(path, text),
             None => output.text(&text),
         }
     }
@@ -100,13 +97,7 @@ fn table(model: &str, planned: &Planned) -> String {
         format_bytes(plan.predicted().traffic),
         plan.transfers().len(),
     );
-    let mut devices = Table::new(&[
-        ("device", Align::Left),
-        ("nodes", Align::Right),
-        ("predicted busy", Align::Right),
-        ("peak memory", Align::Right),
-        ("limit", Align::Right),
-    ]);
+    let mut devices = Table::new("device | >nodes | >predicted busy | >peak memory | >limit");
     for (index, device) in plan.devices().iter().enumerate() {
         let on_it = |node: &anabranch::program::NodeId| plan.device_of(*node) == DeviceId(index as u32);
         let nodes: Vec<_> = program.node_ids().filter(on_it).collect();
@@ -119,14 +110,7 @@ fn table(model: &str, planned: &Planned) -> String {
             device.limit.map_or("none".into(), format_bytes),
         ]);
     }
-    let mut nodes = Table::new(&[
-        ("start", Align::Right),
-        ("time", Align::Right),
-        ("cost", Align::Left),
-        ("device", Align::Left),
-        ("op", Align::Left),
-        ("node: reason", Align::Left),
-    ]);
+    let mut nodes = Table::new(">start | >time | cost | device | op | node: reason");
     for id in program.node_ids() {
         let (node, device) = (program.node(id), plan.device_of(id));
         let (start, _) = plan.predicted().nodes[id.index()];

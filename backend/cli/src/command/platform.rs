@@ -1,14 +1,13 @@
 //! `anabranch platform`: the devices and links of this machine, as a file to edit and plan for.
 
 use super::args::DeviceArgs;
-use super::costs::store_path;
-use super::table::{Align, Table, duration};
-use super::{CliError, Output};
+use super::costs::open_store;
+use super::table::{Table, duration};
+use super::{CliError, Output, write_file};
 use anabranch::device::{detect, format_bytes};
 use anabranch::planning::PlatformFile;
-use anabranch::profile::{CostStore, MachineCosts};
+use anabranch::profile::MachineCosts;
 use clap::Args;
-use std::fs;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -39,16 +38,12 @@ impl PlatformCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let inventory = detect(&self.devices.options())?;
-        let loaded = CostStore::load(&store_path(self.costs.as_ref())?)?;
-        loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
-        let mut store = loaded.store;
+        let (_, mut store) = open_store(self.costs.as_ref())?;
         store.settle(&inventory.fingerprint()).iter().for_each(|note| eprintln!("note: {note}"));
         let file = PlatformFile::of(&inventory, store.here());
         let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
         match &self.output {
-            Some(path) => {
-                fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
-            }
+            Some(path) => write_file(path, text),
             None if output.json => output.text(&text),
             None => output.text(&table(&file, store.here())),
         }
@@ -56,14 +51,7 @@ impl PlatformCommand {
 }
 
 fn table(file: &PlatformFile, known: &MachineCosts) -> String {
-    let mut devices = Table::new(&[
-        ("device", Align::Left),
-        ("kind", Align::Left),
-        ("memory", Align::Right),
-        ("rates", Align::Left),
-        ("nodes measured", Align::Right),
-        ("key", Align::Left),
-    ]);
+    let mut devices = Table::new("device | kind | >memory | rates | >nodes measured | key");
     for device in &file.devices {
         let key = device.key.as_deref().unwrap_or_default();
         let costs = known.devices.get(key);
@@ -76,7 +64,7 @@ fn table(file: &PlatformFile, known: &MachineCosts) -> String {
             key.to_owned(),
         ]);
     }
-    let mut links = Table::new(&[("link", Align::Left), ("latency", Align::Right), ("rate", Align::Right)]);
+    let mut links = Table::new("link | >latency | >rate");
     for link in &file.links {
         links.row([
             format!("{} -> {}", link.from, link.to),

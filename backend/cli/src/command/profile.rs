@@ -4,7 +4,7 @@ use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed};
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use super::{CliError, Output};
 use anabranch::execute::RunOptions;
 use anabranch::profile::{Estimate, History};
@@ -40,7 +40,7 @@ impl ProfileCommand {
                 let place = PlaceArgs { place: kind.to_owned(), streaming, ..self.place.clone() };
                 let opened = open(&self.devices, &self.model, &place)?;
                 if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
-                    opened.session.inventory().notes.iter().for_each(|note| eprintln!("note: {note}"));
+                    open::print_notes(&opened.session, Output { json: false });
                     break;
                 }
                 let again = !nodes.is_empty() && stream == Streamed::Always;
@@ -91,14 +91,7 @@ fn show(model: &str, opened: &Opened, nodes: &[(String, NodeSpec)], output: Outp
             keys.iter().filter(|(k, _)| *k == kind).filter_map(|(_, device)| costs.here().node(device, key));
         histories.filter_map(History::estimate).next()
     };
-    let mut table = Table::new(&[
-        ("cpu", Align::Right),
-        ("gpu", Align::Right),
-        ("runs", Align::Right),
-        ("class", Align::Left),
-        ("op", Align::Left),
-        ("node", Align::Left),
-    ]);
+    let mut table = Table::new(">cpu | >gpu | >runs | class | op | node");
     let mut rows: Vec<Value> = Vec::new();
     for (node, spec) in nodes {
         let key = spec.key();

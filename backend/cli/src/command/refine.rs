@@ -3,7 +3,7 @@
 use super::interrupt::cancelled;
 use super::open::Opened;
 use super::progress::Progress;
-use super::table::{Align, Table, duration, interval};
+use super::table::{Table, duration, interval};
 use super::{CliError, Output};
 use anabranch::execute::RunOptions;
 use anabranch::refine::{Measured, RefineOptions, Refinement, Round, Verdict, refine};
@@ -32,7 +32,7 @@ pub(super) struct RefineArgs {
 const FEWEST: u32 = 5;
 
 /// Runs, and how their plan came about.
-pub(super) struct Refining {
+pub(super) struct RefinedRuns {
     pub(super) latencies: Vec<Duration>,
     pub(super) last: Run,
     pub(super) refinement: Option<Refinement>,
@@ -52,14 +52,14 @@ impl RefineArgs {
         opened: &Opened,
         run: RunOptions,
         output: Output,
-    ) -> Result<Refining, CliError> {
+    ) -> Result<RefinedRuns, CliError> {
         let (repeat, threshold) = (repeat.max(FEWEST), self.refine_threshold / 100.0);
         let options = RefineOptions { rounds, repeat, threshold, run };
         let progress = Progress::new(output, "runs", options.steps(&opened.session));
         let refined = refine(&opened.session, &opened.inputs, &options, &mut || progress.advance());
         let refined = refined.map_err(cancelled)?;
         let latencies = vec![refined.last.measured.makespan];
-        Ok(Refining { latencies, last: refined.last, refinement: Some(refined.refinement) })
+        Ok(RefinedRuns { latencies, last: refined.last, refinement: Some(refined.refinement) })
     }
 }
 
@@ -70,16 +70,7 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 
 /// The rounds as text: one line for each plan that was run in one.
 pub(super) fn table(refinement: &Refinement) -> String {
-    let mut table = Table::new(&[
-        ("round", Align::Right),
-        ("plan", Align::Left),
-        ("predicted", Align::Right),
-        ("measured", Align::Right),
-        ("interval", Align::Right),
-        ("nodes off", Align::Right),
-        ("links off", Align::Right),
-        ("", Align::Left),
-    ]);
+    let mut table = Table::new(">round | plan | >predicted | >measured | >interval | >nodes off | >links off | ");
     let percent = |error: Option<f64>| error.map_or(String::new(), |error| format!("{error:.0} %"));
     for round in &refinement.rounds {
         for (at, (measured, said)) in lines(round).into_iter().enumerate() {

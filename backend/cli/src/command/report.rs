@@ -1,7 +1,7 @@
 //! What `anabranch run` tells of a run: predicted beside measured, for the whole and for each device.
 
 use super::blocks::BlockLine;
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use anabranch::device::format_bytes;
 use anabranch::profile::CostSource;
 use anabranch::session::{Run, Session};
@@ -254,15 +254,8 @@ impl Report {
     }
 
     fn device_table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("device", Align::Left),
-            ("nodes", Align::Right),
-            ("busy predicted", Align::Right),
-            ("busy measured", Align::Right),
-            ("peak planned", Align::Right),
-            ("peak measured", Align::Right),
-            ("limit", Align::Right),
-        ]);
+        let mut table =
+            Table::new("device | >nodes | >busy predicted | >busy measured | >peak planned | >peak measured | >limit");
         for device in &self.devices {
             table.row([
                 device.name.clone(),
@@ -278,13 +271,7 @@ impl Report {
     }
 
     fn link_table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("link", Align::Left),
-            ("transfers", Align::Right),
-            ("streamed", Align::Right),
-            ("bytes", Align::Right),
-            ("busy", Align::Right),
-        ]);
+        let mut table = Table::new("link | >transfers | >streamed | >bytes | >busy");
         for link in &self.links {
             table.row([
                 format!("{} → {}", link.from, link.to),

@@ -2,13 +2,13 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::gantt::Gantt;
-use super::html::{HtmlArgs, Told};
+use super::html::{HtmlArgs, PageSource};
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::refine::{RefineArgs, Refining};
+use super::refine::{RefineArgs, RefinedRuns};
 use super::report::Report;
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use crate::npy::{write_npy, write_npz};
 use crate::report::trace;
 use anabranch::execute::RunOptions;
@@ -73,14 +73,14 @@ impl RunCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let opened = open(&self.devices, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
-        let (costs, Refining { latencies, last, refinement }) = match self.refine.rounds() {
+        let (costs, RefinedRuns { latencies, last, refinement }) = match self.refine.rounds() {
             None => {
                 opened.session.prepare(&opened.inputs)?;
                 (opened.session.costs(), self.repeat(&opened, output)?)
             }
             Some(rounds) => {
-                let refining = self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?;
-                (opened.session.costs(), refining)
+                let refined = self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?;
+                (opened.session.costs(), refined)
             }
         };
         if let Some(path) = &self.refine.plan {
@@ -91,21 +91,21 @@ impl RunCommand {
         }
         self.write_events(&last)?;
         let model = open::model_name(&self.model);
-        let told = Told {
+        let source = PageSource {
             model: model.clone(),
             planned: &last.prepared,
             run: Some(&last),
             costs: &costs,
             latencies: &latencies,
         };
-        self.html.write(&opened, told)?;
+        self.html.write(&opened, source)?;
         if !self.no_learn {
             opened.save_costs()?;
         }
         let (report, gantt) = (Report::new(model.clone(), &opened.session, &last, &latencies), Gantt::of(&last));
         if let Some(path) = &self.gantt {
             let text = gantt.svg(format!("{model}: a run"), report.headline());
-            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+            write_file(path, text)?;
         }
         if !output.json {
             let rounds = refinement.as_ref().map_or(String::new(), super::refine::table);
@@ -119,7 +119,7 @@ impl RunCommand {
     }
 
     /// Runs the model as often as asked. Costs are learned from all runs; those of the first are kept apart.
-    fn repeat(&self, opened: &Opened, output: Output) -> Result<Refining, CliError> {
+    fn repeat(&self, opened: &Opened, output: Output) -> Result<RefinedRuns, CliError> {
         let options = self.options()?;
         let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
         let progress = Progress::new(output, "runs", u64::from(self.repeat));
@@ -137,7 +137,7 @@ impl RunCommand {
                 opened.session.learn(&last);
             }
         }
-        Ok(Refining { latencies, last, refinement: None })
+        Ok(RefinedRuns { latencies, last, refinement: None })
     }
 
     fn options(&self) -> Result<RunOptions, CliError> {
@@ -151,7 +151,7 @@ impl RunCommand {
     fn write_events(&self, run: &Run) -> Result<(), CliError> {
         let file = |path: &Path| match File::create(path) {
             Ok(file) => Ok(BufWriter::new(file)),
-            Err(error) => Err(CliError::input(format!("{}: {error}", path.display()))),
+            Err(error) => Err(CliError::in_file(path, error)),
         };
         if let Some(path) = &self.profile {
             serde_json::to_writer_pretty(file(path)?, &events_json(run))?;
@@ -173,14 +173,14 @@ impl RunCommand {
 fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
     let file = PlanFile::of(run.prepared.plan(), &run.prepared.program, &run.prepared.blocks);
     let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
-    fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
+    write_file(path, text)
 }
 
 fn write_outputs(path: &Path, outputs: &Outputs) -> Result<(), CliError> {
     if path.extension().is_some_and(|extension| extension == "npz") {
         return Ok(write_npz(path, outputs.iter())?);
     }
-    fs::create_dir_all(path).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+    fs::create_dir_all(path).map_err(|error| CliError::in_file(path, error))?;
     for (name, tensor) in outputs.iter() {
         // A name is the model's text: what could leave the directory becomes an underscore.
         let safe: String =

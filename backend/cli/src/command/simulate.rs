@@ -1,10 +1,11 @@
 //! `anabranch simulate`: place a graph on devices, simulate it, check the result, and say what it is worth.
 
 mod report;
+mod schedule;
 
 use super::progress::Progress;
 use super::trial::{AUTO, OrderName, Placed, RuleArgs, SearchArgs, TrialError, strategy, strategy_help};
-use super::{CliError, Output, assignment};
+use super::{CliError, Output, assignment, write_file};
 use crate::chart::page;
 use anabranch_placement::check::check_placement;
 use anabranch_placement::evaluate::{Baseline, Metrics};
@@ -14,7 +15,6 @@ use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
 use clap::Args;
 use report::summary;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -186,12 +186,12 @@ impl SimulateCommand {
             assignment::write(path, outcome.loaded, &outcome.placed.device_of)?;
         }
         if let Some(path) = &self.gantt {
-            let chart = self.chart(problem, outcome);
+            let chart = schedule::chart(problem, outcome, self.order.name());
             let text = match chart_kind(path)? {
                 ChartKind::Svg => chart.svg(),
                 ChartKind::Html => page(&chart.title, &self.facts(outcome), &[chart.svg()]),
             };
-            fs::write(path, text).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+            write_file(path, text)?;
         }
         Ok(())
     }

@@ -1,18 +1,16 @@
 //! `anabranch stream`: partition a canonical task graph into blocks, schedule them, size their channels, and prove by simulation
 //! that they end.
 
-mod figures;
 mod gantt;
 mod outcome;
 mod report;
 mod source;
 
-use super::{CliError, Output};
+use super::{CliError, Output, write_file};
 use anabranch_placement::streaming::BlockVariant;
 use clap::{Args, ValueEnum};
 use outcome::Outcome;
 use source::Source;
-use std::fs;
 use std::num::NonZero;
 use std::path::PathBuf;
 
@@ -27,8 +25,7 @@ schedule, in which no task starts before all that it reads is written. SSLR is t
 Examples:
   anabranch stream cholesky:8 --pes 32 --variant rlx --gantt schedule.svg
   anabranch stream residual:50 --pes 512,1024,1536,2048
-  anabranch stream model.onnx --no-fuse --pes 256 --tasks 64 --json
-  anabranch stream --figures charts --graphs 100";
+  anabranch stream model.onnx --no-fuse --pes 256 --tasks 64 --json";
 
 /// Most processing elements.
 const MOST_ELEMENTS: u32 = 1 << 22;
@@ -38,8 +35,8 @@ const MOST_ELEMENTS: u32 = 1 << 22;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StreamCommand {
     /// The graph, or a model from which one is made
-    #[arg(value_name = "GRAPH.json|MODEL.onnx|SHAPE:SIZE", required_unless_present = "figures")]
-    graph: Option<String>,
+    #[arg(value_name = "GRAPH.json|MODEL.onnx|SHAPE:SIZE")]
+    graph: String,
     /// Processing elements; several numbers, separated by commas, give a table
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "32",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ELEMENTS)))]
@@ -55,15 +52,6 @@ pub(crate) struct StreamCommand {
     gantt: Option<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
-    /// Draw the speedups and SSLRs of random graphs into this directory, with their data (figures 10 and 11 of the paper)
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["graph", "pes", "variant", "gantt", "seed", "tasks", "dim", "no_fuse"])]
-    figures: Option<PathBuf>,
-    /// Random graphs of each shape in the figures
-    #[arg(long, value_name = "COUNT", default_value = "100", requires = "figures")]
-    graphs: NonZero<u32>,
-    /// Threads for the figures [default: one a core]
-    #[arg(long, value_name = "COUNT", requires = "figures")]
-    threads: Option<NonZero<usize>>,
 }
 
 /// How a graph is made.
@@ -118,18 +106,12 @@ impl Variant {
 impl StreamCommand {
     /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let Some(graph) = &self.graph else {
-            return match &self.figures {
-                Some(directory) => figures::run(self, directory, output),
-                None => Err(CliError::input("name a graph, or --figures DIR")),
-            };
-        };
         let several = self.pes.len() > 1;
         if let Some(path) = self.gantt.as_ref().filter(|_| several) {
             let message = format!("{}: a chart shows one schedule; give one number to --pes", path.display());
             return Err(CliError::input(message));
         }
-        let source = Source::read(graph, &self.source)?;
+        let source = Source::read(&self.graph, &self.source)?;
         let outcomes: Vec<Outcome<'_>> = self
             .pes
             .iter()
@@ -137,7 +119,7 @@ impl StreamCommand {
             .collect::<Result<_, _>>()?;
         if let (Some(path), [outcome]) = (&self.gantt, &outcomes[..]) {
             let svg = gantt::chart(&source, outcome).svg();
-            fs::write(path, svg).map_err(|error| CliError::input(format!("{}: {error}", path.display())))?;
+            write_file(path, svg)?;
         }
         match output.json {
             true => output.json(&report::json(&source, &outcomes)),

@@ -8,7 +8,7 @@ mod work;
 
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
-use super::table::{Align, Table, duration};
+use super::table::{Table, duration};
 use super::trial::{AUTO, OrderName, RuleArgs, SearchArgs, strategy, strategy_help};
 use super::{CliError, Output};
 use crate::chart::{Bar, amount};
@@ -60,7 +60,7 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "COUNT|FIRST..END", default_value = "1", value_parser = parse_seeds)]
     seeds: Range<u64>,
     /// Append each result to this file as it comes; what is already in it is not computed again
-    #[arg(short, long, value_name = "FILE.csv|FILE.jsonl")]
+    #[arg(short, long, value_name = "FILE.csv")]
     output: Option<PathBuf>,
     /// Draw makespans, traffic and placement times into this directory
     #[arg(long, value_name = "DIR")]
@@ -201,18 +201,8 @@ fn refusals(case: &[SeedGroup<'_>]) -> String {
 }
 
 fn table(case: &[SeedGroup<'_>]) -> Table {
-    let mut table = Table::new(&[
-        ("strategy", Align::Left),
-        ("order", Align::Left),
-        ("makespan", Align::Right),
-        ("± dev", Align::Right),
-        ("gap", Align::Right),
-        ("slr", Align::Right),
-        ("traffic", Align::Right),
-        ("sends", Align::Right),
-        ("used", Align::Right),
-        ("placed in", Align::Right),
-    ]);
+    let mut table =
+        Table::new("strategy | order | >makespan | >± dev | >gap | >slr | >traffic | >sends | >used | >placed in");
     for group in case {
         let values =
             |value: fn(&Row) -> Option<f64>| -> Vec<f64> { group.rows.iter().filter_map(|row| value(row)).collect() };

@@ -5,26 +5,26 @@ use std::fmt;
 /// Columns of a terminal that tables must fit.
 const WIDTH: usize = 100;
 
-/// The side on which a column's text stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
-    /// Left, for words.
-    Left,
-    /// Right, for figures.
-    Right,
-}
-
 /// A table with a head line. Its last column is cut where a line would be longer than a terminal.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    columns: Vec<(String, Align)>,
+    columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
+#[derive(Clone, Debug)]
+struct Column {
+    name: String,
+    right: bool,
+}
+
 impl Table {
-    /// An empty table with these columns.
-    pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
-        Self { columns: columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect(), rows: Vec::new() }
+    /// An empty table. The columns' names stand between bars; a column of figures, whose name begins with `>`, is aligned to the
+    /// right: `name | >bytes`.
+    pub(crate) fn new(columns: &str) -> Self {
+        let column =
+            |text: &str| Column { name: text.trim_start_matches('>').to_owned(), right: text.starts_with('>') };
+        Self { columns: columns.split(" | ").map(column).collect(), rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -38,18 +38,15 @@ impl fmt::Display for Table {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let head: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
+        let head: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
         let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(&self.rows).collect();
         let width =
             |column: usize| lines.iter().map(|l| l.get(column).map_or(0, |c| c.chars().count())).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         for line in lines {
             let mut text = String::from(" ");
-            for ((cell, width), (_, align)) in line.iter().zip(&widths).zip(&self.columns) {
-                text.push_str(&match align {
-                    Align::Left => format!(" {cell:<width$} "),
-                    Align::Right => format!(" {cell:>width$} "),
-                });
+            for ((cell, width), column) in line.iter().zip(&widths).zip(&self.columns) {
+                text.push_str(&if column.right { format!(" {cell:>width$} ") } else { format!(" {cell:<width$} ") });
             }
             writeln!(f, "{}", shortened(text.trim_end(), WIDTH))?;
         }
@@ -97,7 +94,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_long_lines_cut() {
-        let mut table = Table::new(&[("time", Align::Right), ("node", Align::Left)]);
+        let mut table = Table::new(">time | node");
         table.row(["1 ms".into(), "conv".into()]);
         table.row(["12.5 ms".into(), "x".repeat(200)]);
         let text = table.to_string();

@@ -20,19 +20,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What a report says beside the plan and the run.
-pub struct About<'a> {
+pub(crate) struct About<'a> {
     /// The model's name.
-    pub model: String,
+    pub(crate) model: String,
     /// The command, as it was typed.
-    pub command: String,
+    pub(crate) command: String,
     /// When, see [`utc`](super::utc).
-    pub date: String,
+    pub(crate) date: String,
     /// The devices.
-    pub inventory: &'a Inventory,
+    pub(crate) inventory: &'a Inventory,
     /// What was known of the costs when the plan was made.
-    pub costs: &'a CostStore,
+    pub(crate) costs: &'a CostStore,
     /// Latency of every run, the first first.
-    pub latencies: &'a [Duration],
+    pub(crate) latencies: &'a [Duration],
 }
 
 impl ReportData {
@@ -40,14 +40,14 @@ impl ReportData {
     ///
     /// # Errors
     /// If the placement's problem cannot be built again, which is a fault of Anabranch.
-    pub fn of(planned: &Planned, run: Option<&Run>, about: &About<'_>) -> Result<Self, PlacingError> {
+    pub(crate) fn of(planned: &Planned, run: Option<&Run>, about: &About<'_>) -> Result<Self, PlacingError> {
         let collect = Collect {
             planned,
             program: &planned.program,
             plan: planned.plan(),
             about,
-            predicted: Seen::new(planned, Spans::predicted(planned.plan(), &planned.placed))?,
-            measured: run.map(|run| Seen::new(planned, Spans::measured(run))).transpose()?,
+            predicted: Timing::new(planned, Spans::predicted(planned.plan(), &planned.placed))?,
+            measured: run.map(|run| Timing::new(planned, Spans::measured(run))).transpose()?,
         };
         let (mut nodes, mut edges) = (collect.nodes(), collect.edges());
         let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
@@ -60,7 +60,9 @@ impl ReportData {
         Ok(Self {
             facts: collect.facts(),
             predicted: total(planned.plan().predicted().traffic, &collect.predicted.spans),
-            measured: run.zip(collect.measured.as_ref()).map(|(run, seen)| total(run.measured.traffic(), &seen.spans)),
+            measured: run
+                .zip(collect.measured.as_ref())
+                .map(|(run, timing)| total(run.measured.traffic(), &timing.spans)),
             devices: collect.devices(run),
             transfers: collect.transfers(),
             nodes,
@@ -87,14 +89,14 @@ fn pixels((x, y): (f64, f64)) -> [f64; 2] {
 }
 
 /// Times, and what follows from them.
-struct Seen {
+struct Timing {
     spans: Spans,
     chain: Chain,
     memory: Vec<Steps>,
     executable: Vec<Steps>,
 }
 
-impl Seen {
+impl Timing {
     fn new(planned: &Planned, spans: Spans) -> Result<Self, PlacingError> {
         let (plan, placed) = (planned.plan(), &planned.placed);
         let mut executable = vec![Steps::new(); plan.devices().len()];
@@ -116,8 +118,8 @@ struct Collect<'a> {
     program: &'a Program,
     plan: &'a Plan,
     about: &'a About<'a>,
-    predicted: Seen,
-    measured: Option<Seen>,
+    predicted: Timing,
+    measured: Option<Timing>,
 }
 
 impl Collect<'_> {
@@ -141,8 +143,8 @@ impl Collect<'_> {
             Some(DeviceRef::Gpu(gpu)) => gpu.description.clone(),
             None => String::new(),
         };
-        let measured = |steps: fn(&Seen) -> &Vec<Steps>, index: usize| {
-            self.measured.as_ref().map(|seen| steps(seen)[index].clone()).unwrap_or_default()
+        let measured = |steps: fn(&Timing) -> &Vec<Steps>, index: usize| {
+            self.measured.as_ref().map(|timing| steps(timing)[index].clone()).unwrap_or_default()
         };
         let device = |(index, device): (usize, &anabranch::plan::PlanDevice)| {
             let memory = &self.plan.memory().devices()[index];
@@ -155,9 +157,9 @@ impl Collect<'_> {
                 planned_peak: memory.peak(),
                 measured_peak: run.and_then(|run| run.measured.peaks.get(index).copied()),
                 memory_predicted: self.predicted.memory[index].clone(),
-                memory_measured: measured(|seen| &seen.memory, index),
+                memory_measured: measured(|timing| &timing.memory, index),
                 executable_predicted: self.predicted.executable[index].clone(),
-                executable_measured: measured(|seen| &seen.executable, index),
+                executable_measured: measured(|timing| &timing.executable, index),
             }
         };
         self.plan.devices().iter().enumerate().map(device).collect()
@@ -277,9 +279,9 @@ impl Collect<'_> {
                 chunks,
                 into,
                 predicted: self.predicted.spans.transfers[index],
-                measured: self.measured.as_ref().and_then(|seen| seen.spans.transfers[index]),
+                measured: self.measured.as_ref().and_then(|timing| timing.spans.transfers[index]),
                 critical_predicted: self.predicted.chain.transfers[index],
-                critical_measured: self.measured.as_ref().is_some_and(|seen| seen.chain.transfers[index]),
+                critical_measured: self.measured.as_ref().is_some_and(|timing| timing.chain.transfers[index]),
             }
         };
         self.plan.transfers().iter().enumerate().map(transfer).collect()

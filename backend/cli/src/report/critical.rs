@@ -19,7 +19,7 @@ enum Item {
     Transfer(usize),
 }
 
-/// Who shares a device or a link, and so waits for it.
+/// A device or a link: what is on it runs one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Lane {
     Device(DeviceId),

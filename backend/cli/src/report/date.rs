@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A moment as `2026-11-21 18:50 UTC`; what is before 1970 is its first second.
-pub fn utc(moment: SystemTime) -> String {
+pub(crate) fn utc(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (mut days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
     let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);

@@ -9,30 +9,30 @@ use std::collections::BTreeMap;
 
 /// A device or a link.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunLane {
+pub(crate) struct RunLane {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// The device's kind; `None` of a link.
-    pub kind: Option<DeviceKind>,
+    pub(crate) kind: Option<DeviceKind>,
     /// What should take place on it, by start. On a link predicted transfers may overlap.
-    pub predicted: Vec<Bar>,
+    pub(crate) predicted: Vec<Bar>,
     /// What took place on it, by start.
-    pub measured: Vec<Bar>,
+    pub(crate) measured: Vec<Bar>,
 }
 
 /// A node or a transfer, in nanoseconds from the run's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bar {
+pub(crate) struct Bar {
     /// Of the node, or of the value that travels.
-    pub name: String,
+    pub(crate) name: String,
     /// When it began.
-    pub start: u64,
+    pub(crate) start: u64,
     /// When it ended.
-    pub end: u64,
+    pub(crate) end: u64,
 }
 
 /// The lanes of all devices, then those of the links over which something is moved; and the ends, predicted and measured.
-pub fn lanes(run: &Run) -> (Vec<RunLane>, [u64; 2]) {
+pub(crate) fn lanes(run: &Run) -> (Vec<RunLane>, [u64; 2]) {
     let plan = run.prepared.plan();
     let spans = [Spans::predicted(plan, &run.prepared.placed), Spans::measured(run)];
     let lane = |name: &str, kind| RunLane { name: name.to_owned(), kind, predicted: Vec::new(), measured: Vec::new() };

@@ -18,13 +18,9 @@ mod spans;
 mod trace;
 mod why;
 
-pub use collect::About;
-pub use data::{
-    BlockData, CostData, DeviceData, EdgeData, FactsData, NodeData, PortData, ReportData, Role, Steps, Times,
-    TotalData, TransferData, WhyData,
-};
-pub use date::utc;
-pub use lanes::{Bar, RunLane, lanes};
-pub use layout::{Layout, NODE_HEIGHT, NODE_WIDTH, layout};
-pub use page::page;
-pub use trace::trace;
+pub(crate) use collect::About;
+pub(crate) use data::{ReportData, Times};
+pub(crate) use date::utc;
+pub(crate) use lanes::{Bar, RunLane, lanes};
+pub(crate) use page::page;
+pub(crate) use trace::trace;

@@ -19,7 +19,7 @@ const BODY: &str = include_str!("page/page.html");
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
 
 /// The report as one HTML file. Opened with the fragment `#selftest`, it exercises its own controls and says whether they work.
-pub fn page(data: &ReportData) -> Result<String, serde_json::Error> {
+pub(crate) fn page(data: &ReportData) -> Result<String, serde_json::Error> {
     let (title, json, code) = (escaped(&data.facts.model), embedded(data)?, CODE.concat());
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -39,7 +39,7 @@ fn embedded(data: &ReportData) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::NodeData;
+    use crate::report::data::NodeData;
 
     #[test]
     fn no_name_can_leave_the_data() {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// The trace of a run that was profiled.
-pub fn trace(run: &Run) -> Trace {
+pub(crate) fn trace(run: &Run) -> Trace {
     let mut trace = Trace::default();
     let tracks = add_tracks(run, &mut trace);
     for event in &run.measured.events {

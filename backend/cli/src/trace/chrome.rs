@@ -10,7 +10,7 @@ impl Trace {
     ///
     /// # Errors
     /// If `writer` fails.
-    pub fn write_chrome(&self, writer: impl Write) -> io::Result<()> {
+    pub(crate) fn write_chrome(&self, writer: impl Write) -> io::Result<()> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct File {

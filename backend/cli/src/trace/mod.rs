@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 /// A trace under construction. Times are nanoseconds since the run's start.
 #[derive(Clone, Debug, Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     groups: Vec<String>,
     tracks: Vec<TrackInfo>,
     slices: Vec<SliceInfo>,
@@ -53,42 +53,42 @@ struct CounterInfo {
 
 /// What several tracks belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group(usize);
+pub(crate) struct Group(usize);
 
 /// A line of the trace on which slices lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Track(usize);
+pub(crate) struct Track(usize);
 
 /// Something that took time on a track.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slice<'a> {
+pub(crate) struct Slice<'a> {
     /// The track.
-    pub track: Track,
+    pub(crate) track: Track,
     /// What stands on the slice.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// What kind of thing it is: viewers filter by it.
-    pub category: &'static str,
+    pub(crate) category: &'static str,
     /// When it began.
-    pub start: u64,
+    pub(crate) start: u64,
     /// When it ended, not before `start`.
-    pub end: u64,
+    pub(crate) end: u64,
 }
 
 impl Trace {
     /// Adds a group below the ones that are there.
-    pub fn group(&mut self, name: &str) -> Group {
+    pub(crate) fn group(&mut self, name: &str) -> Group {
         self.groups.push(name.to_owned());
         Group(self.groups.len() - 1)
     }
 
     /// Adds a track to a group, below the ones that are there.
-    pub fn track(&mut self, group: Group, name: &str) -> Track {
+    pub(crate) fn track(&mut self, group: Group, name: &str) -> Track {
         self.tracks.push(TrackInfo { group, name: name.to_owned() });
         Track(self.tracks.len() - 1)
     }
 
     /// Adds a slice; `arguments` are shown when it is selected.
-    pub fn slice(&mut self, slice: Slice<'_>, arguments: Map<String, Value>) {
+    pub(crate) fn slice(&mut self, slice: Slice<'_>, arguments: Map<String, Value>) {
         let Slice { track, name, category, start, end } = slice;
         let end = end.max(start);
         self.slices.push(SliceInfo { track, name: name.to_owned(), category, start, end, arguments });
@@ -97,7 +97,7 @@ impl Trace {
     /// Adds an arrow from one slice to another that begins no earlier than it does: from the end of the first, or from where the
     /// second ends if that is sooner, to the beginning of the second, or to where the first ends if that is later (of a stream,
     /// whose reader begins before all has arrived).
-    pub fn flow(&mut self, name: &str, from: Slice<'_>, to: Slice<'_>) {
+    pub(crate) fn flow(&mut self, name: &str, from: Slice<'_>, to: Slice<'_>) {
         // An arrow's end belongs to the slice around it: one nanosecond before a slice's end is safely that slice.
         let last = |slice: &Slice<'_>| slice.end.saturating_sub(1).max(slice.start);
         let arrives = to.start.max(from.end).min(last(&to));
@@ -107,7 +107,7 @@ impl Trace {
     }
 
     /// Adds a counter to a track: the value from each moment on. Of several at a moment the last counts.
-    pub fn counter(&mut self, track: Track, name: &str, samples: impl IntoIterator<Item = (u64, u64)>) {
+    pub(crate) fn counter(&mut self, track: Track, name: &str, samples: impl IntoIterator<Item = (u64, u64)>) {
         let mut kept: Vec<(u64, u64)> = samples.into_iter().collect();
         kept.sort_by_key(|sample| sample.0);
         kept.reverse();

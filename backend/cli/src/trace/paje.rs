@@ -89,7 +89,7 @@ impl Trace {
     ///
     /// # Errors
     /// If `writer` fails.
-    pub fn write_paje(&self, mut writer: impl Write) -> io::Result<()> {
+    pub(crate) fn write_paje(&self, mut writer: impl Write) -> io::Result<()> {
         let mut text = String::new();
         for (number, (name, fields)) in DEFINITIONS.iter().enumerate() {
             // Writing into a String cannot fail.

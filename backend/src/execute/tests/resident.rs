@@ -98,7 +98,7 @@ fn tensors_that_are_elsewhere_are_refused() {
     };
     assert_eq!(fails(&[]), RunErrorKind::ResidentCount { expected: 1, given: 0 });
     let on_host = pool.upload(HOST, &given[1]).expect("it is there");
-    assert!(matches!(fails(&[on_host]), RunErrorKind::NotThere { .. }));
+    assert!(matches!(fails(&[on_host]), RunErrorKind::Misplaced(_)));
     let flat = Tensor::zeroed(crate::plan::test_programs::spec(&[35]));
     assert!(matches!(fails(&[pool.upload(GPU, &flat).expect("it is open")]), RunErrorKind::Input(_)));
     let Some(adapter) = adapter() else { return };

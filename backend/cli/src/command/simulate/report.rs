@@ -1,38 +1,15 @@
 //! What `simulate` reports: as JSON, as text, as a chart.
 
-use super::super::table::{Align, Table, duration};
+use super::super::table::{Table, duration};
 use super::super::trial::{memory_rule_name, time_format};
 use super::{Outcome, SimulateCommand};
-use crate::chart::{ScheduleChart, amount};
+use crate::chart::amount;
 use anabranch::device::format_bytes;
 use anabranch_placement::format::LoadedProblem;
-use anabranch_placement::problem::Problem;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 impl SimulateCommand {
-    /// The schedule as a chart.
-    pub(super) fn chart<'a>(&self, problem: &'a Problem<'a>, outcome: &'a Outcome<'_>) -> ScheduleChart<'a> {
-        let (format, time) = time_format(outcome.loaded.facts.time_unit.as_deref());
-        let Outcome { metrics, loaded, placed, .. } = outcome;
-        let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
-        ScheduleChart {
-            title: format!("{}: {tasks} tasks on {devices} devices", loaded.name),
-            subtitle: format!(
-                "placed by {}, order {}, makespan {}, {} sends",
-                placed.strategy,
-                self.order.name(),
-                format(metrics.makespan),
-                metrics.sends
-            ),
-            problem,
-            schedule: &outcome.schedule,
-            bound: metrics.bound.value,
-            time,
-            format,
-        }
-    }
-
     /// Everything that was measured.
     pub(super) fn json(&self, outcome: &Outcome<'_>) -> Value {
         let Outcome { metrics, loaded, placed, .. } = outcome;
@@ -115,16 +92,8 @@ impl SimulateCommand {
         let mut busiest: Vec<_> = metrics.devices.iter().collect();
         busiest.sort_by(|one, other| other.busy.total_cmp(&one.busy).then(one.device.cmp(&other.device)));
         let (format, _) = time_format(loaded.facts.time_unit.as_deref());
-        let mut table = Table::new(&[
-            ("device", Align::Left),
-            ("kind", Align::Left),
-            ("tasks", Align::Right),
-            ("busy", Align::Right),
-            ("utilisation", Align::Right),
-            ("peak memory", Align::Right),
-            ("limit", Align::Right),
-            ("executable", Align::Right),
-        ]);
+        let mut table =
+            Table::new("device | kind | >tasks | >busy | >utilisation | >peak memory | >limit | >executable");
         for measured in busiest.iter().take(MOST_DEVICES) {
             let device = loaded.platform.device(measured.device);
             table.row([
@@ -151,16 +120,7 @@ const MOST_DEVICES: usize = 20;
 
 /// A table with a line for each problem.
 pub(super) fn summary(outcomes: &[Outcome<'_>]) -> Table {
-    let mut table = Table::new(&[
-        ("problem", Align::Left),
-        ("tasks", Align::Right),
-        ("devices", Align::Right),
-        ("makespan", Align::Right),
-        ("bound", Align::Right),
-        ("gap", Align::Right),
-        ("sends", Align::Right),
-        ("placed in", Align::Right),
-    ]);
+    let mut table = Table::new("problem | >tasks | >devices | >makespan | >bound | >gap | >sends | >placed in");
     for Outcome { loaded, metrics, placed, .. } in outcomes {
         let (format, _) = time_format(loaded.facts.time_unit.as_deref());
         table.row([

@@ -2,25 +2,25 @@
 
 use super::outcome::Outcome;
 use super::source::Source;
-use crate::chart::{Activity, BlockChart, Lane, Stay, amount};
+use crate::chart::{Interval, Lane, TimePanel, Timeline, amount};
 use anabranch_placement::streaming::NodeId;
 
 /// Processing elements that are drawn.
 const MOST_LANES: usize = 128;
 
 /// The first processing elements, each task from its start to its last output.
-pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> BlockChart {
-    let stays = stays(outcome);
+pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> Timeline {
+    let intervals = intervals(outcome);
     let makespan = outcome.makespan() as f64;
-    let lane = |(number, stays): (usize, Vec<Stay>)| {
-        let busy: f64 = stays.iter().map(|stay| stay.end - stay.start).sum();
+    let lane = |(number, intervals): (usize, Vec<Interval>)| {
+        let busy: f64 = intervals.iter().map(|interval| interval.end - interval.start).sum();
         let share = if makespan > 0.0 { 100.0 * busy / makespan } else { 0.0 };
-        Lane { name: format!("PE {number}"), colour: 0, note: format!("{share:.0} %"), stays }
+        Lane { name: format!("PE {number}"), note: format!("{share:.0} %"), intervals, quantity: None }
     };
-    let used = stays.len();
-    let lanes: Vec<Lane> = stays.into_iter().take(MOST_LANES).enumerate().map(lane).collect();
+    let used = intervals.len();
+    let lanes: Vec<Lane> = intervals.into_iter().take(MOST_LANES).enumerate().map(lane).collect();
     let ends = match &outcome.streaming {
-        None => vec![makespan],
+        None => Vec::new(),
         Some(streaming) => {
             let starts =
                 (1..streaming.schedule.blocks().count()).map(|block| streaming.schedule.block_start(block) as f64);
@@ -37,19 +37,29 @@ pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> BlockChart {
     if used > MOST_LANES {
         subtitle.push_str(&format!("; the first {MOST_LANES} of {used} that are used"));
     }
-    BlockChart { title: source.name.clone(), subtitle, lanes, ends, time: "time (units)".into(), format: amount }
+    Timeline {
+        title: source.name.clone(),
+        subtitle,
+        key: Vec::new(),
+        marks: ends,
+        marks_name: "a block has ended".into(),
+        panels: vec![TimePanel::of("", lanes)],
+        end: makespan,
+        time: "time (units)".into(),
+        format: amount,
+    }
 }
 
 /// What each processing element does, by start.
-fn stays(outcome: &Outcome<'_>) -> Vec<Vec<Stay>> {
+fn intervals(outcome: &Outcome<'_>) -> Vec<Vec<Interval>> {
     let graph = outcome.graph;
-    let mut lanes: Vec<Vec<Stay>> = Vec::new();
+    let mut lanes: Vec<Vec<Interval>> = Vec::new();
     let mut put = |element: usize, task: NodeId, start: u64, end: u64| {
         if lanes.len() <= element {
             lanes.resize(element + 1, Vec::new());
         }
         let tip = format!("{}: {start} to {end}", graph.node(task).name());
-        lanes[element].push(Stay { activity: Activity::Task, start: start as f64, end: end as f64, tip });
+        lanes[element].push(Interval { start: start as f64, end: end as f64, colour: 0, tip });
     };
     match &outcome.streaming {
         Some(streaming) => {

@@ -1,6 +1,6 @@
 //! Schedules as text and as JSON.
 
-use super::super::table::{Align, Table, duration};
+use super::super::table::{Table, duration};
 use super::outcome::{Outcome, Streaming};
 use super::source::Source;
 use anabranch_placement::streaming::{CanonicalGraph, EdgeId, NodeId};
@@ -105,16 +105,7 @@ fn proof(streaming: &Streaming) -> String {
 
 fn blocks(outcome: &Outcome<'_>, streaming: &Streaming) -> String {
     let (graph, schedule) = (outcome.graph, &streaming.schedule);
-    let mut table = Table::new(&[
-        ("block", Align::Right),
-        ("start", Align::Right),
-        ("first out", Align::Right),
-        ("last out", Align::Right),
-        ("reads", Align::Right),
-        ("writes", Align::Right),
-        ("interval", Align::Right),
-        ("task", Align::Left),
-    ]);
+    let mut table = Table::new(">block | >start | >first out | >last out | >reads | >writes | >interval | task");
     let tasks = || {
         schedule
             .blocks()
@@ -141,7 +132,7 @@ fn blocks(outcome: &Outcome<'_>, streaming: &Streaming) -> String {
     let mut wide: Vec<EdgeId> = graph.edge_ids().filter(|&edge| streaming.sizes.of(edge) > 1).collect();
     if !wide.is_empty() {
         wide.sort_by_key(|&edge| std::cmp::Reverse(streaming.sizes.of(edge)));
-        let mut table = Table::new(&[("room", Align::Right), ("of", Align::Right), ("channel", Align::Left)]);
+        let mut table = Table::new(">room | >of | channel");
         for &edge in wide.iter().take(MOST_LINES) {
             let (room, volume) = (streaming.sizes.of(edge), graph.volume(edge));
             table.row([room.to_string(), volume.to_string(), channel(graph, edge)]);
@@ -152,8 +143,7 @@ fn blocks(outcome: &Outcome<'_>, streaming: &Streaming) -> String {
 }
 
 fn list_tasks(outcome: &Outcome<'_>) -> Table {
-    let mut table =
-        Table::new(&[("PE", Align::Right), ("start", Align::Right), ("end", Align::Right), ("task", Align::Left)]);
+    let mut table = Table::new(">PE | >start | >end | task");
     let list = &outcome.list;
     let mut tasks: Vec<NodeId> = outcome.graph.task_ids().collect();
     tasks.sort_by_key(|task| (list.start[task.index()], list.element[task.index()]));
@@ -179,19 +169,9 @@ fn channel(graph: &CanonicalGraph, edge: EdgeId) -> String {
 
 /// A line for each number of processing elements: the columns of the paper's table 2, and how it was reached.
 fn summary(outcomes: &[Outcome<'_>]) -> String {
-    let mut table = Table::new(&[
-        ("PEs", Align::Right),
-        ("variant", Align::Left),
-        ("blocks", Align::Right),
-        ("makespan", Align::Right),
-        ("speedup", Align::Right),
-        ("list", Align::Right),
-        ("gain", Align::Right),
-        ("SSLR", Align::Right),
-        ("simulated", Align::Right),
-        ("time", Align::Right),
-        ("list time", Align::Right),
-    ]);
+    let mut table = Table::new(
+        ">PEs | variant | >blocks | >makespan | >speedup | >list | >gain | >SSLR | >simulated | >time | >list time",
+    );
     for outcome in outcomes {
         let streaming = outcome.streaming.as_ref();
         table.row([

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Elements that the first tasks of random graphs read: small enough to be simulated.
-pub(super) const RANDOM_VOLUME: u64 = 2048;
+const RANDOM_VOLUME: u64 = 2048;
 
 /// A graph, and what is to be said of it.
 pub(super) struct Source {

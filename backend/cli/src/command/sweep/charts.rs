@@ -96,7 +96,7 @@ const QUANTITIES: [Quantity; 4] = [
 
 /// Writes a file for each chart, and a page with all of them.
 pub(super) fn write(directory: &Path, rows: &[&Row]) -> Result<(), CliError> {
-    let failed = |path: &Path, error| CliError::input(format!("{}: {error}", path.display()));
+    let failed = |path: &Path, error| CliError::in_file(path, error);
     fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
     let mut charts = Vec::new();
     for quantity in &QUANTITIES {
@@ -149,7 +149,7 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
 /// The conditions that hold for all rows.
 fn rules(row: &Row, orders: &[OrderName]) -> String {
     let links = if row.contention { ", one transfer at a time on a link" } else { "" };
-    let sends = format!("{} operations a send{links}", row.send_ops.0);
+    let sends = format!("{} operations a send{links}", row.send_ops);
     match orders {
         [one] => format!("order {}, {sends}", one.name()),
         several => {

@@ -6,7 +6,6 @@ use super::cases::Case;
 use anabranch_placement::evaluate::Metrics;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -22,7 +21,8 @@ pub(super) struct Key {
     /// Of a strategy that searches.
     evaluations: Option<u64>,
     pub(super) order: OrderName,
-    send_ops: Operations,
+    /// The bits of the number, so that keys can be ordered.
+    send_ops: u64,
     contention: bool,
     memory_rule: String,
 }
@@ -43,37 +43,12 @@ impl Key {
             strategy: strategy.into(),
             evaluations: search.evaluations.filter(|_| strategy == AUTO),
             order,
-            send_ops: Operations(rules.send_ops),
+            send_ops: rules.send_ops.to_bits(),
             contention: rules.contention,
             memory_rule: rule.map_or("own".into(), |rule| rule.get_name().to_owned()),
         }
     }
 }
-
-/// Operations of a send; ordered, so that keys can be.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default)]
-#[serde(transparent)]
-pub(super) struct Operations(pub(super) f64);
-
-impl Ord for Operations {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
-impl PartialOrd for Operations {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Operations {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Operations {}
 
 /// A result: what was measured, or why there is nothing. Its fields are the columns and members of the files.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -86,7 +61,7 @@ pub(super) struct Row {
     /// Of a strategy that searches.
     pub(super) evaluations: Option<u64>,
     pub(super) order: OrderName,
-    pub(super) send_ops: Operations,
+    pub(super) send_ops: f64,
     pub(super) contention: bool,
     /// `own` is the rule that the graph's file asks for.
     pub(super) memory_rule: String,
@@ -119,6 +94,7 @@ impl Row {
     /// Nothing, yet, for a key.
     pub(super) fn of(key: Key) -> Self {
         let Key { graph, devices, seed, strategy, evaluations, order, send_ops, contention, memory_rule } = key;
+        let send_ops = f64::from_bits(send_ops);
         Row { graph, devices, seed, strategy, evaluations, order, send_ops, contention, memory_rule, ..Row::default() }
     }
 
@@ -159,7 +135,7 @@ impl Row {
             strategy: self.strategy.clone(),
             evaluations: self.evaluations,
             order: self.order,
-            send_ops: self.send_ops,
+            send_ops: self.send_ops.to_bits(),
             contention: self.contention,
             memory_rule: self.memory_rule.clone(),
         }
@@ -168,144 +144,80 @@ impl Row {
 
 /// The file that results are appended to, if there is one.
 pub(super) struct Results {
-    target: Option<(PathBuf, File, Form)>,
+    target: Option<Target>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Csv,
-    JsonLines,
+struct Target {
+    path: PathBuf,
+    file: File,
+    /// Whether the heading is in the file.
+    headed: bool,
 }
 
 impl Results {
     /// Opens or makes the file, and reads what it has. A last line that was not written to its end is cut off.
     pub(super) fn open(path: Option<&Path>) -> Result<(Self, BTreeMap<Key, Row>), CliError> {
         let Some(path) = path else { return Ok((Results { target: None }, BTreeMap::new())) };
-        let refuse = |error: String| CliError::input(format!("{}: {error}", path.display()));
-        let form = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("csv") => Form::Csv,
-            Some("jsonl") => Form::JsonLines,
-            _ => return Err(refuse("results are written to FILE.csv or FILE.jsonl".into())),
-        };
+        if path.extension().is_none_or(|extension| extension != "csv") {
+            return Err(CliError::in_file(path, "results are written to FILE.csv"));
+        }
+        let refuse = |error: std::io::Error| CliError::in_file(path, error);
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(refuse(error.to_string())),
+            Err(error) => return Err(refuse(error)),
         };
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        let rows =
-            form.parse(whole).map_err(|error| refuse(format!("{error}; give another file or remove this one")))?;
-        let file =
-            OpenOptions::new().create(true).append(true).open(path).map_err(|error| refuse(error.to_string()))?;
-        file.set_len(whole.len() as u64).map_err(|error| refuse(error.to_string()))?;
-        let mut results = Results { target: Some((path.into(), file, form)) };
-        if whole.is_empty() && form == Form::Csv {
-            results.write(&csv_line(&COLUMNS)?)?;
-        }
-        Ok((results, rows.into_iter().map(|row| (row.key(), row)).collect()))
+        let rows = parse(whole)
+            .map_err(|error| CliError::in_file(path, format!("{error}; give another file or remove this one")))?;
+        let file = OpenOptions::new().create(true).append(true).open(path).map_err(refuse)?;
+        file.set_len(whole.len() as u64).map_err(refuse)?;
+        let target = Target { path: path.into(), file, headed: !whole.is_empty() };
+        Ok((Results { target: Some(target) }, rows.into_iter().map(|row| (row.key(), row)).collect()))
     }
 
-    /// Appends a result as one whole line.
+    /// Appends a result as one whole line; before the first, the heading.
     pub(super) fn append(&mut self, row: &Row) -> Result<(), CliError> {
-        match &self.target {
-            Some((_, _, Form::Csv)) => self.write(&csv_line(row)?),
-            Some((_, _, Form::JsonLines)) => self.write(&(serde_json::to_string(row)? + "\n")),
-            None => Ok(()),
-        }
-    }
-
-    fn write(&mut self, line: &str) -> Result<(), CliError> {
-        match &mut self.target {
-            Some((path, file, _)) => {
-                file.write_all(line.as_bytes()).map_err(|error| CliError::input(format!("{}: {error}", path.display())))
-            }
-            None => Ok(()),
-        }
+        let Some(Target { path, file, headed }) = &mut self.target else { return Ok(()) };
+        let mut writer = csv::WriterBuilder::new().has_headers(!*headed).from_writer(Vec::new());
+        writer.serialize(row)?;
+        let lines = writer.into_inner().map_err(CliError::internal)?;
+        *headed = true;
+        file.write_all(&lines).map_err(|error| CliError::in_file(path, error))
     }
 }
 
-impl Form {
-    fn parse(self, text: &str) -> Result<Vec<Row>, String> {
-        let line = |number: usize, error: &dyn std::fmt::Display| format!("line {number} is no result: {error}");
-        match self {
-            Form::JsonLines => {
-                let parse = |(number, text)| serde_json::from_str(text).map_err(|error| line(number + 1, &error));
-                text.lines().enumerate().map(parse).collect()
-            }
-            Form::Csv => {
-                let mut reader = csv::Reader::from_reader(text.as_bytes());
-                let rows = reader.deserialize().enumerate();
-                rows.map(|(number, row)| row.map_err(|error| line(number + 2, &error))).collect()
-            }
-        }
-    }
+fn parse(text: &str) -> Result<Vec<Row>, String> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let rows = reader.deserialize().enumerate();
+    rows.map(|(number, row)| row.map_err(|error| format!("line {} is no result: {error}", number + 2))).collect()
 }
-
-fn csv_line(row: &impl Serialize) -> Result<String, CliError> {
-    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
-    writer.serialize(row)?;
-    let bytes = writer.into_inner().map_err(CliError::internal)?;
-    String::from_utf8(bytes).map_err(CliError::internal)
-}
-
-/// The heading of CSV files: the fields of [`Row`].
-const COLUMNS: [&str; 29] = [
-    "graph",
-    "devices",
-    "seed",
-    "strategy",
-    "evaluations",
-    "order",
-    "send_ops",
-    "contention",
-    "memory_rule",
-    "tasks",
-    "edges",
-    "device_count",
-    "makespan",
-    "bound",
-    "gap",
-    "slr",
-    "speedup",
-    "traffic",
-    "traffic_per_edge",
-    "sends",
-    "cut_edges",
-    "used_devices",
-    "utilisation",
-    "utilisations",
-    "peak_memory",
-    "peak_memories",
-    "place_seconds",
-    "simulate_seconds",
-    "error",
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn row(graph: &str) -> Row {
-        Row { graph: graph.into(), seed: 7, send_ops: Operations(0.1), makespan: Some(0.1 + 0.2), ..Row::default() }
+        Row { graph: graph.into(), seed: 7, send_ops: 0.1, makespan: Some(0.1 + 0.2), ..Row::default() }
     }
 
     /// What was appended is there when the file is opened again; half a line is not.
     #[test]
     fn results_survive_an_interruption() {
         let directory = tempfile::tempdir().expect("a directory");
-        for name in ["results.csv", "results.jsonl"] {
-            let path = directory.path().join(name);
-            let (mut results, done) = Results::open(Some(&path)).expect("made");
-            assert!(done.is_empty());
-            results.append(&row("a, \"b\"")).expect("written");
-            results.append(&row("c").refused("no room".into())).expect("written");
-            let text = fs::read_to_string(&path).expect("there");
-            fs::write(&path, format!("{text}half of a li")).expect("written");
-            let (_, done) = Results::open(Some(&path)).expect("readable");
-            let found: Vec<&Row> = done.values().collect();
-            assert_eq!(found, [&row("a, \"b\""), &row("c").refused("no room".into())]);
-            assert_eq!(fs::read_to_string(&path).expect("there"), text);
-        }
+        let path = directory.path().join("results.csv");
+        let (mut results, done) = Results::open(Some(&path)).expect("made");
+        assert!(done.is_empty());
+        results.append(&row("a, \"b\"")).expect("written");
+        results.append(&row("c").refused("no room".into())).expect("written");
+        let text = fs::read_to_string(&path).expect("there");
+        fs::write(&path, format!("{text}half of a li")).expect("written");
+        let (mut results, done) = Results::open(Some(&path)).expect("readable");
+        let found: Vec<&Row> = done.values().collect();
+        assert_eq!(found, [&row("a, \"b\""), &row("c").refused("no room".into())]);
+        assert_eq!(fs::read_to_string(&path).expect("there"), text);
+        results.append(&row("d")).expect("written");
+        assert_eq!(Results::open(Some(&path)).expect("readable").1.len(), 3);
     }
 
     #[test]
@@ -318,8 +230,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).expect("there"), text);
             refused
         };
-        assert!(message("a.txt", "").contains("FILE.csv or FILE.jsonl"));
-        assert!(message("a.jsonl", "{}\n").contains("line 1"));
+        assert!(message("a.txt", "").contains("FILE.csv"));
         assert!(message("a.csv", "x,y\n1,2\n").contains("line 2"));
     }
 }

@@ -23,7 +23,9 @@ pub(super) fn across(graph: &Layered, rows: &[Vec<usize>]) -> Vec<f64> {
         let both = sweep + LAST >= SWEEPS;
         let down = sweep % 2 == 0;
         let order: Vec<_> = if down { (0..rows.len()).collect() } else { (0..rows.len()).rev().collect() };
-        order.into_iter().for_each(|row| settle(graph, &rows[row], (down || both, !down || both), &mut x));
+        order
+            .into_iter()
+            .for_each(|row| settle(graph, &rows[row], Sides { above: down || both, below: !down || both }, &mut x));
     }
     let left = |vertex: usize| x[vertex] - width(graph, vertex) / 2.0;
     let least = (0..graph.len()).map(left).fold(f64::INFINITY, f64::min);
@@ -49,43 +51,58 @@ fn offsets(graph: &Layered, row: &[usize]) -> Vec<f64> {
         .collect()
 }
 
+/// Which neighbours a row is moved towards.
+#[derive(Clone, Copy)]
+struct Sides {
+    above: bool,
+    below: bool,
+}
+
+/// Neighbouring vertices that are moved together.
+struct Pool {
+    mean: f64,
+    weight: f64,
+    members: usize,
+}
+
 /// Moves a row's vertices as near to their neighbours' mean as the distances allow: the least squares under an order, by pooling
 /// adjacent violators (Barlow and others 1972).
-fn settle(graph: &Layered, row: &[usize], (above, below): (bool, bool), x: &mut [f64]) {
+fn settle(graph: &Layered, row: &[usize], sides: Sides, x: &mut [f64]) {
     let offsets = offsets(graph, row);
-    // Mean, weight and members of each pool.
-    let mut pools: Vec<(f64, f64, usize)> = Vec::with_capacity(row.len());
+    let mut pools: Vec<Pool> = Vec::with_capacity(row.len());
     for (vertex, offset) in row.iter().zip(&offsets) {
-        let (mean, weight) = wish(graph, *vertex, (above, below), x);
-        let mut pool = (mean - offset, weight, 1);
-        while let Some(before) = pools.pop_if(|before| before.0 > pool.0) {
-            let weight = before.1 + pool.1;
-            pool = ((before.0 * before.1 + pool.0 * pool.1) / weight, weight, before.2 + pool.2);
+        let preferred = preferred(graph, *vertex, sides, x);
+        let mut pool = Pool { mean: preferred.mean - offset, ..preferred };
+        while let Some(before) = pools.pop_if(|before| before.mean > pool.mean) {
+            let weight = before.weight + pool.weight;
+            let mean = (before.mean * before.weight + pool.mean * pool.weight) / weight;
+            pool = Pool { mean, weight, members: before.members + pool.members };
         }
         pools.push(pool);
     }
-    let places = pools.iter().flat_map(|(mean, _, members)| std::iter::repeat_n(*mean, *members));
+    let places = pools.iter().flat_map(|pool| std::iter::repeat_n(pool.mean, pool.members));
     for ((vertex, offset), place) in row.iter().zip(&offsets).zip(places) {
         x[*vertex] = place + offset;
     }
 }
 
-/// Where a vertex would best be, and how much that counts.
-fn wish(graph: &Layered, vertex: usize, (above, below): (bool, bool), x: &[f64]) -> (f64, f64) {
+/// The weighted mean of a vertex' neighbours.
+fn preferred(graph: &Layered, vertex: usize, sides: Sides, x: &[f64]) -> Pool {
     let alone = |from: usize, to: usize| graph.below[from].len() == 1 && graph.above[to].len() == 1;
     let bends = |other: usize| graph.is_bend(vertex) && graph.is_bend(other);
     let pull = |straight: bool| if straight { STRAIGHT } else { 1.0 };
     let up = graph.above[vertex]
         .iter()
-        .filter(|_| above)
+        .filter(|_| sides.above)
         .map(|other| (*other, pull(bends(*other) || alone(*other, vertex))));
     let down = graph.below[vertex]
         .iter()
-        .filter(|_| below)
+        .filter(|_| sides.below)
         .map(|other| (*other, pull(bends(*other) || alone(vertex, *other))));
     let (sum, weight) =
         up.chain(down).fold((0.0, 0.0), |(sum, weight), (other, pull)| (sum + pull * x[other], weight + pull));
-    if weight > 0.0 { (sum / weight, weight) } else { (x[vertex], 0.05) }
+    let (mean, weight) = if weight > 0.0 { (sum / weight, weight) } else { (x[vertex], 0.05) };
+    Pool { mean, weight, members: 1 }
 }
 
 #[cfg(test)]

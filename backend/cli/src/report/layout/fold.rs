@@ -98,7 +98,12 @@ fn draw(graph: &Layered, across: &[f64], edges: &[(usize, usize)], columns: &[Co
         for (at, pair) in vertices.windows(2).enumerate() {
             let (one, other) = (column_of(pair[0]), column_of(pair[1]));
             if one < other {
-                points.extend(around(columns, (one, place(pair[0]).0), (other, place(pair[1]).0), lane(from)));
+                points.extend(around(
+                    columns,
+                    End { column: one, x: place(pair[0]).0 },
+                    End { column: other, x: place(pair[1]).0 },
+                    lane(from),
+                ));
             }
             if at + 2 < vertices.len() {
                 points.push(place(pair[1]));
@@ -114,14 +119,20 @@ fn lane(node: usize) -> f64 {
     (node % 8) as f64 / 7.0
 }
 
+/// An end of an edge between columns.
+struct End {
+    column: usize,
+    x: f64,
+}
+
 /// From the foot of a column to the head of a later one: below the one, up in the gutter before the other, and over it.
-fn around(columns: &[Column], (one, from): (usize, f64), (other, to): (usize, f64), lane: f64) -> [(f64, f64); 4] {
+fn around(columns: &[Column], from: End, to: End, lane: f64) -> [(f64, f64); 4] {
     let foot = |column: &Column| MARGIN + (column.last - column.first + 1) as f64 * LAYER_HEIGHT;
     // What passes other columns on its way goes below all of them.
-    let y = columns[one..other].iter().map(foot).fold(0.0, f64::max) - (LAYER_HEIGHT - NODE_HEIGHT) / 2.0
+    let y = columns[from.column..to.column].iter().map(foot).fold(0.0, f64::max) - (LAYER_HEIGHT - NODE_HEIGHT) / 2.0
         + 3.0
         + 12.0 * lane;
-    let x = columns[other].left - GAP / 2.0 - (GUTTER - GAP) * lane;
+    let x = columns[to.column].left - GAP / 2.0 - (GUTTER - GAP) * lane;
     let top = MARGIN + 2.0 + 9.0 * lane;
-    [(from, y), (x, y), (x, top), (to, top)]
+    [(from.x, y), (x, y), (x, top), (to.x, top)]
 }

@@ -13,28 +13,28 @@ use layers::Layered;
 
 /// Where everything is, in pixels at full size.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// Width of all.
-    pub width: f64,
+    pub(crate) width: f64,
     /// Height of all.
-    pub height: f64,
+    pub(crate) height: f64,
     /// By node, its centre.
-    pub nodes: Vec<(f64, f64)>,
+    pub(crate) nodes: Vec<(f64, f64)>,
     /// By edge, the points between its ends through which it goes.
-    pub bends: Vec<Vec<(f64, f64)>>,
+    pub(crate) bends: Vec<Vec<(f64, f64)>>,
 }
 
 /// Width of a node.
-pub const NODE_WIDTH: f64 = 156.0;
+pub(crate) const NODE_WIDTH: f64 = 156.0;
 /// Height of a node.
-pub const NODE_HEIGHT: f64 = 34.0;
+pub(crate) const NODE_HEIGHT: f64 = 34.0;
 /// From one layer to the next.
 const LAYER_HEIGHT: f64 = 66.0;
 /// Between neighbours in a layer.
 const GAP: f64 = 22.0;
 
 /// Draws the graph with `nodes` nodes and these edges (from, to). Edges that would close a cycle are drawn, but do not count.
-pub fn layout(nodes: usize, edges: &[(usize, usize)]) -> Layout {
+pub(crate) fn layout(nodes: usize, edges: &[(usize, usize)]) -> Layout {
     if nodes == 0 {
         return Layout::default();
     }

@@ -172,7 +172,7 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
         }
     }
     let passed_through = streams::passed_through(plan);
-    let mut tenant: BTreeMap<(DeviceId, usize), (ValueId, usize)> = BTreeMap::new();
+    let mut occupant: BTreeMap<(DeviceId, usize), (ValueId, usize)> = BTreeMap::new();
     for (place, step) in plan.steps().iter().enumerate() {
         let lands = match step {
             Step::Output(_) => false,
@@ -197,7 +197,7 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
                 found.push(Violation::Small(value, device));
             }
             let until = last.get(&(device, value)).copied().unwrap_or(place);
-            if let Some((other, busy)) = tenant.insert(slot, (value, until))
+            if let Some((other, busy)) = occupant.insert(slot, (value, until))
                 && busy >= place
             {
                 found.push(Violation::Clash(other, value, device));

@@ -1,0 +1,31 @@
+//! The next step in flags: after errors of the library, which does not know them, and after notes of the inventory.
+
+use anabranch::device::Inventory;
+use anabranch::session::{ErrorKind, SessionError};
+
+/// What to try at the command line after an error of the library.
+pub(super) fn hint(error: &SessionError) -> Option<String> {
+    Some(match error.kind() {
+        ErrorKind::NoGpu => "`anabranch devices` says why; --software-gpu counts a software adapter".to_owned(),
+        ErrorKind::Memory => format!("--memory {}=BYTES", error.device().unwrap_or("DEVICE")),
+        ErrorKind::MissingInput => format!("--input {}=FILE.npy, or --random SEED", error.input().unwrap_or("NAME")),
+        ErrorKind::Dimension => format!("--dim {}=N", error.symbol().unwrap_or("NAME")),
+        ErrorKind::PlatformFile => "`anabranch platform -o FILE` writes one to start from".to_owned(),
+        ErrorKind::Constraint => "`anabranch place` lists nodes, `anabranch devices` devices".to_owned(),
+        _ => return None,
+    })
+}
+
+/// The notes as the command prints them.
+pub(super) fn notes(inventory: &Inventory) -> Vec<String> {
+    inventory.notes.iter().map(|note| with_flag(note)).collect()
+}
+
+fn with_flag(note: &str) -> String {
+    let flag = match note {
+        _ if note.contains("software adapter") => "--software-gpu",
+        _ if note.contains("memory is not known") => "--memory DEVICE=BYTES",
+        _ => return note.to_owned(),
+    };
+    format!("{note}: {flag}")
+}

@@ -1,0 +1,369 @@
+//! Anabranch's side of the comparison with other runtimes: one question a call, all samples as one line of JSON.
+//!
+//! `bench/peers/run` builds this program and calls it in turns with the others. The cores that it may use are those of its
+//! affinity (`taskset`). Samples are seconds of one call, node or hop.
+
+use anabranch::device::{CpuGranularity, DetectOptions, detect};
+use anabranch::execute::{ComputeDevice, Executor, RunOptions};
+use anabranch::import::Dim;
+use anabranch::plan::{PlanOptions, StreamMode};
+use anabranch::session::{Inputs, Session, SessionOptions, random_tensor};
+use anabranch_bench::chains::{Chain, cpu};
+use anabranch_bench::tiny::{Tiny, spec};
+use anabranch_bench::turns::{Call, Failure, in_turn};
+use anabranch_cli::npy::read_npz;
+use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
+use anabranch_kernels::{Shape, Tensor, TensorSpec};
+use clap::{Parser, Subcommand};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Lengths of the chains of which the cost of one node is the difference; the script makes models of these lengths.
+const LENGTHS: [usize; 2] = [1000, 100];
+
+/// Lengths of the chains of which the cost of one hop is the difference.
+const HOPS: [usize; 2] = [220, 20];
+
+/// Periods of a throughput.
+const PERIODS: u32 = 5;
+
+/// Batches of a floor.
+const FLOORS: u64 = 51;
+
+/// Samples by what they are of, in seconds.
+type Samples = BTreeMap<String, Vec<f64>>;
+
+/// Anabranch's answers to the questions of bench/peers/run
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// What to measure
+    #[command(subcommand)]
+    question: Question,
+    /// Seconds that all measured calls together should take
+    #[arg(long, global = true, default_value_t = 0.5)]
+    seconds: f64,
+}
+
+#[derive(Subcommand, Debug)]
+enum Question {
+    /// A node of a chain of tiny nodes
+    Chain {
+        /// Directory with chain1000.onnx and chain100.onnx
+        directory: PathBuf,
+    },
+    /// A whole run of one tiny node
+    One {
+        /// Directory with chain1.onnx
+        directory: PathBuf,
+    },
+    /// From one CPU device to another, beside what two bare threads need
+    Hop,
+    /// A run, profiled and not
+    Profile {
+        /// The model
+        model: PathBuf,
+    },
+    /// From opening a model to its first result, the peak of memory until then, and further runs
+    Model {
+        /// The model
+        model: PathBuf,
+    },
+    /// Runs on one session from one thread, and from several
+    Throughput {
+        /// The model
+        model: PathBuf,
+        /// Threads that run at the same time
+        #[arg(long, default_value_t = 8)]
+        clients: usize,
+    },
+}
+
+fn main() -> Result<(), Failure> {
+    let Arguments { question, seconds } = Arguments::parse();
+    let answer = match question {
+        Question::Chain { directory } => chain(&directory, seconds)?,
+        Question::One { directory } => one(&directory, seconds)?,
+        Question::Hop => hop(seconds)?,
+        Question::Profile { model } => profile(&model, seconds)?,
+        Question::Model { model } => first_and_further(&model, seconds)?,
+        Question::Throughput { model, clients } => throughput(&model, clients, seconds)?,
+    };
+    println!("{answer}");
+    Ok(())
+}
+
+fn answer(samples: &Samples, facts: Value) -> Value {
+    json!({ "samples": samples, "facts": facts })
+}
+
+/// What a node costs: the difference of a long and a short chain, so that what a run costs once is not in it.
+fn chain(directory: &Path, seconds: f64) -> Result<Value, Failure> {
+    let input = Tensor::zeroed(spec());
+    let devices = cores(1)?;
+    let bare = LENGTHS.map(|length| executor(length, &devices));
+    let mut sessions = Vec::new();
+    for length in LENGTHS {
+        let (session, inputs) = open(&directory.join(format!("chain{length}.onnx")), false)?;
+        let nodes = planned_nodes(&session, &inputs)?;
+        if nodes != length {
+            return Err(format!("the plan of a chain of {length} has {nodes} nodes, and is another chain").into());
+        }
+        sessions.push((session, inputs));
+    }
+    let mut calls: Vec<Call<'_>> = Vec::new();
+    for executor in bare {
+        let (executor, input) = (executor?, &input);
+        calls.push(Box::new(move || execute(&executor, input)));
+    }
+    for (session, inputs) in &sessions {
+        calls.push(Box::new(|| run(session, inputs)));
+    }
+    let times = in_turn(&mut calls, seconds)?;
+    let mut samples = Samples::new();
+    for (pair, way) in times.chunks(2).zip(["executor", "session"]) {
+        let span = (LENGTHS[0] - LENGTHS[1]) as f64;
+        let node = pair[0].iter().zip(&pair[1]).map(|(long, short)| (long - short) / span).collect();
+        samples.insert(format!("{way}/node"), node);
+        samples.insert(format!("{way}/chain{}", LENGTHS[0]), pair[0].clone());
+        samples.insert(format!("{way}/chain{}", LENGTHS[1]), pair[1].clone());
+    }
+    Ok(answer(&samples, json!({})))
+}
+
+/// What a run costs that has one node to compute.
+fn one(directory: &Path, seconds: f64) -> Result<Value, Failure> {
+    let input = Tensor::zeroed(spec());
+    let executor = executor(1, &cores(1)?)?;
+    let (session, inputs) = open(&directory.join("chain1.onnx"), false)?;
+    let mut calls: [Call<'_>; 2] = [Box::new(|| execute(&executor, &input)), Box::new(|| run(&session, &inputs))];
+    let times = in_turn(&mut calls, seconds)?;
+    let samples = ["executor", "session"].map(String::from).into_iter().zip(times).collect();
+    Ok(answer(&samples, json!({})))
+}
+
+/// What it costs that the next node is on another device: chains in turns on two devices against chains on one, each as
+/// the difference of two lengths; and two floors, in which bare threads hand a number to each other.
+fn hop(seconds: f64) -> Result<Value, Failure> {
+    let input = Tensor::zeroed(spec());
+    let two = cores(2)?;
+    let mut calls: Vec<Call<'_>> = Vec::new();
+    for devices in [&two[..], &two[..1]] {
+        for length in HOPS {
+            let (executor, input) = (executor(length, devices)?, &input);
+            calls.push(Box::new(move || execute(&executor, input)));
+        }
+    }
+    let times = in_turn(&mut calls, seconds)?;
+    drop(calls);
+    let span = (HOPS[0] - HOPS[1]) as f64;
+    let hop = |at: usize| ((times[0][at] - times[1][at]) - (times[2][at] - times[3][at])) / span;
+    let mut samples = Samples::from([("executor".into(), (0..times[0].len()).map(hop).collect())]);
+    let chains = [("two devices", HOPS[0]), ("two devices", HOPS[1]), ("one device", HOPS[0]), ("one device", HOPS[1])];
+    samples.extend(chains.map(|(devices, length)| format!("{devices}/chain{length}")).into_iter().zip(times));
+    samples.insert("atomic, spinning".into(), spinning_floor());
+    samples.insert("std channel".into(), channel_floor()?);
+    Ok(answer(&samples, json!({})))
+}
+
+/// A number goes to and fro through two atomics; both threads spin.
+fn spinning_floor() -> Vec<f64> {
+    let [there, back] = [AtomicU64::new(0), AtomicU64::new(0)];
+    let wait = |place: &AtomicU64, number| {
+        while place.load(Ordering::Acquire) != number {
+            std::hint::spin_loop();
+        }
+    };
+    let rounds = 1000;
+    let last = rounds * FLOORS;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..=last {
+                wait(&there, number);
+                back.store(number, Ordering::Release);
+            }
+        });
+        let mut number = 0;
+        let batch = |_| {
+            let started = Instant::now();
+            for _ in 0..rounds {
+                number += 1;
+                there.store(number, Ordering::Release);
+                wait(&back, number);
+            }
+            started.elapsed().as_secs_f64() / (2 * rounds) as f64
+        };
+        (0..FLOORS).map(batch).collect()
+    })
+}
+
+/// A number goes to and fro through two channels, whose receivers park.
+fn channel_floor() -> Result<Vec<f64>, Failure> {
+    let (there, received) = mpsc::channel::<u32>();
+    let (reply, back) = mpsc::channel::<u32>();
+    let echo = std::thread::spawn(move || received.into_iter().all(|number| reply.send(number).is_ok()));
+    let mut samples = Vec::new();
+    let rounds = 200;
+    for _ in 0..FLOORS {
+        let started = Instant::now();
+        for number in 0..rounds {
+            there.send(number)?;
+            back.recv()?;
+        }
+        samples.push(started.elapsed().as_secs_f64() / f64::from(2 * rounds));
+    }
+    drop(there);
+    echo.join().map_err(|_| "the thread at the other end has panicked")?;
+    Ok(samples)
+}
+
+/// What profiling costs: ratios of neighbouring batches.
+fn profile(model: &Path, seconds: f64) -> Result<Value, Failure> {
+    let (session, inputs) = open(model, true)?;
+    let mut calls: [Call<'_>; 2] = [Box::new(|| run(&session, &inputs)), Box::new(|| run_profiled(&session, &inputs))];
+    let times = in_turn(&mut calls, seconds)?;
+    let ratio = times[0].iter().zip(&times[1]).map(|(plain, profiled)| profiled / plain).collect();
+    let mut samples = Samples::from([("ratio".into(), ratio)]);
+    samples.extend(["plain", "profiled"].map(String::from).into_iter().zip(times));
+    Ok(answer(&samples, json!({})))
+}
+
+fn first_and_further(model: &Path, seconds: f64) -> Result<Value, Failure> {
+    let given = beside(model)?;
+    let before = peak_memory()?;
+    let started = Instant::now();
+    let session = Session::open(model, options(true))?;
+    let opened = started.elapsed();
+    let inputs = complete(&session, given)?;
+    let started = Instant::now();
+    run(&session, &inputs)?;
+    let first = opened + started.elapsed();
+    let peak = peak_memory()?;
+    let further = in_turn(&mut [Box::new(|| run(&session, &inputs))], seconds)?.remove(0);
+    let samples = Samples::from([("first".into(), vec![first.as_secs_f64()]), ("further".into(), further)]);
+    Ok(answer(&samples, json!({ "peak_before": before, "peak": peak })))
+}
+
+/// Seconds for each finished run, from one thread and from `clients`, period by period in turn.
+fn throughput(model: &Path, clients: usize, seconds: f64) -> Result<Value, Failure> {
+    let (session, inputs) = open(model, true)?;
+    run(&session, &inputs)?;
+    let period = Duration::from_secs_f64(seconds / f64::from(2 * PERIODS));
+    let mut samples = Samples::new();
+    for _ in 0..PERIODS {
+        for clients in [1, clients] {
+            let sample = flood(&session, &inputs, clients, period)?;
+            samples.entry(format!("{clients} threads")).or_default().push(sample);
+        }
+    }
+    Ok(answer(&samples, json!({})))
+}
+
+/// All clients run as often as they can until the period is over; seconds for each finished run.
+fn flood(session: &Session, inputs: &Inputs, clients: usize, period: Duration) -> Result<f64, Failure> {
+    let started = Instant::now();
+    let client = || -> Result<u32, Failure> {
+        let mut runs = 0;
+        while runs == 0 || started.elapsed() < period {
+            run(session, inputs)?;
+            runs += 1;
+        }
+        Ok(runs)
+    };
+    let runs = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
+        let joined = clients.into_iter().map(|client| client.join().map_err(|_| "a client has panicked")?);
+        joined.sum::<Result<u32, Failure>>()
+    })?;
+    Ok(started.elapsed().as_secs_f64() / f64::from(runs))
+}
+
+/// The first cores that this process may use, each a device.
+fn cores(count: usize) -> Result<Vec<ComputeDevice>, Failure> {
+    let detection = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).without_gpu();
+    let cores = detect(&detection)?.cpus;
+    if cores.len() < count {
+        return Err(format!("{count} cores are needed, and there are {}", cores.len()).into());
+    }
+    Ok(cores.iter().take(count).enumerate().map(|(at, core)| cpu(at, core.team().to_vec())).collect())
+}
+
+/// A chain of bare kernels, its nodes in turns on these devices.
+fn executor(length: usize, devices: &[ComputeDevice]) -> Result<Executor, Failure> {
+    let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
+    let chain = Chain { op, spec: spec(), length, kernel: Some(Arc::new(Tiny)), seconds: 1e-7 };
+    chain.executor(devices, &PlanOptions::default()).ok_or_else(|| "the chain cannot be planned".into())
+}
+
+fn execute(executor: &Executor, input: &Tensor) -> Result<(), Failure> {
+    executor.run(std::slice::from_ref(input), &RunOptions::default())?;
+    Ok(())
+}
+
+fn run(session: &Session, inputs: &Inputs) -> Result<(), Failure> {
+    session.run(inputs)?;
+    Ok(())
+}
+
+fn run_profiled(session: &Session, inputs: &Inputs) -> Result<(), Failure> {
+    session.run_with(inputs, &RunOptions::default().with_profile(true))?;
+    Ok(())
+}
+
+/// The number of nodes of the plan for these inputs.
+fn planned_nodes(session: &Session, inputs: &Inputs) -> Result<usize, Failure> {
+    Ok(session.prepare(inputs)?.program.nodes.len())
+}
+
+/// All cores that this process may use as one device, no GPU, nothing calibrated: what ONNX Runtime's CPU provider does. Where
+/// nodes are not to be fused, none are joined as streaming blocks either.
+fn options(fuse: bool) -> SessionOptions {
+    let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
+    let streaming = if fuse { StreamMode::Auto } else { StreamMode::Off };
+    let plan = PlanOptions { streaming, ..PlanOptions::default() };
+    SessionOptions::default().with_devices(devices).with_fusion(fuse).with_plan(plan)
+}
+
+fn open(model: &Path, fuse: bool) -> Result<(Session, Inputs), Failure> {
+    let session = Session::open(model, options(fuse))?;
+    let inputs = complete(&session, beside(model)?)?;
+    Ok((session, inputs))
+}
+
+/// The inputs in an `.npz` beside the model, members `in__NAME`, if there is one.
+fn beside(model: &Path) -> Result<Inputs, Failure> {
+    let file = model.with_extension("npz");
+    let arrays = if file.exists() { read_npz(&file)? } else { BTreeMap::new() };
+    Ok(arrays.into_iter().fold(Inputs::new(), |inputs, (key, tensor)| match key.strip_prefix("in__") {
+        Some(name) => inputs.tensor(name, tensor),
+        None => inputs,
+    }))
+}
+
+/// Random tensors for the inputs that are not given; all sizes that the model leaves open are 1.
+fn complete(session: &Session, given: Inputs) -> Result<Inputs, Failure> {
+    let mut inputs = given.clone();
+    for input in session.inputs().iter().filter(|input| !input.is_optional() && given.find(input.name()).is_none()) {
+        let size = |dim: &Dim| match dim {
+            Dim::Known(size) => *size,
+            Dim::Symbol(_) | Dim::Unknown => 1,
+        };
+        let dims: Vec<usize> = input.dims().into_iter().flatten().map(size).collect();
+        let dtype = input.dtype().ok_or_else(|| format!("the model does not say of which type {input} is"))?;
+        let spec = TensorSpec::new(dtype, Shape::new(dims)?);
+        inputs = inputs.tensor(input.name(), random_tensor(input.name(), &spec, 1));
+    }
+    Ok(inputs)
+}
+
+/// The most bytes that this process has had in memory so far.
+fn peak_memory() -> Result<u64, Failure> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("/proc/self/status has no VmHWM")?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kilobytes * 1024)
+}

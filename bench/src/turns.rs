@@ -1,0 +1,55 @@
+//! What is compared is measured batch by batch in turn, so that whatever else the machine does hits all of it alike.
+
+use std::error::Error;
+use std::time::Instant;
+
+/// Seconds of a batch of short calls: less than a time slice, so that most batches are not interrupted on a busy machine.
+const BATCH: f64 = 2e-4;
+
+/// Fewest and most batches of a measurement.
+const BATCHES: (u32, u32) = (5, 501);
+
+/// Why something could not be measured.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// Something to be measured.
+pub type Call<'a> = Box<dyn FnMut() -> Result<(), Failure> + 'a>;
+
+/// Seconds of one call each, in as many samples of each, the same number at the same time; all together take about so many
+/// seconds, or longer where that is not time enough for the fewest batches.
+///
+/// # Errors
+/// Those of the calls.
+pub fn in_turn(calls: &mut [Call<'_>], seconds: f64) -> Result<Vec<Vec<f64>>, Failure> {
+    let counts = calls.iter_mut().map(calibrate).collect::<Result<Vec<_>, _>>()?;
+    let mut samples = vec![Vec::new(); calls.len()];
+    let started = Instant::now();
+    for round in 0..BATCHES.1 {
+        if round >= BATCHES.0 && started.elapsed().as_secs_f64() > seconds {
+            break;
+        }
+        for ((call, count), samples) in calls.iter_mut().zip(&counts).zip(&mut samples) {
+            samples.push(batch(call, *count)? / f64::from(*count));
+        }
+    }
+    Ok(samples)
+}
+
+/// The number of calls that makes a batch, after calls that warm everything up.
+fn calibrate(call: &mut Call<'_>) -> Result<u32, Failure> {
+    batch(call, 2)?;
+    let mut count = 1;
+    while batch(call, count)? < BATCH {
+        count *= 2;
+    }
+    Ok(count)
+}
+
+/// Seconds that so many calls take.
+fn batch(call: &mut Call<'_>, count: u32) -> Result<f64, Failure> {
+    let started = Instant::now();
+    for _ in 0..count {
+        call()?;
+    }
+    Ok(started.elapsed().as_secs_f64())
+}
