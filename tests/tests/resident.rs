@@ -3,12 +3,12 @@
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::plan::HOST;
-use anabranch::{ErrorKind, Inputs, Session, SessionOptions, Shape, Strategy, Tensor};
+use anabranch::{ErrorKind, Inputs, Session, SessionOptions, Shape, Tensor};
 use anabranch_tests::options;
 
 const WIDTH: usize = 16;
 
-/// `state' = relu(state · W + x)`, and the mean of `state'` as a small output beside it.
+/// `state' = relu(state · W + x)`, and `-state'` beside it for the host.
 fn model() -> Vec<u8> {
     let width = WIDTH as i64;
     let weights: Vec<f32> = (0..WIDTH * WIDTH).map(|at| ((at * 7) % 13) as f32 * 0.02 - 0.1).collect();
@@ -52,7 +52,7 @@ fn five_steps(session: &Session, device: &str) -> [Tensor; 2] {
 
 /// All nodes on the GPU.
 fn on_gpu() -> SessionOptions {
-    options().with_strategy(Strategy::Device("gpu0".into()))
+    options("gpu0")
 }
 
 #[test]
