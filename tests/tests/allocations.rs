@@ -2,9 +2,11 @@
 
 use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;
+use anabranch::{DetectOptions, Outputs, Session, SessionOptions};
 use anabranch_bench::chains::Chain;
 use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use anabranch_tests::{model, reference};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -58,4 +60,14 @@ fn repeated_runs_take_no_memory() {
             assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{devices} devices, profile {}", options.profile);
         }
     }
+    // A session finds the plan for the inputs' shapes, and takes a list of them.
+    let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+    let session = Session::open(model("mlp"), options).expect("a bundled model opens");
+    let (inputs, mut outputs) = (reference("mlp").0, Outputs::default());
+    let mut run = || session.run_into(&inputs, &mut outputs).expect("runs");
+    (0..20).for_each(|_| run());
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    (0..100).for_each(|_| run());
+    let each = (ALLOCATIONS.load(Ordering::Relaxed) - before) / 100;
+    assert!(each <= 1, "{each} allocations in a run of a session");
 }
