@@ -1,8 +1,9 @@
 //! The task graph of a program: what placement decides over.
 //!
 //! Task `i` is the program's node `i`. After the nodes comes one task for each input of the program and one for each
-//! output: they take no time, and are pinned to the host device, where callers' tensors are. A datum is a value that
-//! some node makes or the caller gives; constants are no data, each device has its own.
+//! output: they take no time, and are pinned to the device where the caller's tensor is ([`Residence`]): the host, unless
+//! the caller keeps it on a GPU. A datum is a value that some node makes or the caller gives; constants are no data, each
+//! device has its own.
 
 use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
@@ -31,6 +32,22 @@ pub struct NodeLimits {
     pub resident: u64,
 }
 
+/// On which device the caller's tensors are: the host, or a GPU where they stay from run to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Residence {
+    /// By input.
+    pub inputs: Vec<DeviceId>,
+    /// By output.
+    pub outputs: Vec<DeviceId>,
+}
+
+impl Residence {
+    /// All on the host.
+    pub fn host(program: &Program) -> Self {
+        Self { inputs: vec![HOST; program.inputs.len()], outputs: vec![HOST; program.outputs.len()] }
+    }
+}
+
 /// A program's task graph, and which task and datum stands for what.
 #[derive(Clone, Debug)]
 pub struct ProgramTasks {
@@ -47,7 +64,12 @@ impl ProgramTasks {
     ///
     /// # Errors
     /// If colocated nodes contradict each other.
-    pub fn new(program: &Program, limits: &[NodeLimits], colocated: &[(NodeId, NodeId)]) -> Result<Self, GraphError> {
+    pub fn new(
+        program: &Program,
+        limits: &[NodeLimits],
+        colocated: &[(NodeId, NodeId)],
+        residence: &Residence,
+    ) -> Result<Self, GraphError> {
         let mut builder = GraphBuilder::new();
         for (node, limits) in program.nodes.iter().zip(limits) {
             let task = Task::new(&node.name)
@@ -59,12 +81,12 @@ impl ProgramTasks {
                 None => task,
             });
         }
-        let host = |name: String| Task::new(name).with_allowed(DeviceKind::Cpu.into()).with_pin(HOST);
-        for input in &program.inputs {
-            builder.task(host(format!("input {}", program.value(*input).name)));
+        for (input, device) in program.inputs.iter().zip(&residence.inputs) {
+            let value = program.value(*input);
+            builder.task(callers(format!("input {}", value.name), *device, value.spec.bytes()));
         }
-        for output in &program.outputs {
-            builder.task(host(format!("output {}", output.name)));
+        for (output, device) in program.outputs.iter().zip(&residence.outputs) {
+            builder.task(callers(format!("output {}", output.name), *device, output.spec.bytes()));
         }
         let mut tasks = Self {
             graph: GraphBuilder::new().build()?,
@@ -135,6 +157,15 @@ impl ProgramTasks {
     }
 }
 
+/// The task of a tensor that the caller has on a device; on a GPU it takes memory as long as the model is there.
+fn callers(name: String, device: DeviceId, bytes: usize) -> Task {
+    let task = Task::new(name).with_pin(device);
+    match device {
+        HOST => task.with_allowed(DeviceKind::Cpu.into()),
+        _ => task.with_memory(bytes as u64),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +200,7 @@ mod tests {
     #[test]
     fn nodes_inputs_and_outputs_become_tasks_and_values_data() {
         let limits = [NodeLimits { allowed: DeviceKinds::ALL, pinned: None, resident: 8 }];
-        let tasks = ProgramTasks::new(&program(), &limits, &[]).expect("consistent");
+        let tasks = ProgramTasks::new(&program(), &limits, &[], &Residence::host(&program())).expect("consistent");
         let roles: Vec<_> = tasks.graph().task_ids().map(|task| tasks.role(task)).collect();
         assert_eq!(roles, [Role::Node(NodeId(0)), Role::Input(0), Role::Output(0), Role::Output(1)]);
         assert_eq!(tasks.graph().datum_count(), 2);
@@ -179,5 +210,9 @@ mod tests {
         assert_eq!(tasks.graph().bytes(made), 16);
         assert_eq!(tasks.graph().consumers(made), [TaskId(3)]);
         assert_eq!(tasks.graph().task(TaskId(1)).pinned, Some(HOST));
+        let residence = Residence { inputs: vec![DeviceId(1)], outputs: vec![HOST, DeviceId(2)] };
+        let tasks = ProgramTasks::new(&program(), &limits, &[], &residence).expect("consistent");
+        let pins: Vec<_> = tasks.graph().tasks()[1..].iter().map(|task| (task.pinned, task.memory)).collect();
+        assert_eq!(pins, [(Some(DeviceId(1)), 16), (Some(HOST), 0), (Some(DeviceId(2)), 16)]);
     }
 }

@@ -5,7 +5,7 @@ use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener
 use anabranch::plan::HOST;
 use anabranch::plan::{Plan, PlanDevice, PlanOptions};
 use anabranch::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
-use anabranch::tasks::{NodeLimits, ProgramTasks};
+use anabranch::tasks::{NodeLimits, ProgramTasks, Residence};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::cpu::CpuKernel;
 use anabranch_kernels::op::{NodeSpec, Op};
@@ -43,7 +43,7 @@ impl Chain {
         let program = Arc::new(self.program());
         let planned: Vec<PlanDevice> = devices.iter().map(planned).collect();
         let limits = vec![NodeLimits { allowed: DeviceKinds::ALL, pinned: None, resident: 0 }; self.length];
-        let tasks = ProgramTasks::new(&program, &limits, &[]).ok()?;
+        let tasks = ProgramTasks::new(&program, &limits, &[], &Residence::host(&program)).ok()?;
         let platform = planned.iter().map(|device| Device::new(device.name.clone(), device.kind)).collect();
         let platform = Platform::uniform(platform, 1e-5, 1e10).ok()?;
         let costs = CostTable::from_fn(tasks.graph(), &platform, |_, _| Some(self.seconds)).ok()?;

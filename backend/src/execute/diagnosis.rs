@@ -4,7 +4,6 @@ use super::error::{Place, RunError, Waiting};
 use super::exchange::{Doing, Exchange, Wait};
 use super::script::{Awaited, PortScript};
 use super::supervise::Blame;
-use crate::plan::HOST;
 use crate::plan::{Plan, Step};
 use crate::program::{Origin, Program};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -70,7 +69,8 @@ impl Diagnosis {
         }
         let own = |step: &&Step| match step {
             Step::Node(node) => self.plan.device_of(*node).index() == worker,
-            Step::Input(_) | Step::Output(_) => worker == HOST.index(),
+            Step::Input(index) => self.plan.input_device(*index).index() == worker,
+            Step::Output(index) => self.plan.output_device(*index).index() == worker,
             Step::Transfer(_) => false,
         };
         match self.plan.steps().iter().filter(own).nth(step as usize) {

@@ -19,7 +19,7 @@ use super::pool::{DevicePool, Lane};
 use super::script::{DeviceScript, LinkScript, Scripts};
 use super::supervise::{Deadline, Supervisor, Verdict};
 use super::threads::{Inbox, Job};
-use super::worker::{Run, Terms, Worker, attempt};
+use super::worker::{GpuTensors, Run, Terms, Worker, attempt};
 use crate::plan::{HOST, Plan};
 use crate::program::{NodeId, ValueId};
 use anabranch_kernels::cpu::Team;
@@ -37,6 +37,8 @@ pub(super) struct Engine {
     verdict: Verdict,
     /// The devices, by their ids, and then the links; `None` where nothing is to be done.
     stations: Vec<Option<Station>>,
+    /// Whether the caller has tensors on GPUs.
+    has_resident: bool,
     /// Whether several CPU devices have steps.
     shares_cpus: bool,
 }
@@ -55,6 +57,8 @@ pub(super) struct Call<'a> {
     pub(super) origin: Instant,
     /// Buffers of former outputs that the caller has no use for, by output.
     pub(super) spare: &'a mut [Option<Arc<Buffer>>],
+    /// The caller's tensors on GPUs.
+    pub(super) tensors: GpuTensors,
 }
 
 /// A failure and whether the engine can be used on.
@@ -97,7 +101,10 @@ impl Engine {
         }
         drop(parts);
         let diagnosis = Diagnosis { plan: Arc::clone(plan), program: Arc::clone(program), ports };
-        Ok(Self { ledger, diagnosis, exchange, verdict: Verdict::default(), stations, shares_cpus })
+        let callers = (0..program.inputs.len()).map(|at| plan.input_device(at));
+        let mut callers = callers.chain((0..program.outputs.len()).map(|at| plan.output_device(at)));
+        let has_resident = callers.any(|device| device != HOST);
+        Ok(Self { ledger, diagnosis, exchange, verdict: Verdict::default(), stations, has_resident, shares_cpus })
     }
 
     /// Whether all of its GPUs are those that the pool has open.
@@ -119,11 +126,13 @@ impl Engine {
         let supervisor = Supervisor::new(deadline, call.options.stall_after, &self.exchange, &self.verdict, &graph);
         let _pinned = if self.shares_cpus { pool.pin_caller() } else { None };
         self.adopt(call.spare);
+        self.give(&call.tensors);
         let threads = self.start(pool, terms);
         self.host(terms, call, &supervisor);
         if threads > 0 {
             pool.busy().caller.wait(spin, || pool.busy().is_over(), || supervisor.look());
         }
+        self.give(&GpuTensors::default());
         match self.verdict.take() {
             None => Ok(()),
             Some(blame) => {
@@ -141,6 +150,15 @@ impl Engine {
             }
         }
         spare.fill(None);
+    }
+
+    /// Gives the GPUs the caller's tensors, where a run has any, or takes them away.
+    fn give(&self, tensors: &GpuTensors) {
+        for station in self.stations.iter().flatten().filter(|_| self.has_resident) {
+            if let Some(held) = lock(&station.worker).tensors() {
+                held.clone_from(tensors);
+            }
+        }
     }
 
     /// Gives all threads that have steps their part; their number.

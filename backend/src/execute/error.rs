@@ -85,6 +85,17 @@ pub enum RunErrorKind {
         /// The tensors given.
         given: usize,
     },
+    /// Another number of tensors on GPUs than the plan has inputs there.
+    #[error("{given} tensors on GPUs were given for {expected} inputs that stay there")]
+    ResidentCount {
+        /// The plan's inputs on GPUs.
+        expected: usize,
+        /// The tensors given.
+        given: usize,
+    },
+    /// A tensor that is not where the plan reads it: on another device, on one of another pool, or on one that was lost.
+    #[error(transparent)]
+    Misplaced(Box<MisplacedInput>),
     /// A tensor of another type or shape.
     #[error(transparent)]
     Input(Box<InputMismatch>),
@@ -142,6 +153,21 @@ pub struct InputMismatch {
     pub expected: TensorSpec,
     /// What was given.
     pub given: TensorSpec,
+}
+
+/// A tensor that is not where an input is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "input {name:?} must be a tensor on {device:?} as it is open now; the one given, on {given:?}, is elsewhere or was lost with \
+     its device: read it and upload it again"
+)]
+pub struct MisplacedInput {
+    /// The input.
+    pub name: String,
+    /// The device that it is to be on.
+    pub device: String,
+    /// The device that the tensor was made on.
+    pub given: String,
 }
 
 /// An edge of the wait-for graph: a worker, what it is at, and on whom it waits.

@@ -24,6 +24,7 @@ mod link;
 mod options;
 mod pool;
 mod queue;
+mod resident;
 mod script;
 mod supervise;
 #[cfg(test)]
@@ -36,24 +37,26 @@ mod worker;
 pub use cancel::CancelToken;
 pub use device::{ComputeDevice, CpuTeam, GpuOpener};
 pub use dynamic::{DynamicExecutor, Forecast};
-pub use error::{ExecError, InputMismatch, RunError, RunErrorKind, Waiting};
+pub use error::{ExecError, InputMismatch, MisplacedInput, RunError, RunErrorKind, Waiting};
 pub use event::{Activity, Event, Lane};
 pub(crate) use gpu::BATCH as GPU_BATCH;
 pub use kernels::Kernels;
 pub use options::{RunOptions, RunOutput};
 pub use pool::DevicePool;
+pub use resident::DeviceTensor;
 pub use weights::Weights;
 
 use crate::plan::{HOST, Plan, PlanDevice};
 use crate::program::Program;
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
 use engine::{Call, Engine};
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use supervise::Deadline;
+use worker::GpuTensors;
 
 /// A plan that is ready to run on the devices of a pool. Dropped, it gives all of its memory back.
 ///
@@ -118,9 +121,25 @@ impl Executor {
     /// # Errors
     /// As [`Self::run`].
     pub fn run_into(&self, inputs: &[&Tensor], options: &RunOptions, output: &mut RunOutput) -> Result<(), RunError> {
+        self.run_resident(inputs, &[], options, output)
+    }
+
+    /// The same for a plan that has inputs or outputs on GPUs: `inputs` are those that the host gives and `resident` the others, both
+    /// in the program's order. Outputs are parted likewise.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; also if a tensor is not on the device that the plan reads it on.
+    pub fn run_resident(
+        &self,
+        inputs: &[&Tensor],
+        resident: &[DeviceTensor],
+        options: &RunOptions,
+        output: &mut RunOutput,
+    ) -> Result<(), RunError> {
         let anywhere = |kind| RunError { kind, node: None, device: None };
         output.events.clear();
-        verify_inputs(self.program(), inputs).map_err(anywhere)?;
+        let on_host = |at: usize| self.plan.input_device(at) == HOST;
+        verify_inputs(self.program(), on_host, inputs).map_err(anywhere)?;
         let Some(_inside) = inside::enter_run() else {
             return Err(anywhere(RunErrorKind::Internal("a run was asked for from within a kernel")));
         };
@@ -129,11 +148,20 @@ impl Executor {
         let mut state = self.lock();
         let engine =
             self.current_engine(&mut state).map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?;
+        resident::verify(&self.plan, self.program(), &self.pool, resident).map_err(anywhere)?;
+        let targets = resident::targets(&self.plan, self.program(), &self.pool, &mut output.resident);
+        let targets = targets.map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?;
         state.keep(output);
         let given = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
+        let held = || (1..).map(DeviceId).zip(self.plan.memory().devices().iter().skip(1));
         engine.ledger.take(HOST, given);
-        let result = engine.run(&self.pool, &mut Call { inputs, options, origin, spare: &mut state.spare });
+        held().for_each(|(device, memory)| engine.ledger.take(device, memory.given as usize));
+        let tensors = GpuTensors { inputs: resident.to_vec(), outputs: targets };
+        let mut call = Call { inputs, options, origin, spare: &mut state.spare, tensors };
+        let result = engine.run(&self.pool, &mut call);
+        let targets = call.tensors.outputs;
         engine.ledger.give(HOST, given);
+        held().for_each(|(device, memory)| engine.ledger.give(device, memory.given as usize));
         state.spare.clear();
         if let Err(broken) = result {
             if broken.beyond_repair {
@@ -147,7 +175,9 @@ impl Executor {
         output.peaks.extend(engine.ledger.peaks());
         engine.take_events(&mut output.events);
         output.events.sort_unstable_by_key(|event| (event.start, event.end, event.lane, event.what));
-        state.fill(self.program(), &engine, output).map_err(anywhere)
+        output.resident = targets;
+        let on_host = |at: usize| self.plan.output_device(at) == HOST;
+        state.fill(self.program(), on_host, &engine, output).map_err(anywhere)
     }
 
     /// The engine; made anew if it broke, or if another plan's run has found one of its GPUs lost.
@@ -179,10 +209,17 @@ impl State {
     }
 
     /// Puts the outputs of a run into the caller's hands.
-    fn fill(&mut self, program: &Program, engine: &Engine, output: &mut RunOutput) -> Result<(), RunErrorKind> {
+    fn fill(
+        &mut self,
+        program: &Program,
+        on_host: impl Fn(usize) -> bool,
+        engine: &Engine,
+        output: &mut RunOutput,
+    ) -> Result<(), RunErrorKind> {
         engine.take_outputs(&mut self.made);
         self.made.sort_unstable_by_key(|(index, _)| *index);
-        fill(program, self.specs.drain(..), self.made.drain(..), &mut output.outputs)
+        let specs = program.outputs.iter().enumerate().filter(|(at, _)| on_host(*at)).map(|(_, output)| &output.spec);
+        fill(specs, self.specs.drain(..), self.made.drain(..), &mut output.outputs)
     }
 }
 
@@ -213,11 +250,14 @@ pub(crate) fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) ->
     })
 }
 
-fn verify_inputs(program: &Program, inputs: &[&Tensor]) -> Result<(), RunErrorKind> {
-    if inputs.len() != program.inputs.len() {
-        return Err(RunErrorKind::InputCount { expected: program.inputs.len(), given: inputs.len() });
+/// Whether these are tensors for the inputs that are on the host.
+fn verify_inputs(program: &Program, on_host: impl Fn(usize) -> bool, inputs: &[&Tensor]) -> Result<(), RunErrorKind> {
+    let wanted = || program.inputs.iter().enumerate().filter(|(at, _)| on_host(*at)).map(|(_, id)| id);
+    let expected = wanted().count();
+    if inputs.len() != expected {
+        return Err(RunErrorKind::InputCount { expected, given: inputs.len() });
     }
-    for (id, tensor) in program.inputs.iter().zip(inputs) {
+    for (id, tensor) in wanted().zip(inputs) {
         let value = program.value(*id);
         if value.spec != *tensor.spec() {
             let (name, expected, given) = (value.name.clone(), value.spec.clone(), tensor.spec().clone());
@@ -228,19 +268,19 @@ fn verify_inputs(program: &Program, inputs: &[&Tensor]) -> Result<(), RunErrorKi
 }
 
 /// Makes tensors of the buffers that a run has made, in the order of the outputs. Equal specs of `former` tensors are used again.
-fn fill(
-    program: &Program,
+fn fill<'p>(
+    mut specs: impl Iterator<Item = &'p TensorSpec>,
     mut former: impl Iterator<Item = TensorSpec>,
     made: impl Iterator<Item = (u32, Arc<Buffer>)>,
     outputs: &mut Vec<Tensor>,
 ) -> Result<(), RunErrorKind> {
-    for (output, (_, buffer)) in program.outputs.iter().zip(made) {
-        let spec = former.next().filter(|spec| *spec == output.spec).unwrap_or_else(|| output.spec.clone());
+    for ((_, buffer), expected) in made.zip(specs.by_ref()) {
+        let spec = former.next().filter(|spec| spec == expected).unwrap_or_else(|| expected.clone());
         let tensor = Tensor::new(spec, buffer);
         outputs.push(tensor.map_err(|_| RunErrorKind::Internal("an output has the wrong size"))?);
     }
-    match outputs.len() == program.outputs.len() {
-        true => Ok(()),
-        false => Err(RunErrorKind::Internal("not every output was made")),
+    match specs.next() {
+        None => Ok(()),
+        Some(_) => Err(RunErrorKind::Internal("not every output was made")),
     }
 }

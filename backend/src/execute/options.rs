@@ -1,6 +1,6 @@
 //! How a run is made, and what it gives.
 
-use super::{CancelToken, Event};
+use super::{CancelToken, DeviceTensor, Event};
 use anabranch_kernels::Tensor;
 use std::time::Duration;
 
@@ -70,8 +70,10 @@ impl RunOptions {
 /// What a run has given. To be used again for further runs ([`Executor::run_into`](super::Executor::run_into)).
 #[derive(Clone, Debug, Default)]
 pub struct RunOutput {
-    /// The program's outputs, in order.
+    /// The program's outputs that the host receives, in order.
     pub outputs: Vec<Tensor>,
+    /// The program's outputs that stay on GPUs, in order.
+    pub resident: Vec<DeviceTensor>,
     /// What happened when, by start; empty without profile.
     pub events: Vec<Event>,
     /// Bytes that were taken on each device, at most, since the executor was made.

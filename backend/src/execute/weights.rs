@@ -197,7 +197,7 @@ fn forget_unused<K: Ord, T>(map: &mut BTreeMap<K, Arc<T>>, spare: u64, bytes: im
 }
 
 /// Copies bytes to a new buffer of whole words.
-fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
+pub(super) fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
     let target = storage(gpu, (bytes.len().max(1) as u64).next_multiple_of(4));
     for (at, piece) in bytes.chunks(PIECE).enumerate() {
         let offset = (at * PIECE) as u64;

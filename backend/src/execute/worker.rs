@@ -4,6 +4,7 @@ use super::cpu::CpuWorker;
 use super::error::{Failure, Place};
 use super::event::Event;
 use super::exchange::{Delivery, Doing, Exchange, Halt, Port, Stop, Wait};
+use super::resident::DeviceTensor;
 use super::script::NO_GATE;
 use super::supervise::Supervisor;
 use super::wait::spin_for;
@@ -30,10 +31,23 @@ pub(super) trait Worker: Send {
         None
     }
 
+    /// The caller's tensors on GPUs, if it is a GPU's worker.
+    fn tensors(&mut self) -> Option<&mut GpuTensors> {
+        None
+    }
+
     /// The GPU that its buffers are on, if it is a GPU's worker.
     fn gpu(&self) -> Option<&Arc<Gpu>> {
         None
     }
+}
+
+/// The caller's tensors on GPUs in one run.
+#[derive(Clone, Default)]
+pub(super) struct GpuTensors {
+    pub(super) inputs: Vec<DeviceTensor>,
+    /// What the outputs are written to.
+    pub(super) outputs: Vec<DeviceTensor>,
 }
 
 /// What a worker notes while it runs.

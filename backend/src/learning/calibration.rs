@@ -312,7 +312,7 @@ impl<'a> Bench<'a> {
         let machine = self.machine();
         let placing = Placing::new(&program, &machine, &Constraints::default())?;
         let assignment = (0..program.nodes.len()).map(device_of).collect();
-        let request = PlacementRequest::fixed(&program, assignment, Order::Pct);
+        let request = PlacementRequest::fixed(assignment, Order::Pct);
         let placed = placing.place(&request, &machine.memory())?;
         let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
         let streaming = if streamed { StreamMode::Always } else { StreamMode::Off };

@@ -16,8 +16,8 @@ pub enum PlanError {
     /// A device that is not there.
     #[error("{task} is placed on device {device}, but there are only {count} devices")]
     UnknownDevice { task: String, device: u32, count: usize },
-    /// An input or output away from the host.
-    #[error("{task} must be on the host {host:?}, not on {device:?}")]
+    /// An input or output on another CPU device than the host.
+    #[error("{task} must be on the host {host:?} or on a GPU, not on {device:?}")]
     NotOnHost { task: String, host: String, device: String },
     /// The order misses a task, names one twice, or names a consumer before its producer.
     #[error("the order is not one in which the program can run: {task} {problem}")]

@@ -2,7 +2,7 @@
 
 use super::ring::{self, Ring};
 use super::slots::{self, Lifetime};
-use super::uses::{Reader, Uses};
+use super::uses::{Reader, Uses, input_device, output_device};
 use super::{
     HOST, KernelNeeds, LinkPlan, MemoryShortage, Needs, PackedConstant, PlanDevice, PlanError, Route, Step, Transfer,
     TransferId,
@@ -26,7 +26,7 @@ pub struct Allocation {
     pub bytes: u64,
     /// The place in the total order at which it is made or arrives. All of a gang happens at the gang's first place.
     pub from: u32,
-    /// The place of its last use, with gangs as above. Of an output, past the end: the caller takes the buffer.
+    /// The place of its last use, with gangs as above. Of an output on the host, past the end: the caller takes the buffer.
     pub until: u32,
 }
 
@@ -50,7 +50,7 @@ pub struct DeviceMemory {
     pub kernels: u64,
     /// The largest scratch memory of a kernel.
     pub scratch: u64,
-    /// The caller's inputs, on the host.
+    /// The caller's tensors: inputs, and on a GPU outputs, which are copied out of their slots.
     pub given: u64,
     /// Buffers of streams that land here, or are made here chunk by chunk.
     pub rings: u64,
@@ -187,6 +187,9 @@ fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError>
 struct Places {
     node: Vec<u32>,
     transfer: Vec<u32>,
+    input: Vec<u32>,
+    /// Until when the caller's outputs are read: on the host past the end, as the caller takes the buffer.
+    output: Vec<u32>,
     end: u32,
 }
 
@@ -195,6 +198,8 @@ impl Places {
         let mut places = Self {
             node: vec![0; frame.program.nodes.len()],
             transfer: vec![0; frame.transfers.len()],
+            input: vec![0; frame.program.inputs.len()],
+            output: vec![frame.steps.len() as u32; frame.program.outputs.len()],
             end: frame.steps.len() as u32,
         };
         let mut gangs = frame.gangs.iter().peekable();
@@ -204,7 +209,9 @@ impl Places {
             match step {
                 Step::Node(node) => places.node[node.index()] = place as u32,
                 Step::Transfer(transfer) => places.transfer[transfer.index()] = place as u32,
-                Step::Input(_) | Step::Output(_) => {}
+                Step::Input(index) => places.input[*index] = place as u32,
+                Step::Output(index) if output_device(frame.program, frame.device_of, *index) == HOST => {}
+                Step::Output(index) => places.output[*index] = place as u32,
             }
         }
         places
@@ -213,7 +220,7 @@ impl Places {
     fn reader(&self, reader: Reader) -> u32 {
         match reader {
             Reader::Node(node) => self.node[node.index()],
-            Reader::Output(_) => self.end,
+            Reader::Output(index) => self.output[index],
         }
     }
 
@@ -244,15 +251,19 @@ impl Frame<'_> {
     fn allocations(&self, places: &Places) -> Vec<Allocation> {
         let mut allocations = Vec::new();
         let passed_through = self.passed_through();
+        let mut made = |value: ValueId, device: DeviceId, from: u32| {
+            let until = places.last(self.uses.on(value, device)).max(from);
+            allocations.push(self.allocation(value, device, from, until));
+        };
         for node in self.program.node_ids() {
             let (device, from) = (self.device_of[node.index()], places.node[node.index()]);
-            for value in self.program.node(node).outputs.iter().filter(|value| !passed_through.contains(value)) {
-                allocations.push(self.allocation(
-                    *value,
-                    device,
-                    from,
-                    places.last(self.uses.on(*value, device)).max(from),
-                ));
+            let whole = self.program.node(node).outputs.iter().filter(|value| !passed_through.contains(value));
+            whole.for_each(|value| made(*value, device, from));
+        }
+        for (index, value) in self.program.inputs.iter().enumerate() {
+            let device = input_device(self.program, self.device_of, index);
+            if self.kind(device) == DeviceKind::Gpu {
+                made(*value, device, places.input[index]);
             }
         }
         let origin: BTreeMap<ValueId, usize> =
@@ -300,13 +311,14 @@ impl Frame<'_> {
         let mut charges = Vec::new();
         let mut counted: BTreeSet<(DeviceId, ValueId)> = BTreeSet::new();
         let mut packed: BTreeSet<PackedConstant> = BTreeSet::new();
-        // Constants that the caller receives are on the host in any case.
-        for value in self.program.outputs.iter().map(|output| output.value) {
-            if self.program.constant(value).is_some() && counted.insert((HOST, value)) {
-                let bytes = self.bytes_on(HOST, value);
-                memory.devices[HOST.index()].constants += bytes;
-                memory.devices[HOST.index()].shared.push(SharedConstant { value, layout: None, bytes });
-                charges.push(Charge { device: HOST, bytes, place: places.end });
+        // Constants that the caller receives are there in any case.
+        for (index, value) in self.program.outputs.iter().map(|output| output.value).enumerate() {
+            let device = output_device(self.program, self.device_of, index);
+            if self.program.constant(value).is_some() && counted.insert((device, value)) {
+                let bytes = self.bytes_on(device, value);
+                memory.devices[device.index()].constants += bytes;
+                memory.devices[device.index()].shared.push(SharedConstant { value, layout: None, bytes });
+                charges.push(Charge { device, bytes, place: places.end });
             }
         }
         // By device first, so that constants shared by CPU devices count on the first.
@@ -344,7 +356,7 @@ impl Frame<'_> {
         charges
     }
 
-    /// What links take at their ends, and the caller's inputs.
+    /// What links take at their ends, and the caller's tensors.
     fn charge_edges(&self, memory: &mut MemoryPlan) {
         for link in self.links {
             let staging = link.staging_device(self.devices);
@@ -354,8 +366,16 @@ impl Frame<'_> {
         for (device, rings) in memory.rings.iter().enumerate() {
             memory.devices[device].rings += rings.iter().map(Ring::total).sum::<u64>();
         }
-        let given = self.program.values.iter().filter(|value| matches!(value.origin, Origin::Input));
-        memory.devices[HOST.index()].given = given.map(|value| value.spec.bytes() as u64).sum();
+        for (index, value) in self.program.inputs.iter().enumerate() {
+            let device = input_device(self.program, self.device_of, index);
+            memory.devices[device.index()].given += self.bytes_on(device, *value);
+        }
+        for (index, output) in self.program.outputs.iter().enumerate() {
+            let device = output_device(self.program, self.device_of, index);
+            if device != HOST {
+                memory.devices[device.index()].given += self.bytes_on(device, output.value);
+            }
+        }
     }
 
     /// The value as a lifetime of its device's slots.

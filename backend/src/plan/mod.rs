@@ -72,13 +72,13 @@ impl Default for PlanOptions {
 /// One place of the total order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// The caller's tensor of this index is there, on the host.
+    /// The caller's tensor of this index is there, on [`Plan::input_device`].
     Input(usize),
     /// A node runs.
     Node(NodeId),
     /// A value travels.
     Transfer(TransferId),
-    /// The caller's output of this index is set aside, on the host.
+    /// The caller's output of this index is set aside, on [`Plan::output_device`].
     Output(usize),
 }
 
@@ -114,7 +114,11 @@ impl Predicted {
 #[derive(Clone, Debug)]
 pub struct Plan {
     devices: Vec<PlanDevice>,
+    /// By task.
     device_of: Vec<DeviceId>,
+    /// Of these, nodes and inputs: where the next begin.
+    nodes: usize,
+    inputs: usize,
     steps: Vec<Step>,
     transfers: Vec<Transfer>,
     gangs: Vec<Range<usize>>,
@@ -126,7 +130,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans `program` on `devices`: node `n` on `placement.device_of[n]`, everything in the order of `schedule.order`.
+    /// Plans `program` on `devices`: task `t` on `placement.device_of[t]`, everything in the order of `schedule.order`.
     /// Tasks are numbered as [`ProgramTasks`](crate::tasks::ProgramTasks) numbers them. `reasons` holds a sentence for
     /// each node, or is empty.
     ///
@@ -171,7 +175,21 @@ impl Plan {
         })?;
         let strategy = placement.strategy.to_owned();
         let devices = devices.to_vec();
-        Ok(Self { devices, device_of, steps, transfers, gangs, links, memory, predicted, reasons, strategy })
+        let (nodes, inputs) = (program.nodes.len(), program.inputs.len());
+        Ok(Self {
+            devices,
+            device_of,
+            nodes,
+            inputs,
+            steps,
+            transfers,
+            gangs,
+            links,
+            memory,
+            predicted,
+            reasons,
+            strategy,
+        })
     }
 
     /// The same with so many buffers in each ring, whatever was proven: to test what the checker keeps out.
@@ -192,7 +210,7 @@ impl Plan {
         Self { predicted, ..self }
     }
 
-    /// The devices; the first is the host, which holds inputs and outputs.
+    /// The devices; the first is the host, which holds inputs and outputs that no GPU keeps.
     pub fn devices(&self) -> &[PlanDevice] {
         &self.devices
     }
@@ -205,6 +223,16 @@ impl Plan {
     /// The device of a node.
     pub fn device_of(&self, node: NodeId) -> DeviceId {
         self.device_of[node.index()]
+    }
+
+    /// The device on which the caller gives an input: the host, or a GPU that keeps it from run to run.
+    pub fn input_device(&self, index: usize) -> DeviceId {
+        self.device_of[self.nodes + index]
+    }
+
+    /// The device on which the caller receives an output, likewise.
+    pub fn output_device(&self, index: usize) -> DeviceId {
+        self.device_of[self.nodes + self.inputs + index]
     }
 
     /// Everything that happens, in the total order.
@@ -253,7 +281,7 @@ impl Plan {
         &self.strategy
     }
 
-    /// The value's device of origin: its node's, or the host for an input. `None` for a constant.
+    /// The value's device of origin: its node's, or that on which the caller gives it. `None` for a constant.
     pub fn origin(&self, program: &Program, value: ValueId) -> Option<DeviceId> {
         uses::origin(program, &self.device_of, value)
     }

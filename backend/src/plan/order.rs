@@ -36,7 +36,7 @@ fn name_of(program: &Program, task: TaskId) -> String {
     }
 }
 
-/// The device of each node, if placement and order are such that the program can run.
+/// The device of each task, if placement and order are such that the program can run.
 pub(super) fn verified(
     program: &Program,
     devices: &[PlanDevice],
@@ -56,7 +56,7 @@ pub(super) fn verified(
         let task = || name_of(program, TaskId(index as u32));
         match devices.get(device.index()) {
             None => return Err(PlanError::UnknownDevice { task: task(), device: device.0, count: devices.len() }),
-            Some(found) if index >= nodes && *device != HOST => {
+            Some(found) if index >= nodes && *device != HOST && found.kind == DeviceKind::Cpu => {
                 let (host, device) = (devices[HOST.index()].name.clone(), found.name.clone());
                 return Err(PlanError::NotOnHost { task: task(), host, device });
             }
@@ -64,7 +64,7 @@ pub(super) fn verified(
         }
     }
     verify_order(program, order, tasks)?;
-    Ok(device_of[..nodes].to_vec())
+    Ok(device_of.to_vec())
 }
 
 fn verify_order(program: &Program, order: &[TaskId], tasks: usize) -> Result<(), PlanError> {

@@ -8,7 +8,7 @@
 use super::order;
 use super::stream::Gang;
 use super::transfer::Transfer;
-use crate::plan::HOST;
+use super::uses::{origin, output_device};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
@@ -59,8 +59,8 @@ pub(super) struct Timeline<'a> {
     times: Times<'a>,
     /// For each value, the nodes that read it.
     consumers: Vec<Vec<NodeId>>,
-    /// For each value, whether the caller receives it.
-    received: Vec<bool>,
+    /// For each value, the devices on which the caller receives it.
+    received: Vec<Vec<DeviceId>>,
     order: Vec<TaskId>,
     /// Where each task stands in the order.
     places: Vec<usize>,
@@ -93,8 +93,10 @@ impl<'a> Timeline<'a> {
     pub(super) fn new(times: Times<'a>) -> Self {
         let program = times.program;
         let order = times.schedule.order.clone();
-        let mut received = vec![false; program.values.len()];
-        program.outputs.iter().for_each(|output| received[output.value.index()] = true);
+        let mut received = vec![Vec::new(); program.values.len()];
+        for (index, output) in program.outputs.iter().enumerate() {
+            received[output.value.index()].push(output_device(program, times.device_of, index));
+        }
         Self {
             consumers: program.consumers(),
             received,
@@ -118,7 +120,9 @@ impl<'a> Timeline<'a> {
         self.advance(self.order.len());
         self.find_rests();
         let ends = self.nodes.iter().map(|node| node.end);
-        let outputs = self.times.program.outputs.iter().map(|output| self.arrival(output.value, HOST));
+        let received = self.received.iter().enumerate();
+        let outputs = received.flat_map(|(value, on)| on.iter().map(move |device| (ValueId(value as u32), *device)));
+        let outputs = outputs.map(|(value, device)| self.arrival(value, device));
         self.longest = ends.chain(outputs).fold(0.0, f64::max);
         Prediction { nodes: self.nodes.iter().map(|node| (node.start, node.end)).collect(), makespan: self.longest }
     }
@@ -250,8 +254,8 @@ impl<'a> Timeline<'a> {
                 let arrival = lag(*value, self.times.device_of[reader.index()]);
                 longest = longest.max(arrival + self.nodes[reader.index()].rest);
             }
-            if self.received[value.index()] {
-                longest = longest.max(lag(*value, HOST));
+            for device in &self.received[value.index()] {
+                longest = longest.max(lag(*value, *device));
             }
         }
         longest
@@ -322,10 +326,11 @@ impl<'a> Timeline<'a> {
 
     /// When a value is on a device.
     fn arrival(&self, value: ValueId, device: DeviceId) -> f64 {
-        let (made, from) = match self.times.program.value(value).origin {
-            Origin::Constant(_) => return 0.0,
-            Origin::Input => (0.0, HOST),
-            Origin::Node(node) => (self.nodes[node.index()].end, self.times.device_of[node.index()]),
+        let Times { program, device_of, .. } = self.times;
+        let Some(from) = origin(program, device_of, value) else { return 0.0 };
+        let made = match program.value(value).origin {
+            Origin::Node(node) => self.nodes[node.index()].end,
+            Origin::Input | Origin::Constant(_) => 0.0,
         };
         made + if from == device { 0.0 } else { self.times.lags.get(value, device) }
     }

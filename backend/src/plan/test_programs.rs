@@ -3,7 +3,7 @@
 use super::{KernelNeeds, Needs, Plan, PlanDevice, PlanError, PlanOptions};
 use crate::plan::HOST;
 use crate::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
-use crate::tasks::{NodeLimits, ProgramTasks};
+use crate::tasks::{NodeLimits, ProgramTasks, Residence};
 use anabranch_kernels::op::{Binary, Domain, Expression, Map, MatMul, NodeSpec, Op, Reduce, ReduceKind, Unary};
 use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
 use anabranch_placement::cost::CostTable;
@@ -106,21 +106,27 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Node `n` on device `device_of[n]`; devices by kind.
+    /// Node `n` on device `device_of[n]`, inputs and outputs on the host; devices by kind.
     pub(crate) fn new(program: Program, kinds: &[&str], device_of: &[u32]) -> Self {
+        let residence = Residence::host(&program);
+        Self::with_residence(program, kinds, device_of, &residence)
+    }
+
+    /// The same with inputs and outputs where they are wanted.
+    pub(crate) fn with_residence(program: Program, kinds: &[&str], device_of: &[u32], residence: &Residence) -> Self {
         let kind = |kind: &&str| if *kind == "cpu" { DeviceKind::Cpu } else { DeviceKind::Gpu };
         let name = |at: usize| format!("{}{at}", kinds[at]);
         let device = |at: usize| PlanDevice { name: name(at), kind: kind(&kinds[at]), limit: None };
         let devices: Vec<PlanDevice> = (0..kinds.len()).map(device).collect();
         let limits = vec![NodeLimits { allowed: DeviceKinds::ALL, pinned: None, resident: 0 }; program.nodes.len()];
-        let tasks = ProgramTasks::new(&program, &limits, &[]).expect("no colocation");
+        let tasks = ProgramTasks::new(&program, &limits, &[], residence).expect("no colocation");
         let platform = devices.iter().map(|device| Device::new(device.name.clone(), device.kind)).collect();
         let platform = Platform::uniform(platform, 1e-5, 1e9).expect("valid");
         let costs = CostTable::from_fn(tasks.graph(), &platform, |task, _| Some(f64::from(task.0 % 3) * 1e-4));
         let costs = costs.expect("times");
         let problem = Problem::new(tasks.graph(), &platform, &costs, MemoryRule::Ignore).expect("feasible");
-        let host = tasks.graph().task_count() - program.nodes.len();
-        let all = device_of.iter().map(|device| DeviceId(*device)).chain(std::iter::repeat_n(HOST, host)).collect();
+        let callers = residence.inputs.iter().chain(&residence.outputs).copied();
+        let all = device_of.iter().map(|device| DeviceId(*device)).chain(callers).collect();
         let placement = Fixed::new(all).place(&problem).expect("feasible");
         let schedule = simulate(&problem, &placement.device_of, &Pct, &SimulateOptions::default()).expect("valid");
         Self { program, devices, placement, schedule }
@@ -153,7 +159,11 @@ impl Placed {
 
     fn moved(&self, device: impl Fn(&Self, usize) -> u32, kinds: &[&str]) -> Self {
         let device_of: Vec<u32> = (0..self.program.nodes.len()).map(|at| device(self, at)).collect();
-        Self::new(self.program.clone(), kinds, &device_of)
+        let home = |device: &DeviceId| if kinds[device.index()] == "gpu" { *device } else { HOST };
+        let callers: Vec<DeviceId> = self.placement.device_of[device_of.len()..].iter().map(home).collect();
+        let (inputs, outputs) = callers.split_at(self.program.inputs.len());
+        let residence = Residence { inputs: inputs.to_vec(), outputs: outputs.to_vec() };
+        Self::with_residence(self.program.clone(), kinds, &device_of, &residence)
     }
 
     /// The same with limits.
@@ -223,5 +233,11 @@ pub(crate) fn random_program(u: &mut Unstructured<'_>, devices: usize) -> Result
         kinds.push(if u.arbitrary()? { "gpu" } else { "cpu" });
     }
     let device_of = program.nodes.iter().map(|_| u.int_in_range(0..=devices as u32 - 1)).collect::<Result<Vec<_>>>()?;
-    Ok(Placed::new(program, &kinds, &device_of))
+    let mut home = |_: &_| {
+        let device = u.int_in_range(0..=devices - 1)?;
+        Ok(if kinds[device] == "gpu" { DeviceId(device as u32) } else { HOST })
+    };
+    let inputs = program.inputs.iter().map(&mut home).collect::<Result<_>>()?;
+    let outputs = program.outputs.iter().map(|output| home(&output.value)).collect::<Result<_>>()?;
+    Ok(Placed::with_residence(program, &kinds, &device_of, &Residence { inputs, outputs }))
 }

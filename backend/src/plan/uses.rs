@@ -29,7 +29,7 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// The uses of a program whose node `n` is on `device_of[n]`. O(nodes + edges · log).
+    /// The uses of a program whose task `t` is on `device_of[t]`. O(nodes + edges · log).
     pub(super) fn of(program: &Program, device_of: &[DeviceId]) -> Self {
         let mut of: Vec<Vec<_>> = vec![Vec::new(); program.values.len()];
         for node in program.node_ids() {
@@ -38,7 +38,7 @@ impl Uses {
             }
         }
         for (index, output) in program.outputs.iter().enumerate() {
-            of[output.value.index()].push((HOST, Reader::Output(index)));
+            of[output.value.index()].push((output_device(program, device_of, index), Reader::Output(index)));
         }
         for (readers, value) in of.iter_mut().zip(&program.values) {
             if matches!(value.origin, Origin::Constant(_)) {
@@ -61,11 +61,24 @@ impl Uses {
     }
 }
 
-/// The device where a value comes to be: its node's, or the host for an input. `None` for a constant.
+/// The device on which the caller gives an input; `device_of` has all tasks, here and below.
+pub(super) fn input_device(program: &Program, device_of: &[DeviceId], index: usize) -> DeviceId {
+    device_of[program.nodes.len() + index]
+}
+
+/// The device on which the caller receives an output.
+pub(super) fn output_device(program: &Program, device_of: &[DeviceId], index: usize) -> DeviceId {
+    device_of[program.nodes.len() + program.inputs.len() + index]
+}
+
+/// The device where a value comes to be: its node's, or that on which the caller gives it. `None` for a constant.
 pub(super) fn origin(program: &Program, device_of: &[DeviceId], value: ValueId) -> Option<DeviceId> {
     match program.value(value).origin {
         Origin::Constant(_) => None,
-        Origin::Input => Some(HOST),
+        Origin::Input => {
+            let index = program.inputs.iter().position(|input| *input == value);
+            Some(index.map_or(HOST, |index| input_device(program, device_of, index)))
+        }
         Origin::Node(node) => Some(device_of[node.index()]),
     }
 }

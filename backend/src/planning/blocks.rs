@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub(super) struct BlockPlanner<'a> {
     machine: &'a Machine,
     options: &'a PlanOptions,
+    /// Of the caller's tensors; nodes stay where they are.
+    constraints: Constraints,
 }
 
 /// A placed program: as it was lowered, or with its streaming blocks contracted.
@@ -31,8 +33,8 @@ pub(super) struct PlacedProgram {
 }
 
 impl<'a> BlockPlanner<'a> {
-    pub(super) fn new(machine: &'a Machine, options: &'a PlanOptions) -> Self {
-        Self { machine, options }
+    pub(super) fn new(machine: &'a Machine, options: &'a PlanOptions, constraints: &Constraints) -> Self {
+        Self { machine, options, constraints: constraints.of_tensors() }
     }
 
     /// The program with its blocks contracted: those of the plan file where there is one that names any, else those that the
@@ -162,10 +164,9 @@ impl<'a> BlockPlanner<'a> {
             .iter()
             .map(|(node, block)| self.described(whole, *node, block, device_of[node.index()]))
             .collect();
-        let unconstrained = Constraints::default();
-        let mut placing = Placing::new(made, self.machine, &unconstrained)?;
+        let mut placing = Placing::new(made, self.machine, &self.constraints)?;
         blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.gain.with));
-        let fixed = PlacementRequest { order, ..PlacementRequest::fixed(made, device_of, request.rule) };
+        let fixed = PlacementRequest { order, ..PlacementRequest::fixed(device_of, request.rule) };
         let mut again = placing.place(&fixed, memory)?;
         again.placement.strategy = placed.placement.strategy;
         let reason = |nodes: &Vec<NodeId>| match &nodes[..] {

@@ -1,10 +1,12 @@
-//! What the caller demands of a placement: nodes pinned to devices, nodes kept together.
+//! What the caller demands of a placement: nodes pinned to devices, nodes kept together, tensors kept on devices.
 
 use super::error::PlacingError;
 use super::machine::MachineDevice;
 use super::name_pattern::matches;
+use crate::plan::HOST;
 use crate::program::{NodeId, Program};
-use anabranch_placement::platform::DeviceId;
+use crate::tasks::Residence;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
 
 /// What a placement must respect. Patterns are over node names: `*` stands for any text, `?` for one character.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,17 @@ pub struct Constraints {
     pub pins: Vec<Pin>,
     /// Nodes whose names match one of these patterns all run on one device.
     pub colocated: Vec<String>,
+    /// Inputs and outputs that stay on a device, by their names. CPU devices share the host's memory.
+    pub resident: Vec<Resident>,
+}
+
+/// An input or output that the caller keeps on a device from run to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// The name of the input, of the output, or of both.
+    pub name: String,
+    /// The device's name.
+    pub device: String,
 }
 
 /// Nodes that must run on one device.
@@ -36,6 +49,41 @@ impl Constraints {
     pub fn with_colocated(mut self, pattern: impl Into<String>) -> Self {
         self.colocated.push(pattern.into());
         self
+    }
+
+    /// Keeps the input and the output of this name on a device.
+    pub fn with_resident(mut self, name: impl Into<String>, device: impl Into<String>) -> Self {
+        self.resident.push(Resident { name: name.into(), device: device.into() });
+        self
+    }
+
+    /// The same demands on tensors, and none on nodes.
+    pub(super) fn of_tensors(&self) -> Self {
+        Self { resident: self.resident.clone(), ..Self::default() }
+    }
+
+    /// The device that each input and output is on.
+    pub(super) fn residence(&self, program: &Program, devices: &[MachineDevice]) -> Result<Residence, PlacingError> {
+        let mut residence = Residence::host(program);
+        for Resident { name, device } in &self.resident {
+            let at = devices.iter().position(|known| known.name == *device);
+            let at = at.ok_or_else(|| PlacingError::UnknownHome {
+                name: name.clone(),
+                device: device.clone(),
+                known: devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", "),
+            })?;
+            let home = if devices[at].kind == DeviceKind::Cpu { HOST } else { DeviceId(at as u32) };
+            let inputs = program.inputs.iter().map(|input| &program.value(*input).name).zip(&mut residence.inputs);
+            let outputs = program.outputs.iter().map(|output| &output.name).zip(&mut residence.outputs);
+            let named: Vec<_> = inputs.chain(outputs).filter(|(known, _)| *known == name).collect();
+            if named.is_empty() {
+                let inputs = program.inputs.iter().map(|input| program.value(*input).name.as_str());
+                let known: Vec<_> = inputs.chain(program.outputs.iter().map(|output| output.name.as_str())).collect();
+                return Err(PlacingError::UnknownTensor { name: name.clone(), known: known.join(", ") });
+            }
+            named.into_iter().for_each(|(_, place)| *place = home);
+        }
+        Ok(residence)
     }
 
     /// The device that each node is pinned to.

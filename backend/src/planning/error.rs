@@ -70,6 +70,24 @@ pub enum PlacingError {
         /// The devices that there are.
         known: String,
     },
+    /// A tensor is to stay on a device that is not there.
+    #[error("`{name}` is to stay on `{device}`, but there is no such device; the devices are {known}")]
+    UnknownHome {
+        /// The input or output.
+        name: String,
+        /// The device named.
+        device: String,
+        /// The devices that there are.
+        known: String,
+    },
+    /// A tensor that is to stay on a device is neither input nor output.
+    #[error("`{name}` is to stay on a device, but is neither an input nor an output; these are {known}")]
+    UnknownTensor {
+        /// The name given.
+        name: String,
+        /// The program's inputs and outputs.
+        known: String,
+    },
     /// A pattern matches no node.
     #[error("no node's name matches `{pattern}`; a plan lists the names")]
     NoMatch {

@@ -78,7 +78,7 @@ impl Planner<'_> {
 
     fn plan_request(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
         let started = Instant::now();
-        let planner = BlockPlanner::new(self.machine, options);
+        let planner = BlockPlanner::new(self.machine, options, self.constraints);
         let fitting = Fitting { planner: *self, placing: self.placing()?, request, blocks: planner, options };
         let Fitted { made, device_of, plan } = fitting.fit()?;
         let PlacedProgram { program, placed, groups, blocks, .. } = made;

@@ -21,7 +21,7 @@ mod request;
 mod strategy;
 
 pub use compute_devices::compute_devices;
-pub use constraints::{Constraints, Pin};
+pub use constraints::{Constraints, Pin, Resident};
 pub use error::{PlacingError, PlanningError};
 pub use fitting::Planner;
 pub(crate) use forecast::{batches, run_key};

@@ -83,7 +83,12 @@ impl<'a> Placing<'a> {
                 resident: resident(program, n),
             })
             .collect();
-        let tasks = ProgramTasks::new(program, &limits, &constraints.pairs(program)?)?;
+        let tasks = ProgramTasks::new(
+            program,
+            &limits,
+            &constraints.pairs(program)?,
+            &constraints.residence(program, devices)?,
+        )?;
         let predictors: Vec<_> = devices.iter().map(|device| Predictor::new(known.devices.get(&device.key))).collect();
         let costs = program
             .nodes

@@ -4,13 +4,13 @@ use super::error::PlanningError;
 use super::machine::Machine;
 use super::strategy::{Order, Strategy};
 use crate::blocks::BlockMembers;
-use crate::plan::HOST;
-use crate::plan::PlanOptions;
+use crate::plan::{HOST, PlanOptions};
 use crate::plan_file::PlanFile;
 use crate::program::Program;
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::place::{Fixed, Placer, strategy_by_name, strategy_names};
+use anabranch_placement::place::{Fixed, PlaceError, Placement, Placer, strategy_by_name, strategy_names};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement::problem::Problem;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -74,9 +74,9 @@ impl PlacementRequest {
         }
     }
 
-    /// Nodes and their inputs and outputs where `assignment` puts the nodes, with nothing streamed but what options form.
-    pub(crate) fn fixed(program: &Program, assignment: Vec<DeviceId>, rule: Order) -> Self {
-        Self { placer: fixed(program, assignment), rule, order: None, blocks: BlockSource::Formed }
+    /// Nodes where `assignment` puts them, with nothing streamed but what options form.
+    pub(crate) fn fixed(assignment: Vec<DeviceId>, rule: Order) -> Self {
+        Self { placer: Box::new(FixedNodes(assignment)), rule, order: None, blocks: BlockSource::Formed }
     }
 
     fn from_file(program: &Program, machine: &Machine, path: &Path, rule: Order) -> Result<Self, PlanningError> {
@@ -88,7 +88,7 @@ impl PlacementRequest {
         let assignment = plan.assignment(program, &devices).map_err(unfit)?;
         let order = plan.order(program, &devices, &assignment);
         let blocks = BlockSource::File(NamedPlanFile { path: path.to_owned(), plan });
-        Ok(Self { placer: fixed(program, assignment), rule, order, blocks })
+        Ok(Self { placer: Box::new(FixedNodes(assignment)), rule, order, blocks })
     }
 }
 
@@ -104,7 +104,7 @@ fn single_device(program: &Program, machine: &Machine, name: &str) -> Result<Box
     let only = only.ok_or_else(|| unknown(machine, name))?;
     let cpu = machine.devices[only].kind == DeviceKind::Cpu;
     let device = |runs: &bool| if cpu || *runs { DeviceId(only as u32) } else { HOST };
-    Ok(fixed(program, machine.gpu_runs(program).iter().map(device).collect()))
+    Ok(Box::new(FixedNodes(machine.gpu_runs(program).iter().map(device).collect())))
 }
 
 fn unknown(machine: &Machine, name: &str) -> PlanningError {
@@ -115,8 +115,16 @@ fn unknown(machine: &Machine, name: &str) -> PlanningError {
     }
 }
 
-/// Nodes as assigned; inputs and outputs on the host.
-fn fixed(program: &Program, mut assignment: Vec<DeviceId>) -> Box<dyn Placer> {
-    assignment.resize(program.nodes.len() + program.inputs.len() + program.outputs.len(), HOST);
-    Box::new(Fixed::new(assignment))
+/// Nodes as assigned; inputs and outputs, which come after them, where they are pinned.
+struct FixedNodes(Vec<DeviceId>);
+
+impl Placer for FixedNodes {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        let callers = problem.graph().tasks().iter().skip(self.0.len()).map(|task| task.pinned.unwrap_or(HOST));
+        Fixed::new(self.0.iter().copied().chain(callers).collect()).place(problem)
+    }
 }

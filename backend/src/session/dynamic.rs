@@ -42,7 +42,7 @@ impl Session {
         inputs: &Inputs,
         options: &RunOptions,
     ) -> Result<(Outputs, RunOutput), SessionError> {
-        let tensors = ordered(inputs, &dynamic.program)?;
+        let tensors = ordered(inputs, &dynamic.program, |_| true)?;
         let mut measured = dynamic.executor.run(&tensors, options)?;
         let outputs = Outputs::new(Arc::clone(&dynamic.output_names), mem::take(&mut measured.outputs));
         Ok((outputs, measured))

@@ -106,6 +106,10 @@ pub(super) enum InputError {
     Missing { name: String, expected: String },
     #[error("input `{name}` is {given}, but the model wants {expected}")]
     Spec { name: String, given: TensorSpec, expected: String },
+    #[error("input `{name}` is read on the host, but the tensor is on {device}; read it, or let the input stay there")]
+    Away { name: String, device: String },
+    #[error("there is no device `{device}`; the devices are {known}")]
+    NoDevice { device: String, known: String },
     #[error("the model has no input `{name}`; its inputs are {known}")]
     Unknown { name: String, known: String },
     #[error("input `{name}` has the shape {dims}; give the input, or the sizes of its symbols")]
@@ -131,7 +135,10 @@ impl SessionError {
             Cause::Shared(_) => ErrorKind::Memory,
             Cause::Input(InputError::Missing { .. }) => ErrorKind::MissingInput,
             Cause::Input(InputError::Shape { .. }) => ErrorKind::Dimension,
-            Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. }) => ErrorKind::Input,
+            Cause::Input(InputError::NoDevice { .. }) => ErrorKind::Device,
+            Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. } | InputError::Away { .. }) => {
+                ErrorKind::Input
+            }
         }
     }
 
@@ -184,7 +191,9 @@ impl SessionError {
                 }
             }
             Cause::Planning(PlanningError::Placing(
-                PlacingError::UnknownDevice { device, .. } | PlacingError::Place(PlaceError::NoRoom { device, .. }),
+                PlacingError::UnknownDevice { device, .. }
+                | PlacingError::UnknownHome { device, .. }
+                | PlacingError::Place(PlaceError::NoRoom { device, .. }),
             )) => Some(device),
             Cause::Shared(SharedShortage { device, .. }) => Some(device),
             Cause::Ready(ExecError::Kernel { device, .. } | ExecError::Device { device, .. }) => Some(device),
@@ -207,6 +216,7 @@ impl SessionError {
                 InputError::Missing { name, .. }
                 | InputError::Spec { name, .. }
                 | InputError::Unknown { name, .. }
+                | InputError::Away { name, .. }
                 | InputError::Shape { name, .. },
             ) => Some(name),
             _ => None,
@@ -266,7 +276,10 @@ fn planning_kind(error: &PlanningError) -> ErrorKind {
 
 fn placing_kind(error: &PlacingError) -> ErrorKind {
     match error {
-        PlacingError::UnknownDevice { .. } | PlacingError::NoMatch { .. } => ErrorKind::Constraint,
+        PlacingError::UnknownDevice { .. }
+        | PlacingError::NoMatch { .. }
+        | PlacingError::UnknownHome { .. }
+        | PlacingError::UnknownTensor { .. } => ErrorKind::Constraint,
         PlacingError::Place(PlaceError::NoRoom { .. }) => ErrorKind::Memory,
         PlacingError::Checker { .. } => ErrorKind::Internal,
         _ => ErrorKind::Infeasible,
@@ -299,7 +312,10 @@ fn ready_kind(error: &ExecError) -> ErrorKind {
 
 fn run_kind(kind: &RunErrorKind) -> ErrorKind {
     match kind {
-        RunErrorKind::InputCount { .. } | RunErrorKind::Input(_) => ErrorKind::Input,
+        RunErrorKind::InputCount { .. }
+        | RunErrorKind::Input(_)
+        | RunErrorKind::ResidentCount { .. }
+        | RunErrorKind::Misplaced(_) => ErrorKind::Input,
         RunErrorKind::Kernel(_) | RunErrorKind::Panic(_) => ErrorKind::Kernel,
         RunErrorKind::DeviceLost(_) => ErrorKind::DeviceFailure,
         RunErrorKind::Rebuild(error) => ready_kind(error),

@@ -5,6 +5,7 @@ use super::error::{InputError, SessionError};
 use super::open::Session;
 use super::random::random_tensor;
 use super::value_info::{ValueInfo, dims_text};
+use crate::execute::DeviceTensor;
 use crate::import::Dim;
 use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
@@ -14,7 +15,23 @@ use std::collections::BTreeMap;
 /// The tensors given to a run, by the model's input names.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
-    tensors: BTreeMap<String, Tensor>,
+    given: BTreeMap<String, Given>,
+}
+
+/// A tensor, and where it is.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Host(Tensor),
+    Device(DeviceTensor),
+}
+
+impl Given {
+    pub(super) fn spec(&self) -> &TensorSpec {
+        match self {
+            Self::Host(tensor) => tensor.spec(),
+            Self::Device(tensor) => tensor.spec(),
+        }
+    }
 }
 
 impl Inputs {
@@ -33,7 +50,17 @@ impl Inputs {
 
     /// Adds a tensor under an input's name; its data is shared, not copied.
     pub fn tensor(mut self, name: &str, tensor: Tensor) -> Self {
-        self.tensors.insert(name.to_owned(), tensor);
+        self.given.insert(name.to_owned(), Given::Host(tensor));
+        self
+    }
+
+    /// Adds a tensor that is on a device under the name of an input that stays there ([`SessionOptions::with_resident`]). One in the
+    /// host's memory is as good as any other tensor.
+    ///
+    /// [`SessionOptions::with_resident`]: super::SessionOptions::with_resident
+    pub fn device_tensor(mut self, name: &str, tensor: DeviceTensor) -> Self {
+        let given = tensor.host().cloned().map_or(Given::Device(tensor), Given::Host);
+        self.given.insert(name.to_owned(), given);
         self
     }
 
@@ -43,7 +70,7 @@ impl Inputs {
     /// # Errors
     /// If the array has more dimensions than tensors can have.
     pub fn assign<T: Element, D: Dimension>(&mut self, name: &str, array: &ArrayRef<T, D>) -> Result<(), ArrayError> {
-        if let Some(tensor) = self.tensors.get_mut(name)
+        if let Some(Given::Host(tensor)) = self.given.get_mut(name)
             && tensor.dtype() == T::DTYPE
             && tensor.shape().dims() == array.shape()
             && let Some(elements) = tensor.elements_mut::<T>()
@@ -51,34 +78,50 @@ impl Inputs {
             array::copy(array, elements);
             return Ok(());
         }
-        self.tensors.insert(name.to_owned(), array::tensor(array)?);
+        self.given.insert(name.to_owned(), Given::Host(array::tensor(array)?));
         Ok(())
     }
 
-    /// The tensor of this name.
+    /// The tensor of this name, if it is in the host's memory.
     pub fn find(&self, name: &str) -> Option<&Tensor> {
-        self.tensors.get(name)
+        match self.given.get(name)? {
+            Given::Host(tensor) => Some(tensor),
+            Given::Device(_) => None,
+        }
+    }
+
+    /// What was given under this name.
+    pub(super) fn given(&self, name: &str) -> Option<&Given> {
+        self.given.get(name)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.tensors.len()
+        self.given.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.tensors.is_empty()
+        self.given.is_empty()
     }
 
-    /// All names and tensors, by name.
+    /// The names and tensors in the host's memory, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
+        self.given.iter().filter_map(|(name, given)| match given {
+            Given::Host(tensor) => Some((name.as_str(), tensor)),
+            Given::Device(_) => None,
+        })
+    }
+
+    /// All names with types and shapes, by name.
+    pub fn specs(&self) -> impl Iterator<Item = (&str, &TensorSpec)> {
+        self.given.iter().map(|(name, given)| (name.as_str(), given.spec()))
     }
 }
 
 impl From<BTreeMap<String, Tensor>> for Inputs {
     fn from(tensors: BTreeMap<String, Tensor>) -> Self {
-        Self { tensors }
+        Self { given: tensors.into_iter().map(|(name, tensor)| (name, Given::Host(tensor))).collect() }
     }
 }
 
@@ -91,7 +134,7 @@ impl Session {
         let dims = self.bound_dims(&inputs);
         let mut filled = inputs;
         for input in self.inputs().iter().filter(|input| !input.is_optional()) {
-            if filled.find(input.name()).is_none()
+            if filled.given(input.name()).is_none()
                 && let Some(dtype) = input.dtype()
             {
                 let spec = TensorSpec::new(dtype, concrete(input, &dims)?);
@@ -105,7 +148,7 @@ impl Session {
     fn bound_dims(&self, inputs: &Inputs) -> BTreeMap<String, usize> {
         let mut bound = self.options.dims.clone();
         for input in self.inputs() {
-            let given = inputs.find(input.name()).map(|tensor| tensor.shape().dims());
+            let given = inputs.given(input.name()).map(|given| given.spec().shape.dims());
             for (dim, size) in input.dims().unwrap_or(&[]).iter().zip(given.unwrap_or(&[])) {
                 if let Dim::Symbol(name) = dim {
                     bound.insert(name.clone(), *size);

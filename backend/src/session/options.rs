@@ -87,6 +87,38 @@ impl SessionOptions {
         Self { constraints, ..self }
     }
 
+    /// Keeps the input and the output of this name on a device from run to run: a run reads there what another has left there, and
+    /// nothing crosses a bus. CPU devices share the host's memory. The device's name is one of the inventory's.
+    ///
+    /// ```
+    /// use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+    /// use anabranch::{Inputs, Session, SessionOptions, Shape, Tensor};
+    ///
+    /// // `state_out = state_in + x`
+    /// # let value = |name: &str| ValueInfoProto::f32s(name, &[3]);
+    /// # let graph = GraphProto {
+    /// #     node: vec![NodeProto::of("Add", &["state_in", "x"], &["state_out"])],
+    /// #     input: vec![value("state_in"), value("x")],
+    /// #     output: vec![value("state_out")],
+    /// #     ..GraphProto::default()
+    /// # };
+    /// # let model = ModelProto::of(graph, 17).to_bytes();
+    /// let device = "cpu0"; // or "gpu0", where there is one
+    /// let options = SessionOptions::default().with_resident("state_in", device).with_resident("state_out", device);
+    /// let session = Session::from_bytes(&model, options)?;
+    /// let mut state = session.upload(device, &Tensor::from_elements(Shape::new([3])?, &[0f32; 3])?)?;
+    /// for step in 0..5 {
+    ///     let x = Tensor::from_elements(Shape::new([3])?, &[step as f32; 3])?;
+    ///     let outputs = session.run(&Inputs::new().device_tensor("state_in", state).tensor("x", x))?;
+    ///     state = outputs.device_tensor("state_out")?;
+    /// }
+    /// assert_eq!(state.read()?.elements::<f32>(), Some(&[10.0; 3][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_resident(self, name: impl Into<String>, device: impl Into<String>) -> Self {
+        Self { constraints: self.constraints.with_resident(name, device), ..self }
+    }
+
     /// Gives a symbolic dimension a size.
     pub fn with_dim(mut self, symbol: impl Into<String>, size: usize) -> Self {
         self.dims.insert(symbol.into(), size);

@@ -1,7 +1,8 @@
 //! Named tensors that come out of a run.
 
 use super::array::{self, ArrayError};
-use crate::execute::RunOutput;
+use crate::execute::{DeviceTensor, RunOutput};
+use crate::plan::{HOST, Plan};
 use anabranch_kernels::Tensor;
 use anabranch_kernels::dtype::Element;
 use ndarray::{ArrayD, ArrayViewD};
@@ -13,8 +14,11 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     names: Arc<[String]>,
+    /// Those on the host.
     tensors: Vec<Tensor>,
-    /// The other parts of a run's result, empty, to be used again.
+    /// The places of those on GPUs, ascending.
+    resident: Vec<usize>,
+    /// These themselves, and the other parts of a run's result, empty, to be used again.
     spare: RunOutput,
 }
 
@@ -54,6 +58,14 @@ pub enum OutputError {
         /// The model's outputs.
         known: String,
     },
+    /// The output is on a GPU.
+    #[error("output `{name}` stays on {device}; take it with `device_tensor`, and read that")]
+    Resident {
+        /// The output.
+        name: String,
+        /// The device.
+        device: String,
+    },
     /// The output has another type.
     #[error("output `{name}`: {source}")]
     Array {
@@ -68,17 +80,19 @@ impl Outputs {
     /// Tensors under their names, in the model's order.
     pub(crate) fn new(names: Arc<[String]>, tensors: Vec<Tensor>) -> Self {
         debug_assert_eq!(names.len(), tensors.len());
-        Self { names, tensors, spare: RunOutput::default() }
+        Self { names, tensors, ..Self::default() }
     }
 
     /// Takes everything out, so that a run can use its memory again.
     pub(super) fn take(&mut self) -> RunOutput {
         self.names = Arc::default();
+        self.resident.clear();
         RunOutput { outputs: mem::take(&mut self.tensors), ..mem::take(&mut self.spare) }
     }
 
-    /// Puts a run's result in.
-    pub(super) fn put(&mut self, names: &Arc<[String]>, mut result: RunOutput) {
+    /// Puts the result of a plan's run in.
+    pub(super) fn put(&mut self, plan: &Plan, names: &Arc<[String]>, mut result: RunOutput) {
+        self.resident.extend((0..names.len()).filter(|place| plan.output_device(*place) != HOST));
         self.tensors = mem::take(&mut result.outputs);
         self.spare = result;
         self.names = Arc::clone(names);
@@ -92,7 +106,7 @@ impl Outputs {
     pub fn view<T: Element>(&self, key: impl OutputKey) -> Result<ArrayViewD<'_, T>, OutputError> {
         let place = self.place(key)?;
         let refuse = |source| OutputError::Array { name: self.names[place].clone(), source };
-        array::view(&self.tensors[place]).map_err(refuse)
+        array::view(self.at(place)?).map_err(refuse)
     }
 
     /// A copy of an output's elements as an array.
@@ -110,7 +124,7 @@ impl Outputs {
     pub fn copy_to_slice<T: Element>(&self, key: impl OutputKey, slice: &mut [T]) -> Result<(), OutputError> {
         let place = self.place(key)?;
         let refuse = |source| OutputError::Array { name: self.names[place].clone(), source };
-        let elements = array::elements::<T>(&self.tensors[place]).map_err(refuse)?;
+        let elements = array::elements::<T>(self.at(place)?).map_err(refuse)?;
         if elements.len() != slice.len() {
             return Err(refuse(ArrayError::Length { elements: elements.len(), given: slice.len() }));
         }
@@ -121,14 +135,39 @@ impl Outputs {
     /// An output.
     ///
     /// # Errors
-    /// If there is no such output.
+    /// If there is no such output, or it is on a GPU.
     pub fn tensor(&self, key: impl OutputKey) -> Result<&Tensor, OutputError> {
-        Ok(&self.tensors[self.place(key)?])
+        self.at(self.place(key)?)
     }
 
-    /// All names and tensors, in the model's order.
+    /// An output where it is, to be the input of another run there. One on the host is given likewise.
+    ///
+    /// # Errors
+    /// If there is no such output.
+    pub fn device_tensor(&self, key: impl OutputKey) -> Result<DeviceTensor, OutputError> {
+        let place = self.place(key)?;
+        match self.resident.binary_search(&place) {
+            Ok(at) => Ok(self.spare.resident[at].clone()),
+            Err(before) => Ok(DeviceTensor::on_host("the host", self.tensors[place - before].clone())),
+        }
+    }
+
+    /// The output of a place, if it is on the host.
+    fn at(&self, place: usize) -> Result<&Tensor, OutputError> {
+        match self.resident.binary_search(&place) {
+            Ok(at) => {
+                let (name, device) = (self.names[place].clone(), self.spare.resident[at].device().to_owned());
+                Err(OutputError::Resident { name, device })
+            }
+            Err(before) => Ok(&self.tensors[place - before]),
+        }
+    }
+
+    /// The names and tensors of the outputs on the host, in the model's order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        self.names.iter().map(String::as_str).zip(&self.tensors)
+        let on_host = |(place, _): &(usize, &String)| self.resident.binary_search(place).is_err();
+        let names = self.names.iter().enumerate().filter(on_host).map(|(_, name)| name.as_str());
+        names.zip(&self.tensors)
     }
 
     fn place(&self, key: impl OutputKey) -> Result<usize, OutputError> {

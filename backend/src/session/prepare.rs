@@ -48,7 +48,7 @@ impl Deref for Prepared {
 
 impl Shapes {
     fn of(inputs: &Inputs) -> Self {
-        Self(inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect())
+        Self(inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect())
     }
 
     /// Whether inputs have these shapes. Allocates nothing.
@@ -57,8 +57,8 @@ impl Shapes {
             && self
                 .0
                 .iter()
-                .zip(inputs.iter())
-                .all(|((name, shape), (given, tensor))| name == given && shape == tensor.shape())
+                .zip(inputs.specs())
+                .all(|((name, shape), (given, spec))| name == given && *shape == spec.shape)
     }
 }
 
@@ -153,23 +153,19 @@ impl Session {
 
     /// The model lowered for the shapes of these inputs.
     pub(super) fn lowered(&self, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
-        cached(
-            &self.lowered,
-            inputs,
-            || (),
-            || {
-                self.check_names(inputs)?;
-                let input_shapes: BTreeMap<_, _> =
-                    inputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.shape().clone())).collect();
-                let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
-                let lowering = LowerOptions { dims, input_shapes, fuse, ..LowerOptions::default() };
-                Ok(Lowered::new(lower(&self.model, &lowering)?, Arc::clone(&self.weights)))
-            },
-        )
+        let make = || {
+            self.check_names(inputs)?;
+            let input_shapes: BTreeMap<_, _> =
+                inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect();
+            let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
+            let lowering = LowerOptions { dims, input_shapes, fuse, ..LowerOptions::default() };
+            Ok(Lowered::new(lower(&self.model, &lowering)?, Arc::clone(&self.weights)))
+        };
+        cached(&self.lowered, inputs, || (), make)
     }
 
     fn check_names(&self, inputs: &Inputs) -> Result<(), SessionError> {
-        let unknown = inputs.iter().find(|(name, _)| !self.inputs().iter().any(|input| input.name() == *name));
+        let unknown = inputs.specs().find(|(name, _)| !self.inputs().iter().any(|input| input.name() == *name));
         match unknown {
             None => Ok(()),
             Some((name, _)) => Err(SessionError::from(InputError::Unknown {

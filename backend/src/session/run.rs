@@ -1,14 +1,16 @@
 //! Runs: from named inputs to named outputs.
 
 use super::error::{InputError, SessionError};
-use super::inputs::Inputs;
+use super::inputs::{Given, Inputs};
 use super::open::Session;
 use super::outputs::Outputs;
 use super::prepare::Prepared;
-use crate::execute::{RunOptions, RunOutput};
+use crate::execute::{ComputeDevice, DeviceTensor, RunOptions, RunOutput};
 use crate::learning::Accuracy;
-use crate::program::{Program, ValueId};
+use crate::plan::HOST;
+use crate::program::{Program, Value, ValueId};
 use anabranch_kernels::Tensor;
+use anabranch_placement::platform::DeviceId;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,9 +54,9 @@ impl Session {
         let mut result = outputs.take();
         let _active = self.budget.enter();
         let prepared = self.find_or_prepare(inputs)?;
-        prepared.executor.run_into(&ordered(inputs, &prepared.program)?, &RunOptions::default(), &mut result)?;
+        self.execute(&prepared, inputs, &RunOptions::default(), &mut result)?;
         prepared.warm.store(true, Ordering::Relaxed);
-        outputs.put(&prepared.output_names, result);
+        outputs.put(prepared.plan(), &prepared.output_names, result);
         Ok(())
     }
 
@@ -78,27 +80,83 @@ impl Session {
         inputs: &Inputs,
         options: &RunOptions,
     ) -> Result<Run, SessionError> {
-        let tensors = ordered(inputs, &prepared.program)?;
-        let mut measured = prepared.executor.run(&tensors, options)?;
-        let outputs = Outputs::new(Arc::clone(&prepared.output_names), mem::take(&mut measured.outputs));
+        let mut measured = RunOutput::default();
+        self.execute(prepared, inputs, options, &mut measured)?;
+        let (tensors, resident) = (mem::take(&mut measured.outputs), mem::take(&mut measured.resident));
+        let mut outputs = Outputs::default();
+        let made = RunOutput { outputs: tensors, resident, ..RunOutput::default() };
+        outputs.put(prepared.plan(), &prepared.output_names, made);
         let cold = !prepared.warm.swap(true, Ordering::Relaxed);
         Ok(Run { outputs, measured, prepared: Arc::clone(prepared), cold })
     }
+
+    /// Copies a tensor to a device, to be given to runs that read an input there ([`SessionOptions::with_resident`]).
+    ///
+    /// # Errors
+    /// If there is no such device, or it cannot be used.
+    ///
+    /// [`SessionOptions::with_resident`]: super::SessionOptions::with_resident
+    pub fn upload(&self, device: &str, tensor: &Tensor) -> Result<DeviceTensor, SessionError> {
+        let names = || self.pool.devices().iter().map(ComputeDevice::name);
+        match names().position(|name| name == device) {
+            Some(at) => Ok(self.pool.upload(DeviceId(at as u32), tensor)?),
+            None => {
+                let known = names().collect::<Vec<_>>().join(", ");
+                Err(InputError::NoDevice { device: device.to_owned(), known }.into())
+            }
+        }
+    }
+
+    /// Runs a plan with each input where the plan reads it.
+    fn execute(
+        &self,
+        prepared: &Prepared,
+        inputs: &Inputs,
+        options: &RunOptions,
+        result: &mut RunOutput,
+    ) -> Result<(), SessionError> {
+        let plan = prepared.plan();
+        let host = ordered(inputs, &prepared.program, |at| plan.input_device(at) == HOST)?;
+        let mut resident = Vec::new();
+        for (at, value) in prepared.program.inputs.iter().enumerate() {
+            match plan.input_device(at) {
+                HOST => {}
+                device => resident.push(match given(inputs, prepared.program.value(*value))? {
+                    Given::Device(tensor) => tensor.clone(),
+                    Given::Host(tensor) => self.pool.upload(device, tensor)?,
+                }),
+            }
+        }
+        Ok(prepared.executor.run_resident(&host, &resident, options, result)?)
+    }
 }
 
-/// The tensors in the program's order.
-pub(super) fn ordered<'i>(inputs: &'i Inputs, program: &Program) -> Result<Vec<&'i Tensor>, SessionError> {
-    let tensor = |value: &ValueId| {
-        let value = program.value(*value);
-        let name = || value.name.clone();
-        let expected = || value.spec.to_string();
-        match inputs.find(&value.name) {
-            None => Err(InputError::Missing { name: name(), expected: expected() }.into()),
-            Some(given) if *given.spec() != value.spec => {
-                Err(InputError::Spec { name: name(), given: given.spec().clone(), expected: expected() }.into())
-            }
-            Some(given) => Ok(given),
+/// The tensors of the inputs that are on the host, in the program's order.
+pub(super) fn ordered<'i>(
+    inputs: &'i Inputs,
+    program: &Program,
+    on_host: impl Fn(usize) -> bool,
+) -> Result<Vec<&'i Tensor>, SessionError> {
+    let tensor = |value: &ValueId| match given(inputs, program.value(*value))? {
+        Given::Host(tensor) => Ok(tensor),
+        Given::Device(tensor) => {
+            let (name, device) = (program.value(*value).name.clone(), tensor.device().to_owned());
+            Err(InputError::Away { name, device }.into())
         }
     };
-    program.inputs.iter().map(tensor).collect()
+    let wanted = program.inputs.iter().enumerate().filter(|(at, _)| on_host(*at));
+    wanted.map(|(_, value)| tensor(value)).collect()
+}
+
+/// What was given for an input, if it fits.
+fn given<'i>(inputs: &'i Inputs, value: &Value) -> Result<&'i Given, InputError> {
+    let name = || value.name.clone();
+    let expected = || value.spec.to_string();
+    match inputs.given(&value.name) {
+        None => Err(InputError::Missing { name: name(), expected: expected() }),
+        Some(given) if *given.spec() != value.spec => {
+            Err(InputError::Spec { name: name(), given: given.spec().clone(), expected: expected() })
+        }
+        Some(given) => Ok(given),
+    }
 }

@@ -81,7 +81,7 @@ impl DynamicExecutor {
         let inputs: &[&Tensor] = &inputs.iter().map(Borrow::borrow).collect::<Vec<_>>();
         let anywhere = |kind| RunError { kind, node: None, device: None };
         let program = self.setup.kernels.program();
-        verify_inputs(program, inputs).map_err(anywhere)?;
+        verify_inputs(program, |_| true, inputs).map_err(anywhere)?;
         let Some(_inside) = inside::enter_run() else {
             return Err(anywhere(RunErrorKind::Internal("a run was asked for from within a kernel")));
         };
@@ -103,7 +103,8 @@ impl DynamicExecutor {
             ..RunOutput::default()
         };
         outputs.sort_by_key(|(index, _)| *index);
-        super::fill(program, std::iter::empty(), outputs.drain(..), &mut output.outputs).map_err(anywhere)?;
+        let specs = program.outputs.iter().map(|output| &output.spec);
+        super::fill(specs, std::iter::empty(), outputs.drain(..), &mut output.outputs).map_err(anywhere)?;
         *place = Some(workers);
         Ok(output)
     }

@@ -13,11 +13,13 @@ pub(super) use side::{Extra, GpuSide};
 
 use super::error::{Failure, Place};
 use super::exchange::{Halt, Wait};
+use super::resident::DeviceTensor;
 use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
-use super::worker::{Log, Run, Worker};
+use super::worker::{GpuTensors, Log, Run, Worker};
 use anabranch_kernels::gpu::{Gpu, Kernel};
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use timing::Timing;
 
 /// Kernels in a command buffer at most, so that the device begins while the next ones are encoded.
@@ -41,12 +43,14 @@ pub(super) struct GpuWorker {
     log: Log,
     batch: Batch,
     timing: Timing,
+    tensors: GpuTensors,
 }
 
 impl GpuWorker {
     pub(super) fn new(device: DeviceId, script: DeviceScript, side: Arc<GpuSide>) -> Self {
         let timing = Timing::new(device, &side);
-        Self { log: Log::new(), timing, script: Arc::new(script), side, batch: Batch::default() }
+        let tensors = GpuTensors::default();
+        Self { log: Log::new(), tensors, timing, script: Arc::new(script), side, batch: Batch::default() }
     }
 
     /// Waits. What is encoded is submitted before.
@@ -103,6 +107,29 @@ impl GpuWorker {
         self.batch.kernels += 1;
     }
 
+    /// Encodes the copy of a whole value between a buffer of the caller's and one of the plan's, which may be longer.
+    fn copy(&mut self, source: Option<&wgpu::Buffer>, target: Option<&wgpu::Buffer>) -> Result<(), Failure> {
+        let ends = source.zip(target).ok_or_else(|| Failure::internal("a tensor of the caller is not there"));
+        let (source, target) = ends?;
+        let device = self.side.gpu.device();
+        let encoder = self.batch.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()));
+        self.batch.pass = None;
+        encoder.copy_buffer_to_buffer(source, 0, target, 0, source.size().min(target.size()));
+        Ok(())
+    }
+
+    /// Waits until the caller's outputs are written: so runs that follow each other do not fill the device's queue.
+    fn finish_outputs(&self, run: &Run<'_>) -> Result<(), Halt> {
+        if self.tensors.outputs.is_empty() {
+            return Ok(());
+        }
+        let done = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&done);
+        let submission = self.side.gpu.queue().submit([]);
+        self.side.gpu.queue().on_submitted_work_done(move || told.store(true, Ordering::Release));
+        wait_for(&self.side.gpu, &submission, run.site(self.log.at), || done.load(Ordering::Acquire))
+    }
+
     /// Submits what is encoded, and tells those who waited for it.
     fn submit(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         self.batch.pass = None;
@@ -135,10 +162,17 @@ impl Worker for GpuWorker {
                 self.wait(Wait::Gate(step.gate), run)?;
                 run.pass(step.gate, drop)?;
             }
-            let Work::Node(at) = step.work else {
-                return Err(Failure::internal("only the host has inputs and outputs").into());
-            };
-            self.run_node(&script.nodes[at as usize], at as usize, run)?;
+            match step.work {
+                Work::Node(at) => self.run_node(&script.nodes[at as usize], at as usize, run)?,
+                Work::Input { index, cell } => {
+                    let source = self.tensors.inputs.get(index as usize).and_then(DeviceTensor::buffer).cloned();
+                    self.copy(source.as_ref(), self.side.cells.get(cell as usize).cloned().as_ref())?;
+                }
+                Work::Output { index, cell } => {
+                    let target = self.tensors.outputs.get(index as usize).and_then(DeviceTensor::buffer).cloned();
+                    self.copy(self.side.cells.get(cell as usize).cloned().as_ref(), target.as_ref())?;
+                }
+            }
             let gates = script.after(&step.after).iter().filter_map(|after| match after {
                 After::Open(gate) => Some(*gate),
                 After::HandOver(_) | After::Share { .. } | After::Forget(_) => None,
@@ -149,6 +183,7 @@ impl Worker for GpuWorker {
             }
         }
         self.submit(run)?;
+        self.finish_outputs(run)?;
         self.side.gpu.poll(None).map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
         if run.terms.profile {
             let events = self.timing.events(&self.side, run)?;
@@ -166,6 +201,10 @@ impl Worker for GpuWorker {
         self.timing.renew();
         self.batch = Batch::default();
         true
+    }
+
+    fn tensors(&mut self) -> Option<&mut GpuTensors> {
+        Some(&mut self.tensors)
     }
 
     fn gpu(&self) -> Option<&Arc<Gpu>> {

@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// A GPU with all that a plan puts there.
 pub(in crate::execute) struct GpuSide {
     pub(in crate::execute) gpu: Arc<Gpu>,
-    pub(in crate::execute) slots: Vec<wgpu::Buffer>,
+    /// Slots, then constants, as the script's cells; no GPU has guests.
+    pub(in crate::execute) cells: Vec<wgpu::Buffer>,
     /// By node of the device's script.
     pub(in crate::execute) nodes: Vec<NodeKernels>,
     /// What it shares with the other plans of its session.
@@ -41,7 +42,6 @@ struct Making<'a> {
     gpu: &'a Gpu,
     script: &'a DeviceScript,
     kernels: &'a Kernels,
-    /// Slots, then constants, as the script's cells; no GPU has guests.
     cells: Vec<wgpu::Buffer>,
     scratch: Option<wgpu::Buffer>,
 }
@@ -70,10 +70,9 @@ impl GpuSide {
         let cells = slots.map(|size| storage(&gpu, size)).chain(shared).collect();
         let making = Making { gpu: &gpu, script, kernels, cells, scratch };
         let nodes = making.compile(name)?;
-        let mut slots = making.cells;
-        slots.truncate(script.cells.slots.len());
+        let cells = making.cells;
         gpu.poll(None).map_err(refused)?;
-        Ok(Arc::new(Self { gpu, slots, nodes, _constants: constants }))
+        Ok(Arc::new(Self { gpu, cells, nodes, _constants: constants }))
     }
 
     /// Whether nothing has been reported to the GPU's handlers.

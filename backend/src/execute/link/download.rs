@@ -79,7 +79,7 @@ impl Download {
         let staging = &mut self.staging[number % depth];
         let padded = (bytes as u64).next_multiple_of(4);
         let mut encoder = self.side.gpu.device().create_command_encoder(&Default::default());
-        let source = &self.side.slots[slot as usize];
+        let source = &self.side.cells[slot as usize];
         encoder.copy_buffer_to_buffer(source, offset as u64, &staging.buffer, 0, padded);
         staging.submit(&self.side, encoder.finish(), wgpu::MapMode::Read, padded);
         Ok(())

@@ -53,7 +53,7 @@ impl Upload {
         drop(view);
         staging.buffer.unmap();
         let mut encoder = self.side.gpu.device().create_command_encoder(&Default::default());
-        let target = &self.side.slots[slot as usize];
+        let target = &self.side.cells[slot as usize];
         encoder.copy_buffer_to_buffer(&staging.buffer, 0, target, offset as u64, padded);
         // Mapped whole again: the next piece may be longer.
         staging.submit(&self.side, encoder.finish(), wgpu::MapMode::Write, self.size.bytes);

@@ -157,16 +157,20 @@ impl<'a> Builder<'a> {
             match step {
                 Step::Input(index) => {
                     let value = self.program.inputs[*index];
-                    let work = Work::Input { index: *index as u32, cell: self.cells.cell(HOST, value)? };
-                    let at = self.push(HOST, work);
+                    let (device, number) = numbered(*index, |other| self.plan.input_device(other));
+                    let work = Work::Input { index: number, cell: self.cells.cell(device, value)? };
+                    let at = self.push(device, work);
                     self.makers.insert(value, at);
                 }
                 Step::Output(index) => {
                     let value = self.program.outputs[*index].value;
-                    let work = Work::Output { index: *index as u32, cell: self.cells.cell(HOST, value)? };
-                    let at = self.push(HOST, work);
-                    self.readers.entry((HOST, value)).or_default().push(at);
-                    self.hand_out(*index as u32, value);
+                    let (device, number) = numbered(*index, |other| self.plan.output_device(other));
+                    let work = Work::Output { index: number, cell: self.cells.cell(device, value)? };
+                    let at = self.push(device, work);
+                    self.readers.entry((device, value)).or_default().push(at);
+                    if device == HOST {
+                        self.hand_out(number, value);
+                    }
                 }
                 Step::Node(node) => self.lay_out_node(*node),
                 Step::Transfer(_) => {}
@@ -373,6 +377,13 @@ impl<'a> Builder<'a> {
             }
         }
     }
+}
+
+/// The device of an input or output, and its number among those of the host, or among those of GPUs.
+fn numbered(index: usize, device_of: impl Fn(usize) -> DeviceId) -> (DeviceId, u32) {
+    let device = device_of(index);
+    let alike = (0..index).filter(|other| (device_of(*other) == HOST) == (device == HOST)).count();
+    (device, alike as u32)
 }
 
 /// Keeps the gates that somebody opens; returns the new numbers.

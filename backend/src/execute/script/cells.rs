@@ -89,8 +89,8 @@ fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, V
                     |at: usize, value| reads.get(at).copied().unwrap_or(true) || program.constant(value).is_none();
                 inputs.filter(|(at, value)| is_read(*at, **value)).for_each(|(_, value)| read(*value));
             }
-            Step::Output(index) if device == crate::plan::HOST => read(program.outputs[*index].value),
-            Step::Input(index) if device == crate::plan::HOST => read(program.inputs[*index]),
+            Step::Output(index) if device == plan.output_device(*index) => read(program.outputs[*index].value),
+            Step::Input(index) if device == plan.input_device(*index) => read(program.inputs[*index]),
             Step::Node(_) | Step::Output(_) | Step::Input(_) | Step::Transfer(_) => {}
         }
     }

@@ -125,7 +125,7 @@ pub(super) struct DeviceStep {
 /// What a step does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
-    /// Puts the caller's tensor into a cell.
+    /// Puts the caller's tensor into a cell. Tensors are numbered among those of the host, or among those of GPUs.
     Input { index: u32, cell: u32 },
     /// Runs a node of [`DeviceScript::nodes`].
     Node(u32),

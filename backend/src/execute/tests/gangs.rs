@@ -1,7 +1,7 @@
 //! Nodes of different devices that run at the same time and pass each other chunks.
 
 use super::failures::{PANICS, REFUSES, WELL, bad};
-use super::{assert_right, executor, executor_with, gpu, inputs, kernels, pool};
+use super::{assert_right, executor, executor_with, gpu, inputs, kernels, pool, run};
 use crate::execute::{Activity, CancelToken, Executor, RunErrorKind, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{ChunkRule, Plan, PlanOptions, StreamMode, check};
@@ -114,11 +114,11 @@ fn random_programs_give_the_bits_of_unstreamed_ones() {
         let streamed = executor(&placed, &always(rule, u.int_in_range(2..=6)?), 1);
         let off = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
         let inputs = inputs(&placed.program);
-        let expected = executor(&placed, &off, 1).run(&inputs, &RunOptions::default()).expect("nothing fails");
+        let expected = run(&executor(&placed, &off, 1), &inputs, &RunOptions::default());
         formed += gangs(streamed.plan()).len();
         for _ in 0..2 {
             let options = RunOptions::default().with_profile(u.arbitrary()?);
-            let given = streamed.run(&inputs, &options).expect("nothing fails");
+            let given = run(&streamed, &inputs, &options);
             let same = |(given, expected): (&Tensor, &Tensor)| given.same_bits(expected);
             assert!(given.outputs.iter().zip(&expected.outputs).all(same), "not the bits of the unstreamed run");
         }

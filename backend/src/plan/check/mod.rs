@@ -7,7 +7,7 @@
 mod streams;
 
 use super::{PackedConstant, Plan, Route, Step, TransferId};
-use crate::program::{NodeId, Origin, Program, ValueId};
+use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,14 +114,14 @@ fn reads(program: &Program, plan: &Plan, step: Step) -> Vec<(DeviceId, ValueId)>
         Step::Input(_) => return Vec::new(),
         Step::Node(node) => (plan.device_of(node), program.node(node).inputs.clone()),
         Step::Transfer(id) => (plan.transfer(id).from, vec![plan.transfer(id).value]),
-        Step::Output(index) => (DeviceId(0), vec![program.outputs[index].value]),
+        Step::Output(index) => (plan.output_device(index), vec![program.outputs[index].value]),
     };
     values.into_iter().filter(|value| program.constant(*value).is_none()).map(|value| (device, value)).collect()
 }
 
 fn writes(program: &Program, plan: &Plan, step: Step) -> Vec<(DeviceId, ValueId)> {
     match step {
-        Step::Input(index) => vec![(DeviceId(0), program.inputs[index])],
+        Step::Input(index) => vec![(plan.input_device(index), program.inputs[index])],
         Step::Node(node) => program.node(node).outputs.iter().map(|value| (plan.device_of(node), *value)).collect(),
         Step::Transfer(id) => vec![(plan.transfer(id).to, plan.transfer(id).value)],
         Step::Output(_) => Vec::new(),
@@ -163,7 +163,10 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
         for (device, value) in reads(program, plan, *step) {
             let made = plan.origin(program, value).unwrap_or(device);
             let owner = if slot(device, value).is_some() { device } else { made };
-            let until = if matches!(step, Step::Output(_)) { usize::MAX } else { streams::span(plan, place).1 };
+            let until = match step {
+                Step::Output(_) if device == DeviceId(0) => usize::MAX,
+                _ => streams::span(plan, place).1,
+            };
             let known = last.entry((owner, value)).or_default();
             *known = until.max(*known);
         }
@@ -172,7 +175,8 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
     let mut occupant: BTreeMap<(DeviceId, usize), (ValueId, usize)> = BTreeMap::new();
     for (place, step) in plan.steps().iter().enumerate() {
         let lands = match step {
-            Step::Input(_) | Step::Output(_) => false,
+            Step::Output(_) => false,
+            Step::Input(index) => plan.device(plan.input_device(*index)).kind == DeviceKind::Gpu,
             Step::Node(_) => true,
             Step::Transfer(id) => {
                 let transfer = plan.transfer(*id);
@@ -212,9 +216,10 @@ fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
         let nodes: Vec<NodeId> = program.node_ids().filter(|node| plan.device_of(*node) == id).collect();
         let needs = || nodes.iter().map(|node| plan.memory().needs(*node));
         let mut constants: BTreeSet<ValueId> = BTreeSet::new();
-        if index == 0 {
-            constants.extend(program.outputs.iter().map(|o| o.value).filter(|v| program.constant(*v).is_some()));
-        }
+        let inputs = program.inputs.iter().enumerate().filter(|(at, _)| plan.input_device(*at) == id);
+        let outputs = program.outputs.iter().enumerate().filter(|(at, _)| plan.output_device(*at) == id);
+        let outputs = || outputs.clone().map(|(_, output)| output.value);
+        constants.extend(outputs().filter(|value| program.constant(*value).is_some()));
         for node in &nodes {
             let reads = &plan.memory().needs(*node).reads;
             let inputs = program.node(*node).inputs.iter().enumerate();
@@ -229,13 +234,13 @@ fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
         let size = |value: &ValueId| program.value(*value).spec.bytes() as u64;
         // A GPU's buffers are whole words, at least one.
         let whole = |bytes: u64| if device.kind == DeviceKind::Cpu { bytes } else { bytes.div_ceil(4).max(1) * 4 };
-        let host = |value: &&ValueId| index == 0 && matches!(program.value(**value).origin, Origin::Input);
-        let values: Vec<ValueId> = (0..program.values.len() as u32).map(ValueId).collect();
+        let copied = outputs().filter(|_| device.kind == DeviceKind::Gpu);
+        let given = inputs.map(|(_, value)| *value).chain(copied).map(|value| whole(size(&value))).sum();
         let parts = [
             ("constants", said.constants, constants.iter().map(|value| whole(size(value))).sum()),
             ("kernels", said.kernels, needs().map(|needs| needs.resident).sum::<u64>() + kept),
             ("scratch", said.scratch, needs().map(|needs| needs.scratch).max().unwrap_or(0)),
-            ("inputs", said.given, values.iter().filter(host).map(size).sum()),
+            ("inputs", said.given, given),
             ("rings", said.rings, streams::rings(program, plan, id)),
         ];
         let wrong = parts.iter().filter(|(_, said, is)| said != is);

@@ -94,7 +94,8 @@ fn fits(program: &Program, plan: &Plan, transfer: &Transfer, stream: &Stream) ->
         plan.device_of(*reader) == transfer.to && program.node(*reader).inputs.contains(&transfer.value)
     };
     let only = program.node_ids().filter(readers).eq([stream.node]);
-    let output = transfer.to == DeviceId(0) && program.outputs.iter().any(|o| o.value == transfer.value);
+    let mut outputs = program.outputs.iter().enumerate();
+    let output = outputs.any(|(at, o)| o.value == transfer.value && plan.output_device(at) == transfer.to);
     let once = node.inputs.iter().filter(|value| **value == transfer.value).count() == 1;
     let rows = rows_of(&node.spec)
         .is_some_and(|rows| rows.rows.is_multiple_of(stream.rows) && rows.windowed.get(stream.input) == Some(&true));

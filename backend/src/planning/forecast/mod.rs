@@ -10,7 +10,6 @@ mod lanes;
 pub(crate) use batches::batches;
 
 use super::machine::Machine;
-use crate::plan::HOST;
 use crate::plan::{Plan, Predicted, Route, Step, Transfer, TransferId};
 use crate::profile::{History, NodeCost};
 use crate::program::{NodeId, Program, ValueId};
@@ -141,14 +140,15 @@ impl<'a> Script<'a> {
     fn add(&mut self, step: &Step, costs: &[Vec<Option<NodeCost>>]) {
         match step {
             Step::Input(index) => {
-                let given = self.program.inputs[*index];
-                self.operations.push(Operation { lane: HOST.index(), ..Operation::default() });
-                self.there.insert((given, HOST), (self.operations.len() - 1, 0.0));
+                let (given, device) = (self.program.inputs[*index], self.plan.input_device(*index));
+                self.operations.push(Operation { lane: device.index(), ..Operation::default() });
+                self.there.insert((given, device), (self.operations.len() - 1, 0.0));
             }
             Step::Output(index) => {
-                let made = self.there.get(&(self.program.outputs[*index].value, HOST));
+                let device = self.plan.output_device(*index);
+                let made = self.there.get(&(self.program.outputs[*index].value, device));
                 let after = made.copied().into_iter().collect();
-                self.operations.push(Operation { lane: HOST.index(), seconds: 0.0, after });
+                self.operations.push(Operation { lane: device.index(), seconds: 0.0, after });
             }
             Step::Node(node) => self.add_node(*node, costs),
             Step::Transfer(id) => self.add_transfer(*id),

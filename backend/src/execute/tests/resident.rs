@@ -1,0 +1,110 @@
+//! Inputs and outputs that stay on a GPU.
+
+use super::{adapter, executor_on, gpu, inputs, kernels, pool};
+use crate::execute::{
+    ComputeDevice, DevicePool, DeviceTensor, Executor, GpuOpener, RunErrorKind, RunOptions, RunOutput,
+};
+use crate::plan::test_programs::{Maker, Placed, add, relu};
+use crate::plan::{HOST, PlanOptions};
+use crate::tasks::Residence;
+use anabranch_kernels::Tensor;
+use anabranch_placement::platform::DeviceId;
+use std::sync::Arc;
+
+/// `state' = relu(state + x)` on a GPU, and `y = state' + c` on the host, with the state where it is wanted.
+fn step(home: DeviceId) -> Placed {
+    let dims = [5, 7];
+    let mut maker = Maker::new();
+    let (x, state) = (maker.input(&dims), maker.input(&dims));
+    let sum = maker.node(add(), &[state, x], &dims);
+    let next = maker.node(relu(), &[sum], &dims);
+    let bias = maker.constant(&dims, |at| at as f32);
+    let y = maker.node(add(), &[x, bias], &dims);
+    let residence = Residence { inputs: vec![HOST, home], outputs: vec![home, HOST] };
+    Placed::with_residence(maker.finish(&[next, y]), &["cpu", "gpu"], &[1, 1, 0], &residence)
+}
+
+fn executor(pool: &Arc<DevicePool>, placed: &Placed) -> Executor {
+    executor_on(pool, placed, kernels(&placed.program), &PlanOptions::default())
+}
+
+const GPU: DeviceId = DeviceId(1);
+
+#[test]
+fn a_state_that_stays_gives_the_same_bits_and_does_not_travel() {
+    if gpu().is_none() {
+        return;
+    }
+    let (on_host, on_gpu) = (step(HOST), step(GPU));
+    let pool = pool(&on_gpu, 1);
+    let given = inputs(&on_gpu.program);
+    let (expected, resident) = (executor(&pool, &on_host), executor(&pool, &on_gpu));
+    let moved = |executor: &Executor| executor.plan().links().iter().map(|link| link.transfers.len()).sum::<usize>();
+    assert_eq!((moved(&expected), moved(&resident)), (3, 1), "only x has to travel");
+    let (mut state, mut held) = (given[1].clone(), pool.upload(GPU, &given[1]).expect("it is open"));
+    let mut output = RunOutput::default();
+    let options = RunOptions::default().with_profile(true);
+    for _ in 0..5 {
+        let host = expected.run(&[&given[0], &state], &options).expect("nothing fails");
+        resident.run_resident(&[&given[0]], &[held], &options, &mut output).expect("nothing fails");
+        held = output.resident[0].clone();
+        assert!(held.read().expect("it is open").same_bits(&host.outputs[0]));
+        assert!(output.outputs[0].same_bits(&host.outputs[1]));
+        for (taken, memory) in output.peaks.iter().zip(resident.plan().memory().devices()) {
+            assert!(*taken <= memory.peak());
+        }
+        state = host.outputs[0].clone();
+    }
+}
+
+#[test]
+fn a_buffer_that_nobody_holds_is_written_again_and_one_that_is_held_is_not() {
+    if gpu().is_none() {
+        return;
+    }
+    let placed = step(GPU);
+    let pool = pool(&placed, 1);
+    let executor = executor(&pool, &placed);
+    let given = inputs(&placed.program);
+    let state = pool.upload(GPU, &given[1]).expect("it is open");
+    let mut output = RunOutput::default();
+    let mut run = |state: &DeviceTensor| {
+        let (given, state) = ([&given[0]], std::slice::from_ref(state));
+        executor.run_resident(&given, state, &RunOptions::default(), &mut output).expect("nothing fails");
+        output.resident[0].clone()
+    };
+    let first = run(&state);
+    let (before, buffer) = (first.read().expect("it is open"), first.buffer().cloned());
+    let second = run(&first);
+    assert_ne!(second.buffer().cloned(), buffer, "it is held");
+    assert!(first.read().expect("it is open").same_bits(&before));
+    let buffer = second.buffer().cloned();
+    drop(second);
+    assert_eq!(run(&first).buffer().cloned(), buffer);
+}
+
+#[test]
+fn tensors_that_are_elsewhere_are_refused() {
+    if gpu().is_none() {
+        return;
+    }
+    let placed = step(GPU);
+    let pool = pool(&placed, 1);
+    let executor = executor(&pool, &placed);
+    let given = inputs(&placed.program);
+    let fails = |resident: &[DeviceTensor]| {
+        let run = executor.run_resident(&[&given[0]], resident, &RunOptions::default(), &mut RunOutput::default());
+        run.expect_err("it must be refused").kind
+    };
+    assert_eq!(fails(&[]), RunErrorKind::ResidentCount { expected: 1, given: 0 });
+    let on_host = pool.upload(HOST, &given[1]).expect("it is there");
+    assert!(matches!(fails(&[on_host]), RunErrorKind::Misplaced(_)));
+    let flat = Tensor::zeroed(crate::plan::test_programs::spec(&[35]));
+    assert!(matches!(fails(&[pool.upload(GPU, &flat).expect("it is open")]), RunErrorKind::Input(_)));
+    let Some(adapter) = adapter() else { return };
+    let own = ComputeDevice::Gpu(GpuOpener::new("gpu1", adapter));
+    let other = DevicePool::new(vec![pool.devices()[0].clone(), own]);
+    let foreign = other.upload(GPU, &given[1]).expect("it opens");
+    let text = fails(&[foreign]).to_string();
+    assert!(text.contains("value1") && text.contains("gpu1") && text.contains("upload it again"), "{text}");
+}
