@@ -74,7 +74,7 @@ fn a_state_stays_on_the_gpu() {
     assert!(text.contains("`next` stays on gpu0"), "{text}");
     assert_eq!(outputs.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["y"]);
     let state = outputs.device_tensor("next").expect("an output");
-    let error = host.run(&inputs.device_tensor("state", state)).err().expect("it is read on the host");
+    let error = host.run(&inputs.device_tensor("state", state)).expect_err("it is read on the host");
     assert_eq!((error.kind(), error.input()), (ErrorKind::Input, Some("state")));
 }
 

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 /// One node, ready to be run any number of times.
 pub trait CpuKernel: Send + Sync {
-    /// Bytes of scratch memory that a call needs, aligned as a [`Buffer`](crate::Buffer).
+    /// Bytes of scratch memory that a call needs, aligned as a [`Buffer`].
     fn scratch_bytes(&self) -> usize {
         0
     }

@@ -106,7 +106,7 @@ fn a_file_that_was_changed_is_refused_by_name() {
         let error = ready(&kernels(&model, 3, &Arc::new(Weights::new(0)))).expect_err("another size");
         assert!(matches!(error, ExecError::Constant(ConstantError::Changed { .. })), "{error}");
         let text = error.to_string();
-        assert!(text.contains("model.onnx was changed") && text.contains("open the model again"), "{text}");
+        assert!(text.contains("model.onnx` was changed") && text.contains("open the model again"), "{text}");
     }
     // The file that was opened is read, whatever has its name now.
     let path = write(&folder);
