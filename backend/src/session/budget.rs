@@ -12,6 +12,12 @@ use crate::planning::Planned;
 use anabranch_kernels::cpu::Layout;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often who finds all other callers waiting looks again before it gives up, and how long it waits in between: a caller whose
+/// plan has just been made counts as waiting until it is awake.
+const PATIENCE: u32 = 20;
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// The limits of all devices, and what is charged to them.
 pub(super) struct Budget {
@@ -126,13 +132,19 @@ impl Budget {
         demand: Demand,
         make_room: impl Fn() -> bool,
     ) -> Result<Charge, SharedShortage> {
+        let mut patience = PATIENCE;
         loop {
             let Some(shortage) = self.try_charge(&demand) else {
                 return Ok(Charge { budget: Arc::clone(self), demand });
             };
-            if !make_room() && !self.wait_for_others(&demand) {
+            if make_room() || self.wait_for_others(&demand) {
+                continue;
+            }
+            // Another caller may be about to go on with a plan that it waited for, and leave it idle afterwards.
+            if patience == 0 || !self.wait_a_moment() {
                 return Err(shortage);
             }
+            patience -= 1;
         }
     }
 
@@ -165,6 +177,16 @@ impl Budget {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.waiting -= 1;
+        others
+    }
+
+    /// Waits for a moment if there are other callers.
+    fn wait_a_moment(&self) -> bool {
+        let state = lock(&self.state);
+        let others = state.active > 1;
+        if others {
+            drop(self.changed.wait_timeout(state, MOMENT).unwrap_or_else(PoisonError::into_inner));
+        }
         others
     }
 
