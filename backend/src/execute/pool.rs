@@ -76,12 +76,12 @@ impl DevicePool {
         &self.devices
     }
 
-    /// Bytes that all executors together hold on each device now.
+    /// Bytes that all executors together hold on each device now. Weights that several of them share count for each.
     pub fn held(&self) -> Vec<u64> {
         self.accounts.held().collect()
     }
 
-    /// Bytes that all executors together have held on each device at most.
+    /// Bytes that all executors together have held on each device at most, counted likewise.
     pub fn peaks(&self) -> Vec<u64> {
         self.accounts.peaks().collect()
     }
@@ -206,7 +206,7 @@ impl fmt::Debug for DevicePool {
     }
 }
 
-/// What a panicking thread left behind is whole here: every update is one insertion.
+/// What a panicking thread left behind is whole here: every update is one insertion, removal or assignment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex};
 ///
 /// The first run with new input shapes lowers, places and plans the model for them; later runs with the same shapes only
 /// execute. Plans for [`SessionOptions::plan_capacity`] sets of shapes are kept ready. They share the weights, the threads and the
-/// opened GPUs, so that each of these is there once, and all that a session keeps on a device is within the device's limit.
+/// opened GPUs, so that each of these is there once, and the plans that a session keeps are within each device's limit in
+/// sum. Not counted are the raw weights of models given as bytes, and what `Session::dynamic` takes.
 ///
 /// # From several threads
 /// Planning for some shapes does not hold up runs with others; callers that need the same new plan wait for whoever makes it. Runs
@@ -104,7 +105,7 @@ impl Session {
         self.budget.held()
     }
 
-    /// Of how many sets of input shapes plans are ready.
+    /// Of how many sets of input shapes plans are ready, or being made.
     pub fn ready_plans(&self) -> usize {
         self.prepared.len()
     }

@@ -177,7 +177,8 @@ pub fn caught<T>(poll: impl FnOnce() -> T) -> std::thread::Result<T> {
 }
 
 /// Whether a panic of wgpu's `poll` says only that another thread's poll was faster: wgpu 30 reads which work is finished, and
-/// asserts against it after another thread may have cleared away more. The work itself and its callbacks are not affected.
+/// asserts against it after another thread may have cleared away more. The work itself is not affected; a callback
+/// that this poll had taken up may be lost.
 pub fn is_race(payload: &(dyn Any + Send)) -> bool {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.is_some_and(|text| text.starts_with("If the queue is empty, the current submission index"))
