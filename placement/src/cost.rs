@@ -119,12 +119,55 @@ fn middle(sorted: &[f64]) -> f64 {
     (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
 }
 
+/// A time for each task and device; none where the task cannot run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimeTable {
+    devices: usize,
+    /// Task-major; infinite where the task cannot run.
+    times: Vec<f64>,
+}
+
+impl TimeTable {
+    /// Asks `time` for every task and device, task by task. `O(tasks × devices)` time and memory.
+    ///
+    /// # Errors
+    /// The first time that is negative, infinite or not a number.
+    pub fn from_fn(
+        tasks: usize,
+        devices: usize,
+        mut time: impl FnMut(TaskId, DeviceId) -> Option<f64>,
+    ) -> Result<Self, CostError> {
+        let mut times = Vec::with_capacity(tasks.saturating_mul(devices));
+        for task in (0..tasks as u32).map(TaskId) {
+            for device in (0..devices as u32).map(DeviceId) {
+                times.push(match time(task, device) {
+                    Some(time) if time >= 0.0 && time.is_finite() => time,
+                    Some(time) => return Err(CostError { task, device, time }),
+                    None => f64::INFINITY,
+                });
+            }
+        }
+        Ok(TimeTable { devices, times })
+    }
+
+    /// The times of `task` by device; infinite where it cannot run.
+    pub(crate) fn row(&self, task: TaskId) -> &[f64] {
+        &self.times[task.index() * self.devices..][..self.devices]
+    }
+
+    /// Time of `task` on `device`; `None` where it cannot run, and for what the table does not know.
+    pub fn time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
+        let known = device.index() < self.devices;
+        let time = known.then(|| self.times.get(task.index() * self.devices + device.index())).flatten();
+        time.copied().filter(|time| time.is_finite())
+    }
+}
+
 /// One time for each task and device, and the links of a platform.
 #[derive(Debug, Clone)]
 pub struct CostTable<'a> {
     platform: &'a Platform,
-    /// Task-major; infinite where the task cannot run.
-    times: Vec<f64>,
+    times: TimeTable,
     /// By sender and receiver; empty where the platform's latencies and rates hold.
     links: Vec<TransferCurve>,
 }
@@ -137,18 +180,9 @@ impl<'a> CostTable<'a> {
     pub fn from_fn(
         graph: &TaskGraph,
         platform: &'a Platform,
-        mut time: impl FnMut(TaskId, DeviceId) -> Option<f64>,
+        time: impl FnMut(TaskId, DeviceId) -> Option<f64>,
     ) -> Result<Self, CostError> {
-        let mut times = Vec::with_capacity(graph.task_count().saturating_mul(platform.device_count()));
-        for task in graph.task_ids() {
-            for device in platform.device_ids() {
-                times.push(match time(task, device) {
-                    Some(time) if time >= 0.0 && time.is_finite() => time,
-                    Some(time) => return Err(CostError { task, device, time }),
-                    None => f64::INFINITY,
-                });
-            }
-        }
+        let times = TimeTable::from_fn(graph.task_count(), platform.device_count(), time)?;
         Ok(CostTable { platform, times, links: Vec::new() })
     }
 
@@ -162,13 +196,8 @@ impl<'a> CostTable<'a> {
 }
 
 impl CostModel for CostTable<'_> {
-    /// The table's entry; `None` also for a task or device that the table does not know.
     fn task_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
-        let devices = self.platform.device_count();
-        if device.index() >= devices {
-            return None;
-        }
-        self.times.get(task.index() * devices + device.index()).copied().filter(|time| time.is_finite())
+        self.times.time(task, device)
     }
 
     fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {

@@ -3,7 +3,7 @@
 use crate::platform::DeviceId;
 
 /// As many sets of devices as wanted.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct DeviceSets {
     words: usize,
     bits: Vec<u64>,
@@ -13,6 +13,17 @@ impl DeviceSets {
     pub(crate) fn empty(sets: usize, devices: usize) -> Self {
         let words = devices.div_ceil(64);
         DeviceSets { words, bits: vec![0; sets.saturating_mul(words)] }
+    }
+
+    /// Empties all sets.
+    pub(crate) fn clear(&mut self) {
+        self.bits.fill(0);
+    }
+
+    /// Becomes equal to `other` without new memory.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.words = other.words;
+        self.bits.clone_from(&other.bits);
     }
 
     pub(crate) fn insert(&mut self, set: usize, device: DeviceId) {

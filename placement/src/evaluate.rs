@@ -157,9 +157,7 @@ fn device_metrics(problem: &Problem<'_>, schedule: &Schedule) -> Vec<DeviceMetri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::order::Pct;
-    use crate::problem::MemoryRule;
     use crate::sample;
     use crate::simulate::{SimulateOptions, simulate};
 
@@ -169,10 +167,8 @@ mod tests {
         let mut builder = sample::tasks(&[2.0, 4.0, 4.0, 6.0]);
         let datum = builder.datum(TaskId(0), 40);
         (1..4).for_each(|consumer| builder.consume(datum, TaskId(consumer)));
-        let graph = builder.build().unwrap();
-        let platform = sample::platform(&[1.0, 2.0]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(builder.build().unwrap(), &[1.0, 2.0]);
+        let problem = loaded.problem().unwrap();
         let device_of = [0, 1, 1, 0].map(DeviceId);
         let schedule = simulate(&problem, &device_of, &Pct, &SimulateOptions::default()).unwrap();
         let metrics = Metrics::of(&problem, &Baseline::of(&problem), &schedule);
@@ -190,10 +186,8 @@ mod tests {
 
     #[test]
     fn an_empty_schedule_has_no_ratios() {
-        let graph = sample::graph(&[], &[]);
-        let platform = sample::platform(&[1.0]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[], &[]), &[1.0]);
+        let problem = loaded.problem().unwrap();
         let schedule = simulate(&problem, &[], &Pct, &SimulateOptions::default()).unwrap();
         let metrics = Metrics::of(&problem, &Baseline::of(&problem), &schedule);
         assert_eq!((metrics.gap, metrics.slr, metrics.speedup), (Some(0.0), None, None));

@@ -24,9 +24,8 @@ use crate::order::Pct;
 use crate::place::{Placer, STRATEGIES, strategy_by_name};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
-use crate::schedule::{Schedule, Span, TransferSpan};
+use crate::schedule::Schedule;
 use crate::simulate::{SimulateOptions, simulate};
-use crate::transfer::Sends;
 use search::Search;
 
 /// Most tasks that are searched for. A dozen takes a fraction of a second; more take long, unless bounds are close.
@@ -112,7 +111,13 @@ pub fn optimum(problem: &Problem<'_>, options: &ExactOptions) -> Result<Optimum,
     let stop = if search.exhausted() { StopReason::NodeLimit } else { StopReason::Proven };
     let nodes = search.nodes();
     match (search.into_best(), stop) {
-        (Some(ends), _) => Ok(finish(problem, &ends, root, nodes, stop)),
+        (Some(spans), _) => {
+            let device_of = spans.iter().map(|span| span.device).collect();
+            let schedule = Schedule::of_spans(problem, spans);
+            let makespan = schedule.makespan;
+            let lower_bound = if stop == StopReason::Proven { makespan } else { root.min(makespan) };
+            Ok(Optimum { device_of, schedule, lower_bound, nodes, stop })
+        }
         (None, StopReason::Proven) => Err(ExactError::NoPlacement),
         (None, StopReason::NodeLimit) => Err(ExactError::Unfinished { nodes }),
     }
@@ -134,36 +139,13 @@ fn known_sequences(problem: &Problem<'_>) -> Vec<Vec<(TaskId, DeviceId)>> {
     sequences
 }
 
-/// The schedule of tasks at `spans`, with every transfer as soon as its datum is there.
-fn finish(problem: &Problem<'_>, spans: &[Span], root: f64, nodes: u64, stop: StopReason) -> Optimum {
-    let graph = problem.graph();
-    let device_of: Vec<DeviceId> = spans.iter().map(|span| span.device).collect();
-    let sends = Sends::of(graph, &device_of);
-    let transfers = sends.all().iter().map(|send| {
-        let start = spans[graph.producer(send.datum).index()].end;
-        let end = start + problem.transfer_time(send.bytes, send.from, send.to);
-        let (datum, from, to, bytes) = (send.datum, send.from, send.to, send.bytes);
-        TransferSpan { datum, from, to, bytes, send_start: start, send_end: start, start, end }
-    });
-    let transfers = transfers.collect();
-    let mut order = graph.topological().to_vec();
-    order.sort_by(|one, other| {
-        let (one, other) = (&spans[one.index()], &spans[other.index()]);
-        one.start.total_cmp(&other.start).then(one.end.total_cmp(&other.end))
-    });
-    let makespan = spans.iter().map(|span| span.end).fold(0.0, f64::max);
-    let lower_bound = if stop == StopReason::Proven { makespan } else { root.min(makespan) };
-    let schedule = Schedule { tasks: spans.to_vec(), transfers, order, makespan, traffic: sends.traffic() };
-    Optimum { device_of, schedule, lower_bound, nodes, stop }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
     use crate::graph::{GraphBuilder, Task};
-    use crate::platform::{Device, DeviceKind, Platform};
+    use crate::platform::{Device, DeviceKind};
     use crate::problem::MemoryRule;
+    use crate::sample;
 
     /// Topcuoglu 2002, figure 2: HEFT reaches 80, and nothing is better than 73.
     #[test]
@@ -176,20 +158,14 @@ mod tests {
         assert_eq!(optimum.lower_bound, 73.0);
     }
 
-    fn pair(tasks: usize, memory: u64) -> (crate::graph::TaskGraph, Platform) {
+    fn solve(tasks: u32, memory: u64, nodes: u64) -> Result<Optimum, ExactError> {
         let mut builder = GraphBuilder::new();
-        for number in 0..tasks {
-            builder.task(Task::new(format!("t{number}")).with_memory(2));
+        for number in 1..=tasks {
+            builder.task(Task::new("t").with_memory(2).with_operations(number.into()));
         }
         let devices = vec![Device::new("d", DeviceKind::Cpu).with_memory(memory); 2];
-        (builder.build().unwrap(), Platform::uniform(devices, 0.0, 1.0).unwrap())
-    }
-
-    fn solve(tasks: usize, memory: u64, nodes: u64) -> Result<Optimum, ExactError> {
-        let (graph, platform) = pair(tasks, memory);
-        let costs = CostTable::from_fn(&graph, &platform, |task, _| Some(f64::from(task.0 + 1))).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
-        optimum(&problem, &ExactOptions { nodes })
+        let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
+        optimum(&loaded.problem().unwrap(), &ExactOptions { nodes })
     }
 
     #[test]

@@ -24,9 +24,10 @@ pub mod schedulers;
 pub mod thesis;
 pub mod wfcommons;
 
+pub use crate::cost::TimeTable;
 pub use detect::{Format, detect};
 pub use error::{FormatError, Refusal, WriteError};
-pub use loaded::{Costs, Facts, Loaded, LoadedGraph, LoadedProblem, TimeTable};
+pub use loaded::{Costs, Facts, Loaded, LoadedGraph, LoadedProblem};
 
 use crate::problem::MemoryRule;
 use std::fs::File;

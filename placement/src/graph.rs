@@ -11,10 +11,10 @@ mod rows;
 pub use build::{GraphBuilder, GraphError};
 pub(crate) use rows::Rows;
 
+use crate::ids::id;
 use crate::platform::{DeviceId, DeviceKinds};
 use colocation::Units;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A task, by its position in the [`TaskGraph`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,40 +28,32 @@ pub struct DatumId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnitId(pub u32);
 
-macro_rules! id {
-    ($type:ident, $word:literal) => {
-        impl $type {
-            /// The position as an index.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(formatter, concat!($word, " {}"), self.0)
-            }
-        }
-    };
-}
-
 id!(TaskId, "task");
 id!(DatumId, "datum");
 id!(UnitId, "unit");
 
 /// One task: what is to run, and where it may.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Task {
     /// What people call it; need not be unique.
     pub name: String,
     /// Kinds of devices that may run it.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub allowed: DeviceKinds,
     /// The one device that must run it, if any.
+    #[serde(skip_serializing_if = "is_default")]
     pub pinned: Option<DeviceId>,
     /// Bytes that stay on its device all the time, whatever it reads and writes.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub memory: u64,
     /// Operations that it performs; read only by models that count operations.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub operations: f64,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Task {

@@ -11,8 +11,9 @@ mod planned;
 
 pub use fifo::{Fifo, ShuffledFifo};
 pub use msr::Msr;
+pub(crate) use path::remaining_times;
 pub use path::{Pct, path_computation_times};
-pub use placed_graph::{Item, PlacedGraph, SendCosts};
+pub use placed_graph::{PlacedGraph, SendCosts};
 pub use planned::Planned;
 
 /// A scheduling strategy for what is ready on a device.
@@ -24,7 +25,7 @@ pub trait Order: Sync {
     fn rule(&self, placed: &PlacedGraph<'_>) -> Rule;
 }
 
-/// How ready items are ranked. Vectors are indexed by [`PlacedGraph::position`].
+/// How ready items are ranked. Vectors are indexed by item, see [`PlacedGraph`].
 #[derive(Debug, Clone)]
 pub enum Rule {
     /// The item that became ready first.
@@ -40,6 +41,16 @@ pub enum Rule {
         /// Breaks ties between ranks.
         otherwise: Vec<f64>,
     },
+}
+
+impl Rule {
+    /// The number of an item, where it has one that stays.
+    pub(crate) fn rank(&self, item: usize) -> f64 {
+        match self {
+            Rule::Earliest { .. } => 0.0,
+            Rule::Greatest(ranks) | Rule::SuccessorRank { otherwise: ranks } => ranks[item],
+        }
+    }
 }
 
 /// Every order that [`order_by_name`] knows.

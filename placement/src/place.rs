@@ -44,7 +44,7 @@ pub use max_min::MaxMin;
 pub use min_min::MinMin;
 pub use mite::Mite;
 pub use peft::Peft;
-pub use reason::{Explained, FinishOn, LoadOn, MiteFactors, Reason, ScoreOn};
+pub use reason::{Explained, MiteFactors, Reason, ScoreOn};
 pub use single::Single;
 pub use sucuri::Sucuri;
 

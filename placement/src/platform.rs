@@ -1,5 +1,6 @@
 //! The machine that a graph is placed on: devices with a kind, a memory and a speed, and a link between every two of them.
 
+use crate::ids::id;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -7,18 +8,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceId(pub u32);
 
-impl DeviceId {
-    /// The position as an index.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl fmt::Display for DeviceId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "device {}", self.0)
-    }
-}
+id!(DeviceId, "device");
 
 /// The family that a device belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -45,9 +35,16 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// A set of device kinds: where a task may run.
+/// A set of device kinds: where a task may run. By default all; as JSON a list of kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<DeviceKind>", into = "Vec<DeviceKind>")]
 pub struct DeviceKinds(u8);
+
+impl Default for DeviceKinds {
+    fn default() -> Self {
+        DeviceKinds::ALL
+    }
+}
 
 impl DeviceKinds {
     /// No kind at all.
@@ -95,30 +92,44 @@ impl From<DeviceKind> for DeviceKinds {
     }
 }
 
+impl From<Vec<DeviceKind>> for DeviceKinds {
+    fn from(kinds: Vec<DeviceKind>) -> Self {
+        kinds.into_iter().fold(DeviceKinds::NONE, |all, kind| all.union(kind.into()))
+    }
+}
+
+impl From<DeviceKinds> for Vec<DeviceKind> {
+    fn from(kinds: DeviceKinds) -> Self {
+        let all = [DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Tpu, DeviceKind::Other];
+        all.into_iter().filter(|&kind| kinds.contains(kind)).collect()
+    }
+}
+
 impl fmt::Display for DeviceKinds {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for kind in [DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Tpu, DeviceKind::Other] {
-            if self.contains(kind) {
-                write!(formatter, "{separator}{kind}")?;
-                separator = "|";
-            }
-        }
-        if self.is_empty() { formatter.write_str("no kind") } else { Ok(()) }
+        let names: Vec<String> = Vec::from(*self).iter().map(DeviceKind::to_string).collect();
+        if names.is_empty() { formatter.write_str("no kind") } else { formatter.write_str(&names.join("|")) }
     }
 }
 
 /// One device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Device {
     /// What people call it.
     pub name: String,
     /// Its family.
     pub kind: DeviceKind,
     /// Bytes that it can hold; `None` where there is no limit.
+    #[serde(default)]
     pub memory: Option<u64>,
     /// Operations a time unit, greater than zero. Read only by models that divide operations by speed.
+    #[serde(default = "one")]
     pub speed: f64,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 impl Device {

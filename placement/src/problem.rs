@@ -4,13 +4,15 @@ mod error;
 
 pub use error::ProblemError;
 
-use crate::cost::CostModel;
+use crate::cost::{CostError, CostModel, TimeTable};
 use crate::device_sets::DeviceSets;
 use crate::graph::{TaskGraph, TaskId, UnitId};
 use crate::platform::{DeviceId, Platform};
+use serde::{Deserialize, Serialize};
 
 /// What counts against a device's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MemoryRule {
     /// For each task its resident memory, its outputs and its inputs (`size_est` of Laich 2017, Table 2.2).
     SizeEstimate,
@@ -32,8 +34,7 @@ pub struct Problem<'a> {
     platform: &'a Platform,
     costs: &'a dyn CostModel,
     memory_rule: MemoryRule,
-    /// Task-major; infinite where the task cannot run.
-    times: Vec<f64>,
+    times: TimeTable,
     /// By task.
     work: Vec<f64>,
     is_restricted: bool,
@@ -55,7 +56,9 @@ impl<'a> Problem<'a> {
         costs: &'a dyn CostModel,
         memory_rule: MemoryRule,
     ) -> Result<Self, ProblemError> {
-        let times = read_times(graph, platform, costs)?;
+        let (tasks, devices) = (graph.task_count(), platform.device_count());
+        let times = TimeTable::from_fn(tasks, devices, |task, device| costs.task_time(task, device))
+            .map_err(|error| ProblemError::time(graph, platform, &error))?;
         let nominal = Nominal::of(graph, platform, costs)?;
         let largest = graph.datum_ids().map(|datum| graph.bytes(datum)).max().unwrap_or(0);
         let empty = Transfers::of(platform, costs, 0)?;
@@ -123,7 +126,7 @@ impl<'a> Problem<'a> {
 
     /// Time of `task` on `device`; infinite where it cannot run. A look-up.
     pub fn time(&self, task: TaskId, device: DeviceId) -> f64 {
-        self.times[task.index() * self.platform.device_count() + device.index()]
+        self.times.row(task)[device.index()]
     }
 
     /// Time of all members of `unit` on `device`, one after the other.
@@ -197,22 +200,6 @@ impl<'a> Problem<'a> {
     }
 }
 
-fn read_times(graph: &TaskGraph, platform: &Platform, costs: &dyn CostModel) -> Result<Vec<f64>, ProblemError> {
-    let mut times = Vec::with_capacity(graph.task_count().saturating_mul(platform.device_count()));
-    for task in graph.task_ids() {
-        for device in platform.device_ids() {
-            let time = costs.task_time(task, device);
-            if let Some(time) = time
-                && !(time >= 0.0 && time.is_finite())
-            {
-                return Err(ProblemError::time(graph, platform, task, device, time));
-            }
-            times.push(time.unwrap_or(f64::INFINITY));
-        }
-    }
-    Ok(times)
-}
-
 /// What is known of the tasks' times, constraints left aside.
 struct Nominal {
     /// Mean time of each task over the devices where it is known.
@@ -230,7 +217,7 @@ impl Nominal {
             for device in platform.device_ids() {
                 let Some(time) = costs.nominal_time(task, device) else { continue };
                 if !(time >= 0.0 && time.is_finite()) {
-                    return Err(ProblemError::time(graph, platform, task, device, time));
+                    return Err(ProblemError::time(graph, platform, &CostError { task, device, time }));
                 }
                 times.push(time);
             }
@@ -270,13 +257,13 @@ impl Transfers {
 fn refuse_overflow(
     graph: &TaskGraph,
     platform: &Platform,
-    times: &[f64],
+    times: &TimeTable,
     longest_transfer: f64,
 ) -> Result<(), ProblemError> {
     let finite = |row: &[f64]| row.iter().copied().filter(|time| time.is_finite()).sum::<f64>();
-    let tasks: f64 = times.chunks(platform.device_count().max(1)).map(finite).sum();
+    let tasks: f64 = graph.task_ids().map(|task| finite(times.row(task))).sum();
     let pairs = (platform.device_count() * platform.device_count()).max(graph.edge_count()) as f64;
-    if (tasks + pairs * longest_transfer).is_finite() { Ok(()) } else { Err(ProblemError::Overflow) }
+    if (tasks + pairs * longest_transfer).is_finite() { Ok(()) } else { Err(ProblemError::overflow()) }
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -389,9 +376,9 @@ mod tests {
         let platform = platform(2);
         for bad in [f64::NAN, -1.0, f64::INFINITY] {
             let error = Problem::new(&graph, &platform, &Broken(bad, 0.0), MemoryRule::Ignore).err();
-            assert!(matches!(error, Some(ProblemError::Time { .. })));
+            assert!(error.unwrap().to_string().starts_with("task \"a\" takes"));
             let error = Problem::new(&graph, &platform, &Broken(0.0, bad), MemoryRule::Ignore).err();
-            assert!(matches!(error, Some(ProblemError::Transfer { .. })));
+            assert!(error.unwrap().to_string().starts_with("moving 0 bytes from \"d0\" to \"d1\" takes"));
         }
     }
 
@@ -408,8 +395,8 @@ mod tests {
             Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).err()
         };
         assert_eq!(huge(1e307, 1.0), None);
-        assert_eq!(huge(1e308, 1.0), Some(ProblemError::Overflow));
-        assert_eq!(huge(1.0, 2e-289), Some(ProblemError::Overflow));
+        assert_eq!(huge(1e308, 1.0), Some(ProblemError::overflow()));
+        assert_eq!(huge(1.0, 2e-289), Some(ProblemError::overflow()));
     }
 
     #[test]

@@ -115,24 +115,15 @@ pub fn operations_ranks(problem: &Problem<'_>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
-    use crate::graph::{GraphBuilder, Task};
-    use crate::platform::{Device, DeviceKind, Platform};
-    use crate::problem::MemoryRule;
+    use crate::sample;
 
     /// A diamond whose lower arm is heavier in work and whose upper arm is longer with its transfers.
     #[test]
     fn ranks_of_a_diamond() {
-        let mut builder = GraphBuilder::new();
-        let [a, b, c, d] = [4.0, 2.0, 8.0, 6.0].map(|work| builder.task(Task::new("t").with_operations(work)));
-        for (from, to, bytes) in [(a, b, 30), (a, c, 0), (b, d, 10), (c, d, 0)] {
-            builder.edge(from, to, bytes);
-        }
-        let graph = builder.build().unwrap();
-        let devices = vec![Device::new("d", DeviceKind::Cpu).with_speed(2.0); 2];
-        let platform = Platform::uniform(devices, 0.0, 10.0).unwrap();
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let graph = sample::graph(&[4.0, 2.0, 8.0, 6.0], &[(0, 1, 30), (0, 2, 0), (1, 3, 10), (2, 3, 0)]);
+        let loaded = sample::problem(graph, &[2.0; 2]);
+        let problem = loaded.problem().unwrap();
+        let [a, b, c, d] = [0, 1, 2, 3].map(TaskId);
         let ranks = upward_ranks(&problem);
         assert_eq!(ranks, [10.0, 5.0, 7.0, 3.0]);
         assert_eq!(downward_ranks(&problem), [0.0, 5.0, 2.0, 7.0]);

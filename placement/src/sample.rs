@@ -1,7 +1,10 @@
-//! Small graphs and platforms for unit tests.
+//! Small graphs, platforms and problems for unit tests.
 
+use crate::format::{Costs, LoadedProblem, TimeTable};
 use crate::graph::{GraphBuilder, Task, TaskGraph, TaskId};
 use crate::platform::{Device, DeviceKind, Platform};
+use crate::problem::MemoryRule;
+use crate::streaming::{CanonicalGraph, CanonicalGraphBuilder, Node, NodeId};
 
 /// A builder that holds a task `t0`, `t1`, ... for each number of operations.
 pub(crate) fn tasks(operations: &[f64]) -> GraphBuilder {
@@ -25,4 +28,28 @@ pub(crate) fn graph(operations: &[f64], edges: &[(u32, u32, u64)]) -> TaskGraph 
 pub(crate) fn platform(speeds: &[f64]) -> Platform {
     let device = |(number, &speed)| Device::new(format!("d{number}"), DeviceKind::Cpu).with_speed(speed);
     Platform::uniform(speeds.iter().enumerate().map(device).collect(), 0.0, 10.0).unwrap()
+}
+
+/// `graph` on CPU devices of these speeds, with operations over speed as times and no limit of memory.
+pub(crate) fn problem(graph: TaskGraph, speeds: &[f64]) -> LoadedProblem {
+    on(graph, platform(speeds).devices(), MemoryRule::Ignore)
+}
+
+/// `graph` on CPU devices of speed 1, with a row of times for each task.
+pub(crate) fn timed<const D: usize>(graph: TaskGraph, times: &[[impl Into<Option<f64>> + Copy; D]]) -> LoadedProblem {
+    let table = TimeTable::from_fn(times.len(), D, |task, device| times[task.index()][device.index()].into());
+    LoadedProblem { costs: Costs::Times(table.unwrap()), ..problem(graph, &[1.0; D]) }
+}
+
+/// `graph` on `devices`, with operations over speed as times and the links of [`platform`].
+pub(crate) fn on(graph: TaskGraph, devices: impl Into<Vec<Device>>, rule: MemoryRule) -> LoadedProblem {
+    LoadedProblem::new("sample", graph, Platform::uniform(devices.into(), 0.0, 10.0).unwrap(), rule)
+}
+
+/// A canonical graph of `nodes` with an edge for each (producer, consumer).
+pub(crate) fn canonical(nodes: &[Node], edges: &[(u32, u32)]) -> CanonicalGraph {
+    let mut builder = CanonicalGraphBuilder::new();
+    nodes.iter().for_each(|node| _ = builder.node(node.clone()));
+    edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
+    builder.build().unwrap()
 }

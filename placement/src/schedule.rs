@@ -2,6 +2,9 @@
 
 use crate::graph::{DatumId, TaskId};
 use crate::platform::DeviceId;
+use crate::problem::Problem;
+use crate::total::Total;
+use crate::transfer::{Send, Sends};
 use serde::{Deserialize, Serialize};
 
 /// A task's stay on its device.
@@ -52,6 +55,28 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// The schedule of tasks at `spans`, with every transfer as soon as its datum is there. Of tasks at the same instant those
+    /// without duration come first in its order, and these in topological order.
+    pub(crate) fn of_spans(problem: &Problem<'_>, spans: Vec<Span>) -> Self {
+        let graph = problem.graph();
+        let device_of: Vec<DeviceId> = spans.iter().map(|span| span.device).collect();
+        let sends = Sends::of(graph, &device_of);
+        let transfers = sends.all().iter().map(|&Send { datum, from, to, bytes }| {
+            let start = spans[graph.producer(datum).index()].end;
+            let end = start + problem.transfer_time(bytes, from, to);
+            TransferSpan { datum, from, to, bytes, send_start: start, send_end: start, start, end }
+        });
+        let mut order = graph.topological().to_vec();
+        order.sort_by_key(|task| (Total(spans[task.index()].start), Total(spans[task.index()].end)));
+        Schedule {
+            transfers: transfers.collect(),
+            order,
+            makespan: spans.iter().map(|span| span.end).fold(0.0, f64::max),
+            traffic: sends.traffic(),
+            tasks: spans,
+        }
+    }
+
     /// Each device's tasks in the order in which it runs them. `O(tasks)`.
     ///
     /// Following these orders, every device can run without deadlock: together they agree with [`Schedule::order`].

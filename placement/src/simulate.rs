@@ -10,6 +10,8 @@ mod links;
 mod ready;
 mod successors;
 
+pub(crate) use engine::{Engine, Scene};
+
 use crate::order::{Order, PlacedGraph, SendCosts};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
@@ -76,7 +78,9 @@ pub fn simulate(
     validate(problem, device_of, options)?;
     let placed = PlacedGraph::new(problem, device_of, options.send_costs);
     let rule = order.rule(&placed);
-    Ok(engine::Engine::new(&placed, &rule, options.contention).run())
+    let mut engine = Engine::default();
+    engine.run(&Scene::new(&placed, &rule, options.contention));
+    Ok(engine.schedule(&placed))
 }
 
 fn validate(problem: &Problem<'_>, device_of: &[DeviceId], options: &SimulateOptions) -> Result<(), SimulateError> {
@@ -102,10 +106,8 @@ fn validate(problem: &Problem<'_>, device_of: &[DeviceId], options: &SimulateOpt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
     use crate::graph::TaskId;
     use crate::order::Pct;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     /// What takes no time is done at once, and what it sets free is known before a device starts something longer.
@@ -113,9 +115,8 @@ mod tests {
     fn instant_tasks_come_before_decisions() {
         // Tasks 0 and 1 take no time on device 0. Device 1 can start 2 after 0, or the more urgent 3 after 1.
         let graph = sample::graph(&[0.0, 0.0, 1.0, 9.0], &[(0, 2, 0), (1, 3, 0)]);
-        let platform = sample::platform(&[1.0; 2]);
-        let costs = CostTable::from_fn(&graph, &platform, |task, _| Some(graph.task(task).operations)).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(graph, &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         let schedule = simulate(&problem, &[0, 0, 1, 1].map(DeviceId), &Pct, &SimulateOptions::default()).unwrap();
         assert_eq!(schedule.device_orders(2)[1], [TaskId(3), TaskId(2)]);
         assert_eq!((schedule.makespan, schedule.busy(2)), (10.0, vec![0.0, 10.0]));
@@ -125,9 +126,8 @@ mod tests {
     #[test]
     fn serial_links_take_the_most_urgent_of_what_is_ready_together() {
         let graph = sample::graph(&[1.0, 1.0, 5.0], &[(0, 1, 10), (0, 2, 10)]);
-        let platform = sample::platform(&[1.0; 2]);
-        let costs = CostTable::from_fn(&graph, &platform, |task, _| Some(graph.task(task).operations)).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(graph, &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         let options = SimulateOptions { contention: LinkContention::Serial, ..SimulateOptions::default() };
         let schedule = simulate(&problem, &[0, 1, 1].map(DeviceId), &Pct, &options).unwrap();
         let arrivals: Vec<f64> = schedule.transfers.iter().map(|transfer| transfer.end).collect();
@@ -137,10 +137,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_simulated_is_refused() {
-        let graph = sample::graph(&[1.0], &[]);
-        let platform = sample::platform(&[1.0; 2]);
-        let costs = CostTable::from_fn(&graph, &platform, |_, device| (device.0 == 0).then_some(1.0)).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(sample::graph(&[1.0], &[]), &[[Some(1.0), None]]);
+        let problem = loaded.problem().unwrap();
         let run = |devices: &[u32], send_operations| {
             let send_costs = SendCosts { send_operations, receive_operations: 0.0 };
             let options = SimulateOptions { send_costs, ..SimulateOptions::default() };

@@ -18,13 +18,15 @@ pub struct Send {
 }
 
 /// All sends of a placement, by datum and then by target, and who waits for what.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Sends {
     sends: Vec<Send>,
     /// Sends of datum `d` are those from `first[d]` to `first[d + 1]`.
     first: Vec<u32>,
     receivers: Rows<TaskId>,
     local: Rows<TaskId>,
+    /// Kept for its memory.
+    remote: Vec<(DeviceId, TaskId)>,
 }
 
 impl Sends {
@@ -32,30 +34,32 @@ impl Sends {
     ///
     /// `device_of` must have an entry for every task.
     pub fn of(graph: &TaskGraph, device_of: &[DeviceId]) -> Self {
-        let mut sends = Vec::new();
-        let mut first = Vec::with_capacity(graph.datum_count() + 1);
-        let (mut received, mut local) = (Vec::new(), Vec::new());
-        let mut remote: Vec<(DeviceId, TaskId)> = Vec::new();
+        let mut sends = Sends::default();
+        sends.fill(graph, device_of);
+        sends
+    }
+
+    /// As [`Sends::of`], in the memory of what was described before.
+    pub(crate) fn fill(&mut self, graph: &TaskGraph, device_of: &[DeviceId]) {
+        let Sends { sends, first, receivers, local, remote } = self;
+        sends.clear();
+        first.clear();
+        receivers.clear();
+        local.clear();
         for datum in graph.datum_ids() {
             first.push(sends.len() as u32);
             let from = device_of[graph.producer(datum).index()];
+            let consumers = || graph.consumers(datum).iter().map(|&consumer| (device_of[consumer.index()], consumer));
+            local.push(consumers().filter(|&(to, _)| to == from).map(|(_, consumer)| consumer));
             remote.clear();
-            for &consumer in graph.consumers(datum) {
-                match device_of[consumer.index()] {
-                    to if to == from => local.push((datum.index(), consumer)),
-                    to => remote.push((to, consumer)),
-                }
-            }
+            remote.extend(consumers().filter(|&(to, _)| to != from));
             remote.sort_unstable();
             for group in remote.chunk_by(|one, other| one.0 == other.0) {
-                received.extend(group.iter().map(|&(_, consumer)| (sends.len(), consumer)));
+                receivers.push(group.iter().map(|&(_, consumer)| consumer));
                 sends.push(Send { datum, from, to: group[0].0, bytes: graph.bytes(datum) });
             }
         }
         first.push(sends.len() as u32);
-        let receivers = Rows::group(sends.len(), received.iter().copied());
-        let local = Rows::group(graph.datum_count(), local.iter().copied());
-        Sends { sends, first, receivers, local }
     }
 
     /// All sends.
@@ -71,6 +75,13 @@ impl Sends {
     /// The positions of a datum's sends in [`Sends::all`].
     pub fn of_datum(&self, datum: DatumId) -> Range<usize> {
         self.first[datum.index()] as usize..self.first[datum.index() + 1] as usize
+    }
+
+    /// The position of the send of `datum` to `target`, if there is one.
+    pub fn to(&self, datum: DatumId, target: DeviceId) -> Option<usize> {
+        let range = self.of_datum(datum);
+        let place = self.sends[range.clone()].binary_search_by_key(&target, |send| send.to).ok()?;
+        Some(range.start + place)
     }
 
     /// The tasks that wait for the send at `position`.

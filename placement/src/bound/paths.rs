@@ -170,28 +170,23 @@ fn consumers(graph: &TaskGraph, task: TaskId) -> Vec<(TaskId, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
     use crate::graph::{GraphBuilder, Task};
-    use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
+    use crate::platform::{Device, DeviceKind, DeviceKinds};
     use crate::problem::MemoryRule;
+    use crate::sample;
 
     /// CPU → GPU → CPU by constraint, with a transfer of 1 for each 10 bytes; the third task takes longer on the second CPU.
     #[test]
     fn transfers_that_cannot_be_avoided_count() {
         let mut builder = GraphBuilder::new();
-        let [a, b, c] = [DeviceKinds::CPU, DeviceKinds::GPU, DeviceKinds::CPU]
-            .map(|kinds| builder.task(Task::new("t").with_allowed(kinds)));
+        let [a, b, c] = [(DeviceKinds::CPU, 1.0), (DeviceKinds::GPU, 2.0), (DeviceKinds::CPU, 3.0)]
+            .map(|(kinds, work)| builder.task(Task::new("t").with_allowed(kinds).with_operations(work)));
         builder.edge(a, b, 10);
         builder.edge(b, c, 20);
-        let graph = builder.build().unwrap();
-        let kinds = [DeviceKind::Cpu, DeviceKind::Cpu, DeviceKind::Gpu];
-        let devices = kinds.map(|kind| Device::new("d", kind)).to_vec();
-        let platform = Platform::uniform(devices, 0.0, 10.0).unwrap();
-        let costs = CostTable::from_fn(&graph, &platform, |task, device| {
-            Some(f64::from(task.0 + 1) * if device.0 == 1 { 2.0 } else { 1.0 })
-        });
-        let costs = costs.unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let devices = [(DeviceKind::Cpu, 1.0), (DeviceKind::Cpu, 0.5), (DeviceKind::Gpu, 1.0)]
+            .map(|(kind, speed)| Device::new("d", kind).with_speed(speed));
+        let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Ignore);
+        let problem = loaded.problem().unwrap();
         let paths = Paths::new(&problem);
         let gpu = DeviceId(2);
         assert_eq!((paths.start(a, DeviceId(1)), paths.start(a, gpu)), (0.0, f64::INFINITY));
@@ -202,31 +197,22 @@ mod tests {
 
     #[test]
     fn colocated_tasks_come_one_after_the_other() {
-        let mut builder = GraphBuilder::new();
-        let tasks = [(); 5].map(|()| builder.task(Task::new("t")));
-        for &middle in &tasks[1..4] {
-            builder.edge(tasks[0], middle, 0);
-            builder.edge(middle, tasks[4], 0);
-            builder.colocate(tasks[1], middle);
+        let mut builder = sample::tasks(&[2.0; 5]);
+        for middle in [1, 2, 3].map(TaskId) {
+            builder.edge(TaskId(0), middle, 0);
+            builder.edge(middle, TaskId(4), 0);
+            builder.colocate(TaskId(1), middle);
         }
-        let graph = builder.build().unwrap();
-        let platform = Platform::uniform(vec![Device::new("d", DeviceKind::Cpu); 3], 0.0, 1.0).unwrap();
-        let costs = CostTable::from_fn(&graph, &platform, |_, _| Some(2.0)).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(builder.build().unwrap(), &[1.0; 3]);
+        let problem = loaded.problem().unwrap();
         assert_eq!(Paths::new(&problem).bound(&problem), 2.0 + 3.0 * 2.0 + 2.0);
     }
 
     /// Two tasks of 5 into one, over transfers of 8: one after the other is best, and the longest way alone is 6.
     #[test]
     fn what_meets_is_in_one_place_or_sent() {
-        let mut builder = GraphBuilder::new();
-        let [a, b, c] = [(); 3].map(|()| builder.task(Task::new("t")));
-        builder.edge(a, c, 8);
-        builder.edge(b, c, 8);
-        let graph = builder.build().unwrap();
-        let platform = Platform::uniform(vec![Device::new("d", DeviceKind::Cpu); 2], 0.0, 1.0).unwrap();
-        let costs = CostTable::from_fn(&graph, &platform, |task, _| Some(if task == c { 1.0 } else { 5.0 })).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[5.0, 5.0, 1.0], &[(0, 2, 80), (1, 2, 80)]), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         assert_eq!(Paths::new(&problem).bound(&problem), 11.0);
     }
 }

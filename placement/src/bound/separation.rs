@@ -10,16 +10,17 @@ use super::Paths;
 use crate::graph::{DatumId, TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
+use crate::union_find::UnionFind;
 
 /// The greatest bound over all pieces of the graph; 0 where each fits on a device. `O(V × devices + E × devices²)` at worst.
 pub(super) fn bound(problem: &Problem<'_>, paths: &Paths) -> f64 {
     let graph = problem.graph();
-    let pieces = Pieces::of(problem);
+    let pieces = pieces(problem);
     let mut least = vec![f64::INFINITY; graph.unit_count()];
     let torn = torn_pieces(problem, &pieces);
     for datum in graph.datum_ids() {
         let producer = graph.producer(datum);
-        let piece = pieces.root(graph.unit(producer));
+        let piece = pieces[graph.unit(producer).index()];
         for &consumer in graph.consumers(datum).iter().filter(|_| torn[piece.index()]) {
             if graph.unit(consumer) != graph.unit(producer) {
                 let least = &mut least[piece.index()];
@@ -52,11 +53,11 @@ fn crossing(problem: &Problem<'_>, paths: &Paths, datum: DatumId, consumer: Task
 }
 
 /// By root of a piece: whether no device takes all of it.
-fn torn_pieces(problem: &Problem<'_>, pieces: &Pieces) -> Vec<bool> {
+fn torn_pieces(problem: &Problem<'_>, pieces: &[UnitId]) -> Vec<bool> {
     let (graph, devices) = (problem.graph(), problem.platform().device_count());
     let mut members: Vec<Vec<UnitId>> = vec![Vec::new(); graph.unit_count()];
     for unit in graph.unit_ids() {
-        members[pieces.root(unit).index()].push(unit);
+        members[pieces[unit.index()].index()].push(unit);
     }
     let mut settled = vec![0u128; devices];
     for unit in graph.unit_ids() {
@@ -77,64 +78,40 @@ fn torn_pieces(problem: &Problem<'_>, pieces: &Pieces) -> Vec<bool> {
     members.iter().map(torn).collect()
 }
 
-/// The units that data join, directly or over others; each piece has one unit as its root.
-struct Pieces {
-    roots: Vec<UnitId>,
-}
-
-impl Pieces {
-    fn of(problem: &Problem<'_>) -> Self {
-        let graph = problem.graph();
-        let mut parents: Vec<u32> = (0..graph.unit_count() as u32).collect();
-        for datum in graph.datum_ids() {
-            for &consumer in graph.consumers(datum) {
-                let one = find(&mut parents, graph.unit(graph.producer(datum)).0);
-                let other = find(&mut parents, graph.unit(consumer).0);
-                parents[one.max(other) as usize] = one.min(other);
-            }
+/// By unit: the piece of the units that data join, directly or over others. A piece has the number of its first unit.
+fn pieces(problem: &Problem<'_>) -> Vec<UnitId> {
+    let graph = problem.graph();
+    let mut joined = UnionFind::new(graph.unit_count());
+    for datum in graph.datum_ids() {
+        for &consumer in graph.consumers(datum) {
+            joined.join(graph.unit(graph.producer(datum)).index(), graph.unit(consumer).index());
         }
-        let roots = (0..parents.len() as u32).map(|unit| UnitId(find(&mut parents, unit))).collect();
-        Pieces { roots }
     }
-
-    fn root(&self, unit: UnitId) -> UnitId {
-        self.roots[unit.index()]
-    }
-}
-
-/// The root of `unit`, halving the way to it.
-fn find(parents: &mut [u32], mut unit: u32) -> u32 {
-    while parents[unit as usize] != unit {
-        parents[unit as usize] = parents[parents[unit as usize] as usize];
-        unit = parents[unit as usize];
-    }
-    unit
+    graph.unit_ids().map(|unit| UnitId(joined.root(unit.index()) as u32)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
     use crate::graph::{GraphBuilder, Task, TaskGraph};
-    use crate::platform::{Device, DeviceKind, Platform};
+    use crate::platform::{Device, DeviceKind};
     use crate::problem::MemoryRule;
+    use crate::sample;
 
-    /// A chain of four tasks of 6 bytes that each take 1, with transfers of 30, 20 and 40; and a task apart.
+    /// A chain of four tasks of 6 bytes that each take 1, of which transfers take 30, 20 and 40; and a task apart.
     fn chain() -> TaskGraph {
         let mut builder = GraphBuilder::new();
-        let tasks = [(); 5].map(|()| builder.task(Task::new("t").with_memory(6)));
-        for (pair, bytes) in tasks[..4].windows(2).zip([30, 20, 40]) {
+        let tasks = [(); 5].map(|()| builder.task(Task::new("t").with_memory(6).with_operations(1.0)));
+        for (pair, bytes) in tasks[..4].windows(2).zip([300, 200, 400]) {
             builder.edge(pair[0], pair[1], bytes);
         }
         builder.build().unwrap()
     }
 
     fn bound_with(memory: [u64; 2]) -> f64 {
-        let graph = chain();
-        let devices = memory.map(|memory| Device::new("d", DeviceKind::Cpu).with_memory(memory)).to_vec();
-        let platform = Platform::uniform(devices, 0.0, 1.0).unwrap();
-        let costs = CostTable::from_fn(&graph, &platform, |_, _| Some(1.0)).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let devices = memory.map(|memory| Device::new("d", DeviceKind::Cpu).with_memory(memory));
+        let loaded = sample::on(chain(), devices, MemoryRule::Resident);
+        let problem = loaded.problem().unwrap();
         bound(&problem, &Paths::new(&problem))
     }
 
@@ -147,12 +124,10 @@ mod tests {
     #[test]
     fn what_must_be_apart_sends() {
         let mut builder = GraphBuilder::new();
-        let [a, b] = [0, 1].map(|device| builder.task(Task::new("t").with_pin(DeviceId(device))));
-        builder.edge(a, b, 10);
-        let graph = builder.build().unwrap();
-        let platform = Platform::uniform(vec![Device::new("d", DeviceKind::Cpu); 2], 0.5, 2.0).unwrap();
-        let costs = CostTable::from_fn(&graph, &platform, |_, _| Some(1.0)).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let [a, b] = [0, 1].map(|device| builder.task(Task::new("t").with_operations(1.0).with_pin(DeviceId(device))));
+        builder.edge(a, b, 55);
+        let loaded = sample::problem(builder.build().unwrap(), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         assert_eq!(bound(&problem, &Paths::new(&problem)), 1.0 + 5.5 + 1.0);
     }
 }

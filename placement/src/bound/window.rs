@@ -84,17 +84,15 @@ fn last_not_above(ascending: &[f64], value: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
     use crate::graph::{GraphBuilder, Task};
-    use crate::platform::{Device, DeviceKind, Platform};
-    use crate::problem::MemoryRule;
+    use crate::sample;
 
     /// A chain of 3, then 8 tasks of 5 on two devices, then a chain of 2: neither all work (25) nor the longest way (10) sees it.
     #[test]
     fn work_between_chains_adds_to_them() {
         let mut builder = GraphBuilder::new();
         let chain = |builder: &mut GraphBuilder, length: usize| {
-            let tasks: Vec<_> = (0..length).map(|_| builder.task(Task::new("1"))).collect();
+            let tasks: Vec<_> = (0..length).map(|_| builder.task(Task::new("t").with_operations(1.0))).collect();
             for pair in tasks.windows(2) {
                 builder.edge(pair[0], pair[1], 0);
             }
@@ -102,15 +100,12 @@ mod tests {
         };
         let (before, after) = (chain(&mut builder, 3), chain(&mut builder, 2));
         for _ in 0..8 {
-            let middle = builder.task(Task::new("5"));
+            let middle = builder.task(Task::new("t").with_operations(5.0));
             builder.edge(before[2], middle, 0);
             builder.edge(middle, after[0], 0);
         }
-        let graph = builder.build().unwrap();
-        let platform = Platform::uniform(vec![Device::new("d", DeviceKind::Cpu); 2], 0.0, 1.0).unwrap();
-        let time = |task: crate::graph::TaskId| graph.task(task).name.parse().ok();
-        let costs = CostTable::from_fn(&graph, &platform, |task, _| time(task)).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(builder.build().unwrap(), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         let (paths, weights) = (Paths::new(&problem), Weights::of(&problem));
         let found = bound(&problem, &paths, &weights);
         assert!((found - 25.0).abs() < 1e-9, "{found}");

@@ -49,10 +49,10 @@ fn best_single_device(problem: &Problem<'_>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::{GraphBuilder, Task, TaskId};
-    use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
+    use crate::platform::{Device, DeviceKind, DeviceKinds};
     use crate::problem::MemoryRule;
+    use crate::sample;
 
     /// The single device, if the fast one has so much memory and the second task may run on `kinds`.
     fn single_device(memory: u64, kinds: DeviceKinds) -> Option<f64> {
@@ -61,11 +61,10 @@ mod tests {
         builder.task(task());
         builder.task(task().with_allowed(kinds));
         builder.edge(TaskId(0), TaskId(1), 100);
-        let graph = builder.build().unwrap();
         let fast = Device::new("fast", DeviceKind::Gpu).with_speed(4.0).with_memory(memory);
-        let platform = Platform::uniform(vec![Device::new("slow", DeviceKind::Cpu), fast], 0.0, 1.0).unwrap();
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let loaded =
+            sample::on(builder.build().unwrap(), [Device::new("slow", DeviceKind::Cpu), fast], MemoryRule::Resident);
+        let problem = loaded.problem().unwrap();
         Baseline::of(&problem).single_device
     }
 

@@ -53,19 +53,15 @@ fn executable_from(problem: &Problem<'_>, schedule: &Schedule, task: TaskId) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::order::Pct;
-    use crate::problem::MemoryRule;
     use crate::sample;
     use crate::simulate::{SimulateOptions, simulate};
 
     /// Tasks 0 to 2 wait for device 0 from the start; task 3 comes to it from device 1 at 3, when 0 runs.
     #[test]
     fn a_decision_counts_what_has_come_and_not_been_started() {
-        let graph = sample::graph(&[4.0, 3.0, 2.0, 1.0, 2.0], &[(4, 3, 10)]);
-        let platform = sample::platform(&[1.0; 2]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[4.0, 3.0, 2.0, 1.0, 2.0], &[(4, 3, 10)]), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         let device_of = [0, 0, 0, 0, 1].map(DeviceId);
         let schedule = simulate(&problem, &device_of, &Pct, &SimulateOptions::default()).unwrap();
         let found: Vec<_> =

@@ -1,8 +1,8 @@
 //! Which format a file is of, by its content.
 
 use super::Refusal;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, de};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
 /// The formats that can be read.
@@ -39,7 +39,9 @@ const EXPECTED: &str = "it should be JSON of a problem, an instance, a profiled 
 pub fn detect(bytes: &[u8]) -> Result<Format, Refusal> {
     let text = without_byte_order_mark(bytes);
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{' | b'[') => detect_json(text),
+        Some(b'{') => detect_object(text),
+        // No format is a list, but one that is broken is said to be so.
+        Some(b'[') => serde_json::from_slice(text).map(|IgnoredAny| Err(Refusal::Unrecognised(EXPECTED)))?,
         _ => detect_csv(text),
     }
 }
@@ -58,126 +60,60 @@ fn detect_csv(text: &[u8]) -> Result<Format, Refusal> {
     }
 }
 
-fn detect_json(text: &[u8]) -> Result<Format, Refusal> {
-    let outline: Outline = serde_json::from_slice(text)?;
-    let has = |names: &[&str]| names.iter().all(|name| outline.members.iter().any(|member| member == name));
-    let first_has = |name: &str| outline.first.0.iter().any(|member| member == name);
-    let format = match () {
-        () if has(&["format"]) => Format::Anabranch,
-        () if has(&["workflow"]) => Format::WfCommons,
-        () if has(&["maxFPGAs", "nodes", "edges"]) => Format::Profiled,
-        () if has(&["W", "BW"]) => Format::Unrelated,
-        () if has(&["instances"]) => Format::UnrelatedSet,
-        () if has(&["instance"]) || has(&["tasks", "deps"]) => Format::Related,
-        () if first_has("instance") => Format::RelatedSet,
-        () => return Err(Refusal::Unrecognised(EXPECTED)),
+fn detect_object(text: &[u8]) -> Result<Format, Refusal> {
+    let there = |member: &Member| member.is_some();
+    let format = match serde_json::from_slice(text)? {
+        Outline { format: Some(_), .. } => Format::Anabranch,
+        Outline { workflow: Some(_), .. } => Format::WfCommons,
+        Outline { accelerators: Some(_), nodes: Some(_), edges: Some(_), .. } => Format::Profiled,
+        Outline { times: Some(_), rates: Some(_), .. } => Format::Unrelated,
+        Outline { instances: Some(_), .. } => Format::UnrelatedSet,
+        Outline { instance, tasks, deps, .. } if there(&instance) || there(&tasks) && there(&deps) => Format::Related,
+        _ if first_is_entry(text) => Format::RelatedSet,
+        _ => return Err(Refusal::Unrecognised(EXPECTED)),
     };
     Ok(format)
 }
 
-/// Names that are kept of an object; what decides stands well before.
-const KEPT: usize = 64;
+type Member = Option<IgnoredAny>;
 
-/// The names in the outermost object, and those in its first member where that is an object too.
-#[derive(Default)]
+/// The members of outermost objects that tell formats apart.
+#[derive(Deserialize)]
 struct Outline {
-    members: Vec<String>,
-    first: Members,
+    format: Member,
+    workflow: Member,
+    #[serde(rename = "maxFPGAs")]
+    accelerators: Member,
+    nodes: Member,
+    edges: Member,
+    #[serde(rename = "W")]
+    times: Member,
+    #[serde(rename = "BW")]
+    rates: Member,
+    instances: Member,
+    instance: Member,
+    tasks: Member,
+    deps: Member,
 }
 
-/// The names in an object; empty for what is none.
-#[derive(Default)]
-struct Members(Vec<String>);
-
-impl<'de> Deserialize<'de> for Outline {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OutlineVisitor)
-    }
+/// Whether the first member is an object with an instance.
+fn first_is_entry(text: &[u8]) -> bool {
+    serde_json::Deserializer::from_slice(text).deserialize_map(FirstIsEntry).unwrap_or(false)
 }
 
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MembersVisitor)
-    }
-}
+struct FirstIsEntry;
 
-struct OutlineVisitor;
-
-impl<'de> Visitor<'de> for OutlineVisitor {
-    type Value = Outline;
+impl<'de> Visitor<'de> for FirstIsEntry {
+    type Value = bool;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object or a list")
+        formatter.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outline, A::Error> {
-        let mut outline = Outline::default();
-        while let Some(name) = map.next_key::<String>()? {
-            if outline.members.is_empty() {
-                outline.first = map.next_value()?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-            if outline.members.len() < KEPT {
-                outline.members.push(name);
-            }
-        }
-        Ok(outline)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Outline, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Outline::default())
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("any value")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-        let mut members = Members::default();
-        while let Some(name) = map.next_key::<String>()? {
-            map.next_value::<IgnoredAny>()?;
-            if members.0.len() < KEPT {
-                members.0.push(name);
-            }
-        }
-        Ok(members)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Members, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Members::default())
-    }
-
-    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Members, E> {
-        Ok(Members::default())
-    }
-
-    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Members, E> {
-        Ok(Members::default())
-    }
-
-    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Members, E> {
-        Ok(Members::default())
-    }
-
-    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Members, E> {
-        Ok(Members::default())
-    }
-
-    fn visit_str<E: de::Error>(self, _: &str) -> Result<Members, E> {
-        Ok(Members::default())
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Members, E> {
-        Ok(Members::default())
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
+        let first: Option<(IgnoredAny, Outline)> = map.next_entry()?;
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(first.is_some_and(|(_, entry)| entry.instance.is_some()))
     }
 }
 

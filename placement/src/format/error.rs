@@ -1,7 +1,5 @@
 //! Why a file was refused, or could not be written.
 
-#[cfg(feature = "csv")]
-use super::thesis::ThesisError;
 use crate::cost::CostError;
 use crate::graph::GraphError;
 use crate::platform::PlatformError;
@@ -39,10 +37,13 @@ pub enum Refusal {
     /// No JSON, or not of the shape that its format has.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// A CSV file of the thesis that is not as it should be.
+    /// Not CSV.
     #[cfg(feature = "csv")]
-    #[error(transparent)]
-    Thesis(#[from] ThesisError),
+    #[error("cannot be read as CSV: {0}")]
+    Csv(#[from] csv::Error),
+    /// A field of a CSV file does not hold what it should.
+    #[error("line {line}: {field} is {value:?}, and should be {expected}")]
+    Field { line: u64, field: &'static str, value: String, expected: &'static str },
     /// A CSV file, where the crate is built without them.
     #[cfg(not(feature = "csv"))]
     #[error("is CSV, which is read with the feature `csv` of anabranch-placement")]
@@ -104,7 +105,4 @@ pub enum WriteError {
         /// What it cannot hold, and where that is.
         what: String,
     },
-    /// Not one device for each task.
-    #[error("the placement names {given} devices for {tasks} tasks")]
-    Placement { tasks: usize, given: usize },
 }

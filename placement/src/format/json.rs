@@ -70,10 +70,9 @@ pub use write::{write_graph, write_platform, write_problem};
 use super::detect::without_byte_order_mark;
 use super::loaded::check_cells;
 use super::{Costs, Facts, Loaded, LoadedGraph, LoadedProblem, Refusal, TimeTable};
-use crate::graph::{DatumId, GraphBuilder, Task, TaskGraph, TaskId};
-use crate::platform::{Device, DeviceId, DeviceKinds, Platform};
-use document::{Document, GraphPart, PlatformPart, TaskPart};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::graph::{GraphBuilder, TaskGraph};
+use crate::platform::{DeviceId, Platform};
+use document::{DatumPart, Document, GraphPart, Matrix, PlatformPart};
 
 /// What `format` says.
 const FORMAT: &str = "anabranch-problem";
@@ -85,25 +84,29 @@ const VERSION: u64 = 1;
 /// # Errors
 /// The first thing in it that is not as the table above says.
 pub fn parse(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
-    let document: Document = serde_json::from_slice(without_byte_order_mark(bytes))?;
+    let mut document: Document = serde_json::from_slice(without_byte_order_mark(bytes))?;
     if document.format != FORMAT {
         return Err(Refusal::Version { found: document.format, known: "format anabranch-problem" });
     }
     if document.version != VERSION {
         return Err(Refusal::Version { found: document.version.to_string(), known: "version 1" });
     }
-    let name = document.name.clone().unwrap_or_else(|| name.into());
-    let graph = document.graph.as_ref().map(read_graph).transpose()?;
-    let platform = document.platform.as_ref().map(read_platform).transpose()?;
-    let memory_rule = document.memory_rule.into();
+    let name = document.name.take().unwrap_or_else(|| name.into());
+    let graph = document.graph.take().map(read_graph).transpose()?;
+    let platform = document.platform.take().map(read_platform).transpose()?;
     if platform.is_none() && document.times.is_some() {
         return Err(Refusal::Missing { place: "the document with times".into(), what: "platform that they are for" });
     }
+    if let Some(graph) = &graph {
+        let (found, expected) = (document.task_ids.len(), graph.task_count());
+        if found != 0 && found != expected {
+            return Err(Refusal::Length { place: "task_ids".into(), found, expected });
+        }
+    }
     match (graph, platform) {
-        (Some(graph), Some(platform)) => Ok(Loaded::Problems(vec![read_problem(name, graph, platform, &document)?])),
+        (Some(graph), Some(platform)) => Ok(Loaded::Problems(vec![read_problem(name, graph, platform, document)?])),
         (Some(graph), None) => {
-            let task_ids = read_task_ids(&document, &graph)?;
-            let time_unit = document.time_unit;
+            let Document { memory_rule, time_unit, task_ids, .. } = document;
             Ok(Loaded::Graph(Box::new(LoadedGraph { name, graph, memory_rule, time_unit, task_ids })))
         }
         (None, Some(platform)) => Ok(Loaded::Platform(platform)),
@@ -115,48 +118,27 @@ fn read_problem(
     name: String,
     graph: TaskGraph,
     platform: Platform,
-    document: &Document,
+    document: Document,
 ) -> Result<LoadedProblem, Refusal> {
     check_cells([(graph.task_count(), platform.device_count())].into_iter())?;
-    let costs = match &document.times {
+    let Document { times, only_on, memory_rule, bytes_a_unit, time_unit, figures, task_ids, .. } = document;
+    let costs = match &times {
         Some(rows) => Costs::Times(read_times(rows, &graph, &platform)?),
         None => Costs::OperationsOverSpeed,
     };
-    let only_on = read_only_on(document, &graph, &platform)?;
-    let bytes_a_unit = document.bytes_a_unit.unwrap_or(1.0);
+    let tasks = only_on.keys().map(|task| (task.0, graph.task_count(), "a task of the graph"));
+    let devices =
+        only_on.values().flatten().map(|device| (device.0, platform.device_count(), "a device of the platform"));
+    if let Some((id, _, expected)) = tasks.chain(devices).find(|&(id, count, _)| id as usize >= count) {
+        return Err(Refusal::Number { place: "only_on".into(), value: id.into(), expected });
+    }
+    let bytes_a_unit = bytes_a_unit.unwrap_or(1.0);
     if !(bytes_a_unit.is_finite() && bytes_a_unit > 0.0) {
         let expected = "finite and greater than 0";
         return Err(Refusal::Number { place: "bytes_a_unit".into(), value: bytes_a_unit, expected });
     }
-    let (time_unit, figures) = (document.time_unit.clone(), document.figures.clone());
-    let facts = Facts { time_unit, bytes_a_unit, figures, task_ids: read_task_ids(document, &graph)? };
-    Ok(LoadedProblem { name, graph, platform, costs, only_on, memory_rule: document.memory_rule.into(), facts })
-}
-
-/// One number for each task, or none at all.
-fn read_task_ids(document: &Document, graph: &TaskGraph) -> Result<Vec<u64>, Refusal> {
-    let (ids, expected) = (&document.task_ids, graph.task_count());
-    if !ids.is_empty() && ids.len() != expected {
-        return Err(Refusal::Length { place: "task_ids".into(), found: ids.len(), expected });
-    }
-    Ok(ids.clone())
-}
-
-fn read_only_on(
-    document: &Document,
-    graph: &TaskGraph,
-    platform: &Platform,
-) -> Result<BTreeMap<TaskId, BTreeSet<DeviceId>>, Refusal> {
-    let check = |id: u32, count: usize, expected| {
-        let refusal = || Refusal::Number { place: "only_on".into(), value: f64::from(id), expected };
-        if (id as usize) < count { Ok(id) } else { Err(refusal()) }
-    };
-    let read_set = |(&task, devices): (&u32, &Vec<u32>)| {
-        let task = check(task, graph.task_count(), "a task of the graph")?;
-        let devices = devices.iter().map(|&device| check(device, platform.device_count(), "a device of the platform"));
-        Ok((TaskId(task), devices.map(|device| device.map(DeviceId)).collect::<Result<_, _>>()?))
-    };
-    document.only_on.iter().map(read_set).collect()
+    let facts = Facts { time_unit, bytes_a_unit, figures, task_ids };
+    Ok(LoadedProblem { name, graph, platform, costs, only_on, memory_rule, facts })
 }
 
 fn read_times(rows: &[Vec<Option<f64>>], graph: &TaskGraph, platform: &Platform) -> Result<TimeTable, Refusal> {
@@ -178,57 +160,33 @@ fn check_rows<T>(place: &str, matrix: &[Vec<T>], rows: usize, columns: usize) ->
     }
 }
 
-fn read_graph(part: &GraphPart) -> Result<TaskGraph, Refusal> {
+fn read_graph(part: GraphPart) -> Result<TaskGraph, Refusal> {
     let mut builder = GraphBuilder::new();
-    for task in &part.tasks {
-        builder.task(read_task(task));
+    for task in part.tasks {
+        builder.task(task);
     }
     // Ids that are out of range are found by the builder.
-    for datum in &part.data {
-        let id: DatumId = builder.datum(TaskId(datum.producer), datum.bytes);
-        datum.consumers.iter().for_each(|&consumer| builder.consume(id, TaskId(consumer)));
+    for DatumPart { producer, bytes, consumers } in part.data {
+        let datum = builder.datum(producer, bytes);
+        consumers.into_iter().for_each(|consumer| builder.consume(datum, consumer));
     }
     for group in &part.colocated {
-        group.windows(2).for_each(|pair| builder.colocate(TaskId(pair[0]), TaskId(pair[1])));
+        group.windows(2).for_each(|pair| builder.colocate(pair[0], pair[1]));
     }
     Ok(builder.build()?)
 }
 
-fn read_task(part: &TaskPart) -> Task {
-    let allowed = match &part.allowed {
-        Some(kinds) => kinds.iter().fold(DeviceKinds::NONE, |all, &kind| all.union(kind.into())),
-        None => DeviceKinds::ALL,
-    };
-    Task {
-        name: part.name.clone().into_owned(),
-        allowed,
-        pinned: part.pinned.map(DeviceId),
-        memory: part.memory,
-        operations: part.operations,
-    }
-}
-
-fn read_platform(part: &PlatformPart) -> Result<Platform, Refusal> {
+fn read_platform(part: PlatformPart) -> Result<Platform, Refusal> {
     let count = part.devices.len();
     for (place, matrix) in [("platform.latency", &part.latency), ("platform.rate", &part.rate)] {
         if let Some(rows) = matrix {
             check_rows(place, rows, count, count)?;
         }
     }
-    let devices: Vec<Device> = part
-        .devices
-        .iter()
-        .map(|device| Device {
-            name: device.name.clone().into_owned(),
-            kind: device.kind,
-            memory: device.memory,
-            speed: device.speed,
-        })
-        .collect();
-    let entry = |matrix: &Option<Vec<Vec<Option<f64>>>>, from: DeviceId, to: DeviceId| {
+    let entry = |matrix: &Option<Matrix>, from: DeviceId, to: DeviceId| {
         matrix.as_ref().and_then(|rows| rows[from.index()][to.index()])
     };
-    Ok(Platform::new(devices, |from, to| {
+    Ok(Platform::new(part.devices, |from, to| {
         (entry(&part.latency, from, to).unwrap_or(0.0), entry(&part.rate, from, to).unwrap_or(f64::INFINITY))
     })?)
 }
@@ -236,7 +194,8 @@ fn read_platform(part: &PlatformPart) -> Result<Platform, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::DeviceKind;
+    use crate::graph::{DatumId, Task, TaskId};
+    use crate::platform::{DeviceKind, DeviceKinds};
     use crate::problem::MemoryRule;
 
     const EXAMPLE: &str = include_str!("../../tests/data/formats/example.json");

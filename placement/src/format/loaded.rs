@@ -1,7 +1,7 @@
 //! What a file holds: a graph, a platform, or whole problems that own all their parts.
 
 use super::{MAX_CELLS, Refusal};
-use crate::cost::{CostError, CostModel, OperationsOverSpeed};
+use crate::cost::{CostModel, OperationsOverSpeed, TimeTable};
 use crate::graph::{TaskGraph, TaskId};
 use crate::platform::{DeviceId, Platform};
 use crate::problem::{MemoryRule, Problem, ProblemError};
@@ -96,46 +96,6 @@ pub enum Costs {
     Times(TimeTable),
 }
 
-/// A time for each task and device; none where the task cannot run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TimeTable {
-    devices: usize,
-    /// Task-major; infinite where the task cannot run.
-    times: Vec<f64>,
-}
-
-impl TimeTable {
-    /// Asks `time` for every task and device, task by task. `O(tasks × devices)` time and memory.
-    ///
-    /// # Errors
-    /// The first time that is negative, infinite or not a number.
-    pub fn from_fn(
-        tasks: usize,
-        devices: usize,
-        mut time: impl FnMut(TaskId, DeviceId) -> Option<f64>,
-    ) -> Result<Self, CostError> {
-        let mut times = Vec::with_capacity(tasks.saturating_mul(devices));
-        for task in (0..tasks as u32).map(TaskId) {
-            for device in (0..devices as u32).map(DeviceId) {
-                times.push(match time(task, device) {
-                    Some(time) if time >= 0.0 && time.is_finite() => time,
-                    Some(time) => return Err(CostError { task, device, time }),
-                    None => f64::INFINITY,
-                });
-            }
-        }
-        Ok(TimeTable { devices, times })
-    }
-
-    /// Time of `task` on `device`; `None` where it cannot run, and for what the table does not know.
-    pub fn time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
-        if device.index() >= self.devices {
-            return None;
-        }
-        self.times.get(task.index() * self.devices + device.index()).copied().filter(|time| time.is_finite())
-    }
-}
-
 impl LoadedProblem {
     /// A problem whose times are operations over speed.
     pub fn new(name: impl Into<String>, graph: TaskGraph, platform: Platform, memory_rule: MemoryRule) -> Self {
@@ -146,14 +106,13 @@ impl LoadedProblem {
     /// Copies a problem, so that it can be written or kept. Its transfers become those of its platform's links.
     pub fn copy_of(name: impl Into<String>, problem: &Problem<'_>) -> Self {
         let (graph, platform) = (problem.graph(), problem.platform());
-        let devices = platform.device_count();
-        let times =
-            graph.task_ids().flat_map(|task| platform.device_ids().map(move |device| problem.time(task, device)));
+        let time = |task, device| Some(problem.time(task, device)).filter(|time| time.is_finite());
+        let times = TimeTable::from_fn(graph.task_count(), platform.device_count(), time);
         LoadedProblem {
             name: name.into(),
             graph: graph.clone(),
             platform: platform.clone(),
-            costs: Costs::Times(TimeTable { devices, times: times.collect() }),
+            costs: Costs::Times(times.expect("a problem has verified its times")),
             only_on: BTreeMap::new(),
             memory_rule: problem.memory_rule(),
             facts: Facts::default(),

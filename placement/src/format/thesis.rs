@@ -9,35 +9,11 @@ mod write;
 
 pub use write::{write_graph, write_platform};
 
-use crate::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
-use crate::platform::{Device, DeviceKind, DeviceKinds, Platform, PlatformError};
+use super::Refusal;
+use crate::graph::{GraphBuilder, Task, TaskGraph, TaskId};
+use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
 use std::collections::BTreeMap;
 use std::io::Read;
-
-/// Why a file was refused.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "fields are what the messages call them")]
-pub enum ThesisError {
-    /// Not CSV, or it could not be read.
-    #[error("the file cannot be read as CSV: {0}")]
-    Csv(#[from] csv::Error),
-    /// A field does not hold what it should.
-    #[error("line {line}: {field} is {value:?}, and should be {expected}")]
-    Field { line: u64, field: &'static str, value: String, expected: &'static str },
-    /// Two rows with the same id.
-    #[error("line {line}: id {id} is used twice")]
-    Twice { line: u64, id: u64 },
-    /// A row names an id that has no row.
-    #[error("line {line}: {field} names {id}, which has no row")]
-    Unknown { line: u64, field: &'static str, id: u64 },
-    /// The rows are no graph.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
-    /// The rows are no platform.
-    #[error(transparent)]
-    Platform(#[from] PlatformError),
-}
 
 /// One row and where it is.
 struct Row {
@@ -50,11 +26,11 @@ impl Row {
         self.fields.get(column).unwrap_or("").trim()
     }
 
-    fn number<T: std::str::FromStr>(&self, column: usize, field: &'static str) -> Result<T, ThesisError> {
+    fn number<T: std::str::FromStr>(&self, column: usize, field: &'static str) -> Result<T, Refusal> {
         self.parse(self.text(column), field, "a number")
     }
 
-    fn numbers<T: std::str::FromStr>(&self, column: usize, field: &'static str) -> Result<Vec<T>, ThesisError> {
+    fn numbers<T: std::str::FromStr>(&self, column: usize, field: &'static str) -> Result<Vec<T>, Refusal> {
         let parts = self.text(column).split(';').map(str::trim).filter(|part| !part.is_empty());
         parts.map(|part| self.parse(part, field, "numbers with semicolons between them")).collect()
     }
@@ -64,25 +40,25 @@ impl Row {
         text: &str,
         field: &'static str,
         expected: &'static str,
-    ) -> Result<T, ThesisError> {
+    ) -> Result<T, Refusal> {
         text.parse().map_err(|_| self.wrong(field, text, expected))
     }
 
-    fn wrong(&self, field: &'static str, value: &str, expected: &'static str) -> ThesisError {
-        ThesisError::Field { line: self.line, field, value: value.into(), expected }
+    fn wrong(&self, field: &'static str, value: &str, expected: &'static str) -> Refusal {
+        Refusal::Field { line: self.line, field, value: value.into(), expected }
     }
 }
 
 /// All rows but the heading, by id.
-fn rows(source: impl Read) -> Result<BTreeMap<u64, Row>, ThesisError> {
+fn rows(source: impl Read) -> Result<BTreeMap<u64, Row>, Refusal> {
     let mut reader = csv::ReaderBuilder::new().has_headers(true).flexible(true).from_reader(source);
     let mut rows = BTreeMap::new();
     for record in reader.records() {
         let fields = record?;
         let row = Row { line: fields.position().map_or(0, csv::Position::line), fields };
-        let (line, id) = (row.line, row.number(0, "id")?);
+        let (line, id): (u64, u64) = (row.line, row.number(0, "id")?);
         if rows.insert(id, row).is_some() {
-            return Err(ThesisError::Twice { line, id });
+            return Err(Refusal::Twice { place: format!("line {line}"), what: "id", name: id.to_string() });
         }
     }
     Ok(rows)
@@ -92,7 +68,7 @@ fn rows(source: impl Read) -> Result<BTreeMap<u64, Row>, ThesisError> {
 ///
 /// # Errors
 /// The first row that is not as it should be, or what is wrong with the graph as a whole.
-pub fn read_graph(source: impl Read) -> Result<(TaskGraph, Vec<u64>), ThesisError> {
+pub fn read_graph(source: impl Read) -> Result<(TaskGraph, Vec<u64>), Refusal> {
     let rows = rows(source)?;
     let ids: Vec<u64> = rows.keys().copied().collect();
     let mut builder = GraphBuilder::new();
@@ -116,7 +92,7 @@ pub fn read_graph(source: impl Read) -> Result<(TaskGraph, Vec<u64>), ThesisErro
     Ok((builder.build()?, ids))
 }
 
-fn read_task(row: &Row) -> Result<Task, ThesisError> {
+fn read_task(row: &Row) -> Result<Task, Refusal> {
     let allowed = match row.text(7) {
         "NO" | "" => DeviceKinds::ALL,
         "CPU" => DeviceKinds::CPU,
@@ -128,10 +104,13 @@ fn read_task(row: &Row) -> Result<Task, ThesisError> {
     Ok(task.with_operations(row.number(5, "operations")?).with_memory(row.number(6, "memory")?))
 }
 
-fn neighbours(row: &Row, column: usize, field: &'static str, ids: &[u64]) -> Result<Vec<TaskId>, ThesisError> {
+fn neighbours(row: &Row, column: usize, field: &'static str, ids: &[u64]) -> Result<Vec<TaskId>, Refusal> {
     let place = |id: u64| match ids.binary_search(&id) {
         Ok(place) => Ok(TaskId(place as u32)),
-        Err(_) => Err(ThesisError::Unknown { line: row.line, field, id }),
+        Err(_) => {
+            let (place, name) = (format!("line {}: {field}", row.line), id.to_string());
+            Err(Refusal::Unknown { place, what: "row of id", name })
+        }
     };
     row.numbers(column, field)?.into_iter().map(place).collect()
 }
@@ -140,7 +119,7 @@ fn neighbours(row: &Row, column: usize, field: &'static str, ids: &[u64]) -> Res
 ///
 /// # Errors
 /// The first row that is not as it should be, or what is wrong with the platform as a whole.
-pub fn read_platform(source: impl Read) -> Result<Platform, ThesisError> {
+pub fn read_platform(source: impl Read) -> Result<Platform, Refusal> {
     let rows = rows(source)?;
     let mut devices = Vec::with_capacity(rows.len());
     let mut rates: Vec<Vec<f64>> = Vec::with_capacity(rows.len());
@@ -156,7 +135,7 @@ pub fn read_platform(source: impl Read) -> Result<Platform, ThesisError> {
     Ok(Platform::new(devices, |from, to| (0.0, rate(from.index(), to.index())))?)
 }
 
-fn read_device(row: &Row) -> Result<Device, ThesisError> {
+fn read_device(row: &Row) -> Result<Device, Refusal> {
     let kind = match row.text(4) {
         "CPU" => DeviceKind::Cpu,
         "GPU" => DeviceKind::Gpu,
@@ -175,7 +154,7 @@ mod tests {
 
     const HEADING: &str = "id,out,in,colocated,tensor,operations,memory,constraint,name\n";
 
-    fn graph(rows: &str) -> Result<(TaskGraph, Vec<u64>), ThesisError> {
+    fn graph(rows: &str) -> Result<(TaskGraph, Vec<u64>), Refusal> {
         read_graph(format!("{HEADING}{rows}").as_bytes())
     }
 
@@ -193,8 +172,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
         let cases = [
-            ("1,2,,,1,1,1,NO,a", "line 2: a successor names 2"),
-            ("1,,,,1,1,1,NO,a\n1,,,,1,1,1,NO,b", "line 3: id 1 is used twice"),
+            ("1,2,,,1,1,1,NO,a", "line 2: a successor names the row of id \"2\""),
+            ("1,,,,1,1,1,NO,a\n1,,,,1,1,1,NO,b", "line 3: the id \"1\" is there twice"),
             ("1,,,,-1,1,1,NO,a", "line 2: tensor size is \"-1\""),
             ("1,,,,1,1,1,FPGA,a", "line 2: device constraint is \"FPGA\""),
             ("1,2,,,1,1,1,NO,a\n2,1,,,1,1,1,NO,b", "cycle: b -> a -> b"),
@@ -213,6 +192,6 @@ mod tests {
         assert_eq!(platform.rate(DeviceId(1), DeviceId(2)), 40.0);
         assert_eq!(platform.device(DeviceId(1)).speed, 30.0);
         let short = read_platform("h\n0,100,10,25,CPU\n1,100,30,40,GPU\n2,100,40,,TPU\n".as_bytes());
-        assert!(matches!(short, Err(ThesisError::Field { line: 2, field: "rates", .. })));
+        assert!(matches!(short, Err(Refusal::Field { line: 2, field: "rates", .. })));
     }
 }

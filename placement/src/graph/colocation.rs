@@ -2,6 +2,7 @@
 
 use super::{GraphError, Rows, Task, TaskId, UnitId};
 use crate::platform::{DeviceId, DeviceKinds};
+use crate::union_find::UnionFind;
 
 /// The assignment units of a graph and what their members agree on.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +49,7 @@ impl Units {
 
 /// Union-find over the tasks; a root carries its group's kinds and pin. The root is the group's smallest member.
 struct Forest {
-    parent: Vec<u32>,
+    joined: UnionFind,
     allowed: Vec<DeviceKinds>,
     pinned: Vec<Option<DeviceId>>,
 }
@@ -56,14 +57,14 @@ struct Forest {
 impl Forest {
     fn new(tasks: &[Task]) -> Self {
         Forest {
-            parent: (0..tasks.len() as u32).collect(),
+            joined: UnionFind::new(tasks.len()),
             allowed: tasks.iter().map(|task| task.allowed).collect(),
             pinned: tasks.iter().map(|task| task.pinned).collect(),
         }
     }
 
     fn join(&mut self, tasks: &[Task], first: TaskId, second: TaskId) -> Result<(), GraphError> {
-        let (one, other) = (self.root(first.index()), self.root(second.index()));
+        let (one, other) = (self.joined.root(first.index()), self.joined.root(second.index()));
         if one == other {
             return Ok(());
         }
@@ -80,41 +81,21 @@ impl Forest {
             let (first, second) = names();
             return Err(GraphError::ColocatedPins { first, first_pin, second, second_pin });
         }
-        let (root, child) = (one.min(other), one.max(other));
-        self.parent[child] = root as u32;
+        let (root, child) = self.joined.join(one, other);
         self.allowed[root] = allowed;
         self.pinned[root] = self.pinned[root].or(self.pinned[child]);
         Ok(())
     }
 
-    /// The root of `task`'s tree, halving the path on the way.
-    fn root(&mut self, mut task: usize) -> usize {
-        while self.parent[task] as usize != task {
-            let grandparent = self.parent[self.parent[task] as usize];
-            self.parent[task] = grandparent;
-            task = grandparent as usize;
-        }
-        task
-    }
-
-    fn into_units(mut self) -> Units {
-        let count = self.parent.len();
-        let mut unit_of = vec![UnitId(0); count];
-        let (mut allowed, mut pinned) = (Vec::new(), Vec::new());
-        for task in 0..count {
-            let root = self.root(task);
-            // The root is the smallest member, so it has been numbered when another member comes.
-            if root == task {
-                unit_of[task] = UnitId(allowed.len() as u32);
-                allowed.push(self.allowed[task]);
-                pinned.push(self.pinned[task]);
-            } else {
-                unit_of[task] = unit_of[root];
-            }
-        }
+    fn into_units(self) -> Units {
+        let (numbers, count) = self.joined.numbered();
+        let unit_of: Vec<UnitId> = numbers.into_iter().map(UnitId).collect();
         let pairs = unit_of.iter().enumerate().map(|(task, unit)| (unit.index(), TaskId(task as u32)));
-        let members = Rows::group(allowed.len(), pairs);
-        Units { unit_of, members, allowed, pinned }
+        let members = Rows::group(count, pairs);
+        let first = |unit: usize| members.row(unit)[0].index();
+        let allowed = (0..count).map(|unit| self.allowed[first(unit)]).collect();
+        let pinned = (0..count).map(|unit| self.pinned[first(unit)]).collect();
+        Units { allowed, pinned, unit_of, members }
     }
 }
 

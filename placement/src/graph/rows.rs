@@ -7,6 +7,13 @@ pub(crate) struct Rows<T> {
     items: Vec<T>,
 }
 
+impl<T> Default for Rows<T> {
+    /// No rows.
+    fn default() -> Self {
+        Rows { offsets: vec![0], items: Vec::new() }
+    }
+}
+
 impl<T: Copy> Rows<T> {
     /// Groups `pairs` of (row, item) into `rows` rows, keeping the order of the pairs within each row. `O(rows + pairs)`.
     ///
@@ -29,6 +36,18 @@ impl<T: Copy> Rows<T> {
             next[row] += 1;
         }
         Rows { offsets, items }
+    }
+
+    /// Takes all rows out again, but keeps their memory.
+    pub(crate) fn clear(&mut self) {
+        self.offsets.truncate(1);
+        self.items.clear();
+    }
+
+    /// Adds a row behind the others.
+    pub(crate) fn push(&mut self, row: impl IntoIterator<Item = T>) {
+        self.items.extend(row);
+        self.offsets.push(self.items.len() as u32);
     }
 
     pub(crate) fn row(&self, row: usize) -> &[T] {

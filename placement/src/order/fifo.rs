@@ -40,21 +40,17 @@ impl Order for ShuffledFifo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::TaskId;
     use crate::order::{Pct, Planned};
     use crate::platform::DeviceId;
-    use crate::problem::{MemoryRule, Problem};
     use crate::sample;
     use crate::simulate::{SimulateOptions, simulate};
 
     /// Task 2 is ready before task 3, which has the longer way to go; both wait for task 0 to end.
     #[test]
     fn what_was_ready_first_runs_first() {
-        let graph = sample::graph(&[4.0, 1.0, 1.0, 1.0, 9.0], &[(1, 3, 0), (3, 4, 0)]);
-        let platform = sample::platform(&[1.0; 2]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[4.0, 1.0, 1.0, 1.0, 9.0], &[(1, 3, 0), (3, 4, 0)]), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         let device_of = [0, 1, 0, 0, 0].map(DeviceId);
         let run = |order: &dyn Order| {
             let schedule = simulate(&problem, &device_of, order, &SimulateOptions::default()).unwrap();

@@ -31,21 +31,18 @@ impl Order for Msr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::TaskId;
     use crate::order::Pct;
     use crate::platform::DeviceId;
-    use crate::problem::{MemoryRule, Problem};
     use crate::sample;
     use crate::simulate::{SimulateOptions, simulate};
 
     /// Of two ready tasks the one with the shorter way wakes two idle devices.
     #[test]
     fn waking_devices_comes_before_the_longest_way() {
-        let graph = sample::graph(&[1.0, 1.0, 9.0, 5.0, 5.0], &[(0, 2, 0), (1, 3, 0), (1, 4, 0)]);
-        let platform = sample::platform(&[1.0; 3]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded =
+            sample::problem(sample::graph(&[1.0, 1.0, 9.0, 5.0, 5.0], &[(0, 2, 0), (1, 3, 0), (1, 4, 0)]), &[1.0; 3]);
+        let problem = loaded.problem().unwrap();
         let device_of = [0, 0, 0, 1, 2].map(DeviceId);
         let first =
             |order: &dyn Order| simulate(&problem, &device_of, order, &SimulateOptions::default()).unwrap().order[0];

@@ -7,7 +7,7 @@
 //! PCT(s) = send(d) + transfer(s) + receive(to) + max over receivers c:  PCT(c)
 //! ```
 
-use super::{Item, Order, PlacedGraph, Rule};
+use super::{Order, PlacedGraph, Rule};
 use crate::graph::TaskId;
 
 /// The PCT order: the greatest path computation time first.
@@ -24,34 +24,35 @@ impl Order for Pct {
     }
 }
 
-/// The path computation time of every item, indexed by [`PlacedGraph::position`]. `O(V + E)`.
+/// The path computation time of every item. `O(V + E)`.
 pub fn path_computation_times(placed: &PlacedGraph<'_>) -> Vec<f64> {
-    let graph = placed.problem().graph();
+    longest_ways(placed, placed.send_costs().receive_operations)
+}
+
+/// By item: the time from its start to the end of all that follows from it, if no device kept anything waiting.
+pub(crate) fn remaining_times(placed: &PlacedGraph<'_>) -> Vec<f64> {
+    longest_ways(placed, 0.0)
+}
+
+fn longest_ways(placed: &PlacedGraph<'_>, receive_operations: f64) -> Vec<f64> {
+    let (graph, platform, sends) = (placed.problem().graph(), placed.problem().platform(), placed.sends());
+    let longest =
+        |times: &[f64], tasks: &[TaskId]| tasks.iter().map(|&task| times[placed.item(task)]).fold(0.0, f64::max);
     let mut times = vec![0.0; placed.item_count()];
     for &task in graph.topological().iter().rev() {
         let mut rest: f64 = 0.0;
         for &datum in graph.outputs(task) {
-            rest = rest.max(longest(placed, &times, placed.sends().local_consumers(datum)));
-            for send in placed.sends().of_datum(datum) {
-                let time = send_time(placed, send, &times);
-                times[placed.position(Item::Send(send))] = time;
-                rest = rest.max(time);
+            rest = rest.max(longest(&times, sends.local_consumers(datum)));
+            for send in sends.of_datum(datum) {
+                let receive = receive_operations / platform.device(sends.all()[send].to).speed;
+                let before = placed.time(send) + placed.transfer_time(send) + receive;
+                times[send] = before + longest(&times, sends.receivers(send));
+                rest = rest.max(times[send]);
             }
         }
-        times[placed.position(Item::Task(task))] = rest + placed.time(Item::Task(task));
+        times[placed.item(task)] = rest + placed.time(placed.item(task));
     }
     times
-}
-
-fn send_time(placed: &PlacedGraph<'_>, send: usize, times: &[f64]) -> f64 {
-    let receiver = placed.problem().platform().device(placed.sends().all()[send].to);
-    let receive = placed.send_costs().receive_operations / receiver.speed;
-    let rest = longest(placed, times, placed.sends().receivers(send));
-    placed.time(Item::Send(send)) + placed.transfer_time(send) + receive + rest
-}
-
-fn longest(placed: &PlacedGraph<'_>, times: &[f64], tasks: &[TaskId]) -> f64 {
-    tasks.iter().map(|&task| times[placed.position(Item::Task(task))]).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What a placed graph looks like to its devices: tasks and sends, each an item on one device.
 
 use crate::graph::TaskId;
-use crate::platform::DeviceId;
+use crate::platform::{Device, DeviceId};
 use crate::problem::Problem;
-use crate::transfer::Sends;
+use crate::transfer::{Send, Sends};
 
 /// What sends and receives cost the devices at their ends, in operations (divided by the device's speed).
 ///
@@ -27,29 +27,44 @@ impl SendCosts {
     }
 }
 
-/// Something that a device does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Item {
-    /// Work on the send at this position of [`Sends::all`].
-    Send(usize),
-    /// Run a task.
-    Task(TaskId),
-}
-
-/// A placed graph: sends and tasks as items, numbered sends first.
+/// A placed graph: what its devices do are *items*, the work on each send and each task, numbered sends first.
 pub struct PlacedGraph<'a> {
     problem: &'a Problem<'a>,
-    device_of: &'a [DeviceId],
+    device_of: Vec<DeviceId>,
     sends: Sends,
+    /// By send: time on its link.
+    transfers: Vec<f64>,
     costs: SendCosts,
+    /// By device.
+    send_time: Vec<f64>,
 }
 
 impl<'a> PlacedGraph<'a> {
     /// The items of `problem` when task `t` is on `device_of[t]`. `O(V + E log E)`.
     ///
     /// Every task must have a device of the platform that can run it.
-    pub fn new(problem: &'a Problem<'a>, device_of: &'a [DeviceId], costs: SendCosts) -> Self {
-        PlacedGraph { problem, device_of, sends: Sends::of(problem.graph(), device_of), costs }
+    pub fn new(problem: &'a Problem<'a>, device_of: &[DeviceId], costs: SendCosts) -> Self {
+        let mut placed = PlacedGraph::unplaced(problem, costs);
+        placed.fill(device_of);
+        placed
+    }
+
+    /// Nothing yet: [`PlacedGraph::fill`] says where tasks are.
+    pub(crate) fn unplaced(problem: &'a Problem<'a>, costs: SendCosts) -> Self {
+        let (device_of, sends, transfers) = (Vec::new(), Sends::default(), Vec::new());
+        let send_time = |device: &Device| costs.send_operations / device.speed;
+        let send_time = problem.platform().devices().iter().map(send_time).collect();
+        PlacedGraph { problem, device_of, sends, transfers, costs, send_time }
+    }
+
+    /// Becomes that of another placement, in the same memory.
+    pub(crate) fn fill(&mut self, device_of: &[DeviceId]) {
+        self.device_of.clear();
+        self.device_of.extend_from_slice(device_of);
+        self.sends.fill(self.problem.graph(), device_of);
+        self.transfers.clear();
+        let time = |send: &Send| self.problem.transfer_time(send.bytes, send.from, send.to);
+        self.transfers.extend(self.sends.all().iter().map(time));
     }
 
     /// The problem.
@@ -57,7 +72,7 @@ impl<'a> PlacedGraph<'a> {
         self.problem
     }
 
-    /// What is sent.
+    /// What is sent. The work on the send at a position of [`Sends::all`] is the item of that number.
     pub fn sends(&self) -> &Sends {
         &self.sends
     }
@@ -67,30 +82,19 @@ impl<'a> PlacedGraph<'a> {
         self.costs
     }
 
-    /// Number of tasks.
-    pub fn task_count(&self) -> usize {
-        self.device_of.len()
-    }
-
     /// Number of tasks and sends.
     pub fn item_count(&self) -> usize {
         self.device_of.len() + self.sends.count()
     }
 
-    /// The number of an item.
-    pub fn position(&self, item: Item) -> usize {
-        match item {
-            Item::Send(send) => send,
-            Item::Task(task) => self.sends.count() + task.index(),
-        }
+    /// The item that is a task.
+    pub fn item(&self, task: TaskId) -> usize {
+        self.sends.count() + task.index()
     }
 
-    /// The item of a number below [`PlacedGraph::item_count`].
-    pub fn item(&self, position: usize) -> Item {
-        match position.checked_sub(self.sends.count()) {
-            None => Item::Send(position),
-            Some(task) => Item::Task(TaskId(task as u32)),
-        }
+    /// The task that is an item; `None` for a send.
+    pub fn task(&self, item: usize) -> Option<TaskId> {
+        item.checked_sub(self.sends.count()).map(|task| TaskId(task as u32))
     }
 
     /// The device of a task.
@@ -99,26 +103,33 @@ impl<'a> PlacedGraph<'a> {
     }
 
     /// The device that does an item.
-    pub fn device(&self, item: Item) -> DeviceId {
-        match item {
-            Item::Task(task) => self.device_of(task),
-            Item::Send(send) => self.sends.all()[send].from,
+    pub fn device(&self, item: usize) -> DeviceId {
+        match self.task(item) {
+            Some(task) => self.device_of(task),
+            None => self.sends.all()[item].from,
         }
     }
 
     /// Time that an item takes on its device.
-    pub fn time(&self, item: Item) -> f64 {
-        match item {
-            Item::Task(task) => self.problem.time(task, self.device_of(task)),
-            Item::Send(send) => {
-                self.costs.send_operations / self.problem.platform().device(self.sends.all()[send].from).speed
-            }
+    pub fn time(&self, item: usize) -> f64 {
+        match self.task(item) {
+            Some(task) => self.problem.time(task, self.device_of(task)),
+            None => self.send_time(self.sends.all()[item].from),
         }
     }
 
     /// Time that the send at `send` spends on its link.
     pub fn transfer_time(&self, send: usize) -> f64 {
-        let send = self.sends.all()[send];
-        self.problem.transfer_time(send.bytes, send.from, send.to)
+        self.transfers[send]
+    }
+
+    /// Time that a send takes on `device`.
+    pub(crate) fn send_time(&self, device: DeviceId) -> f64 {
+        self.send_time[device.index()]
+    }
+
+    /// Time until `bytes` that are on `from` can be on `to`: that of the send and of the transfer.
+    pub(crate) fn crossing_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
+        if from == to { 0.0 } else { self.send_time(from) + self.problem.transfer_time(bytes, from, to) }
     }
 }

@@ -1,6 +1,6 @@
 //! The order of a schedule that is already there, such as the one that a list scheduler planned while it placed.
 
-use super::{Item, Order, PlacedGraph, Rule};
+use super::{Order, PlacedGraph, Rule};
 use crate::graph::TaskId;
 
 /// Runs the task first that a given sequence names first. A send goes before every task, so that what others wait for is
@@ -23,16 +23,13 @@ impl Order for Planned<'_> {
     }
 
     fn rule(&self, placed: &PlacedGraph<'_>) -> Rule {
-        let mut priority = vec![f64::NEG_INFINITY; placed.task_count()];
+        let mut priority = vec![f64::NEG_INFINITY; placed.problem().graph().task_count()];
         for (place, task) in self.sequence.iter().enumerate() {
             if let Some(priority) = priority.get_mut(task.index()) {
                 *priority = -(place as f64);
             }
         }
-        let rank = |position| match placed.item(position) {
-            Item::Task(task) => priority[task.index()],
-            Item::Send(_) => f64::INFINITY,
-        };
+        let rank = |item| placed.task(item).map_or(f64::INFINITY, |task| priority[task.index()]);
         Rule::Greatest((0..placed.item_count()).map(rank).collect())
     }
 }

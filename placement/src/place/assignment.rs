@@ -65,11 +65,22 @@ impl<'p> Assignment<'p> {
             self.assign(unit, task, device, reason);
             return Ok(());
         }
-        let takes = |device: &&DeviceId| self.problem.is_feasible(unit, **device) && self.room.holds(unit, **device);
-        let &device =
-            devices[first..].iter().chain(&devices[..first]).find(takes).ok_or_else(|| self.room.refusal(unit))?;
+        let device = self.first_with_room(unit, devices[first..].iter().chain(&devices[..first]))?;
         self.assign(unit, task, device, reason);
         Ok(())
+    }
+
+    /// The first of `devices` that is feasible for `unit` and has room.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(crate) fn first_with_room<'d>(
+        &self,
+        unit: UnitId,
+        mut devices: impl Iterator<Item = &'d DeviceId>,
+    ) -> Result<DeviceId, PlaceError> {
+        let takes = |device: &&DeviceId| self.problem.is_feasible(unit, **device) && self.room.holds(unit, **device);
+        devices.find(takes).copied().ok_or_else(|| self.room.refusal(unit))
     }
 
     /// Puts `unit` on `device`: `task`, a member of it, for `reason`, and the other members because they follow it.

@@ -14,7 +14,6 @@ mod current;
 mod estimate;
 mod evaluate;
 mod moves;
-mod network;
 mod portfolio;
 mod rebuild;
 mod search;

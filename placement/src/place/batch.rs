@@ -44,10 +44,8 @@ impl Placer for Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::TaskId;
     use crate::platform::DeviceId;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     /// Tasks 2, 3 and 4 are the critical path; 0 and 1 are apart, 5 and 0 belong together.
@@ -57,10 +55,8 @@ mod tests {
         builder.edge(TaskId(2), TaskId(3), 1);
         builder.edge(TaskId(3), TaskId(4), 1);
         builder.colocate(TaskId(0), TaskId(5));
-        let graph = builder.build().unwrap();
-        let platform = sample::platform(&[1.0, 3.0, 2.0]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(builder.build().unwrap(), &[1.0, 3.0, 2.0]);
+        let problem = loaded.problem().unwrap();
         assert_eq!(Batch.place(&problem).unwrap().device_of, [2, 0, 1, 1, 2, 2].map(DeviceId));
     }
 }

@@ -15,14 +15,13 @@
 //!
 //! Time: `O((V + E) log V + E × devices)`, and for each task off the path and device a search over that device's gaps.
 
+use super::frontier::by_priority;
 use super::list::{Choice, PartialSchedule};
 use super::slowness::fastest_first;
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::UnitId;
 use crate::problem::Problem;
 use crate::rank::{critical_path, downward_ranks, upward_ranks};
-
-use super::frontier::by_priority;
 
 /// The CPOP strategy. Its [`Placement::planned`] is the schedule that it builds.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,10 +46,10 @@ impl Placer for Cpop {
             let device = device.filter(|_| on_path[task.index()]);
             match (schedule.choice(task)?, device) {
                 (Choice::Free(devices), Some(device)) if devices.contains(&device) => {
-                    schedule.place_on(task, device, Some(Reason::CriticalPath));
+                    schedule.place_on(task, device, Some(Reason::CRITICAL_PATH));
                 }
                 _ => {
-                    schedule.place_by(task, |_, span| span.end, Reason::finishing_first)?;
+                    schedule.place_by(task, |_, span| span.end, Reason::EarliestFinish)?;
                 }
             }
         }
@@ -61,23 +60,18 @@ impl Placer for Cpop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
     use crate::platform::DeviceId;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     /// The path is 0, 1, 3 and takes least on device 1, although task 3 alone would finish earlier on device 0.
     #[test]
     fn the_path_stays_on_the_device_with_its_smallest_sum() {
-        let graph = sample::graph(&[0.0; 4], &[(0, 1, 0), (0, 2, 0), (1, 3, 0), (2, 3, 0)]);
-        let platform = sample::platform(&[1.0; 2]);
         let times = [[4.0, 2.0], [9.0, 6.0], [2.0, 2.0], [1.0, 3.0]];
-        let costs =
-            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(sample::graph(&[0.0; 4], &[(0, 1, 0), (0, 2, 0), (1, 3, 0), (2, 3, 0)]), &times);
+        let problem = loaded.problem().unwrap();
         let placement = Cpop.place(&problem).unwrap();
         assert_eq!(placement.device_of, [1, 1, 0, 1].map(DeviceId));
-        assert_eq!(placement.reasons[3], Reason::CriticalPath);
+        assert_eq!(placement.reasons[3], Reason::CRITICAL_PATH);
         assert_eq!(placement.planned.unwrap().makespan, 11.0);
     }
 }

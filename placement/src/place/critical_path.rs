@@ -13,7 +13,7 @@
 use super::assignment::Assignment;
 use super::reason::Best;
 use super::slowness::fastest_first;
-use super::{LoadOn, PlaceError, Placement, Placer, Reason};
+use super::{PlaceError, Placement, Placer, Reason, ScoreOn};
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
@@ -61,17 +61,11 @@ impl<'p> State<'p> {
             }
             let (device, reason) = match self.assignment.forced(unit) {
                 Some(forced) => forced,
-                None => (self.first_with_room(&devices, unit)?, Reason::CriticalPath),
+                None => (self.assignment.first_with_room(unit, devices.iter())?, Reason::CRITICAL_PATH),
             };
             self.assign(unit, task, device, reason);
         }
         Ok(())
-    }
-
-    fn first_with_room(&self, devices: &[DeviceId], unit: UnitId) -> Result<DeviceId, PlaceError> {
-        let room = self.assignment.room();
-        let takes = |&device: &DeviceId| self.problem.is_feasible(unit, device) && room.holds(unit, device);
-        devices.iter().copied().find(takes).ok_or_else(|| room.refusal(unit))
     }
 
     fn place_by_load(&mut self, task: TaskId) -> Result<(), PlaceError> {
@@ -85,12 +79,12 @@ impl<'p> State<'p> {
         }
         let mut best = Best::new();
         for device in self.assignment.candidates(unit) {
-            let load = LoadOn { device, load: self.load[device.index()] };
+            let load = ScoreOn { device, score: self.load[device.index()] };
             best.offer((load, self.problem.unit_time(unit, device)), |one, other| {
-                one.0.load.total_cmp(&other.0.load).then(one.1.total_cmp(&other.1)).is_lt()
+                one.0.score.total_cmp(&other.0.score).then(one.1.total_cmp(&other.1)).is_lt()
             });
         }
-        let loads: Vec<LoadOn> = best.into_list().into_iter().map(|(load, _)| load).collect();
+        let loads: Vec<ScoreOn> = best.into_list().into_iter().map(|(load, _)| load).collect();
         let device = loads.first().ok_or_else(|| self.assignment.room().refusal(unit))?.device;
         self.assign(unit, task, device, Reason::LeastLoaded(loads));
         Ok(())
@@ -105,24 +99,23 @@ impl<'p> State<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
-    use crate::cost::OperationsOverSpeed;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     #[test]
     fn the_path_takes_the_fastest_device_and_the_rest_the_least_loaded() {
-        let graph = sample::graph(&[4.0, 8.0, 3.0, 4.0, 4.0], &[(0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 3, 1)]);
-        let platform = sample::platform(&[1.0, 4.0, 2.0]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(
+            sample::graph(&[4.0, 8.0, 3.0, 4.0, 4.0], &[(0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 3, 1)]),
+            &[1.0, 4.0, 2.0],
+        );
+        let problem = loaded.problem().unwrap();
         let placement = CriticalPath.place(&problem).unwrap();
         // The path has 16 operations, 4 on its device. Of the two devices without a load, task 2 takes the faster one.
         assert_eq!(placement.device_of, [1, 1, 2, 1, 0].map(DeviceId));
         let loads = |loads: [(u32, f64); 3]| {
-            Reason::LeastLoaded(loads.map(|(device, load)| LoadOn { device: DeviceId(device), load }).to_vec())
+            let loads = loads.map(|(device, score)| ScoreOn { device: DeviceId(device), score });
+            Reason::LeastLoaded(loads.to_vec())
         };
-        assert_eq!(placement.reasons[1], Reason::CriticalPath);
+        assert_eq!(placement.reasons[1], Reason::CRITICAL_PATH);
         assert_eq!(placement.reasons[2], loads([(2, 0.0), (0, 0.0), (1, 4.0)]));
         assert_eq!(placement.reasons[4], loads([(0, 0.0), (2, 1.5), (1, 4.0)]));
     }
@@ -130,12 +123,9 @@ mod tests {
     /// One task of the path is a little faster elsewhere; the path does not change devices for it.
     #[test]
     fn a_path_stays_together_where_each_task_has_times_of_its_own() {
-        let graph = sample::graph(&[0.0; 3], &[(0, 1, 1), (1, 2, 1)]);
-        let platform = sample::platform(&[1.0, 1.0]);
         let times = [[9.0, 1.0], [1.0, 1.1], [9.0, 1.0]];
-        let costs =
-            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(sample::graph(&[0.0; 3], &[(0, 1, 1), (1, 2, 1)]), &times);
+        let problem = loaded.problem().unwrap();
         assert_eq!(CriticalPath.place(&problem).unwrap().device_of, [DeviceId(1); 3]);
     }
 }

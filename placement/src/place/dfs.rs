@@ -63,9 +63,7 @@ fn depth_first(graph: &TaskGraph, importance: &[f64], urgency: &[f64]) -> Vec<Ta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::platform::DeviceId;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     /// Two sources; the second leads to the heavier path, whose join is reached before its lighter arm. Task 2 is as heavy as 3,
@@ -73,21 +71,17 @@ mod tests {
     #[test]
     fn the_search_follows_the_ranks() {
         let edges = [(0, 4, 1), (1, 2, 1), (1, 3, 1), (2, 4, 20), (3, 4, 1)];
-        let graph = sample::graph(&[1.0, 2.0, 5.0, 5.0, 1.0], &edges);
-        let platform = sample::platform(&[1.0; 2]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
-        let order = depth_first(&graph, &operations_ranks(&problem), &upward_ranks(&problem));
+        let loaded = sample::problem(sample::graph(&[1.0, 2.0, 5.0, 5.0, 1.0], &edges), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
+        let order = depth_first(&loaded.graph, &operations_ranks(&problem), &upward_ranks(&problem));
         assert_eq!(order, [1, 2, 4, 3, 0].map(TaskId));
     }
 
     /// A chain stays where it is, because any other device would add traffic; what is apart goes where nothing is.
     #[test]
     fn a_chain_stays_together_and_an_apart_task_goes_to_the_empty_device() {
-        let graph = sample::graph(&[4.0, 4.0, 4.0, 1.0], &[(0, 1, 10), (1, 2, 10)]);
-        let platform = sample::platform(&[1.0; 2]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[4.0, 4.0, 4.0, 1.0], &[(0, 1, 10), (1, 2, 10)]), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         assert_eq!(Dfs.place(&problem).unwrap().device_of, [0, 0, 0, 1].map(DeviceId));
     }
 }

@@ -16,9 +16,8 @@
 //! Time and memory: those of choosing [pairs](super::ready_list), and `O(V × devices × log devices)` for the medians.
 
 use super::ready_list::{Pairing, place_pairs};
-use super::{PlaceError, Placement, Placer, Reason, ScoreOn};
+use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::TaskId;
-use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::rank::static_levels;
 
@@ -34,7 +33,10 @@ impl Placer for Dls {
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
         let medians: Vec<f64> = problem.graph().task_ids().map(|task| median_time(problem, task)).collect();
         let levels = static_levels(problem, |task| medians[task.index()]);
-        place_pairs(problem, self.name(), &DynamicLevel { problem, medians, levels })
+        let urgency = levels.clone();
+        let offset = |task: TaskId, device| problem.time(task, device) - medians[task.index()] - levels[task.index()];
+        let reason = |candidates| Reason::Smallest { what: "negative dynamic level", candidates };
+        place_pairs(problem, self.name(), &Pairing { reason, offset, urgency })
     }
 }
 
@@ -46,42 +48,19 @@ fn median_time(problem: &Problem<'_>, task: TaskId) -> f64 {
     (times[(times.len() - 1) / 2] + times[times.len() / 2]) / 2.0
 }
 
-struct DynamicLevel<'p> {
-    problem: &'p Problem<'p>,
-    medians: Vec<f64>,
-    levels: Vec<f64>,
-}
-
-impl Pairing for DynamicLevel<'_> {
-    fn offset(&self, task: TaskId, device: DeviceId) -> f64 {
-        self.problem.time(task, device) - self.medians[task.index()] - self.levels[task.index()]
-    }
-
-    fn urgency(&self, task: TaskId) -> f64 {
-        self.levels[task.index()]
-    }
-
-    fn reason(&self, candidates: Vec<ScoreOn>) -> Reason {
-        Reason::Smallest { what: "negative dynamic level", candidates }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
-    use crate::problem::MemoryRule;
+    use crate::place::ScoreOn;
+    use crate::platform::DeviceId;
     use crate::sample;
 
     /// Both tasks prefer device 0; the one that loses more elsewhere gets it.
     #[test]
     fn a_device_goes_to_the_task_that_gains_most_from_it() {
-        let graph = sample::graph(&[0.0; 2], &[]);
-        let platform = sample::platform(&[1.0; 3]);
         let times = [[2.0, 4.0, 4.0], [1.0, 9.0, 3.0]];
-        let costs =
-            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(sample::graph(&[0.0; 2], &[]), &times);
+        let problem = loaded.problem().unwrap();
         assert_eq!([0, 1].map(|task| median_time(&problem, TaskId(task))), [4.0, 3.0]);
         let placement = Dls.place(&problem).unwrap();
         assert_eq!(placement.device_of, [DeviceId(0); 2]);

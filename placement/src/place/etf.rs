@@ -7,9 +7,7 @@
 //! Time and memory: those of choosing [pairs](super::ready_list).
 
 use super::ready_list::{Pairing, place_pairs};
-use super::{PlaceError, Placement, Placer, Reason, ScoreOn};
-use crate::graph::TaskId;
-use crate::platform::DeviceId;
+use super::{PlaceError, Placement, Placer, Reason};
 use crate::problem::Problem;
 use crate::rank::static_levels;
 
@@ -23,43 +21,23 @@ impl Placer for Etf {
     }
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        let levels = static_levels(problem, |task| problem.mean_time(task));
-        place_pairs(problem, self.name(), &EarliestStart { levels })
-    }
-}
-
-struct EarliestStart {
-    levels: Vec<f64>,
-}
-
-impl Pairing for EarliestStart {
-    fn offset(&self, _: TaskId, _: DeviceId) -> f64 {
-        0.0
-    }
-
-    fn urgency(&self, task: TaskId) -> f64 {
-        self.levels[task.index()]
-    }
-
-    fn reason(&self, candidates: Vec<ScoreOn>) -> Reason {
-        Reason::Smallest { what: "start", candidates }
+        let urgency = static_levels(problem, |task| problem.mean_time(task));
+        let reason = |candidates| Reason::Smallest { what: "start", candidates };
+        place_pairs(problem, self.name(), &Pairing { reason, offset: |_, _| 0.0, urgency })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
-    use crate::problem::MemoryRule;
+    use crate::platform::DeviceId;
     use crate::sample;
 
     /// All sources could start at once: the one with the longest way goes first, to the faster device.
     #[test]
     fn of_equal_starts_the_higher_level_goes_first() {
-        let graph = sample::graph(&[2.0, 4.0, 2.0, 6.0], &[(2, 3, 0)]);
-        let platform = sample::platform(&[1.0, 2.0]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[2.0, 4.0, 2.0, 6.0], &[(2, 3, 0)]), &[1.0, 2.0]);
+        let problem = loaded.problem().unwrap();
         let placement = Etf.place(&problem).unwrap();
         assert_eq!(placement.device_of, [1, 0, 1, 1].map(DeviceId));
         let starts: Vec<f64> = placement.planned.unwrap().tasks.iter().map(|span| span.start).collect();

@@ -186,10 +186,9 @@ fn compare(one: &MiteFactors, other: &MiteFactors) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::Task;
     use crate::place::{Mite, Placer};
-    use crate::platform::{Device, DeviceKind, Platform};
+    use crate::platform::{Device, DeviceKind};
     use crate::problem::MemoryRule;
     use crate::sample;
 
@@ -199,11 +198,9 @@ mod tests {
         let mut builder = sample::tasks(&[]);
         let [a, b, c] = [4.0, 2.0, 1.0].map(|work| builder.task(Task::new("t").with_operations(work).with_memory(10)));
         builder.edge(a, b, 20);
-        let graph = builder.build().unwrap();
         let device = |speed| Device::new("d", DeviceKind::Cpu).with_speed(speed).with_memory(100);
-        let platform = Platform::uniform(vec![device(1.0), device(2.0)], 0.0, 10.0).unwrap();
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let loaded = sample::on(builder.build().unwrap(), [device(1.0), device(2.0)], MemoryRule::Resident);
+        let problem = loaded.problem().unwrap();
         let placement = Mite.place(&problem).unwrap();
         assert_eq!(placement.device_of, [1, 1, 0].map(DeviceId));
         // (memory, importance and speed, traffic, execution time) on the slow and on the fast device.
@@ -234,12 +231,11 @@ mod tests {
         let datum = builder.datum(TaskId(0), 50);
         (1..5).for_each(|consumer| builder.consume(datum, TaskId(consumer)));
         builder.colocate(TaskId(3), TaskId(4));
-        let graph = builder.build().unwrap();
-        let platform = sample::platform(&[1.0, 1.0]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(builder.build().unwrap(), &[1.0, 1.0]);
+        let problem = loaded.problem().unwrap();
         let mut state = Factors::new(&problem).unwrap();
         let devices = [DeviceId(0), DeviceId(1)];
+        let graph = problem.graph();
         let (producer, first, group) = (graph.unit(TaskId(0)), graph.unit(TaskId(1)), graph.unit(TaskId(3)));
         assert_eq!(state.traffic(group, &devices), [0.0, 0.0], "neighbours without a device cost nothing");
         state.assignment.assign(producer, TaskId(0), DeviceId(0), Reason::Given);
@@ -254,13 +250,11 @@ mod tests {
         let mut builder = sample::tasks(&[1.0; 4]);
         let datum = builder.datum(TaskId(0), 50);
         (1..4).for_each(|consumer| builder.consume(datum, TaskId(consumer)));
-        let graph = builder.build().unwrap();
-        let platform = sample::platform(&[1.0; 3]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(builder.build().unwrap(), &[1.0; 3]);
+        let problem = loaded.problem().unwrap();
         let mut state = Factors::new(&problem).unwrap();
         [1, 2, 2].iter().for_each(|&device| state.wanted_on.insert(datum.index(), DeviceId(device)));
-        let traffic = state.traffic(graph.unit(TaskId(0)), &[0, 1, 2].map(DeviceId));
+        let traffic = state.traffic(problem.graph().unit(TaskId(0)), &[0, 1, 2].map(DeviceId));
         assert_eq!(traffic, [10.0, 5.0, 5.0]);
     }
 }

@@ -38,19 +38,15 @@ impl Placer for Fixed {
 mod tests {
     use super::*;
     use crate::check::Violation;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::TaskId;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     #[test]
     fn a_given_assignment_is_taken_or_refused_as_it_is() {
         let mut builder = sample::tasks(&[1.0, 1.0]);
         builder.colocate(TaskId(0), TaskId(1));
-        let graph = builder.build().unwrap();
-        let platform = sample::platform(&[1.0, 1.0]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(builder.build().unwrap(), &[1.0, 1.0]);
+        let problem = loaded.problem().unwrap();
         let place = |devices: &[u32]| Fixed::new(devices.iter().copied().map(DeviceId).collect()).place(&problem);
         assert_eq!(place(&[1, 1]).unwrap().device_of, [DeviceId(1); 2]);
         assert!(matches!(place(&[0, 1]), Err(PlaceError::Violation(Violation::Colocation { .. }))));

@@ -1,30 +1,9 @@
 //! The order in which ready tasks are taken by a priority of their own.
 
 use crate::graph::{TaskGraph, TaskId};
-use std::cmp::{Ordering, Reverse};
+use crate::total::Total;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// A task with its priority: greater first, then earlier in topological order.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Prioritised {
-    priority: f64,
-    place: Reverse<u32>,
-    task: TaskId,
-}
-
-impl Eq for Prioritised {}
-
-impl Ord for Prioritised {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.priority.total_cmp(&other.priority).then(self.place.cmp(&other.place))
-    }
-}
-
-impl PartialOrd for Prioritised {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
 
 /// All tasks, each after its predecessors; of those that could be next, the one of the greatest priority, and of equals the
 /// first in topological order. `O(V log V + E)`.
@@ -33,15 +12,12 @@ pub(crate) fn by_priority(graph: &TaskGraph, priorities: &[f64]) -> Vec<TaskId> 
     for (place, task) in (0..).zip(graph.topological()) {
         places[task.index()] = place;
     }
-    let entry = |task: TaskId| {
-        let place = Reverse(places[task.index()]);
-        Prioritised { priority: priorities[task.index()], place, task }
-    };
+    let entry = |task: TaskId| (Total(priorities[task.index()]), Reverse(places[task.index()]), task);
     let mut missing: Vec<usize> = graph.task_ids().map(|task| graph.predecessors(task).len()).collect();
-    let mut ready: BinaryHeap<Prioritised> =
+    let mut ready: BinaryHeap<(Total, Reverse<u32>, TaskId)> =
         graph.task_ids().filter(|task| missing[task.index()] == 0).map(entry).collect();
     let mut order = Vec::with_capacity(missing.len());
-    while let Some(Prioritised { task, .. }) = ready.pop() {
+    while let Some((.., task)) = ready.pop() {
         order.push(task);
         for &next in graph.successors(task) {
             missing[next.index()] -= 1;

@@ -38,9 +38,8 @@ impl Placer for Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::{Task, TaskId};
-    use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
+    use crate::platform::{Device, DeviceKind, DeviceKinds};
     use crate::problem::MemoryRule;
     use crate::sample;
 
@@ -50,12 +49,10 @@ mod tests {
         let gpu = builder.task(Task::new("gpu").with_allowed(DeviceKinds::GPU));
         builder.task(Task::new("large").with_memory(11));
         builder.colocate(TaskId(1), TaskId(3));
-        let graph = builder.build().unwrap();
         let kinds = [(DeviceKind::Cpu, 10), (DeviceKind::Cpu, 20), (DeviceKind::Gpu, 10)];
         let devices = kinds.map(|(kind, memory)| Device::new("d", kind).with_memory(memory));
-        let platform = Platform::uniform(devices.to_vec(), 0.0, 1.0).unwrap();
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
+        let problem = loaded.problem().unwrap();
         let placement = Hash.place(&problem).unwrap();
         assert_eq!(placement.device_of, [1, 0, 2, 0, 2, 1].map(DeviceId));
         assert_eq!(placement.reasons[gpu.index()], Reason::OnlyFeasible);

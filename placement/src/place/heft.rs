@@ -72,7 +72,7 @@ impl Heft {
                 Judgement::Task => span.end,
                 Judgement::Group => schedule.unit_end(task, span),
             };
-            schedule.place_by(task, end, Reason::finishing_first)?;
+            schedule.place_by(task, end, Reason::EarliestFinish)?;
         }
         Ok(schedule.finish(self.name()))
     }
@@ -81,25 +81,21 @@ impl Heft {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{CostTable, OperationsOverSpeed};
     use crate::graph::TaskId;
-    use crate::place::FinishOn;
+    use crate::place::ScoreOn;
     use crate::platform::DeviceId;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     /// The second input decides: a scheduler that took the minimum over predecessors would start task 2 too early.
     #[test]
     fn a_task_waits_for_its_last_input() {
-        let graph = sample::graph(&[2.0, 8.0, 1.0], &[(0, 2, 0), (1, 2, 30)]);
-        let platform = sample::platform(&[1.0; 2]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[2.0, 8.0, 1.0], &[(0, 2, 0), (1, 2, 30)]), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         let placement = Heft.place(&problem).unwrap();
         assert_eq!(placement.device_of, [1, 0, 0].map(DeviceId));
         let planned = placement.planned.unwrap();
         assert_eq!(planned.tasks[2].start, 8.0);
-        let finishes = [(0, 9.0), (1, 12.0)].map(|(device, finish)| FinishOn { device: DeviceId(device), finish });
+        let finishes = [(0, 9.0), (1, 12.0)].map(|(device, score)| ScoreOn { device: DeviceId(device), score });
         assert_eq!(placement.reasons[2], Reason::EarliestFinish(finishes.to_vec()));
     }
 
@@ -109,16 +105,13 @@ mod tests {
         let mut builder = sample::tasks(&[0.0; 3]);
         builder.edge(TaskId(0), TaskId(2), 50);
         builder.colocate(TaskId(1), TaskId(2));
-        let graph = builder.build().unwrap();
-        let platform = sample::platform(&[1.0; 2]);
         let times = [[6.0, 7.0], [4.0, 3.0], [2.0, 2.0]];
-        let costs =
-            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(builder.build().unwrap(), &times);
+        let problem = loaded.problem().unwrap();
         let placement = Heft.place(&problem).unwrap();
         // On device 0 the group is over at 6 + 4 + 2, on device 1 at 6 + 5 + 2.
         assert_eq!(placement.device_of, [DeviceId(0); 3]);
-        let finishes = [(0, 12.0), (1, 13.0)].map(|(device, finish)| FinishOn { device: DeviceId(device), finish });
+        let finishes = [(0, 12.0), (1, 13.0)].map(|(device, score)| ScoreOn { device: DeviceId(device), score });
         assert_eq!(placement.reasons[1], Reason::EarliestFinish(finishes.to_vec()));
     }
 
@@ -126,11 +119,9 @@ mod tests {
     fn a_group_follows_its_first_member_to_a_device_where_all_can_run() {
         let mut builder = sample::tasks(&[0.0; 3]);
         builder.colocate(TaskId(0), TaskId(2));
-        let graph = builder.build().unwrap();
-        let platform = sample::platform(&[1.0; 3]);
         let times = [[Some(3.0), Some(1.0), Some(2.0)], [Some(5.0); 3], [Some(1.0), None, Some(1.0)]];
-        let costs = CostTable::from_fn(&graph, &platform, |task, device| times[task.index()][device.index()]).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(builder.build().unwrap(), &times);
+        let problem = loaded.problem().unwrap();
         let placement = Heft.place(&problem).unwrap();
         assert_eq!(placement.device_of, [2, 0, 2].map(DeviceId));
         assert_eq!(placement.reasons[2], Reason::ColocatedWith(TaskId(0)));

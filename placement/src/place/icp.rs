@@ -13,11 +13,12 @@
 
 use super::assignment::Assignment;
 use super::reason::Best;
-use super::{LoadOn, PlaceError, Placement, Placer, Reason};
+use super::{PlaceError, Placement, Placer, Reason, ScoreOn};
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
-use std::cmp::Ordering;
+use crate::total::Total;
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 /// The ICP strategy.
@@ -106,9 +107,9 @@ impl<'p> State<'p> {
         for &device in devices.iter().filter(|&&device| self.assignment.room().holds_all(&units, device)) {
             let time: f64 = units.iter().map(|&unit| self.problem.unit_time(unit, device)).sum();
             let load = self.load[device.index()] + time;
-            best.offer(LoadOn { device, load }, |one: &LoadOn, other: &LoadOn| one.load < other.load);
+            best.offer(ScoreOn { device, score: load }, |one: &ScoreOn, other: &ScoreOn| one.score < other.score);
         }
-        let Some(&LoadOn { device, load }) = best.first() else {
+        let Some(&ScoreOn { device, score: load }) = best.first() else {
             if subpath.len() == 1 {
                 return Err(self.assignment.room().refusal(unit));
             }
@@ -128,26 +129,8 @@ impl<'p> State<'p> {
     }
 }
 
-/// A sink with the length of the longest path to its end.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Sink {
-    length: f64,
-    task: TaskId,
-}
-
-impl Eq for Sink {}
-
-impl Ord for Sink {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.length.total_cmp(&other.length).then(other.task.cmp(&self.task))
-    }
-}
-
-impl PartialOrd for Sink {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
+/// A sink behind the length of the longest path to its end.
+type Sink = (Total, Reverse<TaskId>);
 
 /// The edges that are left, and the longest way to every task over them.
 struct Rest {
@@ -187,7 +170,7 @@ impl Rest {
     }
 
     fn sink(&self, task: TaskId) -> Sink {
-        Sink { length: self.source[task.index()] + self.work[task.index()], task }
+        (Total(self.source[task.index()] + self.work[task.index()]), Reverse(task))
     }
 
     /// The longest way to the start of `task` and the predecessor that it comes over; of equals, the smallest.
@@ -201,14 +184,15 @@ impl Rest {
     fn next_path(&mut self) -> Option<Vec<TaskId>> {
         let sink = loop {
             let sink = self.sinks.pop()?;
-            let now = self.sink(sink.task);
+            let (_, Reverse(task)) = sink;
+            let now = self.sink(task);
             if now == sink {
-                break sink;
+                break task;
             }
             self.sinks.push(now);
         };
-        let mut path = vec![sink.task];
-        let mut last = sink.task;
+        let mut path = vec![sink];
+        let mut last = sink;
         while let Some((_, before)) = self.longest_before(last) {
             path.push(before);
             last = before;
@@ -244,9 +228,8 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::Task;
-    use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
+    use crate::platform::{Device, DeviceKind, DeviceKinds};
     use crate::problem::MemoryRule;
     use crate::sample;
 
@@ -254,10 +237,8 @@ mod tests {
     #[test]
     fn paths_are_taken_out_one_after_the_other() {
         let edges = [(0, 2, 1), (1, 2, 1), (2, 4, 1), (3, 4, 1)];
-        let graph = sample::graph(&[5.0, 4.0, 2.0, 1.0, 2.0], &edges);
-        let platform = sample::platform(&[1.0, 2.0]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[5.0, 4.0, 2.0, 1.0, 2.0], &edges), &[1.0, 2.0]);
+        let problem = loaded.problem().unwrap();
         let mut rest = Rest::new(&problem);
         let mut paths = Vec::new();
         while let Some(path) = rest.next_path() {
@@ -281,12 +262,10 @@ mod tests {
                 builder.edge(before, task, 1);
             }
         }
-        let graph = builder.build().unwrap();
         let device = |kind, memory| Device::new("d", kind).with_memory(memory);
         let devices = vec![device(DeviceKind::Cpu, 10), device(DeviceKind::Gpu, 25), device(DeviceKind::Gpu, 30)];
-        let platform = Platform::uniform(devices, 0.0, 1.0).unwrap();
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
+        let problem = loaded.problem().unwrap();
         assert_eq!(Icp.place(&problem).unwrap().device_of, [1, 1, 0, 2, 2, 2].map(DeviceId));
     }
 }

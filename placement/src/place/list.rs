@@ -14,8 +14,7 @@ use super::{PlaceError, Placement, Reason, ScoreOn};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
-use crate::schedule::{Schedule, Span, TransferSpan};
-use crate::transfer::Sends;
+use crate::schedule::{Schedule, Span};
 
 /// A schedule in the making. Every task is placed after its predecessors.
 pub(crate) struct PartialSchedule<'p> {
@@ -197,32 +196,7 @@ impl<'p> PartialSchedule<'p> {
     /// The placement, with the schedule. Every task must have been placed.
     pub(crate) fn finish(self, strategy: &'static str) -> Placement {
         let mut placement = self.assignment.finish(strategy, None);
-        placement.planned = Some(plan(self.problem, &placement.device_of, self.spans));
+        placement.planned = Some(Schedule::of_spans(self.problem, self.spans));
         placement
-    }
-}
-
-/// The schedule of tasks at `spans`, with every transfer as soon as its datum is there.
-fn plan(problem: &Problem<'_>, device_of: &[DeviceId], spans: Vec<Span>) -> Schedule {
-    let graph = problem.graph();
-    let sends = Sends::of(graph, device_of);
-    let transfers = sends.all().iter().map(|send| {
-        let start = spans[graph.producer(send.datum).index()].end;
-        let end = start + problem.transfer_time(send.bytes, send.from, send.to);
-        let (datum, from, to, bytes) = (send.datum, send.from, send.to, send.bytes);
-        TransferSpan { datum, from, to, bytes, send_start: start, send_end: start, start, end }
-    });
-    let mut order = graph.topological().to_vec();
-    // A stable sort: of tasks at the same instant those without duration come first, and these in topological order.
-    order.sort_by(|one, other| {
-        let (one, other) = (&spans[one.index()], &spans[other.index()]);
-        one.start.total_cmp(&other.start).then(one.end.total_cmp(&other.end))
-    });
-    Schedule {
-        transfers: transfers.collect(),
-        order,
-        makespan: spans.iter().map(|span| span.end).fold(0.0, f64::max),
-        traffic: sends.traffic(),
-        tasks: spans,
     }
 }

@@ -151,19 +151,14 @@ impl<'p> Arrivals<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     /// HEFT would put task 0 on device 0, where it ends first; its successor then has to wait for the transfer.
     #[test]
     fn the_successor_decides() {
-        let graph = sample::graph(&[0.0; 2], &[(0, 1, 50)]);
-        let platform = sample::platform(&[1.0; 2]);
         let times = [[2.0, 4.0], [20.0, 3.0]];
-        let costs =
-            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(sample::graph(&[0.0; 2], &[(0, 1, 50)]), &times);
+        let problem = loaded.problem().unwrap();
         let placement = Lookahead.place(&problem).unwrap();
         assert_eq!(placement.device_of, [DeviceId(1); 2]);
         let Reason::Smallest { candidates, .. } = &placement.reasons[0] else { panic!("no candidates") };

@@ -136,7 +136,7 @@ impl<'p> State<'p> {
     }
 
     fn place(&mut self, task: TaskId) -> Result<(), PlaceError> {
-        let span = self.schedule.place_by(task, |_, span| span.end, Reason::finishing_first)?;
+        let span = self.schedule.place_by(task, |_, span| span.end, Reason::EarliestFinish)?;
         let free = &mut self.free[span.device.index()];
         *free = free.max(span.end);
         for ready in &mut self.ready {
@@ -183,16 +183,12 @@ impl Ready {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     #[test]
     fn long_tasks_go_first() {
-        let graph = sample::graph(&[4.0, 1.0, 2.0, 2.0], &[]);
-        let platform = sample::platform(&[1.0; 2]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[4.0, 1.0, 2.0, 2.0], &[]), &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
         let placement = MaxMin.place(&problem).unwrap();
         assert_eq!(placement.device_of, [0, 0, 1, 1].map(DeviceId));
         assert_eq!(placement.planned.unwrap().makespan, 5.0);

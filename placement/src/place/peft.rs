@@ -38,8 +38,9 @@ impl Placer for Peft {
         let ranks: Vec<f64> = problem.graph().task_ids().map(|task| table.mean(problem, task)).collect();
         let mut schedule = PartialSchedule::new(problem)?;
         for task in by_priority(problem.graph(), &ranks) {
+            let reason = |candidates| Reason::Smallest { what: "finish plus optimistic rest", candidates };
             let score = |span: crate::schedule::Span| span.end + table.entry(task, span.device);
-            schedule.place_by(task, |_, span| score(span), Reason::smallest("finish plus optimistic rest"))?;
+            schedule.place_by(task, |_, span| score(span), reason)?;
         }
         Ok(schedule.finish(self.name()))
     }
@@ -100,19 +101,14 @@ impl OptimisticCosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     /// Task 1 runs well on device 1 only, and its input is large: task 0 is better there, although it finishes later.
     #[test]
     fn a_task_goes_where_its_successor_is_cheap() {
-        let graph = sample::graph(&[0.0; 2], &[(0, 1, 50)]);
-        let platform = sample::platform(&[1.0; 2]);
         let times = [[2.0, 4.0], [20.0, 3.0]];
-        let costs =
-            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(sample::graph(&[0.0; 2], &[(0, 1, 50)]), &times);
+        let problem = loaded.problem().unwrap();
         let table = OptimisticCosts::of(&problem);
         assert_eq!(table.costs, [8.0, 3.0, 0.0, 0.0]);
         let placement = Peft.place(&problem).unwrap();

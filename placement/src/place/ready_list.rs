@@ -17,19 +17,19 @@ use super::{PlaceError, Placement, Reason, ScoreOn};
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
-use std::cmp::Ordering;
+use crate::schedule::Span;
+use crate::total::Total;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// What distinguishes a scheduler of this family.
-pub(crate) trait Pairing {
-    /// What is added to a start time; smaller keys go first.
-    fn offset(&self, task: TaskId, device: DeviceId) -> f64;
-
-    /// Which of equal keys goes first: the greatest.
-    fn urgency(&self, task: TaskId) -> f64;
-
+pub(crate) struct Pairing<F> {
     /// Makes a reason of the devices and their keys, best first.
-    fn reason(&self, candidates: Vec<ScoreOn>) -> Reason;
+    pub(crate) reason: fn(Vec<ScoreOn>) -> Reason,
+    /// What is added to a start time; smaller keys go first.
+    pub(crate) offset: F,
+    /// By task: which of equal keys goes first, the greatest.
+    pub(crate) urgency: Vec<f64>,
 }
 
 /// Places every task by `pairing`.
@@ -39,7 +39,7 @@ pub(crate) trait Pairing {
 pub(crate) fn place_pairs(
     problem: &Problem<'_>,
     strategy: &'static str,
-    pairing: &impl Pairing,
+    pairing: &Pairing<impl Fn(TaskId, DeviceId) -> f64>,
 ) -> Result<Placement, PlaceError> {
     let mut state = State::new(problem, pairing)?;
     for _ in problem.graph().task_ids() {
@@ -50,26 +50,18 @@ pub(crate) fn place_pairs(
 }
 
 /// A ready task on one device. The greatest entry goes first: that of the smallest key, and of equals the smallest place.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
-    key: f64,
-    /// When its inputs are on the device.
-    arrival: f64,
+    key: Reverse<Total>,
     /// The task, by its place among all of them by decreasing urgency.
-    place: u32,
+    place: Reverse<u32>,
+    /// When its inputs are on the device.
+    arrival: Total,
 }
 
-impl Eq for Entry {}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key.total_cmp(&self.key).then(other.place.cmp(&self.place))
-    }
-}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+impl Entry {
+    fn new(key: f64, place: u32, arrival: f64) -> Self {
+        Entry { key: Reverse(Total(key)), place: Reverse(place), arrival: Total(arrival) }
     }
 }
 
@@ -89,15 +81,15 @@ struct Queue {
 impl Queue {
     fn push(&mut self, offset: f64, arrival: f64, place: u32) {
         if arrival <= self.free {
-            self.arrived.push(Entry { key: offset, arrival, place });
+            self.arrived.push(Entry::new(offset, place, arrival));
         } else {
-            self.awaited.push(Entry { key: arrival + offset, arrival, place });
+            self.awaited.push(Entry::new(arrival + offset, place, arrival));
         }
     }
 
     /// The entry of the smallest key among those that still `count`, with that key; `offset` is that of a place.
     fn first(&mut self, counts: impl Fn(u32) -> bool, offset: impl Fn(u32) -> f64) -> Option<Entry> {
-        while let Some(Entry { arrival, place, .. }) = self.awaited.peek().copied()
+        while let Some(&Entry { arrival: Total(arrival), place: Reverse(place), .. }) = self.awaited.peek()
             && (arrival <= self.free || !counts(place))
         {
             self.awaited.pop();
@@ -105,19 +97,19 @@ impl Queue {
                 self.push(offset(place), arrival, place);
             }
         }
-        while self.arrived.peek().is_some_and(|entry| !counts(entry.place)) {
+        while self.arrived.peek().is_some_and(|entry| !counts(entry.place.0)) {
             self.arrived.pop();
         }
-        while self.sources.pop_if(|source| !counts(source.place)).is_some() {}
+        while self.sources.pop_if(|source| !counts(source.place.0)).is_some() {}
         let arrived = self.arrived.peek().max(self.sources.last());
-        let arrived = arrived.map(|entry| Entry { key: self.free + entry.key, ..*entry });
+        let arrived = arrived.map(|entry| Entry { key: Reverse(Total(self.free + entry.key.0.0)), ..*entry });
         arrived.max(self.awaited.peek().copied())
     }
 }
 
-struct State<'p, P> {
+struct State<'p, F> {
     problem: &'p Problem<'p>,
-    pairing: &'p P,
+    pairing: &'p Pairing<F>,
     schedule: PartialSchedule<'p>,
     /// All tasks by decreasing urgency, of equals by id; and each task's place there.
     tasks: Vec<TaskId>,
@@ -128,12 +120,12 @@ struct State<'p, P> {
     arrival: Vec<f64>,
 }
 
-impl<'p, P: Pairing> State<'p, P> {
-    fn new(problem: &'p Problem<'p>, pairing: &'p P) -> Result<Self, PlaceError> {
+impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
+    fn new(problem: &'p Problem<'p>, pairing: &'p Pairing<F>) -> Result<Self, PlaceError> {
         let graph = problem.graph();
         let devices = problem.platform().device_count();
         let mut tasks: Vec<TaskId> = graph.task_ids().collect();
-        tasks.sort_by(|&one, &other| pairing.urgency(other).total_cmp(&pairing.urgency(one)));
+        tasks.sort_by_key(|task| Reverse(Total(pairing.urgency[task.index()])));
         let mut places = vec![0; tasks.len()];
         for (place, task) in (0..).zip(&tasks) {
             places[task.index()] = place;
@@ -161,8 +153,8 @@ impl<'p, P: Pairing> State<'p, P> {
                 continue;
             }
             for device in self.schedule.devices(task)? {
-                let key = self.pairing.offset(task, device);
-                self.queues[device.index()].sources.push(Entry { key, arrival: 0.0, place });
+                let key = (self.pairing.offset)(task, device);
+                self.queues[device.index()].sources.push(Entry::new(key, place, 0.0));
             }
         }
         self.queues.iter_mut().for_each(|queue| queue.sources.sort_unstable());
@@ -174,7 +166,7 @@ impl<'p, P: Pairing> State<'p, P> {
         self.schedule.arrivals(task, &devices, &mut self.arrival);
         let place = self.places[task.index()];
         for device in devices {
-            let offset = self.pairing.offset(task, device);
+            let offset = (self.pairing.offset)(task, device);
             self.queues[device.index()].push(offset, self.arrival[device.index()], place);
         }
         Ok(())
@@ -186,13 +178,13 @@ impl<'p, P: Pairing> State<'p, P> {
         for (device, queue) in self.problem.platform().device_ids().zip(&mut self.queues) {
             let task = |place: u32| self.tasks[place as usize];
             let counts = |place| !self.placed[task(place).index()] && self.schedule.allows(task(place), device);
-            if let Some(entry) = queue.first(counts, |place| self.pairing.offset(task(place), device))
+            if let Some(entry) = queue.first(counts, |place| (self.pairing.offset)(task(place), device))
                 && best.is_none_or(|best| entry > best)
             {
                 best = Some(entry);
             }
         }
-        best.map_or_else(|| Err(self.refusal()), |entry| Ok(self.tasks[entry.place as usize]))
+        best.map_or_else(|| Err(self.refusal()), |entry| Ok(self.tasks[entry.place.0 as usize]))
     }
 
     /// Why no pair is left: some ready task has no device with room any more.
@@ -205,8 +197,8 @@ impl<'p, P: Pairing> State<'p, P> {
 
     fn place(&mut self, task: TaskId) -> Result<(), PlaceError> {
         let pairing = self.pairing;
-        let key = |span: crate::schedule::Span| span.start + pairing.offset(task, span.device);
-        let span = self.schedule.place_by(task, |_, span| key(span), |candidates| pairing.reason(candidates))?;
+        let key = |_: &PartialSchedule<'_>, span: Span| span.start + (pairing.offset)(task, span.device);
+        let span = self.schedule.place_by(task, key, pairing.reason)?;
         self.placed[task.index()] = true;
         let queue = &mut self.queues[span.device.index()];
         queue.free = queue.free.max(span.end);

@@ -17,8 +17,8 @@ pub enum Reason {
     OnlyFeasible,
     /// It follows a member of its colocation group that was placed first.
     ColocatedWith(TaskId),
-    /// It, or all of its colocation group, would finish there first (HEFT).
-    EarliestFinish(Vec<FinishOn>),
+    /// It, or all of its colocation group, would finish there first; scores are those finishes.
+    EarliestFinish(Vec<ScoreOn>),
     /// What the strategy minimises is smallest there (list schedulers other than HEFT); `what` says what that is.
     Smallest {
         /// What is compared.
@@ -28,16 +28,10 @@ pub enum Reason {
     },
     /// The product of the factors is smallest there (MITE; DFS, for which memory and importance are 1).
     Mite(Vec<MiteFactors>),
-    /// It is on the critical path, or colocated with a task that is, and this is the path's fastest feasible device (CP).
-    CriticalPath,
-    /// The device has the least to do (CP, off the critical path), or would be done first (ICP).
-    LeastLoaded(Vec<LoadOn>),
+    /// The device has the least to do, before the unit in hand (CP, off the critical path) or with it (ICP); scores are times.
+    LeastLoaded(Vec<ScoreOn>),
     /// A rule that compares nothing leads there; the text says which.
     Rule(&'static str),
-    /// It is the fastest device of the wanted kind, where the task can run.
-    WantedKind,
-    /// The wanted device cannot take it; of the others this is the fastest that can.
-    NotOnWantedKind,
     /// A search moved it there (auto).
     Moved {
         /// The strategy that the search started from.
@@ -47,15 +41,6 @@ pub enum Reason {
     },
 }
 
-/// When a task would finish on a device.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FinishOn {
-    /// The device.
-    pub device: DeviceId,
-    /// The earliest finish time there; of the group if the task is in one.
-    pub finish: f64,
-}
-
 /// What a strategy thinks of a device; smaller is better.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScoreOn {
@@ -63,15 +48,6 @@ pub struct ScoreOn {
     pub device: DeviceId,
     /// What the strategy minimises.
     pub score: f64,
-}
-
-/// What a device has to do in all.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LoadOn {
-    /// The device.
-    pub device: DeviceId,
-    /// Time of all that is assigned to it: before the unit in hand (CP), or with it (ICP).
-    pub load: f64,
 }
 
 /// MITE's factors for one device; smaller is better.
@@ -100,17 +76,8 @@ impl Reason {
     /// Most candidates that a reason keeps, so that 36 000 tasks on 100 devices stay small.
     pub const CANDIDATES: usize = 8;
 
-    /// That the task finishes first on the first of these devices.
-    pub(crate) fn finishing_first(finishes: Vec<ScoreOn>) -> Self {
-        Reason::EarliestFinish(
-            finishes.into_iter().map(|on| FinishOn { device: on.device, finish: on.score }).collect(),
-        )
-    }
-
-    /// That `what` is smallest on the first of these devices.
-    pub(crate) fn smallest(what: &'static str) -> impl FnOnce(Vec<ScoreOn>) -> Self {
-        move |candidates| Reason::Smallest { what, candidates }
-    }
+    /// That it is on the critical path, or colocated with a task that is, and this is the path's fastest feasible device.
+    pub(crate) const CRITICAL_PATH: Reason = Reason::Rule("on the critical path");
 
     /// This reason with the names of tasks and devices instead of their numbers.
     pub fn explained<'a>(&'a self, graph: &'a TaskGraph, platform: &'a Platform) -> Explained<'a> {
@@ -154,19 +121,16 @@ impl Explained<'_> {
 
 impl fmt::Display for Explained<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let score = |on: &ScoreOn| format!("{} {:.4e}", self.device(on.device), on.score);
+        let scores = |candidates: &[ScoreOn]| self.list(candidates, score);
         match self.reason {
             Reason::Given => formatter.write_str("given"),
             Reason::Pinned => formatter.write_str("pinned"),
             Reason::OnlyFeasible => formatter.write_str("only feasible device"),
             Reason::ColocatedWith(task) => write!(formatter, "colocated with {}", self.task(*task)),
-            Reason::EarliestFinish(candidates) => {
-                let show = |on: &FinishOn| format!("{} {:.4e}", self.device(on.device), on.finish);
-                write!(formatter, "earliest finish: {}", self.list(candidates, show))
-            }
-            Reason::Smallest { what, candidates } => {
-                let show = |on: &ScoreOn| format!("{} {:.4e}", self.device(on.device), on.score);
-                write!(formatter, "smallest {what}: {}", self.list(candidates, show))
-            }
+            Reason::EarliestFinish(candidates) => write!(formatter, "earliest finish: {}", scores(candidates)),
+            Reason::LeastLoaded(candidates) => write!(formatter, "least loaded: {}", scores(candidates)),
+            Reason::Smallest { what, candidates } => write!(formatter, "smallest {what}: {}", scores(candidates)),
             Reason::Mite(candidates) => {
                 let show = |on: &MiteFactors| {
                     format!(
@@ -181,14 +145,7 @@ impl fmt::Display for Explained<'_> {
                 };
                 write!(formatter, "smallest product: {}", self.list(candidates, show))
             }
-            Reason::CriticalPath => formatter.write_str("on the critical path"),
-            Reason::LeastLoaded(candidates) => {
-                let show = |on: &LoadOn| format!("{} {:.4e}", self.device(on.device), on.load);
-                write!(formatter, "least loaded: {}", self.list(candidates, show))
-            }
             Reason::Rule(rule) => formatter.write_str(rule),
-            Reason::WantedKind => formatter.write_str("fastest device of the wanted kind"),
-            Reason::NotOnWantedKind => formatter.write_str("cannot run on the wanted device"),
             Reason::Moved { start, from } => {
                 write!(formatter, "moved from {}, where {start} had it, for a shorter schedule", self.device(*from))
             }
@@ -249,7 +206,7 @@ mod tests {
         builder.task(Task::new("conv"));
         let graph = builder.build().unwrap();
         let platform = Platform::uniform(vec![Device::new("cpu0", DeviceKind::Cpu)], 0.0, 1.0).unwrap();
-        let reason = Reason::EarliestFinish(vec![FinishOn { device: DeviceId(0), finish: 1.5 }]);
+        let reason = Reason::EarliestFinish(vec![ScoreOn { device: DeviceId(0), score: 1.5 }]);
         assert_eq!(reason.to_string(), "earliest finish: device 0 1.5000e0");
         assert_eq!(reason.explained(&graph, &platform).to_string(), "earliest finish: cpu0 1.5000e0");
         assert_eq!(Reason::ColocatedWith(TaskId(0)).explained(&graph, &platform).to_string(), "colocated with conv");

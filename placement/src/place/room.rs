@@ -79,23 +79,21 @@ impl<'p> Room<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::{GraphBuilder, Task};
     use crate::place::{Heft, Placer};
-    use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
+    use crate::platform::{Device, DeviceKind, DeviceKinds};
     use crate::problem::MemoryRule;
+    use crate::sample;
 
     fn place(tasks: &[(u64, DeviceKinds)]) -> Result<Vec<u32>, PlaceError> {
         let mut builder = GraphBuilder::new();
         for &(memory, kinds) in tasks {
             builder.task(Task::new("t").with_memory(memory).with_allowed(kinds).with_operations(1.0));
         }
-        let graph = builder.build().unwrap();
         let device = |name, kind, speed| Device::new(name, kind).with_memory(100).with_speed(speed);
         let devices = vec![device("cpu", DeviceKind::Cpu, 1.0), device("gpu", DeviceKind::Gpu, 9.0)];
-        let platform = Platform::uniform(devices, 0.0, 1.0).unwrap();
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
+        let problem = loaded.problem().unwrap();
         Ok(Heft.place(&problem)?.device_of.iter().map(|device| device.0).collect())
     }
 

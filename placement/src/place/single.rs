@@ -4,7 +4,7 @@ use super::assignment::Assignment;
 use super::slowness::fastest_first;
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::UnitId;
-use crate::platform::{DeviceId, DeviceKind};
+use crate::platform::DeviceKind;
 use crate::problem::Problem;
 
 /// Puts every unit on the fastest device of `kind` that can take it, and what no such device can take on the fastest other
@@ -14,6 +14,9 @@ pub struct Single {
     /// The wanted kind.
     pub kind: DeviceKind,
 }
+
+const WANTED: &str = "fastest device of the wanted kind";
+const NOT_WANTED: &str = "cannot run on the wanted device";
 
 impl Placer for Single {
     fn name(&self) -> &'static str {
@@ -35,7 +38,11 @@ impl Placer for Single {
             let task = graph.members(unit)[0];
             let (device, reason) = match assignment.forced(unit) {
                 Some(forced) => forced,
-                None => self.choose(problem, &assignment, &preferred, unit)?,
+                None => {
+                    let device = assignment.first_with_room(unit, preferred.iter())?;
+                    let wanted = problem.platform().device(device).kind == self.kind;
+                    (device, Reason::Rule(if wanted { WANTED } else { NOT_WANTED }))
+                }
             };
             assignment.assign(unit, task, device, reason);
         }
@@ -43,27 +50,12 @@ impl Placer for Single {
     }
 }
 
-impl Single {
-    fn choose(
-        &self,
-        problem: &Problem<'_>,
-        assignment: &Assignment<'_>,
-        preferred: &[DeviceId],
-        unit: UnitId,
-    ) -> Result<(DeviceId, Reason), PlaceError> {
-        let takes = |device: &&DeviceId| problem.is_feasible(unit, **device) && assignment.room().holds(unit, **device);
-        let &device = preferred.iter().find(takes).ok_or_else(|| assignment.room().refusal(unit))?;
-        let wanted = problem.platform().device(device).kind == self.kind;
-        Ok((device, if wanted { Reason::WantedKind } else { Reason::NotOnWantedKind }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::CostTable;
+    use crate::format::{Costs, TimeTable};
     use crate::graph::Task;
-    use crate::platform::{Device, DeviceKinds, Platform};
+    use crate::platform::{Device, DeviceId, DeviceKinds};
     use crate::problem::MemoryRule;
     use crate::sample;
 
@@ -73,17 +65,14 @@ mod tests {
         builder.task(Task::new("large").with_memory(60));
         builder.task(Task::new("host").with_allowed(DeviceKinds::CPU));
         builder.task(Task::new("pinned").with_pin(DeviceId(0)));
-        let graph = builder.build().unwrap();
-        let kinds = [DeviceKind::Cpu, DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Gpu];
-        let devices =
-            kinds.map(|kind| Device::new("d", kind).with_memory(50 + 10 * u64::from(kind == DeviceKind::Cpu)));
-        let platform = Platform::uniform(devices.to_vec(), 0.0, 1.0).unwrap();
-        let seconds = [4.0, 3.0, 2.0, 1.0];
-        let costs = CostTable::from_fn(&graph, &platform, |_, device| Some(seconds[device.index()])).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let devices = [(DeviceKind::Cpu, 60), (DeviceKind::Cpu, 60), (DeviceKind::Gpu, 50), (DeviceKind::Gpu, 50)];
+        let devices = devices.map(|(kind, memory)| Device::new("d", kind).with_memory(memory));
+        let mut loaded = sample::on(builder.build().unwrap(), devices, MemoryRule::Resident);
+        loaded.costs = Costs::Times(TimeTable::from_fn(5, 4, |_, device| Some(f64::from(4 - device.0))).unwrap());
+        let problem = loaded.problem().unwrap();
         let placement = Single { kind: DeviceKind::Gpu }.place(&problem).unwrap();
         assert_eq!(placement.device_of, [3, 3, 1, 1, 0].map(DeviceId));
-        let (wanted, other) = (Reason::WantedKind, Reason::NotOnWantedKind);
+        let (wanted, other) = (Reason::Rule(WANTED), Reason::Rule(NOT_WANTED));
         assert_eq!(placement.reasons, [wanted.clone(), wanted, other.clone(), other, Reason::Pinned]);
     }
 }

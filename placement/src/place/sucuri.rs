@@ -200,15 +200,11 @@ impl<'p> State<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
-    use crate::problem::MemoryRule;
     use crate::sample;
 
     fn place(strategy: &Sucuri, work: &[f64], edges: &[(u32, u32, u64)]) -> Result<Vec<u32>, PlaceError> {
-        let graph = sample::graph(work, edges);
-        let platform = sample::platform(&[1.0; 4]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(work, edges), &[1.0; 4]);
+        let problem = loaded.problem().unwrap();
         Ok(strategy.place(&problem)?.device_of.iter().map(|device| device.0).collect())
     }
 

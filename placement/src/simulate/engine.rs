@@ -1,130 +1,149 @@
 //! The event loop of the simulator.
 
 use super::LinkContention;
-use super::links::Links;
-use super::ready::{Queues, Ranked};
+use super::links::{Links, Pair};
+use super::ready::Queues;
+use crate::device_sets::DeviceSets;
 use crate::graph::{DatumId, TaskId};
-use crate::order::{Item, PlacedGraph, Rule};
+use crate::order::{PlacedGraph, Rule};
 use crate::platform::DeviceId;
 use crate::schedule::{Schedule, Span, TransferSpan};
-use std::cmp::Ordering;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-/// The state of a simulation at one moment.
-pub(super) struct Engine<'f> {
-    placed: &'f PlacedGraph<'f>,
-    rule: &'f Rule,
-    now: f64,
-    events: BinaryHeap<Event>,
-    /// By device.
-    running: Vec<bool>,
-    ready: Queues<'f>,
-    /// Inputs that are not there yet, by task.
-    missing: Vec<u32>,
-    /// Devices that may have something to start.
-    awake: BTreeSet<DeviceId>,
-    links: Links,
-    schedule: Schedule,
+/// What is run, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'r> {
+    pub(crate) placed: &'r PlacedGraph<'r>,
+    pub(crate) rule: &'r Rule,
+    pub(crate) contention: LinkContention,
+    /// Where to give up: at a time, and by item the least time from its start to the end of all that follows from it.
+    pub(crate) limit: Option<(f64, &'r [f64])>,
+    /// Whether a transfer that starts is noted with those who wait for it, so that there is one event for each task that waits
+    /// instead of one for each transfer. Not where its link must be freed, or each arrival changes ranks.
+    pub(crate) foresight: bool,
+}
+
+impl<'r> Scene<'r> {
+    /// Without a limit.
+    pub(crate) fn new(placed: &'r PlacedGraph<'r>, rule: &'r Rule, contention: LinkContention) -> Self {
+        let foresight = contention == LinkContention::None && !matches!(rule, Rule::SuccessorRank { .. });
+        Scene { placed, rule, contention, limit: None, foresight }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
-    Done(Item),
+    /// A device has finished an item.
+    Done(usize),
+    /// The last of a task's inputs that was foreseen has arrived.
+    Ready(TaskId),
+    /// A send has arrived.
     Arrived(usize),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Event {
-    time: f64,
-    what: Happening,
+/// The state of a simulation at one moment, in vectors that stay allocated from one run to the next.
+#[derive(Default)]
+pub(crate) struct Engine {
+    now: f64,
+    /// Times as bits: they are not negative, so that bits compare as numbers do.
+    events: BinaryHeap<Reverse<(u64, Happening)>>,
+    /// By device.
+    running: Vec<bool>,
+    ready: Queues,
+    /// Devices that may have something to start.
+    awake: DeviceSets,
+    /// Those that were awake when a round began.
+    visited: DeviceSets,
+    /// Inputs that are not there yet, nor foreseen, by task.
+    missing: Vec<u32>,
+    /// By task: when the last of its inputs that are foreseen arrives.
+    arrival: Vec<f64>,
+    links: Links,
+    /// Whether something can no longer end within the limit.
+    late: bool,
+    start: Vec<f64>,
+    transfer_start: Vec<f64>,
+    sequence: Vec<usize>,
+    makespan: f64,
 }
 
-impl Eq for Event {}
-
-impl Ord for Event {
-    /// The earliest event is the greatest, because the heap gives out its greatest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.what.cmp(&self.what))
-    }
-}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<'f> Engine<'f> {
-    pub(super) fn new(placed: &'f PlacedGraph<'f>, rule: &'f Rule, contention: LinkContention) -> Self {
-        let graph = placed.problem().graph();
-        let count = placed.problem().platform().device_count();
-        Engine {
-            placed,
-            rule,
-            now: 0.0,
-            events: BinaryHeap::new(),
-            running: vec![false; count],
-            ready: Queues::under(rule, placed),
-            missing: graph.task_ids().map(|task| graph.inputs(task).len() as u32).collect(),
-            awake: BTreeSet::new(),
-            links: Links::new(contention),
-            schedule: blank(placed),
-        }
-    }
-
-    /// Runs everything and returns what happened.
-    pub(super) fn run(mut self) -> Schedule {
-        for task in self.placed.problem().graph().task_ids() {
+impl Engine {
+    /// Runs everything; returns whether all of it ended within the limit.
+    pub(crate) fn run(&mut self, scene: &Scene<'_>) -> bool {
+        self.reset(scene);
+        for task in scene.placed.problem().graph().task_ids() {
             if self.missing[task.index()] == 0 {
-                self.make_ready(Item::Task(task));
+                self.make_ready(scene, scene.placed.item(task));
             }
         }
-        loop {
-            self.do_instant_items();
-            self.start_items();
-            let Some(next) = self.events.peek() else {
+        while !self.late {
+            self.do_instant_items(scene);
+            self.start_items(scene);
+            let Some(&Reverse((time, _))) = self.events.peek() else {
                 break;
             };
-            self.now = next.time;
-            self.apply_events();
+            self.now = f64::from_bits(time);
+            self.apply_events(scene);
         }
-        let ends = self.schedule.tasks.iter().map(|span| span.end);
-        self.schedule.makespan = ends.fold(0.0, f64::max);
-        self.schedule.traffic = self.placed.sends().traffic();
-        self.schedule
+        !self.late
+    }
+
+    fn reset(&mut self, scene: &Scene<'_>) {
+        let graph = scene.placed.problem().graph();
+        let devices = scene.placed.problem().platform().device_count();
+        (self.now, self.makespan, self.late) = (0.0, 0.0, false);
+        self.events.clear();
+        self.sequence.clear();
+        self.ready.reset(scene.placed, scene.rule);
+        self.links = Links::default();
+        (self.awake, self.visited) = (DeviceSets::empty(1, devices), DeviceSets::empty(1, devices));
+        refill(&mut self.running, devices, false);
+        refill(&mut self.arrival, graph.task_count(), 0.0);
+        refill(&mut self.start, scene.placed.item_count(), 0.0);
+        refill(&mut self.transfer_start, scene.placed.sends().count(), 0.0);
+        self.missing.clear();
+        self.missing.extend(graph.task_ids().map(|task| graph.inputs(task).len() as u32));
     }
 
     /// Applies every event of this moment; returns whether there was one.
-    fn apply_events(&mut self) -> bool {
+    fn apply_events(&mut self, scene: &Scene<'_>) -> bool {
         let mut any = false;
-        while let Some(event) = self.events.peek().copied().filter(|event| event.time <= self.now) {
+        while let Some(&Reverse((time, what))) = self.events.peek()
+            && f64::from_bits(time) <= self.now
+        {
             self.events.pop();
             any = true;
-            match event.what {
+            match what {
+                Happening::Ready(task) => self.make_ready(scene, scene.placed.item(task)),
+                Happening::Arrived(send) => self.arrive(scene, send),
                 Happening::Done(item) => {
-                    let device = self.placed.device(item);
+                    let device = scene.placed.device(item);
                     self.running[device.index()] = false;
-                    self.awake.insert(device);
-                    self.complete(item);
+                    self.awake.insert(0, device);
+                    self.complete(scene, item);
                 }
-                Happening::Arrived(send) => self.arrive(send),
             }
         }
         any
     }
 
     /// Does everything that takes no time, and what becomes possible by it, before any device commits itself.
-    fn do_instant_items(&mut self) {
+    fn do_instant_items(&mut self, scene: &Scene<'_>) {
         loop {
-            self.start_transfers();
-            let mut any = self.apply_events();
-            for device in self.awake.clone() {
-                while let Some(item) = self.take_next(device, |time| time == 0.0) {
-                    self.record_start(item, 0.0);
-                    self.complete(item);
+            while let Some(send) = self.links.next() {
+                self.start_transfer(scene, send);
+            }
+            let mut any = self.apply_events(scene);
+            let devices = self.awake_now();
+            for device in devices.iter(0) {
+                while let Some(item) = self.take_next(scene, device, |time| time == 0.0) {
+                    self.record_start(scene, item);
+                    self.complete(scene, item);
                     any = true;
                 }
             }
+            self.visited = devices;
             if !any {
                 return;
             }
@@ -132,145 +151,170 @@ impl<'f> Engine<'f> {
     }
 
     /// Starts the next item of every device that is free.
-    fn start_items(&mut self) {
-        while let Some(device) = self.awake.pop_first() {
-            if let Some(item) = self.take_next(device, |_| true) {
-                let time = self.placed.time(item);
-                self.record_start(item, time);
+    fn start_items(&mut self, scene: &Scene<'_>) {
+        let devices = self.awake_now();
+        self.awake.clear();
+        for device in devices.iter(0) {
+            if let Some(item) = self.take_next(scene, device, |_| true) {
+                self.record_start(scene, item);
                 self.running[device.index()] = true;
-                self.events.push(Event { time: self.now + time, what: Happening::Done(item) });
+                self.schedule_event(self.now + scene.placed.time(item), Happening::Done(item));
             }
         }
+        self.visited = devices;
+    }
+
+    /// What is awake, in the memory of `visited`, which must be given back.
+    fn awake_now(&mut self) -> DeviceSets {
+        let mut devices = std::mem::take(&mut self.visited);
+        devices.copy_from(&self.awake);
+        devices
     }
 
     /// Takes the device's next item out of its queue, if the device is free and the item's time is as wanted.
-    fn take_next(&mut self, device: DeviceId, wanted: impl Fn(f64) -> bool) -> Option<Item> {
+    fn take_next(&mut self, scene: &Scene<'_>, device: DeviceId, wanted: impl Fn(f64) -> bool) -> Option<usize> {
         if self.running[device.index()] {
             return None;
         }
-        let position = self.ready.choose(device, &self.running)?;
-        let item = self.placed.item(position);
-        if !wanted(self.placed.time(item)) {
-            return None;
-        }
-        self.ready.remove(device, position);
+        let item = self.ready.choose(device, &self.running).filter(|&item| wanted(scene.placed.time(item)))?;
+        self.ready.remove(device, item);
         Some(item)
     }
 
-    fn record_start(&mut self, item: Item, time: f64) {
-        match item {
-            Item::Task(task) => {
-                let device = self.placed.device_of(task);
-                self.schedule.tasks[task.index()] = Span { device, start: self.now, end: self.now + time };
-                self.schedule.order.push(task);
-            }
-            Item::Send(send) => {
-                let transfer = &mut self.schedule.transfers[send];
-                (transfer.send_start, transfer.send_end) = (self.now, self.now + time);
-            }
+    fn record_start(&mut self, scene: &Scene<'_>, item: usize) {
+        self.start[item] = self.now;
+        self.sequence.push(item);
+        if scene.placed.task(item).is_some() {
+            self.makespan = self.makespan.max(self.now + scene.placed.time(item));
+        }
+        self.give_up_if_late(scene, self.now, item);
+    }
+
+    /// Notes that `item` cannot start before `start`.
+    fn give_up_if_late(&mut self, scene: &Scene<'_>, start: f64, item: usize) {
+        if let Some((limit, rest)) = scene.limit {
+            self.late |= start + rest[item] > limit;
         }
     }
 
     /// What follows from an item that has been done.
-    fn complete(&mut self, item: Item) {
-        let placed = self.placed;
-        match item {
-            Item::Send(send) => self.release_transfer(send),
-            Item::Task(task) => {
-                for &datum in placed.problem().graph().outputs(task) {
-                    self.deliver(datum, placed.sends().local_consumers(datum));
-                    placed.sends().of_datum(datum).for_each(|send| self.release_send(send));
+    fn complete(&mut self, scene: &Scene<'_>, item: usize) {
+        let placed = scene.placed;
+        let Some(task) = placed.task(item) else {
+            return self.release_transfer(scene, item);
+        };
+        for &datum in placed.problem().graph().outputs(task) {
+            for &consumer in placed.sends().local_consumers(datum) {
+                self.deliver(scene, datum, consumer);
+            }
+            for send in placed.sends().of_datum(datum) {
+                if placed.send_costs().send_operations > 0.0 {
+                    self.make_ready(scene, send);
+                } else {
+                    self.start[send] = self.now;
+                    self.release_transfer(scene, send);
                 }
             }
         }
     }
 
-    fn release_send(&mut self, send: usize) {
-        if self.placed.send_costs().send_operations > 0.0 {
-            self.make_ready(Item::Send(send));
+    fn release_transfer(&mut self, scene: &Scene<'_>, send: usize) {
+        match scene.contention {
+            LinkContention::None => self.start_transfer(scene, send),
+            LinkContention::Serial => self.links.wait(pair(scene, send), send, scene.rule.rank(send), self.now),
+        }
+    }
+
+    fn start_transfer(&mut self, scene: &Scene<'_>, send: usize) {
+        self.transfer_start[send] = self.now;
+        let arrival = self.now + scene.placed.transfer_time(send);
+        if !scene.foresight || arrival <= self.now {
+            return self.schedule_event(arrival, Happening::Arrived(send));
+        }
+        for &task in scene.placed.sends().receivers(send) {
+            let latest = &mut self.arrival[task.index()];
+            *latest = latest.max(arrival);
+            self.deliver(scene, scene.placed.sends().all()[send].datum, task);
+        }
+    }
+
+    fn arrive(&mut self, scene: &Scene<'_>, send: usize) {
+        if scene.contention == LinkContention::Serial {
+            self.links.free(pair(scene, send));
+        }
+        for &task in scene.placed.sends().receivers(send) {
+            self.deliver(scene, scene.placed.sends().all()[send].datum, task);
+        }
+    }
+
+    /// `datum` is there for `task`, or foreseen.
+    fn deliver(&mut self, scene: &Scene<'_>, datum: DatumId, task: TaskId) {
+        self.ready.deliver(scene.placed, datum, task);
+        self.missing[task.index()] -= 1;
+        if self.missing[task.index()] > 0 {
+            return;
+        }
+        let (arrival, item) = (self.arrival[task.index()], scene.placed.item(task));
+        if arrival <= self.now {
+            self.make_ready(scene, item);
         } else {
-            self.record_start(Item::Send(send), 0.0);
-            self.release_transfer(send);
+            self.give_up_if_late(scene, arrival, item);
+            self.schedule_event(arrival, Happening::Ready(task));
         }
     }
 
-    fn release_transfer(&mut self, send: usize) {
-        if !self.links.are_shared() {
-            return self.start_transfer(send);
-        }
-        let rank = match self.rule {
-            Rule::Earliest { .. } => 0.0,
-            Rule::Greatest(ranks) | Rule::SuccessorRank { otherwise: ranks } => {
-                ranks[self.placed.position(Item::Send(send))]
-            }
+    fn make_ready(&mut self, scene: &Scene<'_>, item: usize) {
+        self.ready.push(scene.placed, scene.rule, item, self.now);
+        self.awake.insert(0, scene.placed.device(item));
+    }
+
+    fn schedule_event(&mut self, time: f64, what: Happening) {
+        self.events.push(Reverse((time.to_bits(), what)));
+    }
+
+    /// When the last task ended in the last run.
+    pub(crate) fn makespan(&self) -> f64 {
+        self.makespan
+    }
+
+    /// By item: when it started in the last run.
+    pub(crate) fn starts(&self) -> &[f64] {
+        &self.start
+    }
+
+    /// Tasks, and sends where sends take time, as they started in the last run.
+    pub(crate) fn sequence(&self) -> &[usize] {
+        &self.sequence
+    }
+
+    /// What happened in the last run, which must have gone to the end.
+    pub(crate) fn schedule(&self, placed: &PlacedGraph<'_>) -> Schedule {
+        let task = |task| {
+            let (device, start) = (placed.device_of(task), self.start[placed.item(task)]);
+            Span { device, start, end: start + placed.time(placed.item(task)) }
         };
-        let pair = self.pair(send);
-        self.links.wait(pair, Ranked { rank, tie: 0, position: send }, self.now);
-    }
-
-    fn start_transfers(&mut self) {
-        while let Some(send) = self.links.next() {
-            self.start_transfer(send);
+        let transfer = |(send, sent): (usize, &crate::transfer::Send)| {
+            let &crate::transfer::Send { datum, from, to, bytes } = sent;
+            let (send_start, start) = (self.start[send], self.transfer_start[send]);
+            let (send_end, end) = (send_start + placed.time(send), start + placed.transfer_time(send));
+            TransferSpan { datum, from, to, bytes, send_start, send_end, start, end }
+        };
+        Schedule {
+            tasks: placed.problem().graph().task_ids().map(task).collect(),
+            transfers: placed.sends().all().iter().enumerate().map(transfer).collect(),
+            order: self.sequence.iter().filter_map(|&item| placed.task(item)).collect(),
+            makespan: self.makespan,
+            traffic: placed.sends().traffic(),
         }
-    }
-
-    fn start_transfer(&mut self, send: usize) {
-        let transfer = &mut self.schedule.transfers[send];
-        (transfer.start, transfer.end) = (self.now, self.now + self.placed.transfer_time(send));
-        self.events.push(Event { time: transfer.end, what: Happening::Arrived(send) });
-    }
-
-    fn arrive(&mut self, send: usize) {
-        if self.links.are_shared() {
-            let pair = self.pair(send);
-            self.links.free(pair);
-        }
-        let placed = self.placed;
-        self.deliver(placed.sends().all()[send].datum, placed.sends().receivers(send));
-    }
-
-    /// `datum` is there for each of `tasks`.
-    fn deliver(&mut self, datum: DatumId, tasks: &[TaskId]) {
-        for &task in tasks {
-            self.ready.deliver(datum, task);
-            self.missing[task.index()] -= 1;
-            if self.missing[task.index()] == 0 {
-                self.make_ready(Item::Task(task));
-            }
-        }
-    }
-
-    fn make_ready(&mut self, item: Item) {
-        let device = self.placed.device(item);
-        let position = self.placed.position(item);
-        self.ready.push(device, item, position, self.now);
-        self.awake.insert(device);
-    }
-
-    fn pair(&self, send: usize) -> super::links::Pair {
-        let send = self.placed.sends().all()[send];
-        (send.from, send.to)
     }
 }
 
-/// A schedule with every place filled in and every time still 0.
-fn blank(placed: &PlacedGraph<'_>) -> Schedule {
-    let span = |task| Span { device: placed.device_of(task), start: 0.0, end: 0.0 };
-    let transfers = placed.sends().all().iter().map(|send| TransferSpan {
-        datum: send.datum,
-        from: send.from,
-        to: send.to,
-        bytes: send.bytes,
-        send_start: 0.0,
-        send_end: 0.0,
-        start: 0.0,
-        end: 0.0,
-    });
-    Schedule {
-        tasks: placed.problem().graph().task_ids().map(span).collect(),
-        transfers: transfers.collect(),
-        order: Vec::with_capacity(placed.task_count()),
-        makespan: 0.0,
-        traffic: 0,
-    }
+fn refill<T: Clone>(list: &mut Vec<T>, count: usize, value: T) {
+    list.clear();
+    list.resize(count, value);
+}
+
+fn pair(scene: &Scene<'_>, send: usize) -> Pair {
+    let send = scene.placed.sends().all()[send];
+    (send.from, send.to)
 }

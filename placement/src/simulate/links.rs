@@ -1,8 +1,7 @@
 //! Who may use a link when transfers share it: one at a time in each direction.
 
-use super::LinkContention;
-use super::ready::Ranked;
 use crate::platform::DeviceId;
+use crate::total::Total;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -10,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 pub(super) type Pair = (DeviceId, DeviceId);
 
 /// The links in use and the transfers that wait for them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Links {
-    contention: LinkContention,
     links: BTreeMap<Pair, Link>,
     /// Pairs whose link may have something to start.
     awake: BTreeSet<Pair>,
@@ -22,39 +20,14 @@ pub(super) struct Links {
 struct Link {
     busy: bool,
     /// Earliest ready first, then the greatest rank, then the smallest send.
-    waiting: BinaryHeap<(Reverse<Time>, Ranked)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Time(f64);
-
-impl Eq for Time {}
-
-impl Ord for Time {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
-impl PartialOrd for Time {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
+    waiting: BinaryHeap<(Reverse<Total>, Total, Reverse<usize>)>,
 }
 
 impl Links {
-    pub(super) fn new(contention: LinkContention) -> Self {
-        Links { contention, links: BTreeMap::new(), awake: BTreeSet::new() }
-    }
-
-    /// Whether transfers have to wait for each other.
-    pub(super) fn are_shared(&self) -> bool {
-        self.contention == LinkContention::Serial
-    }
-
-    /// Queues the send `ranked.position`, ready at `now`.
-    pub(super) fn wait(&mut self, pair: Pair, ranked: Ranked, now: f64) {
-        self.links.entry(pair).or_default().waiting.push((Reverse(Time(now)), ranked));
+    /// Queues a send that is ready at `now`.
+    pub(super) fn wait(&mut self, pair: Pair, send: usize, rank: f64, now: f64) {
+        let link = self.links.entry(pair).or_default();
+        link.waiting.push((Reverse(Total(now)), Total(rank), Reverse(send)));
         self.awake.insert(pair);
     }
 
@@ -71,10 +44,10 @@ impl Links {
         while let Some(pair) = self.awake.pop_first() {
             if let Some(link) = self.links.get_mut(&pair)
                 && !link.busy
-                && let Some((_, ranked)) = link.waiting.pop()
+                && let Some((.., Reverse(send))) = link.waiting.pop()
             {
                 link.busy = true;
-                return Some(ranked.position);
+                return Some(send);
             }
         }
         None

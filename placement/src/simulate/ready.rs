@@ -2,91 +2,69 @@
 
 use super::successors::SuccessorQueues;
 use crate::graph::{DatumId, TaskId};
-use crate::order::{Item, PlacedGraph, Rule};
+use crate::order::{PlacedGraph, Rule};
 use crate::platform::DeviceId;
-use std::cmp::Ordering;
+use crate::total::Total;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// An item with the number that ranks it: greater first, then the smaller tie-breaker, then the smaller position.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Ranked {
-    pub(super) rank: f64,
-    pub(super) tie: u64,
-    pub(super) position: usize,
-}
-
-impl Eq for Ranked {}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank.total_cmp(&other.rank).then(other.tie.cmp(&self.tie)).then(other.position.cmp(&self.position))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 /// A queue for each device: a heap where ranks stay, groups where they change from decision to decision.
-pub(super) enum Queues<'f> {
-    Heaps { heaps: Vec<BinaryHeap<Ranked>>, rule: &'f Rule },
-    Successors(SuccessorQueues<'f>),
+#[derive(Default)]
+pub(super) struct Queues {
+    /// The greatest rank first, then the smaller tie-breaker, then the smaller item.
+    heaps: Vec<BinaryHeap<(Total, Reverse<u64>, Reverse<usize>)>>,
+    successors: Option<SuccessorQueues>,
 }
 
-impl<'f> Queues<'f> {
-    pub(super) fn under(rule: &'f Rule, placed: &'f PlacedGraph<'f>) -> Self {
-        let heaps = vec![BinaryHeap::new(); placed.problem().platform().device_count()];
-        match rule {
-            Rule::Earliest { .. } | Rule::Greatest(_) => Queues::Heaps { heaps, rule },
-            Rule::SuccessorRank { otherwise } => Queues::Successors(SuccessorQueues::new(placed, otherwise)),
-        }
+impl Queues {
+    pub(super) fn reset(&mut self, placed: &PlacedGraph<'_>, rule: &Rule) {
+        self.heaps.iter_mut().for_each(BinaryHeap::clear);
+        self.heaps.resize_with(placed.problem().platform().device_count(), BinaryHeap::new);
+        self.successors = match rule {
+            Rule::Earliest { .. } | Rule::Greatest(_) => None,
+            Rule::SuccessorRank { otherwise } => Some(SuccessorQueues::new(placed, otherwise)),
+        };
     }
 
     /// Adds an item that has become ready at `now`.
-    pub(super) fn push(&mut self, device: DeviceId, item: Item, position: usize, now: f64) {
-        match self {
-            Queues::Successors(queues) => queues.push(device, item),
-            Queues::Heaps { heaps, rule } => {
-                let (rank, tie) = match rule {
-                    Rule::Earliest { shuffle } => (-now, shuffled(position, *shuffle)),
-                    Rule::Greatest(ranks) | Rule::SuccessorRank { otherwise: ranks } => (ranks[position], 0),
-                };
-                heaps[device.index()].push(Ranked { rank, tie, position });
-            }
+    pub(super) fn push(&mut self, placed: &PlacedGraph<'_>, rule: &Rule, item: usize, now: f64) {
+        if let Some(queues) = &mut self.successors {
+            return queues.push(placed, item);
         }
+        let (rank, tie) = match rule {
+            Rule::Earliest { shuffle } => (-now, shuffled(item, *shuffle)),
+            _ => (rule.rank(item), 0),
+        };
+        self.heaps[placed.device(item).index()].push((Total(rank), Reverse(tie), Reverse(item)));
     }
 
-    /// The position of the item that `device` does next; devices that are not `running` are idle if nothing is ready on them.
+    /// The item that `device` does next; devices that are not `running` are idle if nothing is ready on them.
     pub(super) fn choose(&self, device: DeviceId, running: &[bool]) -> Option<usize> {
-        match self {
-            Queues::Heaps { heaps, .. } => heaps[device.index()].peek().map(|next| next.position),
-            Queues::Successors(queues) => queues.choose(device, running),
+        match &self.successors {
+            Some(queues) => queues.choose(device, running),
+            None => self.heaps[device.index()].peek().map(|&(.., Reverse(item))| item),
         }
     }
 
     /// Takes out what [`Queues::choose`] has just chosen.
-    pub(super) fn remove(&mut self, device: DeviceId, position: usize) {
-        match self {
-            Queues::Successors(queues) => queues.remove(device, position),
-            Queues::Heaps { heaps, .. } => {
-                heaps[device.index()].pop();
-            }
+    pub(super) fn remove(&mut self, device: DeviceId, item: usize) {
+        match &mut self.successors {
+            Some(queues) => _ = queues.remove(device, item),
+            None => _ = self.heaps[device.index()].pop(),
         }
     }
 
     /// Notes that `datum` has come to `task`.
-    pub(super) fn deliver(&mut self, datum: DatumId, task: TaskId) {
-        if let Queues::Successors(queues) = self {
-            queues.deliver(datum, task);
+    pub(super) fn deliver(&mut self, placed: &PlacedGraph<'_>, datum: DatumId, task: TaskId) {
+        if let Some(queues) = &mut self.successors {
+            queues.deliver(placed, datum, task);
         }
     }
 }
 
-/// A number that looks random, different for every position (the finaliser of SplitMix64, which is one to one).
-fn shuffled(position: usize, seed: u64) -> u64 {
-    let mut mixed = (position as u64).wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+/// A number that looks random, different for every item (the finaliser of SplitMix64, which is one to one).
+fn shuffled(item: usize, seed: u64) -> u64 {
+    let mut mixed = (item as u64).wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)

@@ -9,9 +9,10 @@
 //! arrival takes `O(log)` of the ready items, and constant time where it leaves more than one producer to wait for.
 
 use crate::graph::{DatumId, TaskId};
-use crate::order::{Item, PlacedGraph};
+use crate::order::PlacedGraph;
 use crate::platform::DeviceId;
-use std::cmp::Ordering;
+use crate::total::Total;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Points for a successor that an idle device could start at once.
@@ -27,29 +28,12 @@ fn add(wakes: &mut Wakes, target: DeviceId) {
     }
 }
 
-/// Greater points first, then the longer way to the end, then the smaller position.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// An item: greater points first, then the longer way to the end, then the smaller number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Scored {
-    points: f64,
-    otherwise: f64,
-    position: usize,
-}
-
-impl Eq for Scored {}
-
-impl Ord for Scored {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.points
-            .total_cmp(&other.points)
-            .then(self.otherwise.total_cmp(&other.otherwise))
-            .then(other.position.cmp(&self.position))
-    }
-}
-
-impl PartialOrd for Scored {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+    points: Total,
+    otherwise: Total,
+    item: Reverse<usize>,
 }
 
 /// The inputs of a task that have not arrived, in sums that say whether they are all of one producer, or one datum only.
@@ -91,19 +75,19 @@ impl Awaited {
 }
 
 /// The ready items of every device.
-pub(super) struct SuccessorQueues<'f> {
-    placed: &'f PlacedGraph<'f>,
-    otherwise: &'f [f64],
+pub(super) struct SuccessorQueues {
+    /// By item: breaks ties between ranks.
+    otherwise: Vec<f64>,
     /// By device; no group is empty.
     groups: Vec<BTreeMap<Wakes, BTreeSet<Scored>>>,
-    /// By position: points without woken devices, and which devices would wake; of ready items.
+    /// By item: points without woken devices, and which devices would wake; of ready items.
     ready: Vec<Option<(f64, Wakes)>>,
     /// By task.
     awaited: Vec<Awaited>,
 }
 
-impl<'f> SuccessorQueues<'f> {
-    pub(super) fn new(placed: &'f PlacedGraph<'f>, otherwise: &'f [f64]) -> Self {
+impl SuccessorQueues {
+    pub(super) fn new(placed: &PlacedGraph<'_>, otherwise: &[f64]) -> Self {
         let graph = placed.problem().graph();
         let awaited = graph.task_ids().map(|task| {
             let mut awaited = Awaited::default();
@@ -111,32 +95,37 @@ impl<'f> SuccessorQueues<'f> {
             awaited
         });
         SuccessorQueues {
-            placed,
-            otherwise,
+            otherwise: otherwise.to_vec(),
             groups: vec![BTreeMap::new(); placed.problem().platform().device_count()],
             ready: vec![None; placed.item_count()],
             awaited: awaited.collect(),
         }
     }
 
-    pub(super) fn push(&mut self, device: DeviceId, item: Item) {
-        let (points, wakes) = match item {
-            Item::Send(send) => self.rank(device, self.placed.sends().receivers(send), |awaited| awaited.count == 1),
-            Item::Task(task) => {
-                let successors = self.placed.problem().graph().successors(task);
-                self.rank(device, successors, |awaited| awaited.only_producer() == Some(task))
+    pub(super) fn push(&mut self, placed: &PlacedGraph<'_>, item: usize) {
+        let (points, wakes) = match placed.task(item) {
+            None => self.rank(placed, item, placed.sends().receivers(item), |awaited| awaited.count == 1),
+            Some(task) => {
+                let successors = placed.problem().graph().successors(task);
+                self.rank(placed, item, successors, |awaited| awaited.only_producer() == Some(task))
             }
         };
-        self.insert(device, self.placed.position(item), points, wakes);
+        self.insert(placed.device(item), item, points, wakes);
     }
 
-    /// The points of an item on `device` without woken devices, and the devices of the successors that it frees.
-    fn rank(&self, device: DeviceId, successors: &[TaskId], frees: impl Fn(&Awaited) -> bool) -> (f64, Wakes) {
+    /// The points of an item without woken devices, and the devices of the successors that it frees.
+    fn rank(
+        &self,
+        placed: &PlacedGraph<'_>,
+        item: usize,
+        successors: &[TaskId],
+        frees: impl Fn(&Awaited) -> bool,
+    ) -> (f64, Wakes) {
         let mut wakes = Wakes::new();
         let mut points = 0.0;
         for &successor in successors {
-            let target = self.placed.device_of(successor);
-            points += if target == device { 1.0 } else { 2.0 };
+            let target = placed.device_of(successor);
+            points += if target == placed.device(item) { 1.0 } else { 2.0 };
             if frees(&self.awaited[successor.index()]) {
                 points += 1.0;
                 add(&mut wakes, target);
@@ -145,86 +134,61 @@ impl<'f> SuccessorQueues<'f> {
         (points, wakes)
     }
 
-    fn insert(&mut self, device: DeviceId, position: usize, points: f64, wakes: Wakes) {
-        let scored = Scored { points, otherwise: self.otherwise[position], position };
-        let groups = &mut self.groups[device.index()];
-        match groups.get_mut(&wakes) {
-            Some(group) => {
-                group.insert(scored);
-            }
-            None => {
-                groups.insert(wakes.clone(), BTreeSet::from([scored]));
-            }
-        }
-        self.ready[position] = Some((points, wakes));
+    fn scored(&self, item: usize, points: f64) -> Scored {
+        Scored { points: Total(points), otherwise: Total(self.otherwise[item]), item: Reverse(item) }
+    }
+
+    fn insert(&mut self, device: DeviceId, item: usize, points: f64, wakes: Wakes) {
+        let scored = self.scored(item, points);
+        self.groups[device.index()].entry(wakes.clone()).or_default().insert(scored);
+        self.ready[item] = Some((points, wakes));
     }
 
     pub(super) fn choose(&self, device: DeviceId, running: &[bool]) -> Option<usize> {
         let idle = |device: DeviceId| !running[device.index()] && self.groups[device.index()].is_empty();
         let best_of = |(wakes, group): (&Wakes, &BTreeSet<Scored>)| {
             let woken: u32 = wakes.iter().filter(|(device, _)| idle(*device)).map(|(_, count)| count).sum();
-            group.last().map(|best| Scored { points: best.points + WAKES_DEVICE * f64::from(woken), ..*best })
+            let points = |best: &Scored| Total(best.points.0 + WAKES_DEVICE * f64::from(woken));
+            group.last().map(|best| Scored { points: points(best), ..*best })
         };
-        self.groups[device.index()].iter().filter_map(best_of).max().map(|best| best.position)
+        self.groups[device.index()].iter().filter_map(best_of).max().map(|best| best.item.0)
     }
 
     /// Takes out a ready item.
-    pub(super) fn remove(&mut self, device: DeviceId, position: usize) {
-        if let Some((points, wakes)) = self.ready[position].take() {
-            self.take_out(device, position, points, &wakes);
-        }
-    }
-
-    fn take_out(&mut self, device: DeviceId, position: usize, points: f64, wakes: &Wakes) {
+    pub(super) fn remove(&mut self, device: DeviceId, item: usize) -> Option<(f64, Wakes)> {
+        let (points, wakes) = self.ready[item].take()?;
+        let scored = self.scored(item, points);
         let groups = &mut self.groups[device.index()];
-        if let Some(group) = groups.get_mut(wakes) {
-            group.remove(&Scored { points, otherwise: self.otherwise[position], position });
+        if let Some(group) = groups.get_mut(&wakes) {
+            group.remove(&scored);
             if group.is_empty() {
-                groups.remove(wakes);
+                groups.remove(&wakes);
             }
         }
+        Some((points, wakes))
     }
 
     /// Notes that `datum` has come to `task`; the item that brings all the rest gets its points for that.
-    pub(super) fn deliver(&mut self, datum: DatumId, task: TaskId) {
+    pub(super) fn deliver(&mut self, placed: &PlacedGraph<'_>, datum: DatumId, task: TaskId) {
         let awaited = &mut self.awaited[task.index()];
-        awaited.remove(datum, self.placed.problem().graph().producer(datum));
-        let awaited = *awaited;
-        if let Some(producer) = awaited.only_producer() {
-            self.free(Item::Task(producer), task);
+        awaited.remove(datum, placed.problem().graph().producer(datum));
+        let (producer, datum) = (awaited.only_producer(), awaited.only_datum());
+        let send = datum.and_then(|datum| placed.sends().to(datum, placed.device_of(task)));
+        for item in producer.map(|producer| placed.item(producer)).into_iter().chain(send) {
+            // From now on the item frees the task, if it is ready.
+            if let Some((points, mut wakes)) = self.remove(placed.device(item), item) {
+                add(&mut wakes, placed.device_of(task));
+                self.insert(placed.device(item), item, points + 1.0, wakes);
+            }
         }
-        if let Some(send) = awaited.only_datum().and_then(|datum| self.send_to(datum, self.placed.device_of(task))) {
-            self.free(Item::Send(send), task);
-        }
-    }
-
-    fn send_to(&self, datum: DatumId, target: DeviceId) -> Option<usize> {
-        let sends = self.placed.sends();
-        let range = sends.of_datum(datum);
-        let place = sends.all()[range.clone()].binary_search_by_key(&target, |send| send.to).ok()?;
-        Some(range.start + place)
-    }
-
-    /// Notes that `item` frees `task` from now on, if it is ready.
-    fn free(&mut self, item: Item, task: TaskId) {
-        let position = self.placed.position(item);
-        let Some((points, mut wakes)) = self.ready[position].take() else {
-            return;
-        };
-        let device = self.placed.device(item);
-        self.take_out(device, position, points, &wakes);
-        add(&mut wakes, self.placed.device_of(task));
-        self.insert(device, position, points + 1.0, wakes);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::GraphBuilder;
     use crate::order::SendCosts;
-    use crate::problem::{MemoryRule, Problem};
     use crate::sample;
     use arbtest::arbitrary::{Result, Unstructured};
 
@@ -233,7 +197,7 @@ mod tests {
         placed: &'f PlacedGraph<'f>,
         /// Inputs that have not arrived, by task.
         missing: Vec<Vec<DatumId>>,
-        ready: Vec<Item>,
+        ready: Vec<usize>,
         running: Vec<bool>,
     }
 
@@ -242,15 +206,13 @@ mod tests {
             !self.running[device.index()] && !self.ready.iter().any(|&item| self.placed.device(item) == device)
         }
 
-        fn rank(&self, item: Item) -> f64 {
+        fn rank(&self, item: usize) -> f64 {
             let graph = self.placed.problem().graph();
-            let successors = match item {
-                Item::Send(send) => self.placed.sends().receivers(send),
-                Item::Task(task) => graph.successors(task),
-            };
-            let brings = |datum: &DatumId| match item {
-                Item::Send(send) => self.placed.sends().all()[send].datum == *datum,
-                Item::Task(task) => graph.producer(*datum) == task,
+            let task = self.placed.task(item);
+            let successors = task.map_or_else(|| self.placed.sends().receivers(item), |task| graph.successors(task));
+            let brings = |datum: &DatumId| match task {
+                None => self.placed.sends().all()[item].datum == *datum,
+                Some(task) => graph.producer(*datum) == task,
             };
             let points = |&successor: &TaskId| {
                 let target = self.placed.device_of(successor);
@@ -265,11 +227,7 @@ mod tests {
 
         fn choose(&self, device: DeviceId, otherwise: &[f64]) -> Option<usize> {
             let mine = self.ready.iter().filter(|&&item| self.placed.device(item) == device);
-            let scored = mine.map(|&item| {
-                let position = self.placed.position(item);
-                Scored { points: self.rank(item), otherwise: otherwise[position], position }
-            });
-            scored.max().map(|best| best.position)
+            mine.copied().max_by_key(|&item| (Total(self.rank(item)), Total(otherwise[item]), Reverse(item)))
         }
     }
 
@@ -303,8 +261,8 @@ mod tests {
         let mut plain = Plain { placed, missing, ready: Vec::new(), running: vec![false; 3] };
         let mut queues = SuccessorQueues::new(placed, &otherwise);
         for task in graph.task_ids().filter(|&task| graph.inputs(task).is_empty()) {
-            plain.ready.push(Item::Task(task));
-            queues.push(placed.device_of(task), Item::Task(task));
+            plain.ready.push(placed.item(task));
+            queues.push(placed, placed.item(task));
         }
         while !plain.ready.is_empty() {
             plain.running = vec![random.arbitrary()?, random.arbitrary()?, random.arbitrary()?];
@@ -312,29 +270,29 @@ mod tests {
                 assert_eq!(queues.choose(device, &plain.running), plain.choose(device, &otherwise));
             }
             let done = plain.ready.swap_remove(random.int_in_range(0..=plain.ready.len() - 1)?);
-            queues.remove(placed.device(done), placed.position(done));
+            queues.remove(placed.device(done), done);
             let mut delivered: Vec<(DatumId, TaskId)> = Vec::new();
-            match done {
-                Item::Send(send) => {
-                    let datum = placed.sends().all()[send].datum;
-                    delivered.extend(placed.sends().receivers(send).iter().map(|&task| (datum, task)));
+            match placed.task(done) {
+                None => {
+                    let datum = placed.sends().all()[done].datum;
+                    delivered.extend(placed.sends().receivers(done).iter().map(|&task| (datum, task)));
                 }
-                Item::Task(task) => {
+                Some(task) => {
                     for &datum in graph.outputs(task) {
                         delivered.extend(placed.sends().local_consumers(datum).iter().map(|&task| (datum, task)));
                         for send in placed.sends().of_datum(datum) {
-                            plain.ready.push(Item::Send(send));
-                            queues.push(placed.device(Item::Send(send)), Item::Send(send));
+                            plain.ready.push(send);
+                            queues.push(placed, send);
                         }
                     }
                 }
             }
             for (datum, task) in delivered {
                 plain.missing[task.index()].retain(|&missing| missing != datum);
-                queues.deliver(datum, task);
+                queues.deliver(placed, datum, task);
                 if plain.missing[task.index()].is_empty() {
-                    plain.ready.push(Item::Task(task));
-                    queues.push(placed.device_of(task), Item::Task(task));
+                    plain.ready.push(placed.item(task));
+                    queues.push(placed, placed.item(task));
                 }
             }
         }
@@ -345,9 +303,8 @@ mod tests {
     fn decisions_are_those_of_ranks_computed_anew() {
         arbtest::arbtest(|random| {
             let (graph, device_of) = draw(random)?;
-            let platform = sample::platform(&[1.0; 3]);
-            let costs = OperationsOverSpeed::new(&graph, &platform);
-            let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+            let loaded = sample::problem(graph, &[1.0; 3]);
+            let problem = loaded.problem().unwrap();
             compare(&PlacedGraph::new(&problem, &device_of, SendCosts::THESIS), random)
         })
         .budget_ms(500);

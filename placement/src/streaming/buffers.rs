@@ -214,13 +214,11 @@ impl Bridges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streaming::{Blocks, CanonicalGraphBuilder, Node};
+    use crate::sample;
+    use crate::streaming::{Blocks, Node};
 
     fn sizes(nodes: &[Node], edges: &[(u32, u32)]) -> Vec<u64> {
-        let mut builder = CanonicalGraphBuilder::new();
-        nodes.iter().for_each(|node| _ = builder.node(node.clone()));
-        edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
-        let graph = builder.build().unwrap();
+        let graph = sample::canonical(nodes, edges);
         let schedule = StreamingSchedule::new(&graph, Blocks::one(&graph));
         let sizes = BufferSizes::new(&graph, &schedule);
         graph.edge_ids().map(|edge| sizes.of(edge)).collect()

@@ -119,13 +119,11 @@ fn larger(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streaming::{CanonicalGraphBuilder, Node};
+    use crate::sample;
+    use crate::streaming::Node;
 
     fn depth(nodes: &[Node], edges: &[(u32, u32)]) -> Result<StreamingDepth, DepthError> {
-        let mut builder = CanonicalGraphBuilder::new();
-        nodes.iter().for_each(|node| _ = builder.node(node.clone()));
-        edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
-        StreamingDepth::of(&builder.build().unwrap())
+        StreamingDepth::of(&sample::canonical(nodes, edges))
     }
 
     /// Section 4.2.1: `k + L(G) − 1` for element-wise graphs, one less than the bound for any graph.

@@ -55,15 +55,14 @@ impl NodePart {
 /// # Errors
 /// What is no JSON of this form, or no canonical task graph.
 pub fn parse_canonical(bytes: &[u8]) -> Result<CanonicalGraph, CanonicalError> {
-    let document: Document = serde_json::from_slice(bytes).map_err(|error| CanonicalError::Json(error.to_string()))?;
+    let document: Document = serde_json::from_slice(bytes)
+        .map_err(|error| CanonicalError::new(format!("no canonical task graph in JSON: {error}")))?;
     let mut builder = CanonicalGraphBuilder::new();
     let places: BTreeMap<u64, NodeId> =
         document.nodes.iter().map(|part| (part.id, builder.node(part.node()))).collect();
     for (edge, &(from, to, volume)) in document.edges.iter().enumerate() {
-        let place = |id: u64| {
-            let node = id.to_string();
-            places.get(&id).copied().ok_or(CanonicalError::UnknownNode { edge, node })
-        };
+        let place =
+            |id: u64| places.get(&id).copied().ok_or_else(|| CanonicalError::unknown_node(edge, &id.to_string()));
         builder.edge_of(place(from)?, place(to)?, volume);
     }
     builder.build()

@@ -2,6 +2,7 @@
 
 use super::{CanonicalError, MAX_EDGES, MAX_NODES, MAX_VOLUME, Node, NodeId, NodeKind};
 use crate::graph::Rows;
+use crate::ids::id;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
@@ -9,12 +10,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EdgeId(pub u32);
 
-impl EdgeId {
-    /// The position as an index.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+id!(EdgeId, "edge");
 
 /// A validated canonical task graph (paper, section 3). `O(nodes + edges)` memory; every neighbourhood is a slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,11 +167,11 @@ impl CanonicalGraphBuilder {
         let mut seen = BTreeSet::new();
         for (edge, &(from, to, _)) in self.edges.iter().enumerate() {
             if let Some(&end) = [from, to].iter().find(|end| end.index() >= self.nodes.len()) {
-                return Err(CanonicalError::UnknownNode { edge, node: end.to_string() });
+                return Err(CanonicalError::unknown_node(edge, &end.to_string()));
             }
             if !seen.insert((from, to)) {
-                let name = |node: NodeId| self.nodes[node.index()].name().to_string();
-                return Err(CanonicalError::DuplicateEdge { from: name(from), to: name(to) });
+                let [from, to] = [from, to].map(|node| self.nodes[node.index()].name());
+                return Err(CanonicalError::new(format!("node {from:?} has two edges to {to:?}; merge them")));
             }
         }
         Ok(())
@@ -197,7 +193,10 @@ impl CanonicalGraph {
         };
         for (needed, side, volume) in [(reads, "input", node.input()), (writes, "output", node.output())] {
             if volume > MAX_VOLUME || (needed && volume == 0) {
-                return Err(CanonicalError::Volume { node: node.name().into(), side, volume });
+                let node = node.name();
+                let text =
+                    format!("node {node:?} has an {side} volume of {volume}; it should be from 1 to {MAX_VOLUME}");
+                return Err(CanonicalError::new(text));
             }
         }
         Ok(())
@@ -207,13 +206,16 @@ impl CanonicalGraph {
         let carried = volume.unwrap_or(self.volume(edge));
         let ends = [(from, "output", "sink", self.node(from).output()), (to, "input", "source", self.node(to).input())];
         for (end, side, kind, volume) in ends {
-            let node = self.node(end).name().to_string();
-            let edge = || format!("{:?} → {:?}", self.node(from).name(), self.node(to).name());
+            let node = self.node(end).name();
+            let edge = format!("{:?} → {:?}", self.node(from).name(), self.node(to).name());
             if volume == 0 {
-                return Err(CanonicalError::EdgeOfEnd { node, kind, edge: edge(), side });
+                let text = format!("node {node:?} is a {kind} with an edge {edge}; give it an {side} volume");
+                return Err(CanonicalError::new(text));
             }
             if volume != carried {
-                return Err(CanonicalError::EdgeVolume { node, side, volume, edge: edge(), carried });
+                return Err(CanonicalError::new(format!(
+                    "node {node:?} has an {side} volume of {volume}, but its edge {edge} carries {carried}; all must be equal"
+                )));
             }
         }
         Ok(())
@@ -235,20 +237,27 @@ impl CanonicalGraph {
             }
         }
         match self.node_ids().find(|node| waiting[node.index()] > 0) {
-            Some(node) => Err(CanonicalError::Cycle { node: self.node(node).name().into() }),
+            Some(node) => {
+                let node = self.node(node).name();
+                let text = format!("node {node:?} is on a directed cycle, or behind one; a task graph has none");
+                Err(CanonicalError::new(text))
+            }
             None => Ok(order),
         }
     }
 }
 
 fn check_count(what: &'static str, count: usize, limit: usize) -> Result<(), CanonicalError> {
-    if count > limit { Err(CanonicalError::TooLarge { what, count, limit }) } else { Ok(()) }
+    match count > limit {
+        true => Err(CanonicalError::new(format!("{count} {what}; at most {limit} are taken"))),
+        false => Ok(()),
+    }
 }
 
 fn check_names(nodes: &[Node]) -> Result<(), CanonicalError> {
     let mut seen = BTreeSet::new();
     match nodes.iter().find(|node| !seen.insert(node.name())) {
-        Some(node) => Err(CanonicalError::DuplicateNode { node: node.name().into() }),
+        Some(node) => Err(CanonicalError::new(format!("two nodes are named {:?}; names are unique", node.name()))),
         None => Ok(()),
     }
 }

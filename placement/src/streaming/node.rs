@@ -1,25 +1,14 @@
 //! One node of a canonical task graph: how many elements it reads from each edge and writes to each edge.
 
 use super::Ratio;
+use crate::ids::id;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A node, by its position in the [`CanonicalGraph`](super::CanonicalGraph).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
-impl NodeId {
-    /// The position as an index.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "node {}", self.0)
-    }
-}
+id!(NodeId, "node");
 
 /// What a node does with volumes (paper, section 3.1). All but buffers run on processing elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -132,14 +132,8 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streaming::{CanonicalGraphBuilder, Node, StreamingSchedule};
-
-    fn graph(nodes: &[Node], edges: &[(u32, u32)]) -> CanonicalGraph {
-        let mut builder = CanonicalGraphBuilder::new();
-        nodes.iter().for_each(|node| _ = builder.node(node.clone()));
-        edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
-        builder.build().unwrap()
-    }
+    use crate::sample::canonical;
+    use crate::streaming::{Node, StreamingSchedule};
 
     fn blocks(graph: &CanonicalGraph, elements: usize, variant: BlockVariant) -> Vec<Vec<u32>> {
         let blocks = spatial_blocks(graph, elements, variant);
@@ -149,7 +143,7 @@ mod tests {
     #[test]
     fn an_upsampler_joins_only_under_the_relaxed_rule() {
         let nodes = [Node::task("a", 8, 8), Node::task("b", 8, 16), Node::task("c", 16, 16)];
-        let chain = graph(&nodes, &[(0, 1), (1, 2)]);
+        let chain = canonical(&nodes, &[(0, 1), (1, 2)]);
         assert_eq!(blocks(&chain, 3, BlockVariant::Lts), [vec![0], vec![1, 2]]);
         assert_eq!(blocks(&chain, 3, BlockVariant::Rlx), [vec![0, 1, 2]]);
         assert_eq!(blocks(&chain, 1, BlockVariant::Rlx).len(), 3);
@@ -159,7 +153,7 @@ mod tests {
     #[test]
     fn tasks_of_like_work_share_a_block() {
         let nodes = [("a", 100), ("b", 10), ("c", 100), ("d", 10)].map(|(name, work)| Node::task(name, work, work));
-        let loose = graph(&nodes, &[]);
+        let loose = canonical(&nodes, &[]);
         let schedule = StreamingSchedule::new(&loose, spatial_blocks(&loose, 2, BlockVariant::Lts));
         assert_eq!(schedule.makespan(), 110);
     }
@@ -168,8 +162,8 @@ mod tests {
     fn what_reads_memory_comes_after_what_fills_it() {
         let nodes =
             [Node::task("x", 8, 8), Node::task("sum", 8, 1), Node::buffer("mean", 1, 8), Node::task("minus", 8, 8)];
-        let normalised = graph(&nodes, &[(0, 1), (1, 2), (2, 3), (0, 3)]);
+        let normalised = canonical(&nodes, &[(0, 1), (1, 2), (2, 3), (0, 3)]);
         assert_eq!(blocks(&normalised, 8, BlockVariant::Rlx), [vec![0, 1], vec![3]]);
-        assert_eq!(blocks(&graph(&[], &[]), 8, BlockVariant::Lts), Vec::<Vec<u32>>::new());
+        assert_eq!(blocks(&canonical(&[], &[]), 8, BlockVariant::Lts), Vec::<Vec<u32>>::new());
     }
 }

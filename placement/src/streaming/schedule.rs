@@ -177,13 +177,10 @@ fn elapsed(count: u64, volume: u64, time: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streaming::CanonicalGraphBuilder;
+    use crate::sample;
 
     fn scheduled(nodes: &[Node], edges: &[(u32, u32)], blocks: Option<Vec<Vec<u32>>>) -> Vec<[u64; 3]> {
-        let mut builder = CanonicalGraphBuilder::new();
-        nodes.iter().for_each(|node| _ = builder.node(node.clone()));
-        edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
-        let graph = builder.build().unwrap();
+        let graph = sample::canonical(nodes, edges);
         let blocks = blocks.map_or_else(
             || Blocks::one(&graph),
             |lists| {

@@ -380,13 +380,11 @@ fn needed(written: u64, input: u64, output: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streaming::{Blocks, CanonicalGraphBuilder, Node};
+    use crate::sample;
+    use crate::streaming::{Blocks, Node};
 
     fn simulate(nodes: &[Node], edges: &[(u32, u32)], size: Option<u64>) -> Result<Vec<u64>, String> {
-        let mut builder = CanonicalGraphBuilder::new();
-        nodes.iter().for_each(|node| _ = builder.node(node.clone()));
-        edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
-        let graph = builder.build().unwrap();
+        let graph = sample::canonical(nodes, edges);
         let schedule = StreamingSchedule::new(&graph, Blocks::one(&graph));
         let sizes = size
             .map_or_else(|| BufferSizes::new(&graph, &schedule), |size| BufferSizes::uniform(&graph, &schedule, size));

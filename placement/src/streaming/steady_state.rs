@@ -83,13 +83,11 @@ impl SteadyState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streaming::{CanonicalGraphBuilder, Node};
+    use crate::sample;
+    use crate::streaming::Node;
 
     fn intervals(nodes: &[Node], edges: &[(u32, u32)]) -> Vec<String> {
-        let mut builder = CanonicalGraphBuilder::new();
-        nodes.iter().for_each(|node| _ = builder.node(node.clone()));
-        edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
-        let graph = builder.build().unwrap();
+        let graph = sample::canonical(nodes, edges);
         let flow = SteadyState::new(&graph);
         let text = |interval: Option<Ratio>| interval.map_or("-".into(), |interval| interval.to_string());
         graph.node_ids().map(|node| text(flow.output_interval(&graph, node))).collect()

@@ -6,7 +6,7 @@
 //! *chosen*, however long that will still run, and a datum when it arrives.
 
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::order::{Item, PlacedGraph, SendCosts, path_computation_times};
+use anabranch_placement::order::{PlacedGraph, SendCosts, path_computation_times};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::Problem;
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ pub(crate) fn msr_makespan(problem: &Problem<'_>, device_of: &[DeviceId]) -> f64
     Reference::new(&placed).run()
 }
 
-/// An event: its time as ordered bits, whether a datum has arrived (else an item has ended), and the item's position.
+/// An event: its time as ordered bits, whether a datum has arrived (else an item has ended), and the item.
 type Event = Reverse<(u64, bool, usize)>;
 
 struct Reference<'f> {
@@ -56,7 +56,7 @@ impl<'f> Reference<'f> {
         };
         for task in graph.task_ids().filter(|&task| graph.inputs(task).is_empty()) {
             reference.queued[placed.device_of(task).index()] += 1;
-            reference.ready[placed.device_of(task).index()].push(placed.position(Item::Task(task)));
+            reference.ready[placed.device_of(task).index()].push(placed.item(task));
         }
         reference
     }
@@ -66,18 +66,14 @@ impl<'f> Reference<'f> {
             while (0..self.busy.len()).filter(|&device| self.decide(device)).count() > 0 {}
             let Some(Reverse((first, ..))) = self.events.peek().copied() else { return self.makespan };
             self.now = f64::from_bits(first);
-            while let Some(&Reverse((time, arrival, position))) = self.events.peek().filter(|event| event.0.0 == first)
-            {
+            while let Some(&Reverse((time, arrival, item))) = self.events.peek().filter(|event| event.0.0 == first) {
                 self.events.pop();
-                match (arrival, self.placed.item(position)) {
-                    (true, Item::Send(send)) => {
-                        let target = self.target(send);
-                        self.arrived[target].push(send);
-                    }
-                    (_, item) => {
-                        self.busy[self.placed.device(item).index()] = false;
-                        self.end(item, f64::from_bits(time));
-                    }
+                if arrival {
+                    let target = self.target(item);
+                    self.arrived[target].push(item);
+                } else {
+                    self.busy[self.placed.device(item).index()] = false;
+                    self.end(item, f64::from_bits(time));
                 }
             }
         }
@@ -99,38 +95,36 @@ impl<'f> Reference<'f> {
                 self.deliver(task);
             }
         }
-        let points = |position: usize| self.points(self.placed.item(position));
         let best = self.ready[device].iter().copied().enumerate().max_by(|&(_, one), &(_, other)| {
             let by_path = self.path_times[one].total_cmp(&self.path_times[other]);
-            points(one).cmp(&points(other)).then(by_path).then(other.cmp(&one))
+            self.points(one).cmp(&self.points(other)).then(by_path).then(other.cmp(&one))
         });
-        let Some((place, position)) = best else { return !arrived.is_empty() };
+        let Some((place, item)) = best else { return !arrived.is_empty() };
         self.ready[device].swap_remove(place);
-        self.start(device, position);
+        self.start(device, item);
         true
     }
 
-    fn points(&self, item: Item) -> usize {
+    fn points(&self, item: usize) -> usize {
         let (graph, sends) = (self.placed.problem().graph(), self.placed.sends());
-        match item {
-            Item::Task(task) => {
+        match self.placed.task(item) {
+            Some(task) => {
                 let of_datum = |&datum| sends.local_consumers(datum).len() + sends.of_datum(datum).len();
                 graph.outputs(task).iter().map(of_datum).sum()
             }
-            Item::Send(send) => {
-                let target = self.target(send);
+            None => {
+                let target = self.target(item);
                 if self.queued[target] + self.arrived[target].len() == 0 { 8 } else { 3 }
             }
         }
     }
 
-    fn start(&mut self, device: usize, position: usize) {
-        let item = self.placed.item(position);
+    fn start(&mut self, device: usize, item: usize) {
         self.queued[device] -= 1;
         self.busy[device] = true;
         let end = self.now + self.placed.time(item);
-        self.events.push(Reverse((end.to_bits(), false, position)));
-        if let Item::Task(task) = item {
+        self.events.push(Reverse((end.to_bits(), false, item)));
+        if let Some(task) = self.placed.task(item) {
             for &datum in self.placed.problem().graph().outputs(task) {
                 self.queued[device] += self.placed.sends().of_datum(datum).len();
                 self.placed.sends().local_consumers(datum).iter().for_each(|&task| self.announce(task));
@@ -138,20 +132,19 @@ impl<'f> Reference<'f> {
         }
     }
 
-    fn end(&mut self, item: Item, time: f64) {
+    fn end(&mut self, item: usize, time: f64) {
         let placed = self.placed;
-        match item {
-            Item::Send(send) => {
-                let arrival = time + placed.transfer_time(send);
-                self.events.push(Reverse((arrival.to_bits(), true, placed.position(item))));
+        match placed.task(item) {
+            None => {
+                let arrival = time + placed.transfer_time(item);
+                self.events.push(Reverse((arrival.to_bits(), true, item)));
             }
-            Item::Task(task) => {
+            Some(task) => {
                 self.makespan = self.makespan.max(time);
                 for &datum in placed.problem().graph().outputs(task) {
                     placed.sends().local_consumers(datum).iter().for_each(|&task| self.deliver(task));
                     let device = placed.device_of(task).index();
-                    self.ready[device]
-                        .extend(placed.sends().of_datum(datum).map(|send| placed.position(Item::Send(send))));
+                    self.ready[device].extend(placed.sends().of_datum(datum));
                 }
             }
         }
@@ -166,7 +159,7 @@ impl<'f> Reference<'f> {
     fn deliver(&mut self, task: TaskId) {
         self.missing[task.index()] -= 1;
         if self.missing[task.index()] == 0 {
-            self.ready[self.placed.device_of(task).index()].push(self.placed.position(Item::Task(task)));
+            self.ready[self.placed.device_of(task).index()].push(self.placed.item(task));
         }
     }
 }

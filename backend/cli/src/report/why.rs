@@ -17,7 +17,7 @@ pub(super) fn why<'a>(
         Reason::EarliestFinish(found) => WhyData {
             text: "it finishes there first".into(),
             terms: vec!["earliest finish"],
-            candidates: found.iter().map(|on| (on.device.index(), vec![on.finish])).collect(),
+            candidates: found.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
             seconds: true,
         },
         Reason::Smallest { what, candidates } => WhyData {
@@ -41,7 +41,7 @@ pub(super) fn why<'a>(
         Reason::LeastLoaded(found) => WhyData {
             text: "the device has the least to do".into(),
             terms: vec!["load"],
-            candidates: found.iter().map(|on| (on.device.index(), vec![on.load])).collect(),
+            candidates: found.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
             seconds: true,
         },
         Reason::Moved { start, from } => {
@@ -54,7 +54,7 @@ pub(super) fn why<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_placement::place::{FinishOn, MiteFactors};
+    use anabranch_placement::place::{MiteFactors, ScoreOn};
 
     fn of(reason: &Reason) -> WhyData {
         why(reason, |_| "conv", |_| "gpu0")
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn reasons_become_tables_of_their_terms() {
-        let finish = |device, finish| FinishOn { device: DeviceId(device), finish };
+        let finish = |device, score| ScoreOn { device: DeviceId(device), score };
         let found = of(&Reason::EarliestFinish(vec![finish(1, 0.5), finish(0, 2.0)]));
         assert_eq!(found.candidates, [(1, vec![0.5]), (0, vec![2.0])]);
         assert!(found.seconds);

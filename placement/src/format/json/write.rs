@@ -1,14 +1,13 @@
 //! Writing documents, one task, datum, device or row a line.
 
-use super::document::{DatumPart, DevicePart, RulePart, TaskPart};
+use super::document::DatumPart;
 use super::{FORMAT, VERSION};
 use crate::cost::CostModel;
 use crate::format::{Costs, LoadedGraph, LoadedProblem, WriteError};
-use crate::graph::{Task, TaskGraph};
-use crate::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
+use crate::graph::TaskGraph;
+use crate::platform::{DeviceId, Platform};
 use serde::Serialize;
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Writes a whole problem. Reading it again gives an equal one, but for figures that are not finite: they are left out.
@@ -27,11 +26,9 @@ pub fn write_problem(problem: &LoadedProblem, target: impl Write) -> Result<(), 
         writer.times(problem)?;
     }
     if !problem.only_on.is_empty() {
-        let devices = |set: &BTreeSet<DeviceId>| set.iter().map(|device| device.0).collect::<Vec<_>>();
-        let sets = problem.only_on.iter().map(|(task, set)| (task.0, devices(set)));
-        writer.member("only_on", &sets.collect::<BTreeMap<_, _>>())?;
+        writer.member("only_on", &problem.only_on)?;
     }
-    writer.member("memory_rule", &RulePart::from(problem.memory_rule))?;
+    writer.member("memory_rule", &problem.memory_rule)?;
     writer.member("bytes_a_unit", &problem.facts.bytes_a_unit)?;
     // JSON has no other numbers than finite ones.
     let finite = problem.facts.figures.iter().filter(|(_, figure)| figure.is_finite());
@@ -51,7 +48,7 @@ pub fn write_graph(graph: &LoadedGraph, target: impl Write) -> Result<(), WriteE
         writer.member("time_unit", unit)?;
     }
     writer.graph(&graph.graph)?;
-    writer.member("memory_rule", &RulePart::from(graph.memory_rule))?;
+    writer.member("memory_rule", &graph.memory_rule)?;
     writer.task_ids(&graph.task_ids)?;
     writer.finish()
 }
@@ -96,23 +93,23 @@ impl<W: Write> Writer<W> {
 
     fn graph(&mut self, graph: &TaskGraph) -> Result<(), WriteError> {
         write!(self.target, ",\n\"graph\": {{\n")?;
-        self.list("tasks", graph.tasks().iter().map(task_part))?;
+        self.list("tasks", graph.tasks().iter())?;
         self.next()?;
         let data = graph.datum_ids().map(|datum| DatumPart {
-            producer: graph.producer(datum).0,
+            producer: graph.producer(datum),
             bytes: graph.bytes(datum),
-            consumers: graph.consumers(datum).iter().map(|task| task.0).collect(),
+            consumers: graph.consumers(datum).to_vec(),
         });
         self.list("data", data)?;
         self.next()?;
         let groups = graph.unit_ids().map(|unit| graph.members(unit)).filter(|members| members.len() > 1);
-        self.list("colocated", groups.map(|members| members.iter().map(|task| task.0).collect::<Vec<_>>()))?;
+        self.list("colocated", groups)?;
         Ok(self.target.write_all(b"\n}")?)
     }
 
     fn platform(&mut self, platform: &Platform) -> Result<(), WriteError> {
         write!(self.target, ",\n\"platform\": {{\n")?;
-        self.list("devices", platform.devices().iter().map(device_part))?;
+        self.list("devices", platform.devices().iter())?;
         let ids = || platform.device_ids();
         self.next()?;
         let latency = |from: DeviceId| ids().map(move |to| platform.latency(from, to)).collect::<Vec<_>>();
@@ -145,27 +142,12 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn task_part(task: &Task) -> TaskPart<'_> {
-    let kinds = [DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Tpu, DeviceKind::Other];
-    let allowed = kinds.into_iter().filter(|&kind| task.allowed.contains(kind)).collect();
-    TaskPart {
-        name: Cow::Borrowed(&task.name),
-        allowed: (task.allowed != DeviceKinds::ALL).then_some(allowed),
-        pinned: task.pinned.map(|device| device.0),
-        memory: task.memory,
-        operations: task.operations,
-    }
-}
-
-fn device_part(device: &Device) -> DevicePart<'_> {
-    DevicePart { name: Cow::Borrowed(&device.name), kind: device.kind, memory: device.memory, speed: device.speed }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::format::{Loaded, TimeTable, json, parse};
-    use crate::graph::GraphBuilder;
+    use crate::graph::{GraphBuilder, Task};
+    use crate::platform::{Device, DeviceKind};
     use crate::problem::MemoryRule;
 
     fn awkward() -> LoadedProblem {

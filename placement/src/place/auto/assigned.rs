@@ -74,9 +74,8 @@ impl<'p> Assigned<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::{Task, TaskId};
-    use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
+    use crate::platform::{Device, DeviceKind, DeviceKinds};
     use crate::problem::MemoryRule;
     use crate::sample;
 
@@ -88,11 +87,13 @@ mod tests {
         }
         builder.task(Task::new("cpu").with_allowed(DeviceKinds::CPU));
         builder.colocate(TaskId(0), TaskId(1));
-        let graph = builder.build().unwrap();
         let device = |kind| Device::new("d", kind).with_memory(100);
-        let platform = Platform::uniform(vec![device(DeviceKind::Cpu), device(DeviceKind::Gpu)], 0.0, 1.0).unwrap();
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Resident).unwrap();
+        let loaded = sample::on(
+            builder.build().unwrap(),
+            [device(DeviceKind::Cpu), device(DeviceKind::Gpu)],
+            MemoryRule::Resident,
+        );
+        let problem = loaded.problem().unwrap();
         let mut assigned = Assigned::new(&problem, [0, 0, 1, 0].map(DeviceId).to_vec());
         let (pair, single, cpu) = (UnitId(0), UnitId(1), UnitId(2));
         assert!(!assigned.admits(&[single], DeviceId(0)), "70 of 100 are taken");

@@ -5,7 +5,7 @@
 //! else is taken to stay when it is, so that the estimate is right for a single task up to what it leaves behind, and a guess
 //! beyond.
 
-use super::current::{Busy, Current, arrival};
+use super::current::{Busy, Current};
 use super::evaluate::Evaluator;
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
@@ -38,7 +38,7 @@ impl Estimator {
         }
         for &task in tasks {
             let ready = self.ready(evaluator, task, to).max(free);
-            let time = evaluator.network().problem().time(task, to);
+            let time = evaluator.placed().problem().time(task, to);
             let after = self.after(evaluator, current, task, to);
             let (start, way) = self.insert(evaluator, current.busy(to), ready, time, after);
             free = start + time;
@@ -53,22 +53,21 @@ impl Estimator {
 
     /// When all inputs of `task` would be on `to`.
     fn ready(&self, evaluator: &Evaluator<'_>, task: TaskId, to: DeviceId) -> f64 {
-        let network = evaluator.network();
-        let graph = network.problem().graph();
+        let placed = evaluator.placed();
+        let graph = placed.problem().graph();
         let there = |&datum: &_| {
             let producer = graph.producer(datum);
             if let Some(end) = self.ends[producer.index()] {
                 return end;
             }
-            let item = network.item(producer);
-            let end = evaluator.starts()[item] + network.time(item);
-            let from = network.device_of(producer);
+            let end = evaluator.end(placed.item(producer));
+            let from = placed.device_of(producer);
             if from == to {
                 return end;
             }
-            match network.send_to(datum, to) {
-                Some(send) => arrival(evaluator, network, send),
-                None => end + network.crossing_time(graph.bytes(datum), from, to),
+            match placed.sends().to(datum, to) {
+                Some(send) => evaluator.arrival(send),
+                None => end + placed.crossing_time(graph.bytes(datum), from, to),
             }
         };
         graph.inputs(task).iter().map(there).fold(0.0, f64::max)
@@ -76,8 +75,8 @@ impl Estimator {
 
     /// The longest way from the end of `task` on `to`, over what does not move.
     fn after(&self, evaluator: &Evaluator<'_>, current: &Current, task: TaskId, to: DeviceId) -> f64 {
-        let network = evaluator.network();
-        let graph = network.problem().graph();
+        let placed = evaluator.placed();
+        let graph = placed.problem().graph();
         let mut longest: f64 = 0.0;
         for &datum in graph.outputs(task) {
             let mut last = (to, 0.0);
@@ -85,12 +84,12 @@ impl Estimator {
                 if self.ends[consumer.index()].is_some() {
                     continue;
                 }
-                let item = network.item(consumer);
-                let device = network.device_of(consumer);
+                let item = placed.item(consumer);
+                let device = placed.device_of(consumer);
                 if device != last.0 {
-                    last = (device, network.crossing_time(graph.bytes(datum), to, device));
+                    last = (device, placed.crossing_time(graph.bytes(datum), to, device));
                 }
-                longest = longest.max(last.1 + network.time(item) + current.tail(item));
+                longest = longest.max(last.1 + placed.time(item) + current.tail(item));
             }
         }
         longest
@@ -98,9 +97,8 @@ impl Estimator {
 
     /// Where among `busy` a task is best inserted: its start, and the longest way through it or what it pushes back.
     fn insert(&self, evaluator: &Evaluator<'_>, busy: &[Busy], ready: f64, time: f64, after: f64) -> (f64, f64) {
-        let network = evaluator.network();
         let stays =
-            |busy: &&Busy| network.task(busy.item as usize).is_none_or(|task| self.ends[task.index()].is_none());
+            |busy: &&Busy| evaluator.placed().task(busy.item).is_none_or(|task| self.ends[task.index()].is_none());
         let first = busy.partition_point(|busy| busy.end <= ready);
         let mut start = ready;
         let mut best = (ready, f64::INFINITY);
@@ -126,18 +124,14 @@ impl Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
-    use crate::problem::{MemoryRule, Problem};
     use crate::sample;
     use crate::simulate::SimulateOptions;
 
     /// A chain of three between two devices, and a lone task of 9 on device 1 that can wait.
     #[test]
     fn an_estimate_of_a_chain_is_exact() {
-        let graph = sample::graph(&[2.0, 4.0, 3.0, 9.0], &[(0, 1, 10), (1, 2, 20)]);
-        let platform = sample::platform(&[1.0, 2.0, 1.0]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[2.0, 4.0, 3.0, 9.0], &[(0, 1, 10), (1, 2, 20)]), &[1.0, 2.0, 1.0]);
+        let problem = loaded.problem().unwrap();
         let mut evaluator = Evaluator::new(&problem, SimulateOptions::default());
         let device_of = [0, 2, 0, 1].map(DeviceId);
         assert_eq!(evaluator.evaluate(&device_of, f64::INFINITY), Some(12.0));

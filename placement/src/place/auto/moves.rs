@@ -26,30 +26,30 @@ pub(super) struct Block {
 pub(super) fn draw(
     evaluator: &Evaluator<'_>,
     assigned: &Assigned<'_>,
-    path: &[u32],
+    path: &[usize],
     random: &mut Random,
 ) -> Option<Block> {
-    let network = evaluator.network();
+    let placed = evaluator.placed();
     let at = random.below(path.len() as u64) as usize;
-    let item = *path.get(at)? as usize;
-    if network.task(item).is_some() {
+    let item = *path.get(at)?;
+    if placed.task(item).is_some() {
         return close(evaluator, assigned, &neighbours(evaluator, path, at, random), None);
     }
-    let send = network.sends()[item];
+    let send = placed.sends().all()[item];
     if random.chance(0.5) {
-        close(evaluator, assigned, network.receivers(item), Some(send.from))
+        close(evaluator, assigned, placed.sends().receivers(item), Some(send.from))
     } else {
-        close(evaluator, assigned, &[send.producer], Some(send.to))
+        close(evaluator, assigned, &[placed.problem().graph().producer(send.datum)], Some(send.to))
     }
 }
 
 /// The task at `at` of the path and, half the time, some of those before or after it without a transfer between.
-fn neighbours(evaluator: &Evaluator<'_>, path: &[u32], at: usize, random: &mut Random) -> Vec<TaskId> {
-    let network = evaluator.network();
-    let device = network.device(path[at] as usize);
+fn neighbours(evaluator: &Evaluator<'_>, path: &[usize], at: usize, random: &mut Random) -> Vec<TaskId> {
+    let placed = evaluator.placed();
+    let device = placed.device(path[at]);
     let length = if random.chance(0.5) { 1 } else { 1 + random.below(LONGEST) as usize };
-    let task = |&item: &u32| network.task(item as usize);
-    let here = |item: &&u32| network.device(**item as usize) == device;
+    let task = |&item: &usize| placed.task(item);
+    let here = |item: &&usize| placed.device(**item) == device;
     if random.chance(0.5) {
         path[at..].iter().take_while(here).filter_map(task).take(length).collect()
     } else {
@@ -64,19 +64,19 @@ fn close(
     tasks: &[TaskId],
     only: Option<DeviceId>,
 ) -> Option<Block> {
-    let network = evaluator.network();
-    let graph = network.problem().graph();
+    let placed = evaluator.placed();
+    let graph = placed.problem().graph();
     let mut units: Vec<UnitId> = tasks.iter().map(|&task| graph.unit(task)).collect();
     units.sort_unstable();
     units.dedup();
     let here = assigned.device(*units.first()?);
     let is_target = |&to: &DeviceId| to != here && only.is_none_or(|only| only == to) && assigned.admits(&units, to);
-    let to: Vec<DeviceId> = network.problem().platform().device_ids().filter(is_target).collect();
+    let to: Vec<DeviceId> = placed.problem().platform().device_ids().filter(is_target).collect();
     if to.is_empty() {
         return None;
     }
     let mut tasks: Vec<TaskId> = units.iter().flat_map(|&unit| graph.members(unit)).copied().collect();
-    let start = |task: &TaskId| evaluator.starts()[network.item(*task)];
+    let start = |task: &TaskId| evaluator.starts()[placed.item(*task)];
     tasks.sort_by(|one, other| start(one).total_cmp(&start(other)));
     Some(Block { units, tasks, to })
 }
@@ -84,10 +84,8 @@ fn close(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::OperationsOverSpeed;
     use crate::graph::Task;
     use crate::place::auto::current::Current;
-    use crate::problem::{MemoryRule, Problem};
     use crate::sample;
     use crate::simulate::SimulateOptions;
 
@@ -100,10 +98,8 @@ mod tests {
         builder.colocate(TaskId(1), TaskId(4));
         let pinned = builder.task(Task::new("pinned").with_operations(1.0).with_pin(DeviceId(0)));
         builder.edge(pinned, TaskId(5), 0);
-        let graph = builder.build().unwrap();
-        let platform = sample::platform(&[1.0; 3]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(builder.build().unwrap(), &[1.0; 3]);
+        let problem = loaded.problem().unwrap();
         let assigned = Assigned::new(&problem, [0, 1, 2, 2, 1, 2, 0].map(DeviceId).to_vec());
         let mut evaluator = Evaluator::new(&problem, SimulateOptions::THESIS);
         evaluator.evaluate(assigned.device_of(), f64::INFINITY);
@@ -114,7 +110,7 @@ mod tests {
         for _ in 0..500 {
             let path = current.critical_path(&evaluator, &mut random);
             let Some(block) = draw(&evaluator, &assigned, &path, &mut random) else { continue };
-            let members: usize = block.units.iter().map(|&unit| graph.members(unit).len()).sum();
+            let members: usize = block.units.iter().map(|&unit| problem.graph().members(unit).len()).sum();
             assert_eq!(members, block.tasks.len());
             assert!(!block.tasks.contains(&pinned));
             assert!(!block.to.is_empty() && !block.to.contains(&assigned.device(block.units[0])));

@@ -7,7 +7,7 @@
 
 use super::super::timeline::Timeline;
 use super::assigned::Assigned;
-use super::network::Network;
+use super::evaluate::Evaluator;
 use crate::generate::Random;
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
@@ -55,38 +55,38 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// Moves `free` units in `assigned`, which is the placement of `network`. `O(V log V + E)`, and `O(devices)` for each free
+    /// Moves `free` units in `assigned`, whose placement is that of `evaluator`. `O(V log V + E)`, and `O(devices)` for each free
     /// unit and its edges. What comes after the last of them is not scheduled any more.
     pub(super) fn rebuild(
         &mut self,
-        network: &Network<'_>,
+        evaluator: &Evaluator<'_>,
         free: &[bool],
         weights: Weights,
         assigned: &mut Assigned<'_>,
         random: &mut Random,
     ) {
-        self.reset(network);
+        self.reset(evaluator);
         let mut open = free.iter().filter(|&&free| free).count();
         while open > 0
             && let Some((_, Reverse(task))) = self.ready.pop()
         {
             let unit = self.problem.graph().unit(task);
             if !std::mem::replace(&mut self.decided[unit.index()], true) && free[unit.index()] {
-                let to = self.choose(network, weights, task, assigned, random);
+                let to = self.choose(evaluator, weights, task, assigned, random);
                 assigned.move_unit(unit, to);
                 open -= 1;
             }
-            self.run(network, task, assigned.device_of());
+            self.run(evaluator, task, assigned.device_of());
             for &next in self.problem.graph().successors(task) {
                 self.missing[next.index()] -= 1;
                 if self.missing[next.index()] == 0 {
-                    self.make_ready(network, next);
+                    self.make_ready(evaluator, next);
                 }
             }
         }
     }
 
-    fn reset(&mut self, network: &Network<'_>) {
+    fn reset(&mut self, evaluator: &Evaluator<'_>) {
         let graph = self.problem.graph();
         self.timelines.clear();
         self.timelines.resize(self.problem.platform().device_count(), Timeline::new());
@@ -97,19 +97,19 @@ impl<'p> Builder<'p> {
         self.decided.resize(graph.unit_count(), false);
         self.ready.clear();
         for task in graph.task_ids().filter(|&task| graph.predecessors(task).is_empty()) {
-            self.make_ready(network, task);
+            self.make_ready(evaluator, task);
         }
     }
 
-    fn make_ready(&mut self, network: &Network<'_>, task: TaskId) {
-        let rank = network.rank(network.item(task));
+    fn make_ready(&mut self, evaluator: &Evaluator<'_>, task: TaskId) {
+        let rank = evaluator.rank(evaluator.placed().item(task));
         self.ready.push((rank.to_bits(), Reverse(task)));
     }
 
     /// The best device for the unit of `task`; of equals, the first.
     fn choose(
         &mut self,
-        network: &Network<'_>,
+        evaluator: &Evaluator<'_>,
         weights: Weights,
         task: TaskId,
         assigned: &Assigned<'_>,
@@ -118,19 +118,19 @@ impl<'p> Builder<'p> {
         let unit = self.problem.graph().unit(task);
         let device_of = assigned.device_of();
         let mut arrival = std::mem::take(&mut self.arrival);
-        self.find_arrivals(network, task, device_of, &mut arrival);
-        let least_rest = weights.foresight * least_rest(network, task);
+        self.find_arrivals(evaluator, task, device_of, &mut arrival);
+        let least_rest = weights.foresight * least_rest(evaluator, task);
         let mut best = (f64::INFINITY, assigned.device(unit));
         for to in self.problem.feasible(unit) {
             let (arrival, time) = (arrival[to.index()], self.problem.time(task, to));
             if arrival + time + least_rest >= best.0 || !assigned.admits(&[unit], to) {
                 continue;
             }
-            let end = self.timelines[to.index()].earliest(arrival, self.occupied(network, task, to)).start + time;
+            let end = self.timelines[to.index()].earliest(arrival, self.occupied(evaluator, task, to)).start + time;
             if end + least_rest >= best.0 {
                 continue;
             }
-            let Consequences { rest, cost } = Consequences::of(network, task, to, device_of);
+            let Consequences { rest, cost } = Consequences::of(evaluator, task, to, device_of);
             let noise = weights.noise * time * random.fraction();
             let score = end + weights.foresight * rest + weights.thrift * cost + noise;
             if score < best.0 {
@@ -142,7 +142,7 @@ impl<'p> Builder<'p> {
     }
 
     /// When all inputs of `task` would be on each device that is feasible for it.
-    fn find_arrivals(&self, network: &Network<'_>, task: TaskId, device_of: &[DeviceId], arrival: &mut [f64]) {
+    fn find_arrivals(&self, evaluator: &Evaluator<'_>, task: TaskId, device_of: &[DeviceId], arrival: &mut [f64]) {
         let graph = self.problem.graph();
         arrival.fill(0.0);
         for &datum in graph.inputs(task) {
@@ -151,29 +151,29 @@ impl<'p> Builder<'p> {
             let end = self.end[producer.index()];
             for to in self.problem.feasible(graph.unit(task)) {
                 let latest = &mut arrival[to.index()];
-                *latest = latest.max(end + network.crossing_time(graph.bytes(datum), from, to));
+                *latest = latest.max(end + evaluator.placed().crossing_time(graph.bytes(datum), from, to));
             }
         }
     }
 
     /// Time that `task` and as many sends as it had take on `device`.
-    fn occupied(&self, network: &Network<'_>, task: TaskId, device: DeviceId) -> f64 {
+    fn occupied(&self, evaluator: &Evaluator<'_>, task: TaskId, device: DeviceId) -> f64 {
         let outputs = self.problem.graph().outputs(task).iter();
-        let sends: usize = outputs.map(|&datum| network.sends_of(datum).len()).sum();
-        self.problem.time(task, device) + sends as f64 * network.send_time(device)
+        let sends: usize = outputs.map(|&datum| evaluator.placed().sends().of_datum(datum).len()).sum();
+        self.problem.time(task, device) + sends as f64 * evaluator.placed().send_time(device)
     }
 
     /// Runs `task` in the first gap after its inputs.
-    fn run(&mut self, network: &Network<'_>, task: TaskId, device_of: &[DeviceId]) {
+    fn run(&mut self, evaluator: &Evaluator<'_>, task: TaskId, device_of: &[DeviceId]) {
         let graph = self.problem.graph();
         let device = device_of[task.index()];
         let mut arrival: f64 = 0.0;
         for &datum in graph.inputs(task) {
             let producer = graph.producer(datum);
-            let crossing = network.crossing_time(graph.bytes(datum), device_of[producer.index()], device);
+            let crossing = evaluator.placed().crossing_time(graph.bytes(datum), device_of[producer.index()], device);
             arrival = arrival.max(self.end[producer.index()] + crossing);
         }
-        let occupied = self.occupied(network, task, device);
+        let occupied = self.occupied(evaluator, task, device);
         let timeline = &mut self.timelines[device.index()];
         let slot = timeline.earliest(arrival, occupied);
         timeline.occupy(slot, occupied);
@@ -182,10 +182,10 @@ impl<'p> Builder<'p> {
 }
 
 /// The time from the end of `task` to the end of all that follows, if its data were everywhere at once.
-fn least_rest(network: &Network<'_>, task: TaskId) -> f64 {
-    let graph = network.problem().graph();
+fn least_rest(evaluator: &Evaluator<'_>, task: TaskId) -> f64 {
+    let graph = evaluator.placed().problem().graph();
     let consumers = graph.outputs(task).iter().flat_map(|&datum| graph.consumers(datum));
-    consumers.map(|&consumer| network.rest(network.item(consumer))).fold(0.0, f64::max)
+    consumers.map(|&consumer| evaluator.rest(evaluator.placed().item(consumer))).fold(0.0, f64::max)
 }
 
 /// What follows from a task's being on a device.
@@ -197,8 +197,8 @@ struct Consequences {
 }
 
 impl Consequences {
-    fn of(network: &Network<'_>, task: TaskId, to: DeviceId, device_of: &[DeviceId]) -> Self {
-        let graph = network.problem().graph();
+    fn of(evaluator: &Evaluator<'_>, task: TaskId, to: DeviceId, device_of: &[DeviceId]) -> Self {
+        let graph = evaluator.placed().problem().graph();
         let unit = graph.unit(task);
         let mut consequences = Consequences { rest: 0.0, cost: 0.0 };
         for &datum in graph.outputs(task) {
@@ -206,27 +206,27 @@ impl Consequences {
             for &consumer in graph.consumers(datum) {
                 let device = if graph.unit(consumer) == unit { to } else { device_of[consumer.index()] };
                 if device != last.0 {
-                    last = (device, network.crossing_time(graph.bytes(datum), to, device));
-                    consequences.cost += if device == to { 0.0 } else { network.send_time(to) };
+                    last = (device, evaluator.placed().crossing_time(graph.bytes(datum), to, device));
+                    consequences.cost += if device == to { 0.0 } else { evaluator.placed().send_time(to) };
                 }
-                let rest = last.1 + network.rest(network.item(consumer));
+                let rest = last.1 + evaluator.rest(evaluator.placed().item(consumer));
                 consequences.rest = consequences.rest.max(rest);
             }
         }
         for &datum in graph.inputs(task) {
             let from = device_of[graph.producer(datum).index()];
-            consequences.cost += if from == to { 0.0 } else { network.send_time(from) };
+            consequences.cost += if from == to { 0.0 } else { evaluator.placed().send_time(from) };
         }
         if graph.members(unit).len() > 1 {
-            consequences.cost += cost_of_others(network, unit, task, to, device_of);
+            consequences.cost += cost_of_others(evaluator, unit, task, to, device_of);
         }
         consequences
     }
 }
 
 /// Time of the members of `unit` beside `task`, and of their transfers from and to other units.
-fn cost_of_others(network: &Network<'_>, unit: UnitId, task: TaskId, to: DeviceId, device_of: &[DeviceId]) -> f64 {
-    let problem = network.problem();
+fn cost_of_others(evaluator: &Evaluator<'_>, unit: UnitId, task: TaskId, to: DeviceId, device_of: &[DeviceId]) -> f64 {
+    let problem = evaluator.placed().problem();
     let graph = problem.graph();
     let mut cost = 0.0;
     for &member in graph.members(unit).iter().filter(|&&member| member != task) {
@@ -234,7 +234,7 @@ fn cost_of_others(network: &Network<'_>, unit: UnitId, task: TaskId, to: DeviceI
         for &datum in graph.inputs(member) {
             let producer = graph.producer(datum);
             if graph.unit(producer) != unit {
-                cost += network.crossing_time(graph.bytes(datum), device_of[producer.index()], to);
+                cost += evaluator.placed().crossing_time(graph.bytes(datum), device_of[producer.index()], to);
             }
         }
         for &datum in graph.outputs(member) {
@@ -242,7 +242,7 @@ fn cost_of_others(network: &Network<'_>, unit: UnitId, task: TaskId, to: DeviceI
             for &consumer in graph.consumers(datum).iter().filter(|&&consumer| graph.unit(consumer) != unit) {
                 let device = device_of[consumer.index()];
                 if device != last {
-                    cost += network.crossing_time(graph.bytes(datum), to, device);
+                    cost += evaluator.placed().crossing_time(graph.bytes(datum), to, device);
                     last = device;
                 }
             }
@@ -254,9 +254,6 @@ fn cost_of_others(network: &Network<'_>, unit: UnitId, task: TaskId, to: DeviceI
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{CostTable, OperationsOverSpeed};
-    use crate::place::auto::evaluate::Evaluator;
-    use crate::problem::MemoryRule;
     use crate::sample;
     use crate::simulate::SimulateOptions;
 
@@ -266,18 +263,16 @@ mod tests {
         let mut assigned = Assigned::new(problem, device_of.iter().copied().map(DeviceId).collect());
         let mut evaluator = Evaluator::new(problem, SimulateOptions::default());
         evaluator.evaluate(assigned.device_of(), f64::INFINITY);
-        Builder::new(problem).rebuild(evaluator.network(), free, weights, &mut assigned, &mut Random::new(0));
+        Builder::new(problem).rebuild(&evaluator, free, weights, &mut assigned, &mut Random::new(0));
         assigned.device_of().iter().map(|device| device.0).collect()
     }
 
     /// A chain whose last task must be on device 1 goes there as soon as it can; without foresight it stays where it is fast.
     #[test]
     fn a_rebuild_sees_what_follows() {
-        let graph = sample::graph(&[4.0, 4.0], &[(0, 1, 90)]);
-        let platform = sample::platform(&[1.5, 1.0]);
         let times = [[Some(2.0), Some(4.0)], [None, Some(4.0)]];
-        let costs = CostTable::from_fn(&graph, &platform, |task, device| times[task.index()][device.index()]).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(sample::graph(&[4.0, 4.0], &[(0, 1, 90)]), &times);
+        let problem = loaded.problem().unwrap();
         assert_eq!(rebuilt(&problem, &[0, 1], &[true; 2], WEIGHTS), [1, 1]);
         let blind = Weights { foresight: 0.0, thrift: 0.0, noise: 0.0 };
         assert_eq!(rebuilt(&problem, &[0, 1], &[true; 2], blind), [0, 1]);
@@ -289,22 +284,17 @@ mod tests {
     fn a_unit_is_judged_as_a_whole() {
         let mut builder = sample::tasks(&[0.0; 2]);
         builder.colocate(TaskId(0), TaskId(1));
-        let graph = builder.build().unwrap();
-        let platform = sample::platform(&[1.0; 2]);
         let times = [[3.0, 2.0], [3.0, 9.0]];
-        let costs =
-            CostTable::from_fn(&graph, &platform, |task, device| Some(times[task.index()][device.index()])).unwrap();
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::timed(builder.build().unwrap(), &times);
+        let problem = loaded.problem().unwrap();
         assert_eq!(rebuilt(&problem, &[1, 1], &[true], WEIGHTS), [0, 0]);
     }
 
     /// Tasks that do not need each other are shared out.
     #[test]
     fn work_is_spread_over_idle_devices() {
-        let graph = sample::graph(&[2.0; 6], &[]);
-        let platform = sample::platform(&[1.0; 3]);
-        let costs = OperationsOverSpeed::new(&graph, &platform);
-        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
+        let loaded = sample::problem(sample::graph(&[2.0; 6], &[]), &[1.0; 3]);
+        let problem = loaded.problem().unwrap();
         let mut devices = rebuilt(&problem, &[0; 6], &[true; 6], WEIGHTS);
         devices.sort_unstable();
         assert_eq!(devices, [0, 0, 1, 1, 2, 2]);

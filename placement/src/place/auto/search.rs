@@ -108,7 +108,7 @@ impl<'p> Search<'p> {
     /// Rebuilds the units that have a task without much slack in some stretch of the schedule.
     fn rebuild_window(&mut self, limit: f64) {
         let graph = self.problem.graph();
-        let network = self.evaluator.network();
+        let placed = self.evaluator.placed();
         let sequence = self.evaluator.sequence();
         let widest = (WIDEST * graph.task_count() as f64).max(8.0);
         let length = widest.powf(self.random.uniform(0.4, 1.0)) as usize;
@@ -116,8 +116,8 @@ impl<'p> Search<'p> {
         let slack = SLACKEST * self.random.fraction().powi(2) * self.current.makespan;
         let window = sequence.iter().skip(middle.saturating_sub(length / 2));
         let mut free = vec![false; graph.unit_count()];
-        for task in window.filter_map(|&item| network.task(item as usize)).take(length) {
-            free[graph.unit(task).index()] |= self.current.slack(&self.evaluator, network.item(task)) <= slack;
+        for task in window.filter_map(|&item| placed.task(item)).take(length) {
+            free[graph.unit(task).index()] |= self.current.slack(&self.evaluator, placed.item(task)) <= slack;
         }
         let weights = Weights {
             foresight: self.random.uniform(0.5, 1.0),
@@ -129,7 +129,7 @@ impl<'p> Search<'p> {
 
     fn rebuild(&mut self, free: &[bool], weights: Weights, limit: f64) {
         self.tried.copy_from(&self.assigned);
-        self.builder.rebuild(self.evaluator.network(), free, weights, &mut self.tried, &mut self.random);
+        self.builder.rebuild(&self.evaluator, free, weights, &mut self.tried, &mut self.random);
         self.attempt(limit);
     }
 

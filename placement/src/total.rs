@@ -1,0 +1,26 @@
+//! Numbers that are compared in total order, so that what holds them can derive its own.
+
+use std::cmp::Ordering;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Total(pub(crate) f64);
+
+impl PartialEq for Total {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Total {}
+
+impl Ord for Total {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Total {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
