@@ -53,3 +53,13 @@ pub(crate) fn canonical(nodes: &[Node], edges: &[(u32, u32)]) -> CanonicalGraph 
     edges.iter().for_each(|&(from, to)| builder.edge(NodeId(from), NodeId(to)));
     builder.build().unwrap()
 }
+
+/// Tasks on the longest path.
+pub(crate) fn depth(graph: &TaskGraph) -> usize {
+    let mut depths = vec![1; graph.task_count()];
+    for &task in graph.topological() {
+        let before = graph.predecessors(task).iter().map(|before| depths[before.index()] + 1);
+        depths[task.index()] = before.max().unwrap_or(1);
+    }
+    depths.into_iter().max().unwrap_or(0)
+}

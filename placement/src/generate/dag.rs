@@ -100,15 +100,7 @@ impl RandomDag {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn depth(graph: &TaskGraph) -> u32 {
-        let mut depths = vec![1; graph.task_count()];
-        for &task in graph.topological() {
-            let before = graph.predecessors(task).iter().map(|before| depths[before.index()] + 1);
-            depths[task.index()] = before.max().unwrap_or(1);
-        }
-        depths.into_iter().max().unwrap_or(0)
-    }
+    use crate::sample::depth;
 
     #[test]
     fn shape_and_degree_are_what_they_say() {

@@ -181,22 +181,18 @@ fn wavefront(rows: u32, columns: u32, grain: &Grain) -> Result<TaskGraph, Genera
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::depth;
 
     /// Tasks, edges, sources, sinks, and tasks on the longest path.
     fn figures(shape: Shape) -> [usize; 5] {
         let graph = shape.generate(&Grain::default()).unwrap();
-        let mut depths = vec![1; graph.task_count()];
-        for &task in graph.topological() {
-            let before = graph.predecessors(task).iter().map(|before| depths[before.index()] + 1);
-            depths[task.index()] = before.max().unwrap_or(1);
-        }
         let count = |wanted: &dyn Fn(TaskId) -> bool| graph.task_ids().filter(|&task| wanted(task)).count();
         [
             graph.task_count(),
             graph.edge_count(),
             count(&|task| graph.predecessors(task).is_empty()),
             count(&|task| graph.successors(task).is_empty()),
-            depths.into_iter().max().unwrap_or(0),
+            depth(&graph),
         ]
     }
 

@@ -13,7 +13,7 @@
 //! Time: `O(V log V + E × devices²)` in the worst case, with a search over gaps in each step. A device is given up as soon as
 //! some successor cannot finish before the best device's last one, which leaves few of them.
 
-use super::list::{Choice, PartialSchedule};
+use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
@@ -114,12 +114,8 @@ impl<'p> Arrivals<'p> {
 
     fn child(&self, schedule: &PartialSchedule<'_>, parent: TaskId, unit: UnitId, task: TaskId) -> Child<'_> {
         let graph = self.problem.graph();
-        let devices = match schedule.choice(task) {
-            Ok(Choice::Forced(device, _)) => vec![device],
-            Ok(Choice::Free(devices)) => devices,
-            // Placing the successor itself will fail, and say so.
-            Err(_) => Vec::new(),
-        };
+        // Where there are none, placing the successor itself will fail, and say so.
+        let devices = schedule.devices(task).unwrap_or_default();
         let times = devices.iter().map(|&device| self.problem.time(task, device));
         let inputs = graph.inputs(task).iter().filter(|&&datum| graph.producer(datum) == parent);
         Child {
