@@ -8,11 +8,13 @@ use crate::total::Total;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// An item behind what ranks it: the greatest rank first, then the smaller tie-breaker, then the smaller item.
+type Ranked = (Total, Reverse<u64>, Reverse<usize>);
+
 /// A queue for each device: a heap where ranks stay, groups where they change from decision to decision.
 #[derive(Default)]
 pub(super) struct Queues {
-    /// The greatest rank first, then the smaller tie-breaker, then the smaller item.
-    heaps: Vec<BinaryHeap<(Total, Reverse<u64>, Reverse<usize>)>>,
+    heaps: Vec<BinaryHeap<Ranked>>,
     successors: Option<SuccessorQueues>,
 }
 
