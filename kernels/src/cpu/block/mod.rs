@@ -47,7 +47,6 @@ struct Memory {
 
 /// Prepares a block.
 pub(crate) fn prepare(node: &NodeSpec, block: &Block, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
-    block.check(node)?;
     let block = &compose::composed(block);
     let chunk_rows = block.chunk_rows.min(block.rows);
     let (members, arena) = prepared::members(node, block, chunk_rows, constants)?;
