@@ -132,7 +132,8 @@ impl CpuKernel for BlockKernel {
     }
 
     fn reads(&self, input: usize) -> bool {
-        self.members.iter().any(|member| member.reads(input))
+        let reduced = self.reduction.as_ref().is_some_and(|reduction| reduction.source.input() == Some(input));
+        reduced || self.members.iter().any(|member| member.reads(input))
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
