@@ -111,6 +111,22 @@ impl Shape {
     }
 }
 
+/// Axes, each with its size and its neighbours' distances, without those of size 1. Two that follow each other become one where
+/// `fits` says that the first's distances are those of a step over the whole second, given its distances and size.
+pub(crate) fn merged<S>(
+    axes: impl Iterator<Item = (usize, S)>,
+    fits: impl Fn(&S, &S, usize) -> bool,
+) -> Vec<(usize, S)> {
+    let mut merged: Vec<(usize, S)> = Vec::new();
+    for (size, strides) in axes.filter(|(size, _)| *size != 1) {
+        match merged.last_mut() {
+            Some(last) if fits(&last.1, &strides, size) => *last = (last.0 * size, strides),
+            _ => merged.push((size, strides)),
+        }
+    }
+    merged
+}
+
 impl TryFrom<Vec<usize>> for Shape {
     type Error = ShapeError;
     fn try_from(dims: Vec<usize>) -> Result<Self, ShapeError> {

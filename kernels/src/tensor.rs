@@ -1,7 +1,7 @@
 //! Dense row-major tensors in reference-counted, cache-line-aligned buffers.
 
 use crate::dtype::{DType, Element};
-use crate::shape::{Shape, ShapeError};
+use crate::shape::Shape;
 use bytemuck::{Pod, Zeroable};
 use memmap2::MmapMut;
 use serde::{Deserialize, Serialize};
@@ -236,13 +236,6 @@ impl Tensor {
     /// Whether two tensors have the same type, shape and bits.
     pub fn same_bits(&self, other: &Self) -> bool {
         self.spec == other.spec && self.bytes() == other.bytes()
-    }
-}
-
-impl TryFrom<(DType, Vec<usize>)> for TensorSpec {
-    type Error = ShapeError;
-    fn try_from((dtype, dims): (DType, Vec<usize>)) -> Result<Self, ShapeError> {
-        Ok(Self::new(dtype, Shape::new(dims)?))
     }
 }
 

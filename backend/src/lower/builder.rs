@@ -56,7 +56,7 @@ impl Builder {
     /// If constants may not take as many bytes.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), Fault> {
         let budget = self.folding.bytes_left();
-        if self.folding.take(bytes) { Ok(()) } else { Err(Fault::Budget { bytes, budget }) }
+        if self.folding.take(bytes) { Ok(()) } else { Err(Fault::budget(bytes, budget)) }
     }
 
     /// Whether constants may still take as many bytes.

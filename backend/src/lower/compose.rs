@@ -121,7 +121,7 @@ impl Builder {
 
     /// Views one after the other along an axis; those without elements are left out.
     pub(crate) fn concatenated(&mut self, views: &[View], axis: usize) -> Result<View, Fault> {
-        let mut dims = views.first().ok_or(Fault::MissingInput(0))?.dims().to_vec();
+        let mut dims = views.first().ok_or_else(|| Fault::missing(0))?.dims().to_vec();
         dims[axis] = views.iter().map(|view| view.dims()[axis]).fold(0, usize::saturating_add);
         let shape = Shape::new(dims)?;
         let filled: Vec<_> = views.iter().filter(|view| view.elements() > 0).cloned().collect();
@@ -210,7 +210,7 @@ impl Builder {
         let shape = Shape::new(dims)?;
         let bytes = shape.elements() * 8;
         if !self.affords(bytes) {
-            return Err(Fault::Budget { bytes, budget: 0 });
+            return Err(Fault::budget(bytes, 0));
         }
         let tensor = match domain_of(dtype) {
             Domain::F32 => Tensor::from_elements(shape, &(0..count).map(|i| i as f32).collect::<Vec<_>>()),

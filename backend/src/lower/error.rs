@@ -2,7 +2,7 @@
 
 use crate::constant::ConstantError;
 use crate::import::error::Name;
-use crate::import::{AttributeError, AttributeProblem, OPSETS};
+use crate::import::{AttributeError, OPSETS};
 use anabranch_kernels::shape::ShapeError;
 use anabranch_kernels::{DType, KernelError, Shape};
 use std::collections::BTreeMap;
@@ -93,66 +93,71 @@ impl fmt::Display for Unsupported {
     }
 }
 
-/// What is wrong with one node.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "fields are what the messages call them")]
-pub enum Fault {
+/// What is wrong with one node, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Fault {
+    text: String,
     /// The operator is sound, but it, or this use of it, has no lowering.
-    #[error("{0}")]
-    Unsupported(String),
-    /// A required input is absent.
-    #[error("input {0} is missing")]
-    MissingInput(usize),
-    /// An attribute that cannot be read.
-    #[error("attribute {} {problem}", Name(attribute))]
-    Unreadable { attribute: String, problem: AttributeProblem },
-    /// An attribute has a value that the operator does not allow.
-    #[error("attribute `{name}` is {found}; it must be {expected}")]
-    Attribute { name: &'static str, found: String, expected: String },
-    /// An input's element type is not one that the operator takes here.
-    #[error("input {input} is {found}; it must be {expected}")]
-    Type { input: usize, found: DType, expected: String },
-    /// An input that decides shapes is not known before the program runs.
-    #[error(
-        "input {input} ({what}) is computed from the model's inputs; only what is known before the run can decide \
-         shapes here"
-    )]
-    RunTime { input: usize, what: &'static str },
-    /// Shapes that do not go together, or are too large.
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
-    /// An op that a kernel refused while a constant was folded.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// Shapes, axes or sizes that the operator's definition does not allow.
-    #[error("{0}")]
-    Invalid(String),
-    /// A constant larger than the budget for constants.
-    #[error("a constant of {bytes} bytes is more than the {budget} that constants may still take")]
-    Budget { bytes: usize, budget: usize },
+    pub(crate) is_unsupported: bool,
 }
 
 impl Fault {
-    /// A fault in an attribute.
-    pub(crate) fn attribute(name: &'static str, found: impl fmt::Debug, expected: impl Into<String>) -> Self {
-        Self::Attribute { name, found: format!("{found:?}"), expected: expected.into() }
-    }
-
-    /// Shapes or sizes that do not fit.
-    pub(crate) fn invalid(reason: impl Into<String>) -> Self {
-        Self::Invalid(reason.into())
+    /// Shapes, axes or sizes that the operator's definition does not allow.
+    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_unsupported: false }
     }
 
     /// A sound use without a lowering.
-    pub(crate) fn unsupported(reason: impl Into<String>) -> Self {
-        Self::Unsupported(reason.into())
+    pub(crate) fn unsupported(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_unsupported: true }
+    }
+
+    /// A required input is absent.
+    pub(crate) fn missing(input: usize) -> Self {
+        Self::invalid(format!("input {input} is missing"))
+    }
+
+    /// An attribute has a value that the operator does not allow.
+    pub(crate) fn attribute(name: &str, found: impl fmt::Debug, expected: impl fmt::Display) -> Self {
+        Self::invalid(format!("attribute `{name}` is {found:?}; it must be {expected}"))
+    }
+
+    /// An input's element type is not one that the operator takes here.
+    pub(crate) fn of_type(input: usize, found: DType, expected: &str) -> Self {
+        Self::invalid(format!("input {input} is {found}; it must be {expected}"))
+    }
+
+    /// An input that decides shapes is not known before the program runs.
+    pub(crate) fn run_time(input: usize, what: &str) -> Self {
+        let known = "only what is known before the run can decide shapes here";
+        Self::invalid(format!("input {input} ({what}) is computed from the model's inputs; {known}"))
+    }
+
+    /// A constant larger than the budget for constants.
+    pub(crate) fn budget(bytes: usize, budget: usize) -> Self {
+        Self::invalid(format!("a constant of {bytes} bytes is more than the {budget} that constants may still take"))
     }
 }
 
+/// Shapes that do not go together, or are too large.
+impl From<ShapeError> for Fault {
+    fn from(error: ShapeError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+/// An op that a kernel refused while a constant was folded.
+impl From<KernelError> for Fault {
+    fn from(error: KernelError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+/// An attribute that cannot be read.
 impl From<AttributeError> for Fault {
     fn from(error: AttributeError) -> Self {
-        Self::Unreadable { attribute: error.attribute, problem: error.problem }
+        Self::invalid(format!("attribute {} {}", Name(&error.attribute), error.problem))
     }
 }
 

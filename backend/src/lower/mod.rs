@@ -136,20 +136,22 @@ impl<'a> Lowering<'a> {
         let name = self.builder.begin(&node.name, &node.op_type, index);
         let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
         let lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost)));
-        let result = if lost && ops::knows(&node.domain, &node.op_type) {
-            self.lose(node);
-            return Ok(());
-        } else if lost {
-            Err(ops::no_lowering(&node.domain, &node.op_type))
-        } else {
-            let view = |slot: Option<Slot>| if let Some(Slot::Made(view)) = slot { Some(view) } else { None };
-            let operator = Operator::new(node, self.opset(node), inputs.into_iter().map(view).collect());
-            ops::lower(&node.domain, &node.op_type, &operator, &mut self.builder)
+        let result = match ops::lowering(&node.domain, &node.op_type) {
+            Ok(_) if lost => {
+                self.lose(node);
+                return Ok(());
+            }
+            Ok(lowering) => {
+                let view = |slot: Option<Slot>| if let Some(Slot::Made(view)) = slot { Some(view) } else { None };
+                let operator = Operator::new(node, self.opset(node), inputs.into_iter().map(view).collect());
+                lowering(&operator, &mut self.builder)
+            }
+            Err(fault) => Err(fault),
         };
         match result {
             Ok(views) => self.made(node, views).map_err(|fault| self.failed(name, node, fault)),
-            Err(Fault::Unsupported(reason)) => {
-                self.count(name, node, reason);
+            Err(fault) if fault.is_unsupported => {
+                self.count(name, node, fault.to_string());
                 self.lose(node);
                 Ok(())
             }

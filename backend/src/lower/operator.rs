@@ -8,8 +8,10 @@ use anabranch_kernels::{DType, Tensor};
 
 /// A node of the model, its inputs already lowered.
 pub(crate) struct Operator<'a> {
-    node: &'a Node,
-    opset: i64,
+    /// The node, for the attributes that may be left out.
+    pub(super) node: &'a Node,
+    /// The version of the operators' definitions.
+    pub(super) opset: i64,
     inputs: Vec<Option<View>>,
 }
 
@@ -17,11 +19,6 @@ impl<'a> Operator<'a> {
     /// The node under the given version of its domain's operators.
     pub(crate) fn new(node: &'a Node, opset: i64, inputs: Vec<Option<View>>) -> Self {
         Self { node, opset, inputs }
-    }
-
-    /// The version of the operators' definitions.
-    pub(crate) fn opset(&self) -> i64 {
-        self.opset
     }
 
     /// The number of inputs, those left out included.
@@ -49,7 +46,7 @@ impl<'a> Operator<'a> {
 
     /// A required input.
     pub(crate) fn input(&self, index: usize) -> Result<&View, Fault> {
-        self.optional(index).ok_or(Fault::MissingInput(index))
+        self.optional(index).ok_or_else(|| Fault::missing(index))
     }
 
     /// An input that may be left out.
@@ -65,19 +62,23 @@ impl<'a> Operator<'a> {
     /// A required input of type `dtype`.
     pub(crate) fn typed(&self, index: usize, dtype: DType) -> Result<&View, Fault> {
         let view = self.input(index)?;
-        if view.dtype() == dtype { Ok(view) } else { Err(type_fault(index, view, dtype.name())) }
+        if view.dtype() == dtype { Ok(view) } else { Err(Fault::of_type(index, view.dtype(), dtype.name())) }
     }
 
     /// A required input of any type but truth values.
     pub(crate) fn number(&self, index: usize) -> Result<&View, Fault> {
         let view = self.input(index)?;
-        if view.dtype() == DType::Bool { Err(type_fault(index, view, "a number type")) } else { Ok(view) }
+        if view.dtype() == DType::Bool { Err(Fault::of_type(index, view.dtype(), "a number type")) } else { Ok(view) }
     }
 
     /// A required input of a floating-point type.
     pub(crate) fn float_input(&self, index: usize) -> Result<&View, Fault> {
         let view = self.input(index)?;
-        if view.dtype().is_float() { Ok(view) } else { Err(type_fault(index, view, "a floating-point type")) }
+        if view.dtype().is_float() {
+            Ok(view)
+        } else {
+            Err(Fault::of_type(index, view.dtype(), "a floating-point type"))
+        }
     }
 
     /// A required input of at least `rank` dimensions.
@@ -101,11 +102,6 @@ impl<'a> Operator<'a> {
         Ok(self.node.int(name)?.unwrap_or(default))
     }
 
-    /// An integer attribute that may be left out.
-    pub(crate) fn optional_int(&self, name: &str) -> Result<Option<i64>, Fault> {
-        Ok(self.node.int(name)?)
-    }
-
     /// A size: an integer attribute ≥ `least`.
     pub(crate) fn size(&self, name: &'static str, least: i64, default: usize) -> Result<usize, Fault> {
         let Some(value) = self.node.int(name)? else { return Ok(default) };
@@ -125,41 +121,16 @@ impl<'a> Operator<'a> {
         Ok(self.node.float(name)?.unwrap_or(default))
     }
 
-    /// A number attribute that may be left out.
-    pub(crate) fn optional_float(&self, name: &str) -> Result<Option<f32>, Fault> {
-        Ok(self.node.float(name)?)
-    }
-
     /// A text attribute.
     pub(crate) fn string(&self, name: &str, default: &'static str) -> Result<&str, Fault> {
         Ok(self.node.string(name)?.unwrap_or(default))
     }
 
-    /// A list of texts that may be left out.
-    pub(crate) fn strings(&self, name: &str) -> Result<Option<Vec<&str>>, Fault> {
-        Ok(self.node.strings(name)?)
-    }
-
-    /// A list of integers that may be left out.
-    pub(crate) fn ints(&self, name: &str) -> Result<Option<&[i64]>, Fault> {
-        Ok(self.node.ints(name)?)
-    }
-
-    /// A list of numbers that may be left out.
-    pub(crate) fn floats(&self, name: &str) -> Result<Option<&[f32]>, Fault> {
-        Ok(self.node.floats(name)?)
-    }
-
-    /// A tensor that may be left out.
-    pub(crate) fn tensor(&self, name: &str) -> Result<Option<&Tensor>, Fault> {
-        Ok(self.node.tensor(name)?)
-    }
-
     /// The integers in an input that decides shapes: it must be known ahead of the run.
     pub(crate) fn known_ints(&self, builder: &Builder, index: usize, what: &'static str) -> Result<Vec<i64>, Fault> {
         let view = self.input(index)?;
-        let tensor = builder.tensor(view).ok_or(Fault::RunTime { input: index, what })?;
-        integers(&tensor).ok_or_else(|| type_fault(index, view, "an integer type"))
+        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(index, what))?;
+        integers(&tensor).ok_or_else(|| Fault::of_type(index, view.dtype(), "an integer type"))
     }
 
     /// [`Self::known_ints`], or `None` if the input is left out.
@@ -189,7 +160,7 @@ impl<'a> Operator<'a> {
         index: usize,
     ) -> Result<Option<Vec<i64>>, Fault> {
         if self.opset < since {
-            return Ok(self.ints(name)?.map(<[i64]>::to_vec));
+            return Ok(self.node.ints(name)?.map(<[i64]>::to_vec));
         }
         self.optional_known_ints(builder, index, name)
     }
@@ -198,6 +169,15 @@ impl<'a> Operator<'a> {
     pub(crate) fn axis(&self, default: i64, rank: usize) -> Result<usize, Fault> {
         axis_of(self.int("axis", default)?, rank)
     }
+}
+
+/// The axes before and from the axis attribute on, each group as one; the axis may lie behind the last.
+pub(crate) fn two_sides(operator: &Operator<'_>, view: &View) -> Result<[usize; 2], Fault> {
+    let axis = match operator.int("axis", 1)? {
+        axis if axis == view.rank() as i64 => view.rank(),
+        axis => axis_of(axis, view.rank())?,
+    };
+    Ok([&view.dims()[..axis], &view.dims()[axis..]].map(|dims| dims.iter().product()))
 }
 
 /// An axis of a tensor of `rank` dimensions, counted from the end if negative.
@@ -217,6 +197,13 @@ pub(crate) fn axes_of(axes: &[i64], rank: usize) -> Result<Vec<usize>, Fault> {
         Some(pair) => Err(Fault::invalid(format!("axis {} is named twice", pair[0]))),
         None => Ok(axes),
     }
+}
+
+/// Axes as [`axis_of`] reads them, in their order, or all if none are given; one that is named twice is refused.
+pub(crate) fn axes_in_order(axes: Option<&[i64]>, rank: usize) -> Result<Vec<usize>, Fault> {
+    let Some(axes) = axes else { return Ok((0..rank).collect()) };
+    axes_of(axes, rank)?;
+    axes.iter().map(|axis| axis_of(*axis, rank)).collect()
 }
 
 /// The elements of an integer or truth-value tensor.
@@ -246,8 +233,4 @@ pub(crate) fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
         DType::BF16 => Some(tensor.elements::<half::bf16>()?.iter().map(|element| element.to_f64()).collect()),
         _ => Some(integers(tensor)?.into_iter().map(|element| element as f64).collect()),
     }
-}
-
-fn type_fault(input: usize, view: &View, expected: &str) -> Fault {
-    Fault::Type { input, found: view.dtype(), expected: expected.into() }
 }

@@ -1,6 +1,5 @@
 //! Arg-reduce: the index of the greatest or least element along an axis.
 
-use super::check::{require, require_axis, require_tensors};
 use super::elements::elements_mut;
 use super::{Call, CpuKernel};
 use crate::dtype::DType;
@@ -16,16 +15,10 @@ struct ArgReduceKernel {
 }
 
 /// Prepares a search.
-pub(crate) fn prepare(node: &NodeSpec, op: &ArgReduce) -> Result<Box<dyn CpuKernel>, KernelError> {
-    require_tensors(node, 1, 1)?;
-    require_axis(node, op.axis)?;
-    let (input, output) = (&node.inputs[0], &node.outputs[0]);
-    let dims = input.shape.dims();
-    let count = dims[op.axis];
-    require(output.dtype == DType::I64 && count > 0, node, "it makes i64 indices along an axis that is not empty")?;
-    require(output.shape.elements() == input.shape.elements() / count, node, "its output lacks the axis")?;
+pub(crate) fn prepare(node: &NodeSpec, op: &ArgReduce) -> Box<dyn CpuKernel> {
+    let (dims, dtype) = (node.inputs[0].shape.dims(), node.inputs[0].dtype);
     let inner = dims[op.axis + 1..].iter().product();
-    Ok(Box::new(ArgReduceKernel { op: op.clone(), count, inner, dtype: input.dtype }))
+    Box::new(ArgReduceKernel { op: op.clone(), count: dims[op.axis], inner, dtype })
 }
 
 impl ArgReduceKernel {
@@ -64,20 +57,15 @@ impl CpuKernel for ArgReduceKernel {
 
 #[cfg(test)]
 mod tests {
-    use crate::cpu::testing::{run_all_ways, shape, tensor};
-    use crate::op::{ArgReduce, NodeSpec, Op};
-    use crate::{DType, TensorSpec};
+    use crate::DType;
+    use crate::cpu::testing::{computed, tensor};
+    use crate::op::{ArgReduce, Op};
 
     fn found(values: &[f64], dims: &[usize], axis: usize, greatest: bool, last: bool, out: &[usize]) -> Vec<i64> {
         let mut all = Vec::new();
         for dtype in [DType::F32, DType::F64] {
             let input = tensor(dtype, dims, |i| values[i]);
-            let node = NodeSpec {
-                op: Op::ArgReduce(ArgReduce { axis, greatest, last }),
-                inputs: vec![input.spec().clone()],
-                outputs: vec![TensorSpec::new(DType::I64, shape(out))],
-            };
-            all.push(run_all_ways(&node, &[input]).remove(0).elements::<i64>().expect("i64").to_vec());
+            all.push(computed(Op::ArgReduce(ArgReduce { axis, greatest, last }), &[input], out));
         }
         assert_eq!(all[0], all[1]);
         all.remove(0)

@@ -3,7 +3,6 @@
 //! One part of a run makes one output plane: it adds, for each input channel of its group and each element of the window, the
 //! scaled input plane at the window's offset. The order of these additions is fixed, so the bits are.
 
-use super::check::{invalid, require, require_f32};
 use super::elements::{elements, elements_mut};
 use super::map::Epilogue;
 use super::{Call, CpuKernel};
@@ -24,28 +23,13 @@ struct ConvTransposeKernel {
 
 /// Prepares a transposed convolution.
 pub(crate) fn prepare(node: &NodeSpec, op: &ConvTranspose) -> Result<Box<dyn CpuKernel>, KernelError> {
-    require(
-        node.inputs.len() >= 2 && node.outputs.len() == 1,
-        node,
-        "it takes an image and weights, and makes an image",
-    )?;
-    require_f32(node)?;
-    let dims = |index: usize| <[usize; 4]>::try_from(node.inputs[index].shape.dims());
-    let output = <[usize; 4]>::try_from(node.outputs[0].shape.dims());
-    let (Ok([n, c, h, w]), Ok([wc, per, kh, kw]), Ok([on, m, oh, ow])) = (dims(0), dims(1), output) else {
-        return Err(invalid(node, "its tensors have four dimensions"));
-    };
-    let group = op.group;
-    let grouped = group > 0 && c % group == 0 && per.checked_mul(group) == Some(m);
-    require(grouped && n == on && c == wc, node, "its channels and groups agree")?;
+    let dims = |shape: &crate::Shape| <[usize; 4]>::try_from(shape.dims()).expect("images that were checked");
+    let [[_, c, h, w], [_, _, kh, kw], [_, m, oh, ow]] =
+        [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|spec| dims(&spec.shape));
     let small = |size: &usize| *size <= 1 << 31;
-    let sizes = op.strides.iter().chain(&op.dilations);
-    let sane =
-        sizes.clone().all(|size| *size > 0) && sizes.chain(&op.pads).chain([&h, &w, &kh, &kw, &oh, &ow]).all(small);
-    require(sane, node, "its strides and dilations are positive and its sizes below 2³¹")?;
-    let extras: Vec<_> = node.inputs[2..].iter().map(|extra| &extra.shape).collect();
-    require(op.epilogue.is_some() || extras.is_empty(), node, "further inputs belong to an epilogue")?;
-    let epilogue = op.epilogue.as_ref().map(|e| Epilogue::new(e, &node.outputs[0].shape, &extras)).transpose()?;
+    let sizes = op.strides.iter().chain(&op.dilations).chain(&op.pads).chain([&h, &w, &kh, &kw, &oh, &ow]);
+    node.require(sizes.into_iter().all(small), "its sizes are below 2³¹")?;
+    let epilogue = Epilogue::of(node)?;
     Ok(Box::new(ConvTransposeKernel {
         op: op.clone(),
         channels: c,
@@ -114,9 +98,9 @@ impl CpuKernel for ConvTransposeKernel {
 
 #[cfg(test)]
 mod tests {
-    use crate::cpu::testing::{run_all_ways, shape, tensor};
-    use crate::op::{Binary, ConvTranspose, Expression, NodeSpec, Op};
-    use crate::{DType, TensorSpec};
+    use crate::DType;
+    use crate::cpu::testing::{computed, tensor};
+    use crate::op::{Binary, ConvTranspose, Expression, Op};
 
     #[test]
     fn inputs_are_spread_through_the_window() {
@@ -132,13 +116,8 @@ mod tests {
             let weights = tensor(DType::F32, &[c, per, kh, kw], |i| ((i * 5) % 11) as f64 - 5.0);
             let bias = tensor(DType::F32, &[m, 1, 1], |i| i as f64);
             let epilogue = Some(Expression::binary(Binary::Add));
-            let op = ConvTranspose { strides, pads, dilations, group, epilogue };
-            let node = NodeSpec {
-                op: Op::ConvTranspose(op),
-                inputs: [&x, &weights, &bias].map(|t| t.spec().clone()).to_vec(),
-                outputs: vec![TensorSpec::new(DType::F32, shape(&[n, m, oh, ow]))],
-            };
-            let got = run_all_ways(&node, &[x.clone(), weights.clone(), bias]).remove(0);
+            let op = Op::ConvTranspose(ConvTranspose { strides, pads, dilations, group, epilogue });
+            let got: Vec<f32> = computed(op, &[x.clone(), weights.clone(), bias], &[n, m, oh, ow]);
             let (x, k) = (x.elements::<f32>().expect("f32"), weights.elements::<f32>().expect("f32"));
             let mut want: Vec<f32> = (0..n * m * oh * ow).map(|i| (i / (oh * ow) % m) as f32).collect();
             for i in 0..n * c * h * w {
@@ -153,7 +132,7 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(got.elements::<f32>(), Some(&want[..]), "small integers are exact");
+            assert_eq!(got, want, "small integers are exact");
         }
     }
 }

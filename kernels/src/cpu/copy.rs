@@ -8,6 +8,7 @@
 use super::elements::{elements, elements_mut};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
+use crate::shape::merged;
 use bytemuck::Pod;
 
 /// Elements along one edge of a transposed block.
@@ -32,13 +33,8 @@ impl StridedCopy {
     /// A copy whose output element at index `i` is input element `start + Σ iₐ · strides[a]`. The caller knows that all of
     /// these are within the input.
     pub(crate) fn new(dims: &[usize], strides: &[isize], start: usize, size: usize) -> Self {
-        let mut merged: Vec<(usize, isize)> = Vec::new();
-        for (dim, stride) in dims.iter().copied().zip(strides.iter().copied()).filter(|(dim, _)| *dim != 1) {
-            match merged.last_mut() {
-                Some(last) if last.1 == stride * dim as isize => *last = (last.0 * dim, stride),
-                _ => merged.push((dim, stride)),
-            }
-        }
+        let axes = dims.iter().copied().zip(strides.iter().copied());
+        let mut merged = merged(axes, |outer, inner, size| *outer == inner * size as isize);
         if merged.is_empty() {
             merged.push((1, 1));
         }

@@ -3,7 +3,7 @@
 use super::vector::{Isa, Loop, vectorised};
 
 /// Numbers that are folded side by side.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 /// Elements after which a partial result is set aside, so that long sums keep their accuracy.
 const BLOCK: usize = 4096;
@@ -50,15 +50,21 @@ impl<F: Fold> Loop for Block<'_, F> {
         for (lane, element) in lanes.iter_mut().zip(rest) {
             *lane = self.fold.add::<I>(*lane, *element);
         }
-        let mut width = LANES;
-        while width > 1 {
-            width /= 2;
-            for lane in 0..width {
-                lanes[lane] = self.fold.join(lanes[lane], lanes[lane + width]);
-            }
-        }
-        lanes[0]
+        joined(lanes, |a, b| self.fold.join(a, b))
     }
+}
+
+/// The lanes joined pairwise, halves with halves.
+#[inline(always)]
+pub(super) fn joined(mut lanes: [f32; LANES], join: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            lanes[lane] = join(lanes[lane], lanes[lane + width]);
+        }
+    }
+    lanes[0]
 }
 
 /// The sum.

@@ -5,7 +5,6 @@
 
 mod arg_reduce;
 mod block;
-mod check;
 mod concat;
 mod conv;
 mod conv_transpose;
@@ -29,7 +28,7 @@ mod slice;
 mod softmax;
 mod team;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod transpose;
 mod vector;
 
@@ -101,16 +100,21 @@ pub struct Call<'a> {
 pub fn prepare_with(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn CpuKernel>, KernelError> {
     let constant: Vec<bool> = constants.iter().map(Option::is_some).collect();
     let mut kernel = prepare(node, &constant)?;
+    pack(&mut *kernel, |input| constants[input].as_ref().map(Tensor::bytes));
+    Ok(kernel)
+}
+
+/// Gives a kernel the constants that it wants packed.
+fn pack<'a>(kernel: &mut dyn CpuKernel, constant: impl Fn(usize) -> Option<&'a [u8]>) {
     let packed = |packing: &Packing| {
         let mut packed = Buffer::zeroed(packing.layout.bytes());
-        if let Some(raw) = &constants[packing.input] {
-            packing.layout.pack(raw.bytes(), packed.bytes_mut());
+        if let Some(raw) = constant(packing.input) {
+            packing.layout.pack(raw, packed.bytes_mut());
         }
         Arc::new(packed)
     };
     let packed: Vec<_> = kernel.packings().iter().map(packed).collect();
     kernel.keep(&packed);
-    Ok(kernel)
 }
 
 /// Builds the kernel for a node from types and shapes alone. `constants` says for each input whether it never changes; such
@@ -119,23 +123,27 @@ pub fn prepare_with(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box
 /// # Errors
 /// If the node does not fit its op's definition, or there is no CPU kernel for its types.
 pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
-    match &node.op {
-        Op::Map(op) => map::prepare(node, op),
-        Op::Pool(op) => pool::prepare(node, op),
-        Op::MatMul(op) => matmul::prepare(op, node, constants),
-        Op::Conv(op) => conv::prepare(op, node, constants),
-        Op::ConvTranspose(op) => conv_transpose::prepare(node, op),
-        Op::Reduce(op) => Ok(reduce::prepare(node, op)?),
+    node.check()?;
+    let moves = matches!(node.op, Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_));
+    let any_type = moves || matches!(node.op, Op::Map(_) | Op::Reduce(_) | Op::ArgReduce(_) | Op::Block(_));
+    node.require(any_type || node.is_f32(), "all its tensors are to be f32")?;
+    Ok(match &node.op {
+        Op::Map(op) => map::prepare(node, op)?,
+        Op::Pool(op) => pool::prepare(node, op)?,
+        Op::MatMul(op) => matmul::prepare(op, node, constants)?,
+        Op::Conv(op) => conv::prepare(op, node, constants)?,
+        Op::ConvTranspose(op) => conv_transpose::prepare(node, op)?,
+        Op::Reduce(op) => reduce::prepare(node, op)?,
         Op::Softmax(op) => softmax::prepare(node, op),
-        Op::Normalize(op) => normalize::prepare(node, op),
+        Op::Normalize(op) => normalize::prepare(node, op)?,
         Op::ArgReduce(op) => arg_reduce::prepare(node, op),
         Op::Resize(op) => resize::prepare(node, op),
         Op::Recurrent(op) => recurrent::prepare(node, op),
         Op::Transpose(op) => transpose::prepare(node, op),
         Op::Concat(op) => concat::prepare(node, op),
         Op::Slice(op) => slice::prepare(node, op),
-        Op::Pad(op) => pad::prepare(node, op),
+        Op::Pad(op) => pad::prepare(node, op)?,
         Op::Gather(op) => gather::prepare(node, op),
-        Op::Block(block) => block::prepare(node, block, constants),
-    }
+        Op::Block(block) => block::prepare(node, block, constants)?,
+    })
 }

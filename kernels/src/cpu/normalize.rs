@@ -1,6 +1,5 @@
 //! Normalisation of rows to zero mean and unit variance, in two passes over a row that is in cache.
 
-use super::check::{require, require_axis, require_f32};
 use super::elements::{elements, elements_mut};
 use super::lanes::{SquaresAround, Sum, fold};
 use super::map::Epilogue;
@@ -23,16 +22,9 @@ struct NormalizeKernel {
 
 /// Prepares a normalisation.
 pub(crate) fn prepare(node: &NodeSpec, op: &Normalize) -> Result<Box<dyn CpuKernel>, KernelError> {
-    require(!node.inputs.is_empty() && node.outputs.len() == 1, node, "it takes a tensor and makes one")?;
-    require_f32(node)?;
-    require_axis(node, op.axis)?;
-    let (input, output) = (&node.inputs[0].shape, &node.outputs[0].shape);
-    require(input.elements() == output.elements(), node, "its output has its input's elements")?;
-    let extras: Vec<_> = node.inputs[1..].iter().map(|extra| &extra.shape).collect();
-    require(op.epilogue.is_some() || extras.is_empty(), node, "further inputs belong to an epilogue")?;
-    let epilogue = op.epilogue.as_ref().map(|e| Epilogue::new(e, output, &extras)).transpose()?;
-    let columns = input.dims()[op.axis..].iter().product();
-    let width = output.dims().last().copied().unwrap_or(1).max(1);
+    let columns = node.inputs[0].shape.dims()[op.axis..].iter().product();
+    let width = node.outputs[0].shape.dims().last().copied().unwrap_or(1).max(1);
+    let epilogue = Epilogue::of(node)?;
     Ok(Box::new(NormalizeKernel { columns, epsilon: op.epsilon, center: op.center, epilogue, width }))
 }
 
@@ -70,9 +62,9 @@ impl CpuKernel for NormalizeKernel {
 
 #[cfg(test)]
 mod tests {
-    use crate::cpu::testing::{run_all_ways, shape, tensor};
-    use crate::op::{Binary, Expression, NodeSpec, Normalize, Op};
-    use crate::{DType, TensorSpec};
+    use crate::DType;
+    use crate::cpu::testing::{computed, tensor};
+    use crate::op::{Binary, Expression, Normalize, Op};
 
     fn naive(x: &[f32], columns: usize, epsilon: f64, center: bool) -> Vec<f64> {
         let rows = x.chunks_exact(columns).flat_map(|row| {
@@ -89,11 +81,9 @@ mod tests {
             for center in [true, false] {
                 let input = tensor(DType::F32, &dims, |i| ((i * 37) % 101) as f64 * 0.1 + 3.0);
                 let op = Op::Normalize(Normalize { axis, epsilon: 1e-5, center, epilogue: None });
-                let node = NodeSpec { op, inputs: vec![input.spec().clone()], outputs: vec![input.spec().clone()] };
-                let got = run_all_ways(&node, std::slice::from_ref(&input)).remove(0);
+                let got: Vec<f32> = computed(op, std::slice::from_ref(&input), &dims);
                 let want = naive(input.elements().expect("f32"), dims[axis..].iter().product(), 1e-5, center);
-                let got = got.elements::<f32>().expect("f32").iter();
-                assert!(got.zip(want).all(|(g, w)| (f64::from(*g) - w).abs() < 2e-4), "{dims:?}");
+                assert!(got.iter().zip(want).all(|(g, w)| (f64::from(*g) - w).abs() < 2e-4), "{dims:?}");
             }
         }
     }
@@ -104,14 +94,10 @@ mod tests {
         let input = tensor(DType::F32, &[1, 2, 3, 4], |i| (i * i % 23) as f64);
         let scale = tensor(DType::F32, &[2, 1, 1], |i| [2.0, -3.0][i]);
         let epilogue = Some(Expression::binary(Binary::Multiply));
-        let node = NodeSpec {
-            op: Op::Normalize(Normalize { axis: 2, epsilon: 1e-3, center: true, epilogue }),
-            inputs: vec![input.spec().clone(), scale.spec().clone()],
-            outputs: vec![TensorSpec::new(DType::F32, shape(&[1, 2, 3, 4]))],
-        };
-        let got = run_all_ways(&node, &[input.clone(), scale]).remove(0);
+        let op = Op::Normalize(Normalize { axis: 2, epsilon: 1e-3, center: true, epilogue });
+        let got: Vec<f32> = computed(op, &[input.clone(), scale], &[1, 2, 3, 4]);
         let want = naive(input.elements().expect("f32"), 12, 1e-3, true);
-        for (i, (got, want)) in got.elements::<f32>().expect("f32").iter().zip(want).enumerate() {
+        for (i, (got, want)) in got.iter().zip(want).enumerate() {
             assert!((f64::from(*got) - want * [2.0, -3.0][i / 12]).abs() < 1e-4);
         }
     }

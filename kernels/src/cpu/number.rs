@@ -40,7 +40,7 @@ fn pairwise<T: Copy>(elements: &[T], block: &dyn Fn(&[T]) -> T, join: &dyn Fn(T,
 
 /// The greater of two; NaN if one is.
 #[inline(always)]
-fn greater<T: PartialOrd>(a: T, b: T) -> T {
+pub(super) fn greater<T: PartialOrd>(a: T, b: T) -> T {
     // Written so that a NaN on either side stays.
     if a >= b || is_nan(&a) { a } else { b }
 }

@@ -1,6 +1,5 @@
 //! Pad: each output row is an input row between two borders, or all border.
 
-use super::check::{invalid, require, require_copy};
 use super::elements::{elements, elements_mut};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
@@ -20,16 +19,14 @@ struct PadKernel {
 
 /// Prepares a pad.
 pub(crate) fn prepare(node: &NodeSpec, op: &Pad) -> Result<Box<dyn CpuKernel>, KernelError> {
-    require_copy(node)?;
     let (input, output) = (&node.inputs[0].shape, &node.outputs[0].shape);
-    require(op.before.len() == input.rank() && output.rank() == input.rank(), node, "one width an axis")?;
     let mut sources = Vec::with_capacity(input.rank());
     for (axis, before) in op.before.iter().enumerate() {
         let (size, count) = (input.dims()[axis], output.dims()[axis]);
-        require(size > 0 || count == 0 || matches!(op.mode, PadMode::Constant(_)), node, "an empty axis has no edge")?;
+        node.require(size > 0 || count == 0 || matches!(op.mode, PadMode::Constant(_)), "an empty axis has no edge")?;
         let of = |index: usize| source(op.mode, index as isize, *before, size);
         let found: Option<Vec<_>> = (0..count).map(of).collect();
-        sources.push(found.ok_or_else(|| invalid(node, "its borders are not narrower than what they mirror"))?);
+        sources.push(found.ok_or_else(|| node.invalid("its borders are not narrower than what they mirror"))?);
     }
     let dtype = node.inputs[0].dtype;
     let mut value = vec![0; dtype.size()];
@@ -115,36 +112,31 @@ impl CpuKernel for PadKernel {
 
 #[cfg(test)]
 mod tests {
+    use crate::DType;
     use crate::cpu::prepare;
-    use crate::cpu::testing::{run_all_ways, shape, tensor};
-    use crate::op::{NodeSpec, Op, Pad, PadMode};
-    use crate::{DType, TensorSpec};
+    use crate::cpu::testing::{computed, node, tensor};
+    use crate::op::{Op, Pad, PadMode};
 
-    fn node(mode: PadMode, before: &[isize], dims: &[usize], out: &[usize]) -> NodeSpec {
-        NodeSpec {
-            op: Op::Pad(Pad { mode, before: before.to_vec() }),
-            inputs: vec![TensorSpec::new(DType::F32, shape(dims))],
-            outputs: vec![TensorSpec::new(DType::F32, shape(out))],
-        }
-    }
-
-    fn padded(node: &NodeSpec) -> Vec<f32> {
-        let input = tensor(DType::F32, node.inputs[0].shape.dims(), |i| i as f64 + 1.0);
-        run_all_ways(node, &[input]).remove(0).elements::<f32>().expect("f32").to_vec()
+    fn padded(mode: PadMode, before: &[isize], dims: &[usize], out: &[usize]) -> Vec<f32> {
+        let op = Op::Pad(Pad { mode, before: before.to_vec() });
+        computed(op, &[tensor(DType::F32, dims, |i| i as f64 + 1.0)], out)
     }
 
     #[test]
     fn borders_are_constant_mirrored_or_repeated() {
-        assert_eq!(padded(&node(PadMode::Constant(9.0), &[1], &[2], &[4])), [9.0, 1.0, 2.0, 9.0]);
-        assert_eq!(padded(&node(PadMode::Reflect, &[2], &[3], &[7])), [3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0]);
-        assert_eq!(padded(&node(PadMode::Edge, &[2], &[2], &[5])), [1.0, 1.0, 1.0, 2.0, 2.0]);
-        assert_eq!(padded(&node(PadMode::Constant(0.0), &[-1], &[3], &[2])), [2.0, 3.0]);
-        assert_eq!(padded(&node(PadMode::Constant(0.0), &[1, 0], &[1, 2], &[2, 3])), [0.0, 0.0, 0.0, 1.0, 2.0, 0.0]);
+        assert_eq!(padded(PadMode::Constant(9.0), &[1], &[2], &[4]), [9.0, 1.0, 2.0, 9.0]);
+        assert_eq!(padded(PadMode::Reflect, &[2], &[3], &[7]), [3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0]);
+        assert_eq!(padded(PadMode::Edge, &[2], &[2], &[5]), [1.0, 1.0, 1.0, 2.0, 2.0]);
+        assert_eq!(padded(PadMode::Constant(0.0), &[-1], &[3], &[2]), [2.0, 3.0]);
+        assert_eq!(padded(PadMode::Constant(0.0), &[1, 0], &[1, 2], &[2, 3]), [0.0, 0.0, 0.0, 1.0, 2.0, 0.0]);
     }
 
     #[test]
     fn what_cannot_be_mirrored_is_refused() {
-        assert!(prepare(&node(PadMode::Reflect, &[3], &[3], &[6]), &[false]).is_err());
-        assert!(prepare(&node(PadMode::Edge, &[1], &[0], &[1]), &[false]).is_err());
+        for (mode, before, size, out) in [(PadMode::Reflect, 3, 3, 6), (PadMode::Edge, 1, 0, 1)] {
+            let input = tensor(DType::F32, &[size], |_| 0.0);
+            let node = node(Op::Pad(Pad { mode, before: vec![before] }), &[input], DType::F32, &[out]);
+            assert!(prepare(&node, &[false]).is_err(), "{node:?}");
+        }
     }
 }

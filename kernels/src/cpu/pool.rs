@@ -1,7 +1,7 @@
 //! Pooling over windows of images: greatest element or mean.
 
-use super::check::{require, require_f32, require_tensors};
 use super::elements::{elements, elements_mut};
+use super::number::greater;
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Pool, PoolKind};
@@ -17,19 +17,14 @@ struct PoolKernel {
 
 /// Prepares a pooling.
 pub(crate) fn prepare(node: &NodeSpec, op: &Pool) -> Result<Box<dyn CpuKernel>, KernelError> {
-    require_tensors(node, 1, 1)?;
-    require_f32(node)?;
     let (input, output) = (node.inputs[0].shape.dims(), node.outputs[0].shape.dims());
-    require(input.len() == 4 && output.len() == 4 && input[..2] == output[..2], node, "it maps images to images")?;
-    let positive = |sizes: &[usize]| sizes.iter().all(|size| *size > 0);
-    require(positive(&op.window) && positive(&op.strides) && positive(&op.dilations), node, "its sizes are positive")?;
     for axis in 0..2 {
         let start = (output[2 + axis].saturating_sub(1)).checked_mul(op.strides[axis]);
         let reach = (op.window[axis] - 1).checked_mul(op.dilations[axis]);
         let sum = |a: Option<usize>, b| a.and_then(|a: usize| a.checked_add(b));
         let end = sum(sum(start, reach.unwrap_or(usize::MAX)), 0).filter(|end| isize::try_from(*end).is_ok());
         let small = op.pads.iter().all(|pad| isize::try_from(*pad).is_ok());
-        require(end.is_some() && small, node, "its windows lie within the address space")?;
+        node.require(end.is_some() && small, "its windows lie within the address space")?;
     }
     Ok(Box::new(PoolKernel { op: op.clone(), input: [input[2], input[3]], output: [output[2], output[3]] }))
 }
@@ -79,11 +74,6 @@ impl PoolKernel {
     }
 }
 
-/// The greater of two, NaN if one is.
-fn greater(a: f32, b: f32) -> f32 {
-    if a >= b || a.is_nan() { a } else { b }
-}
-
 impl CpuKernel for PoolKernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let source: &[f32] = elements(call.inputs[0]);
@@ -106,20 +96,14 @@ impl CpuKernel for PoolKernel {
 
 #[cfg(test)]
 mod tests {
-    use crate::cpu::testing::{run_all_ways, shape, tensor};
-    use crate::op::{NodeSpec, Op, Pool, PoolKind};
-    use crate::{DType, TensorSpec};
+    use crate::DType;
+    use crate::cpu::testing::{computed, tensor};
+    use crate::op::{Op, Pool, PoolKind};
 
-    fn pooled(pool: Pool, dims: [usize; 4], out: [usize; 4]) -> Vec<f32> {
+    fn pooled(pool: Pool, dims: [usize; 4], out: [usize; 4]) {
         let input = tensor(DType::F32, &dims, |i| ((i * 37 + 11) % 101) as f64 - 50.0);
-        let node = NodeSpec {
-            op: Op::Pool(pool.clone()),
-            inputs: vec![input.spec().clone()],
-            outputs: vec![TensorSpec::new(DType::F32, shape(&out))],
-        };
-        let got = run_all_ways(&node, std::slice::from_ref(&input)).remove(0).elements::<f32>().expect("f32").to_vec();
+        let got: Vec<f32> = computed(Op::Pool(pool.clone()), std::slice::from_ref(&input), &out);
         assert_eq!(got, naive(&pool, input.elements().expect("f32"), dims, out));
-        got
     }
 
     /// By the definition, index by index.

@@ -3,16 +3,13 @@
 //! Steps follow each other; within a step, batch entries and blocks of units are shared out among the team. Each product of a
 //! row of weights with the state is summed in 16 lanes, which are then added pairwise: the same tree everywhere.
 
-use super::check::{invalid, require, require_f32};
 use super::elements::{elements, elements_mut};
+use super::lanes::{LANES, joined};
 use super::math::{sigmoid, tanh};
 use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Recurrent, RecurrentKind};
-
-/// Lanes in which products are summed.
-const LANES: usize = 16;
 
 /// Multiply-adds that are worth a hand-over to another thread.
 const PART: usize = 32 << 10;
@@ -27,27 +24,9 @@ struct RecurrentKernel {
 }
 
 /// Prepares a recurrent layer.
-pub(crate) fn prepare(node: &NodeSpec, op: &Recurrent) -> Result<Box<dyn CpuKernel>, KernelError> {
-    require_f32(node)?;
-    let (gates, states) = match op.kind {
-        RecurrentKind::Gru { .. } => (3, 1),
-        RecurrentKind::Lstm => (4, 2),
-    };
-    require(
-        node.inputs.len() == 3 + states && node.outputs.len() == 1 + states,
-        node,
-        "its tensors are those of its cell",
-    )?;
-    let [steps, batch, wide] = *node.inputs[0].shape.dims() else {
-        return Err(invalid(node, "its first input has three dimensions"));
-    };
-    let units = wide / gates;
-    let has = |tensor: &crate::TensorSpec, elements: usize| tensor.shape.elements() == elements;
-    let weights = units.checked_mul(wide).is_some_and(|elements| has(&node.inputs[1], elements));
-    let state = node.inputs[3..].iter().chain(&node.outputs[1..]).all(|tensor| has(tensor, batch * units));
-    let fits = units * gates == wide && weights && has(&node.inputs[2], wide) && state;
-    require(fits && has(&node.outputs[0], steps * batch * units), node, "its sizes agree")?;
-    Ok(Box::new(RecurrentKernel { op: op.clone(), steps, batch, units, gates }))
+pub(crate) fn prepare(node: &NodeSpec, op: &Recurrent) -> Box<dyn CpuKernel> {
+    let ([steps, batch, units], gates) = node.recurrent_sizes().expect("a layer that was checked");
+    Box::new(RecurrentKernel { op: op.clone(), steps, batch, units, gates })
 }
 
 /// `out[i] = Σ weights[i, k] · state[k] + bias[i]`.
@@ -80,20 +59,36 @@ fn dot<I: Isa>(a: &[f32], b: &[f32]) -> f32 {
             lanes[lane] = I::fused(a[lane], b[lane], lanes[lane]);
         }
     }
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for lane in 0..width {
-            lanes[lane] += lanes[lane + width];
-        }
-    }
-    a_rest.iter().zip(b_rest).fold(lanes[0], |sum, (a, b)| I::fused(*a, *b, sum))
+    let whole = joined(lanes, |a, b| a + b);
+    a_rest.iter().zip(b_rest).fold(whole, |sum, (a, b)| I::fused(*a, *b, sum))
 }
 
-/// One step of a GRU for one batch entry. `input` and `hidden` hold the gates z, r, h.
+/// What passes the reset gate of a GRU: of the state before the product, or of the product itself. `input` and `hidden` hold
+/// the gates z, r, h.
+struct Reset<'a> {
+    input: &'a [f32],
+    hidden: &'a [f32],
+    of: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Loop for Reset<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let units = self.out.len();
+        for u in 0..units {
+            self.out[u] = sigmoid::<I>(self.input[units + u] + self.hidden[units + u]) * self.of[u];
+        }
+    }
+}
+
+/// One step of a GRU for one batch entry: `candidate` is what the product of the recurrent weights adds to the gate h.
 struct Gru<'a> {
     input: &'a [f32],
     hidden: &'a [f32],
+    candidate: &'a [f32],
     before: &'a [f32],
     after: &'a mut [f32],
 }
@@ -106,52 +101,8 @@ impl Loop for Gru<'_> {
         let units = self.after.len();
         for u in 0..units {
             let z = sigmoid::<I>(self.input[u] + self.hidden[u]);
-            let r = sigmoid::<I>(self.input[units + u] + self.hidden[units + u]);
-            let h = tanh::<I>(self.input[2 * units + u] + r * self.hidden[2 * units + u]);
-            self.after[u] = (1.0 - z) * h + z * self.before[u];
-        }
-    }
-}
-
-/// The update of a GRU whose reset gate was applied before the product: `hidden` holds z's gate, `candidate` the product.
-struct GruReset<'a> {
-    input: &'a [f32],
-    hidden: &'a [f32],
-    candidate: &'a [f32],
-    before: &'a [f32],
-    after: &'a mut [f32],
-}
-
-impl Loop for GruReset<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        let units = self.after.len();
-        for u in 0..units {
-            let z = sigmoid::<I>(self.input[u] + self.hidden[u]);
             let h = tanh::<I>(self.input[2 * units + u] + self.candidate[u]);
             self.after[u] = (1.0 - z) * h + z * self.before[u];
-        }
-    }
-}
-
-/// The state that passes the reset gate.
-struct Reset<'a> {
-    input: &'a [f32],
-    hidden: &'a [f32],
-    before: &'a [f32],
-    out: &'a mut [f32],
-}
-
-impl Loop for Reset<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        let units = self.out.len();
-        for u in 0..units {
-            self.out[u] = sigmoid::<I>(self.input[units + u] + self.hidden[units + u]) * self.before[u];
         }
     }
 }
@@ -205,32 +156,28 @@ impl RecurrentKernel {
         };
         let hidden = &mut hidden[..self.batch * ahead];
         self.product(call, &weights[..ahead * units], &bias[..ahead], before, hidden);
-        let entry = |entry: usize| (&input[entry * wide..][..wide], &before[entry * units..][..units]);
-        match self.op.kind {
-            RecurrentKind::Gru { linear_before_reset: true } => {
-                for (at, after) in after.chunks_exact_mut(units).enumerate() {
-                    let (input, before) = entry(at);
-                    vectorised(Gru { input, hidden: &hidden[at * ahead..][..ahead], before, after });
-                }
+        let hidden = &*hidden;
+        let entry =
+            |at: usize| (&input[at * wide..][..wide], &hidden[at * ahead..][..ahead], at * units..(at + 1) * units);
+        let RecurrentKind::Gru { linear_before_reset } = self.op.kind else {
+            for (at, after) in after.chunks_exact_mut(units).enumerate() {
+                let (input, hidden, own) = entry(at);
+                vectorised(Lstm { input, hidden, cell: &mut cell[own], after });
             }
-            RecurrentKind::Gru { linear_before_reset: false } => {
-                for (at, out) in reset.chunks_exact_mut(units).enumerate() {
-                    let (input, before) = entry(at);
-                    vectorised(Reset { input, hidden: &hidden[at * ahead..][..ahead], before, out });
-                }
-                self.product(call, &weights[ahead * units..], &bias[ahead..], reset, candidate);
-                for (at, after) in after.chunks_exact_mut(units).enumerate() {
-                    let (input, before) = entry(at);
-                    let (hidden, candidate) = (&hidden[at * ahead..][..ahead], &candidate[at * units..][..units]);
-                    vectorised(GruReset { input, hidden, candidate, before, after });
-                }
-            }
-            RecurrentKind::Lstm => {
-                for (at, after) in after.chunks_exact_mut(units).enumerate() {
-                    let cell = &mut cell[at * units..][..units];
-                    vectorised(Lstm { input: entry(at).0, hidden: &hidden[at * ahead..][..ahead], cell, after });
-                }
-            }
+            return;
+        };
+        let passed = if linear_before_reset { &mut *candidate } else { &mut *reset };
+        for (at, out) in passed.chunks_exact_mut(units).enumerate() {
+            let (input, hidden, own) = entry(at);
+            let of = if linear_before_reset { &hidden[2 * units..] } else { &before[own] };
+            vectorised(Reset { input, hidden, of, out });
+        }
+        if !linear_before_reset {
+            self.product(call, &weights[ahead * units..], &bias[ahead..], reset, candidate);
+        }
+        for (at, after) in after.chunks_exact_mut(units).enumerate() {
+            let (input, hidden, own) = entry(at);
+            vectorised(Gru { input, hidden, candidate: &candidate[own.clone()], before: &before[own], after });
         }
     }
 }

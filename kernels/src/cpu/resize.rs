@@ -1,10 +1,9 @@
 //! Resize: each output element a weighted sum of at most 4 × 4 neighbours, the weights of rows and columns being known ahead.
 
-use super::check::{require, require_f32, require_tensors};
 use super::elements::{elements, elements_mut};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
-use crate::op::{Coordinates, Interpolation, NearestRounding, NodeSpec, Resize};
+use crate::op::{Interpolation, NodeSpec, Resize, cubic_weights};
 
 /// The neighbours of one output index along an axis, with their weights.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,49 +21,20 @@ struct ResizeKernel {
 }
 
 /// Prepares a resampling.
-pub(crate) fn prepare(node: &NodeSpec, op: &Resize) -> Result<Box<dyn CpuKernel>, KernelError> {
-    require_tensors(node, 1, 1)?;
-    require_f32(node)?;
-    let (input, output) = (node.inputs[0].shape.dims(), node.outputs[0].shape.dims());
-    let rank = input.len();
-    require(
-        rank >= 2 && output.len() == rank && input[..rank - 2] == output[..rank - 2],
-        node,
-        "it maps planes to planes",
-    )?;
-    let sizes = |dims: &[usize]| [dims[rank - 2], dims[rank - 1]];
-    let (input, output) = (sizes(input), sizes(output));
-    let has_source = output.contains(&0) || !input.contains(&0);
-    require(has_source && op.scales.iter().all(|s| s.is_finite() && *s > 0.0), node, "its scales are positive")?;
+pub(crate) fn prepare(node: &NodeSpec, op: &Resize) -> Box<dyn CpuKernel> {
+    let sizes = |dims: &[usize]| [dims[dims.len() - 2], dims[dims.len() - 1]];
+    let (input, output) = (sizes(node.inputs[0].shape.dims()), sizes(node.outputs[0].shape.dims()));
     let axis = |axis: usize| (0..output[axis]).map(|i| taps(op, axis, i, input[axis], output[axis])).collect();
-    Ok(Box::new(ResizeKernel { rows: axis(0), columns: axis(1), input }))
-}
-
-/// The coordinate of the input that an output index stands for.
-fn coordinate(op: &Resize, axis: usize, index: usize, input: usize, output: usize) -> f64 {
-    let (x, scale) = (index as f64, op.scales[axis]);
-    match op.coordinates {
-        Coordinates::PytorchHalfPixel if output == 1 => 0.0,
-        Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => (x + 0.5) / scale - 0.5,
-        Coordinates::AlignCorners if output == 1 => 0.0,
-        Coordinates::AlignCorners => x * (input as f64 - 1.0) / (output as f64 - 1.0),
-        Coordinates::Asymmetric => x / scale,
-    }
+    Box::new(ResizeKernel { rows: axis(0), columns: axis(1), input })
 }
 
 fn taps(op: &Resize, axis: usize, index: usize, input: usize, output: usize) -> Taps {
-    let x = coordinate(op, axis, index, input, output);
+    let x = op.coordinate(axis, index, input, output);
     let last = input.saturating_sub(1);
     let clamped = |at: f64| (at.max(0.0) as usize).min(last);
     match op.interpolation {
         Interpolation::Nearest(rounding) => {
-            let nearest = match rounding {
-                NearestRounding::RoundPreferFloor => (x - 0.5).ceil(),
-                NearestRounding::RoundPreferCeil => (x + 0.5).floor(),
-                NearestRounding::Floor => x.floor(),
-                NearestRounding::Ceil => x.ceil(),
-            };
-            Taps { indices: [clamped(nearest), 0, 0, 0], weights: [1.0, 0.0, 0.0, 0.0], count: 1 }
+            Taps { indices: [clamped(rounding.rounded(x)), 0, 0, 0], weights: [1.0, 0.0, 0.0, 0.0], count: 1 }
         }
         Interpolation::Linear => {
             let x = x.clamp(0.0, last as f64);
@@ -74,18 +44,11 @@ fn taps(op: &Resize, axis: usize, index: usize, input: usize, output: usize) -> 
         }
         Interpolation::Cubic { coefficient } => {
             let fraction = x - x.floor();
+            let weights = cubic_weights(f64::from(coefficient), fraction);
             let indices = [-1.0, 0.0, 1.0, 2.0].map(|offset| clamped(x.floor() + offset));
-            Taps { indices, weights: cubic(f64::from(coefficient), fraction), count: 4 }
+            Taps { indices, weights: weights.map(|weight| weight as f32), count: 4 }
         }
     }
-}
-
-/// The weights of the four neighbours in cubic convolution (Keys 1981) with coefficient `a`, at a fraction between the two
-/// middle ones.
-fn cubic(a: f64, fraction: f64) -> [f32; 4] {
-    let near = |d: f64| ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0;
-    let far = |d: f64| ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
-    [far(1.0 + fraction), near(fraction), near(1.0 - fraction), far(2.0 - fraction)].map(|weight| weight as f32)
 }
 
 impl ResizeKernel {
@@ -133,17 +96,15 @@ impl CpuKernel for ResizeKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::testing::{run_all_ways, shape, tensor};
-    use crate::op::Op;
-    use crate::{DType, TensorSpec};
+    use crate::DType;
+    use crate::cpu::testing::{computed, tensor};
+    use crate::op::{Coordinates, NearestRounding, Op};
 
     /// One row `1 2 3 4`, resized in width.
     fn resized(interpolation: Interpolation, coordinates: Coordinates, out: usize) -> Vec<f32> {
         let input = tensor(DType::F32, &[1, 1, 1, 4], |i| i as f64 + 1.0);
         let op = Op::Resize(Resize { interpolation, coordinates, scales: [1.0, out as f64 / 4.0] });
-        let outputs = vec![TensorSpec::new(DType::F32, shape(&[1, 1, 1, out]))];
-        let node = NodeSpec { op, inputs: vec![input.spec().clone()], outputs };
-        run_all_ways(&node, &[input]).remove(0).elements::<f32>().expect("f32").to_vec()
+        computed(op, &[input], &[1, 1, 1, out])
     }
 
     #[test]
@@ -164,6 +125,6 @@ mod tests {
         assert_eq!(linear(Coordinates::AlignCorners, 7), [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]);
         let cubic = resized(Interpolation::Cubic { coefficient: -0.75 }, Coordinates::HalfPixel, 4);
         assert_eq!(cubic, [1.0, 2.0, 3.0, 4.0]);
-        assert!(super::cubic(-0.75, 0.3).iter().sum::<f32>() - 1.0 < 1e-6);
+        assert!(cubic_weights(-0.75, 0.3).iter().sum::<f64>() - 1.0 < 1e-6);
     }
 }

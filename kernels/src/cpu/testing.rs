@@ -1,17 +1,50 @@
 //! Running kernels in tests, in every way that must give the same bits.
 
-use super::{Call, Team, prepare_with};
-use crate::dtype::DType;
+use super::{Call, CpuKernel, Team, prepare_with};
+use crate::dtype::{DType, Element};
 use crate::error::KernelError;
-use crate::op::NodeSpec;
+use crate::op::{Member, NodeSpec, Op, Operand};
 use crate::shape::Shape;
 use crate::tensor::{Buffer, Tensor, TensorSpec};
-use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 /// A shape that is known to be sound.
 pub(crate) fn shape(dims: &[usize]) -> Shape {
     Shape::new(dims).expect("a test's shape is small")
+}
+
+/// An `f32` tensor's type.
+pub(crate) fn spec(dims: &[usize]) -> TensorSpec {
+    TensorSpec::new(DType::F32, shape(dims))
+}
+
+/// A member of a block, of `f32` tensors: where its inputs come from and under which shapes it reads them.
+pub(crate) fn member(op: Op, inputs: &[(Operand, &[usize])], output: &[usize]) -> Member {
+    let read = inputs.iter().map(|(_, dims)| spec(dims)).collect();
+    let inputs = inputs.iter().map(|(operand, _)| *operand).collect();
+    Member { spec: NodeSpec { op, inputs: read, outputs: vec![spec(output)] }, inputs }
+}
+
+/// The outputs of a block by its members one after the other on whole tensors, as `run` computes a node's only output.
+pub(crate) fn one_by_one(
+    node: &NodeSpec,
+    inputs: &[Tensor],
+    run: impl Fn(&NodeSpec, &[Tensor]) -> Tensor,
+) -> Vec<Tensor> {
+    let Op::Block(block) = &node.op else { panic!("a block") };
+    let mut made: Vec<Tensor> = Vec::new();
+    for Member { spec, inputs: operands } in &block.members {
+        let given = |(operand, spec): (&Operand, &TensorSpec)| {
+            let tensor = match operand {
+                Operand::Input(input) => &inputs[*input],
+                Operand::Member(of) => &made[*of],
+            };
+            tensor.reshaped(spec.shape.clone()).expect("the same elements")
+        };
+        let read: Vec<_> = operands.iter().zip(&spec.inputs).map(given).collect();
+        made.push(run(spec, &read));
+    }
+    block.outputs.iter().map(|at| made[*at].clone()).collect()
 }
 
 /// A tensor whose element `i` is `value(i)`, converted to `dtype`.
@@ -21,6 +54,18 @@ pub(crate) fn tensor(dtype: DType, dims: &[usize], value: impl Fn(usize) -> f64)
     let mut buffer = Buffer::zeroed(spec.bytes());
     super::map::from_f64(&values, dtype, buffer.bytes_mut());
     Tensor::new(spec, Arc::new(buffer)).expect("made by the spec")
+}
+
+/// A node of these inputs and one output.
+pub(crate) fn node(op: Op, inputs: &[Tensor], dtype: DType, output: &[usize]) -> NodeSpec {
+    let outputs = vec![TensorSpec::new(dtype, shape(output))];
+    NodeSpec { op, inputs: inputs.iter().map(|input| input.spec().clone()).collect(), outputs }
+}
+
+/// The elements of an op's only output, by [`run_all_ways`].
+pub(crate) fn computed<T: Element>(op: Op, inputs: &[Tensor], output: &[usize]) -> Vec<T> {
+    let made = run_all_ways(&node(op, inputs, T::DTYPE, output), inputs).remove(0);
+    made.elements().expect("as asked for").to_vec()
 }
 
 /// Runs a node on one thread.
@@ -69,29 +114,51 @@ fn run_with(
     team: &Team,
     chunk: usize,
 ) -> Result<Vec<Tensor>, KernelError> {
-    let kernel = prepare_with(node, constants)?;
+    let rows = node.row_plan().map_or(1, |plan| plan.rows);
+    let bounds: Vec<usize> = (0..rows).step_by(chunk.min(rows)).chain([rows]).collect();
+    run_calls(node, inputs, constants, team, &bounds)
+}
+
+/// Runs a node in consecutive calls for the rows between `bounds`.
+pub(crate) fn run_calls(
+    node: &NodeSpec,
+    inputs: &[Tensor],
+    constants: &[Option<Tensor>],
+    team: &Team,
+    bounds: &[usize],
+) -> Result<Vec<Tensor>, KernelError> {
+    run_kernel(&*prepare_with(node, constants)?, node, inputs, team, bounds)
+}
+
+/// As [`run_calls`] of a kernel that is ready. What it keeps it is not given again.
+pub(crate) fn run_kernel<'t>(
+    kernel: &dyn CpuKernel,
+    node: &NodeSpec,
+    inputs: &'t [Tensor],
+    team: &Team,
+    bounds: &[usize],
+) -> Result<Vec<Tensor>, KernelError> {
     let mut scratch = garbage(kernel.scratch_bytes());
     let mut outputs: Vec<Buffer> = node.outputs.iter().map(|output| garbage(output.bytes())).collect();
     let plan = node.row_plan();
-    let rows = plan.as_ref().map_or(1, |plan| plan.rows);
-    for start in (0..rows).step_by(chunk.min(rows)) {
-        let window = start..(start + chunk.min(rows)).min(rows);
-        let part = |bytes: usize| -> Range<usize> { bytes / rows * window.start..bytes / rows * window.end };
-        let is_windowed = |input: usize| plan.as_ref().is_some_and(|plan| plan.windowed[input]);
-        let inputs: Vec<&[u8]> = inputs
-            .iter()
-            .enumerate()
-            .map(|(i, input)| if is_windowed(i) { &input.bytes()[part(input.bytes().len())] } else { input.bytes() })
-            .collect();
-        let mut outputs: Vec<&mut [u8]> = outputs
-            .iter_mut()
-            .map(|output| {
-                let part = part(output.len());
-                &mut output.bytes_mut()[part]
-            })
-            .collect();
-        let scratch = scratch.bytes_mut();
-        kernel.run(Call { inputs: &inputs, outputs: &mut outputs, rows: window.clone(), scratch, team })?;
+    let all = plan.as_ref().map_or(1, |plan| plan.rows);
+    let is_windowed = |input: usize| plan.as_ref().is_some_and(|plan| plan.windowed[input]);
+    // What a block reduces everything to is given whole.
+    let reduced = matches!(&node.op, Op::Block(block) if block.ends_in_reduction()).then(|| outputs.len() - 1);
+    for rows in bounds.windows(2).map(|pair| pair[0]..pair[1]) {
+        let part = |bytes: usize| bytes / all * rows.start..bytes / all * rows.end;
+        let given = |(i, input): (usize, &'t Tensor)| match input.bytes() {
+            _ if !kernel.reads(i) => &[],
+            bytes if is_windowed(i) => &bytes[part(bytes.len())],
+            bytes => bytes,
+        };
+        let inputs: Vec<&[u8]> = inputs.iter().enumerate().map(given).collect();
+        let outputs = outputs.iter_mut().enumerate().map(|(index, output)| {
+            let part = if reduced == Some(index) { 0..output.len() } else { part(output.len()) };
+            &mut output.bytes_mut()[part]
+        });
+        let mut outputs: Vec<&mut [u8]> = outputs.collect();
+        kernel.run(Call { inputs: &inputs, outputs: &mut outputs, rows, scratch: scratch.bytes_mut(), team })?;
     }
     let specs = node.outputs.iter().cloned();
     Ok(specs.zip(outputs).map(|(s, b)| Tensor::new(s, Arc::new(b)).expect("made by the spec")).collect())

@@ -5,21 +5,18 @@
 //! outside; values that leave the block are stored on the way.
 
 use super::kernel::Recorder;
-use super::limits::THREADS;
-use super::map::MapRecipe;
-use super::reduce::ReduceRecipe;
-use super::shader::Shader;
-use super::{Recipe, expression, unsupported};
-use crate::dtype::DType;
+use super::map::ElementWise;
+use super::reduce::Reduction;
+use super::{Recipe, Shader, expression};
 use crate::error::KernelError;
 use crate::op::{Block, Member, NodeSpec, Op, Operand};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-pub(crate) struct BlockRecipe {
-    members: Vec<ElementWise>,
+struct Members {
+    members: Vec<Fused>,
     /// The reduction at the end, and what it reads.
-    reduction: Option<(ReduceRecipe, Operand)>,
+    reduction: Option<(Reduction, Operand)>,
     /// For each output, the member that makes it.
     outputs: Vec<usize>,
     rows: usize,
@@ -29,33 +26,43 @@ pub(crate) struct BlockRecipe {
     elements: usize,
 }
 
-struct ElementWise {
-    map: MapRecipe,
+struct Fused {
+    map: ElementWise,
     operands: Vec<Operand>,
 }
 
-impl BlockRecipe {
-    pub(crate) fn new(node: &NodeSpec, block: &Block) -> Result<Self, KernelError> {
-        block.check(node)?;
+pub(super) fn recipe<'n>(node: &NodeSpec, block: &Block) -> Result<Recipe<'n>, KernelError> {
+    let members = Members::new(node, block)?;
+    let reduction = members.reduction.as_ref().map(|(reduction, _)| reduction);
+    let (scratch_bytes, passes) =
+        (reduction.map_or(0, Reduction::scratch_bytes), reduction.map_or(0, Reduction::passes));
+    let reads = members.reads(true).len().max(members.reads(false).len());
+    let bindings = reads + members.outputs.len() + usize::from(scratch_bytes > 0);
+    let recipe = Recipe::new(node, move |recorder| members.record(recorder));
+    Ok(Recipe { bindings, scratch_bytes, passes, ..recipe })
+}
+
+impl Members {
+    fn new(node: &NodeSpec, block: &Block) -> Result<Self, KernelError> {
         let refuse = |at: usize, reason: &str| {
             let name = block.members[at].spec.op.name();
-            Err(unsupported(node, format!("member {at} ({name}) {reason}: GPUs have no kernel for such blocks")))
+            Err(node.unsupported(format!("member {at} ({name}) {reason}: GPUs have no kernel for such blocks")))
         };
         let (mut members, mut reduction) = (Vec::new(), None);
         let elements = block.members[0].spec.inputs.iter().chain(&block.members[0].spec.outputs);
         let elements = elements.map(|spec| spec.shape.elements()).max().unwrap_or(0);
         for (at, Member { spec, inputs }) in block.members.iter().enumerate() {
             let is_last = at + 1 == block.members.len();
-            if spec.inputs.iter().chain(&spec.outputs).any(|tensor| tensor.dtype != DType::F32) {
+            if !spec.is_f32() {
                 return refuse(at, "is not of f32 alone");
             }
             let computed = match &spec.op {
                 Op::Map(map) => {
-                    members.push(ElementWise { map: MapRecipe::new(spec, map)?, operands: inputs.clone() });
+                    members.push(Fused { map: ElementWise::new(spec, map)?, operands: inputs.clone() });
                     &spec.outputs[0]
                 }
                 Op::Reduce(op) if is_last => {
-                    reduction = Some((ReduceRecipe::new(spec, op)?, inputs[0]));
+                    reduction = Some((Reduction::new(spec, op), inputs[0]));
                     &spec.inputs[0]
                 }
                 _ => return refuse(at, "is neither element-wise nor a reduction at the end"),
@@ -131,6 +138,25 @@ impl BlockRecipe {
         Ok(())
     }
 
+    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+        let Some((reduction, operand)) = &self.reduction else { return self.record_maps(recorder) };
+        let rows = recorder.rows(self.rows);
+        let rows = match self.is_whole {
+            true if rows == (0..self.rows) => 0..reduction.outputs(),
+            true => return Err(recorder.error(format!("a reduction of all rows, of which {rows:?} were asked for"))),
+            false => {
+                let own = reduction.outputs() / self.rows;
+                rows.start * own..rows.end * own
+            }
+        };
+        let last = self.outputs.len() - 1;
+        reduction.record_from(recorder, rows, last, &|recorder, shader| {
+            self.declare(recorder, shader, false, last)?;
+            shader.code(&self.function("load", *operand, false));
+            Ok(())
+        })
+    }
+
     /// Records the one dispatch of a block without a reduction.
     fn record_maps(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let rows = recorder.rows(self.rows);
@@ -144,11 +170,11 @@ impl BlockRecipe {
         self.declare(recorder, &mut shader, vectors, last)?;
         shader.write("y", if vectors { "vec4<f32>" } else { "f32" }, recorder.output(last)?);
         shader.code(&self.function("element", Operand::Member(self.outputs[last]), vectors));
-        recorder.dispatch(&shader, (count / width).div_ceil(THREADS as usize))
+        recorder.dispatch_each(&shader, count / width)
     }
 }
 
-impl ElementWise {
+impl Fused {
     /// The member's functions: `evaluate`, `apply`, which is that for each element of a vector, and `load` for each operand
     /// from outside.
     fn functions(&self, at: usize, vectors: bool) -> String {
@@ -185,39 +211,6 @@ impl ElementWise {
         };
         let index = "    let index = vector * 4u;\n";
         format!("fn {name}(vector: u32) -> vec4<f32> {{\n{index}{coordinates}    return {value};\n}}\n")
-    }
-}
-
-impl Recipe for BlockRecipe {
-    fn bindings(&self) -> usize {
-        self.reads(true).len().max(self.reads(false).len()) + self.outputs.len() + usize::from(self.scratch_bytes() > 0)
-    }
-
-    fn scratch_bytes(&self) -> u64 {
-        self.reduction.as_ref().map_or(0, |(reduction, _)| reduction.scratch_bytes())
-    }
-
-    fn passes(&self) -> usize {
-        self.reduction.as_ref().map_or(0, |(reduction, _)| reduction.passes())
-    }
-
-    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let Some((reduction, operand)) = &self.reduction else { return self.record_maps(recorder) };
-        let rows = recorder.rows(self.rows);
-        let rows = match self.is_whole {
-            true if rows == (0..self.rows) => 0..reduction.outputs(),
-            true => return Err(recorder.error(format!("a reduction of all rows, of which {rows:?} were asked for"))),
-            false => {
-                let own = reduction.outputs() / self.rows;
-                rows.start * own..rows.end * own
-            }
-        };
-        let last = self.outputs.len() - 1;
-        reduction.record_from(recorder, rows, last, &|recorder, shader| {
-            self.declare(recorder, shader, false, last)?;
-            shader.code(&self.function("load", *operand, false));
-            Ok(())
-        })
     }
 }
 

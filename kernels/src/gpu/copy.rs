@@ -1,8 +1,7 @@
 //! Strided copies: what slices, concatenations and most transpositions are.
 
+use super::Shader;
 use super::kernel::Recorder;
-use super::limits::THREADS;
-use super::shader::Shader;
 use super::space::Space;
 use crate::error::KernelError;
 
@@ -35,13 +34,12 @@ impl StridedCopy {
         starts && self.space.dims.last().is_some_and(|d| d % 4 == 0) && self.space.strides.iter().all(aligned)
     }
 
-    /// Records the copy from `x` to `y`.
-    pub(crate) fn record<'a>(
+    /// Records the copy of input `input` to the node's only output.
+    pub(crate) fn record(
         &self,
         name: &'static str,
-        recorder: &mut Recorder<'a>,
-        x: &'a wgpu::Buffer,
-        y: &'a wgpu::Buffer,
+        recorder: &mut Recorder<'_>,
+        input: usize,
     ) -> Result<(), KernelError> {
         let width = if self.vectors() { 4 } else { 1 };
         let element = if width == 4 { "vec4<f32>" } else { "f32" };
@@ -49,9 +47,9 @@ impl StridedCopy {
         let mut shader = Shader::new(name, include_str!("copy.wgsl"));
         shader.constant("WIDTH", width).parameter("count", count);
         shader.parameter("source_start", self.source).parameter("target_start", self.target);
-        shader.read("x", element, x).write("y", element, y);
+        shader.read("x", element, recorder.input(input)?).write("y", element, recorder.output(0)?);
         shader.code(&self.address("source_of", 0)).code(&self.address("target_of", 1));
-        recorder.dispatch(&shader, count.div_ceil(THREADS as usize))
+        recorder.dispatch_each(&shader, count)
     }
 
     /// A function of the linear index that gives the operand's offset.
@@ -62,4 +60,9 @@ impl StridedCopy {
         };
         format!("fn {name}(index: u32) -> u32 {{\n{body}}}\n")
     }
+}
+
+/// Strides as of an operand of a [`Space`].
+pub(crate) fn signed(strides: &[usize]) -> Vec<isize> {
+    strides.iter().map(|stride| *stride as isize).collect()
 }

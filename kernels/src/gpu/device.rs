@@ -16,9 +16,7 @@ use std::time::Duration;
 pub struct Gpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
-    limits: wgpu::Limits,
     facts: GpuLimits,
-    features: wgpu::Features,
     fault: Arc<OnceLock<String>>,
     pipelines: Pipelines,
 }
@@ -29,7 +27,7 @@ impl Gpu {
     /// # Errors
     /// If the driver refuses to open the device.
     pub fn open(adapter: &wgpu::Adapter) -> Result<Self, KernelError> {
-        let features = adapter.features() & optional_features();
+        let features = adapter.features() & wgpu::Features::TIMESTAMP_QUERY;
         let limits = adapter.limits();
         let description = wgpu::DeviceDescriptor {
             label: Some("anabranch"),
@@ -43,7 +41,7 @@ impl Gpu {
         let fault = Arc::new(OnceLock::new());
         record_faults(&device, &fault);
         let facts = GpuLimits::from(&limits);
-        Ok(Self { device, queue, limits, facts, features, fault, pipelines: Pipelines::default() })
+        Ok(Self { device, queue, facts, fault, pipelines: Pipelines::default() })
     }
 
     /// The device, for buffers and encoders.
@@ -56,11 +54,6 @@ impl Gpu {
         &self.queue
     }
 
-    /// All limits the device was opened with.
-    pub fn limits(&self) -> &wgpu::Limits {
-        &self.limits
-    }
-
     /// The limits that [`supports`](super::supports) wants.
     pub fn facts(&self) -> &GpuLimits {
         &self.facts
@@ -68,17 +61,7 @@ impl Gpu {
 
     /// Whether passes can be timed ([`TimestampRing`](super::TimestampRing)).
     pub fn has_timestamps(&self) -> bool {
-        self.features.contains(wgpu::Features::TIMESTAMP_QUERY)
-    }
-
-    /// Whether timestamps can also be written between the dispatches of one pass.
-    pub fn has_timestamps_inside_passes(&self) -> bool {
-        self.features.contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES)
-    }
-
-    /// Nanoseconds of one timestamp tick.
-    pub fn timestamp_period(&self) -> f64 {
-        f64::from(self.queue.get_timestamp_period())
+        self.device.features().contains(wgpu::Features::TIMESTAMP_QUERY)
     }
 
     /// The number of pipelines compiled so far.
@@ -182,12 +165,6 @@ pub fn caught<T>(poll: impl FnOnce() -> T) -> std::thread::Result<T> {
 pub fn is_race(payload: &(dyn Any + Send)) -> bool {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.is_some_and(|text| text.starts_with("If the queue is empty, the current submission index"))
-}
-
-fn optional_features() -> wgpu::Features {
-    wgpu::Features::TIMESTAMP_QUERY
-        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
-        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES
 }
 
 fn record_faults(device: &wgpu::Device, fault: &Arc<OnceLock<String>>) {

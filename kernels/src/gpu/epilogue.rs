@@ -1,9 +1,8 @@
 //! Epilogues: the expression that a kernel applies to each element of its result before it stores it.
 
 use super::kernel::Recorder;
-use super::shader::Shader;
 use super::space::{Space, broadcast_strides, offset, split};
-use super::{expression, invalid};
+use super::{Shader, expression};
 use crate::error::KernelError;
 use crate::op::{Expression, NodeSpec};
 use std::ops::Range;
@@ -18,7 +17,6 @@ pub(crate) struct Coordinate {
 pub(crate) struct Epilogue {
     expression: Option<Expression>,
     first_input: usize,
-    operands: usize,
     splits: String,
     offsets: Vec<String>,
     parameters: String,
@@ -29,28 +27,19 @@ impl Epilogue {
     pub(crate) fn new(node: &NodeSpec, coordinates: &[Coordinate]) -> Result<Self, KernelError> {
         let first_input = node.op.epilogue_inputs_start();
         let extras = node.inputs.get(first_input..).unwrap_or(&[]);
-        let expected = node.op.epilogue().map_or(0, |e| e.inputs().saturating_sub(1));
-        if node.op.epilogue().is_some_and(|e| e.inputs() == 0) || extras.len() != expected {
-            return Err(invalid(node, format!("the epilogue has {expected} operands beside the result")));
-        }
         let output = &node.outputs[0].shape;
         let strides = extras.iter().map(|extra| broadcast_strides(&extra.shape, output));
         let strides = strides.collect::<Result<Vec<_>, _>>()?;
         let (splits, offsets) = offsets(output.dims(), &strides, coordinates);
         let parameters = coordinates.iter().map(|c| format!(", {}: u32", c.name)).collect();
         let expression = node.op.epilogue().cloned();
-        Ok(Self { expression, first_input, operands: extras.len(), splits, offsets, parameters })
-    }
-
-    /// Storage buffers that the operands take.
-    pub(crate) fn bindings(&self) -> usize {
-        self.operands
+        Ok(Self { expression, first_input, splits, offsets, parameters })
     }
 
     /// Declares the operands, and `finish(value, index, coordinates…)`, which computes the element to store at the
     /// linear `index`.
     pub(crate) fn declare<'a>(&self, shader: &mut Shader<'a>, recorder: &Recorder<'a>) -> Result<(), KernelError> {
-        for operand in 0..self.operands {
+        for operand in 0..self.offsets.len() {
             shader.read(format!("e{operand}"), "f32", recorder.input(self.first_input + operand)?);
         }
         let body = match &self.expression {

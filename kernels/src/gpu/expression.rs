@@ -102,14 +102,19 @@ mod tests {
     use super::super::testing::{Run, node, noise, tensor};
     use super::*;
     use crate::op::{Domain, Map, Op};
+    use crate::{DType, cpu};
 
-    /// A function's values at these points, computed by the device.
-    fn values(expression: Expression, operands: &[Vec<f32>]) -> Vec<f32> {
+    /// A function's values at these points, computed by the device, and in the CPU's 64-bit floats, whose functions have
+    /// tests of their own.
+    fn values(expression: Expression, operands: &[Vec<f32>]) -> (Vec<f32>, Vec<f64>) {
         let dims = [operands[0].len()];
         let inputs: Vec<&[usize]> = operands.iter().map(|_| &dims[..]).collect();
-        let node = node(Op::Map(Map { domain: Domain::F32, expression }), &inputs, &[&dims]);
+        let map = |domain| Op::Map(Map { domain, expression: expression.clone() });
         let tensors: Vec<_> = operands.iter().map(|values| tensor(&dims, values)).collect();
-        Run::new(&node).outputs(&tensors).unwrap_or_else(|error| panic!("{error}")).remove(0)
+        let got = Run::new(&node(map(Domain::F32), &inputs, &[&dims])).outputs(&tensors);
+        let exact = cpu::testing::node(map(Domain::F64), &tensors, DType::F64, &dims);
+        let want = cpu::testing::run(&exact, &tensors).expect("a sound node").remove(0);
+        (got.unwrap_or_else(|error| panic!("{error}")).remove(0), want.elements().expect("f64").to_vec())
     }
 
     /// Asserts relative closeness, or absolute closeness near a zero of the function.
@@ -122,59 +127,38 @@ mod tests {
         assert!(equal, "{what} is {got:e}, not {narrow:e}");
     }
 
-    /// The error function by its Taylor series or its continued fraction.
-    fn erf(x: f64) -> f64 {
-        if x.is_nan() {
-            return x;
-        }
-        if x.abs() < 3.0 {
-            let terms = (0..100).scan(x, |term, n| {
-                let value = *term / (2 * n + 1) as f64;
-                *term *= -x * x / f64::from(n + 1);
-                Some(value)
-            });
-            return terms.sum::<f64>() * std::f64::consts::FRAC_2_SQRT_PI;
-        }
-        let tail = (1..60).rev().fold(x.abs(), |tail, n| x.abs() + f64::from(n) / 2.0 / tail);
-        (1.0 - (-x * x).exp() / tail / std::f64::consts::PI.sqrt()).copysign(x)
-    }
-
-    type Reference = fn(f64) -> f64;
-
-    /// Each function with its definition, the range that it is swept over, and the relative error that is allowed.
-    fn unary() -> Vec<(Unary, Reference, [f32; 2], f64)> {
-        vec![
-            (Unary::Negate, |x| -x, [-1e30, 1e30], 0.0),
-            (Unary::Abs, f64::abs, [-1e30, 1e30], 0.0),
-            (Unary::Sign, |x| if x == 0.0 || x.is_nan() { x } else { x.signum() }, [-3.0, 3.0], 0.0),
-            (Unary::Reciprocal, |x| 1.0 / x, [-1e6, 1e6], 5e-7),
-            (Unary::Sqrt, f64::sqrt, [0.0, 1e30], 5e-7),
-            (Unary::Exp, f64::exp, [-87.0, 88.7], 5e-7),
-            (Unary::Log, f64::ln, [0.0, 4.0], 5e-7),
-            (Unary::Sin, f64::sin, [-100.0, 100.0], 2e-6),
-            (Unary::Cos, f64::cos, [-100.0, 100.0], 2e-6),
-            (Unary::Tan, f64::tan, [-100.0, 100.0], 3e-6),
-            (Unary::Asin, f64::asin, [-1.0, 1.0], 1e-6),
-            (Unary::Acos, f64::acos, [-1.0, 1.0], 1e-6),
-            (Unary::Atan, f64::atan, [-50.0, 50.0], 1e-6),
-            (Unary::Sinh, f64::sinh, [-20.0, 20.0], 1e-6),
-            (Unary::Cosh, f64::cosh, [-20.0, 20.0], 1e-6),
-            (Unary::Asinh, f64::asinh, [-3000.0, 3000.0], 1e-6),
-            (Unary::Acosh, f64::acosh, [1.0, 3000.0], 1e-6),
-            (Unary::Atanh, f64::atanh, [-1.0, 1.0], 1e-6),
-            (Unary::Tanh, f64::tanh, [-12.0, 12.0], 5e-7),
-            (Unary::Sigmoid, |x| 1.0 / (1.0 + (-x).exp()), [-80.0, 30.0], 5e-7),
-            (Unary::Erf, erf, [-5.0, 5.0], 5e-7),
-            (Unary::Relu, |x| if x < 0.0 { 0.0 } else { x }, [-2.0, 2.0], 0.0),
-            (Unary::Floor, f64::floor, [-9.0, 9.0], 0.0),
-            (Unary::Ceil, f64::ceil, [-9.0, 9.0], 0.0),
-            (Unary::Round, f64::round_ties_even, [-9.0, 9.0], 0.0),
-            (Unary::Not, |x| f64::from(u8::from(x == 0.0)), [-1.0, 1.0], 0.0),
-            (Unary::IsNan, |x| f64::from(u8::from(x.is_nan())), [-1.0, 1.0], 0.0),
-            (Unary::IsInfinite, |x| f64::from(u8::from(x.is_infinite())), [-1.0, 1.0], 0.0),
-            (Unary::Truncate, f64::trunc, [-9.0, 9.0], 0.0),
-        ]
-    }
+    /// Each function, the range that it is swept over, and the relative error that is allowed.
+    const UNARY: [(Unary, [f32; 2], f64); 29] = [
+        (Unary::Negate, [-1e30, 1e30], 0.0),
+        (Unary::Abs, [-1e30, 1e30], 0.0),
+        (Unary::Sign, [-3.0, 3.0], 0.0),
+        (Unary::Reciprocal, [-1e6, 1e6], 5e-7),
+        (Unary::Sqrt, [0.0, 1e30], 5e-7),
+        (Unary::Exp, [-87.0, 88.7], 5e-7),
+        (Unary::Log, [0.0, 4.0], 5e-7),
+        (Unary::Sin, [-100.0, 100.0], 2e-6),
+        (Unary::Cos, [-100.0, 100.0], 2e-6),
+        (Unary::Tan, [-100.0, 100.0], 3e-6),
+        (Unary::Asin, [-1.0, 1.0], 1e-6),
+        (Unary::Acos, [-1.0, 1.0], 1e-6),
+        (Unary::Atan, [-50.0, 50.0], 1e-6),
+        (Unary::Sinh, [-20.0, 20.0], 1e-6),
+        (Unary::Cosh, [-20.0, 20.0], 1e-6),
+        (Unary::Asinh, [-3000.0, 3000.0], 1e-6),
+        (Unary::Acosh, [1.0, 3000.0], 1e-6),
+        (Unary::Atanh, [-1.0, 1.0], 1e-6),
+        (Unary::Tanh, [-12.0, 12.0], 5e-7),
+        (Unary::Sigmoid, [-80.0, 30.0], 5e-7),
+        (Unary::Erf, [-5.0, 5.0], 5e-7),
+        (Unary::Relu, [-2.0, 2.0], 0.0),
+        (Unary::Floor, [-9.0, 9.0], 0.0),
+        (Unary::Ceil, [-9.0, 9.0], 0.0),
+        (Unary::Round, [-9.0, 9.0], 0.0),
+        (Unary::Not, [-1.0, 1.0], 0.0),
+        (Unary::IsNan, [-1.0, 1.0], 0.0),
+        (Unary::IsInfinite, [-1.0, 1.0], 0.0),
+        (Unary::Truncate, [-9.0, 9.0], 0.0),
+    ];
 
     const SPECIAL: [f32; 21] = [
         0.0,
@@ -202,15 +186,14 @@ mod tests {
 
     #[test]
     fn functions_of_one_operand() {
-        for (function, reference, [low, high], tolerance) in unary() {
+        for (function, [low, high], tolerance) in UNARY {
             let mut x: Vec<_> = noise(151, 500).iter().map(|v| low + (high - low) * (v + 1.0) / 2.0).collect();
             x.extend(noise(152, 200));
             x.extend(noise(153, 100).iter().map(|v| v * 1e-3));
             x.extend(SPECIAL);
-            let y = values(Expression::unary(function), std::slice::from_ref(&x));
-            for (x, y) in x.iter().zip(y) {
+            let (y, want) = values(Expression::unary(function), std::slice::from_ref(&x));
+            for ((x, y), want) in x.iter().zip(y).zip(want) {
                 // Near their zeros, sine and its like are as accurate as the reduction of the angle.
-                let want = reference(f64::from(*x));
                 let near_zero = matches!(function, Unary::Sin | Unary::Cos | Unary::Tan | Unary::Acos | Unary::Log)
                     && (f64::from(y) - want).abs() < 2e-7;
                 assert_near(y, if near_zero { f64::from(y) } else { want }, tolerance, &format!("{function:?} {x:e}"));
@@ -221,53 +204,42 @@ mod tests {
     #[test]
     fn angles_of_any_size() {
         let x: Vec<_> = noise(154, 400).iter().enumerate().map(|(i, v)| v * 2f32.powi(i as i32 % 120)).collect();
-        for (function, reference) in [(Unary::Sin, f64::sin as Reference), (Unary::Cos, f64::cos)] {
-            let y = values(Expression::unary(function), std::slice::from_ref(&x));
-            for (x, y) in x.iter().zip(y) {
-                let want = reference(f64::from(*x));
+        for function in [Unary::Sin, Unary::Cos] {
+            let (y, want) = values(Expression::unary(function), std::slice::from_ref(&x));
+            for ((x, y), want) in x.iter().zip(y).zip(want) {
                 assert!((f64::from(y) - want).abs() < 3e-7, "{function:?} {x:e} is {y}, not {want}");
             }
         }
     }
 
-    /// NaN if either is NaN, which Rust's `min` and `max` are not.
-    fn greater_of(a: f64, b: f64, sign: f64) -> f64 {
-        if a.is_nan() || b.is_nan() { f64::NAN } else { (a * sign).max(b * sign) * sign }
-    }
-
     #[test]
     fn functions_of_two_operands() {
-        fn truth(condition: bool) -> f64 {
-            f64::from(u8::from(condition))
-        }
-        type Definition = fn(f64, f64) -> f64;
-        let functions: [(Binary, Definition, f64); 17] = [
-            (Binary::Add, |a, b| a + b, 1e-7),
-            (Binary::Subtract, |a, b| a - b, 1e-7),
-            (Binary::Multiply, |a, b| a * b, 1e-7),
-            (Binary::Divide, |a, b| a / b, 5e-7),
-            (Binary::Min, |a, b| greater_of(a, b, -1.0), 0.0),
-            (Binary::Max, |a, b| greater_of(a, b, 1.0), 0.0),
-            (Binary::Power, f64::powf, 8e-6),
-            (Binary::FloorModulo, floor_modulo, 1e-6),
-            (Binary::TruncatedModulo, |a, b| a % b, 0.0),
-            (Binary::Equal, |a, b| truth(a == b), 0.0),
-            (Binary::Less, |a, b| truth(a < b), 0.0),
-            (Binary::LessOrEqual, |a, b| truth(a <= b), 0.0),
-            (Binary::Greater, |a, b| truth(a > b), 0.0),
-            (Binary::GreaterOrEqual, |a, b| truth(a >= b), 0.0),
-            (Binary::And, |a, b| truth(a != 0.0 && b != 0.0), 0.0),
-            (Binary::Or, |a, b| truth(a != 0.0 || b != 0.0), 0.0),
-            (Binary::Xor, |a, b| truth((a != 0.0) != (b != 0.0)), 0.0),
+        let functions = [
+            (Binary::Add, 1e-7),
+            (Binary::Subtract, 1e-7),
+            (Binary::Multiply, 1e-7),
+            (Binary::Divide, 5e-7),
+            (Binary::Min, 0.0),
+            (Binary::Max, 0.0),
+            (Binary::Power, 8e-6),
+            (Binary::FloorModulo, 1e-6),
+            (Binary::TruncatedModulo, 0.0),
+            (Binary::Equal, 0.0),
+            (Binary::Less, 0.0),
+            (Binary::LessOrEqual, 0.0),
+            (Binary::Greater, 0.0),
+            (Binary::GreaterOrEqual, 0.0),
+            (Binary::And, 0.0),
+            (Binary::Or, 0.0),
+            (Binary::Xor, 0.0),
         ];
         let pairs = SPECIAL.iter().flat_map(|a| SPECIAL.iter().map(move |b| (*a, *b)));
         let (mut a, mut b): (Vec<_>, Vec<_>) = pairs.unzip();
         a.extend(noise(155, 300).iter().map(|v| v * 20.0));
         b.extend(noise(156, 300).iter().map(|v| v * 5.0));
-        for (function, reference, tolerance) in functions {
-            let y = values(Expression::binary(function), &[a.clone(), b.clone()]);
-            for ((a, b), y) in a.iter().zip(&b).zip(y) {
-                let want = reference(f64::from(*a), f64::from(*b));
+        for (function, tolerance) in functions {
+            let (y, want) = values(Expression::binary(function), &[a.clone(), b.clone()]);
+            for (((a, b), y), want) in a.iter().zip(&b).zip(y).zip(want) {
                 // Results below the normal numbers may be flushed to zero by a device.
                 let flushed = want.abs() < 1.2e-38 && y.abs() < 1.2e-38;
                 let want = if flushed { f64::from(y) } else { want };
@@ -276,18 +248,13 @@ mod tests {
         }
     }
 
-    fn floor_modulo(a: f64, b: f64) -> f64 {
-        let rest = a % b;
-        if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
-    }
-
     #[test]
     fn powers_of_positive_numbers_by_any_exponent() {
         let x: Vec<_> = noise(157, 500).iter().map(|v| (v * 4.0).exp()).collect();
         let y: Vec<_> = noise(158, 500).iter().map(|v| v * 18.0).collect();
-        let got = values(Expression::binary(Binary::Power), &[x.clone(), y.clone()]);
-        for ((x, y), got) in x.iter().zip(&y).zip(got) {
-            assert_near(got, f64::from(*x).powf(f64::from(*y)), 8e-6, &format!("{x}^{y}"));
+        let (got, want) = values(Expression::binary(Binary::Power), &[x.clone(), y.clone()]);
+        for (((x, y), got), want) in x.iter().zip(&y).zip(got).zip(want) {
+            assert_near(got, want, 8e-6, &format!("{x}^{y}"));
         }
     }
 }

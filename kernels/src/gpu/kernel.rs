@@ -1,6 +1,7 @@
 //! A node's dispatches, recorded once for fixed buffers and encoded at every run.
 
 use super::device::Gpu;
+use super::limits::THREADS;
 use super::shader::Shader;
 use super::{Buffers, Recipe};
 use crate::error::KernelError;
@@ -36,11 +37,6 @@ impl Kernel {
     pub(crate) fn empty() -> Self {
         Self { dispatches: Vec::new() }
     }
-
-    /// The number of dispatches; 0 if the outputs have no elements.
-    pub fn dispatches(&self) -> usize {
-        self.dispatches.len()
-    }
 }
 
 /// What a recipe records its dispatches through.
@@ -65,8 +61,8 @@ impl<'a> Recorder<'a> {
     }
 
     /// Records all of `recipe`'s dispatches.
-    pub(crate) fn finish(mut self, recipe: &dyn Recipe) -> Result<Kernel, KernelError> {
-        recipe.record(&mut self)?;
+    pub(crate) fn finish(mut self, recipe: &Recipe<'_>) -> Result<Kernel, KernelError> {
+        (recipe.record)(&mut self)?;
         Ok(Kernel { dispatches: self.dispatches })
     }
 
@@ -128,6 +124,11 @@ impl<'a> Recorder<'a> {
         });
         self.dispatches.push(Dispatch { pipeline, bindings, grid });
         Ok(())
+    }
+
+    /// [`dispatch`](Self::dispatch) of one thread for each of `count` elements.
+    pub(crate) fn dispatch_each(&mut self, shader: &Shader<'_>, count: usize) -> Result<(), KernelError> {
+        self.dispatch(shader, count.div_ceil(THREADS as usize))
     }
 
     /// A driver's error of this node.

@@ -1,7 +1,7 @@
 //! Workgroups of several rows, each reduced by several threads ("lanes") in a fixed tree.
 
+use super::Shader;
 use super::limits::THREADS;
-use super::shader::Shader;
 
 /// How a workgroup's threads are shared out between rows and lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,8 @@
 //! Element-wise expressions over broadcast operands.
 
 use super::kernel::Recorder;
-use super::limits::THREADS;
-use super::shader::Shader;
 use super::space::{Space, broadcast_strides};
-use super::{Recipe, expression, invalid, unsupported};
+use super::{Recipe, Shader, expression};
 use crate::error::KernelError;
 use crate::op::{Domain, Expression, Map, NodeSpec};
 use std::fmt::Write;
@@ -12,24 +10,26 @@ use std::fmt::Write;
 /// Operands beyond this do not fit a WGSL function's parameters.
 const MOST_OPERANDS: usize = 200;
 
-pub(crate) struct MapRecipe {
+pub(super) fn recipe<'n>(node: &NodeSpec, map: &Map) -> Result<Recipe<'n>, KernelError> {
+    let map = ElementWise::new(node, map)?;
+    Ok(Recipe::new(node, move |recorder| map.record(recorder)))
+}
+
+pub(crate) struct ElementWise {
     pub(crate) expression: Expression,
     pub(crate) space: Space,
     pub(crate) elements: usize,
     rows: usize,
 }
 
-impl MapRecipe {
+impl ElementWise {
     pub(crate) fn new(node: &NodeSpec, map: &Map) -> Result<Self, KernelError> {
-        let [output] = &node.outputs[..] else { return Err(invalid(node, "one output is expected")) };
+        let output = &node.outputs[0];
         if map.domain != Domain::F32 {
-            return Err(unsupported(node, "GPU kernels compute in f32 only"));
-        }
-        if map.expression.inputs() != node.inputs.len() {
-            return Err(invalid(node, format!("the expression has {} inputs", map.expression.inputs())));
+            return Err(node.unsupported("GPU kernels compute in f32 only"));
         }
         if node.inputs.len() > MOST_OPERANDS {
-            return Err(unsupported(node, format!("more than {MOST_OPERANDS} operands")));
+            return Err(node.unsupported(format!("more than {MOST_OPERANDS} operands")));
         }
         let strides = node.inputs.iter().map(|input| broadcast_strides(&input.shape, &output.shape));
         let strides = strides.collect::<Result<Vec<_>, _>>()?;
@@ -88,22 +88,6 @@ impl MapRecipe {
         self.space.strides[operand].last().is_some_and(|stride| *stride != 0)
     }
 
-    /// The operand's offset. That of one in the output's own order does not name the sizes, so that nodes of all sizes
-    /// share a pipeline.
-    pub(crate) fn offset(&self, operand: usize) -> String {
-        if self.space.is_dense(operand) && !self.space.dims.is_empty() {
-            "index".into()
-        } else {
-            self.space.offset(operand)
-        }
-    }
-}
-
-impl Recipe for MapRecipe {
-    fn bindings(&self) -> usize {
-        self.space.strides.len() + 1
-    }
-
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let rows = recorder.rows(self.rows);
         let row = self.elements / self.rows;
@@ -119,22 +103,28 @@ impl Recipe for MapRecipe {
         shader.write("y", if vectors { "vec4<f32>" } else { "f32" }, recorder.output(0)?);
         shader.code(&expression::function("evaluate", &self.expression));
         shader.code(&if vectors { self.vector() } else { self.element() });
-        recorder.dispatch(&shader, (count / width).div_ceil(THREADS as usize))
+        recorder.dispatch_each(&shader, count / width)
+    }
+
+    /// The operand's offset. That of one in the output's own order does not name the sizes, so that nodes of all sizes
+    /// share a pipeline.
+    pub(crate) fn offset(&self, operand: usize) -> String {
+        if self.space.is_dense(operand) && !self.space.dims.is_empty() {
+            "index".into()
+        } else {
+            self.space.offset(operand)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Run, assert_close, inputs, narrow, node, tensor};
+    use super::super::testing::{Run, assert_close, check, check_rows, check_run, inputs, narrow, node, tensor};
     use super::*;
     use crate::op::{Binary, Literal, Op, Register, Step, Unary};
 
     fn map(expression: Expression, inputs: &[&[usize]], output: &[usize]) -> NodeSpec {
         node(Op::Map(Map { domain: Domain::F32, expression }), inputs, &[output])
-    }
-
-    fn run(node: &NodeSpec, values: &[crate::Tensor]) -> Vec<f32> {
-        Run::new(node).outputs(values).unwrap_or_else(|error| panic!("{error}")).remove(0)
     }
 
     #[test]
@@ -152,18 +142,7 @@ mod tests {
         ];
         for (a, b, out) in cases {
             let node = map(Expression::binary(Binary::Subtract), &[a, b], out);
-            let values = inputs(&node, 1);
-            let read = |i: usize| {
-                let target = &node.outputs[0].shape;
-                let strides = node.inputs[i].shape.broadcast_strides(target).expect("broadcasts");
-                let data = values[i].elements::<f32>().expect("f32").to_vec();
-                (0..target.elements()).map(move |index| {
-                    let at = strides.iter().zip(target.strides()).zip(target.dims());
-                    data[at.map(|((s, o), d)| index / o % d * s).sum::<usize>()]
-                })
-            };
-            let want: Vec<_> = read(0).zip(read(1)).map(|(a, b)| a - b).collect();
-            assert_eq!(run(&node, &values), want, "{a:?} {b:?}");
+            check(&node, &inputs(&node, 1));
         }
     }
 
@@ -171,24 +150,14 @@ mod tests {
     fn rows_are_computed_in_place() {
         for (dims, rows) in [([6, 8], 1..3), ([6, 7], 2..5), ([6, 7], 4..4)] {
             let node = map(Expression::binary(Binary::Add), &[&dims, &dims[1..]], &dims);
-            let values = inputs(&node, 2);
-            let whole = run(&node, &values);
-            let run = Run { rows: Some(rows.clone()), ..Run::new(&node) };
-            let part = run.outputs(&values).expect("runs").remove(0);
-            for (index, (part, whole)) in part.iter().zip(whole).enumerate() {
-                let inside = rows.contains(&(index / dims[1]));
-                assert_eq!(*part, if inside { whole } else { super::super::testing::UNWRITTEN });
-            }
+            check_rows(&node, &inputs(&node, 2), rows);
         }
     }
 
     #[test]
     fn more_workgroups_than_one_dimension_holds() {
         let node = map(Expression::unary(Unary::Negate), &[&[100_001]], &[100_001]);
-        let values = inputs(&node, 3);
-        let got = Run { gpu: narrow(), ..Run::new(&node) }.outputs(&values).expect("runs").remove(0);
-        let want: Vec<_> = values[0].elements::<f32>().expect("f32").iter().map(|x| -x).collect();
-        assert_eq!(got, want);
+        check_run(Run { gpu: narrow(), ..Run::new(&node) }, &inputs(&node, 3));
     }
 
     #[test]
@@ -199,7 +168,7 @@ mod tests {
             Step::Select(Register(0), Register(1), Register(2)),
         ];
         let node = map(Expression::new(1, steps).expect("valid"), &[&[4]], &[4]);
-        let got = run(&node, &[tensor(&[4], &[1.0, 0.0, f32::NAN, -0.0])]);
+        let got = Run::new(&node).outputs(&[tensor(&[4], &[1.0, 0.0, f32::NAN, -0.0])]).expect("runs").remove(0);
         assert_close(&got, &[f32::NEG_INFINITY, f32::NAN, f32::NEG_INFINITY, f32::NAN], "selected literals");
     }
 

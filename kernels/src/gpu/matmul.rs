@@ -3,15 +3,23 @@
 use super::epilogue::{Coordinate, Epilogue};
 use super::kernel::Recorder;
 use super::lanes::{Lanes, tree};
-use super::shader::Shader;
 use super::space::{Space, split};
 use super::tile::{Order, Tile};
-use super::{Recipe, invalid};
+use super::{Recipe, Shader};
 use crate::error::KernelError;
 use crate::op::{MatMul, NodeSpec};
 use crate::shape::Shape;
 
-pub(crate) struct MatMulRecipe {
+pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &MatMul) -> Result<Recipe<'n>, KernelError> {
+    let product = Product::new(node, op)?;
+    let is_vector = product.m == 1 || product.n == 1;
+    let passes = if is_vector { product.lanes().passes(product.k) } else { product.tile().passes(product.k) };
+    let recipe =
+        Recipe::new(node, move |recorder| if is_vector { product.vector(recorder) } else { product.tiled(recorder) });
+    Ok(Recipe { passes, ..recipe })
+}
+
+struct Product {
     /// The batches; operands 0 and 1 are A and B.
     batch: Space,
     m: usize,
@@ -26,20 +34,17 @@ pub(crate) struct MatMulRecipe {
     epilogue: Epilogue,
 }
 
-impl MatMulRecipe {
-    pub(crate) fn new(node: &NodeSpec, op: &MatMul) -> Result<Self, KernelError> {
-        let ([a, b, ..], [output]) = (&node.inputs[..], &node.outputs[..]) else {
-            return Err(invalid(node, "two inputs and one output are expected"));
-        };
+impl Product {
+    fn new(node: &NodeSpec, op: &MatMul) -> Result<Self, KernelError> {
+        let (a, b, output) = (&node.inputs[0], &node.inputs[1], &node.outputs[0]);
         let (Some((a_batch, m, a_depth)), Some((b_batch, b_depth, n))) =
             (matrix(&a.shape, op.transpose_a), matrix(&b.shape, op.transpose_b))
         else {
-            return Err(invalid(node, "matrices are expected"));
+            return Err(node.invalid("matrices are expected"));
         };
         let batch = a_batch.broadcast(&b_batch)?;
-        if a_depth != b_depth || output.shape.dims() != [batch.dims(), &[m, n]].concat() {
-            return Err(invalid(node, "the sizes of the matrices do not go together"));
-        }
+        let fits = a_depth == b_depth && output.shape.dims() == [batch.dims(), &[m, n]].concat();
+        node.require(fits, "the sizes of the matrices do not go together")?;
         let k = a_depth;
         let strides = |shape: &Shape, area: usize| -> Result<Vec<isize>, KernelError> {
             Ok(shape.broadcast_strides(&batch)?.into_iter().map(|stride| (stride * area) as isize).collect())
@@ -56,10 +61,6 @@ impl MatMulRecipe {
         let epilogue = Epilogue::new(node, &coordinates(dims.len(), dims.len() + 2))?;
         let rows = node.row_plan().map_or(1, |plan| plan.rows);
         Ok(Self { batch: Space::collapsed(dims, &[a_strides, b_strides]), m, n, k, a, b, rows, epilogue })
-    }
-
-    fn is_vector(&self) -> bool {
-        self.m == 1 || self.n == 1
     }
 
     /// How threads share one product of a vector.
@@ -150,83 +151,29 @@ fn coordinates(batches: usize, rank: usize) -> [Coordinate; 3] {
     ]
 }
 
-impl Recipe for MatMulRecipe {
-    fn bindings(&self) -> usize {
-        3 + self.epilogue.bindings()
-    }
-
-    fn passes(&self) -> usize {
-        match self.is_vector() {
-            true => self.lanes().passes(self.k),
-            false => self.tile().passes(self.k),
-        }
-    }
-
-    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        if self.is_vector() { self.vector(recorder) } else { self.tiled(recorder) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Run, assert_close, check, inputs, narrow, node, shape};
+    use super::super::testing::{Run, check, check_rows, check_run, inputs, narrow, node, shape};
     use super::*;
     use crate::op::{Binary, Expression, Op, Unary};
-    use crate::{KernelError, Tensor};
 
-    struct Case {
-        a: Vec<usize>,
-        b: Vec<usize>,
-        op: MatMul,
+    /// A product of `[batch_a…, m, k]` and `[batch_b…, k, n]`, stored as `transposed` says.
+    fn product(
+        (batch_a, batch_b): (&[usize], &[usize]),
+        [m, n, k]: [usize; 3],
+        [transpose_a, transpose_b]: [bool; 2],
+        (epilogue, extras): (Option<&Expression>, &[&[usize]]),
+    ) -> NodeSpec {
+        let a = [batch_a, &if transpose_a { [k, m] } else { [m, k] }].concat();
+        let b = [batch_b, &if transpose_b { [n, k] } else { [k, n] }].concat();
+        let batch = shape(batch_a).broadcast(&shape(batch_b)).expect("batches that go together");
+        let op = Op::MatMul(MatMul { transpose_a, transpose_b, epilogue: epilogue.cloned() });
+        node(op, &[&[&a[..], &b], extras].concat(), &[&[batch.dims(), &[m, n]].concat()])
     }
 
-    impl Case {
-        /// A product of `[batch_a…, m, k]` and `[batch_b…, k, n]`, stored as `transposed` says.
-        fn new(batch_a: &[usize], batch_b: &[usize], [m, n, k]: [usize; 3], transposed: [bool; 2]) -> Self {
-            let a = if transposed[0] { [k, m] } else { [m, k] };
-            let b = if transposed[1] { [n, k] } else { [k, n] };
-            let op = MatMul { transpose_a: transposed[0], transpose_b: transposed[1], epilogue: None };
-            Self { a: [batch_a, &a].concat(), b: [batch_b, &b].concat(), op }
-        }
-
-        fn node(&self, extras: &[&[usize]]) -> NodeSpec {
-            let (batch_a, m, _) = matrix(&shape(&self.a), self.op.transpose_a).expect("a matrix");
-            let (batch_b, _, n) = matrix(&shape(&self.b), self.op.transpose_b).expect("a matrix");
-            let batch = batch_a.broadcast(&batch_b).expect("batches that go together");
-            let out = [batch.dims(), &[m, n]].concat();
-            node(Op::MatMul(self.op.clone()), &[&[&self.a[..], &self.b], extras].concat(), &[&out])
-        }
-
-        fn reference(&self, node: &NodeSpec, inputs: &[Tensor]) -> Vec<f32> {
-            let (batch_a, m, k) = matrix(&shape(&self.a), self.op.transpose_a).expect("a matrix");
-            let (batch_b, _, n) = matrix(&shape(&self.b), self.op.transpose_b).expect("a matrix");
-            let out = &node.outputs[0].shape;
-            let batch = shape(&out.dims()[..out.rank() - 2]);
-            let values = |i: usize| inputs[i].elements::<f32>().expect("f32");
-            let first = |own: &Shape, index: usize| {
-                let strides = own.broadcast_strides(&batch).expect("broadcasts");
-                let coordinates = batch.strides().into_iter().zip(batch.dims()).map(|(s, d)| index / s % d);
-                strides.iter().zip(coordinates).map(|(s, c)| s * c).sum::<usize>()
-            };
-            let mut y = Vec::new();
-            for index in 0..batch.elements() {
-                let a = &values(0)[first(&batch_a, index) * m * k..][..m * k];
-                let b = &values(1)[first(&batch_b, index) * k * n..][..k * n];
-                for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
-                    let left = |i: usize| if self.op.transpose_a { a[i * m + row] } else { a[row * k + i] };
-                    let right = |i: usize| if self.op.transpose_b { b[column * k + i] } else { b[i * n + column] };
-                    y.push((0..k).map(|i| f64::from(left(i)) * f64::from(right(i))).sum::<f64>() as f32);
-                }
-            }
-            y
-        }
-
-        #[track_caller]
-        fn check(&self) {
-            let node = self.node(&[]);
-            let x = inputs(&node, 121);
-            check(&node, &x, &[self.reference(&node, &x)]);
-        }
+    fn check_product(batches: (&[usize], &[usize]), sizes: [usize; 3], transposed: [bool; 2]) {
+        let node = product(batches, sizes, transposed, (None, &[]));
+        check(&node, &inputs(&node, 121));
     }
 
     const ALL: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
@@ -234,17 +181,9 @@ mod tests {
     #[test]
     fn batches_are_computed_in_place() {
         for (sizes, extras) in [([5, 7, 9], &[3usize, 1, 1][..]), ([1, 40, 33], &[40]), ([40, 36, 20], &[3, 40, 36])] {
-            let mut case = Case::new(&[3], &[3], sizes, [false, true]);
-            case.op.epilogue = Some(Expression::binary(Binary::Add));
-            let node = case.node(&[extras]);
-            let x = inputs(&node, 128);
-            let whole = Run::new(&node).outputs(&x).expect("runs").remove(0);
-            let part = Run { rows: Some(1..2), ..Run::new(&node) }.outputs(&x).expect("runs").remove(0);
-            let matrix = sizes[0] * sizes[1];
-            for (index, (part, whole)) in part.iter().zip(&whole).enumerate() {
-                let want = if index / matrix == 1 { *whole } else { super::super::testing::UNWRITTEN };
-                assert_eq!(part.to_bits(), want.to_bits(), "{sizes:?} at {index}");
-            }
+            let add = Expression::binary(Binary::Add);
+            let node = product((&[3], &[3]), sizes, [false, true], (Some(&add), &[extras]));
+            check_rows(&node, &inputs(&node, 128), 1..2);
         }
     }
 
@@ -252,7 +191,7 @@ mod tests {
     fn sizes_around_those_of_tiles() {
         for sizes in [[2, 3, 1], [5, 7, 3], [32, 32, 16], [33, 31, 17], [61, 67, 127], [97, 2, 40]] {
             for transposed in ALL {
-                Case::new(&[], &[], sizes, transposed).check();
+                check_product((&[], &[]), sizes, transposed);
             }
         }
     }
@@ -261,8 +200,8 @@ mod tests {
     fn vectors() {
         for sizes in [[1, 1, 1], [1, 1, 1500], [1, 130, 67], [300, 1, 5], [17, 1, 259], [1, 3, 2000]] {
             for transposed in ALL {
-                Case::new(&[], &[], sizes, transposed).check();
-                Case::new(&[3], &[3], sizes, transposed).check();
+                check_product((&[], &[]), sizes, transposed);
+                check_product((&[3], &[3]), sizes, transposed);
             }
         }
     }
@@ -271,9 +210,9 @@ mod tests {
     fn batches_are_broadcast() {
         let cases: [(&[usize], &[usize]); 6] =
             [(&[3], &[3]), (&[4], &[]), (&[], &[4]), (&[2, 1], &[3]), (&[2, 3], &[2, 1]), (&[1, 5], &[1, 1])];
-        for (a, b) in cases {
+        for batches in cases {
             for transposed in ALL {
-                Case::new(a, b, [5, 9, 6], transposed).check();
+                check_product(batches, [5, 9, 6], transposed);
             }
         }
     }
@@ -283,7 +222,7 @@ mod tests {
         for (sizes, tile) in [([1610, 1700, 9], 128), ([900, 850, 20], 64)] {
             assert_eq!(Tile::new(1, sizes[0], sizes[1]).side(), tile);
             for transposed in [[false, false], [true, true]] {
-                Case::new(&[], &[], sizes, transposed).check();
+                check_product((&[], &[]), sizes, transposed);
             }
         }
     }
@@ -299,42 +238,27 @@ mod tests {
             (&[6], &[6], [1, 7, 4]),
             (&[], &[], [40, 1, 9]),
         ] {
-            let mut case = Case::new(batch_a, batch_b, sizes, [false, false]);
-            case.op.epilogue = Some(epilogue.clone());
             let out = [batch_a, &sizes[..2]].concat();
             let by_row = [vec![1; batch_a.len()], vec![sizes[0], 1]].concat();
             let by_batch = [batch_a, &[1, 1]].concat();
             let last = [sizes[1]];
             let single: &[usize] = &[];
             for extras in [[&out[..], &last[..]], [&by_row, &by_batch], [single, &out]] {
-                let node = case.node(&extras);
-                let x = inputs(&node, 122);
-                let target = &node.outputs[0].shape;
-                let operand = |i: usize, index: usize| {
-                    let strides = node.inputs[i].shape.broadcast_strides(target).expect("broadcasts");
-                    let at = strides.iter().zip(target.strides()).zip(target.dims());
-                    x[i].elements::<f32>().expect("f32")[at.map(|((s, o), d)| index / o % d * s).sum::<usize>()]
-                };
-                let plain = case.reference(&node, &x).into_iter().enumerate();
-                let want = plain.map(|(index, v)| ((v + operand(2, index)) * operand(3, index)).max(0.0));
-                check(&node, &x, &[want.collect()]);
+                let node = product((batch_a, batch_b), sizes, [false, false], (Some(&epilogue), &extras));
+                check(&node, &inputs(&node, 122));
             }
         }
     }
 
     #[test]
     fn more_tiles_than_one_dimension_of_groups_holds() {
-        let case = Case::new(&[5], &[5], [130, 140, 3], [false, false]);
-        let node = case.node(&[]);
-        let x = inputs(&node, 123);
-        let got = Run { gpu: narrow(), ..Run::new(&node) }.outputs(&x).expect("runs").remove(0);
-        assert_close(&got, &case.reference(&node, &x), "a batched product");
+        let node = product((&[5], &[5]), [130, 140, 3], [false, false], (None, &[]));
+        check_run(Run { gpu: narrow(), ..Run::new(&node) }, &inputs(&node, 123));
     }
 
     #[test]
     fn the_same_bits_every_time() {
-        let case = Case::new(&[2], &[2], [70, 65, 300], [false, true]);
-        let node = case.node(&[]);
+        let node = product((&[2], &[2]), [70, 65, 300], [false, true], (None, &[]));
         let x = inputs(&node, 124);
         let run = || Run::new(&node).outputs(&x).expect("runs").remove(0);
         assert_eq!(run(), run());
@@ -343,11 +267,9 @@ mod tests {
     #[test]
     fn sizes_that_do_not_go_together_are_refused() {
         let op = MatMul::default();
-        for (a, b, out) in [([2usize, 3], [4usize, 5], [2usize, 5]), ([2, 3], [3, 5], [2, 4])] {
-            let node = node(Op::MatMul(op.clone()), &[&a, &b], &[&out]);
-            assert!(matches!(MatMulRecipe::new(&node, &op), Err(KernelError::Invalid { .. })));
+        for (a, b, out) in [(&[2, 3][..], [4, 5], &[2, 5][..]), (&[2, 3], [3, 5], &[2, 4]), (&[3], [3, 5], &[5])] {
+            let node = node(Op::MatMul(op.clone()), &[a, &b], &[out]);
+            assert!(matches!(Product::new(&node, &op), Err(KernelError::Invalid { .. })));
         }
-        let node = node(Op::MatMul(op.clone()), &[&[3], &[3, 5]], &[&[5]]);
-        assert!(MatMulRecipe::new(&node, &op).is_err());
     }
 }

@@ -50,6 +50,7 @@ use crate::error::KernelError;
 use crate::op::{NodeSpec, Op};
 use crate::tensor::{Tensor, TensorSpec};
 use kernel::Recorder;
+use shader::Shader;
 use std::ops::Range;
 
 /// The buffers that a kernel is compiled for. Each holds one whole tensor from its first byte on, has the usage `STORAGE`,
@@ -64,34 +65,36 @@ pub struct Buffers<'a> {
     pub scratch: Option<&'a wgpu::Buffer>,
 }
 
-/// How one node is computed: what each kernel's file provides. Made from a node whose tensors were checked against the
-/// op's definition, so that what it does with their sizes cannot fail.
-pub(crate) trait Recipe {
+/// Records the dispatches of a node.
+type Record<'n> = dyn for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> + 'n;
+
+/// How one node is computed: what each kernel's file makes of a node that fits its op's definition, so that what it does with
+/// the tensors' sizes cannot fail.
+struct Recipe<'n> {
     /// Storage buffers that its greediest dispatch binds.
-    fn bindings(&self) -> usize;
-
+    bindings: usize,
     /// Bytes of scratch memory.
-    fn scratch_bytes(&self) -> u64 {
-        0
-    }
-
+    scratch_bytes: u64,
     /// Bytes of tables and packed constants that the kernel keeps.
-    fn resident_bytes(&self) -> u64 {
-        0
-    }
-
+    resident_bytes: u64,
     /// Passes through loops, inner and outer ones together, that one thread makes in the longest dispatch.
-    fn passes(&self) -> usize {
-        0
-    }
-
-    /// Whether the input's plain buffer is read.
-    fn binds(&self, _input: usize) -> bool {
-        true
-    }
-
+    passes: usize,
+    /// Inputs whose plain buffer is not read.
+    unbound: Vec<usize>,
     /// Records the dispatches.
-    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError>;
+    record: Box<Record<'n>>,
+}
+
+impl<'n> Recipe<'n> {
+    /// A recipe of one dispatch that binds all tensors and nothing else, and makes no loop.
+    fn new(node: &NodeSpec, record: impl for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> + 'n) -> Self {
+        let bindings = node.inputs.len() + node.outputs.len();
+        Self { bindings, scratch_bytes: 0, resident_bytes: 0, passes: 0, unbound: Vec::new(), record: Box::new(record) }
+    }
+
+    fn binds(&self, input: usize) -> bool {
+        !self.unbound.contains(&input)
+    }
 }
 
 /// Whether a node can run on a GPU of these limits. `constants[i]` says that input `i` never changes.
@@ -100,7 +103,7 @@ pub(crate) trait Recipe {
 /// Why it cannot; the caller makes a device constraint of it.
 pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Result<(), KernelError> {
     let recipe = recipe(node, constants)?;
-    let refuse = |reason: String| Err(unsupported(node, reason));
+    let refuse = |reason: String| Err(node.unsupported(reason));
     if limits.threads < limits::THREADS || limits.workgroup_bytes < limits::WORKGROUP_BYTES {
         return refuse(format!(
             "kernels need workgroups of {} threads and {} bytes; the device has {} and {}",
@@ -111,19 +114,19 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
         ));
     }
     let tensors = node.inputs.iter().chain(&node.outputs).map(|spec| spec.bytes() as u64);
-    let largest = tensors.chain([recipe.scratch_bytes(), recipe.resident_bytes()]).max().unwrap_or(0);
+    let largest = tensors.chain([recipe.scratch_bytes, recipe.resident_bytes]).max().unwrap_or(0);
     if largest > limits.binding_bytes {
         return refuse(format!("a buffer of {largest} bytes; the device binds {} at most", limits.binding_bytes));
     }
-    if recipe.passes() > limits::MOST_PASSES {
+    if recipe.passes > limits::MOST_PASSES {
         return refuse(format!(
             "a thread would loop {} times; {} at most are safe",
-            recipe.passes(),
+            recipe.passes,
             limits::MOST_PASSES
         ));
     }
-    if recipe.bindings() > limits.bindings as usize {
-        return refuse(format!("{} buffers; the device binds {} at most", recipe.bindings(), limits.bindings));
+    if recipe.bindings > limits.bindings as usize {
+        return refuse(format!("{} buffers; the device binds {} at most", recipe.bindings, limits.bindings));
     }
     Ok(())
 }
@@ -132,12 +135,12 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
 pub fn scratch_bytes(node: &NodeSpec) -> u64 {
     // Scratch memory does not depend on what is constant, but whether there is a kernel may.
     let constants = vec![true; node.inputs.len()];
-    recipe(node, &constants).map_or(0, |recipe| recipe.scratch_bytes())
+    recipe(node, &constants).map_or(0, |recipe| recipe.scratch_bytes)
 }
 
 /// Bytes of device memory that a compiled kernel keeps for itself: tables, and constants in its own layout.
 pub fn resident_bytes(node: &NodeSpec, constants: &[bool]) -> u64 {
-    recipe(node, constants).map_or(0, |recipe| recipe.resident_bytes())
+    recipe(node, constants).map_or(0, |recipe| recipe.resident_bytes)
 }
 
 /// Which inputs are read from buffers. The others are constants that the kernel keeps in a layout of its own.
@@ -167,55 +170,49 @@ pub fn compile(
     supports(node, &constant, gpu.facts())?;
     let recipe = recipe(node, &constant)?;
     check_constants(node, constants)?;
-    check_buffers(node, recipe.as_ref(), buffers)?;
+    check_buffers(node, &recipe, buffers)?;
     check_rows(node, rows.as_ref())?;
     if node.outputs.iter().all(|spec| spec.shape.elements() == 0) {
         return Ok(Kernel::empty());
     }
-    gpu.guarded(node.op.name(), || Recorder::new(gpu, node, constants, buffers, rows).finish(recipe.as_ref()))
+    gpu.guarded(node.op.name(), || Recorder::new(gpu, node, constants, buffers, rows).finish(&recipe))
 }
 
 /// The kernel for a node, once its tensors fit the op's definition.
-fn recipe(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn Recipe>, KernelError> {
-    if node.outputs.is_empty() {
-        return Err(invalid(node, "a node without an output"));
+fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
+    let float = |spec: &TensorSpec| spec.dtype == DType::F32;
+    let indices = matches!(node.op, Op::Gather(_)) && node.inputs.len() > 1;
+    let read = if indices { &node.inputs[..1] } else { &node.inputs[..] };
+    if !read.iter().chain(&node.outputs).all(float) {
+        return Err(node.unsupported("GPU kernels compute f32 only"));
     }
-    let recipe: Box<dyn Recipe> = match &node.op {
-        Op::Gather(op) => Box::new(gather::GatherRecipe::new(node, op, constants)?),
-        op => float_recipe(node, op, constants)?,
+    node.check()?;
+    let recipe = match &node.op {
+        Op::Map(op) => map::recipe(node, op)?,
+        Op::MatMul(op) => matmul::recipe(node, op)?,
+        Op::Conv(op) => conv::recipe(node, op)?,
+        Op::ConvTranspose(op) => conv_transpose::recipe(node, op)?,
+        Op::Pool(op) => pool::recipe(node, op)?,
+        Op::Reduce(op) => reduce::recipe(node, op),
+        Op::Softmax(op) => softmax::recipe(node, op),
+        Op::Normalize(op) => normalize::recipe(node, op)?,
+        Op::Resize(op) => resize::recipe(node, op),
+        Op::Recurrent(op) => recurrent::recipe(node, op, constants)?,
+        Op::Transpose(op) => transpose::recipe(node, op),
+        Op::Concat(op) => concat::recipe(node, op),
+        Op::Slice(op) => slice::recipe(node, op),
+        Op::Pad(op) => pad::recipe(node, op)?,
+        Op::Gather(op) => gather::recipe(node, op, constants)?,
+        Op::Block(block) => block::recipe(node, block)?,
+        Op::ArgReduce(_) => return Err(node.unsupported("its result is of integers")),
     };
     let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;
     let some_input = node.inputs.iter().enumerate().any(|(index, spec)| is_empty(spec) && recipe.binds(index));
     let outputs = node.outputs.iter().filter(|spec| is_empty(spec)).count();
     if (some_input || outputs > 0) && outputs < node.outputs.len() {
-        return Err(unsupported(node, "a tensor without elements has no buffer on a GPU"));
+        return Err(node.unsupported("a tensor without elements has no buffer on a GPU"));
     }
     Ok(recipe)
-}
-
-/// The kernel for a node all of whose tensors are to be `f32`.
-fn float_recipe(node: &NodeSpec, op: &Op, constants: &[bool]) -> Result<Box<dyn Recipe>, KernelError> {
-    if node.inputs.iter().chain(&node.outputs).any(|spec| spec.dtype != DType::F32) {
-        return Err(unsupported(node, "GPU kernels compute f32 only"));
-    }
-    Ok(match op {
-        Op::Map(op) => Box::new(map::MapRecipe::new(node, op)?),
-        Op::MatMul(op) => Box::new(matmul::MatMulRecipe::new(node, op)?),
-        Op::Conv(op) => Box::new(conv::ConvRecipe::new(node, op)?),
-        Op::ConvTranspose(op) => Box::new(conv_transpose::ConvTransposeRecipe::new(node, op)?),
-        Op::Pool(op) => Box::new(pool::PoolRecipe::new(node, op)?),
-        Op::Reduce(op) => Box::new(reduce::ReduceRecipe::new(node, op)?),
-        Op::Softmax(op) => Box::new(softmax::SoftmaxRecipe::new(node, op)?),
-        Op::Normalize(op) => Box::new(normalize::NormalizeRecipe::new(node, op)?),
-        Op::Resize(op) => Box::new(resize::ResizeRecipe::new(node, op)?),
-        Op::Recurrent(op) => Box::new(recurrent::RecurrentRecipe::new(node, op, constants)?),
-        Op::Transpose(op) => Box::new(transpose::TransposeRecipe::new(node, op)?),
-        Op::Concat(op) => Box::new(concat::ConcatRecipe::new(node, op)?),
-        Op::Slice(op) => Box::new(slice::SliceRecipe::new(node, op)?),
-        Op::Pad(op) => Box::new(pad::PadRecipe::new(node, op)?),
-        Op::Block(block) => Box::new(block::BlockRecipe::new(node, block)?),
-        Op::ArgReduce(_) | Op::Gather(_) => return Err(unsupported(node, "its result is of integers")),
-    })
 }
 
 fn check_constants(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<(), KernelError> {
@@ -225,12 +222,12 @@ fn check_constants(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<(), 
             .is_some_and(|tensor| tensor.dtype() != spec.dtype || tensor.shape().elements() != spec.shape.elements())
     };
     match node.inputs.iter().zip(constants).position(differs) {
-        Some(input) => Err(invalid(node, format!("the constant of input {input} is another tensor"))),
+        Some(input) => Err(node.invalid(format!("the constant of input {input} is another tensor"))),
         None => Ok(()),
     }
 }
 
-fn check_buffers(node: &NodeSpec, recipe: &dyn Recipe, buffers: &Buffers<'_>) -> Result<(), KernelError> {
+fn check_buffers(node: &NodeSpec, recipe: &Recipe<'_>, buffers: &Buffers<'_>) -> Result<(), KernelError> {
     let refuse = |reason: String| Err(KernelError::Gpu(format!("{}: {reason}", node.op.name())));
     if buffers.inputs.len() != node.inputs.len() || buffers.outputs.len() != node.outputs.len() {
         return refuse(format!("{} and {} buffers were given", buffers.inputs.len(), buffers.outputs.len()));
@@ -245,8 +242,8 @@ fn check_buffers(node: &NodeSpec, recipe: &dyn Recipe, buffers: &Buffers<'_>) ->
         }
     }
     match buffers.scratch.map_or(0, wgpu::Buffer::size) {
-        size if size < recipe.scratch_bytes() => {
-            refuse(format!("{size} bytes of scratch memory; {} are needed", recipe.scratch_bytes()))
+        size if size < recipe.scratch_bytes => {
+            refuse(format!("{size} bytes of scratch memory; {} are needed", recipe.scratch_bytes))
         }
         _ => Ok(()),
     }
@@ -258,20 +255,5 @@ fn check_rows(node: &NodeSpec, rows: Option<&Range<usize>>) -> Result<(), Kernel
     if rows.start <= rows.end && rows.end <= most {
         return Ok(());
     }
-    Err(invalid(node, format!("rows {rows:?} of a node that has {most}")))
-}
-
-/// The error of a node that does not fit its op's definition.
-pub(crate) fn invalid(node: &NodeSpec, reason: impl Into<String>) -> KernelError {
-    KernelError::Invalid {
-        op: node.op.name(),
-        reason: reason.into(),
-        inputs: node.inputs.clone(),
-        outputs: node.outputs.clone(),
-    }
-}
-
-/// The error of a sound node that has no kernel here.
-pub(crate) fn unsupported(node: &NodeSpec, reason: impl Into<String>) -> KernelError {
-    KernelError::Unsupported { op: node.op.name(), reason: reason.into() }
+    Err(node.invalid(format!("rows {rows:?} of a node that has {most}")))
 }

@@ -2,8 +2,7 @@
 
 use super::kernel::Recorder;
 use super::limits::{MOST_PASSES, THREADS};
-use super::shader::Shader;
-use super::{Recipe, invalid, unsupported};
+use super::{Recipe, Shader};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Recurrent, RecurrentKind};
 use std::ops::Range;
@@ -11,44 +10,51 @@ use std::ops::Range;
 /// Three vectors of so many units fit into workgroup memory.
 const MOST_UNITS: usize = 1024;
 
-pub(crate) struct RecurrentRecipe {
-    op: Recurrent,
+struct Layer<'n> {
+    op: &'n Recurrent,
     steps: usize,
     batches: usize,
     units: usize,
+    gates: usize,
     /// The recurrent weights are constant, and kept transposed, so that neighbouring threads read neighbouring weights.
     packed: bool,
 }
 
-impl RecurrentRecipe {
-    pub(crate) fn new(node: &NodeSpec, op: &Recurrent, constants: &[bool]) -> Result<Self, KernelError> {
-        let dims = |specs: &[crate::TensorSpec]| specs.iter().map(|s| s.shape.dims().to_vec()).collect::<Vec<_>>();
-        let (inputs, outputs) = (dims(&node.inputs), dims(&node.outputs));
-        let Some(&[steps, batches, units]) = outputs.first().map(Vec::as_slice) else {
-            return Err(invalid(node, "an output of [t, b, u] is expected"));
-        };
-        let gates = gates(op.kind).saturating_mul(units);
-        let state = vec![batches, units];
-        let mut expected = vec![vec![steps, batches, gates], vec![gates, units], vec![gates], state.clone()];
-        let mut results = vec![vec![steps, batches, units], state.clone()];
-        if op.kind == RecurrentKind::Lstm {
-            expected.push(state.clone());
-            results.push(state);
-        }
-        if inputs != expected || outputs != results {
-            return Err(invalid(node, format!("inputs {expected:?} and outputs {results:?} are expected")));
-        }
-        if units > MOST_UNITS {
-            return Err(unsupported(node, format!("{units} units; the GPU kernel holds {MOST_UNITS} at most")));
-        }
-        Ok(Self { op: op.clone(), steps, batches, units, packed: constants.get(1) == Some(&true) })
+pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Recurrent, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
+    let ([steps, batches, units], gates) = node.recurrent_sizes().expect("a layer that was checked");
+    if units > MOST_UNITS {
+        return Err(node.unsupported(format!("{units} units; the GPU kernel holds {MOST_UNITS} at most")));
     }
+    let layer = Layer { op, steps, batches, units, gates, packed: constants.get(1) == Some(&true) };
+    let own = units.div_ceil(THREADS as usize);
+    let steps_at_once = layer.steps_at_once();
+    // The steps, and the loops that read and write the state.
+    let passes = steps_at_once * layer.passes_of_a_step() + 2 * own;
+    let (resident_bytes, unbound) =
+        if layer.packed { ((gates * units * units * 4) as u64, vec![1]) } else { (0, vec![]) };
+    let recipe = Recipe::new(node, move |recorder| {
+        let packed = match layer.packed {
+            true => recorder.constant(1)?.elements::<f32>().map(|w| recorder.resident(&layer.transposed(w))),
+            false => None,
+        };
+        for first in (0..steps.max(1)).step_by(steps_at_once) {
+            let range = first..(first + steps_at_once).min(steps);
+            match &packed {
+                Some(weights) => layer.dispatch(recorder, weights, range)?,
+                None => layer.dispatch(recorder, recorder.input(1)?, range)?,
+            }
+        }
+        Ok(())
+    });
+    Ok(Recipe { passes, resident_bytes, unbound, ..recipe })
+}
 
+impl Layer<'_> {
     /// Passes of a thread through the loops of one step.
     fn passes_of_a_step(&self) -> usize {
         let own = self.units.div_ceil(THREADS as usize);
         // A gate's sum for each unit; three loops over the own units at most in the cell, and one outside.
-        gates(self.op.kind) * own * self.units + 4 * own + 1
+        self.gates * own * self.units + 4 * own + 1
     }
 
     /// Steps of one dispatch: a long sequence takes several, so that none runs for too long.
@@ -59,56 +65,11 @@ impl RecurrentRecipe {
 
     /// The weights `[g·u, u]` as `[u, g·u]`.
     fn transposed(&self, weights: &[f32]) -> Vec<u32> {
-        let rows = gates(self.op.kind) * self.units;
+        let rows = self.gates * self.units;
         let element = |index: usize| weights[index % rows * self.units + index / rows].to_bits();
         (0..weights.len()).map(element).collect()
     }
-}
 
-const fn gates(kind: RecurrentKind) -> usize {
-    match kind {
-        RecurrentKind::Gru { .. } => 3,
-        RecurrentKind::Lstm => 4,
-    }
-}
-
-impl Recipe for RecurrentRecipe {
-    fn bindings(&self) -> usize {
-        if self.op.kind == RecurrentKind::Lstm { 8 } else { 6 }
-    }
-
-    fn resident_bytes(&self) -> u64 {
-        if self.packed { (gates(self.op.kind) * self.units * self.units * 4) as u64 } else { 0 }
-    }
-
-    fn passes(&self) -> usize {
-        // The steps, and the loops that read and write the state.
-        self.steps_at_once() * self.passes_of_a_step() + 2 * self.units.div_ceil(THREADS as usize)
-    }
-
-    fn binds(&self, input: usize) -> bool {
-        input != 1 || !self.packed
-    }
-
-    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let packed = match self.packed {
-            true => recorder.constant(1)?.elements::<f32>().map(|weights| recorder.resident(&self.transposed(weights))),
-            false => None,
-        };
-        let weights = match &packed {
-            Some(buffer) => buffer,
-            None => recorder.input(1)?,
-        };
-        let steps = self.steps_at_once();
-        for first in (0..self.steps.max(1)).step_by(steps) {
-            let range = first..(first + steps).min(self.steps);
-            self.dispatch(recorder, weights, range)?;
-        }
-        Ok(())
-    }
-}
-
-impl RecurrentRecipe {
     /// The dispatch of some steps. All but the first go on from the states that the one before has left in the outputs.
     fn dispatch(
         &self,
@@ -117,9 +78,9 @@ impl RecurrentRecipe {
         steps: Range<usize>,
     ) -> Result<(), KernelError> {
         let mut shader = Shader::new("recurrent", include_str!("recurrent.wgsl"));
-        shader.constant("UNITS", self.units).constant("GATES", gates(self.op.kind));
+        shader.constant("UNITS", self.units).constant("GATES", self.gates);
         shader.constant("REVERSE", usize::from(self.op.reverse));
-        let rows = gates(self.op.kind) * self.units;
+        let rows = self.gates * self.units;
         let [row, depth] = if self.packed { [1, rows] } else { [self.units, 1] };
         shader.parameter("steps", self.steps).parameter("batches", self.batches);
         shader.parameter("first_step", steps.start).parameter("end_step", steps.end);
@@ -143,58 +104,12 @@ impl RecurrentRecipe {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Run, assert_close, inputs, node, noise, tensor};
+    use super::super::testing::{Run, check_run, inputs, node, noise, tensor};
     use super::*;
     use crate::op::Op;
 
-    fn sigmoid(x: f64) -> f64 {
-        1.0 / (1.0 + (-x).exp())
-    }
-
-    /// ONNX's definition, one unit at a time.
-    fn reference(op: &Recurrent, [steps, batches, units]: [usize; 3], inputs: &[Vec<f64>]) -> Vec<Vec<f32>> {
-        let gates = gates(op.kind);
-        let mut y = vec![0.0; steps * batches * units];
-        let (mut h, mut c) = (inputs[3].clone(), inputs.get(4).cloned().unwrap_or_default());
-        for step in 0..steps {
-            let time = if op.reverse { steps - 1 - step } else { step };
-            for batch in 0..batches {
-                let own = batch * units..(batch + 1) * units;
-                let state = h[own.clone()].to_vec();
-                let given = |gate: usize, u: usize| inputs[0][((time * batches + batch) * gates + gate) * units + u];
-                let recur = |state: &[f64], gate: usize, u: usize| {
-                    let row = gate * units + u;
-                    (0..units).map(|k| inputs[1][row * units + k] * state[k]).sum::<f64>() + inputs[2][row]
-                };
-                let gate = |gate: usize, u: usize| sigmoid(given(gate, u) + recur(&state, gate, u));
-                let reset: Vec<f64> = (0..units).map(|u| gate(1, u) * state[u]).collect();
-                for u in 0..units {
-                    h[own.start + u] = match op.kind {
-                        RecurrentKind::Gru { linear_before_reset } => {
-                            let proposed = match linear_before_reset {
-                                true => given(2, u) + gate(1, u) * recur(&state, 2, u),
-                                false => given(2, u) + recur(&reset, 2, u),
-                            };
-                            (1.0 - gate(0, u)) * proposed.tanh() + gate(0, u) * state[u]
-                        }
-                        RecurrentKind::Lstm => {
-                            let proposed = (given(3, u) + recur(&state, 3, u)).tanh();
-                            let cell = gate(2, u) * c[own.start + u] + gate(0, u) * proposed;
-                            c[own.start + u] = cell;
-                            gate(1, u) * cell.tanh()
-                        }
-                    };
-                    y[(time * batches + batch) * units + u] = h[own.start + u];
-                }
-            }
-        }
-        let mut outputs = vec![y, h];
-        outputs.extend((op.kind == RecurrentKind::Lstm).then_some(c));
-        outputs.iter().map(|values| values.iter().map(|v| *v as f32).collect()).collect()
-    }
-
     #[test]
-    fn cells_follow_their_definition() {
+    fn cells_of_all_kinds_and_sizes() {
         let gru = |linear_before_reset| RecurrentKind::Gru { linear_before_reset };
         for (kind, sizes) in [
             (gru(true), [4, 3, 5]),
@@ -211,30 +126,24 @@ mod tests {
             for (reverse, constant) in [(false, true), (true, false)] {
                 let op = Recurrent { kind, reverse };
                 let [t, b, u] = sizes;
-                let g = gates(kind) * u;
-                let mut ins: Vec<Vec<usize>> = vec![vec![t, b, g], vec![g, u], vec![g], vec![b, u]];
-                let mut outs: Vec<Vec<usize>> = vec![vec![t, b, u], vec![b, u]];
+                let g = kind.gates() * u;
+                let (projected, weights, state) = ([t, b, g], [g, u], [b, u]);
+                let mut ins: Vec<&[usize]> = vec![&projected, &weights, &weights[..1], &state];
+                let sequence = [t, b, u];
+                let mut outs: Vec<&[usize]> = vec![&sequence, &state];
                 if kind == RecurrentKind::Lstm {
-                    ins.push(vec![b, u]);
-                    outs.push(vec![b, u]);
+                    ins.push(&state);
+                    outs.push(&state);
                 }
-                let ins: Vec<&[usize]> = ins.iter().map(Vec::as_slice).collect();
-                let outs: Vec<&[usize]> = outs.iter().map(Vec::as_slice).collect();
                 let node = node(Op::Recurrent(op.clone()), &ins, &outs);
                 let mut x = inputs(&node, 111);
                 // Weights that let a long sequence forget, or rounding errors would grow from step to step.
                 let damped: Vec<f32> = noise(112, g * u).iter().map(|weight| weight * 3.0 / u as f32).collect();
                 x[1] = tensor(&[g, u], &damped);
-                let doubles = |t: &crate::Tensor| {
-                    t.elements::<f32>().expect("f32").iter().map(|v| f64::from(*v)).collect::<Vec<_>>()
-                };
-                let want = reference(&op, sizes, &x.iter().map(doubles).collect::<Vec<_>>());
-                let mut run = Run::new(&node);
-                run.constants[1] = constant;
-                let got = run.outputs(&x).expect("runs");
-                for (got, want) in got.iter().zip(&want) {
-                    assert_close(got, want, &format!("{op:?} {sizes:?}"));
-                }
+                check_run(
+                    Run { constants: (0..ins.len()).map(|i| i == 1 && constant).collect(), ..Run::new(&node) },
+                    &x,
+                );
             }
         }
     }
@@ -245,6 +154,6 @@ mod tests {
         let u = MOST_UNITS + 1;
         let ins: &[&[usize]] = &[&[1, 1, 3 * u], &[3 * u, u], &[3 * u], &[1, u]];
         let node = node(Op::Recurrent(op.clone()), ins, &[&[1, 1, u], &[1, u]]);
-        assert!(matches!(RecurrentRecipe::new(&node, &op, &[]), Err(KernelError::Unsupported { .. })));
+        assert!(matches!(recipe(&node, &op, &[]), Err(KernelError::Unsupported { .. })));
     }
 }

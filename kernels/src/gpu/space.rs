@@ -1,6 +1,6 @@
 //! Iteration spaces of several operands, with as few dimensions as their strides allow, and their indices as WGSL.
 
-use crate::shape::Shape;
+use crate::shape::{Shape, merged};
 use std::fmt::Write;
 
 /// The dimensions of a loop nest and, for each operand, how far one step along each moves it, in elements.
@@ -15,24 +15,13 @@ pub(crate) struct Space {
 impl Space {
     /// The space of `dims`, with neighbouring dimensions merged where every operand runs through both in one stride.
     pub(crate) fn collapsed(dims: &[usize], strides: &[Vec<isize>]) -> Self {
-        let mut space = Self { dims: Vec::new(), strides: vec![Vec::new(); strides.len()] };
-        for (axis, &dim) in dims.iter().enumerate().filter(|(_, dim)| **dim != 1) {
-            let outer = space.dims.len().checked_sub(1);
-            let merges = |last: usize| {
-                space.strides.iter().zip(strides).all(|(own, s)| Some(own[last]) == s[axis].checked_mul(dim as isize))
-            };
-            match outer.filter(|last| merges(*last)) {
-                Some(last) => {
-                    space.dims[last] *= dim;
-                    space.strides.iter_mut().zip(strides).for_each(|(own, s)| own[last] = s[axis]);
-                }
-                None => {
-                    space.dims.push(dim);
-                    space.strides.iter_mut().zip(strides).for_each(|(own, s)| own.push(s[axis]));
-                }
-            }
-        }
-        space
+        let axes = dims.iter().enumerate().map(|(axis, dim)| (*dim, strides.iter().map(|s| s[axis]).collect()));
+        let steps = |outer: &Vec<isize>, inner: &Vec<isize>, size: usize| {
+            outer.iter().zip(inner).all(|(outer, inner)| Some(*outer) == inner.checked_mul(size as isize))
+        };
+        let kept: Vec<(usize, Vec<isize>)> = merged(axes, steps);
+        let strides = (0..strides.len()).map(|operand| kept.iter().map(|(_, s)| s[operand]).collect()).collect();
+        Self { dims: kept.iter().map(|(dim, _)| *dim).collect(), strides }
     }
 
     /// WGSL statements that split `index` into the coordinates `c0`, `c1`, … of this space.

@@ -1,10 +1,10 @@
 //! What the tests of GPU kernels share: one device, a runner, and comparison with a reference.
 
 use super::{Buffers, Gpu, GpuLimits, binds, compile, scratch_bytes};
+pub(crate) use crate::cpu::testing::{shape, spec};
 use crate::op::{NodeSpec, Op};
-use crate::shape::Shape;
 use crate::tensor::{Tensor, TensorSpec};
-use crate::{DType, KernelError};
+use crate::{KernelError, cpu};
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -24,14 +24,6 @@ fn adapter() -> wgpu::Adapter {
     let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
     let software = adapters.into_iter().find(|a| a.get_info().device_type == wgpu::DeviceType::Cpu);
     software.expect("these tests need a software Vulkan adapter: install the package mesa-vulkan-drivers")
-}
-
-pub(crate) fn shape(dims: &[usize]) -> Shape {
-    Shape::new(dims).expect("a small shape")
-}
-
-pub(crate) fn spec(dims: &[usize]) -> TensorSpec {
-    TensorSpec::new(DType::F32, shape(dims))
 }
 
 pub(crate) fn node(op: Op, inputs: &[&[usize]], outputs: &[&[usize]]) -> NodeSpec {
@@ -142,12 +134,40 @@ fn download(gpu: &Gpu, buffer: &wgpu::Buffer, elements: usize) -> Vec<f32> {
     values
 }
 
-/// Asserts that a node's outputs are `want` to within 10⁻⁵ of the greatest magnitude.
+/// Asserts that a node's outputs are to within 10⁻⁵ of the greatest magnitude those of the CPU's kernels, which have tests
+/// against the ops' definitions of their own.
 #[track_caller]
-pub(crate) fn check(node: &NodeSpec, inputs: &[Tensor], want: &[Vec<f32>]) {
-    let got = Run::new(node).outputs(inputs).unwrap_or_else(|error| panic!("{error}"));
-    for (output, (got, want)) in got.iter().zip(want).enumerate() {
-        assert_close(got, want, &format!("output {output} of {}", node.key()));
+pub(crate) fn check(node: &NodeSpec, inputs: &[Tensor]) {
+    check_run(Run::new(node), inputs);
+}
+
+/// As [`check`] of a run as it is given, which writes its rows only.
+#[track_caller]
+pub(crate) fn check_run(run: Run<'_>, inputs: &[Tensor]) {
+    let (node, rows) = (run.node, run.rows.clone());
+    let want = cpu::testing::run(node, inputs).expect("a sound node");
+    let got = run.outputs(inputs).unwrap_or_else(|error| panic!("{error}"));
+    for (output, (got, want)) in got.iter().zip(&want).enumerate() {
+        let want: &[f32] = want.elements().expect("f32");
+        let row = want.len() / node.row_plan().map_or(1, |plan| plan.rows);
+        let written = rows.as_ref().map_or(0..want.len(), |rows| rows.start * row..rows.end * row);
+        assert_close(&got[written.clone()], &want[written.clone()], &format!("output {output} of {}", node.key()));
+        assert!(got[..written.start].iter().chain(&got[written.end..]).all(|value| *value == UNWRITTEN));
+    }
+}
+
+/// Asserts that a run of `rows` alone writes the bits that a run of all writes there, and nothing elsewhere.
+#[track_caller]
+pub(crate) fn check_rows(node: &NodeSpec, inputs: &[Tensor], rows: Range<usize>) {
+    let whole = Run::new(node).outputs(inputs).expect("runs");
+    let part = Run { rows: Some(rows.clone()), ..Run::new(node) }.outputs(inputs).expect("runs");
+    let all = node.row_plan().map_or(1, |plan| plan.rows);
+    for (part, whole) in part.iter().zip(&whole) {
+        let row = whole.len() / all;
+        for (index, (part, whole)) in part.iter().zip(whole).enumerate() {
+            let want = if rows.contains(&(index / row)) { *whole } else { UNWRITTEN };
+            assert_eq!(part.to_bits(), want.to_bits(), "rows {rows:?} of {} at {index}", node.key());
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tiled products of matrices: the body that matrix products and convolutions share, unrolled for a tile's sizes.
 
+use super::Shader;
 use super::limits::THREADS;
-use super::shader::Shader;
 use std::fmt::Write;
 
 /// The sizes of a tile; see `tile.wgsl`.

@@ -47,13 +47,8 @@ impl TimestampRing {
             });
             let resolved = buffer("timestamps", wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
             let readable = buffer("timestamps read", wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
-            Ok(Some(Self { queries, resolved, readable, pairs, period: gpu.timestamp_period() }))
+            Ok(Some(Self { queries, resolved, readable, pairs, period: f64::from(gpu.queue().get_timestamp_period()) }))
         })
-    }
-
-    /// The number of pairs.
-    pub fn pairs(&self) -> u32 {
-        self.pairs
     }
 
     /// What a pass's descriptor needs so that its begin and end become pair `pair` (taken modulo the number of pairs).

@@ -1,56 +1,41 @@
 //! Permutations of axes: strided copies where the innermost axis stays, else tiles that are turned in workgroup memory.
 
-use super::copy::StridedCopy;
+use super::copy::{StridedCopy, signed};
 use super::kernel::Recorder;
-use super::shader::Shader;
 use super::space::{Space, offset, split};
-use super::{Recipe, invalid};
+use super::{Recipe, Shader};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Transpose};
 
 /// Elements along each side of a tile.
 const TILE: usize = 32;
 
-pub(crate) enum TransposeRecipe {
-    /// Runs of neighbouring elements stay together.
-    InOrder(StridedCopy),
-    /// The source's innermost axis is another than the target's.
-    Turned(Turned),
+pub(super) fn recipe<'n>(node: &NodeSpec, op: &Transpose) -> Recipe<'n> {
+    let (input, output) = (&node.inputs[0].shape, &node.outputs[0].shape);
+    let permuted = |of: &[usize]| op.permutation.iter().map(|axis| of[*axis]).collect::<Vec<_>>();
+    let (source, target) = (signed(&permuted(&input.strides())), signed(&output.strides()));
+    let space = Space::collapsed(output.dims(), &[source.clone(), target.clone()]);
+    match space.strides[0].iter().position(|stride| *stride == 1) {
+        Some(axis) if axis + 1 < space.dims.len() => {
+            let turned = Turned::new(space, axis);
+            Recipe::new(node, move |recorder| turned.record(recorder))
+        }
+        // Runs of neighbouring elements stay together.
+        _ => {
+            let copy = StridedCopy::new(output.dims(), (0, source), (0, target));
+            Recipe::new(node, move |recorder| copy.record("transpose_in_order", recorder, 0))
+        }
+    }
 }
 
 /// Matrices to be turned, of which there are as many as the other axes' product.
-pub(crate) struct Turned {
+struct Turned {
     /// The other axes, with the source's and the target's strides.
     batch: Space,
     lines: usize,
     columns: usize,
     source_stride: usize,
     target_stride: usize,
-}
-
-impl TransposeRecipe {
-    pub(crate) fn new(node: &NodeSpec, op: &Transpose) -> Result<Self, KernelError> {
-        let ([input], [output]) = (&node.inputs[..], &node.outputs[..]) else {
-            return Err(invalid(node, "one input and one output are expected"));
-        };
-        let rank = input.shape.rank();
-        let mut sorted = op.permutation.clone();
-        sorted.sort_unstable();
-        let dims = input.shape.dims();
-        let permuted = sorted.iter().copied().eq(0..rank)
-            && op.permutation.iter().map(|axis| dims[*axis]).eq(output.shape.dims().iter().copied());
-        if !permuted {
-            return Err(invalid(node, "a permutation of the input's axes is expected"));
-        }
-        let strides = input.shape.strides();
-        let source: Vec<_> = op.permutation.iter().map(|axis| strides[*axis] as isize).collect();
-        let target: Vec<_> = output.shape.strides().into_iter().map(|stride| stride as isize).collect();
-        let space = Space::collapsed(output.shape.dims(), &[source.clone(), target.clone()]);
-        match space.strides[0].iter().position(|stride| *stride == 1) {
-            Some(axis) if axis + 1 < space.dims.len() => Ok(Self::Turned(Turned::new(space, axis))),
-            _ => Ok(Self::InOrder(StridedCopy::new(output.shape.dims(), (0, source), (0, target)))),
-        }
-    }
 }
 
 impl Turned {
@@ -86,39 +71,15 @@ impl Turned {
     }
 }
 
-impl Recipe for TransposeRecipe {
-    fn bindings(&self) -> usize {
-        2
-    }
-
-    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        match self {
-            Self::Turned(turned) => turned.record(recorder),
-            Self::InOrder(copy) => {
-                let (x, y) = (recorder.input(0)?, recorder.output(0)?);
-                copy.record("transpose_in_order", recorder, x, y)
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Run, assert_close, check, inputs, narrow, node};
+    use super::super::testing::{Run, check, check_run, inputs, narrow, node};
     use super::*;
     use crate::op::Op;
 
     fn transpose(dims: &[usize], permutation: &[usize]) -> NodeSpec {
         let out: Vec<_> = permutation.iter().map(|axis| dims[*axis]).collect();
         node(Op::Transpose(Transpose { permutation: permutation.to_vec() }), &[dims], &[&out])
-    }
-
-    fn reference(node: &NodeSpec, permutation: &[usize], x: &[f32]) -> Vec<f32> {
-        let (from, to) = (node.inputs[0].shape.strides(), &node.outputs[0].shape);
-        let at = |index: usize| {
-            (0..to.rank()).map(|a| index / to.strides()[a] % to.dims()[a] * from[permutation[a]]).sum::<usize>()
-        };
-        (0..x.len()).map(|index| x[at(index)]).collect()
     }
 
     #[test]
@@ -138,25 +99,20 @@ mod tests {
         ];
         for (dims, permutation) in cases {
             let node = transpose(dims, permutation);
-            let x = inputs(&node, 51);
-            check(&node, &x, &[reference(&node, permutation, x[0].elements::<f32>().expect("f32"))]);
+            check(&node, &inputs(&node, 51));
         }
     }
 
     #[test]
     fn more_tiles_than_one_dimension_of_groups_holds() {
         let node = transpose(&[330, 290], &[1, 0]);
-        let x = inputs(&node, 52);
-        let got = Run { gpu: narrow(), ..Run::new(&node) }.outputs(&x).expect("runs").remove(0);
-        let want = reference(&node, &[1, 0], x[0].elements::<f32>().expect("f32"));
-        assert_close(&got, &want, "a turned matrix");
+        check_run(Run { gpu: narrow(), ..Run::new(&node) }, &inputs(&node, 52));
     }
 
     #[test]
     fn more_than_65_535_workgroups() {
         // A tile, and with it a workgroup, for each little matrix.
         let node = transpose(&[70_000, 2, 3], &[0, 2, 1]);
-        let x = inputs(&node, 53);
-        check(&node, &x, &[reference(&node, &[0, 2, 1], x[0].elements::<f32>().expect("f32"))]);
+        check(&node, &inputs(&node, 53));
     }
 }

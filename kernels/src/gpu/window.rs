@@ -1,7 +1,6 @@
 //! Windows that slide over images: the sizes that pooling and both convolutions share.
 
-use super::invalid;
-use super::shader::Shader;
+use super::Shader;
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 use crate::shape::Shape;
@@ -19,12 +18,10 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// The sizes of a shape of four axes.
-    pub(crate) fn of(shape: &Shape) -> Option<Self> {
-        match *shape.dims() {
-            [count, channels, height, width] => Some(Self { count, channels, height, width }),
-            _ => None,
-        }
+    /// The sizes of a shape, which was checked to have four axes.
+    pub(crate) fn of(shape: &Shape) -> Self {
+        let &[count, channels, height, width] = shape.dims() else { panic!("images of shape {shape}") };
+        Self { count, channels, height, width }
     }
 
     /// Elements of one channel of one image.
@@ -44,23 +41,24 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Refuses a window that stands still or whose reach is beyond what coordinates can hold.
+    /// Refuses a window whose reach is beyond what coordinates can hold.
     pub(crate) fn check(&self, node: &NodeSpec) -> Result<(), KernelError> {
-        let numbers = [&self.size[..], &self.strides, &self.dilations];
-        let positive = numbers.iter().all(|n| !n.contains(&0));
-        let small = numbers.iter().chain(&[&self.pads[..]]).all(|n| n.iter().all(|n| *n <= MOST));
+        let numbers = [&self.size[..], &self.strides, &self.dilations, &self.pads];
+        let small = numbers.concat().iter().all(|n| *n <= MOST);
         let reach = |axis: usize| self.size[axis].checked_mul(self.dilations[axis]).is_some_and(|n| n <= MOST);
         let images = node.inputs.iter().chain(&node.outputs).flat_map(|spec| spec.shape.dims());
-        if positive && small && reach(0) && reach(1) && images.into_iter().all(|dim| *dim <= MOST) {
-            return Ok(());
-        }
-        Err(invalid(node, "windows, strides and dilations are between 1 and 2²⁸, and so are all sizes"))
+        let fits = small && reach(0) && reach(1) && images.into_iter().all(|dim| *dim <= MOST);
+        node.require(fits, "windows, strides, dilations and all sizes are at most 2²⁸")
     }
 
-    /// Whether `output` positions along `axis` all begin within an input of `size` elements and its padding.
-    pub(crate) fn reaches(&self, axis: usize, size: usize, output: usize) -> bool {
-        let begin = output.saturating_sub(1).saturating_mul(self.strides[axis]);
-        begin < size + self.pads[axis] + self.pads[axis + 2]
+    /// Requires that all positions begin within the input and its padding.
+    pub(crate) fn check_reach(&self, node: &NodeSpec, input: Images, output: Images) -> Result<(), KernelError> {
+        let reaches = |axis: usize, size: usize, output: usize| {
+            let begin = output.saturating_sub(1).saturating_mul(self.strides[axis]);
+            begin < size + self.pads[axis] + self.pads[axis + 2]
+        };
+        let all = reaches(0, input.height, output.height) && reaches(1, input.width, output.width);
+        node.require(all, "windows that begin within the input are expected")
     }
 
     /// Declares the window's numbers as constants.

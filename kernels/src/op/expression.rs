@@ -164,7 +164,7 @@ impl Step {
     }
 
     /// The step with each register replaced.
-    fn renamed(self, rename: impl Fn(Register) -> Register) -> Self {
+    pub fn renamed(self, rename: impl Fn(Register) -> Register) -> Self {
         match self {
             Self::Constant(literal) => Self::Constant(literal),
             Self::Unary(function, a) => Self::Unary(function, rename(a)),

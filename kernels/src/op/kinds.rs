@@ -196,6 +196,39 @@ pub struct Resize {
     pub scales: [f64; 2],
 }
 
+impl NearestRounding {
+    /// The neighbour of a coordinate.
+    pub(crate) fn rounded(self, at: f64) -> f64 {
+        match self {
+            Self::RoundPreferFloor => (at - 0.5).ceil(),
+            Self::RoundPreferCeil => (at + 0.5).floor(),
+            Self::Floor => at.floor(),
+            Self::Ceil => at.ceil(),
+        }
+    }
+}
+
+impl Resize {
+    /// The coordinate of the input, which has `input` elements along an axis, that an index of the output's `output` stands for.
+    pub(crate) fn coordinate(&self, axis: usize, index: usize, input: usize, output: usize) -> f64 {
+        let (x, scale) = (index as f64, self.scales[axis]);
+        match self.coordinates {
+            Coordinates::PytorchHalfPixel | Coordinates::AlignCorners if output == 1 => 0.0,
+            Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => (x + 0.5) / scale - 0.5,
+            Coordinates::AlignCorners => x * (input as f64 - 1.0) / (output as f64 - 1.0),
+            Coordinates::Asymmetric => x / scale,
+        }
+    }
+}
+
+/// The weights of the four neighbours in cubic convolution (Keys 1981) with coefficient `a`, at a fraction between the two
+/// middle ones.
+pub(crate) fn cubic_weights(a: f64, fraction: f64) -> [f64; 4] {
+    let near = |d: f64| ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0;
+    let far = |d: f64| ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
+    [far(1.0 + fraction), near(fraction), near(1.0 - fraction), far(2.0 - fraction)]
+}
+
 /// The cell of a recurrent layer, with ONNX's gate orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -207,6 +240,18 @@ pub enum RecurrentKind {
     },
     /// Gates i, o, f, c.
     Lstm,
+}
+
+impl RecurrentKind {
+    /// The number of gates.
+    pub const fn gates(self) -> usize {
+        if matches!(self, Self::Lstm) { 4 } else { 3 }
+    }
+
+    /// The number of tensors that go from one time step to the next: h, and for an LSTM c.
+    pub const fn states(self) -> usize {
+        self.gates() - 2
+    }
 }
 
 /// One direction of a recurrent layer; the product of the inputs with the weights is done ahead, as a [`MatMul`]. With `g` =

@@ -5,6 +5,7 @@
 //! no bias: it is an epilogue, a [`Map`]'s expression applied to the result while that is still in cache.
 
 mod block;
+mod check;
 mod expression;
 mod kinds;
 mod rows;
@@ -12,6 +13,7 @@ mod work;
 
 pub use block::{Block, Member, Operand};
 pub use expression::{Binary, Domain, Expression, ExpressionError, Literal, Register, Step, Unary};
+pub(crate) use kinds::cubic_weights;
 pub use kinds::{
     ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Gather, Interpolation, MatMul, NearestRounding, Normalize,
     Pad, PadMode, Pool, PoolKind, Recurrent, RecurrentKind, Reduce, ReduceKind, Resize, Slice, Softmax, Transpose,

@@ -112,12 +112,8 @@ fn is_tail(first: usize, axes: &[usize], rank: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::testing::spec;
     use crate::op::{Binary, Domain, Expression, Map, MatMul, Normalize, Reduce, ReduceKind};
-    use crate::{DType, TensorSpec};
-
-    fn spec(dims: &[usize]) -> TensorSpec {
-        TensorSpec::new(DType::F32, Shape::new(dims).expect("small"))
-    }
 
     fn add(a: &[usize], b: &[usize], out: &[usize]) -> Option<RowPlan> {
         let op = Op::Map(Map { domain: Domain::F32, expression: Expression::binary(Binary::Add) });

@@ -1,6 +1,6 @@
 //! How much work a node is: floating-point operations and bytes moved, from its shapes alone.
 
-use super::{Class, Map, NodeSpec, Op, RecurrentKind};
+use super::{Class, Map, NodeSpec, Op};
 use serde::{Deserialize, Serialize};
 
 /// The work of one execution of a node, independent of the device: what a roofline model divides by peak rates.
@@ -70,13 +70,7 @@ impl NodeSpec {
             Op::Softmax(_) => 5.0 * read,
             Op::Normalize(_) => 7.0 * read,
             Op::Resize(_) => 8.0 * written,
-            Op::Recurrent(op) => {
-                let gates = match op.kind {
-                    RecurrentKind::Gru { .. } => 3.0,
-                    RecurrentKind::Lstm => 4.0,
-                };
-                written * gates * (2.0 * dim(1, 1) + 4.0)
-            }
+            Op::Recurrent(op) => written * op.kind.gates() as f64 * (2.0 * dim(1, 1) + 4.0),
             Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) => 0.0,
             Op::Block(block) => block.members.iter().map(|member| member.spec.flops()).sum(),
         };

@@ -1,7 +1,7 @@
 //! Makes expression nodes part of the product, convolution or normalisation whose result they read.
 
 use super::graph::{Graph, as_map};
-use super::maps::{MOST_INPUTS, both, operands_of};
+use super::maps::{MOST_INPUTS, both, distinct, operands_of};
 use super::operands::{Operand, tidied};
 use super::reread::reread;
 use crate::program::Node;
@@ -69,10 +69,7 @@ fn absorb(producer: &Node, node: &Node, expression: &Expression, at: usize) -> O
             Some((&output.shape, joined_operands(producer, node, at, &output.shape).filter(|_| free)?))
         })?;
     let start = producer.spec.op.epilogue_inputs_start();
-    let mut distinct = operands[start..].to_vec();
-    distinct.sort();
-    distinct.dedup();
-    if start + distinct.len() > MOST_INPUTS {
+    if start + distinct(&operands[start..]) > MOST_INPUTS {
         return None;
     }
     let own = producer.spec.op.epilogue().cloned().unwrap_or_else(Expression::identity);

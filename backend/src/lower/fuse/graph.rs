@@ -34,16 +34,20 @@ impl Graph {
         Self { values, nodes: nodes.into_iter().map(Some).collect(), inputs, outputs, readers, received }
     }
 
-    /// The program as it is now. Values that nothing makes any more are for the caller to remove.
+    /// The program as it is now. The caller compacts it, which removes values that nothing makes any more and says anew which
+    /// node makes each other.
     pub(super) fn into_program(self) -> Program {
-        let mut values = self.values;
-        let nodes: Vec<_> = self.nodes.into_iter().flatten().collect();
-        for (index, node) in nodes.iter().enumerate() {
-            for output in &node.outputs {
-                values[output.index()].origin = Origin::Node(crate::program::NodeId(index as u32));
+        let nodes = self.nodes.into_iter().flatten().collect();
+        Program { values: self.values, nodes, inputs: self.inputs, outputs: self.outputs }
+    }
+
+    /// Puts what `rewritten` makes of each position in its place, in order.
+    pub(super) fn rewrite(&mut self, rewritten: impl Fn(&Self, usize) -> Option<Node>) {
+        for position in 0..self.end() {
+            if let Some(node) = rewritten(self, position) {
+                self.replace(position, node);
             }
         }
-        Program { values, nodes, inputs: self.inputs, outputs: self.outputs }
     }
 
     /// One past the last position.

@@ -9,6 +9,7 @@ use crate::lower::operator::numbers;
 use crate::program::{ModelOperator, Node};
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op};
 use anabranch_kernels::{DType, Tensor, TensorSpec};
+use std::collections::BTreeSet;
 
 /// Tensors that a fused node reads at most: with its output they fit the eight storage buffers that any GPU can bind.
 pub(super) const MOST_INPUTS: usize = 6;
@@ -124,10 +125,7 @@ fn join(earlier: &Node, node: &Node, map: &Map, at: usize) -> Option<Node> {
     }
     let others = operands_of(node).into_iter().enumerate().filter(|(index, _)| *index != at);
     operands.extend(others.map(|(_, operand)| operand));
-    let mut distinct = operands.clone();
-    distinct.sort();
-    distinct.dedup();
-    if distinct.len() > MOST_INPUTS {
+    if distinct(&operands) > MOST_INPUTS {
         return None;
     }
     let expression = own.expression.then(&map.expression, at).ok()?;
@@ -161,6 +159,11 @@ fn drop_identity(graph: &mut Graph, position: usize) {
 /// The node's inputs with the shapes under which it reads them.
 pub(super) fn operands_of(node: &Node) -> Vec<Operand> {
     node.inputs.iter().copied().zip(node.spec.inputs.iter().cloned()).collect()
+}
+
+/// How many different operands these are.
+pub(super) fn distinct(operands: &[Operand]) -> usize {
+    operands.iter().collect::<BTreeSet<_>>().len()
 }
 
 /// The operators of two nodes in order, each once.

@@ -3,7 +3,7 @@
 
 use super::graph::{Graph, as_map};
 use super::maps::{both, operands_of, with_map};
-use super::rebuild::{Rebuilt, Source, rebuild, renamed};
+use super::rebuild::{Rebuilt, Source, rebuild};
 use crate::program::{ModelOperator, Node, ValueId};
 use anabranch_kernels::op::{
     Binary, Domain, Expression, Literal, Map, NodeSpec, Normalize, Op, Reduce, ReduceKind, Register, Step, Unary,
@@ -171,7 +171,7 @@ fn without(map: &Map, index: usize, value: usize) -> Option<Rebuilt> {
         return Some(Rebuilt { expression: Expression::identity(), used: vec![stand_in.0] });
     }
     let rename = |register: Register| if usize::from(register.0) == quotient { stand_in } else { register };
-    let steps = map.expression.steps().iter().map(|step| renamed(*step, rename)).collect();
+    let steps = map.expression.steps().iter().map(|step| step.renamed(rename)).collect();
     let sources: Vec<_> = (0..u16::try_from(inputs).ok()?).map(Source::Input).collect();
     rebuild(&Expression::new(inputs, steps).ok()?, map.domain, &sources)
 }

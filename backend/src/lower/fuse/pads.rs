@@ -7,11 +7,7 @@ use anabranch_kernels::op::{Conv, Op, Pad, PadMode};
 
 /// Takes zero borders into convolutions.
 pub(super) fn absorb_pads(graph: &mut Graph) {
-    for position in 0..graph.end() {
-        if let Some(node) = widened(graph, position) {
-            graph.replace(position, node);
-        }
-    }
+    graph.rewrite(widened);
 }
 
 /// The convolution at `position` with the border before it as its own.

@@ -35,21 +35,11 @@ pub(super) fn rebuild(expression: &Expression, domain: Domain, sources: &[Source
         });
     }
     for step in expression.steps() {
-        let step = renamed(*step, |register| registers[usize::from(register.0)]);
+        let step = step.renamed(|register| registers[usize::from(register.0)]);
         registers.push(rebuilder.step(step)?);
     }
     let result = registers[usize::from(expression.result().0)];
     rebuilder.finish(result)
-}
-
-/// The step with each register replaced.
-pub(super) fn renamed(step: Step, rename: impl Fn(Register) -> Register) -> Step {
-    match step {
-        Step::Constant(literal) => Step::Constant(literal),
-        Step::Unary(function, a) => Step::Unary(function, rename(a)),
-        Step::Binary(function, a, b) => Step::Binary(function, rename(a), rename(b)),
-        Step::Select(a, b, c) => Step::Select(rename(a), rename(b), rename(c)),
-    }
 }
 
 struct Rebuilder {
@@ -129,7 +119,7 @@ impl Rebuilder {
             new_names[register] = Register(name);
         }
         let kept = self.steps.iter().enumerate().filter(|(index, _)| needed[inputs + index]);
-        let steps = kept.map(|(_, step)| renamed(*step, |register| new_names[usize::from(register.0)])).collect();
+        let steps = kept.map(|(_, step)| step.renamed(|register| new_names[usize::from(register.0)])).collect();
         let used: Vec<u16> = (0..self.inputs).filter(|input| needed[usize::from(*input)]).collect();
         let expression = Expression::new(used.len(), steps).ok()?;
         Some(Rebuilt { expression, used })

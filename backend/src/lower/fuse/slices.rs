@@ -9,11 +9,7 @@ use anabranch_kernels::{Shape, TensorSpec};
 
 /// Lets slices read past transpositions where the slice that is left needs no transposition.
 pub(super) fn slice_before_transposes(graph: &mut Graph) {
-    for position in 0..graph.end() {
-        if let Some(node) = sliced_first(graph, position) {
-            graph.replace(position, node);
-        }
-    }
+    graph.rewrite(sliced_first);
 }
 
 /// The slice at `position`, of what is transposed before it.

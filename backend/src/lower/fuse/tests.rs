@@ -24,11 +24,6 @@ fn evaluate(program: &Program, inputs: &[Tensor]) -> (Vec<Tensor>, f32) {
         *value = program.constant(ValueId(index as u32)).map(|constant| constant.load().expect("in memory"));
     }
     program.inputs.iter().zip(inputs).for_each(|(id, tensor)| values[id.index()] = Some(tensor.clone()));
-    for (value, held) in program.values.iter().zip(&mut values) {
-        if let crate::program::Origin::Constant(constant) = &value.origin {
-            *held = Some(constant.load().expect("it is held"));
-        }
-    }
     let mut greatest = 1.0f32;
     for node in &program.nodes {
         let read = |(id, spec): (&ValueId, &TensorSpec)| {

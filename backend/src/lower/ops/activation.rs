@@ -1,31 +1,26 @@
 //! Activation functions, written out as expressions over the op set's elementary functions.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::expression::{ExpressionBuilder, domain_of};
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, domain_of};
 use anabranch_kernels::op::{Binary, Register, Unary};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 use std::slice::from_ref;
 
 pub(super) const TABLE: &[Entry] = &[
-    Entry::new("LeakyRelu", Rule::Call(leaky_relu)),
-    Entry::new("PRelu", Rule::Call(parametric_relu)),
-    Entry::new("Elu", Rule::Call(elu)),
-    Entry::new("Selu", Rule::Call(selu)),
-    Entry::new("Celu", Rule::Call(celu)),
-    Entry::new("ThresholdedRelu", Rule::Call(thresholded_relu)),
-    Entry::new("HardSigmoid", Rule::Call(hard_sigmoid)),
-    Entry::new("HardSwish", Rule::Call(hard_swish)),
-    Entry::new("Softplus", Rule::Call(softplus)),
-    Entry::new("Softsign", Rule::Call(softsign)),
-    Entry::new("Mish", Rule::Call(mish)),
-    Entry::new("Gelu", Rule::Call(gelu)),
-    Entry::new("Swish", Rule::Call(swish)),
-    Entry::new("SwiGLU", Rule::Call(gated_swish)),
-    Entry::new("Shrink", Rule::Call(shrink)),
+    ("LeakyRelu", leaky_relu),
+    ("PRelu", parametric_relu),
+    ("Elu", elu),
+    ("Selu", selu),
+    ("Celu", celu),
+    ("ThresholdedRelu", thresholded_relu),
+    ("HardSigmoid", hard_sigmoid),
+    ("HardSwish", hard_swish),
+    ("Softplus", softplus),
+    ("Softsign", softsign),
+    ("Mish", mish),
+    ("Gelu", gelu),
+    ("Swish", swish),
+    ("SwiGLU", gated_swish),
+    ("Shrink", shrink),
 ];
 
 const X: Register = Register(0);

@@ -1,20 +1,12 @@
 //! Indices of greatest and least elements.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::expression::ExpressionBuilder;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View};
 use anabranch_kernels::op::{ArgReduce, Binary, Domain, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::slice::from_ref;
 
-pub(super) const TABLE: &[Entry] = &[
-    Entry::new("ArgMax", Rule::Call(|o, b| arg_reduce(o, b, true))),
-    Entry::new("ArgMin", Rule::Call(|o, b| arg_reduce(o, b, false))),
-    Entry::new("Hardmax", Rule::Call(hardmax)),
-];
+pub(super) const TABLE: &[Entry] =
+    &[("ArgMax", |o, b| arg_reduce(o, b, true)), ("ArgMin", |o, b| arg_reduce(o, b, false)), ("Hardmax", hardmax)];
 
 fn arg_reduce(operator: &Operator<'_>, builder: &mut Builder, greatest: bool) -> Result<Vec<View>, Fault> {
     operator.number(0)?;
@@ -45,7 +37,7 @@ fn index_of(builder: &mut Builder, x: &View, op: ArgReduce) -> Result<View, Faul
 fn hardmax(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let x = operator.ranked(0, 1)?;
-    let (rows, axis) = if operator.opset() >= 13 {
+    let (rows, axis) = if operator.opset >= 13 {
         (x.clone(), operator.axis(-1, x.rank())?)
     } else {
         let (outer, inner) = x.dims().split_at(operator.axis(1, x.rank())?);

@@ -2,17 +2,12 @@
 
 use super::matmul::multiplied;
 use super::softmax::normalized;
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::expression::{ExpressionBuilder, domain_of};
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, domain_of};
 use anabranch_kernels::op::{Binary, PadMode, Register, Unary};
 use anabranch_kernels::{DType, TensorSpec};
 use std::slice::from_ref;
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("Attention", Rule::Call(attention))];
+pub(super) const TABLE: &[Entry] = &[("Attention", attention)];
 
 /// Queries `[b, h, s, d]`, keys `[b, g, t, d]` and values `[b, g, t, e]`; each of the `g` key heads serves `h / g`
 /// consecutive query heads.
@@ -27,23 +22,19 @@ struct Heads {
 fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     refuse_rarities(operator)?;
     let heads = Heads::read(operator, builder)?;
-    let &[batch, query_heads, length, depth] = heads.queries.dims() else { return Err(Fault::MissingInput(0)) };
-    let &[_, key_heads, total, _] = heads.keys.dims() else { return Err(Fault::MissingInput(1)) };
+    let &[batch, query_heads, length, depth] = heads.queries.dims() else { return Err(Fault::missing(0)) };
+    let &[_, key_heads, total, _] = heads.keys.dims() else { return Err(Fault::missing(1)) };
     let value_depth = heads.values.dims()[3];
     let sharing = query_heads / key_heads.max(1);
 
-    let queries = heads.queries.reshaped(vec![batch, key_heads, sharing, length, depth])?;
-    let keys = builder.transposed(&heads.keys, &[0, 1, 3, 2])?.reshaped(vec![batch, key_heads, 1, depth, total])?;
-    let values = heads.values.reshaped(vec![batch, key_heads, 1, total, value_depth])?;
-    let (queries, keys, values) = if sharing == 1 {
-        (
-            queries.reshaped(vec![batch, key_heads, length, depth])?,
-            keys.reshaped(vec![batch, key_heads, depth, total])?,
-            values.reshaped(vec![batch, key_heads, total, value_depth])?,
-        )
-    } else {
-        (queries, keys, values)
+    // With an axis for the query heads that share a key head, if several do.
+    let shared = |own: usize, matrix: [usize; 2]| match sharing {
+        1 => [&[batch, key_heads][..], &matrix].concat(),
+        _ => [&[batch, key_heads, own][..], &matrix].concat(),
     };
+    let queries = heads.queries.reshaped(shared(sharing, [length, depth]))?;
+    let keys = builder.transposed(&heads.keys, &[0, 1, 3, 2])?.reshaped(shared(1, [depth, total]))?;
+    let values = heads.values.reshaped(shared(1, [total, value_depth]))?;
 
     let scores = multiplied(builder, &queries, &keys)?.reshaped(vec![batch, query_heads, length, total])?;
     let scores = scaled(operator, builder, &scores, depth)?;
@@ -52,8 +43,7 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     if operator.optional(3).is_some() {
         weights = zero_where_nothing(builder, &weights)?;
     }
-    let weights =
-        if sharing == 1 { weights } else { weights.reshaped(vec![batch, key_heads, sharing, length, total])? };
+    let weights = weights.reshaped(shared(sharing, [length, total]))?;
     let result = multiplied(builder, &weights, &values)?.reshaped(vec![batch, query_heads, length, value_depth])?;
     let result = if operator.input(0)?.rank() == 3 {
         let moved = builder.transposed(&result, &[0, 2, 1, 3])?;
@@ -84,7 +74,7 @@ impl Heads {
         for (index, heads) in [(0, query_heads), (1, key_heads), (2, key_heads)] {
             parts.push(by_head(builder, operator.typed(index, dtype)?, heads)?);
         }
-        let [queries, mut keys, mut values] = <[View; 3]>::try_from(parts).map_err(|_| Fault::MissingInput(2))?;
+        let [queries, mut keys, mut values] = <[View; 3]>::try_from(parts).map_err(|_| Fault::missing(2))?;
         let mut past = 0;
         if operator.optional(4).is_some() || operator.optional(5).is_some() {
             let (old_keys, old_values) = (operator.typed(4, dtype)?, operator.typed(5, dtype)?);
@@ -124,7 +114,7 @@ fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Faul
 
 /// The scores times the scale, bent towards the cap if there is one.
 fn scaled(operator: &Operator<'_>, builder: &mut Builder, scores: &View, depth: usize) -> Result<View, Fault> {
-    let scale = operator.optional_float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
+    let scale = operator.node.float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
     let cap = f64::from(operator.float("softcap", 0.0)?);
     let mut expression = ExpressionBuilder::new(domain_of(scores.dtype()), 1);
     let scaled = expression.with(Binary::Multiply, Register(0), scale);

@@ -1,21 +1,13 @@
 //! Conversions between element types, and operators that change nothing.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 
-pub(super) const TABLE: &[Entry] = &[
-    Entry::new("Cast", Rule::Call(cast)),
-    Entry::new("CastLike", Rule::Call(cast_like)),
-    Entry::new("Identity", Rule::Call(identity)),
-    Entry::new("Dropout", Rule::Call(dropout)),
-];
+pub(super) const TABLE: &[Entry] =
+    &[("Cast", cast), ("CastLike", cast_like), ("Identity", identity), ("Dropout", dropout)];
 
 fn cast(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let to = operator.optional_int("to")?.ok_or_else(|| Fault::attribute("to", (), "there"))?;
+    let to = operator.node.int("to")?.ok_or_else(|| Fault::attribute("to", (), "there"))?;
     Ok(vec![builder.cast(operator.input(0)?, element_type(to)?)?])
 }
 

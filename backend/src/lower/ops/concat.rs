@@ -1,12 +1,8 @@
 //! Joining tensors along an axis, and cutting them apart again.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View};
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("Concat", Rule::Call(concat)), Entry::new("Split", Rule::Call(split))];
+pub(super) const TABLE: &[Entry] = &[("Concat", concat), ("Split", split)];
 
 fn concat(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let views = operator.all_inputs()?;
@@ -62,7 +58,7 @@ fn even_sizes(operator: &Operator<'_>, dim: usize) -> Result<Vec<usize>, Fault> 
     if parts != outputs {
         return Err(Fault::attribute("num_outputs", parts, format!("the number of outputs, {outputs}")));
     }
-    if operator.opset() < 18 && !dim.is_multiple_of(parts.max(1)) {
+    if operator.opset < 18 && !dim.is_multiple_of(parts.max(1)) {
         return Err(Fault::invalid(format!("{dim} elements do not divide into {parts} equal parts")));
     }
     let size = dim.div_ceil(parts.max(1));

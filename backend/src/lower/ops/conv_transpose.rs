@@ -1,44 +1,24 @@
 //! Transposed convolution over one or two axes.
 
-use super::conv::bias;
-use super::window::{AutoPad, Window, as_plane, output_dims, plane, sizes};
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::conv::{Parts, convolved};
+use super::window::{AutoPad, Window, plane, sizes};
+use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::op::{ConvTranspose, Op};
-use anabranch_kernels::{DType, Shape, TensorSpec};
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("ConvTranspose", Rule::Call(conv_transpose))];
+pub(super) const TABLE: &[Entry] = &[("ConvTranspose", conv_transpose)];
 
 fn conv_transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let (x, weights) = operator.pair()?;
-    let dtype = operator.float_input(0)?.dtype();
-    let kernel = weights.dims().get(2..).filter(|_| weights.rank() == x.rank());
-    let kernel = kernel.ok_or_else(|| {
-        Fault::invalid(format!("weights of shape {} do not fit an input of shape {}", weights.shape(), x.shape()))
-    })?;
-    let mut window = Window::read(operator, x, Some(kernel))?;
-    let group = operator.size("group", 1, 1)?;
+    let Parts { x, weights, mut window, group } = Parts::read(operator)?;
     if x.dims()[1] != weights.dims()[0] || !x.dims()[1].is_multiple_of(group) {
         let (channels, rows) = (x.dims()[1], weights.dims()[0]);
         return Err(Fault::invalid(format!("{channels} channels in {group} groups, weights for {rows} channels")));
     }
-    let [rows, columns] = output_plane(operator, &mut window, plane(x)?)?;
+    let size = output_plane(operator, &mut window, plane(x)?)?;
     let filters = weights.dims()[1].checked_mul(group).ok_or_else(|| Fault::invalid(format!("{group} groups")))?;
-
-    let x = builder.as_f32(x)?;
-    let weights = builder.as_f32(weights)?;
-    let bias = bias(operator, builder, 2, filters)?;
-    let mut inputs = vec![as_plane(&x)?, as_plane(&weights)?];
-    inputs.extend(bias.operands);
     let Window { strides, pads, dilations, .. } = window;
-    let op = Op::ConvTranspose(ConvTranspose { strides, pads, dilations, group, epilogue: bias.expression });
-    let output = TensorSpec::new(DType::F32, Shape::new(vec![x.dims()[0], filters, rows, columns])?);
-    let result = builder.emit_one(op, &inputs, output)?;
-    let result = result.reshaped(output_dims(&window, x.dims()[0], filters, [rows, columns]))?;
-    Ok(vec![builder.cast(&result, dtype)?])
+    convolved(operator, builder, &window, filters, size, |epilogue| {
+        Op::ConvTranspose(ConvTranspose { strides, pads, dilations, group, epilogue })
+    })
 }
 
 /// Rows and columns of the output. Where the output's size is asked for, by number or as the input's times the stride,
@@ -59,11 +39,7 @@ fn output_plane(operator: &Operator<'_>, window: &mut Window, input: [usize; 2])
             .and_then(|reach| reach.checked_add(extra[axis]))
             .ok_or_else(|| Fault::invalid(format!("{} elements at strides of {:?}", input[axis], window.strides)))?;
         if let Some(asked) = asked {
-            let total = full.saturating_sub(asked[axis]);
-            let less = total / 2;
-            let (before, after) =
-                if auto_pad == AutoPad::SameUpper { (less, total - less) } else { (total - less, less) };
-            (window.pads[axis], window.pads[axis + 2]) = (before, after);
+            window.set_border(axis, auto_pad, full.saturating_sub(asked[axis]));
             output[axis] = asked[axis];
         } else {
             let (before, after) = (window.pads[axis], window.pads[axis + 2]);

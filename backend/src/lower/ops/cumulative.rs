@@ -1,16 +1,11 @@
 //! Running sums along an axis, by doubling: after step `i` each element is the sum of the `2^i` elements up to it
 //! (Hillis and Steele 1986, "Data parallel algorithms", partial sums). Takes ⌈log₂ n⌉ passes over the tensor.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::expression::{ExpressionBuilder, domain_of};
-use crate::lower::operator::{Operator, axis_of};
-use crate::lower::view::View;
+use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, axis_of, domain_of};
 use anabranch_kernels::op::{Binary, PadMode};
 use std::slice::from_ref;
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("CumSum", Rule::Call(running_sum))];
+pub(super) const TABLE: &[Entry] = &[("CumSum", running_sum)];
 
 fn running_sum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.number(0)?;

@@ -1,16 +1,11 @@
 //! Sums of products over named axes, as transpositions, products of matrices and sums.
 
 use super::matmul::multiplied;
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::expression::{ExpressionBuilder, domain_of};
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, domain_of};
 use anabranch_kernels::op::{Binary, ReduceKind};
 use std::collections::BTreeMap;
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("Einsum", Rule::Call(einsum))];
+pub(super) const TABLE: &[Entry] = &[("Einsum", einsum)];
 
 /// The name of an axis: a letter, or for an axis under an ellipsis its distance from the ellipsis' end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +28,7 @@ fn einsum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let (terms, result) = parse(&equation, &views)?;
     check_sizes(&equation, &terms)?;
     let mut terms = terms.into_iter();
-    let mut whole = terms.next().ok_or(Fault::MissingInput(0))?;
+    let mut whole = terms.next().ok_or_else(|| Fault::missing(0))?;
     let mut rest: Vec<_> = terms.collect();
     rest.reverse();
     while let Some(next) = rest.pop() {

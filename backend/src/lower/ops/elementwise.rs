@@ -1,64 +1,59 @@
 //! Operators that compute each element of the output from the corresponding elements of the inputs.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::expression::{ExpressionBuilder, domain_of};
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, domain_of};
 use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, Domain, Register, Unary};
 use std::slice::from_ref;
 
 pub(super) const TABLE: &[Entry] = &[
-    Entry::new("Abs", Rule::Unary(Unary::Abs)),
-    Entry::new("Neg", Rule::Unary(Unary::Negate)),
-    Entry::new("Sign", Rule::Unary(Unary::Sign)),
-    Entry::new("Relu", Rule::Unary(Unary::Relu)),
-    Entry::new("Reciprocal", Rule::FloatUnary(Unary::Reciprocal)),
-    Entry::new("Sqrt", Rule::FloatUnary(Unary::Sqrt)),
-    Entry::new("Exp", Rule::FloatUnary(Unary::Exp)),
-    Entry::new("Log", Rule::FloatUnary(Unary::Log)),
-    Entry::new("Sin", Rule::FloatUnary(Unary::Sin)),
-    Entry::new("Cos", Rule::FloatUnary(Unary::Cos)),
-    Entry::new("Tan", Rule::FloatUnary(Unary::Tan)),
-    Entry::new("Asin", Rule::FloatUnary(Unary::Asin)),
-    Entry::new("Acos", Rule::FloatUnary(Unary::Acos)),
-    Entry::new("Atan", Rule::FloatUnary(Unary::Atan)),
-    Entry::new("Sinh", Rule::FloatUnary(Unary::Sinh)),
-    Entry::new("Cosh", Rule::FloatUnary(Unary::Cosh)),
-    Entry::new("Asinh", Rule::FloatUnary(Unary::Asinh)),
-    Entry::new("Acosh", Rule::FloatUnary(Unary::Acosh)),
-    Entry::new("Atanh", Rule::FloatUnary(Unary::Atanh)),
-    Entry::new("Tanh", Rule::FloatUnary(Unary::Tanh)),
-    Entry::new("Sigmoid", Rule::FloatUnary(Unary::Sigmoid)),
-    Entry::new("Erf", Rule::Unary(Unary::Erf)),
-    Entry::new("Floor", Rule::FloatUnary(Unary::Floor)),
-    Entry::new("Ceil", Rule::FloatUnary(Unary::Ceil)),
-    Entry::new("Round", Rule::FloatUnary(Unary::Round)),
-    Entry::new("Add", Rule::Arithmetic(Binary::Add)),
-    Entry::new("Sub", Rule::Arithmetic(Binary::Subtract)),
-    Entry::new("Mul", Rule::Arithmetic(Binary::Multiply)),
-    Entry::new("Div", Rule::Arithmetic(Binary::Divide)),
-    Entry::new("Equal", Rule::Compare(Binary::Equal)),
-    Entry::new("Less", Rule::Compare(Binary::Less)),
-    Entry::new("LessOrEqual", Rule::Compare(Binary::LessOrEqual)),
-    Entry::new("Greater", Rule::Compare(Binary::Greater)),
-    Entry::new("GreaterOrEqual", Rule::Compare(Binary::GreaterOrEqual)),
-    Entry::new("And", Rule::Logic(Binary::And)),
-    Entry::new("Or", Rule::Logic(Binary::Or)),
-    Entry::new("Xor", Rule::Logic(Binary::Xor)),
-    Entry::new("Not", Rule::Call(not)),
-    Entry::new("IsNaN", Rule::Call(is_nan)),
-    Entry::new("IsInf", Rule::Call(is_infinite)),
-    Entry::new("Pow", Rule::Call(power)),
-    Entry::new("Mod", Rule::Call(modulo)),
-    Entry::new("Where", Rule::Call(choose)),
-    Entry::new("Min", Rule::Call(min)),
-    Entry::new("Max", Rule::Call(max)),
-    Entry::new("Sum", Rule::Call(sum)),
-    Entry::new("Mean", Rule::Call(mean)),
-    Entry::new("Clip", Rule::Call(clip)),
+    ("Abs", |o, b| unary(o, b, Unary::Abs)),
+    ("Neg", |o, b| unary(o, b, Unary::Negate)),
+    ("Sign", |o, b| unary(o, b, Unary::Sign)),
+    ("Relu", |o, b| unary(o, b, Unary::Relu)),
+    ("Reciprocal", |o, b| float_unary(o, b, Unary::Reciprocal)),
+    ("Sqrt", |o, b| float_unary(o, b, Unary::Sqrt)),
+    ("Exp", |o, b| float_unary(o, b, Unary::Exp)),
+    ("Log", |o, b| float_unary(o, b, Unary::Log)),
+    ("Sin", |o, b| float_unary(o, b, Unary::Sin)),
+    ("Cos", |o, b| float_unary(o, b, Unary::Cos)),
+    ("Tan", |o, b| float_unary(o, b, Unary::Tan)),
+    ("Asin", |o, b| float_unary(o, b, Unary::Asin)),
+    ("Acos", |o, b| float_unary(o, b, Unary::Acos)),
+    ("Atan", |o, b| float_unary(o, b, Unary::Atan)),
+    ("Sinh", |o, b| float_unary(o, b, Unary::Sinh)),
+    ("Cosh", |o, b| float_unary(o, b, Unary::Cosh)),
+    ("Asinh", |o, b| float_unary(o, b, Unary::Asinh)),
+    ("Acosh", |o, b| float_unary(o, b, Unary::Acosh)),
+    ("Atanh", |o, b| float_unary(o, b, Unary::Atanh)),
+    ("Tanh", |o, b| float_unary(o, b, Unary::Tanh)),
+    ("Sigmoid", |o, b| float_unary(o, b, Unary::Sigmoid)),
+    ("Erf", |o, b| unary(o, b, Unary::Erf)),
+    ("Floor", |o, b| float_unary(o, b, Unary::Floor)),
+    ("Ceil", |o, b| float_unary(o, b, Unary::Ceil)),
+    ("Round", |o, b| float_unary(o, b, Unary::Round)),
+    ("Add", |o, b| arithmetic(o, b, Binary::Add)),
+    ("Sub", |o, b| arithmetic(o, b, Binary::Subtract)),
+    ("Mul", |o, b| arithmetic(o, b, Binary::Multiply)),
+    ("Div", |o, b| arithmetic(o, b, Binary::Divide)),
+    ("Equal", |o, b| compare(o, b, Binary::Equal)),
+    ("Less", |o, b| compare(o, b, Binary::Less)),
+    ("LessOrEqual", |o, b| compare(o, b, Binary::LessOrEqual)),
+    ("Greater", |o, b| compare(o, b, Binary::Greater)),
+    ("GreaterOrEqual", |o, b| compare(o, b, Binary::GreaterOrEqual)),
+    ("And", |o, b| logic(o, b, Binary::And)),
+    ("Or", |o, b| logic(o, b, Binary::Or)),
+    ("Xor", |o, b| logic(o, b, Binary::Xor)),
+    ("Not", not),
+    ("IsNaN", is_nan),
+    ("IsInf", is_infinite),
+    ("Pow", power),
+    ("Mod", modulo),
+    ("Where", choose),
+    ("Min", |o, b| Ok(vec![variadic(o, b, Binary::Min)?])),
+    ("Max", |o, b| Ok(vec![variadic(o, b, Binary::Max)?])),
+    ("Sum", |o, b| Ok(vec![variadic(o, b, Binary::Add)?])),
+    ("Mean", mean),
+    ("Clip", clip),
 ];
 
 const A: Register = Register(0);
@@ -66,34 +61,37 @@ const B: Register = Register(1);
 const C: Register = Register(2);
 
 /// A function of one number; the result has its type.
-pub(super) fn unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<View, Fault> {
+fn unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
-    builder.map(ExpressionBuilder::of_one(domain_of(x.dtype()), function), from_ref(x), x.dtype())
+    let expression = ExpressionBuilder::of_one(domain_of(x.dtype()), function);
+    Ok(vec![builder.map(expression, from_ref(x), x.dtype())?])
 }
 
 /// A function of one floating-point number.
-pub(super) fn float_unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<View, Fault> {
+fn float_unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     unary(operator, builder, function)
 }
 
 /// A function of two numbers of one type; the result has it too.
-pub(super) fn arithmetic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<View, Fault> {
+fn arithmetic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
     let (a, b) = operator.pair()?;
     operator.number(0)?;
-    builder.map(ExpressionBuilder::of_two(domain_of(a.dtype()), function), &[a.clone(), b.clone()], a.dtype())
+    let expression = ExpressionBuilder::of_two(domain_of(a.dtype()), function);
+    Ok(vec![builder.map(expression, &[a.clone(), b.clone()], a.dtype())?])
 }
 
 /// A truth value from two elements of one type.
-pub(super) fn compare(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<View, Fault> {
+fn compare(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
     let (a, b) = operator.pair()?;
-    builder.map(ExpressionBuilder::of_two(domain_of(a.dtype()), function), &[a.clone(), b.clone()], DType::Bool)
+    let expression = ExpressionBuilder::of_two(domain_of(a.dtype()), function);
+    Ok(vec![builder.map(expression, &[a.clone(), b.clone()], DType::Bool)?])
 }
 
 /// A truth value from two truth values.
-pub(super) fn logic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<View, Fault> {
-    let (a, b) = (operator.typed(0, DType::Bool)?, operator.typed(1, DType::Bool)?);
-    builder.map(ExpressionBuilder::of_two(Domain::F32, function), &[a.clone(), b.clone()], DType::Bool)
+fn logic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
+    operator.typed(0, DType::Bool)?;
+    compare(operator, builder, function)
 }
 
 fn not(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -139,7 +137,7 @@ fn power(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
 fn modulo(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let truncated = operator.flag("fmod", false)?;
     let function = if truncated { Binary::TruncatedModulo } else { Binary::FloorModulo };
-    Ok(vec![arithmetic(operator, builder, function)?])
+    arithmetic(operator, builder, function)
 }
 
 fn choose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -149,18 +147,6 @@ fn choose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let mut expression = ExpressionBuilder::new(domain_of(yes.dtype()), 3);
     expression.select(A, B, C);
     Ok(vec![builder.map(expression, &[condition.clone(), yes.clone(), no.clone()], yes.dtype())?])
-}
-
-fn min(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    Ok(vec![variadic(operator, builder, Binary::Min)?])
-}
-
-fn max(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    Ok(vec![variadic(operator, builder, Binary::Max)?])
-}
-
-fn sum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    Ok(vec![variadic(operator, builder, Binary::Add)?])
 }
 
 fn mean(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -188,8 +174,8 @@ fn clip(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
     let mut result = A;
     for (index, name, function) in [(1, "min", Binary::Max), (2, "max", Binary::Min)] {
-        let bound = if operator.opset() < 11 {
-            operator.optional_float(name)?.map(|bound| builder.scalar(x.dtype(), bound.into())).transpose()?
+        let bound = if operator.opset < 11 {
+            operator.node.float(name)?.map(|bound| builder.scalar(x.dtype(), bound.into())).transpose()?
         } else {
             operator.optional(index).map(|_| operator.typed(index, x.dtype()).cloned()).transpose()?
         };

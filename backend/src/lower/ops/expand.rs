@@ -1,13 +1,9 @@
 //! Repetition along axes: broadcasting written out, and tiling.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::Shape;
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("Expand", Rule::Call(expand)), Entry::new("Tile", Rule::Call(tile))];
+pub(super) const TABLE: &[Entry] = &[("Expand", expand), ("Tile", tile)];
 
 fn expand(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;

@@ -1,19 +1,11 @@
 //! Elements chosen by indices.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::expression::ExpressionBuilder;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, integers};
 use anabranch_kernels::op::{Binary, Domain, Gather, Op, Register};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-pub(super) const TABLE: &[Entry] = &[
-    Entry::new("Gather", Rule::Call(gather)),
-    Entry::new("GatherElements", Rule::Call(gather_elements)),
-    Entry::new("GatherND", Rule::Call(gather_many)),
-];
+pub(super) const TABLE: &[Entry] =
+    &[("Gather", gather), ("GatherElements", gather_elements), ("GatherND", gather_many)];
 
 fn gather(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.ranked(0, 1)?;
@@ -30,9 +22,7 @@ fn gather_elements(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
     let x = operator.ranked(0, 1)?;
     let indices = index_input(operator)?;
     let axis = operator.axis(0, x.rank())?;
-    let fits = indices.rank() == x.rank()
-        && (0..x.rank()).all(|other| other == axis || indices.dims()[other] <= x.dims()[other]);
-    if !fits {
+    if !fits_elements(x, indices, axis) {
         let reason = format!("indices of shape {} do not fit the data's {}", indices.shape(), x.shape());
         return Err(Fault::invalid(reason));
     }
@@ -40,6 +30,12 @@ fn gather_elements(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
     let output = TensorSpec::new(x.dtype(), indices.shape().clone());
     let op = Op::Gather(Gather { axis, elementwise: true });
     Ok(vec![builder.emit_one(op, &[x.clone(), indices.clone()], output)?])
+}
+
+/// Whether indices of single elements lie within the data along all other axes.
+pub(super) fn fits_elements(x: &View, indices: &View, axis: usize) -> bool {
+    let within = |other| other == axis || indices.dims()[other] <= x.dims()[other];
+    indices.rank() == x.rank() && (0..x.rank()).all(within)
 }
 
 /// Indices of several axes at once are combined into indices of one.
@@ -130,7 +126,7 @@ fn contiguous(
         return Ok(None);
     }
     let Some(tensor) = builder.tensor(indices) else { return Ok(None) };
-    let Some(&[index]) = crate::lower::operator::integers(&tensor).as_deref() else { return Ok(None) };
+    let Some(&[index]) = integers(&tensor).as_deref() else { return Ok(None) };
     let size = x.dims()[axis] as i64;
     let index = if index < 0 { index.saturating_add(size) } else { index };
     if !(0..size).contains(&index) {

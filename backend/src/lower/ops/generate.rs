@@ -2,38 +2,33 @@
 
 use super::cast::{element_type, floats};
 use super::expand::sizes;
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::expression::{ExpressionBuilder, domain_of};
-use crate::lower::operator::{Operator, axis_of, numbers};
-use crate::lower::view::View;
+use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, axis_of, domain_of, numbers};
 use anabranch_kernels::op::{Binary, Domain, Register};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
-    Entry::new("Constant", Rule::Call(constant)),
-    Entry::new("ConstantOfShape", Rule::Call(constant_of_shape)),
-    Entry::new("Shape", Rule::Call(shape)),
-    Entry::new("Size", Rule::Call(size)),
-    Entry::new("Range", Rule::Call(range)),
-    Entry::new("NonZero", Rule::Call(non_zero)),
-    Entry::new("OneHot", Rule::Call(one_hot)),
-    Entry::new("Trilu", Rule::Call(triangle)),
-    Entry::new("EyeLike", Rule::Call(eye_like)),
+    ("Constant", constant),
+    ("ConstantOfShape", constant_of_shape),
+    ("Shape", shape),
+    ("Size", size),
+    ("Range", range),
+    ("NonZero", non_zero),
+    ("OneHot", one_hot),
+    ("Trilu", triangle),
+    ("EyeLike", eye_like),
 ];
 
 fn constant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let scalar = |tensor: Tensor| Ok::<_, Fault>(tensor.reshaped(Shape::scalar()).expect("one element"));
-    let tensor = if let Some(tensor) = operator.tensor("value")? {
+    let tensor = if let Some(tensor) = operator.node.tensor("value")? {
         tensor.clone()
-    } else if let Some(value) = operator.optional_float("value_float")? {
+    } else if let Some(value) = operator.node.float("value_float")? {
         scalar(floats(&[value]))?
-    } else if let Some(value) = operator.optional_int("value_int")? {
+    } else if let Some(value) = operator.node.int("value_int")? {
         scalar(Tensor::from_i64s(&[value]))?
-    } else if let Some(values) = operator.floats("value_floats")? {
+    } else if let Some(values) = operator.node.floats("value_floats")? {
         floats(values)
-    } else if let Some(values) = operator.ints("value_ints")? {
+    } else if let Some(values) = operator.node.ints("value_ints")? {
         Tensor::from_i64s(values)
     } else {
         return Err(Fault::unsupported("its value is a text, sparse, or missing"));
@@ -45,7 +40,7 @@ fn constant_of_shape(operator: &Operator<'_>, builder: &mut Builder) -> Result<V
     let dims = sizes(&operator.known_ints(builder, 0, "shape")?, "the shape")?;
     let shape = Shape::new(dims)?;
     let one = Shape::scalar();
-    let value = match operator.tensor("value")? {
+    let value = match operator.node.tensor("value")? {
         None => builder.scalar(DType::F32, 0.0)?,
         Some(value) if value.shape().elements() == 1 => {
             let value = value.reshaped(one).expect("one element is a scalar");
@@ -80,7 +75,7 @@ fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     operator.typed(2, dtype)?;
     let bound = |index: usize, what: &'static str| {
         let view = operator.number(index)?;
-        let tensor = builder.tensor(view).ok_or(Fault::RunTime { input: index, what })?;
+        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(index, what))?;
         match numbers(&tensor).as_deref() {
             Some(&[value]) => Ok(value),
             _ => Err(Fault::invalid(format!("input {index} ({what}) has shape {}, not one element", view.shape()))),
@@ -127,7 +122,7 @@ fn non_zero(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
 fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let indices = operator.number(0)?;
     let depth_view = operator.input(1)?;
-    let depth = builder.tensor(depth_view).ok_or(Fault::RunTime { input: 1, what: "depth" })?;
+    let depth = builder.tensor(depth_view).ok_or_else(|| Fault::run_time(1, "depth"))?;
     let depth = match numbers(&depth).as_deref() {
         Some(&[depth]) if (1.0..9.0e15).contains(&depth) => depth as usize,
         other => return Err(Fault::invalid(format!("a depth of {:?}", other.unwrap_or_default()))),
@@ -164,14 +159,8 @@ fn triangle(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
         Some(_) => operator.known_int(builder, 1, "k")?,
         None => 0,
     };
-    let (rows, columns) = diagonal_axes(builder, x)?;
-    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
-    let limit = expression.with(Binary::Add, Register(1), bounded(diagonal));
     let compare = if upper { Binary::GreaterOrEqual } else { Binary::LessOrEqual };
-    let kept = expression.binary(compare, Register(2), limit);
-    let zero = expression.literal(0.0);
-    expression.select(kept, Register(0), zero);
-    Ok(vec![builder.map(expression, &[x.clone(), rows, columns], x.dtype())?])
+    Ok(vec![by_diagonal(builder, x, x.clone(), compare, diagonal)?])
 }
 
 fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -179,29 +168,30 @@ fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     if x.rank() != 2 {
         return Err(Fault::invalid(format!("the input has shape {}, not two dimensions", x.shape())));
     }
-    let dtype = match operator.optional_int("dtype")? {
+    let dtype = match operator.node.int("dtype")? {
         Some(number) => element_type(number)?,
         None => x.dtype(),
     };
-    let shaped = builder.filled(TensorSpec::new(dtype, Shape::scalar()), 1.0)?;
-    let (rows, columns) = diagonal_axes(builder, x)?;
-    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
-    let limit = expression.with(Binary::Add, Register(1), bounded(operator.int("k", 0)?));
-    let hit = expression.binary(Binary::Equal, Register(2), limit);
-    let zero = expression.literal(0.0);
-    expression.select(hit, Register(0), zero);
-    Ok(vec![builder.map_to(expression, &[shaped, rows, columns], TensorSpec::new(dtype, x.shape().clone()))?])
+    let one = builder.scalar(dtype, 1.0)?;
+    Ok(vec![by_diagonal(builder, x, one, Binary::Equal, operator.int("k", 0)?)?])
 }
 
-/// The row and column numbers of the two innermost axes, in the domain of the view's type.
-fn diagonal_axes(builder: &mut Builder, x: &View) -> Result<(View, View), Fault> {
+/// `kept`, in the shape of `x`, where an element's column compares so with its row plus `diagonal`; zero elsewhere. Rows and
+/// columns are those of the two innermost axes, counted in the domain of the type of `x`.
+fn by_diagonal(builder: &mut Builder, x: &View, kept: View, compare: Binary, diagonal: i64) -> Result<View, Fault> {
     let (rank, dims) = (x.rank(), x.dims());
     if domain_of(x.dtype()) == Domain::F32 && dims[rank - 2].max(dims[rank - 1]) >= 1 << 24 {
         return Err(Fault::unsupported(format!("a triangle of shape {}", x.shape())));
     }
     let rows = builder.indices(x.dtype(), dims[rank - 2], rank - 2, rank)?;
     let columns = builder.indices(x.dtype(), dims[rank - 1], rank - 1, rank)?;
-    Ok((rows, columns))
+    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
+    let limit = expression.with(Binary::Add, Register(1), bounded(diagonal));
+    let holds = expression.binary(compare, Register(2), limit);
+    let zero = expression.literal(0.0);
+    expression.select(holds, Register(0), zero);
+    let output = TensorSpec::new(kept.dtype(), x.shape().clone());
+    builder.map_to(expression, &[kept, rows, columns], output)
 }
 
 /// A diagonal's number; those beyond any matrix are moved to where `f32` still counts exactly.

@@ -1,20 +1,13 @@
 //! Operators that move elements without changing them: permuted axes, and blocks between channels and space.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::{Operator, axes_of};
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View, axes_of};
 
-pub(super) const TABLE: &[Entry] = &[
-    Entry::new("Transpose", Rule::Call(transpose)),
-    Entry::new("DepthToSpace", Rule::Call(depth_to_space)),
-    Entry::new("SpaceToDepth", Rule::Call(space_to_depth)),
-];
+pub(super) const TABLE: &[Entry] =
+    &[("Transpose", transpose), ("DepthToSpace", depth_to_space), ("SpaceToDepth", space_to_depth)];
 
 fn transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
-    let permutation = match operator.ints("perm")? {
+    let permutation = match operator.node.ints("perm")? {
         None => (0..x.rank()).rev().collect(),
         Some(axes) => permutation_of(axes, x)?,
     };

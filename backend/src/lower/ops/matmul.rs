@@ -1,16 +1,10 @@
 //! Products of matrices. The op set multiplies in `f32`; other floating-point types are converted on the way.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::compose::Epilogue;
-use crate::lower::error::Fault;
-use crate::lower::expression::ExpressionBuilder;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, Epilogue, ExpressionBuilder, Fault, Operator, View};
 use anabranch_kernels::Shape;
 use anabranch_kernels::op::{Binary, Domain, MatMul, Register};
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("MatMul", Rule::Call(matmul)), Entry::new("Gemm", Rule::Call(gemm))];
+pub(super) const TABLE: &[Entry] = &[("MatMul", matmul), ("Gemm", gemm)];
 
 /// NumPy's rule: a vector on the left is a row, on the right a column, and loses that dimension in the result.
 fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {

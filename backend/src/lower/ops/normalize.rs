@@ -1,24 +1,18 @@
 //! Normalisation: batch (with stored statistics), layer, instance, group, root-mean-square, by a norm, across channels.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::compose::Epilogue;
-use crate::lower::error::Fault;
-use crate::lower::expression::{ExpressionBuilder, domain_of};
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, Epilogue, ExpressionBuilder, Fault, Operator, View, domain_of};
 use anabranch_kernels::op::{Binary, Domain, Normalize, Op, Pool, PoolKind, ReduceKind, Register, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::slice::from_ref;
 
 pub(super) const TABLE: &[Entry] = &[
-    Entry::new("BatchNormalization", Rule::Call(batch)),
-    Entry::new("LayerNormalization", Rule::Call(layer)),
-    Entry::new("InstanceNormalization", Rule::Call(instance)),
-    Entry::new("GroupNormalization", Rule::Call(group)),
-    Entry::new("RMSNormalization", Rule::Call(root_mean_square)),
-    Entry::new("LpNormalization", Rule::Call(by_norm)),
-    Entry::new("LRN", Rule::Call(across_channels)),
+    ("BatchNormalization", batch),
+    ("LayerNormalization", layer),
+    ("InstanceNormalization", instance),
+    ("GroupNormalization", group),
+    ("RMSNormalization", |o, b| trailing(o, b, false)),
+    ("LpNormalization", by_norm),
+    ("LRN", across_channels),
 ];
 
 /// `x · s + t` with `s = scale / √(variance + ε)` and `t = bias − mean · s`, which fold where they are constant.
@@ -35,7 +29,7 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
         parameters.push(channel_parameter(operator, builder, x, index, channels)?);
     }
     let work = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    let [scale, bias, mean, variance] = &parameters[..] else { return Err(Fault::MissingInput(4)) };
+    let [scale, bias, mean, variance] = &parameters[..] else { return Err(Fault::missing(4)) };
 
     let mut expression = ExpressionBuilder::new(domain_of(work), 2);
     let shifted = expression.with(Binary::Add, Register(1), operator.float("epsilon", 1e-5)?.into());
@@ -59,10 +53,6 @@ fn layer(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     trailing(operator, builder, true)
 }
 
-fn root_mean_square(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    trailing(operator, builder, false)
-}
-
 /// Normalisation over all axes from `axis` on, with a scale and a bias of the shape of those axes.
 fn trailing(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
@@ -78,7 +68,6 @@ fn trailing(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Res
     }
     let rows = x.dims()[..axis].iter().product();
     let columns = x.dims()[axis..].iter().product();
-    let parameters = <[View; 2]>::try_from(parameters).map_or_else(Scaling::Only, Scaling::And);
     normalized(operator, builder, [rows, columns], center, parameters)
 }
 
@@ -99,7 +88,7 @@ fn group(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     }
     let mut parameter = |index: usize| {
         let own = operator.input(index)?;
-        if operator.opset() >= 21 || *own.dims() == [channels] {
+        if operator.opset >= 21 || *own.dims() == [channels] {
             return channel_parameter(operator, builder, x, index, channels);
         }
         let groupwise = channel_parameter(operator, builder, x, index, groups)?.reshaped(vec![groups, 1])?;
@@ -122,28 +111,21 @@ fn grouped(
     operator.float_input(0)?;
     let rows = x.dims()[0].saturating_mul(groups);
     let columns = x.elements().checked_div(rows).unwrap_or(0);
-    let parameters = [builder.as_f32(&scale)?, builder.as_f32(&bias)?];
-    normalized(operator, builder, [rows, columns], true, Scaling::And(parameters))
+    let parameters = vec![builder.as_f32(&scale)?, builder.as_f32(&bias)?];
+    normalized(operator, builder, [rows, columns], true, parameters)
 }
 
-/// What follows a normalisation.
-enum Scaling {
-    /// A scale, or nothing.
-    Only(Vec<View>),
-    /// A scale and a bias.
-    And([View; 2]),
-}
-
-/// Input 0 read as `rows` rows, each normalised, then scaled.
+/// Input 0 read as `rows` rows, each normalised, then times the first of `parameters` and plus the second, if they are
+/// there.
 fn normalized(
     operator: &Operator<'_>,
     builder: &mut Builder,
     rows: [usize; 2],
     center: bool,
-    scaling: Scaling,
+    parameters: Vec<View>,
 ) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
-    let epilogue = scaled(scaling);
+    let epilogue = scaled(parameters);
     let op = Normalize { axis: 1, epsilon: operator.float("epsilon", 1e-5)?, center, epilogue: epilogue.expression };
     let mut inputs = vec![builder.as_f32(x)?.reshaped(rows)?];
     inputs.extend(epilogue.operands);
@@ -152,12 +134,10 @@ fn normalized(
     Ok(vec![builder.cast(&result, x.dtype())?])
 }
 
-fn scaled(scaling: Scaling) -> Epilogue {
-    let operands = match scaling {
-        Scaling::Only(operands) if operands.is_empty() => return Epilogue::default(),
-        Scaling::Only(operands) => operands,
-        Scaling::And(operands) => operands.to_vec(),
-    };
+fn scaled(operands: Vec<View>) -> Epilogue {
+    if operands.is_empty() {
+        return Epilogue::default();
+    }
     let mut expression = ExpressionBuilder::new(Domain::F32, 1 + operands.len());
     let scaled = expression.binary(Binary::Multiply, Register(0), Register(1));
     if operands.len() > 1 {

@@ -1,14 +1,10 @@
 //! Borders around tensors.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::{Operator, axes_of, axis_of, numbers};
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View, axes_in_order, numbers};
 use anabranch_kernels::DType;
 use anabranch_kernels::op::PadMode;
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("Pad", Rule::Call(pad))];
+pub(super) const TABLE: &[Entry] = &[("Pad", pad)];
 
 /// Elements added before and after along each axis; negative counts cut.
 type Border = Vec<(isize, isize)>;
@@ -31,14 +27,8 @@ fn pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
 }
 
 fn border(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Border, Fault> {
-    let pads = operator.ints_by_version(builder, "pads", 11, 1)?.ok_or(Fault::MissingInput(1))?;
-    let axes = match operator.optional_known_ints(builder, 3, "axes")? {
-        Some(axes) => {
-            axes_of(&axes, x.rank())?;
-            axes.iter().map(|axis| axis_of(*axis, x.rank())).collect::<Result<Vec<_>, _>>()?
-        }
-        None => (0..x.rank()).collect(),
-    };
+    let pads = operator.ints_by_version(builder, "pads", 11, 1)?.ok_or_else(|| Fault::missing(1))?;
+    let axes = axes_in_order(operator.optional_known_ints(builder, 3, "axes")?.as_deref(), x.rank())?;
     if pads.len() != 2 * axes.len() {
         return Err(Fault::invalid(format!("{} pads for {} axes; two an axis are needed", pads.len(), axes.len())));
     }
@@ -76,12 +66,12 @@ fn check_source(x: &View, border: &Border, mode: PadMode) -> Result<(), Fault> {
 }
 
 fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<f64, Fault> {
-    if operator.opset() < 11 {
+    if operator.opset < 11 {
         return Ok(operator.float("value", 0.0)?.into());
     }
     let Some(value) = operator.optional(2).filter(|value| value.elements() > 0) else { return Ok(0.0) };
     operator.typed(2, x.dtype())?;
-    let tensor = builder.tensor(value).ok_or(Fault::RunTime { input: 2, what: "constant_value" })?;
+    let tensor = builder.tensor(value).ok_or_else(|| Fault::run_time(2, "constant_value"))?;
     let value = numbers(&tensor).and_then(|values| values.first().copied()).unwrap_or(0.0);
     let exact = !matches!(x.dtype(), DType::I64 | DType::U64) || value.abs() < 9.0e15;
     if exact { Ok(value) } else { Err(Fault::unsupported(format!("a border of {value} in 64-bit integers"))) }

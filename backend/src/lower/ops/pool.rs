@@ -1,19 +1,15 @@
 //! Pooling over windows of one or two axes, or over all of them.
 
 use super::window::{AutoPad, Window, as_plane, output_dims, plane};
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::op::{Op, Pool, PoolKind, ReduceKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
-    Entry::new("MaxPool", Rule::Call(max_pool)),
-    Entry::new("AveragePool", Rule::Call(average_pool)),
-    Entry::new("GlobalMaxPool", Rule::Call(global_max_pool)),
-    Entry::new("GlobalAveragePool", Rule::Call(global_average_pool)),
+    ("MaxPool", max_pool),
+    ("AveragePool", average_pool),
+    ("GlobalMaxPool", |o, b| global(o, b, ReduceKind::Max)),
+    ("GlobalAveragePool", |o, b| global(o, b, ReduceKind::Mean)),
 ];
 
 fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -44,14 +40,6 @@ fn pool(operator: &Operator<'_>, builder: &mut Builder, kind: PoolKind) -> Resul
     let output = TensorSpec::new(DType::F32, Shape::new(vec![x.dims()[0], x.dims()[1], size[0], size[1]])?);
     let result = builder.emit_one(op, &[input], output)?.reshaped(dims)?;
     Ok(vec![builder.cast(&result, x.dtype())?])
-}
-
-fn global_max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    global(operator, builder, ReduceKind::Max)
-}
-
-fn global_average_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    global(operator, builder, ReduceKind::Mean)
 }
 
 fn global(operator: &Operator<'_>, builder: &mut Builder, kind: ReduceKind) -> Result<Vec<View>, Fault> {

@@ -1,20 +1,14 @@
 //! Recurrent layers: the product of all inputs with the weights at once, then one pass over time for each direction.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::compose::Epilogue;
-use crate::lower::error::Fault;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, Epilogue, Fault, Operator, View, integers};
 use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent, RecurrentKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("GRU", Rule::Call(gru)), Entry::new("LSTM", Rule::Call(lstm))];
+pub(super) const TABLE: &[Entry] = &[("GRU", gru), ("LSTM", lstm)];
 
 /// Which input is what, and the sizes.
 struct Layer {
     kind: RecurrentKind,
-    gates: usize,
     /// Whether each direction runs backwards.
     reversed: Vec<bool>,
     /// Time steps, batch, input features, units.
@@ -50,10 +44,6 @@ impl Layer {
         kind: RecurrentKind,
         activations: &[&str],
     ) -> Result<Self, Fault> {
-        let gates = match kind {
-            RecurrentKind::Gru { .. } => 3,
-            RecurrentKind::Lstm => 4,
-        };
         operator.float_input(0)?;
         let batch_first = operator.flag("layout", false)?;
         let &[outer, inner, features] = operator.input(0)?.dims() else {
@@ -74,25 +64,25 @@ impl Layer {
         if hidden != units || units == 0 {
             return Err(Fault::attribute("hidden_size", hidden, format!("the recurrent weights' {units}")));
         }
-        let layer = Self { kind, gates, reversed, time, batch, features, units, batch_first };
+        let layer = Self { kind, reversed, time, batch, features, units, batch_first };
         layer.check_options(operator, builder, activations)?;
         Ok(layer)
     }
 
     /// Refuses what the op does not compute.
     fn check_options(&self, operator: &Operator<'_>, builder: &Builder, activations: &[&str]) -> Result<(), Fault> {
-        if let Some(names) = operator.strings("activations")? {
+        if let Some(names) = operator.node.strings("activations")? {
             let usual = activations.iter().cycle();
             let same = names.iter().zip(usual).all(|(name, usual)| name.eq_ignore_ascii_case(usual));
             if !same {
                 return Err(Fault::unsupported(format!("the activations {names:?}")));
             }
         }
-        if operator.optional_float("clip")?.is_some_and(|clip| clip > 0.0) {
+        if operator.node.float("clip")?.is_some_and(|clip| clip > 0.0) {
             return Err(Fault::unsupported("clipped gates"));
         }
         if let Some(lengths) = operator.optional(4).and_then(|lengths| builder.tensor(lengths)) {
-            let lengths = crate::lower::operator::integers(&lengths).unwrap_or_default();
+            let lengths = integers(&lengths).unwrap_or_default();
             if lengths.len() == self.batch && lengths.iter().all(|length| usize::try_from(*length) == Ok(self.time)) {
                 return Ok(());
             }
@@ -123,12 +113,13 @@ impl Layer {
         x: &View,
         direction: usize,
     ) -> Result<Vec<View>, Fault> {
-        let wide = self.gates.checked_mul(self.units).ok_or_else(|| Fault::invalid(format!("{} units", self.units)))?;
-        let weights = self.part(operator, builder, 1, direction, &[wide, self.features])?;
-        let recurrent = self.part(operator, builder, 2, direction, &[wide, self.units])?;
+        let wide =
+            self.kind.gates().checked_mul(self.units).ok_or_else(|| Fault::invalid(format!("{} units", self.units)))?;
+        let weights = self.part(operator, builder, (1, 0), direction, &[wide, self.features])?;
+        let recurrent = self.part(operator, builder, (2, 0), direction, &[wide, self.units])?;
         let (bias, recurrent_bias) = match operator.optional(3) {
             Some(_) => {
-                let both = self.part(operator, builder, 3, direction, &[2 * wide])?;
+                let both = self.part(operator, builder, (3, 0), direction, &[2 * wide])?;
                 (Some(builder.part(&both, 0, 0, wide)?), builder.part(&both, 0, wide, wide)?)
             }
             None => (None, self.zeros(builder, &[wide])?),
@@ -143,7 +134,7 @@ impl Layer {
         let projected = builder.product(op, &flat, &weights, vec![rows, wide], epilogue)?;
 
         let mut inputs = vec![projected.reshaped(vec![self.time, self.batch, wide])?, recurrent, recurrent_bias];
-        let states = if self.kind == RecurrentKind::Lstm { 2 } else { 1 };
+        let states = self.kind.states();
         for state in 0..states {
             inputs.push(self.initial(operator, builder, 5 + state, direction)?);
         }
@@ -155,21 +146,22 @@ impl Layer {
         builder.emit(Op::Recurrent(op), &inputs, specs)
     }
 
-    /// One direction's part, of shape `dims`, of input `index`.
+    /// One direction's part, of shape `dims`, of input `index`, whose directions are along `axis`.
     fn part(
         &self,
         operator: &Operator<'_>,
         builder: &mut Builder,
-        index: usize,
+        (index, axis): (usize, usize),
         direction: usize,
         dims: &[usize],
     ) -> Result<View, Fault> {
         let whole = operator.float_input(index)?;
-        let expected = [&[self.reversed.len()], dims].concat();
+        let mut expected = dims.to_vec();
+        expected.insert(axis, self.reversed.len());
         if *whole.dims() != expected[..] {
             return Err(Fault::invalid(format!("input {index} has shape {}, not {expected:?}", whole.shape())));
         }
-        let part = builder.part(whole, 0, direction, 1)?.reshaped(dims)?;
+        let part = builder.part(whole, axis, direction, 1)?.reshaped(dims)?;
         builder.as_f32(&part)
     }
 
@@ -182,19 +174,10 @@ impl Layer {
         direction: usize,
     ) -> Result<View, Fault> {
         let dims = [self.batch, self.units];
-        if operator.optional(index).is_none() {
-            return self.zeros(builder, &dims);
+        match operator.optional(index) {
+            None => self.zeros(builder, &dims),
+            Some(_) => self.part(operator, builder, (index, usize::from(self.batch_first)), direction, &dims),
         }
-        if !self.batch_first {
-            return self.part(operator, builder, index, direction, &dims);
-        }
-        let whole = operator.float_input(index)?;
-        let expected = [self.batch, self.reversed.len(), self.units];
-        if *whole.dims() != expected {
-            return Err(Fault::invalid(format!("input {index} has shape {}, not {expected:?}", whole.shape())));
-        }
-        let part = builder.part(whole, 1, direction, 1)?.reshaped(dims)?;
-        builder.as_f32(&part)
     }
 
     fn zeros(&self, builder: &mut Builder, dims: &[usize]) -> Result<View, Fault> {

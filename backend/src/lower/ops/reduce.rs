@@ -1,24 +1,19 @@
 //! Reductions over axes.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::expression::{ExpressionBuilder, domain_of};
-use crate::lower::operator::{Operator, axes_of};
-use crate::lower::view::View;
+use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, axes_of, domain_of};
 use anabranch_kernels::op::{ReduceKind, Unary};
 
 pub(super) const TABLE: &[Entry] = &[
-    Entry::new("ReduceSum", Rule::Call(|o, b| reduce(o, b, ReduceKind::Sum, None))),
-    Entry::new("ReduceMean", Rule::Call(|o, b| reduce(o, b, ReduceKind::Mean, None))),
-    Entry::new("ReduceMax", Rule::Call(|o, b| reduce(o, b, ReduceKind::Max, None))),
-    Entry::new("ReduceMin", Rule::Call(|o, b| reduce(o, b, ReduceKind::Min, None))),
-    Entry::new("ReduceProd", Rule::Call(|o, b| reduce(o, b, ReduceKind::Product, None))),
-    Entry::new("ReduceSumSquare", Rule::Call(|o, b| reduce(o, b, ReduceKind::SumOfSquares, None))),
-    Entry::new("ReduceL1", Rule::Call(|o, b| reduce(o, b, ReduceKind::SumOfMagnitudes, None))),
-    Entry::new("ReduceL2", Rule::Call(|o, b| reduce(o, b, ReduceKind::SumOfSquares, Some(Unary::Sqrt)))),
-    Entry::new("ReduceLogSum", Rule::Call(|o, b| reduce(o, b, ReduceKind::Sum, Some(Unary::Log)))),
-    Entry::new("ReduceLogSumExp", Rule::Call(|o, b| reduce(o, b, ReduceKind::LogSumExp, None))),
+    ("ReduceSum", |o, b| reduce(o, b, ReduceKind::Sum, None)),
+    ("ReduceMean", |o, b| reduce(o, b, ReduceKind::Mean, None)),
+    ("ReduceMax", |o, b| reduce(o, b, ReduceKind::Max, None)),
+    ("ReduceMin", |o, b| reduce(o, b, ReduceKind::Min, None)),
+    ("ReduceProd", |o, b| reduce(o, b, ReduceKind::Product, None)),
+    ("ReduceSumSquare", |o, b| reduce(o, b, ReduceKind::SumOfSquares, None)),
+    ("ReduceL1", |o, b| reduce(o, b, ReduceKind::SumOfMagnitudes, None)),
+    ("ReduceL2", |o, b| reduce(o, b, ReduceKind::SumOfSquares, Some(Unary::Sqrt))),
+    ("ReduceLogSum", |o, b| reduce(o, b, ReduceKind::Sum, Some(Unary::Log))),
+    ("ReduceLogSumExp", |o, b| reduce(o, b, ReduceKind::LogSumExp, None)),
 ];
 
 /// The version from which the axes are an input.

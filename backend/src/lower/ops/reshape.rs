@@ -1,17 +1,9 @@
 //! Operators that only change the shape under which a value is read: they give views and emit no node.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::{Operator, axes_of, axis_of};
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View, axes_of, two_sides};
 
-pub(super) const TABLE: &[Entry] = &[
-    Entry::new("Reshape", Rule::Call(reshape)),
-    Entry::new("Flatten", Rule::Call(flatten)),
-    Entry::new("Squeeze", Rule::Call(squeeze)),
-    Entry::new("Unsqueeze", Rule::Call(unsqueeze)),
-];
+pub(super) const TABLE: &[Entry] =
+    &[("Reshape", reshape), ("Flatten", flatten), ("Squeeze", squeeze), ("Unsqueeze", unsqueeze)];
 
 fn reshape(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
@@ -51,12 +43,7 @@ fn resolve(wanted: &[i64], x: &View, keep_zero: bool) -> Result<Vec<usize>, Faul
 
 fn flatten(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
-    let axis = match operator.int("axis", 1)? {
-        axis if axis == x.rank() as i64 => x.rank(),
-        axis => axis_of(axis, x.rank())?,
-    };
-    let product = |dims: &[usize]| dims.iter().product::<usize>();
-    Ok(vec![x.reshaped(vec![product(&x.dims()[..axis]), product(&x.dims()[axis..])])?])
+    Ok(vec![x.reshaped(two_sides(operator, x)?)?])
 }
 
 fn squeeze(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -74,7 +61,7 @@ fn squeeze(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
 
 fn unsqueeze(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
-    let axes = operator.ints_by_version(builder, "axes", 13, 1)?.ok_or(Fault::MissingInput(1))?;
+    let axes = operator.ints_by_version(builder, "axes", 13, 1)?.ok_or_else(|| Fault::missing(1))?;
     let rank = x.rank().saturating_add(axes.len());
     let axes = axes_of(&axes, rank)?;
     let mut old = x.dims().iter();

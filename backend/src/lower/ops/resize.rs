@@ -1,16 +1,11 @@
 //! Resampling of images.
 
 use super::expand::sizes;
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::{Operator, axes_of, axis_of, numbers};
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View, axes_in_order, numbers};
 use anabranch_kernels::op::{Coordinates, Interpolation, NearestRounding, Op, Resize};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-pub(super) const TABLE: &[Entry] =
-    &[Entry::new("Resize", Rule::Call(resize)), Entry::new("Upsample", Rule::Call(upsample))];
+pub(super) const TABLE: &[Entry] = &[("Resize", resize), ("Upsample", upsample)];
 
 /// Scale and output size along one axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,19 +16,13 @@ struct AxisScale {
 
 fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
-    if operator.opset() < 11 {
+    if operator.opset < 11 {
         return by_scales(operator, builder, scales(operator, builder, 1)?, true);
     }
     if operator.flag("antialias", false)? || operator.flag("exclude_outside", false)? {
         return Err(Fault::unsupported("antialiasing and the exclusion of outside elements"));
     }
-    let axes = match operator.ints("axes")? {
-        Some(axes) => {
-            axes_of(axes, x.rank())?;
-            axes.iter().map(|axis| axis_of(*axis, x.rank())).collect::<Result<Vec<_>, _>>()?
-        }
-        None => (0..x.rank()).collect(),
-    };
+    let axes = axes_in_order(operator.node.ints("axes")?, x.rank())?;
     let mut targets: Vec<_> = x.dims().iter().map(|dim| AxisScale { scale: 1.0, size: *dim }).collect();
     for (axis, target) in axes.iter().zip(wanted(operator, builder, &axes)?) {
         targets[*axis] = target;
@@ -45,8 +34,8 @@ fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 
 /// The older operator: scales only, and coordinates without an offset.
 fn upsample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let scales = match operator.floats("scales")? {
-        Some(scales) if operator.opset() < 9 => scales.iter().map(|scale| f64::from(*scale)).collect(),
+    let scales = match operator.node.floats("scales")? {
+        Some(scales) if operator.opset < 9 => scales.iter().map(|scale| f64::from(*scale)).collect(),
         _ => scales(operator, builder, 1)?,
     };
     by_scales(operator, builder, scales, false)
@@ -76,7 +65,7 @@ fn by_scales(
 
 fn scales(operator: &Operator<'_>, builder: &Builder, index: usize) -> Result<Vec<f64>, Fault> {
     let view = operator.input(index)?;
-    let tensor = builder.tensor(view).ok_or(Fault::RunTime { input: index, what: "scales" })?;
+    let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(index, "scales"))?;
     numbers(&tensor).ok_or_else(|| Fault::invalid("the scales are no numbers"))
 }
 

@@ -1,17 +1,10 @@
 //! Elements replaced at places that are known ahead of the run: a choice among the old elements and the new ones.
 
-use super::{Entry, Rule, gather};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::{Operator, integers};
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View, gather, integers};
 use anabranch_kernels::{DType, Tensor};
 
-pub(super) const TABLE: &[Entry] = &[
-    Entry::new("ScatterND", Rule::Call(scatter_many)),
-    Entry::new("ScatterElements", Rule::Call(scatter_elements)),
-    Entry::new("Scatter", Rule::Call(scatter_elements)),
-];
+pub(super) const TABLE: &[Entry] =
+    &[("ScatterND", scatter_many), ("ScatterElements", scatter_elements), ("Scatter", scatter_elements)];
 
 fn scatter_many(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, indices) = places(operator)?;
@@ -31,10 +24,7 @@ fn scatter_elements(operator: &Operator<'_>, builder: &mut Builder) -> Result<Ve
     let (x, indices) = places(operator)?;
     let updates = operator.typed(2, x.dtype())?;
     let axis = operator.axis(0, x.rank())?;
-    let fits = indices.rank() == x.rank()
-        && updates.shape() == indices.shape()
-        && (0..x.rank()).all(|other| other == axis || indices.dims()[other] <= x.dims()[other]);
-    if !fits {
+    if updates.shape() != indices.shape() || !gather::fits_elements(x, indices, axis) {
         let (x, indices, updates) = (x.shape(), indices.shape(), updates.shape());
         return Err(Fault::invalid(format!("updates {updates} at indices {indices} do not fit {x}")));
     }

@@ -1,21 +1,17 @@
 //! Strided sub-tensors, with NumPy's reading of bounds beyond the tensor.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::{Operator, axis_of};
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View, axis_of};
 
-pub(super) const TABLE: &[Entry] = &[Entry::new("Slice", Rule::Call(slice))];
+pub(super) const TABLE: &[Entry] = &[("Slice", slice)];
 
 /// Bounds are attributes before version 10, inputs from there on.
 fn slice(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
-    let starts = operator.ints_by_version(builder, "starts", 10, 1)?.ok_or(Fault::MissingInput(1))?;
-    let ends = operator.ints_by_version(builder, "ends", 10, 2)?.ok_or(Fault::MissingInput(2))?;
+    let starts = operator.ints_by_version(builder, "starts", 10, 1)?.ok_or_else(|| Fault::missing(1))?;
+    let ends = operator.ints_by_version(builder, "ends", 10, 2)?.ok_or_else(|| Fault::missing(2))?;
     let axes = operator.ints_by_version(builder, "axes", 10, 3)?;
     let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
-    let steps = if operator.opset() < 10 { None } else { operator.optional_known_ints(builder, 4, "steps")? };
+    let steps = if operator.opset < 10 { None } else { operator.optional_known_ints(builder, 4, "steps")? };
     let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
     if [ends.len(), axes.len(), steps.len()].iter().any(|length| *length != starts.len()) {
         return Err(Fault::invalid(format!(

@@ -1,38 +1,20 @@
 //! Softmax and its logarithm, along one axis, or over all axes from one on before version 13.
 
-use super::{Entry, Rule};
-use crate::lower::builder::Builder;
-use crate::lower::error::Fault;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Builder, Entry, Fault, Operator, View, two_sides};
 use anabranch_kernels::op::{Op, Softmax};
 
-pub(super) const TABLE: &[Entry] =
-    &[Entry::new("Softmax", Rule::Call(softmax)), Entry::new("LogSoftmax", Rule::Call(log_softmax))];
-
-fn softmax(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    along(operator, builder, false)
-}
-
-fn log_softmax(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    along(operator, builder, true)
-}
+pub(super) const TABLE: &[Entry] = &[("Softmax", |o, b| along(o, b, false)), ("LogSoftmax", |o, b| along(o, b, true))];
 
 fn along(operator: &Operator<'_>, builder: &mut Builder, log: bool) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     if x.rank() == 0 {
         return Ok(vec![normalized(builder, &x.reshaped(vec![1])?, 0, log)?.reshaped(vec![])?]);
     }
-    if operator.opset() >= 13 {
+    if operator.opset >= 13 {
         let axis = operator.axis(-1, x.rank())?;
         return Ok(vec![normalized(builder, x, axis, log)?]);
     }
-    let axis = match operator.int("axis", 1)? {
-        axis if axis == x.rank() as i64 => x.rank(),
-        _ => operator.axis(1, x.rank())?,
-    };
-    let product = |dims: &[usize]| dims.iter().product::<usize>();
-    let rows = x.reshaped(vec![product(&x.dims()[..axis]), product(&x.dims()[axis..])])?;
+    let rows = x.reshaped(two_sides(operator, x)?)?;
     Ok(vec![normalized(builder, &rows, 1, log)?.reshaped(x.dims())?])
 }
 

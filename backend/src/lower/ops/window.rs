@@ -1,8 +1,6 @@
 //! The sliding windows of convolutions and pools: their attributes, checked, and the output sizes that follow.
 
-use crate::lower::error::Fault;
-use crate::lower::operator::Operator;
-use crate::lower::view::View;
+use super::{Fault, Operator, View};
 
 /// A window over one or two axes. One axis is read as the second of two.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,13 +88,16 @@ impl Window {
         for (axis, size) in input.into_iter().enumerate().skip(2 - self.axes) {
             let steps = size.div_ceil(self.strides[axis]).saturating_sub(1);
             let reach = steps.saturating_mul(self.strides[axis]).saturating_add(self.extent(axis)?);
-            let total = reach.saturating_sub(size);
-            let less = total / 2;
-            let (before, after) =
-                if auto_pad == AutoPad::SameUpper { (less, total - less) } else { (total - less, less) };
-            (self.pads[axis], self.pads[axis + 2]) = (before, after);
+            self.set_border(axis, auto_pad, reach.saturating_sub(size));
         }
         Ok(())
+    }
+
+    /// Shares out a border along an axis; an odd element goes before, or after for [`AutoPad::SameUpper`].
+    pub(super) fn set_border(&mut self, axis: usize, auto_pad: AutoPad, total: usize) {
+        let less = total / 2;
+        let (before, after) = if auto_pad == AutoPad::SameUpper { (less, total - less) } else { (total - less, less) };
+        (self.pads[axis], self.pads[axis + 2]) = (before, after);
     }
 
     /// Rows and columns of the output. With `partial`, a last window that begins within the input or the border before
@@ -155,7 +156,7 @@ pub(super) fn sizes(
     axes: usize,
     least: usize,
 ) -> Result<Option<[usize; 2]>, Fault> {
-    let Some(values) = operator.ints(name)? else { return Ok(None) };
+    let Some(values) = operator.node.ints(name)? else { return Ok(None) };
     let fault = || Fault::attribute(name, values, format!("{axes} numbers of at least {least}"));
     let sizes: Vec<_> = values.iter().filter_map(|value| usize::try_from(*value).ok()).collect();
     let sound = values.len() == axes && sizes.len() == axes && sizes.iter().all(|size| *size >= least);
@@ -164,7 +165,7 @@ pub(super) fn sizes(
 
 /// The border: for each axis what comes before, then for each axis what comes after.
 pub(super) fn pads(operator: &Operator<'_>, axes: usize) -> Result<Option<[usize; 4]>, Fault> {
-    let Some(values) = operator.ints("pads")? else { return Ok(None) };
+    let Some(values) = operator.node.ints("pads")? else { return Ok(None) };
     let sizes: Vec<_> = values.iter().filter_map(|value| usize::try_from(*value).ok()).collect();
     match (axes, &sizes[..]) {
         _ if sizes.len() != values.len() => {}

@@ -86,19 +86,9 @@ fn replace(block: &mut Block, earlier: usize, at: usize, member: Member) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::testing::member;
     use crate::op::{Binary, Expression, Unary};
-    use crate::tensor::TensorSpec;
-    use crate::{Shape, op::Reduce, op::ReduceKind};
-
-    fn spec(dims: &[usize]) -> TensorSpec {
-        TensorSpec::new(DType::F32, Shape::new(dims).expect("small"))
-    }
-
-    fn member(op: Op, inputs: &[(Operand, &[usize])], output: &[usize]) -> Member {
-        let specs = inputs.iter().map(|(_, dims)| spec(dims)).collect();
-        let spec = NodeSpec { op, inputs: specs, outputs: vec![spec(output)] };
-        Member { spec, inputs: inputs.iter().map(|(operand, _)| *operand).collect() }
-    }
+    use crate::op::{Reduce, ReduceKind};
 
     fn map(expression: Expression) -> Op {
         Op::Map(Map { domain: Domain::F32, expression })

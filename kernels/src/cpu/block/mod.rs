@@ -47,7 +47,6 @@ struct Memory {
 
 /// Prepares a block.
 pub(crate) fn prepare(node: &NodeSpec, block: &Block, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
-    block.check(node)?;
     let block = &compose::composed(block);
     let chunk_rows = block.chunk_rows.min(block.rows);
     let (members, arena) = prepared::members(node, block, chunk_rows, constants)?;
@@ -133,7 +132,8 @@ impl CpuKernel for BlockKernel {
     }
 
     fn reads(&self, input: usize) -> bool {
-        self.members.iter().any(|member| member.reads(input))
+        let reduced = self.reduction.as_ref().is_some_and(|reduction| reduction.source.input() == Some(input));
+        reduced || self.members.iter().any(|member| member.reads(input))
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {

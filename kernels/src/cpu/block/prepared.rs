@@ -50,6 +50,14 @@ pub(super) struct Readable<'a> {
 }
 
 impl Source {
+    /// The block's input that it is.
+    pub(super) fn input(&self) -> Option<usize> {
+        match self.from {
+            From::Input { index, .. } => Some(index),
+            From::Member(_) => None,
+        }
+    }
+
     /// The bytes that are read of it.
     pub(super) fn bytes<'a>(&self, readable: &Readable<'a>) -> &'a [u8] {
         let rows = |bytes: &'a [u8], first: usize, row: usize| {
@@ -171,10 +179,7 @@ fn sources(node: &NodeSpec, block: &Block, at: usize, places: &[Place]) -> Vec<S
 impl Prepared {
     /// The block's input that the member's input is.
     fn given(&self, input: usize) -> Option<usize> {
-        match self.sources.get(input)?.from {
-            From::Input { index, .. } => Some(index),
-            From::Member(_) => None,
-        }
+        self.sources.get(input)?.input()
     }
 
     /// The block's constants that the member wants packed.

@@ -1,14 +1,13 @@
-use crate::cpu::testing::{run, shape, tensor};
-use crate::cpu::{Call, Team, prepare};
-use crate::error::KernelError;
+use crate::cpu::testing::{member, one_by_one, run, run_calls, spec, tensor};
+use crate::cpu::{Team, prepare};
 use crate::op::{
     Binary, Block, Domain, Expression, Map, MatMul, Member, NodeSpec, Normalize, Op, Operand, Reduce, ReduceKind,
     Softmax, Unary,
 };
-use crate::tensor::{Buffer, Tensor, TensorSpec};
+use crate::tensor::Tensor;
 use crate::{DType, Shape};
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 static TEAMS: LazyLock<[Team; 3]> = LazyLock::new(|| [1, 2, 3].map(|threads| Team::new(threads, |_| {})));
 
@@ -26,10 +25,7 @@ impl Maker {
     }
 
     fn push(&mut self, op: Op, inputs: &[(Operand, &[usize])], output: &[usize]) -> Operand {
-        let spec = |dims: &[usize]| TensorSpec::new(DType::F32, shape(dims));
-        let read = inputs.iter().map(|(_, dims)| spec(dims)).collect();
-        let spec = NodeSpec { op, inputs: read, outputs: vec![spec(output)] };
-        self.members.push(Member { spec, inputs: inputs.iter().map(|(operand, _)| *operand).collect() });
+        self.members.push(member(op, inputs, output));
         Operand::Member(self.members.len() - 1)
     }
 
@@ -44,59 +40,15 @@ impl Maker {
         }
     }
 
-    /// The outputs of the node, by its members one after the other on whole tensors.
+    /// The outputs of the node, by its members one after the other.
     fn one_by_one(&self, node: &NodeSpec) -> Vec<Tensor> {
-        let Op::Block(block) = &node.op else { panic!("a block") };
-        let mut made: Vec<Tensor> = Vec::new();
-        for member in &self.members {
-            let inputs: Vec<Tensor> = member
-                .inputs
-                .iter()
-                .zip(&member.spec.inputs)
-                .map(|(operand, spec)| {
-                    let given = match operand {
-                        Operand::Input(input) => &self.inputs[*input],
-                        Operand::Member(of) => &made[*of],
-                    };
-                    given.reshaped(spec.shape.clone()).expect("the same elements")
-                })
-                .collect();
-            made.push(run(&member.spec, &inputs).expect("a sound member").remove(0));
-        }
-        block.outputs.iter().map(|at| made[*at].clone()).collect()
+        one_by_one(node, &self.inputs, |spec, inputs| run(spec, inputs).expect("a sound member").remove(0))
     }
-}
 
-/// Runs a block in consecutive calls for the rows between `bounds`.
-fn run_calls(node: &NodeSpec, inputs: &[Tensor], team: &Team, bounds: &[usize]) -> Result<Vec<Tensor>, KernelError> {
-    let Op::Block(block) = &node.op else { panic!("a block") };
-    let kernel = prepare(node, &vec![false; inputs.len()])?;
-    let garbage = |bytes: usize| {
-        let mut buffer = Buffer::zeroed(bytes);
-        buffer.bytes_mut().fill(0xab);
-        buffer
-    };
-    let mut scratch = garbage(kernel.scratch_bytes());
-    let mut outputs: Vec<Buffer> = node.outputs.iter().map(|output| garbage(output.bytes())).collect();
-    let plan = node.row_plan().expect("blocks divide into rows");
-    for pair in bounds.windows(2) {
-        let part = |bytes: usize| bytes / plan.rows * pair[0]..bytes / plan.rows * pair[1];
-        let window = |(index, input): (usize, &Tensor)| {
-            if plan.windowed[index] { part(input.bytes().len()) } else { 0..input.bytes().len() }
-        };
-        let inputs: Vec<&[u8]> = inputs.iter().enumerate().map(|i| &i.1.bytes()[window(i)]).collect();
-        let last = outputs.len() - 1;
-        let outputs = outputs.iter_mut().enumerate().map(|(index, output)| {
-            let whole = index == last && block.ends_in_reduction();
-            let part = if whole { 0..output.len() } else { part(output.len()) };
-            &mut output.bytes_mut()[part]
-        });
-        let mut outputs: Vec<&mut [u8]> = outputs.collect();
-        let scratch = scratch.bytes_mut();
-        kernel.run(Call { inputs: &inputs, outputs: &mut outputs, rows: pair[0]..pair[1], scratch, team })?;
+    /// The outputs of the node, in consecutive calls for the rows between `bounds`.
+    fn in_calls(&self, node: &NodeSpec, team: &Team, bounds: &[usize]) -> Vec<Tensor> {
+        run_calls(node, &self.inputs, &vec![None; self.inputs.len()], team, bounds).expect("a sound block")
     }
-    let specs = node.outputs.iter().cloned();
-    Ok(specs.zip(outputs).map(|(s, b)| Tensor::new(s, Arc::new(b)).expect("made by the spec")).collect())
 }
 
 /// Any partition of `0..rows`.
@@ -191,7 +143,7 @@ fn blocks_have_the_bits_of_their_members() {
         let node = maker.node(rows, chunk, &also);
         let team = u.choose(&*TEAMS)?;
         let bounds = partition(u, rows)?;
-        let found = run_calls(&node, &maker.inputs, team, &bounds).expect("a sound block");
+        let found = maker.in_calls(&node, team, &bounds);
         for (found, want) in found.iter().zip(&want) {
             assert!(found.same_bits(want), "{node:?} by {} threads in calls {bounds:?}", team.threads());
         }
@@ -212,7 +164,7 @@ fn rows_may_be_single_elements() {
         [(7, vec![0, rows]), (5000, vec![0, 1, 4096, 5000, 5001, rows - 1, rows]), (rows, vec![0, rows])]
     {
         for team in &*TEAMS {
-            let found = run_calls(&maker.node(rows, chunk, &[]), &maker.inputs, team, &bounds).expect("sound");
+            let found = maker.in_calls(&maker.node(rows, chunk, &[]), team, &bounds);
             assert!(found[0].same_bits(&want[0]), "{chunk} {bounds:?}");
         }
     }
@@ -232,8 +184,8 @@ fn blocks_that_do_not_fit_are_refused() {
     let whole_scale = |block: &mut Block| {
         let spec = &mut block.members[1].spec;
         spec.op = map(Expression::binary(Binary::Add));
-        spec.inputs = vec![TensorSpec::new(DType::F32, shape(&[24])), TensorSpec::new(DType::F32, shape(&[1, 24]))];
-        spec.outputs = vec![TensorSpec::new(DType::F32, shape(&[24, 24]))];
+        spec.inputs = vec![self::spec(&[24]), self::spec(&[1, 24])];
+        spec.outputs = vec![self::spec(&[24, 24])];
         block.members[1].inputs.push(Operand::Input(0));
     };
     type Spoil<'a> = &'a dyn Fn(&mut Block);

@@ -1,12 +1,11 @@
 //! Convolutions as products: the weights of a group times the windows of an image.
 
 use super::geometry::Geometry;
-use super::image::{Coverage, Image};
+use super::image::Coverage;
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::gemm::{self, Left, MicroKernel, PanelSource, Panels, Product, Right, View};
 use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::Epilogue;
-use crate::cpu::matmul::epilogue_of;
 use crate::cpu::team::{Grid, Tile};
 use crate::cpu::{Call, CpuKernel, Team};
 use crate::error::KernelError;
@@ -26,17 +25,11 @@ pub(super) struct Kernel {
     micro: &'static MicroKernel,
     geometry: Geometry,
     coverage: Coverage,
-    weights: Weights,
+    /// The weights of each group packed ahead, unless they are given with each call and copied into the order of the windows.
+    weights: Option<Packed>,
     windows: Windows,
     grid: Grid,
     epilogue: Option<Epilogue>,
-}
-
-enum Weights {
-    /// Of each group, packed ahead.
-    Packed(Packed),
-    /// Given with each call, and copied into the order of the windows.
-    Given,
 }
 
 /// Where the right-hand matrix comes from.
@@ -61,7 +54,7 @@ impl Kernel {
     ) -> Result<Self, KernelError> {
         let products = geometry.images * geometry.group;
         let (rows, columns) = (geometry.group_maps(), geometry.pixels());
-        let depth = geometry.taps() * geometry.group_channels();
+        let depth = geometry.depth();
         // All that is computed from the sizes below is at most this, which fits the address space.
         Shape::new([products, rows.max(columns.next_multiple_of(micro.columns)), depth])?;
         let by_columns = gemm::column_grid(micro, products, rows, columns, depth);
@@ -73,64 +66,46 @@ impl Kernel {
             (Windows::Ahead, gemm::grid(micro, products, rows, columns, depth))
         };
         let height = micro.block_height(rows);
-        let weights = match constant {
-            true => Weights::Packed(Packed::new(1, Layout::windows(geometry.weights(), height))),
-            false => Weights::Given,
-        };
+        let weights = constant.then(|| Packed::new(1, Layout::windows(geometry.weights(), height)));
         let coverage = Coverage::new(&geometry);
-        Ok(Self { micro, geometry, coverage, weights, windows, grid, epilogue: epilogue_of(node)? })
-    }
-
-    fn depth(&self) -> usize {
-        self.geometry.taps() * self.geometry.group_channels()
+        Ok(Self { micro, geometry, coverage, weights, windows, grid, epilogue: Epilogue::of(node)? })
     }
 
     /// Elements of the panels of one product, if they are written ahead.
     fn panel_floats(&self) -> usize {
         match self.windows {
-            Windows::Ahead => Panels::floats(self.micro.columns, self.depth(), self.geometry.pixels()),
+            Windows::Ahead => Panels::floats(self.micro.columns, self.geometry.depth(), self.geometry.pixels()),
             Windows::Image | Windows::ByTile => 0,
         }
     }
 
     /// Elements of the weights in the order of the windows, if they are not packed.
     fn weight_floats(&self) -> usize {
-        match self.weights {
-            Weights::Given => self.geometry.maps * self.depth(),
-            Weights::Packed(_) => 0,
-        }
-    }
-
-    /// The channels of one group of one image.
-    fn image<'a>(&'a self, input: &'a [f32], product: usize) -> Image<'a> {
-        let length = self.geometry.group_channels() * self.geometry.plane();
-        Image { geometry: &self.geometry, coverage: &self.coverage, data: &input[product * length..][..length] }
+        if self.weights.is_some() { 0 } else { self.geometry.maps * self.geometry.depth() }
     }
 
     /// Writes the panels of all products.
     fn write_panels(&self, team: &Team, input: &[f32], panels: &mut [f32]) {
-        let (depth, width) = (self.depth(), self.micro.columns);
+        let (depth, width) = (self.geometry.depth(), self.micro.columns);
         let per_product = self.geometry.pixels().div_ceil(width);
         let batch = self.grid.batch * per_product;
         let grid = Grid { batch, rows: depth, columns: width, tile_rows: PANEL_ROWS, tile_columns: width };
         team.run_tiles(panels, grid, &|mut tile| {
             let (product, panel) = (tile.matrix / per_product, tile.matrix % per_product);
             let steps = tile.rows.clone();
-            self.image(input, product).pack(steps, panel * width, width, tile.whole_rows());
+            self.coverage.image(&self.geometry, input, product).pack(steps, panel * width, width, tile.whole_rows());
         });
     }
 
     fn compute(&self, tile: &mut Tile<'_, f32>, input: &[f32], weights: &[f32], panels: &[f32], extras: &[&[u8]]) {
-        let (product, depth, pixels) = (tile.matrix, self.depth(), self.geometry.pixels());
+        let (product, depth, pixels) = (tile.matrix, self.geometry.depth(), self.geometry.pixels());
         let rows = self.geometry.group_maps();
         let group = product % self.geometry.group;
         let left = match &self.weights {
-            Weights::Packed(packed) => Left::Packed(packed.panels(group)),
-            Weights::Given => {
-                Left::View(View::new(&weights[group * rows * depth..][..rows * depth], rows, depth, false))
-            }
+            Some(packed) => Left::Packed(packed.panels(group)),
+            None => Left::View(View::new(&weights[group * rows * depth..][..rows * depth], rows, depth, false)),
         };
-        let image = self.image(input, product);
+        let image = self.coverage.image(&self.geometry, input, product);
         let right = match self.windows {
             Windows::Image => Right::View(View::new(image.data, depth, pixels, false)),
             Windows::ByTile => Right::Source(&image),
@@ -156,16 +131,11 @@ impl CpuKernel for Kernel {
     }
 
     fn packings(&self) -> Vec<Packing> {
-        match &self.weights {
-            Weights::Packed(packed) => vec![packed.packing.clone()],
-            Weights::Given => Vec::new(),
-        }
+        self.weights.iter().map(|packed| packed.packing.clone()).collect()
     }
 
     fn keep(&mut self, packed: &[Arc<Buffer>]) {
-        if let Weights::Packed(own) = &mut self.weights {
-            packed.iter().for_each(|packed| own.keep(packed));
-        }
+        self.weights.iter_mut().zip(packed).for_each(|(own, given)| own.keep(given));
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
@@ -173,8 +143,8 @@ impl CpuKernel for Kernel {
         let scratch = elements_mut(&mut call.scratch[..self.scratch_bytes()]);
         let (weights, panels) = scratch.split_at_mut(self.weight_floats());
         match &self.weights {
-            Weights::Packed(packed) => packed.check()?,
-            Weights::Given => reorder(&self.geometry, elements(call.inputs[1]), weights),
+            Some(packed) => packed.check()?,
+            None => reorder(&self.geometry, elements(call.inputs[1]), weights),
         }
         if self.windows == Windows::Ahead {
             self.write_panels(call.team, input, panels);

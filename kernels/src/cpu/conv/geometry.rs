@@ -1,6 +1,5 @@
 //! Sizes of a convolution, checked, and where its window lies.
 
-use crate::cpu::check::{invalid, require, require_f32};
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 
@@ -50,27 +49,14 @@ impl Geometry {
         group: usize,
     ) -> Result<Self, KernelError> {
         let weights = node.inputs[1].shape.dims();
-        let (&[images, channels, height, width], &[maps, depth, rows, columns], &[out_images, out_maps, oh, ow]) =
-            (input, weights, output)
+        let (&[images, channels, height, width], &[maps, _, rows, columns], &[_, _, oh, ow]) = (input, weights, output)
         else {
-            return Err(invalid(node, "its tensors have four dimensions"));
+            return Err(node.invalid("its tensors have four dimensions"));
         };
-        require(
-            images == out_images && maps == out_maps,
-            node,
-            "its output has the input's images and the weights' maps",
-        )?;
-        require(
-            group > 0 && maps % group == 0 && channels == depth.saturating_mul(group),
-            node,
-            "groups divide the channels",
-        )?;
-        let sound = steps.strides.iter().chain(&steps.dilations).chain(&[rows, columns]).all(|step| *step > 0);
-        require(sound, node, "strides, dilations and the window are at least 1")?;
         let size = [height, width];
         for (axis, (window, expected)) in [(rows, oh), (columns, ow)].into_iter().enumerate() {
             let positions = steps.positions(axis, size[axis], window);
-            require(positions == Some(expected), node, "its output has one element for each position of the window")?;
+            node.require(positions == Some(expected), "its output has one element for each position of the window")?;
         }
         Ok(Self { images, channels, size, maps, output: [oh, ow], window: [rows, columns], steps, group })
     }
@@ -93,6 +79,11 @@ impl Geometry {
     /// Elements of the window.
     pub(crate) fn taps(&self) -> usize {
         self.window[0] * self.window[1]
+    }
+
+    /// Steps of the product that computes one group: elements of all windows at one place.
+    pub(crate) fn depth(&self) -> usize {
+        self.taps() * self.group_channels()
     }
 
     /// Elements of a channel of the input.
@@ -136,16 +127,6 @@ impl Steps {
         let end = (size + pad).saturating_sub(offset).div_ceil(stride).clamp(first, positions);
         (first, end, if first < end { first * stride + offset - pad } else { 0 })
     }
-}
-
-/// Requires that the node has an input, weights and one output of `f32`.
-pub(crate) fn require_operands(node: &NodeSpec) -> Result<(), KernelError> {
-    require(
-        node.inputs.len() >= 2 && node.outputs.len() == 1,
-        node,
-        "it takes two inputs or more and makes one output",
-    )?;
-    require_f32(node)
 }
 
 #[cfg(test)]

@@ -24,13 +24,19 @@ impl Coverage {
         let along = |axis: usize| (0..window[axis]).map(move |tap| steps.inside(axis, tap, size[axis], output[axis]));
         Self { rows: along(0).collect(), columns: along(1).collect() }
     }
+
+    /// The channels that product `product` reads: those of one group of one image.
+    pub(super) fn image<'a>(&'a self, geometry: &'a Geometry, input: &'a [f32], product: usize) -> Image<'a> {
+        let length = geometry.group_channels() * geometry.plane();
+        Image { geometry, coverage: self, data: &input[product * length..][..length] }
+    }
 }
 
 /// The channels of one group of one image.
 #[derive(Clone, Copy)]
 pub(super) struct Image<'a> {
-    pub(super) geometry: &'a Geometry,
-    pub(super) coverage: &'a Coverage,
+    geometry: &'a Geometry,
+    coverage: &'a Coverage,
     /// The group's channels, one after the other.
     pub(super) data: &'a [f32],
 }
@@ -47,7 +53,7 @@ struct Segment {
 
 impl PanelSource for Image<'_> {
     fn depth(&self) -> usize {
-        self.geometry.taps() * self.geometry.group_channels()
+        self.geometry.depth()
     }
 
     fn columns(&self) -> usize {

@@ -11,7 +11,7 @@ mod image;
 mod pieces;
 mod small;
 
-pub(super) use geometry::{Geometry, Steps, require_operands};
+use geometry::{Geometry, Steps};
 
 use super::CpuKernel;
 use super::gemm::MicroKernel;
@@ -41,7 +41,6 @@ fn prepare_for(
 }
 
 fn geometry_of(op: &Conv, node: &NodeSpec) -> Result<Geometry, KernelError> {
-    require_operands(node)?;
     let Conv { strides, pads, dilations, group, .. } = *op;
     let steps = Steps { strides, pads, dilations };
     Geometry::new(node, node.inputs[0].shape.dims(), node.outputs[0].shape.dims(), steps, group)

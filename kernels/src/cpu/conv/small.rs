@@ -5,12 +5,11 @@
 //! the output's order at the end.
 
 use super::geometry::Geometry;
-use super::image::{Coverage, Image};
+use super::image::Coverage;
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::gemm::{self, Left, MicroKernel, PanelSource, Product, Right, View};
 use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::Epilogue;
-use crate::cpu::matmul::epilogue_of;
 use crate::cpu::team::{Grid, Tile};
 use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
@@ -54,17 +53,13 @@ impl Kernel {
     /// # Errors
     /// If the epilogue does not fit the node, or the intermediate results do not fit the address space.
     pub(super) fn new(micro: &'static MicroKernel, geometry: Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
-        let (maps, depth) = (geometry.group_maps(), geometry.taps() * geometry.group_channels());
+        let (maps, depth) = (geometry.group_maps(), geometry.depth());
         let batch = geometry.images * geometry.group;
         Shape::new([batch, maps + depth, MOST_PIXELS])?;
         let weights = Packed::new(1, Layout::windows(geometry.weights(), micro.columns));
         let products = gemm::grid(micro, batch, geometry.pixels(), maps, depth);
         let coverage = Coverage::new(&geometry);
-        Ok(Self { micro, geometry, coverage, weights, products, epilogue: epilogue_of(node)? })
-    }
-
-    fn depth(&self) -> usize {
-        self.geometry.taps() * self.geometry.group_channels()
+        Ok(Self { micro, geometry, coverage, weights, products, epilogue: Epilogue::of(node)? })
     }
 
     /// The windows of all products: matrices of one row for each element of a window, as wide as a panel.
@@ -73,7 +68,7 @@ impl Kernel {
             true => (0, self.geometry.pixels()),
             false => (self.products.batch, self.geometry.pixels().next_multiple_of(16)),
         };
-        Grid { batch, rows: self.depth(), columns: width, tile_rows: WINDOW_ROWS, tile_columns: width }
+        Grid { batch, rows: self.geometry.depth(), columns: width, tile_rows: WINDOW_ROWS, tile_columns: width }
     }
 
     fn window_floats(&self) -> usize {
@@ -81,21 +76,16 @@ impl Kernel {
         batch * rows * columns
     }
 
-    fn image<'a>(&'a self, input: &'a [f32], product: usize) -> Image<'a> {
-        let length = self.geometry.group_channels() * self.geometry.plane();
-        Image { geometry: &self.geometry, coverage: &self.coverage, data: &input[product * length..][..length] }
-    }
-
     fn write_windows(&self, tile: &mut Tile<'_, f32>, input: &[f32]) {
         let (rows, width) = (tile.rows.clone(), tile.columns.len());
-        self.image(input, tile.matrix).pack(rows, 0, width, tile.whole_rows());
+        self.coverage.image(&self.geometry, input, tile.matrix).pack(rows, 0, width, tile.whole_rows());
     }
 
     /// A tile of a product: rows are pixels, columns are maps.
     fn multiply(&self, tile: &mut Tile<'_, f32>, input: &[f32], windows: &[f32]) {
-        let (depth, pixels, width) = (self.depth(), self.geometry.pixels(), self.windows().columns);
+        let (depth, pixels, width) = (self.geometry.depth(), self.geometry.pixels(), self.windows().columns);
         let left = match self.geometry.is_pointwise() {
-            true => self.image(input, tile.matrix).data,
+            true => self.coverage.image(&self.geometry, input, tile.matrix).data,
             false => &windows[tile.matrix * depth * width..][..depth * width],
         };
         let left = View::with_strides(left, pixels, depth, (1, width));

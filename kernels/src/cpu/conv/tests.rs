@@ -159,17 +159,18 @@ fn nodes_that_do_not_fit_are_refused() {
             inputs: vec![spec(&input), spec(&weights)],
             outputs: vec![spec(&output)],
         };
-        assert!(prepare(&op, &node, &[]).is_err(), "{node:?}");
+        assert!(crate::cpu::prepare(&node, &[]).is_err(), "{node:?}");
     }
     let node = NodeSpec {
         op: Op::Conv(op.clone()),
         inputs: vec![spec(&[1, 4, 5, 5]), spec(&[6, 2, 3, 3])],
         outputs: vec![spec(&[1, 6, 3, 3])],
     };
-    assert!(prepare(&op, &node, &[]).is_ok());
+    assert!(crate::cpu::prepare(&node, &[]).is_ok());
     for broken in
         [Conv { group: 0, ..op.clone() }, Conv { strides: [0, 1], ..op.clone() }, Conv { pads: [usize::MAX; 4], ..op }]
     {
-        assert!(prepare(&broken, &node, &[]).is_err(), "{broken:?}");
+        let node = NodeSpec { op: Op::Conv(broken.clone()), ..node.clone() };
+        assert!(crate::cpu::prepare(&node, &[]).is_err(), "{broken:?}");
     }
 }

@@ -1,17 +1,13 @@
 //! What the tests of products and convolutions share: inputs, a way to run a kernel, an epilogue by its definition.
 
-use crate::cpu::{Call, CpuKernel, Packing, Team};
-use crate::dtype::DType;
+use crate::cpu::testing::run_kernel;
+pub(crate) use crate::cpu::testing::spec;
+use crate::cpu::{CpuKernel, Team};
 use crate::op::{Binary, Expression, Literal, NodeSpec, Register, Step, Unary};
 use crate::shape::Shape;
-use crate::tensor::{Buffer, Tensor, TensorSpec};
+use crate::tensor::Tensor;
 use arbtest::arbitrary::{Result, Unstructured};
-use std::sync::{Arc, LazyLock};
-
-/// An `f32` tensor's type.
-pub(crate) fn spec(dims: &[usize]) -> TensorSpec {
-    TensorSpec::new(DType::F32, Shape::new(dims).expect("a test's shape is small"))
-}
+use std::sync::LazyLock;
 
 /// A tensor of values between −1 and 1 that look random.
 pub(crate) fn tensor(dims: &[usize], seed: usize) -> Tensor {
@@ -23,29 +19,14 @@ pub(crate) fn tensor(dims: &[usize], seed: usize) -> Tensor {
 
 /// Gives a kernel the constants that it wants packed.
 pub(crate) fn keep(kernel: &mut dyn CpuKernel, inputs: &[Tensor]) {
-    let packed = |packing: &Packing| {
-        let mut packed = Buffer::zeroed(packing.layout.bytes());
-        packing.layout.pack(inputs[packing.input].bytes(), packed.bytes_mut());
-        Arc::new(packed)
-    };
-    let packed: Vec<_> = kernel.packings().iter().map(packed).collect();
-    kernel.keep(&packed);
+    crate::cpu::pack(kernel, |input| Some(inputs[input].bytes()));
 }
 
 /// The kernel's only output.
-pub(crate) fn run<'t>(kernel: &dyn CpuKernel, node: &NodeSpec, inputs: &'t [Tensor], team: &Team) -> Vec<f32> {
-    let mut output = Buffer::zeroed(node.outputs[0].bytes());
-    let mut scratch = Buffer::zeroed(kernel.scratch_bytes());
-    // Memory as a call may find it.
-    output.bytes_mut().fill(0xff);
-    scratch.bytes_mut().fill(0xff);
-    // What the kernel keeps it is not given again.
-    let given = |(input, tensor): (usize, &'t Tensor)| if kernel.reads(input) { tensor.bytes() } else { &[] };
-    let inputs: Vec<&[u8]> = inputs.iter().enumerate().map(given).collect();
-    let outputs = &mut [output.bytes_mut()];
-    let call = Call { inputs: &inputs, outputs, rows: 0..1, scratch: scratch.bytes_mut(), team };
-    kernel.run(call).expect("products of floats are defined everywhere");
-    bytemuck::cast_slice(output.bytes()).to_vec()
+pub(crate) fn run(kernel: &dyn CpuKernel, node: &NodeSpec, inputs: &[Tensor], team: &Team) -> Vec<f32> {
+    let rows = node.row_plan().map_or(1, |plan| plan.rows);
+    let made = run_kernel(kernel, node, inputs, team, &[0, rows]).expect("products of floats are defined everywhere");
+    made[0].elements().expect("f32").to_vec()
 }
 
 /// As [`run`], by teams of 1, 2 and 4 threads, whose results must be the same bits.

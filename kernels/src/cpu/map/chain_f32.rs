@@ -66,8 +66,8 @@ fn run_scalar(chain: &Chain, a: f32, b: Source<'_, f32>, out: &mut [f32]) {
 fn joined<F: Function>(chain: &Chain, a: &[f32], b: Source<'_, f32>, out: &mut [f32]) {
     let chain = *chain;
     match (chain.join, b) {
-        (Join::Times, Source::Slice(b)) => vectorised(Times::<F> { chain, a, b, out, function: PhantomData }),
-        (Join::Plus, Source::Slice(b)) => vectorised(Plus::<F> { chain, a, b, out, function: PhantomData }),
+        (Join::Times, Source::Slice(b)) => vectorised(Joined::<F, true> { chain, a, b, out, function: PhantomData }),
+        (Join::Plus, Source::Slice(b)) => vectorised(Joined::<F, false> { chain, a, b, out, function: PhantomData }),
         (Join::Times, Source::Scalar(times)) => {
             vectorised(Alone::<F> { chain, a, times, plus: -0.0, out, function: PhantomData });
         }
@@ -90,7 +90,8 @@ fn before_join<F: Function, I: Isa>(chain: &Chain, x: f32) -> f32 {
     F::at::<I>(x * chain.scale + chain.shift, bounds) * chain.factor + chain.offset
 }
 
-struct Times<'a, F> {
+/// With a second operand, by which the chain is multiplied (`TIMES`) or to which it is added.
+struct Joined<'a, F, const TIMES: bool> {
     chain: Chain,
     a: &'a [f32],
     b: &'a [f32],
@@ -98,32 +99,15 @@ struct Times<'a, F> {
     function: PhantomData<F>,
 }
 
-impl<F: Function> Loop for Times<'_, F> {
+impl<F: Function, const TIMES: bool> Loop for Joined<'_, F, TIMES> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(self) {
         for ((out, x), y) in self.out.iter_mut().zip(self.a).zip(self.b) {
-            *out = before_join::<F, I>(&self.chain, *x) * *y * self.chain.last;
-        }
-    }
-}
-
-struct Plus<'a, F> {
-    chain: Chain,
-    a: &'a [f32],
-    b: &'a [f32],
-    out: &'a mut [f32],
-    function: PhantomData<F>,
-}
-
-impl<F: Function> Loop for Plus<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        for ((out, x), y) in self.out.iter_mut().zip(self.a).zip(self.b) {
-            *out = (before_join::<F, I>(&self.chain, *x) + *y) * self.chain.last;
+            let before = before_join::<F, I>(&self.chain, *x);
+            let joined = if TIMES { before * *y } else { before + *y };
+            *out = joined * self.chain.last;
         }
     }
 }

@@ -10,7 +10,7 @@ use super::source::Source;
 use crate::cpu::elements::elements;
 use crate::cpu::vector::{Isa, Loop, vectorised};
 use crate::error::KernelError;
-use crate::op::{Binary, Expression, Literal, Register, Step, Unary};
+use crate::op::{Binary, Expression, Literal, NodeSpec, Register, Step, Unary};
 use crate::shape::Shape;
 
 /// An expression whose register 0 is an element of a result, and whose other inputs are operands broadcast to the
@@ -28,24 +28,20 @@ enum Form {
 }
 
 impl Epilogue {
-    /// An epilogue of a result of shape `output`; `extras` are the shapes of the expression's inputs after the first.
+    /// The epilogue of a checked node, if it changes the result.
     ///
     /// # Errors
-    /// If the expression has another number of inputs, one of them cannot be broadcast to `output`, or the expression
-    /// holds more values at once than the interpreter has room for.
-    pub(crate) fn new(expression: &Expression, output: &Shape, extras: &[&Shape]) -> Result<Self, KernelError> {
-        if expression.inputs() != extras.len() + 1 {
-            return Err(KernelError::Invalid {
-                op: "epilogue",
-                reason: format!(
-                    "its expression has {} inputs, but {} operands are there",
-                    expression.inputs(),
-                    extras.len() + 1
-                ),
-                inputs: Vec::new(),
-                outputs: Vec::new(),
-            });
-        }
+    /// If one of its operands cannot be broadcast to the output, or the expression holds more values at once than the
+    /// interpreter has room for.
+    pub(crate) fn of(node: &NodeSpec) -> Result<Option<Self>, KernelError> {
+        let extras: Vec<&Shape> =
+            node.inputs[node.op.epilogue_inputs_start()..].iter().map(|spec| &spec.shape).collect();
+        let epilogue = node.op.epilogue().filter(|expression| **expression != Expression::identity());
+        epilogue.map(|expression| Self::new(expression, &node.outputs[0].shape, &extras)).transpose()
+    }
+
+    /// An epilogue of a result of shape `output`; `extras` are the shapes of the expression's inputs after the first.
+    fn new(expression: &Expression, output: &Shape, extras: &[&Shape]) -> Result<Self, KernelError> {
         let layout = Layout::new(output, extras)?;
         let form = match Affine::recognised(expression) {
             Some(affine) => Form::Affine(affine),
@@ -286,10 +282,7 @@ impl Loop for Apply<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shape(dims: &[usize]) -> Shape {
-        Shape::new(dims).expect("small")
-    }
+    use crate::cpu::testing::shape;
 
     fn chain(steps: &[Expression]) -> Expression {
         steps.iter().fold(Expression::identity(), |whole, next| whole.then(next, 0).expect("fits"))
@@ -371,7 +364,6 @@ mod tests {
     #[test]
     fn operands_that_do_not_fit_are_refused() {
         let add = Expression::binary(Binary::Add);
-        assert!(matches!(Epilogue::new(&add, &shape(&[2, 3]), &[]), Err(KernelError::Invalid { .. })));
         assert!(matches!(Epilogue::new(&add, &shape(&[2, 3]), &[&shape(&[2])]), Err(KernelError::Shape(_))));
     }
 }

@@ -5,7 +5,6 @@ use super::interpret::Inputs;
 use super::layout::Layout;
 use super::number::{Number, Undefined};
 use super::source::Source;
-use crate::cpu::check::{invalid, require_tensors, unsupported};
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::{Call, CpuKernel};
 use crate::dtype::DType;
@@ -20,7 +19,6 @@ const LONG_ROW: usize = 256;
 
 /// Builds the kernel.
 pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, KernelError> {
-    require_tensors(node, map.expression.inputs(), 1)?;
     match map.domain {
         Domain::F32 => Ok(Box::new(MapKernel::<f32>::new(node, map)?)),
         Domain::F64 => Ok(Box::new(MapKernel::<f64>::new(node, map)?)),
@@ -65,12 +63,12 @@ impl<T: Number> MapKernel<T> {
             if let Step::Unary(function, _) = step
                 && let Some(reason) = T::missing(*function)
             {
-                return Err(unsupported(node, format!("{function:?}: {reason}")));
+                return Err(node.unsupported(format!("{function:?}: {reason}")));
             }
         }
         let output = &node.outputs[0];
         let shapes: Vec<_> = node.inputs.iter().map(|input| &input.shape).collect();
-        let layout = Layout::new(&output.shape, &shapes).map_err(|error| invalid(node, error.to_string()))?;
+        let layout = Layout::new(&output.shape, &shapes)?;
         let plan = node.row_plan();
         let rows = plan.as_ref().map_or(1, |plan| plan.rows);
         let whole_rows = whole_rows(&layout, shapes.len());

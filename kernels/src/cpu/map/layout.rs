@@ -1,6 +1,6 @@
 //! Where the operands' elements lie for each element of an output that they are broadcast to.
 
-use crate::shape::{Shape, ShapeError};
+use crate::shape::{Shape, ShapeError, merged};
 
 /// The output's dimensions, with neighbours joined wherever every operand allows, and each operand's strides in
 /// elements along them. At least one dimension is left.
@@ -23,17 +23,9 @@ impl Layout {
     /// Drops dimensions of size 1, and joins two neighbours where each operand's stride along the outer one is what a
     /// step over the whole inner one would be.
     fn joined(dims: &[usize], strides: &[Vec<usize>]) -> Self {
-        let mut kept: Vec<(usize, Vec<usize>)> = Vec::new();
-        for axis in (0..dims.len()).filter(|axis| dims[*axis] != 1) {
-            let here: Vec<usize> = strides.iter().map(|s| s[axis]).collect();
-            match kept.last_mut() {
-                Some((outer, outer_strides)) if outer_strides.iter().zip(&here).all(|(o, h)| *o == h * dims[axis]) => {
-                    *outer *= dims[axis];
-                    *outer_strides = here;
-                }
-                _ => kept.push((dims[axis], here)),
-            }
-        }
+        let axes = dims.iter().enumerate().map(|(axis, dim)| (*dim, strides.iter().map(|s| s[axis]).collect()));
+        let steps = |outer: &Vec<usize>, inner: &Vec<usize>, size| outer.iter().zip(inner).all(|(o, i)| *o == i * size);
+        let mut kept = merged(axes, steps);
         if kept.is_empty() {
             kept.push((1, vec![0; strides.len()]));
         }
@@ -153,10 +145,7 @@ impl Rows<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shape(dims: &[usize]) -> Shape {
-        Shape::new(dims).expect("small")
-    }
+    use crate::cpu::testing::shape;
 
     fn layout(output: &[usize], operands: &[&[usize]]) -> Layout {
         let operands: Vec<_> = operands.iter().map(|o| shape(o)).collect();

@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::op::{Binary, Literal, Unary};
 use bytemuck::Pod;
 use std::fmt;
+use std::ops::{Add, Rem};
 
 /// An element's value makes the function undefined; the text says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,9 @@ pub(crate) trait Number: Pod + PartialEq + fmt::Debug + Send + Sync {
     const DTYPE: DType;
 
     /// Why a function does not exist in the domain, if it does not.
-    fn missing(function: Unary) -> Option<&'static str>;
+    fn missing(_function: Unary) -> Option<&'static str> {
+        None
+    }
 
     /// A constant's value.
     fn literal(literal: Literal) -> Self;
@@ -31,7 +34,9 @@ pub(crate) trait Number: Pod + PartialEq + fmt::Debug + Send + Sync {
     fn binary(function: Binary, a: Source<'_, Self>, b: Source<'_, Self>, out: &mut [Self]) -> Result<(), Undefined>;
 
     /// A chain at each element. Only code in 32-bit floats has chains.
-    fn chain(chain: &Chain, a: Source<'_, Self>, b: Source<'_, Self>, out: &mut [Self]);
+    fn chain(_: &Chain, _: Source<'_, Self>, _: Source<'_, Self>, _: &mut [Self]) {
+        unreachable!("the compiler makes chains of 32-bit floats only");
+    }
 
     /// `b` where `a` is not 0, else `c`.
     fn select(a: Source<'_, Self>, b: Source<'_, Self>, c: Source<'_, Self>, out: &mut [Self]);
@@ -41,4 +46,11 @@ pub(crate) trait Number: Pod + PartialEq + fmt::Debug + Send + Sync {
 
     /// Converts to elements of `dtype`.
     fn store(values: &[Self], dtype: DType, bytes: &mut [u8]);
+}
+
+/// The remainder with the sign of the divisor.
+#[inline(always)]
+pub(crate) fn floor_modulo<T: Copy + Default + PartialOrd + Rem<Output = T> + Add<Output = T>>(x: T, y: T) -> T {
+    let (remainder, zero) = (x % y, T::default());
+    if remainder != zero && (remainder < zero) != (y < zero) { remainder + y } else { remainder }
 }

@@ -3,7 +3,7 @@
 use super::chain::Chain;
 use super::chain_f32;
 use super::convert;
-use super::number::{Number, Undefined};
+use super::number::{Number, Undefined, floor_modulo};
 use super::source::Source;
 use crate::cpu::math;
 use crate::cpu::vector::{Isa, Loop, vectorised};
@@ -152,10 +152,6 @@ fn truth(value: bool) -> f32 {
 impl Number for f32 {
     const DTYPE: DType = DType::F32;
 
-    fn missing(_: Unary) -> Option<&'static str> {
-        None
-    }
-
     fn literal(literal: Literal) -> Self {
         match literal {
             Literal::Float(value) => value as f32,
@@ -258,12 +254,6 @@ fn power(a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
         Source::Scalar(3.0) => each!(a, out, |x| x * x * x),
         _ => pairs!(a, b, out, |x, y| math::power::<I>(x, y)),
     }
-}
-
-#[inline(always)]
-fn floor_modulo(x: f32, y: f32) -> f32 {
-    let remainder = x % y;
-    if remainder != 0.0 && (remainder < 0.0) != (y < 0.0) { remainder + y } else { remainder }
 }
 
 struct Choose<'a>(Source<'a, f32>, Source<'a, f32>, Source<'a, f32>, &'a mut [f32]);

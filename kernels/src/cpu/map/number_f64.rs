@@ -1,8 +1,7 @@
 //! Expressions over 64-bit floats: the standard library's functions, one element at a time.
 
-use super::chain::Chain;
 use super::convert;
-use super::number::{Number, Undefined};
+use super::number::{Number, Undefined, floor_modulo};
 use super::source::{Source, each, pairs, select};
 use crate::cpu::math;
 use crate::dtype::DType;
@@ -14,10 +13,6 @@ fn truth(value: bool) -> f64 {
 
 impl Number for f64 {
     const DTYPE: DType = DType::F64;
-
-    fn missing(_: Unary) -> Option<&'static str> {
-        None
-    }
 
     fn literal(literal: Literal) -> Self {
         match literal {
@@ -84,10 +79,6 @@ impl Number for f64 {
         Ok(())
     }
 
-    fn chain(_: &Chain, _: Source<'_, f64>, _: Source<'_, f64>, _: &mut [f64]) {
-        unreachable!("the compiler makes chains of 32-bit floats only");
-    }
-
     fn select(a: Source<'_, f64>, b: Source<'_, f64>, c: Source<'_, f64>, out: &mut [f64]) {
         select(a, b, c, out, |condition| condition != 0.0);
     }
@@ -99,9 +90,4 @@ impl Number for f64 {
     fn store(values: &[f64], dtype: DType, bytes: &mut [u8]) {
         convert::from_f64(values, dtype, bytes);
     }
-}
-
-fn floor_modulo(x: f64, y: f64) -> f64 {
-    let remainder = x % y;
-    if remainder != 0.0 && (remainder < 0.0) != (y < 0.0) { remainder + y } else { remainder }
 }

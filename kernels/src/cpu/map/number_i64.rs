@@ -1,6 +1,5 @@
 //! Expressions over 64-bit integers: wrapping arithmetic, and an error where a divisor is zero.
 
-use super::chain::Chain;
 use super::convert;
 use super::number::{Number, Undefined};
 use super::source::{Source, each, pairs, select};
@@ -78,10 +77,6 @@ impl Number for i64 {
             Binary::Xor => pairs(a, b, out, |x, y| truth((x != 0) ^ (y != 0))),
         }
         Ok(())
-    }
-
-    fn chain(_: &Chain, _: Source<'_, i64>, _: Source<'_, i64>, _: &mut [i64]) {
-        unreachable!("the compiler makes chains of 32-bit floats only");
     }
 
     fn select(a: Source<'_, i64>, b: Source<'_, i64>, c: Source<'_, i64>, out: &mut [i64]) {

@@ -2,7 +2,6 @@
 
 mod batches;
 
-use super::check::{invalid, require, require_f32};
 use super::elements::{elements, elements_mut};
 use super::gemm::{self, Left, MicroKernel, Product, Right, View};
 use super::layout::{Layout, Packed, Packing};
@@ -10,7 +9,7 @@ use super::map::Epilogue;
 use super::team::{Grid, Tile};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
-use crate::op::{Expression, MatMul, NodeSpec};
+use crate::op::{MatMul, NodeSpec};
 use crate::shape::Shape;
 use crate::tensor::Buffer;
 use batches::Batches;
@@ -19,21 +18,6 @@ use std::sync::Arc;
 /// The kernel of a matrix product.
 pub(super) fn prepare(op: &MatMul, node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     Ok(Box::new(Kernel::new(MicroKernel::best(), op, node, constants)?))
-}
-
-/// The epilogue of a node whose op has one: its extra operands are the inputs after the op's own.
-///
-/// # Errors
-/// If the expression does not fit the node's inputs and output.
-pub(super) fn epilogue_of(node: &NodeSpec) -> Result<Option<Epilogue>, KernelError> {
-    let own = node.op.epilogue_inputs_start();
-    let extras: Vec<&Shape> = node.inputs[own..].iter().map(|spec| &spec.shape).collect();
-    match node.op.epilogue() {
-        None if extras.is_empty() => Ok(None),
-        None => Err(invalid(node, format!("it has {} inputs, but only {own} are read", node.inputs.len()))),
-        Some(expression) if *expression == Expression::identity() && extras.is_empty() => Ok(None),
-        Some(expression) => Epilogue::new(expression, &node.outputs[0].shape, &extras).map(Some),
-    }
 }
 
 struct Kernel {
@@ -93,7 +77,7 @@ impl Kernel {
             Method::ColumnVector => gemm::vector_grid(batches.count(), sizes.m, k),
         };
         let MatMul { transpose_a, transpose_b, .. } = *op;
-        let epilogue = epilogue_of(node)?;
+        let epilogue = Epilogue::of(node)?;
         let row_products = batches.count() / node.row_plan().map_or(1, |plan| plan.rows);
         Ok(Self { micro, sizes, transpose_a, transpose_b, batches, packed, method, grid, row_products, epilogue })
     }
@@ -165,26 +149,21 @@ impl CpuKernel for Kernel {
 
 /// The sizes of each product and the batches, if the node fits the op's definition.
 fn sizes(op: &MatMul, node: &NodeSpec) -> Result<(Sizes, Batches), KernelError> {
-    require(
-        node.inputs.len() >= 2 && node.outputs.len() == 1,
-        node,
-        "it takes two inputs or more and makes one output",
-    )?;
-    require_f32(node)?;
     let split = |shape: &Shape| -> Result<(Shape, usize, usize), KernelError> {
         match shape.dims() {
             [batch @ .., rows, columns] => Ok((Shape::new(batch)?, *rows, *columns)),
-            _ => Err(invalid(node, "its operands have at least two dimensions")),
+            _ => Err(node.invalid("its operands have at least two dimensions")),
         }
     };
     let exchanged =
         |(batch, rows, columns), exchange: bool| if exchange { (batch, columns, rows) } else { (batch, rows, columns) };
     let (left, m, k) = exchanged(split(&node.inputs[0].shape)?, op.transpose_a);
     let (right, depth, n) = exchanged(split(&node.inputs[1].shape)?, op.transpose_b);
-    require(k == depth, node, "A has as many columns as B has rows")?;
+    node.require(k == depth, "A has as many columns as B has rows")?;
     let batches = Batches::new(&left, &right)?;
     let expected = [batches.dims(), &[m, n]].concat();
-    require(node.outputs[0].shape.dims() == expected, node, "its output is of the batch and A's rows and B's columns")?;
+    let fits = node.outputs[0].shape.dims() == expected;
+    node.require(fits, "its output is of the batch and A's rows and B's columns")?;
     Ok((Sizes { m, n, k }, batches))
 }
 

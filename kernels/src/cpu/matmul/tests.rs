@@ -1,10 +1,10 @@
 //! Products against their definition in 64-bit floats, by every micro-kernel and number of threads.
 
 use super::*;
-use crate::cpu::Team;
 use crate::cpu::gemm::testing::{epilogue, keep, require_close, run, run_by_teams, spec, tensor};
 use crate::cpu::testing::run_windows;
-use crate::op::Op;
+use crate::cpu::{Team, prepare};
+use crate::op::{Expression, Op};
 use crate::tensor::Tensor;
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
@@ -154,17 +154,17 @@ fn nodes_that_do_not_fit_are_refused() {
     for (inputs, output) in cases {
         let inputs = inputs.iter().map(|dims| spec(dims)).collect();
         let node = NodeSpec { op: Op::MatMul(MatMul::default()), inputs, outputs: vec![spec(output)] };
-        assert!(prepare(&MatMul::default(), &node, &[]).is_err(), "{node:?}");
+        assert!(prepare(&node, &[]).is_err(), "{node:?}");
     }
     let op = MatMul { epilogue: Some(Expression::binary(crate::op::Binary::Add)), ..MatMul::default() };
     let mut node = NodeSpec {
-        op: Op::MatMul(op.clone()),
+        op: Op::MatMul(op),
         inputs: vec![spec(&[2, 3]), spec(&[3, 5]), spec(&[4])],
         outputs: vec![spec(&[2, 5])],
     };
-    assert!(prepare(&op, &node, &[]).is_err(), "an operand that cannot be broadcast");
+    assert!(prepare(&node, &[]).is_err(), "an operand that cannot be broadcast");
     node.inputs[2].dtype = crate::DType::I32;
-    assert!(prepare(&op, &node, &[]).is_err(), "an operand of another type");
+    assert!(prepare(&node, &[]).is_err(), "an operand of another type");
 }
 
 #[test]

@@ -9,13 +9,13 @@ mod stream;
 
 pub(crate) use stream::{Piece, Streamed, close, cut, scratch_bytes};
 
-use super::check::{require, require_copy, unsupported};
 use super::elements::{elements, elements_mut};
 use super::number::Number;
 use super::{Call, CpuKernel};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Reduce, ReduceKind};
+use crate::shape::merged;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -57,24 +57,12 @@ struct ReduceKernel<T> {
 
 /// Prepares a reduction. Those of [`NodeSpec::accumulated_rows`] can take their input window by window.
 pub(crate) fn prepare(node: &NodeSpec, op: &Reduce) -> Result<Box<dyn Streamed>, KernelError> {
-    Ok(match node.inputs.first().map(|input| input.dtype) {
-        Some(DType::F64) => Box::new(ReduceKernel::<f64>::new(node, op)?),
-        Some(DType::I32) => Box::new(ReduceKernel::<i32>::new(node, op)?),
-        Some(DType::I64) => Box::new(ReduceKernel::<i64>::new(node, op)?),
+    Ok(match node.inputs[0].dtype {
+        DType::F64 => Box::new(ReduceKernel::<f64>::new(node, op)?),
+        DType::I32 => Box::new(ReduceKernel::<i32>::new(node, op)?),
+        DType::I64 => Box::new(ReduceKernel::<i64>::new(node, op)?),
         _ => Box::new(ReduceKernel::<f32>::new(node, op)?),
     })
-}
-
-/// Neighbouring axes that are one axis in memory become one.
-fn merged(axes: impl Iterator<Item = (usize, usize)>) -> Vec<(usize, usize)> {
-    let mut merged: Vec<(usize, usize)> = Vec::new();
-    for (size, stride) in axes {
-        match merged.last_mut() {
-            Some(last) if last.1 == stride * size => *last = (last.0 * size, stride),
-            _ => merged.push((size, stride)),
-        }
-    }
-    merged
 }
 
 fn size(axes: &[(usize, usize)]) -> usize {
@@ -93,22 +81,18 @@ fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
 
 impl<T: Number> ReduceKernel<T> {
     fn new(node: &NodeSpec, op: &Reduce) -> Result<Self, KernelError> {
-        require_copy(node)?;
-        let (input, output) = (&node.inputs[0], &node.outputs[0].shape);
+        let input = &node.inputs[0];
         if input.dtype != T::DTYPE {
-            return Err(unsupported(node, format!("there is no reduction of {}", input.dtype)));
+            return Err(node.unsupported(format!("there is no reduction of {}", input.dtype)));
         }
         let dims = input.shape.dims();
-        let ascending = op.axes.windows(2).all(|pair| pair[0] < pair[1]);
-        require(ascending && op.axes.iter().all(|axis| *axis < dims.len()), node, "its axes ascend within its input")?;
         let strides = input.shape.strides();
         let axes = |reduced: bool| {
-            let chosen = (0..dims.len()).filter(|axis| op.axes.contains(axis) == reduced && dims[*axis] != 1);
-            merged(chosen.map(|axis| (dims[axis], strides[axis])))
+            let chosen = (0..dims.len()).filter(|axis| op.axes.contains(axis) == reduced);
+            merged(chosen.map(|axis| (dims[axis], strides[axis])), |outer, inner, size| *outer == inner * size)
         };
         let (kept, reduced) = (axes(false), axes(true));
         let (count, outputs) = (size(&reduced), size(&kept));
-        require(outputs == output.elements(), node, "its output has the kept axes' elements")?;
         let streamed = node.accumulated_rows().is_some();
         let mut kernel =
             Self { kind: op.kind, kept, reduced, count, part: count, outputs, streamed, number: PhantomData };
@@ -297,25 +281,19 @@ impl<T: Number> CpuKernel for ReduceKernel<T> {
 
 #[cfg(test)]
 mod tests {
-    use crate::cpu::testing::{run_all_ways, shape, tensor};
-    use crate::op::{NodeSpec, Op, Reduce, ReduceKind};
-    use crate::{DType, TensorSpec};
+    use crate::DType;
+    use crate::cpu::testing::{node, run_all_ways, shape, tensor};
+    use crate::op::{Op, Reduce, ReduceKind};
 
     fn reduced(dtype: DType, kind: ReduceKind, dims: &[usize], axes: &[usize]) -> Vec<f64> {
         let input = tensor(dtype, dims, |i| ((i * 7) % 5) as f64 - 1.0);
         let kept: Vec<_> = (0..dims.len()).filter(|axis| !axes.contains(axis)).map(|axis| dims[axis]).collect();
-        let node = NodeSpec {
-            op: Op::Reduce(Reduce { kind, axes: axes.to_vec() }),
-            inputs: vec![input.spec().clone()],
-            outputs: vec![TensorSpec::new(dtype, shape(&kept))],
-        };
-        let got = run_all_ways(&node, &[input]).remove(0);
-        match dtype {
-            DType::F32 => got.elements::<f32>().expect("f32").iter().map(|v| f64::from(*v)).collect(),
-            DType::F64 => got.elements::<f64>().expect("f64").to_vec(),
-            DType::I32 => got.elements::<i32>().expect("i32").iter().map(|v| f64::from(*v)).collect(),
-            _ => got.elements::<i64>().expect("i64").iter().map(|v| *v as f64).collect(),
-        }
+        let inputs = [input];
+        let node = node(Op::Reduce(Reduce { kind, axes: axes.to_vec() }), &inputs, dtype, &kept);
+        let got = run_all_ways(&node, &inputs).remove(0);
+        let mut numbers = vec![0.0; got.shape().elements()];
+        crate::cpu::map::to_f64(dtype, got.bytes(), &mut numbers);
+        numbers
     }
 
     /// By the definition.

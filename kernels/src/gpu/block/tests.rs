@@ -1,14 +1,9 @@
-use super::super::testing::{Run, UNWRITTEN, inputs, spec, tensor};
+use super::super::testing::{Run, check_rows, inputs, spec, tensor};
 use super::*;
-use crate::Tensor;
+use crate::cpu::testing::member;
 use crate::gpu::supports;
 use crate::op::{Binary, Domain, Expression, Map, Reduce, ReduceKind, Softmax, Unary};
-
-fn member(op: Op, inputs: &[(Operand, &[usize])], output: &[usize]) -> Member {
-    let read = inputs.iter().map(|(_, dims)| spec(dims)).collect();
-    let inputs = inputs.iter().map(|(operand, _)| *operand).collect();
-    Member { spec: NodeSpec { op, inputs: read, outputs: vec![spec(output)] }, inputs }
-}
+use crate::{Tensor, cpu};
 
 fn map(expression: Expression, inputs: &[(Operand, &[usize])], output: &[usize]) -> Member {
     member(Op::Map(Map { domain: Domain::F32, expression }), inputs, output)
@@ -45,21 +40,12 @@ fn block(rows: usize, columns: usize, reduction: Option<(ReduceKind, &[usize])>)
 
 /// The block's outputs by its members one after the other on the same device.
 fn one_by_one(node: &NodeSpec, inputs: &[Tensor]) -> Vec<Vec<f32>> {
-    let Op::Block(block) = &node.op else { panic!("a block") };
-    let mut made: Vec<Tensor> = Vec::new();
-    for Member { spec, inputs: operands } in &block.members {
-        let given = |(operand, spec): (&Operand, &crate::TensorSpec)| {
-            let tensor = match operand {
-                Operand::Input(input) => &inputs[*input],
-                Operand::Member(of) => &made[*of],
-            };
-            tensor.reshaped(spec.shape.clone()).expect("the same elements")
-        };
-        let read: Vec<_> = operands.iter().zip(&spec.inputs).map(given).collect();
-        let values = Run::new(spec).outputs(&read).expect("runs").remove(0);
-        made.push(tensor(spec.outputs[0].shape.dims(), &values));
-    }
-    block.outputs.iter().map(|at| made[*at].elements::<f32>().expect("f32").to_vec()).collect()
+    let run = |spec: &NodeSpec, inputs: &[Tensor]| {
+        let values = Run::new(spec).outputs(inputs).expect("runs").remove(0);
+        tensor(spec.outputs[0].shape.dims(), &values)
+    };
+    let made = cpu::testing::one_by_one(node, inputs, run);
+    made.iter().map(|tensor| tensor.elements::<f32>().expect("f32").to_vec()).collect()
 }
 
 fn bits(values: &[Vec<f32>]) -> Vec<Vec<u32>> {
@@ -88,18 +74,8 @@ fn blocks_have_the_bits_of_their_members() {
 #[test]
 fn rows_are_computed_in_place() {
     for reduction in [None, Some((ReduceKind::Sum, &[1][..]))] {
-        let (rows, columns, part) = (9, 12, 2..5);
-        let node = block(rows, columns, reduction);
-        let values = inputs(&node, 32);
-        let whole = Run::new(&node).outputs(&values).expect("runs");
-        let found = Run { rows: Some(part.clone()), ..Run::new(&node) }.outputs(&values).expect("runs");
-        for (found, whole) in found.iter().zip(&whole) {
-            let row = whole.len() / rows;
-            for (index, (found, whole)) in found.iter().zip(whole).enumerate() {
-                let want = if part.contains(&(index / row)) { *whole } else { UNWRITTEN };
-                assert_eq!(found.to_bits(), want.to_bits(), "{reduction:?} at {index}");
-            }
-        }
+        let node = block(9, 12, reduction);
+        check_rows(&node, &inputs(&node, 32), 2..5);
     }
 }
 

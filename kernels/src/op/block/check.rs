@@ -12,21 +12,20 @@ impl Block {
     /// # Errors
     /// The first of these that does not hold, and at which member.
     pub(crate) fn check(&self, node: &NodeSpec) -> Result<(), KernelError> {
-        let invalid = |reason: String| KernelError::Invalid {
-            op: node.op.name(),
-            reason,
-            inputs: node.inputs.clone(),
-            outputs: node.outputs.clone(),
-        };
         if self.members.is_empty() || self.rows < 2 || self.chunk_rows == 0 {
             let reason = "it has at least one member, two rows, and one row a chunk";
-            return Err(invalid(format!("{reason}; here {}, {}, {}", self.members.len(), self.rows, self.chunk_rows)));
+            return Err(node.invalid(format!(
+                "{reason}; here {}, {}, {}",
+                self.members.len(),
+                self.rows,
+                self.chunk_rows
+            )));
         }
         (0..self.members.len()).try_for_each(|at| {
             self.check_member(node, at)
-                .map_err(|reason| invalid(format!("member {at} ({}) {reason}", self.members[at].spec.op.name())))
+                .map_err(|reason| node.invalid(format!("member {at} ({}) {reason}", self.members[at].spec.op.name())))
         })?;
-        self.check_outputs(node).map_err(invalid)
+        self.check_outputs(node).map_err(|reason| node.invalid(reason))
     }
 
     fn check_member(&self, node: &NodeSpec, at: usize) -> Result<(), String> {
@@ -46,7 +45,8 @@ impl Block {
                 return Err(format!("reads {given} as {wanted} at input {input}"));
             }
         }
-        self.check_rows(at)
+        self.check_rows(at)?;
+        spec.check().map_err(|error| error.to_string())
     }
 
     fn check_rows(&self, at: usize) -> Result<(), String> {

@@ -10,7 +10,6 @@ use super::geometry::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::gemm::MicroKernel;
 use crate::cpu::map::Epilogue;
-use crate::cpu::matmul::epilogue_of;
 use crate::cpu::team::{Grid, Tile, with_workspace};
 use crate::cpu::vector::{Isa, Loop, vectorised};
 use crate::cpu::{Call, CpuKernel};
@@ -72,7 +71,7 @@ impl Kernel {
         let grid =
             Grid { batch: 1, rows: images * maps * output[0], columns: output[1], tile_rows, tile_columns: output[1] };
         let direct = Direct::new(micro, &geometry);
-        Ok(Self { geometry, direct, rows, offsets, grid, epilogue: epilogue_of(node)? })
+        Ok(Self { geometry, direct, rows, offsets, grid, epilogue: Epilogue::of(node)? })
     }
 
     /// Computes the tile's rows, which may be of several channels.

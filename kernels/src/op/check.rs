@@ -1,0 +1,244 @@
+//! Whether a node's tensors fit its op's definition: what every family of kernels relies on.
+//!
+//! What a family cannot compute although it is sound, and sizes that only its own arithmetic limits, are for the family to
+//! refuse. Products' sizes are checked where they are worked out.
+
+use super::{Gather, NodeSpec, Op, Slice};
+use crate::dtype::DType;
+use crate::error::KernelError;
+use crate::shape::Shape;
+
+impl NodeSpec {
+    /// The node does not fit its op's definition.
+    pub(crate) fn invalid(&self, reason: impl Into<String>) -> KernelError {
+        KernelError::Invalid {
+            op: self.op.name(),
+            reason: reason.into(),
+            inputs: self.inputs.clone(),
+            outputs: self.outputs.clone(),
+        }
+    }
+
+    /// The node is sound, but the family has no kernel for it.
+    pub(crate) fn unsupported(&self, reason: impl Into<String>) -> KernelError {
+        KernelError::Unsupported { op: self.op.name(), reason: reason.into() }
+    }
+
+    /// Refuses the node as invalid unless `holds`.
+    pub(crate) fn require(&self, holds: bool, reason: &str) -> Result<(), KernelError> {
+        if holds { Ok(()) } else { Err(self.invalid(reason)) }
+    }
+
+    /// Whether all its tensors are `f32`.
+    pub(crate) fn is_f32(&self) -> bool {
+        self.inputs.iter().chain(&self.outputs).all(|spec| spec.dtype == DType::F32)
+    }
+
+    /// Checks the node. O(number and rank of its tensors).
+    ///
+    /// # Errors
+    /// What of the op's definition does not hold.
+    pub(crate) fn check(&self) -> Result<(), KernelError> {
+        if let Op::Block(block) = &self.op {
+            return block.check(self);
+        }
+        let (inputs, outputs) = self.counts();
+        if (self.inputs.len(), self.outputs.len()) != (inputs, outputs) {
+            return Err(self.invalid(format!("the op takes {inputs} inputs and makes {outputs} outputs")));
+        }
+        let applied = self.op.epilogue().is_none_or(|epilogue| epilogue.inputs() > 0);
+        self.require(applied, "its epilogue reads the result")?;
+        let output = &self.outputs[0];
+        let Some(input) = self.inputs.first() else { return Ok(()) };
+        let (from, to) = (&input.shape, &output.shape);
+        if let Op::Reduce(_) | Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) = &self.op {
+            self.require(input.dtype == output.dtype, "its output has its input's type")?;
+        }
+        if let Op::ArgReduce(super::ArgReduce { axis, .. })
+        | Op::Softmax(super::Softmax { axis, .. })
+        | Op::Normalize(super::Normalize { axis, .. })
+        | Op::Gather(Gather { axis, .. }) = &self.op
+            && *axis >= from.rank()
+        {
+            return Err(self.invalid(format!("axis {axis} is not among the {} of its input", from.rank())));
+        }
+        match &self.op {
+            Op::Map(_) => {
+                let fits = |input: &crate::TensorSpec| input.shape.broadcast_strides(to).map(|_| ());
+                self.inputs.iter().try_for_each(fits).map_err(|error| self.invalid(error.to_string()))
+            }
+            Op::Softmax(_) | Op::Normalize(_) => {
+                self.require(from.elements() == to.elements(), "its output has its input's elements")
+            }
+            Op::Reduce(op) => {
+                let ascend = op.axes.windows(2).all(|pair| pair[0] < pair[1]);
+                let within = op.axes.iter().all(|axis| *axis < from.rank());
+                self.require(ascend && within, "its axes ascend within its input")?;
+                let kept = (0..from.rank()).filter(|axis| !op.axes.contains(axis)).map(|axis| from.dims()[axis]);
+                self.require(kept.product::<usize>() == to.elements(), "its output has the kept axes' elements")
+            }
+            Op::ArgReduce(op) => {
+                let count = from.dims()[op.axis];
+                let sound = output.dtype == DType::I64 && count > 0;
+                self.require(sound, "it makes i64 indices along an axis that is not empty")?;
+                self.require(to.elements() == from.elements() / count, "its output lacks the axis")
+            }
+            Op::Resize(op) => {
+                let planes = [from, to].map(|shape| shape.dims().split_last_chunk::<2>());
+                let [Some((outer, input)), Some((same, output))] = planes else {
+                    return Err(self.invalid("it maps planes to planes"));
+                };
+                self.require(outer == same, "it maps planes to planes")?;
+                let has_source = output.contains(&0) || !input.contains(&0);
+                let scales = op.scales.iter().all(|scale| scale.is_finite() && *scale > 0.0);
+                self.require(has_source && scales, "its scales are positive")
+            }
+            Op::Pool(op) => {
+                let images = from.rank() == 4 && to.rank() == 4 && from.dims()[..2] == to.dims()[..2];
+                self.require(images, "it maps images to images")?;
+                self.check_window([op.window, op.strides, op.dilations])
+            }
+            Op::Conv(op) => self.check_channels([from, to], op.group, op.strides, op.dilations),
+            Op::ConvTranspose(op) => self.check_channels([to, from], op.group, op.strides, op.dilations),
+            Op::Transpose(op) => {
+                let mut sorted = op.permutation.clone();
+                sorted.sort_unstable();
+                self.require(sorted.into_iter().eq(0..from.rank()), "its permutation names each axis once")?;
+                let dims = op.permutation.iter().map(|axis| from.dims()[*axis]);
+                self.require(dims.eq(to.dims().iter().copied()), "its output has the permuted dimensions")
+            }
+            Op::Concat(op) => self.check_parts(op.axis),
+            Op::Slice(op) => {
+                let ranks = [op.starts.len(), op.steps.len(), to.rank()];
+                self.require(ranks == [from.rank(); 3], "one start and step an axis")?;
+                self.require(op.is_within(from, to), "every index read is within the input")
+            }
+            Op::Pad(op) => self.require([op.before.len(), to.rank()] == [from.rank(); 2], "one width an axis"),
+            Op::Gather(op) => self.check_indices(op),
+            Op::Recurrent(_) => self.check_layer(),
+            Op::MatMul(_) | Op::Block(_) => Ok(()),
+        }
+    }
+
+    /// How many inputs and outputs the op has.
+    fn counts(&self) -> (usize, usize) {
+        let extras = self.op.epilogue().map_or(0, |epilogue| epilogue.inputs().saturating_sub(1));
+        match &self.op {
+            Op::Map(op) => (op.expression.inputs(), 1),
+            Op::Concat(_) => (self.inputs.len().max(1), 1),
+            Op::Gather(_) => (2, 1),
+            Op::Recurrent(op) => (3 + op.kind.states(), 1 + op.kind.states()),
+            op @ (Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Normalize(_)) => {
+                (op.epilogue_inputs_start() + extras, 1)
+            }
+            _ => (1, 1),
+        }
+    }
+
+    fn check_window(&self, sizes: [[usize; 2]; 3]) -> Result<(), KernelError> {
+        let positive = !sizes.as_flattened().contains(&0);
+        self.require(positive, "its strides, dilations and window are at least 1")
+    }
+
+    /// The weights of a convolution from the first images to the second; a transposed one goes the other way.
+    fn check_channels(
+        &self,
+        images: [&Shape; 2],
+        group: usize,
+        strides: [usize; 2],
+        dilations: [usize; 2],
+    ) -> Result<(), KernelError> {
+        let [from, to, weights] =
+            [images[0], images[1], &self.inputs[1].shape].map(|shape| <[usize; 4]>::try_from(shape.dims()));
+        let (Ok([n, channels, ..]), Ok([made, maps, ..]), Ok([rows, depth, height, width])) = (from, to, weights)
+        else {
+            return Err(self.invalid("its tensors have four dimensions"));
+        };
+        self.require(n == made && rows == maps, "its images and maps are those of its weights")?;
+        let divides = group > 0 && maps % group == 0 && depth.checked_mul(group) == Some(channels);
+        self.require(divides, "groups divide the channels")?;
+        self.check_window([[height, width], strides, dilations])
+    }
+
+    /// The inputs of a concatenation.
+    fn check_parts(&self, axis: usize) -> Result<(), KernelError> {
+        let output = &self.outputs[0];
+        let dims = output.shape.dims();
+        self.require(axis < dims.len(), "its axis is one of the output's")?;
+        let mut sum = 0usize;
+        for input in &self.inputs {
+            let own = input.shape.dims();
+            let fits = input.dtype == output.dtype && own.len() == dims.len();
+            let same = || (0..dims.len()).all(|other| other == axis || own[other] == dims[other]);
+            self.require(fits && same(), "its inputs differ along the axis only")?;
+            sum = sum.saturating_add(own[axis]);
+        }
+        self.require(sum == dims[axis], "its inputs add up to the output")
+    }
+
+    fn check_indices(&self, op: &Gather) -> Result<(), KernelError> {
+        let (dims, indices, output) = (self.inputs[0].shape.dims(), &self.inputs[1], &self.outputs[0].shape);
+        self.require(matches!(indices.dtype, DType::I32 | DType::I64), "its indices are i32 or i64")?;
+        let chosen = indices.shape.dims();
+        if op.elementwise {
+            let within = |axis: usize| axis == op.axis || chosen[axis] <= dims[axis];
+            let fits = chosen.len() == dims.len() && (0..dims.len()).all(within);
+            return self.require(fits && output.elements() == indices.shape.elements(), "its indices fit its input");
+        }
+        // The product of two shapes' elements.
+        let others: usize = (0..dims.len()).filter(|axis| *axis != op.axis).map(|axis| dims[axis]).product();
+        let fits = others as u128 * indices.shape.elements() as u128 == output.elements() as u128;
+        self.require(fits, "its output is the input with the axis replaced by the indices")
+    }
+
+    fn check_layer(&self) -> Result<(), KernelError> {
+        let Some(([steps, batch, units], gates)) = self.recurrent_sizes() else {
+            return Err(self.invalid("its first input has three dimensions, of which the last is its gates' units"));
+        };
+        let has = |tensor: &crate::TensorSpec, elements: Option<usize>| Some(tensor.shape.elements()) == elements;
+        let wide = gates * units;
+        let mut states = self.inputs[3..].iter().chain(&self.outputs[1..]);
+        let fits = has(&self.inputs[1], wide.checked_mul(units))
+            && has(&self.inputs[2], Some(wide))
+            && has(&self.outputs[0], Some(steps * batch * units))
+            && states.all(|state| has(state, Some(batch * units)));
+        self.require(fits, "its sizes agree")
+    }
+
+    /// Time steps, batch and units of a recurrent layer, and its gates.
+    pub(crate) fn recurrent_sizes(&self) -> Option<([usize; 3], usize)> {
+        let Op::Recurrent(op) = &self.op else { return None };
+        let gates = op.kind.gates();
+        match *self.inputs[0].shape.dims() {
+            [steps, batch, wide] if wide % gates == 0 => Some(([steps, batch, wide / gates], gates)),
+            _ => None,
+        }
+    }
+}
+
+impl Slice {
+    fn is_within(&self, input: &Shape, output: &Shape) -> bool {
+        let inside = |axis: usize| {
+            let size = input.dims()[axis];
+            let reach = isize::try_from(output.dims()[axis] - 1).ok().and_then(|n| n.checked_mul(self.steps[axis]));
+            let last = reach.and_then(|reach| self.starts[axis].checked_add_signed(reach));
+            self.starts[axis] < size && last.is_some_and(|last| last < size)
+        };
+        output.elements() == 0 || (0..input.rank()).all(inside)
+    }
+
+    /// The input's element that is the output's first, and its distance of neighbours along each of the output's axes.
+    pub(crate) fn source(&self, input: &Shape, output: &Shape) -> (usize, Vec<isize>) {
+        if output.elements() == 0 {
+            return (0, vec![0; input.rank()]);
+        }
+        let strides = input.strides();
+        let start = self.starts.iter().zip(&strides).map(|(start, stride)| start * stride).sum();
+        // A single index makes no step; a step that is taken was found small enough.
+        let stride = |axis: usize| match output.dims()[axis] {
+            1 => 0,
+            _ => self.steps[axis] * strides[axis] as isize,
+        };
+        (start, (0..strides.len()).map(stride).collect())
+    }
+}
