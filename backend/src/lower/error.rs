@@ -2,7 +2,7 @@
 
 use crate::constant::ConstantError;
 use crate::import::error::Name;
-use crate::import::{AttributeError, AttributeProblem, OPSETS};
+use crate::import::{AttributeError, OPSETS};
 use anabranch_kernels::shape::ShapeError;
 use anabranch_kernels::{DType, KernelError, Shape};
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ pub enum Fault {
     MissingInput(usize),
     /// An attribute that cannot be read.
     #[error("attribute {} {problem}", Name(attribute))]
-    Unreadable { attribute: String, problem: AttributeProblem },
+    Unreadable { attribute: String, problem: String },
     /// An attribute has a value that the operator does not allow.
     #[error("attribute `{name}` is {found}; it must be {expected}")]
     Attribute { name: &'static str, found: String, expected: String },

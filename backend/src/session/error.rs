@@ -3,7 +3,7 @@
 use crate::constant::ConstantError;
 use crate::device::DetectError;
 use crate::execute::{ExecError, RunError, RunErrorKind};
-use crate::import::{ImportError, ImportErrorKind};
+use crate::import::ImportError;
 use crate::learning::CalibrationError;
 use crate::lower::LowerError;
 use crate::plan::PlanError;
@@ -157,10 +157,7 @@ impl SessionError {
     /// The node's name.
     pub fn node(&self) -> Option<&str> {
         match &*self.cause {
-            Cause::Import(error) => match error.kind() {
-                ImportErrorKind::Node { node, .. } => Some(node),
-                _ => None,
-            },
+            Cause::Import(error) => error.node(),
             Cause::Lower(LowerError::Unsupported(unsupported)) => Some(&unsupported.node),
             Cause::Lower(LowerError::Node { node, .. }) => Some(node),
             Cause::Planning(PlanningError::Plan(error)) | Cause::Calibration(CalibrationError::Plan(error)) => {
