@@ -30,7 +30,7 @@ fn tensor_type(proto: &ValueInfoProto) -> Result<Option<&TensorTypeProto>> {
     }
 }
 
-fn element_type(code: i32) -> Result<DType> {
+fn element_type(code: i64) -> Result<DType> {
     let unknown = || format!("elements of type {} are not supported", element_type_name(code));
     dtype(code).ok_or_else(|| ImportError::unsupported(unknown()))
 }

@@ -99,7 +99,7 @@ impl fmt::Display for ImportError {
 impl std::error::Error for ImportError {}
 
 /// The name of an element type, or its number if it is not one of ONNX's.
-pub(super) fn element_type_name(code: i32) -> String {
+pub(super) fn element_type_name(code: i64) -> String {
     const NAMES: &str = "undefined float uint8 int8 uint16 int16 int32 int64 string bool float16 double uint32 uint64 \
         complex64 complex128 bfloat16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz uint4 int4 float4e2m1 \
         float8e8m0 uint2 int2 float6e2m3 float6e3m2";

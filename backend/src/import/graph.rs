@@ -234,7 +234,7 @@ impl<'p> Builder<'p> {
 
     /// Checks that every value that is read is made, and puts each node after those whose outputs it reads.
     fn order(&mut self) -> Result<()> {
-        let mut needs = Needs::new();
+        let mut needs = Needs::default();
         for node in &self.nodes {
             for input in node.inputs.iter().flatten() {
                 if self.makers[input.index()].is_none() {

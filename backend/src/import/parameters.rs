@@ -55,7 +55,7 @@ fn value(proto: &AttributeProto, node: &Node, tensors: &mut TensorReader<'_>) ->
 }
 
 /// The kind that the message declares, or, as in files of the first format version, the field that is there.
-fn declared_or_seen(proto: &AttributeProto) -> i32 {
+fn declared_or_seen(proto: &AttributeProto) -> i64 {
     let seen = [
         (proto.f.is_some(), attribute_type::FLOAT),
         (proto.i.is_some(), attribute_type::INT),

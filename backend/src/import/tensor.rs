@@ -143,7 +143,7 @@ fn allocate(bytes: usize) -> Result<Buffer> {
 }
 
 /// The type that ONNX's `code` stands for, if it is supported.
-pub(crate) fn dtype(code: i32) -> Option<DType> {
+pub(crate) fn dtype(code: i64) -> Option<DType> {
     Some(match code {
         data_type::FLOAT => DType::F32,
         data_type::DOUBLE => DType::F64,
@@ -306,7 +306,7 @@ mod tests {
         let uint64 = |values: &[u64]| TensorProto { uint64_data: varints(values), ..TensorProto::default() };
         let floats = vec![0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0];
         let doubles = vec![0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0xc0];
-        let cases: [(i32, TensorProto, &[u8]); 13] = [
+        let cases: [(i64, TensorProto, &[u8]); 13] = [
             (data_type::FLOAT, TensorProto { float_data: vec![floats.clone()], ..TensorProto::default() }, &floats),
             (data_type::DOUBLE, TensorProto { double_data: vec![doubles.clone()], ..TensorProto::default() }, &doubles),
             (data_type::FLOAT16, int32(&[0x3c00, 0xc000]), &[0x00, 0x3c, 0x00, 0xc0]),

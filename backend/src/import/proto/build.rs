@@ -44,7 +44,7 @@ impl NodeProto {
 }
 
 impl AttributeProto {
-    fn of(name: &str, kind: i32) -> Self {
+    fn of(name: &str, kind: i64) -> Self {
         Self { name: name.into(), r#type: kind, ..Self::default() }
     }
 
@@ -92,7 +92,7 @@ impl AttributeProto {
 
 impl TensorProto {
     /// A tensor whose data is the elements' little-endian bytes.
-    pub fn raw(name: &str, data_type: i32, dims: &[i64], data: Vec<u8>) -> Self {
+    pub fn raw(name: &str, data_type: i64, dims: &[i64], data: Vec<u8>) -> Self {
         Self { raw_data: data.into(), ..Self::empty(name, data_type, dims) }
     }
 
@@ -109,7 +109,7 @@ impl TensorProto {
     }
 
     /// A tensor whose data is in another file, described by these keys and values.
-    pub fn external(name: &str, data_type: i32, dims: &[i64], entries: &[(&str, &str)]) -> Self {
+    pub fn external(name: &str, data_type: i64, dims: &[i64], entries: &[(&str, &str)]) -> Self {
         let entry =
             |(key, value): &(&str, &str)| StringStringEntryProto { key: key.to_string(), value: value.to_string() };
         let external_data = entries.iter().map(entry).collect();
@@ -117,14 +117,14 @@ impl TensorProto {
     }
 
     /// A tensor without data.
-    pub fn empty(name: &str, data_type: i32, dims: &[i64]) -> Self {
+    pub fn empty(name: &str, data_type: i64, dims: &[i64]) -> Self {
         Self { name: name.into(), data_type, dims: dims.to_vec(), ..Self::default() }
     }
 }
 
 impl ValueInfoProto {
     /// A tensor-valued input or output of this [`data_type`].
-    pub fn tensor(name: &str, elem_type: i32, dims: Vec<DimensionProto>) -> Self {
+    pub fn tensor(name: &str, elem_type: i64, dims: Vec<DimensionProto>) -> Self {
         let tensor = TensorTypeProto { elem_type, shape: Some(TensorShapeProto { dim: dims }) };
         Self { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor) }) }
     }

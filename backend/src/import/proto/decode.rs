@@ -155,21 +155,6 @@ impl Value for i64 {
     }
 }
 
-impl Value for i32 {
-    const WIRE: u8 = 0;
-
-    /// As every reader of protobuf does: the low 32 bits count.
-    fn take(&mut self, token: Token, _: &mut Decoder<'_>) -> Result<()> {
-        let Token::Varint(value) = token else { return misencoded() };
-        *self = value as i32;
-        Ok(())
-    }
-
-    fn put(&self, out: &mut Vec<u8>) {
-        put_varint(i64::from(*self) as u64, out);
-    }
-}
-
 impl Value for f32 {
     const WIRE: u8 = 5;
 

@@ -154,7 +154,7 @@ messages! {
         /// Subgraphs.
         graphs: Vec<GraphProto> = 11,
         /// Which of the fields holds the value: an [`attribute_type`].
-        r#type: i32 = 20,
+        r#type: i64 = 20,
         /// In a function's body: the function's attribute that gives the value.
         ref_attr_name: String = 21,
     }
@@ -164,7 +164,7 @@ messages! {
         /// The dimensions, outermost first.
         dims: Vec<i64> = 1,
         /// The element type: a [`data_type`].
-        data_type: i32 = 2,
+        data_type: i64 = 2,
         /// Packed 32-bit floats.
         float_data: Vec<Vec<u8>> = 4,
         /// Packed variable-length integers: types of up to 32 bits, one element each.
@@ -182,7 +182,7 @@ messages! {
         /// Where the data is in another file: `location`, `offset`, `length`.
         external_data: Vec<StringStringEntryProto> = 13,
         /// 1 if the data is in another file.
-        data_location: i32 = 14,
+        data_location: i64 = 14,
     }
 
     /// A constant whose elements are mostly 0, in coordinate form.
@@ -220,7 +220,7 @@ messages! {
     /// Element type and shape of a tensor.
     TensorTypeProto "tensor type" {
         /// The element type: a [`data_type`].
-        elem_type: i32 = 1,
+        elem_type: i64 = 1,
         /// The dimensions; absent if not even their number is known.
         shape: Option<TensorShapeProto> = 2,
     }
@@ -243,38 +243,38 @@ messages! {
 /// Values of [`AttributeProto::type`].
 #[allow(missing_docs, reason = "each constant is named after the field that it announces")]
 pub mod attribute_type {
-    pub const UNDEFINED: i32 = 0;
-    pub const FLOAT: i32 = 1;
-    pub const INT: i32 = 2;
-    pub const STRING: i32 = 3;
-    pub const TENSOR: i32 = 4;
-    pub const GRAPH: i32 = 5;
-    pub const FLOATS: i32 = 6;
-    pub const INTS: i32 = 7;
-    pub const STRINGS: i32 = 8;
-    pub const TENSORS: i32 = 9;
-    pub const GRAPHS: i32 = 10;
-    pub const SPARSE_TENSOR: i32 = 11;
-    pub const SPARSE_TENSORS: i32 = 12;
-    pub const TYPE: i32 = 13;
-    pub const TYPES: i32 = 14;
+    pub const UNDEFINED: i64 = 0;
+    pub const FLOAT: i64 = 1;
+    pub const INT: i64 = 2;
+    pub const STRING: i64 = 3;
+    pub const TENSOR: i64 = 4;
+    pub const GRAPH: i64 = 5;
+    pub const FLOATS: i64 = 6;
+    pub const INTS: i64 = 7;
+    pub const STRINGS: i64 = 8;
+    pub const TENSORS: i64 = 9;
+    pub const GRAPHS: i64 = 10;
+    pub const SPARSE_TENSOR: i64 = 11;
+    pub const SPARSE_TENSORS: i64 = 12;
+    pub const TYPE: i64 = 13;
+    pub const TYPES: i64 = 14;
 }
 
 /// Values of [`TensorProto::data_type`] that have a [`DType`](anabranch_kernels::DType).
 #[allow(missing_docs, reason = "each constant is named after the type that it announces")]
 pub mod data_type {
-    pub const FLOAT: i32 = 1;
-    pub const UINT8: i32 = 2;
-    pub const INT8: i32 = 3;
-    pub const UINT16: i32 = 4;
-    pub const INT16: i32 = 5;
-    pub const INT32: i32 = 6;
-    pub const INT64: i32 = 7;
-    pub const STRING: i32 = 8;
-    pub const BOOL: i32 = 9;
-    pub const FLOAT16: i32 = 10;
-    pub const DOUBLE: i32 = 11;
-    pub const UINT32: i32 = 12;
-    pub const UINT64: i32 = 13;
-    pub const BFLOAT16: i32 = 16;
+    pub const FLOAT: i64 = 1;
+    pub const UINT8: i64 = 2;
+    pub const INT8: i64 = 3;
+    pub const UINT16: i64 = 4;
+    pub const INT16: i64 = 5;
+    pub const INT32: i64 = 6;
+    pub const INT64: i64 = 7;
+    pub const STRING: i64 = 8;
+    pub const BOOL: i64 = 9;
+    pub const FLOAT16: i64 = 10;
+    pub const DOUBLE: i64 = 11;
+    pub const UINT32: i64 = 12;
+    pub const UINT64: i64 = 13;
+    pub const BFLOAT16: i64 = 16;
 }
