@@ -378,7 +378,10 @@ mod tests {
             file.assignment(&placed.program, &placed.devices).expect_err("a slip").to_string()
         };
         let cases: [(&dyn Fn(&mut PlanFile), &str); 5] = [
-            (&|f| f.nodes[1].device = "gpu7".into(), "puts node \"node1\" on \"gpu7\"; the devices here are cpu, gpu"),
+            (
+                &|f| f.nodes[1].device = "gpu7".into(),
+                "puts node \"node1\" on \"gpu7\"; the devices here are cpu0, gpu1",
+            ),
             (&|f| f.nodes[1].node = "nodeX".into(), "names a node \"nodeX\", which the model does not have"),
             (&|f| f.nodes[1].node = "node0".into(), "names node \"node0\" twice"),
             (&|f| f.nodes.truncate(2), "no device for node \"node2\""),
