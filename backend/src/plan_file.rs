@@ -103,43 +103,16 @@ struct TransferEntry {
     chunks: Option<usize>,
 }
 
-/// A plan file that does not fit the program or the machine.
+/// Why a plan file does not fit the program or the machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "fields are what the messages call them")]
-pub enum FileError {
-    /// A newer format.
-    #[error("the plan's format {0} is newer than this program's {VERSION}; use the program that wrote it")]
-    Version(u32),
-    /// A node without an entry.
-    #[error("the plan has no device for node {0:?}; it was made for another model, or a line is missing")]
-    Missing(String),
-    /// A node with two entries.
-    #[error("the plan names node {0:?} twice")]
-    Twice(String),
-    /// An entry without a node.
-    #[error("the plan names a node {0:?}, which the model does not have; it was made for another model")]
-    UnknownNode(String),
-    /// A device that is not there.
-    #[error("the plan puts node {node:?} on {device:?}; the devices here are {known}")]
-    UnknownDevice {
-        node: String,
-        device: String,
-        /// The names of the devices that are there.
-        known: String,
-    },
+#[error("{0}")]
+pub struct FileError(String);
+
+impl FileError {
     /// A block of nodes that are none.
-    #[error("the plan's block {block:?}: {source}")]
-    Block { block: String, source: BlockError },
-    /// A block with a node that the model does not have.
-    #[error("the plan's block {block:?} has a node {node:?}, which the model does not have; \"nodes\" lists the names")]
-    UnknownMember { block: String, node: String },
-    /// A block with a node on another device.
-    #[error(
-        "the plan's block {block:?} is on {device:?}, but its node {node:?} on {other:?}; put all its nodes on one device, or \
-         take that one out of it"
-    )]
-    BlockDevice { block: String, device: String, node: String, other: String },
+    pub(crate) fn block(block: &str, error: BlockError) -> Self {
+        Self(format!("the plan's block {block:?}: {error}"))
+    }
 }
 
 impl PlanFile {
@@ -164,24 +137,33 @@ impl PlanFile {
     /// If the file does not name exactly the program's nodes, or names devices that are not there.
     pub fn assignment(&self, program: &Program, devices: &[PlanDevice]) -> Result<Vec<DeviceId>, FileError> {
         if self.version > VERSION {
-            return Err(FileError::Version(self.version));
+            return Err(FileError(format!(
+                "the plan's format {} is newer than this program's {VERSION}; use the program that wrote it",
+                self.version
+            )));
         }
         let ids: BTreeMap<&str, NodeId> = program.node_ids().map(|id| (&*program.node(id).name, id)).collect();
         let mut assigned: Vec<Option<DeviceId>> = vec![None; program.nodes.len()];
         for entry in &self.nodes {
-            let Some(node) = ids.get(&*entry.node) else { return Err(FileError::UnknownNode(entry.node.clone())) };
-            let device = devices.iter().position(|device| device.name == entry.device);
-            let device = device.ok_or_else(|| FileError::UnknownDevice {
-                node: entry.node.clone(),
-                device: entry.device.clone(),
-                known: devices.iter().map(|device| &*device.name).collect::<Vec<_>>().join(", "),
+            let NodeEntry { node: name, device, .. } = entry;
+            let node = ids.get(&**name).ok_or_else(|| {
+                let other = "which the model does not have; it was made for another model";
+                FileError(format!("the plan names a node {name:?}, {other}"))
             })?;
-            if assigned[node.index()].replace(DeviceId(device as u32)).is_some() {
-                return Err(FileError::Twice(entry.node.clone()));
+            let place = devices.iter().position(|known| known.name == *device).ok_or_else(|| {
+                let known = devices.iter().map(|device| &*device.name).collect::<Vec<_>>().join(", ");
+                FileError(format!("the plan puts node {name:?} on {device:?}; the devices here are {known}"))
+            })?;
+            if assigned[node.index()].replace(DeviceId(place as u32)).is_some() {
+                return Err(FileError(format!("the plan names node {name:?} twice")));
             }
         }
-        let name = |index: usize| program.nodes[index].name.clone();
-        assigned.iter().enumerate().map(|(at, device)| device.ok_or_else(|| FileError::Missing(name(at)))).collect()
+        let missing = |index: usize| {
+            let name = &program.nodes[index].name;
+            let why = "it was made for another model, or a line is missing";
+            FileError(format!("the plan has no device for node {name:?}; {why}"))
+        };
+        assigned.iter().enumerate().map(|(at, device)| device.ok_or_else(|| missing(at))).collect()
     }
 
     /// The blocks that the file names, if it says anything about blocks. Whether they are blocks is not judged here but that
@@ -199,22 +181,23 @@ impl PlanFile {
         let ids: BTreeMap<&str, NodeId> = program.node_ids().map(|id| (&*program.node(id).name, id)).collect();
         let listed = |entry: &BlockEntry| {
             let member = |name: &String| {
-                let unknown = || FileError::UnknownMember { block: entry.block.clone(), node: name.clone() };
-                let node = *ids.get(&**name).ok_or_else(unknown)?;
+                let BlockEntry { block, device, .. } = entry;
+                let node = *ids.get(&**name).ok_or_else(|| {
+                    let why = "which the model does not have; \"nodes\" lists the names";
+                    FileError(format!("the plan's block {block:?} has a node {name:?}, {why}"))
+                })?;
                 let other = &devices[device_of[node.index()].index()].name;
-                match *other == entry.device {
+                match other == device {
                     true => Ok(node),
-                    false => Err(FileError::BlockDevice {
-                        block: entry.block.clone(),
-                        device: entry.device.clone(),
-                        node: name.clone(),
-                        other: other.clone(),
-                    }),
+                    false => Err(FileError(format!(
+                        "the plan's block {block:?} is on {device:?}, but its node {name:?} on {other:?}; put all its \
+                         nodes on one device, or take that one out of it"
+                    ))),
                 }
             };
             let members = entry.members.iter().map(member).collect::<Result<Vec<_>, _>>()?;
             match members.len() {
-                0 => Err(FileError::Block { block: entry.block.clone(), source: BlockError::Few }),
+                0 => Err(FileError::block(&entry.block, BlockError::Few)),
                 _ => Ok(ListedBlock { name: entry.block.clone(), members, chunk_rows: entry.chunk_rows }),
             }
         };
@@ -392,13 +375,21 @@ mod tests {
         let slip = |edit: &dyn Fn(&mut PlanFile)| {
             let mut file = file.clone();
             edit(&mut file);
-            file.assignment(&placed.program, &placed.devices).expect_err("a slip")
+            file.assignment(&placed.program, &placed.devices).expect_err("a slip").to_string()
         };
-        assert!(matches!(slip(&|f| f.nodes[1].device = "gpu7".into()), FileError::UnknownDevice { .. }));
-        assert_eq!(slip(&|f| f.nodes[1].node = "nodeX".into()), FileError::UnknownNode("nodeX".into()));
-        assert_eq!(slip(&|f| f.nodes[1].node = "node0".into()), FileError::Twice("node0".into()));
-        assert_eq!(slip(&|f| f.nodes.truncate(2)), FileError::Missing("node2".into()));
-        assert_eq!(slip(&|f| f.version = 99), FileError::Version(99));
+        let cases: [(&dyn Fn(&mut PlanFile), &str); 5] = [
+            (
+                &|f| f.nodes[1].device = "gpu7".into(),
+                "puts node \"node1\" on \"gpu7\"; the devices here are cpu0, gpu1",
+            ),
+            (&|f| f.nodes[1].node = "nodeX".into(), "names a node \"nodeX\", which the model does not have"),
+            (&|f| f.nodes[1].node = "node0".into(), "names node \"node0\" twice"),
+            (&|f| f.nodes.truncate(2), "no device for node \"node2\""),
+            (&|f| f.version = 99, "format 99 is newer"),
+        ];
+        for (edit, text) in cases {
+            assert!(slip(edit).contains(text), "{} should contain: {text}", slip(edit));
+        }
     }
 
     #[test]

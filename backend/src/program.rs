@@ -2,7 +2,7 @@
 
 use crate::constant::Constant;
 use anabranch_kernels::TensorSpec;
-use anabranch_kernels::op::NodeSpec;
+use anabranch_kernels::op::{NodeSpec, Op};
 use std::fmt;
 
 /// Index of a value of a [`Program`].
@@ -119,6 +119,32 @@ pub struct Program {
 }
 
 impl Program {
+    /// Adds a value.
+    pub(crate) fn add_value(&mut self, name: impl Into<String>, spec: TensorSpec, origin: Origin) -> ValueId {
+        let id = ValueId(self.values.len() as u32);
+        self.values.push(Value { name: name.into(), spec, origin });
+        id
+    }
+
+    /// Adds an input.
+    pub(crate) fn add_input(&mut self, name: impl Into<String>, spec: TensorSpec) -> ValueId {
+        let id = self.add_value(name, spec, Origin::Input);
+        self.inputs.push(id);
+        id
+    }
+
+    /// Adds a node of one operator that reads `inputs` under these shapes, and makes `output`.
+    pub(crate) fn add_node(&mut self, name: &str, op: Op, inputs: Vec<(ValueId, TensorSpec)>, output: ValueId) {
+        let (inputs, specs) = inputs.into_iter().unzip();
+        self.nodes.push(Node {
+            name: name.into(),
+            operators: vec![ModelOperator::new(name, op.name())],
+            spec: NodeSpec { op, inputs: specs, outputs: vec![self.value(output).spec.clone()] },
+            inputs,
+            outputs: vec![output],
+        });
+    }
+
     /// A value.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.index()]

@@ -1,10 +1,9 @@
 //! Deep residual networks by their layers' shapes (He 2016, table 1, with bottlenecks), for graphs of the paper's size without a
 //! model file.
 
-use crate::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
+use crate::program::{NodeId, Origin, Output, Program, ValueId};
 use anabranch_kernels::op::{
-    Binary, Conv, Domain, Expression, Map, MatMul, NodeSpec, Op, Pool, PoolKind, Reduce, ReduceKind, Register, Step,
-    Unary,
+    Binary, Conv, Domain, Expression, Map, MatMul, Op, Pool, PoolKind, Reduce, ReduceKind, Register, Step, Unary,
 };
 use anabranch_kernels::shape::ShapeError;
 use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -111,15 +110,7 @@ impl Layers {
     }
 
     fn given(&mut self, name: &str, dims: &[usize]) -> Result<ValueId, ShapeError> {
-        let value = self.value(name, dims, Origin::Input)?;
-        self.program.inputs.push(value);
-        Ok(value)
-    }
-
-    fn value(&mut self, name: &str, dims: &[usize], origin: Origin) -> Result<ValueId, ShapeError> {
-        let id = ValueId(self.program.values.len() as u32);
-        self.program.values.push(Value { name: name.into(), spec: spec(dims)?, origin });
-        Ok(id)
+        Ok(self.program.add_input(name, spec(dims)?))
     }
 
     fn node(
@@ -129,16 +120,10 @@ impl Layers {
         operands: &[(ValueId, &[usize])],
         dims: &[usize],
     ) -> Result<ValueId, ShapeError> {
-        let id = NodeId(self.program.nodes.len() as u32);
-        let output = self.value(name, dims, Origin::Node(id))?;
-        let inputs = operands.iter().map(|(_, dims)| spec(dims)).collect::<Result<_, _>>()?;
-        self.program.nodes.push(Node {
-            name: name.into(),
-            operators: vec![ModelOperator::new(name, op.name())],
-            spec: NodeSpec { op, inputs, outputs: vec![spec(dims)?] },
-            inputs: operands.iter().map(|(value, _)| *value).collect(),
-            outputs: vec![output],
-        });
+        let node = NodeId(self.program.nodes.len() as u32);
+        let output = self.program.add_value(name, spec(dims)?, Origin::Node(node));
+        let read = operands.iter().map(|(value, dims)| Ok((*value, spec(dims)?))).collect::<Result<_, _>>()?;
+        self.program.add_node(name, op, read, output);
         Ok(output)
     }
 }

@@ -224,7 +224,7 @@ fn plan_all(
     }
     match first {
         Some(error) if plans.is_empty() => Err(error),
-        None if plans.is_empty() => Err(PlanningError::NoPlan.into()),
+        None if plans.is_empty() => Err(PlanningError::no_plan().into()),
         _ => Ok((plans, failed)),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::contest::Ran;
 use super::{Agreement, Median, Way};
-use crate::execute::{Activity, Event, Lane, RunOutput};
+use crate::execute::{Activity, Event, Lane};
 use crate::plan::PlanDevice;
 use crate::planning::Planned;
 use crate::session::Outputs;
@@ -99,7 +99,7 @@ impl Tally {
             self.node_errors.extend(accuracy.node_error().map(|error| 100.0 * error));
             self.link_errors.extend(accuracy.link_error().map(|error| 100.0 * error));
         }
-        self.traffic = traffic(measured);
+        self.traffic = measured.traffic();
         self.profiled_seconds += measured.makespan.as_secs_f64();
         self.peaks.clone_from(&measured.peaks);
         self.busy.resize(measured.peaks.len(), 0.0);
@@ -154,9 +154,4 @@ impl Tally {
 
 fn seconds(event: &Event) -> f64 {
     event.end.saturating_sub(event.start) as f64 * 1e-9
-}
-
-fn traffic(measured: &RunOutput) -> u64 {
-    let transfers = measured.events.iter().filter(|event| matches!(event.what, Activity::Transfer(_)));
-    transfers.map(|event| event.bytes).sum()
 }

@@ -2,28 +2,13 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
-use std::io;
 use std::marker::PhantomData;
 use thiserror::Error;
 
-/// A thread that could not be pinned. It runs on as before.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "fields are what the messages call them")]
-pub enum PinError {
-    /// No processing unit was named.
-    #[error("a thread cannot be pinned to no processing unit")]
-    Empty,
-    /// An index beyond what the system call can name.
-    #[error("processing unit {pu} cannot be pinned to: this build knows units 0 to {last}")]
-    OutOfRange { pu: u32, last: usize },
-    /// The operating system said no.
-    #[error("the system refused to pin a thread to processing units {pus}: {source}")]
-    Refused { pus: String, source: io::Error },
-    /// Pinning is only known on Linux.
-    #[error("threads cannot be pinned on this operating system")]
-    Unsupported,
-}
+/// Why a thread could not be pinned. It runs on as before.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct PinError(String);
 
 /// Keeps a thread pinned; dropped, it lets the thread run where it could run before. Stays on its thread.
 #[derive(Debug)]
@@ -43,7 +28,7 @@ pub fn allowed() -> Option<BTreeSet<u32>> {
 pub fn pin_current_thread(pus: &[u32]) -> Result<Pinned, PinError> {
     let wanted: BTreeSet<u32> = pus.iter().copied().collect();
     if wanted.is_empty() {
-        return Err(PinError::Empty);
+        return Err(PinError("a thread cannot be pinned to no processing unit".into()));
     }
     let before = system::allowed()?;
     system::allow(&wanted)?;
@@ -65,7 +50,7 @@ mod system {
 
     pub(super) fn allowed() -> Result<BTreeSet<u32>, PinError> {
         let set = sched_getaffinity(None)
-            .map_err(|error| PinError::Refused { pus: "in use now".to_owned(), source: error.into() })?;
+            .map_err(|error| PinError(format!("the system does not say where a thread may run: {error}")))?;
         Ok((0..CpuSet::MAX_CPU).filter(|&pu| set.is_set(pu)).map(|pu| pu as u32).collect())
     }
 
@@ -73,13 +58,15 @@ mod system {
         let mut set = CpuSet::new();
         for &pu in pus {
             if pu as usize >= CpuSet::MAX_CPU {
-                return Err(PinError::OutOfRange { pu, last: CpuSet::MAX_CPU - 1 });
+                let last = CpuSet::MAX_CPU - 1;
+                let problem = format!("processing unit {pu} cannot be pinned to: this build knows units 0 to {last}");
+                return Err(PinError(problem));
             }
             set.set(pu as usize);
         }
         let refused = |error: rustix::io::Errno| {
-            let list: Vec<u32> = pus.iter().copied().collect();
-            PinError::Refused { pus: format_list(&list), source: error.into() }
+            let list = format_list(&pus.iter().copied().collect::<Vec<u32>>());
+            PinError(format!("the system refused to pin a thread to processing units {list}: {error}"))
         };
         sched_setaffinity(None, &set).map_err(refused)
     }
@@ -89,12 +76,14 @@ mod system {
 mod system {
     use super::{BTreeSet, PinError};
 
+    const UNSUPPORTED: &str = "threads cannot be pinned on this operating system";
+
     pub(super) fn allowed() -> Result<BTreeSet<u32>, PinError> {
-        Err(PinError::Unsupported)
+        Err(PinError(UNSUPPORTED.into()))
     }
 
     pub(super) fn allow(_: &BTreeSet<u32>) -> Result<(), PinError> {
-        Err(PinError::Unsupported)
+        Err(PinError(UNSUPPORTED.into()))
     }
 }
 
@@ -115,12 +104,12 @@ mod tests {
     #[test]
     fn bad_sets_are_refused_and_change_nothing() {
         let before = allowed();
-        assert!(matches!(pin_current_thread(&[]), Err(PinError::Empty)));
-        assert!(matches!(pin_current_thread(&[u32::MAX]), Err(PinError::OutOfRange { pu: u32::MAX, .. })));
+        let refusal = |pus: &[u32]| pin_current_thread(pus).expect_err("impossible").to_string();
+        assert!(refusal(&[]).contains("no processing unit"));
+        assert!(refusal(&[u32::MAX]).contains("processing unit 4294967295 cannot be pinned to"));
         let absent = 1023;
         if !std::path::Path::new("/sys/devices/system/cpu/cpu1023").exists() {
-            let refusal = pin_current_thread(&[absent]).expect_err("the unit does not exist");
-            assert!(refusal.to_string().contains("processing units 1023"), "{refusal}");
+            assert!(refusal(&[absent]).contains("processing units 1023"));
         }
         assert_eq!(allowed(), before);
     }

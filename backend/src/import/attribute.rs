@@ -56,59 +56,7 @@ pub struct AttributeError {
     /// The attribute's name.
     pub attribute: String,
     /// What is wrong with it.
-    pub problem: AttributeProblem,
-}
-
-/// What is wrong with an attribute.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AttributeProblem {
-    /// It is not there.
-    #[error("is missing")]
-    Missing,
-    /// It holds nothing.
-    #[error("holds no value of the type that it declares")]
-    Empty,
-    /// It refers to a function's attribute outside a function.
-    #[error("refers to a function's parameter, outside a function")]
-    Reference,
-    /// It is of another kind.
-    #[error("is {found}, but {expected} is expected")]
-    Kind {
-        /// What the operator asks for.
-        expected: &'static str,
-        /// What is there.
-        found: &'static str,
-    },
-    /// A number is too small or too large.
-    #[error("holds {value}, outside {least} to {most}")]
-    Range {
-        /// The number.
-        value: i64,
-        /// The least allowed.
-        least: i64,
-        /// The most allowed.
-        most: i64,
-    },
-    /// A list is too short or too long.
-    #[error("has {found} entries where {expected} are expected")]
-    Length {
-        /// The entries that the operator asks for.
-        expected: usize,
-        /// The entries there.
-        found: usize,
-    },
-    /// Bytes that are no text.
-    #[error("is not valid UTF-8")]
-    NotText,
-    /// A text that the operator does not know.
-    #[error("is {}, but only {} are supported", Name(found), allowed.join(", "))]
-    Choice {
-        /// The text.
-        found: String,
-        /// What is known.
-        allowed: &'static [&'static str],
-    },
+    pub problem: String,
 }
 
 type Result<T> = std::result::Result<T, AttributeError>;
@@ -128,13 +76,14 @@ impl Node {
     }
 
     /// An error about this node's attribute `name`.
-    pub fn attribute_error(&self, name: &str, problem: AttributeProblem) -> AttributeError {
-        AttributeError { node: self.name.clone(), op_type: self.op_type.clone(), attribute: name.into(), problem }
+    pub fn attribute_error(&self, name: &str, problem: impl Into<String>) -> AttributeError {
+        let (node, op_type) = (self.name.clone(), self.op_type.clone());
+        AttributeError { node, op_type, attribute: name.into(), problem: problem.into() }
     }
 
     /// The error that attribute `name`, which the operator needs, is missing.
     pub fn missing(&self, name: &str) -> AttributeError {
-        self.attribute_error(name, AttributeProblem::Missing)
+        self.attribute_error(name, "is missing")
     }
 
     /// An integer.
@@ -155,10 +104,7 @@ impl Node {
     pub fn int_within(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>> {
         let value = self.int(name)?;
         match value {
-            Some(value) if !range.contains(&value) => {
-                let (least, most) = range.into_inner();
-                Err(self.attribute_error(name, AttributeProblem::Range { value, least, most }))
-            }
+            Some(value) if !range.contains(&value) => Err(self.out_of_range(name, value, &range)),
             value => Ok(value),
         }
     }
@@ -200,7 +146,7 @@ impl Node {
     /// If the attribute is of another kind, or another text.
     pub fn choice(&self, name: &str, allowed: &'static [&'static str]) -> Result<Option<usize>> {
         let index = |found: &str| {
-            let problem = || AttributeProblem::Choice { found: found.into(), allowed };
+            let problem = || format!("is {}, but only {} are supported", Name(found), allowed.join(", "));
             allowed.iter().position(|choice| *choice == found).ok_or_else(|| self.attribute_error(name, problem()))
         };
         self.string(name)?.map(index).transpose()
@@ -224,14 +170,12 @@ impl Node {
     pub fn sizes(&self, name: &str, length: usize, range: RangeInclusive<i64>) -> Result<Option<Vec<usize>>> {
         let Some(values) = self.ints(name)? else { return Ok(None) };
         if values.len() != length {
-            let problem = AttributeProblem::Length { expected: length, found: values.len() };
+            let problem = format!("has {} entries where {length} are expected", values.len());
             return Err(self.attribute_error(name, problem));
         }
         let size = |value: &i64| {
-            let (least, most) = (*range.start(), *range.end());
-            let problem = AttributeProblem::Range { value: *value, least, most };
             let size = usize::try_from(*value).ok().filter(|_| range.contains(value));
-            size.ok_or_else(|| self.attribute_error(name, problem))
+            size.ok_or_else(|| self.out_of_range(name, *value, &range))
         };
         values.iter().map(size).collect::<Result<Vec<_>>>().map(Some)
     }
@@ -273,16 +217,21 @@ impl Node {
     fn read<'a, T>(
         &'a self,
         name: &str,
-        expected: &'static str,
+        expected: &str,
         pick: impl FnOnce(&'a Attribute) -> Option<T>,
     ) -> Result<Option<T>> {
         let Some(value) = self.attribute(name) else { return Ok(None) };
-        let problem = || AttributeProblem::Kind { expected, found: value.kind() };
+        let problem = || format!("is {}, but {expected} is expected", value.kind());
         pick(value).map(Some).ok_or_else(|| self.attribute_error(name, problem()))
     }
 
+    fn out_of_range(&self, name: &str, value: i64, range: &RangeInclusive<i64>) -> AttributeError {
+        let (least, most) = (range.start(), range.end());
+        self.attribute_error(name, format!("holds {value}, outside {least} to {most}"))
+    }
+
     fn text<'a>(&self, name: &str, bytes: &'a [u8]) -> Result<&'a str> {
-        std::str::from_utf8(bytes).map_err(|_| self.attribute_error(name, AttributeProblem::NotText))
+        std::str::from_utf8(bytes).map_err(|_| self.attribute_error(name, "is not valid UTF-8"))
     }
 }
 

@@ -5,7 +5,7 @@
 //! hard links). Here the kernel resolves the path under the restriction (`openat2`), or, where it cannot, each
 //! component is opened by itself without following links; then the *opened* file is asked what it is.
 
-use super::external::ExternalError;
+use super::error::{ImportError, ImportErrorKind, Name, Result};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,45 +32,52 @@ impl Directory {
     }
 
     /// Opens a regular file with a single name. `path` consists of ordinary names.
-    pub(super) fn open(&self, path: &Path) -> Result<File, ExternalError> {
+    pub(super) fn open(&self, path: &Path) -> Result<File> {
         self.open_by(path, resolve)
     }
 
-    fn open_by(&self, path: &Path, resolve: Resolve) -> Result<File, ExternalError> {
-        let location = || path.display().to_string();
-        let file = resolve(&self.0, path).map_err(|error| refusal(location(), error))?;
-        let metadata = file.metadata().map_err(|source| ExternalError::Io { location: location(), source })?;
+    fn open_by(&self, path: &Path, resolve: Resolve) -> Result<File> {
+        let refused = |error| refusal(path, &error);
+        let file = resolve(&self.0, path).map_err(refused)?;
+        let metadata = file.metadata().map_err(refused)?;
         let found = match () {
             () if metadata.is_dir() => "a directory",
             () if !metadata.is_file() => "a pipe or a device",
             () if names(&metadata) != 1 => "a hard link",
             () => return Ok(file),
         };
-        Err(ExternalError::NotAFile { location: location(), found })
+        Err(not_a_file(path, found))
     }
 }
 
 type Resolve = fn(&Path, &Path) -> io::Result<File>;
 
-fn refusal(location: String, error: io::Error) -> ExternalError {
+fn refusal(path: &Path, error: &io::Error) -> ImportError {
     #[cfg(unix)]
     {
         use rustix::io::Errno;
-        match Errno::from_io_error(&error) {
+        match Errno::from_io_error(error) {
             Some(Errno::LOOP | Errno::XDEV | Errno::NOTDIR) => {
-                return ExternalError::NotAFile { location, found: "behind a link, or not beneath the directory" };
+                return not_a_file(path, "behind a link, or not beneath the directory");
             }
-            Some(Errno::NXIO) => return ExternalError::NotAFile { location, found: "a pipe or a device" },
+            Some(Errno::NXIO) => return not_a_file(path, "a pipe or a device"),
             _ => {}
         }
     }
     match error.kind() {
-        io::ErrorKind::NotFound => ExternalError::Missing(location),
-        io::ErrorKind::PermissionDenied if cfg!(not(unix)) => {
-            ExternalError::NotAFile { location, found: "not beneath the directory" }
-        }
-        _ => ExternalError::Io { location, source: error },
+        io::ErrorKind::NotFound => unusable(path, "does not exist; put it beside the model"),
+        io::ErrorKind::PermissionDenied if cfg!(not(unix)) => not_a_file(path, "not beneath the directory"),
+        _ => unusable(path, &format!("cannot be read: {error}")),
     }
+}
+
+fn not_a_file(path: &Path, found: &str) -> ImportError {
+    unusable(path, &format!("is {found}; put a regular file with a single name there"))
+}
+
+fn unusable(path: &Path, problem: &str) -> ImportError {
+    let location = path.display().to_string();
+    ImportError::new(ImportErrorKind::Io, format!("its data's file {} {problem}", Name(&location)))
 }
 
 #[cfg(unix)]
@@ -194,10 +201,10 @@ mod tests {
                 ["link", "inner_link", "link_dir/secret", "inner_link_dir/w.bin", "w.bin/x", "hard", "pipe", "sub"]
             {
                 let refused = directory.open_by(Path::new(path), resolve);
-                assert!(matches!(refused, Err(ExternalError::NotAFile { .. })), "{way}: {path}: {refused:?}");
+                assert!(refused.is_err_and(|error| error.to_string().contains("put a regular file")), "{way}: {path}");
             }
             let missing = directory.open_by(Path::new("none"), resolve);
-            assert!(matches!(missing, Err(ExternalError::Missing(_))), "{way}: {missing:?}");
+            assert!(missing.is_err_and(|error| error.to_string().contains("does not exist")), "{way}");
         }
     }
 

@@ -1,23 +1,22 @@
 //! Declared types of a graph's inputs and outputs.
 
-use super::error::{ElementTypeName, ValueProblem};
+use super::error::{ImportError, Result, element_type_name};
+use super::graph::without_controls;
 use super::model::Dim;
 use super::proto::{DimensionProto, TensorShapeProto, TensorTypeProto, ValueInfoProto};
 use super::tensor::dtype;
 use anabranch_kernels::DType;
 
-type Result<T> = std::result::Result<T, ValueProblem>;
-
 /// Element type and dimensions of an input, which must be declared as a tensor.
 pub(super) fn declared_input(proto: &ValueInfoProto) -> Result<(DType, Option<Vec<Dim>>)> {
-    let tensor = tensor_type(proto)?.ok_or(ValueProblem::NotATensor)?;
-    Ok((element_type(tensor.elem_type())?, dims(tensor.shape.as_ref())?))
+    let tensor = tensor_type(proto)?.ok_or_else(not_a_tensor)?;
+    Ok((element_type(tensor.elem_type)?, dims(tensor.shape.as_ref())?))
 }
 
 /// Element type and dimensions of an output, as far as they are declared.
 pub(super) fn declared_output(proto: &ValueInfoProto) -> Result<(Option<DType>, Option<Vec<Dim>>)> {
     let Some(tensor) = tensor_type(proto)? else { return Ok((None, None)) };
-    let dtype = match tensor.elem_type() {
+    let dtype = match tensor.elem_type {
         0 => None,
         code => Some(element_type(code)?),
     };
@@ -27,12 +26,18 @@ pub(super) fn declared_output(proto: &ValueInfoProto) -> Result<(Option<DType>, 
 fn tensor_type(proto: &ValueInfoProto) -> Result<Option<&TensorTypeProto>> {
     match &proto.r#type {
         None => Ok(None),
-        Some(declared) => declared.tensor_type.as_ref().map(Some).ok_or(ValueProblem::NotATensor),
+        Some(declared) => declared.tensor_type.as_ref().map(Some).ok_or_else(not_a_tensor),
     }
 }
 
-fn element_type(code: i32) -> Result<DType> {
-    dtype(code).ok_or(ValueProblem::ElementType(ElementTypeName(code)))
+fn element_type(code: i64) -> Result<DType> {
+    let unknown = || format!("elements of type {} are not supported", element_type_name(code));
+    dtype(code).ok_or_else(|| ImportError::unsupported(unknown()))
+}
+
+/// A sequence, map or optional, or no type at all.
+fn not_a_tensor() -> ImportError {
+    ImportError::unsupported("is not declared as a tensor; only tensors can be inputs and outputs")
 }
 
 fn dims(shape: Option<&TensorShapeProto>) -> Result<Option<Vec<Dim>>> {
@@ -41,12 +46,15 @@ fn dims(shape: Option<&TensorShapeProto>) -> Result<Option<Vec<Dim>>> {
 
 /// Some exporters write −1, or an empty symbol, for a dimension that they do not know.
 fn dim(proto: &DimensionProto) -> Result<Dim> {
-    Ok(match (proto.dim_value, proto.dim_param()) {
+    Ok(match (proto.dim_value, proto.dim_param.as_str()) {
         (Some(value), _) if value >= 0 => {
-            Dim::Known(usize::try_from(value).map_err(|_| ValueProblem::Dimension(value))?)
+            let large = |_| ImportError::malformed(format!("dimension {value} exceeds the address space"));
+            Dim::Known(usize::try_from(value).map_err(large)?)
         }
         (_, "") => Dim::Unknown,
-        (_, name) if name.chars().any(char::is_control) => return Err(super::error::NameProblem::Control.into()),
-        (_, name) => Dim::Symbol(name.to_owned()),
+        (_, name) => {
+            without_controls(name)?;
+            Dim::Symbol(name.to_owned())
+        }
     })
 }

@@ -1,71 +1,14 @@
 //! Tensor data in files beside the model, and nowhere else.
 
 use super::beneath::Directory;
-use super::error::Name;
+use super::error::{ImportError, Name, Result};
 use super::proto::StringStringEntryProto;
 use crate::constant::{Constant, ConstantFile};
 use anabranch_kernels::TensorSpec;
 use std::collections::BTreeMap;
-use std::io;
+use std::collections::btree_map::Entry;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-
-/// Why a tensor's data cannot be read from another file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExternalError {
-    /// The model was given as bytes without a directory.
-    #[error("its data is in another file, but the model was given without a directory; load it from its file")]
-    NoDirectory,
-    /// No location, or the same key twice.
-    #[error("its entry {} for data in another file is missing or given twice; export the model again", Name(.0))]
-    Entry(&'static str),
-    /// An offset or length that is not a number.
-    #[error("its data's {key} is {}, which is not a number; export the model again", Name(value))]
-    Number {
-        /// `offset` or `length`.
-        key: &'static str,
-        /// What is there.
-        value: String,
-    },
-    /// An absolute path, a path out of the directory, an empty path.
-    #[error("its data is in {}, which is not a path within the model's directory; move the file there", Name(.0))]
-    Location(String),
-    /// The file does not exist.
-    #[error("its data's file {} does not exist; put it beside the model", Name(.0))]
-    Missing(String),
-    /// A symbolic link, a hard link, a pipe, a device, a directory.
-    #[error("its data's file {} is {found}; put a regular file with a single name there", Name(location))]
-    NotAFile {
-        /// The file.
-        location: String,
-        /// What is there.
-        found: &'static str,
-    },
-    /// The region is not within the file.
-    #[error("its data is at byte {offset} of {}, {length} bytes long, but the file has {size} bytes", Name(location))]
-    Region {
-        /// The file.
-        location: String,
-        /// The first byte.
-        offset: u64,
-        /// The bytes to read.
-        length: u64,
-        /// The bytes that the file has.
-        size: u64,
-    },
-    /// Tensors overlap, so that they would take more memory than the files do.
-    #[error("the tensors in {} are together larger than the file; export the model again", Name(.0))]
-    Overlap(String),
-    /// The operating system refused.
-    #[error("its data's file {} cannot be read: {source}", Name(location))]
-    Io {
-        /// The file.
-        location: String,
-        /// Why.
-        source: io::Error,
-    },
-}
 
 /// Bytes of a file in the model's directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,9 +21,14 @@ pub(super) struct Region {
 
 impl Region {
     /// The region that a message's entries describe, and its length. Without a length it is `expected` bytes long.
-    pub(super) fn parse(entries: &[StringStringEntryProto], expected: u64) -> Result<(Self, u64), ExternalError> {
-        let location = entry(entries, "location")?.ok_or(ExternalError::Entry("location"))?;
-        let path = contained(location).ok_or_else(|| ExternalError::Location(location.to_owned()))?;
+    pub(super) fn parse(entries: &[StringStringEntryProto], expected: u64) -> Result<(Self, u64)> {
+        let location = entry(entries, "location")?.ok_or_else(|| wrong_entry("location"))?;
+        let path = contained(location).ok_or_else(|| {
+            let location = Name(location);
+            ImportError::malformed(format!(
+                "its data is in {location}, which is not a path within the model's directory; move the file there"
+            ))
+        })?;
         let offset = number(entries, "offset")?.unwrap_or(0);
         let length = number(entries, "length")?.unwrap_or(expected);
         Ok((Self { path, offset, length }, length))
@@ -95,30 +43,42 @@ impl Region {
         self.path.display().to_string()
     }
 
-    fn check(&self, size: u64) -> Result<(), ExternalError> {
+    fn check(&self, size: u64) -> Result<()> {
         match size.checked_sub(self.offset) {
             Some(left) if self.length <= left => Ok(()),
-            _ => {
-                let (offset, length) = (self.offset, self.length);
-                Err(ExternalError::Region { location: self.location(), offset, length, size })
-            }
+            _ => Err(ImportError::malformed(format!(
+                "its data is at byte {} of {}, {} bytes long, but the file has {size} bytes",
+                self.offset,
+                Name(&self.location()),
+                self.length
+            ))),
         }
     }
 }
 
-fn entry<'a>(entries: &'a [StringStringEntryProto], key: &'static str) -> Result<Option<&'a str>, ExternalError> {
-    let mut values = entries.iter().filter(|entry| entry.key.as_deref() == Some(key)).map(|entry| entry.value());
+fn entry<'a>(entries: &'a [StringStringEntryProto], key: &str) -> Result<Option<&'a str>> {
+    let mut values = entries.iter().filter(|entry| entry.key == key).map(|entry| entry.value.as_str());
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
-        _ => Err(ExternalError::Entry(key)),
+        _ => Err(wrong_entry(key)),
     }
 }
 
-fn number(entries: &[StringStringEntryProto], key: &'static str) -> Result<Option<u64>, ExternalError> {
+fn wrong_entry(key: &str) -> ImportError {
+    let key = Name(key);
+    ImportError::malformed(format!(
+        "its entry {key} for data in another file is missing or given twice; export the model again"
+    ))
+}
+
+fn number(entries: &[StringStringEntryProto], key: &str) -> Result<Option<u64>> {
     let digits = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parse = |text: &str| {
         let value = Some(text).filter(digits).and_then(|text| text.parse().ok());
-        value.ok_or_else(|| ExternalError::Number { key, value: text.to_owned() })
+        value.ok_or_else(|| {
+            let text = Name(text);
+            ImportError::malformed(format!("its data's {key} is {text}, which is not a number; export the model again"))
+        })
     };
     entry(entries, key)?.map(parse).transpose()
 }
@@ -163,22 +123,23 @@ impl ExternalFiles {
     /// The region's file, if the region lies within it and all regions together do.
     ///
     /// The size is that of the opened file: whatever happens to its name afterwards, the same file is read.
-    pub(super) fn open(&mut self, region: &Region) -> Result<Arc<ConstantFile>, ExternalError> {
-        let location = || region.location();
-        if !self.files.contains_key(&region.path) {
-            let file = self.directory.open(&region.path)?;
-            let file = ConstantFile::new(file, location());
-            let file = file.map_err(|source| ExternalError::Io { location: location(), source })?;
-            self.files.insert(region.path.clone(), (Arc::new(file), 0));
-        }
-        let Some((file, taken)) = self.files.get_mut(&region.path) else {
-            return Err(ExternalError::Missing(location()));
+    pub(super) fn open(&mut self, region: &Region) -> Result<Arc<ConstantFile>> {
+        let (file, taken) = match self.files.entry(region.path.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let file = ConstantFile::new(self.directory.open(&region.path)?, region.location());
+                let unreadable = |error| ImportError::io(error).of("its data's file", &region.location());
+                place.insert((Arc::new(file.map_err(unreadable)?), 0))
+            }
         };
         region.check(file.len())?;
         *taken = taken.saturating_add(region.length);
         match *taken <= file.len() {
             true => Ok(Arc::clone(file)),
-            false => Err(ExternalError::Overlap(location())),
+            false => Err(ImportError::malformed(format!(
+                "the tensors in {} are together larger than the file; export the model again",
+                Name(&region.location())
+            ))),
         }
     }
 }
@@ -188,11 +149,9 @@ mod tests {
     use super::*;
     use anabranch_kernels::{DType, Shape};
 
-    fn parse(entries: &[(&str, &str)]) -> Result<Region, String> {
-        let proto = |(key, value): &(&str, &str)| StringStringEntryProto {
-            key: Some(key.to_string()),
-            value: Some(value.to_string()),
-        };
+    fn parse(entries: &[(&str, &str)]) -> std::result::Result<Region, String> {
+        let proto =
+            |(key, value): &(&str, &str)| StringStringEntryProto { key: key.to_string(), value: value.to_string() };
         let entries: Vec<_> = entries.iter().map(proto).collect();
         Region::parse(&entries, 8).map(|(region, _)| region).map_err(|error| error.to_string())
     }
@@ -244,6 +203,6 @@ mod tests {
         files.keep(region(0), kept.clone());
         assert!(files.known(&region(0), &spec).is_some_and(|known| known.is_same(&kept)));
         assert!(files.known(&region(0), &TensorSpec { dtype: DType::I8, ..spec }).is_none(), "of another type");
-        assert!(matches!(files.open(&region(4)), Err(ExternalError::Overlap(_))));
+        assert!(files.open(&region(4)).is_err_and(|error| error.to_string().contains("larger than the file")));
     }
 }

@@ -1,10 +1,10 @@
 //! From a decoded file to a [`Model`]: values get indices, every rule of a graph is checked, nodes are put in order.
 
 use super::declared::{declared_input, declared_output};
-use super::error::{ImportErrorKind, NameProblem, NodeProblem, OpsetError, TensorProblem, ValueProblem, shortened};
+use super::error::{ImportError, Name, Result};
 use super::model::{Input, Model, Node, Output, ValueIndex};
 use super::parameters;
-use super::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto};
+use super::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
 use super::sort::Needs;
 use super::tensor::TensorReader;
 use crate::constant::Constant;
@@ -13,18 +13,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// The versions of the standard operators that are known.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
 
-type Result<T> = std::result::Result<T, ImportErrorKind>;
-
 /// The model that `proto` describes. O(nodes log nodes + values), plus the tensors' bytes.
 pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>) -> Result<Model> {
-    let graph = proto.graph.as_ref().ok_or(ImportErrorKind::NoGraph)?;
+    let graph = proto
+        .graph
+        .as_ref()
+        .ok_or_else(|| ImportError::malformed("holds no graph; check that the file is complete, or export it again"))?;
     let opsets = opsets(&proto.opset_import)?;
     let mut builder = Builder { functions: local_functions(&proto.functions), ..Builder::default() };
     for tensor in &graph.initializer {
-        builder.initializer(tensor.name(), || tensors.read_constant(tensor))?;
+        builder.initializer(&tensor.name, || tensors.read_constant(tensor))?;
     }
     for sparse in &graph.sparse_initializer {
-        let name = sparse.values.as_ref().map_or("", TensorProto::name);
+        let name = sparse.values.as_ref().map_or("", |values| &values.name);
         builder.initializer(name, || tensors.read_sparse(sparse).map(Constant::from))?;
     }
     for input in &graph.input {
@@ -38,8 +39,8 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>) -> Resul
     }
     builder.order()?;
     Ok(Model {
-        name: graph.name().to_owned(),
-        producer: format!("{} {}", proto.producer_name(), proto.producer_version()).trim().to_owned(),
+        name: graph.name.clone(),
+        producer: format!("{} {}", proto.producer_name, proto.producer_version).trim().to_owned(),
         opsets,
         values: builder.values.into_iter().map(str::to_owned).collect(),
         inputs: builder.inputs,
@@ -52,17 +53,23 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>) -> Resul
 fn opsets(imports: &[OperatorSetIdProto]) -> Result<BTreeMap<String, i64>> {
     let mut opsets = BTreeMap::new();
     for import in imports {
-        let domain = standard(import.domain());
-        match opsets.insert(domain.to_owned(), import.version()) {
-            Some(other) if other != import.version() => return Err(OpsetError::Twice(domain.to_owned()).into()),
-            _ => {}
+        let domain = standard(&import.domain);
+        if opsets.insert(domain.to_owned(), import.version).is_some_and(|other| other != import.version) {
+            let domain = Name(domain);
+            let problem = format!("gives two versions for the operator domain {domain}; export it again");
+            return Err(ImportError::malformed(problem));
         }
     }
     match opsets.get("") {
-        None => Err(OpsetError::Missing.into()),
+        None => Err(ImportError::malformed(
+            "does not say which version of the standard operators it uses; export it with an `opset_import`",
+        )),
         Some(version) if OPSETS.contains(version) => Ok(opsets),
         Some(version) => {
-            Err(OpsetError::Unknown { found: *version, oldest: *OPSETS.start(), newest: *OPSETS.end() }.into())
+            let (oldest, newest) = OPSETS.into_inner();
+            Err(ImportError::unsupported(format!(
+                "uses opset {version}; versions {oldest} to {newest} are known: convert it with `onnx.version_converter`"
+            )))
         }
     }
 }
@@ -73,7 +80,7 @@ fn standard(domain: &str) -> &str {
 }
 
 fn local_functions(functions: &[FunctionProto]) -> HashSet<(&str, &str)> {
-    functions.iter().map(|function| (standard(function.domain()), function.name())).collect()
+    functions.iter().map(|function| (standard(&function.domain), function.name.as_str())).collect()
 }
 
 /// Where a value comes from.
@@ -100,64 +107,57 @@ struct Builder<'p> {
 }
 
 impl<'p> Builder<'p> {
-    fn initializer(
-        &mut self,
-        name: &'p str,
-        read: impl FnOnce() -> std::result::Result<Constant, TensorProblem>,
-    ) -> Result<()> {
-        let wrong = |problem| value_error("initializer", name, problem);
-        checked_name(name).map_err(|problem| wrong(problem.into()))?;
-        let value = self.make(name, Maker::Initializer).map_err(|_| wrong(ValueProblem::Twice))?;
-        let role = "initializer".to_owned();
-        let constant = read().map_err(|problem| ImportErrorKind::Tensor {
-            role,
-            name: name.to_owned(),
-            problem: Box::new(problem),
-        })?;
-        self.initializers.insert(value, constant);
+    fn initializer(&mut self, name: &'p str, read: impl FnOnce() -> Result<Constant>) -> Result<()> {
+        let wrong = |error: ImportError| error.of("initializer", name);
+        checked_name(name).map_err(wrong)?;
+        let value = self.make(name, Maker::Initializer).map_err(|_| wrong(given_twice()))?;
+        self.initializers.insert(value, read().map_err(wrong)?);
         Ok(())
     }
 
     fn input(&mut self, proto: &'p ValueInfoProto) -> Result<()> {
-        let name = proto.name();
-        let wrong = |problem| value_error("input", name, problem);
-        checked_name(name).map_err(|problem| wrong(problem.into()))?;
+        let name = &proto.name;
+        let wrong = |error: ImportError| error.of("input", name);
+        checked_name(name).map_err(wrong)?;
         // An initialiser of the same name is the input's default.
         let (value, optional) = match self.make(name, Maker::Input) {
             Ok(value) => (value, false),
             Err((value, Maker::Initializer)) => (value, true),
-            Err(_) => return Err(wrong(ValueProblem::Twice)),
+            Err(_) => return Err(wrong(given_twice())),
         };
         self.makers[value.index()] = Some(Maker::Input);
         let (dtype, dims) = declared_input(proto).map_err(wrong)?;
-        self.inputs.push(Input { name: name.to_owned(), value, dtype, dims, optional });
+        self.inputs.push(Input { name: name.clone(), value, dtype, dims, optional });
         Ok(())
     }
 
     fn output(&mut self, proto: &'p ValueInfoProto) -> Result<()> {
-        let name = proto.name();
-        let wrong = |problem| value_error("output", name, problem);
-        checked_name(name).map_err(|problem| wrong(problem.into()))?;
+        let name = &proto.name;
+        let wrong = |error: ImportError| error.of("output", name);
+        checked_name(name).map_err(wrong)?;
         let value = self.value(name);
         if self.makers[value.index()].is_none() {
-            return Err(wrong(ValueProblem::NotMade));
+            let problem = "nothing makes it: no node, input or initializer has that name";
+            return Err(wrong(ImportError::malformed(problem)));
         }
         let (dtype, dims) = declared_output(proto).map_err(wrong)?;
-        self.outputs.push(Output { name: name.to_owned(), value, dtype, dims });
+        self.outputs.push(Output { name: name.clone(), value, dtype, dims });
         Ok(())
     }
 
     fn node(&mut self, proto: &'p NodeProto, tensors: &mut TensorReader<'_>) -> Result<()> {
         let position = self.nodes.len() as u32;
         let name = self.node_name(proto, position);
-        let wrong = |problem| node_error(&name, proto.op_type(), problem);
-        let domain = standard(proto.domain());
+        let wrong = |error: ImportError| error.of_node(&name, &proto.op_type);
+        let domain = standard(&proto.domain);
         check_node_names(proto).map_err(wrong)?;
-        if self.functions.contains(&(domain, proto.op_type())) {
-            return Err(wrong(NodeProblem::LocalFunction));
+        if self.functions.contains(&(domain, proto.op_type.as_str())) {
+            return Err(wrong(ImportError::unsupported(
+                "calls a function of the model's own; inline it with `onnx.inliner.inline_local_functions`",
+            )));
         }
         let mut node = Node {
-            op_type: proto.op_type().to_owned(),
+            op_type: proto.op_type.clone(),
             domain: domain.to_owned(),
             inputs: Vec::with_capacity(proto.input.len()),
             outputs: Vec::with_capacity(proto.output.len()),
@@ -171,7 +171,9 @@ impl<'p> Builder<'p> {
             node.outputs.push(match output.as_str() {
                 "" => None,
                 output => Some(self.make(output, Maker::Node(position)).map_err(|(_, maker)| {
-                    wrong(NodeProblem::SecondMaker { value: output.to_owned(), by: self.describe(maker, &name) })
+                    let (output, by) = (Name(output), self.describe(maker, &name));
+                    let problem = format!("makes {output}, which is made by {by} already; each value has one maker");
+                    wrong(ImportError::malformed(problem))
                 })?),
             });
         }
@@ -184,8 +186,8 @@ impl<'p> Builder<'p> {
 
     /// A name that no node before has: the file's, or one made from operator and position.
     fn node_name(&mut self, proto: &NodeProto, position: u32) -> String {
-        let mut name = match proto.name() {
-            "" => format!("{}_{position}", proto.op_type()),
+        let mut name = match proto.name.as_str() {
+            "" => format!("{}_{position}", proto.op_type),
             name => name.to_owned(),
         };
         while self.node_names.contains(&name) {
@@ -199,7 +201,7 @@ impl<'p> Builder<'p> {
     fn value(&mut self, name: &'p str) -> ValueIndex {
         *self.index.entry(name).or_insert_with(|| {
             let next =
-                u32::try_from(self.values.len()).expect("the scan admits fewer fields, so fewer names, than 2³²");
+                u32::try_from(self.values.len()).expect("decoding admits fewer fields, so fewer names, than 2³²");
             self.values.push(name);
             self.makers.push(None);
             ValueIndex(next)
@@ -225,19 +227,20 @@ impl<'p> Builder<'p> {
             Maker::Initializer => "an initializer".to_owned(),
             Maker::Node(at) => {
                 let name = self.nodes.get(at as usize).map_or(current, |node| node.name.as_str());
-                format!("node {}", shortened(name))
+                format!("node {}", Name(name))
             }
         }
     }
 
     /// Checks that every value that is read is made, and puts each node after those whose outputs it reads.
     fn order(&mut self) -> Result<()> {
-        let mut needs = Needs::new();
+        let mut needs = Needs::default();
         for node in &self.nodes {
             for input in node.inputs.iter().flatten() {
                 if self.makers[input.index()].is_none() {
-                    let problem = NodeProblem::MissingInput(self.values[input.index()].to_owned());
-                    return Err(node_error(&node.name, &node.op_type, problem));
+                    let missing = Name(self.values[input.index()]);
+                    let problem = format!("reads {missing}, which no node, input or initializer makes");
+                    return Err(ImportError::malformed(problem).of_node(&node.name, &node.op_type));
                 }
             }
             needs.push(node.inputs.iter().flatten().filter_map(|input| match self.makers[input.index()] {
@@ -254,17 +257,18 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
-    fn cycle_error(&self, cycle: &[u32]) -> ImportErrorKind {
+    fn cycle_error(&self, cycle: &[u32]) -> ImportError {
         const SHOWN: usize = 4;
         let node = |at: &u32| &self.nodes[*at as usize];
         // Each node of the cycle needs the next, so the data goes the other way.
-        let mut path: Vec<_> = cycle.iter().rev().take(SHOWN).map(|at| shortened(&node(at).name)).collect();
+        let mut path: Vec<_> = cycle.iter().rev().take(SHOWN).map(|at| Name(&node(at).name).to_string()).collect();
         if cycle.len() > SHOWN {
             path.push("…".to_owned());
         }
         path.push(path[0].clone());
         let first = node(&cycle[cycle.len() - 1]);
-        node_error(&first.name, &first.op_type, NodeProblem::Cycle(path.join(" → ")))
+        let problem = format!("waits for its own output: {}", path.join(" → "));
+        ImportError::malformed(problem).of_node(&first.name, &first.op_type)
     }
 }
 
@@ -273,28 +277,27 @@ fn without_trailing_gaps(values: &mut Vec<Option<ValueIndex>>) {
     values.truncate(used);
 }
 
-fn value_error(role: &'static str, name: &str, problem: ValueProblem) -> ImportErrorKind {
-    ImportErrorKind::Value { role, name: name.to_owned(), problem }
+fn given_twice() -> ImportError {
+    ImportError::malformed("is given twice; each name may stand for one value only")
 }
 
-fn node_error(node: &str, op_type: &str, problem: NodeProblem) -> ImportErrorKind {
-    ImportErrorKind::Node { node: node.to_owned(), op_type: op_type.to_owned(), problem }
-}
-
-fn checked_name(name: &str) -> std::result::Result<(), NameProblem> {
-    if name.is_empty() { Err(NameProblem::Empty) } else { without_controls(name) }
+fn checked_name(name: &str) -> Result<()> {
+    if name.is_empty() { Err(ImportError::malformed("has no name")) } else { without_controls(name) }
 }
 
 /// Names go to terminals, tables and other files, where a control character does harm and no exporter writes one.
-fn without_controls(name: &str) -> std::result::Result<(), NameProblem> {
-    if name.chars().any(char::is_control) { Err(NameProblem::Control) } else { Ok(()) }
+pub(super) fn without_controls(name: &str) -> Result<()> {
+    match name.chars().any(char::is_control) {
+        true => Err(ImportError::malformed("has a control character in its name")),
+        false => Ok(()),
+    }
 }
 
-fn check_node_names(proto: &NodeProto) -> std::result::Result<(), NodeProblem> {
-    let named = |what: &'static str| move |problem| NodeProblem::Name(what, problem);
-    checked_name(proto.op_type()).map_err(named("its operator"))?;
-    without_controls(proto.name()).map_err(named("it"))?;
-    without_controls(proto.domain()).map_err(named("its domain"))?;
+fn check_node_names(proto: &NodeProto) -> Result<()> {
+    let named = |what: &'static str| move |error: ImportError| error.map(|text| format!("{what} {text}"));
+    checked_name(&proto.op_type).map_err(named("its operator"))?;
+    without_controls(&proto.name).map_err(named("it"))?;
+    without_controls(&proto.domain).map_err(named("its domain"))?;
     proto.input.iter().try_for_each(|name| without_controls(name)).map_err(named("an input"))?;
     proto.output.iter().try_for_each(|name| without_controls(name)).map_err(named("an output"))
 }
@@ -344,7 +347,7 @@ mod tests {
             ),
             (vec![relu("x", "a", "n").with(AttributeProto::default())], "an attribute has no name"),
             (
-                vec![relu("x", "a", "n").with(AttributeProto { r#type: Some(99), ..AttributeProto::int("k", 1) })],
+                vec![relu("x", "a", "n").with(AttributeProto { r#type: 99, ..AttributeProto::int("k", 1) })],
                 "attribute `k` holds no value",
             ),
             (
@@ -361,7 +364,7 @@ mod tests {
     #[test]
     fn wrong_declarations_are_refused_by_name() {
         let base = || graph(vec![NodeProto::of("Relu", &["x"], &["y"])]);
-        let output = |name: &str| ValueInfoProto { name: Some(name.into()), r#type: None };
+        let output = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
         let cases = [
             (GraphProto { output: vec![output("z")], ..base() }, "output `z`: nothing makes it"),
             (GraphProto { input: vec![output("x")], ..base() }, "input `x`: is not declared as a tensor"),
@@ -397,7 +400,7 @@ mod tests {
         let with = |imports: &[(&str, i64)]| ModelProto {
             opset_import: imports
                 .iter()
-                .map(|(domain, version)| OperatorSetIdProto { domain: Some((*domain).into()), version: Some(*version) })
+                .map(|(domain, version)| OperatorSetIdProto { domain: (*domain).into(), version: *version })
                 .collect(),
             ..ModelProto::of(graph(vec![]), 17)
         };
@@ -418,8 +421,8 @@ mod tests {
 
     #[test]
     fn functions_of_the_model_are_refused_where_they_are_called() {
-        let function = FunctionProto { name: Some("Gelu2".into()), domain: Some("mine".into()) };
-        let call = NodeProto { domain: Some("mine".into()), ..NodeProto::of("Gelu2", &["x"], &["y"]) };
+        let function = FunctionProto { name: "Gelu2".into(), domain: "mine".into(), ..FunctionProto::default() };
+        let call = NodeProto { domain: "mine".into(), ..NodeProto::of("Gelu2", &["x"], &["y"]) };
         let with = |nodes| ModelProto { functions: vec![function.clone()], ..ModelProto::of(graph(nodes), 17) };
         assert!(load(&with(vec![])).is_ok());
         let error = load(&with(vec![call])).expect_err("a call");

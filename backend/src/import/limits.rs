@@ -17,7 +17,7 @@ pub struct Limits {
     pub fields: u64,
     /// Nodes, those of subgraphs included. Default 1 000 000.
     pub nodes: u64,
-    /// Messages within messages; a subgraph within a subgraph takes three. Default 64.
+    /// Messages within messages, 512 at most; a subgraph within a subgraph takes three. Default 64.
     pub depth: usize,
     /// Bytes of one name. Default 64 KiB.
     pub name_bytes: u64,

@@ -31,33 +31,28 @@ pub mod model;
 mod packed;
 mod parameters;
 pub mod proto;
-mod scan;
 mod sort;
 mod tensor;
-mod text;
-mod wire;
 
-pub use attribute::{Attribute, AttributeError, AttributeProblem};
+pub use attribute::{Attribute, AttributeError};
 pub use error::{ImportError, ImportErrorKind};
-pub use external::ExternalError;
 pub use graph::OPSETS;
 pub use limits::Limits;
 pub use model::{Dim, Input, Model, Node, Output, ValueIndex};
-pub use scan::{ScanError, ScanReason};
 pub(crate) use tensor::dtype as element_type;
-pub use wire::WireError;
 
 use crate::constant::ConstantFile;
-use prost::Message;
-use prost::bytes::Bytes;
+use error::Result;
+use proto::Reader;
 use std::path::Path;
-use text::Text;
+use std::sync::Arc;
+use tensor::TensorReader;
 
 /// Loads the model in the file `path` under the default [`Limits`].
 ///
 /// # Errors
 /// If the file cannot be read, is not an ONNX model, exceeds a limit, or uses what is not supported.
-pub fn load(path: &Path) -> Result<Model, ImportError> {
+pub fn load(path: &Path) -> Result<Model> {
     load_within(path, &Limits::default())
 }
 
@@ -66,12 +61,12 @@ pub fn load(path: &Path) -> Result<Model, ImportError> {
 ///
 /// # Errors
 /// If the file cannot be read, is not an ONNX model, exceeds a limit, or uses what is not supported.
-pub fn load_within(path: &Path, limits: &Limits) -> Result<Model, ImportError> {
+pub fn load_within(path: &Path, limits: &Limits) -> Result<Model> {
     let model = open(path, limits).and_then(|file| {
-        let text = Text::read(file, limits)?;
-        parse(text.bytes.clone(), Some(&text), path.parent(), limits)
+        let proto = proto::read(Reader::of_file(&file), limits)?;
+        graph::build(&proto, &mut TensorReader::new(Some(Arc::new(file)), path.parent(), limits))
     });
-    model.map_err(|kind| ImportError::new(Some(path), kind))
+    model.map_err(|error| error.in_file(path))
 }
 
 /// Reads the model that `bytes` are, under the default [`Limits`]. Data in other files is looked for in
@@ -79,7 +74,7 @@ pub fn load_within(path: &Path, limits: &Limits) -> Result<Model, ImportError> {
 ///
 /// # Errors
 /// If the bytes are not an ONNX model, exceed a limit, or use what is not supported.
-pub fn from_bytes(bytes: &[u8], directory: Option<&Path>) -> Result<Model, ImportError> {
+pub fn from_bytes(bytes: &[u8], directory: Option<&Path>) -> Result<Model> {
     from_bytes_within(bytes, directory, &Limits::default())
 }
 
@@ -87,43 +82,38 @@ pub fn from_bytes(bytes: &[u8], directory: Option<&Path>) -> Result<Model, Impor
 ///
 /// # Errors
 /// If the bytes are not an ONNX model, exceed a limit, or use what is not supported.
-pub fn from_bytes_within(bytes: &[u8], directory: Option<&Path>, limits: &Limits) -> Result<Model, ImportError> {
-    let checked = check_size(bytes.len() as u64, limits);
-    let model = checked.and_then(|()| parse(Bytes::copy_from_slice(bytes), None, directory, limits));
-    model.map_err(|kind| ImportError::new(None, kind))
+pub fn from_bytes_within(bytes: &[u8], directory: Option<&Path>, limits: &Limits) -> Result<Model> {
+    check_size(bytes.len() as u64, limits)?;
+    let proto = proto::read(Reader::new(bytes), limits)?;
+    graph::build(&proto, &mut TensorReader::new(None, directory, limits))
 }
 
-fn parse(
-    bytes: Bytes,
-    text: Option<&Text>,
-    directory: Option<&Path>,
-    limits: &Limits,
-) -> Result<Model, ImportErrorKind> {
-    scan::check(&bytes, limits)?;
-    let proto = proto::ModelProto::decode(bytes)?;
-    graph::build(&proto, &mut tensor::TensorReader::new(text, directory, limits))
-}
-
-fn check_size(bytes: u64, limits: &Limits) -> Result<(), ImportErrorKind> {
-    match bytes <= limits.file_bytes {
+fn check_size(bytes: u64, limits: &Limits) -> Result<()> {
+    let limit = limits.file_bytes;
+    match bytes <= limit {
         true => Ok(()),
-        false => Err(ImportErrorKind::FileTooLarge { bytes, limit: limits.file_bytes }),
+        false => Err(ImportError::limit(format!(
+            "takes {bytes} bytes, above the limit of {limit}; raise `Limits::file_bytes` if you trust the file"
+        ))),
     }
 }
 
-fn open(path: &Path, limits: &Limits) -> Result<ConstantFile, ImportErrorKind> {
-    let file = beneath::open_without_waiting(path).map_err(ImportErrorKind::Io)?;
-    let metadata = file.metadata().map_err(ImportErrorKind::Io)?;
+fn open(path: &Path, limits: &Limits) -> Result<ConstantFile> {
+    let file = beneath::open_without_waiting(path).map_err(ImportError::io)?;
+    let metadata = file.metadata().map_err(ImportError::io)?;
     if !metadata.is_file() {
-        return Err(ImportErrorKind::NotAFile);
+        return Err(ImportError::new(ImportErrorKind::Io, "is not a regular file; name an ONNX file"));
     }
     check_size(metadata.len(), limits)?;
-    ConstantFile::new(file, path.display().to_string()).map_err(ImportErrorKind::Io)
+    ConstantFile::new(file, path.display().to_string()).map_err(ImportError::io)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::constant::LARGE;
+    use proto::{GraphProto, ModelProto, NodeProto, TensorProto};
+    use std::io::Write;
 
     #[test]
     fn a_file_over_the_budget_is_refused_before_it_is_read() {
@@ -138,8 +128,40 @@ mod tests {
     fn only_regular_files_are_read() {
         for path in ["/", "/dev/zero", "/dev/null"] {
             let error = load(Path::new(path)).expect_err(path);
-            assert!(matches!(error.kind(), ImportErrorKind::NotAFile), "{error}");
+            assert!(error.to_string().contains("is not a regular file"), "{error}");
         }
-        assert!(matches!(load(Path::new("/none")).expect_err("no such file").kind(), ImportErrorKind::Io(_)));
+        assert_eq!(load(Path::new("/none")).expect_err("no such file").kind(), ImportErrorKind::Io);
+    }
+
+    #[test]
+    fn only_the_data_of_large_tensors_stays_in_the_file() {
+        let tensor =
+            |name: &str, fill: f32, elements: usize| TensorProto::f32s(name, &[elements as i64], &vec![fill; elements]);
+        let initializer = vec![tensor("small", 1.0, 10), tensor("large", 2.0, LARGE), tensor("end", 3.0, LARGE / 4)];
+        let bytes = ModelProto::of(GraphProto { initializer, ..GraphProto::default() }, 17).to_bytes();
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(&bytes).expect("a small file");
+        let model = load(file.path()).expect("sound");
+        let held: Vec<bool> = model.initializers.values().map(|constant| constant.held().is_some()).collect();
+        assert_eq!(held, [true, false, false]);
+        for (constant, first) in model.initializers.values().zip([1.0f32, 2.0, 3.0]) {
+            let tensor = constant.load().expect("unchanged");
+            assert!(tensor.elements::<f32>().is_some_and(|elements| elements.iter().all(|element| *element == first)));
+        }
+        assert!(from_bytes(&bytes, None).expect("sound").initializers.values().all(|c| c.held().is_some()));
+    }
+
+    #[test]
+    fn a_file_is_refused_as_its_bytes_are() {
+        let node = NodeProto::of("Relu", &["x"], &["y"]).named(&"n".repeat(70_000));
+        let graph = GraphProto { node: vec![NodeProto::of("Relu", &["x"], &["y"]), node], ..GraphProto::default() };
+        let bytes = ModelProto::of(graph, 17).to_bytes();
+        for cut in [1, 7, bytes.len() / 2, bytes.len() - 1, bytes.len()] {
+            let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+            file.write_all(&bytes[..cut]).expect("a small file");
+            let error = load(file.path()).expect_err("no model").to_string();
+            let same = from_bytes(&bytes[..cut], None).expect_err("no model").to_string();
+            assert!(error.ends_with(same.trim_start_matches("model: ")), "{error} and {same}");
+        }
     }
 }

@@ -1,9 +1,8 @@
 //! Tensor data in the typed fields of a message: packed numbers, which are counted before they are unpacked.
 
-use super::error::TensorProblem;
-use super::wire::{Reader, WireError};
+use super::error::{ImportError, Result};
+use super::proto::Reader;
 use anabranch_kernels::DType;
-use prost::bytes::Bytes;
 
 /// How a typed field packs its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +35,7 @@ impl Encoding {
     }
 
     /// The numbers in `chunks`, unless one ends within a number. O(bytes), without unpacking.
-    pub(super) fn count(self, chunks: &[Bytes]) -> Option<u64> {
+    pub(super) fn count(self, chunks: &[Vec<u8>]) -> Option<u64> {
         let mut count = 0;
         for chunk in chunks {
             count += match self {
@@ -52,7 +51,7 @@ impl Encoding {
     }
 
     /// Unpacks `chunks` to elements of `dtype`, whose field this is. `elements` has room for exactly as many.
-    pub(super) fn unpack(self, chunks: &[Bytes], dtype: DType, elements: &mut [u8]) -> Result<(), TensorProblem> {
+    pub(super) fn unpack(self, chunks: &[Vec<u8>], dtype: DType, elements: &mut [u8]) -> Result<()> {
         match self {
             Self::Float | Self::Double => {
                 let bytes = chunks.iter().flat_map(|chunk| chunk.iter());
@@ -63,24 +62,34 @@ impl Encoding {
         }
     }
 
-    fn unpack_integers(self, chunks: &[Bytes], dtype: DType, elements: &mut [u8]) -> Result<(), TensorProblem> {
+    fn unpack_integers(self, chunks: &[Vec<u8>], dtype: DType, elements: &mut [u8]) -> Result<()> {
         let mut slots = elements.chunks_exact_mut(dtype.size()).enumerate();
         for chunk in chunks {
             let mut reader = Reader::new(chunk);
-            while reader.position() < chunk.len() {
-                let Some((index, slot)) = slots.next() else { return Err(TensorProblem::Cut) };
-                let bits = reader.varint(chunk.len()).map_err(|_: WireError| TensorProblem::Cut)?;
+            while !reader.is_at_end() {
+                let (index, slot) = slots.next().ok_or_else(cut)?;
+                let bits = reader.varint().map_err(|_| cut())?;
                 let value = match self {
                     Self::Uint64 => i128::from(bits),
                     Self::Int64 => i128::from(bits as i64),
                     // As every reader of protobuf does: the low 32 bits count.
                     _ => i128::from(bits as i32),
                 };
-                store(value, dtype, slot).ok_or(TensorProblem::Element { index, value, dtype })?;
+                store(value, dtype, slot).ok_or_else(|| no_element(index, value, dtype))?;
             }
         }
         Ok(())
     }
+}
+
+/// Packed data ends within an element.
+pub(super) fn cut() -> ImportError {
+    ImportError::malformed("the data ends within an element")
+}
+
+/// An element does not fit its type.
+pub(super) fn no_element(index: usize, value: i128, dtype: DType) -> ImportError {
+    ImportError::malformed(format!("element {index} is {value}, which is no {dtype}"))
 }
 
 fn exact(bytes: usize, width: usize) -> Option<u64> {

@@ -1,65 +1,61 @@
 //! From attribute messages to [`Attribute`]s.
 
-use super::attribute::{Attribute, AttributeProblem};
-use super::error::{ImportErrorKind, NameProblem, NodeProblem, shortened};
+use super::attribute::Attribute;
+use super::error::{ImportError, Name, Result};
 use super::model::Node;
 use super::proto::{AttributeProto, attribute_type};
 use super::tensor::TensorReader;
 
 /// Reads `protos` into the node's attributes.
-pub(super) fn read(
-    protos: &[AttributeProto],
-    node: &mut Node,
-    tensors: &mut TensorReader<'_>,
-) -> Result<(), ImportErrorKind> {
+pub(super) fn read(protos: &[AttributeProto], node: &mut Node, tensors: &mut TensorReader<'_>) -> Result<()> {
     for proto in protos {
-        let name = proto.name();
-        let wrong = |problem| ImportErrorKind::Node { node: node.name.clone(), op_type: node.op_type.clone(), problem };
+        let name = &proto.name;
+        let wrong = |problem: String| Err(ImportError::malformed(problem).of_node(&node.name, &node.op_type));
         if name.is_empty() {
-            return Err(wrong(NodeProblem::Name("an attribute", NameProblem::Empty)));
+            return wrong("an attribute has no name".into());
         }
         if node.attributes.contains_key(name) {
-            return Err(wrong(NodeProblem::AttributeTwice(name.to_owned())));
+            return wrong(format!("has two attributes {}", Name(name)));
         }
         let value = value(proto, node, tensors)?;
-        node.attributes.insert(name.to_owned(), value);
+        node.attributes.insert(name.clone(), value);
     }
     Ok(())
 }
 
-fn value(proto: &AttributeProto, node: &Node, tensors: &mut TensorReader<'_>) -> Result<Attribute, ImportErrorKind> {
-    let wrong = |problem| ImportErrorKind::Attribute(node.attribute_error(proto.name(), problem));
-    if !proto.ref_attr_name().is_empty() {
-        return Err(wrong(AttributeProblem::Reference));
+fn value(proto: &AttributeProto, node: &Node, tensors: &mut TensorReader<'_>) -> Result<Attribute> {
+    let wrong = |problem: &str| {
+        let problem = format!("attribute {} {problem}", Name(&proto.name));
+        ImportError::malformed(problem).of_node(&node.name, &node.op_type)
+    };
+    let empty = || wrong("holds no value of the type that it declares");
+    if !proto.ref_attr_name.is_empty() {
+        return Err(wrong("refers to a function's parameter, outside a function"));
     }
     // A writer may leave out a field that holds zero or nothing.
     Ok(match declared_or_seen(proto) {
-        attribute_type::FLOAT => Attribute::Float(proto.f()),
-        attribute_type::INT => Attribute::Int(proto.i()),
-        attribute_type::STRING => Attribute::String(proto.s().to_vec()),
+        attribute_type::FLOAT => Attribute::Float(proto.f.unwrap_or_default()),
+        attribute_type::INT => Attribute::Int(proto.i.unwrap_or_default()),
+        attribute_type::STRING => Attribute::String(proto.s.clone().unwrap_or_default()),
         attribute_type::FLOATS => Attribute::Floats(proto.floats.clone()),
         attribute_type::INTS => Attribute::Ints(proto.ints.clone()),
-        attribute_type::STRINGS => Attribute::Strings(proto.strings.iter().map(|text| text.to_vec()).collect()),
+        attribute_type::STRINGS => Attribute::Strings(proto.strings.clone()),
         attribute_type::TENSOR => {
-            let tensor = proto.t.as_ref().ok_or_else(|| wrong(AttributeProblem::Empty))?;
-            let role = format!("node {} ({}), attribute", shortened(&node.name), shortened(&node.op_type));
-            let error = |problem| {
-                let (name, problem) = (proto.name().to_owned(), Box::new(problem));
-                ImportErrorKind::Tensor { role, name, problem }
-            };
-            Attribute::Tensor(tensors.read(tensor).map_err(error)?)
+            let tensor = proto.t.as_ref().ok_or_else(empty)?;
+            let role = format!("node {} ({}), attribute", Name(&node.name), Name(&node.op_type));
+            Attribute::Tensor(tensors.read(tensor).map_err(|error| error.of(&role, &proto.name))?)
         }
         attribute_type::GRAPH | attribute_type::GRAPHS => Attribute::Graph,
         attribute_type::TENSORS => Attribute::Other("a list of tensors"),
         attribute_type::SPARSE_TENSOR => Attribute::Other("a sparse tensor"),
         attribute_type::SPARSE_TENSORS => Attribute::Other("a list of sparse tensors"),
         attribute_type::TYPE | attribute_type::TYPES => Attribute::Other("a type"),
-        _ => return Err(wrong(AttributeProblem::Empty)),
+        _ => return Err(empty()),
     })
 }
 
 /// The kind that the message declares, or, as in files of the first format version, the field that is there.
-fn declared_or_seen(proto: &AttributeProto) -> i32 {
+fn declared_or_seen(proto: &AttributeProto) -> i64 {
     let seen = [
         (proto.f.is_some(), attribute_type::FLOAT),
         (proto.i.is_some(), attribute_type::INT),
@@ -70,7 +66,7 @@ fn declared_or_seen(proto: &AttributeProto) -> i32 {
         (!proto.ints.is_empty(), attribute_type::INTS),
         (!proto.strings.is_empty(), attribute_type::STRINGS),
     ];
-    match proto.r#type() {
+    match proto.r#type {
         attribute_type::UNDEFINED => {
             seen.iter().find(|(there, _)| *there).map_or(attribute_type::UNDEFINED, |(_, kind)| *kind)
         }

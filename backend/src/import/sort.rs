@@ -4,26 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Who needs whom: for each node, the nodes whose outputs it reads.
-pub(super) struct Needs {
-    /// For each node the end of its entries in `makers`.
-    ends: Vec<usize>,
-    makers: Vec<u32>,
-}
+#[derive(Default)]
+pub(super) struct Needs(Vec<Vec<u32>>);
 
 impl Needs {
-    pub(super) fn new() -> Self {
-        Self { ends: Vec::new(), makers: Vec::new() }
-    }
-
     /// Adds the next node, which reads outputs of `makers`.
     pub(super) fn push(&mut self, makers: impl Iterator<Item = u32>) {
-        self.makers.extend(makers);
-        self.ends.push(self.makers.len());
-    }
-
-    fn of(&self, node: usize) -> &[u32] {
-        let start = if node == 0 { 0 } else { self.ends[node - 1] };
-        &self.makers[start..self.ends[node]]
+        self.0.push(makers.collect());
     }
 
     /// The nodes such that each comes after those it needs; of those that may come next, the first in the file.
@@ -32,15 +19,18 @@ impl Needs {
     /// # Errors
     /// If there is none: the nodes along a cycle, each needing the next, the last needing the first.
     pub(super) fn order(&self) -> Result<Vec<u32>, Vec<u32>> {
-        let nodes = self.ends.len();
-        let needers = self.needers();
-        let mut missing: Vec<usize> = (0..nodes).map(|node| self.of(node).len()).collect();
+        let nodes = self.0.len();
+        let mut needers: Vec<Vec<u32>> = vec![Vec::new(); nodes];
+        for (node, makers) in self.0.iter().enumerate() {
+            makers.iter().for_each(|maker| needers[*maker as usize].push(node as u32));
+        }
+        let mut missing: Vec<usize> = self.0.iter().map(Vec::len).collect();
         let mut ready: BinaryHeap<_> =
             (0..nodes as u32).filter(|node| missing[*node as usize] == 0).map(Reverse).collect();
         let mut order = Vec::with_capacity(nodes);
         while let Some(Reverse(node)) = ready.pop() {
             order.push(node);
-            for needer in needers.of(node as usize) {
+            for needer in &needers[node as usize] {
                 missing[*needer as usize] -= 1;
                 if missing[*needer as usize] == 0 {
                     ready.push(Reverse(*needer));
@@ -48,24 +38,6 @@ impl Needs {
             }
         }
         if order.len() == nodes { Ok(order) } else { Err(self.cycle(&missing)) }
-    }
-
-    /// The relation turned round.
-    fn needers(&self) -> Self {
-        let mut ends = vec![0; self.ends.len()];
-        self.makers.iter().for_each(|maker| ends[*maker as usize] += 1);
-        let mut total = 0;
-        for end in &mut ends {
-            total += std::mem::replace(end, total);
-        }
-        let mut makers = vec![0; total];
-        for node in 0..self.ends.len() {
-            for maker in self.of(node) {
-                makers[ends[*maker as usize]] = node as u32;
-                ends[*maker as usize] += 1;
-            }
-        }
-        Self { ends, makers }
     }
 
     /// A cycle among the nodes that still miss something: from any of them on to a missing one until one comes twice.
@@ -79,7 +51,7 @@ impl Needs {
             }
             seen_at[node] = Some(path.len());
             path.push(node as u32);
-            here = self.of(node).iter().map(|maker| *maker as usize).find(|maker| missing[*maker] > 0);
+            here = self.0[node].iter().map(|maker| *maker as usize).find(|maker| missing[*maker] > 0);
         }
         path
     }
@@ -90,9 +62,7 @@ mod tests {
     use super::*;
 
     fn needs(list: &[&[u32]]) -> Needs {
-        let mut needs = Needs::new();
-        list.iter().for_each(|makers| needs.push(makers.iter().copied()));
-        needs
+        Needs(list.iter().map(|makers| makers.to_vec()).collect())
     }
 
     #[test]

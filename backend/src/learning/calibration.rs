@@ -10,9 +10,9 @@ use super::record::{ProfiledRun, record};
 use crate::device::Inventory;
 use crate::execute::{DevicePool, ExecError, Executor, Kernels, RunError, RunOptions, RunOutput};
 use crate::plan::HOST;
-use crate::plan::{Plan, PlanError, PlanOptions, StreamMode};
+use crate::plan::{Plan, PlanOptions, StreamMode};
 use crate::planning::{
-    Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlacingError, compute_devices,
+    Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlanningError, compute_devices,
     machine_devices,
 };
 use crate::profile::{LinkCosts, MachineCosts, Rates};
@@ -46,12 +46,9 @@ const LONGEST: f64 = 400.0;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalibrationError {
-    /// A probe cannot be placed.
+    /// A probe cannot be placed or planned.
     #[error("calibration: {0}")]
-    Placing(#[from] PlacingError),
-    /// A probe cannot be planned.
-    #[error("calibration: {0}")]
-    Plan(#[from] PlanError),
+    Planning(#[from] PlanningError),
     /// A probe cannot be readied on a device.
     #[error("calibration: {0}")]
     Ready(#[from] ExecError),
@@ -325,7 +322,8 @@ impl<'a> Bench<'a> {
             Vec::new(),
             kernels.as_ref(),
             &options,
-        )?;
+        )
+        .map_err(PlanningError::from)?;
         let executor = Executor::new(plan, kernels, &DevicePool::new(compute_devices(self.inventory)))?;
         let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
         let profiled = RunOptions::default().with_profile(true);

@@ -1,9 +1,9 @@
 //! The programs that calibration runs: each stresses one rate of a device, one class of kernels, or one link.
 
-use crate::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
+use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch_kernels::op::{
-    Binary, Conv, Domain, Expression, Map, MatMul, NodeSpec, Normalize, Op, Pool, PoolKind, Register, Softmax, Step,
-    Transpose, Unary,
+    Binary, Conv, Domain, Expression, Map, MatMul, Normalize, Op, Pool, PoolKind, Register, Softmax, Step, Transpose,
+    Unary,
 };
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
@@ -150,32 +150,18 @@ fn long_expression() -> Expression {
 /// `length` nodes of one op, each on the result of the one before and on one constant of small elements.
 fn chain(dims: &[usize], constant: Option<&[usize]>, op: &Op, length: u32) -> Program {
     let spec = |dims: &[usize]| TensorSpec::new(DType::F32, Shape::new(dims).expect("probes are small"));
-    let value = |name: String, spec, origin| Value { name, spec, origin };
     let mut program = Program::default();
-    program.values.push(value("x".into(), spec(dims), Origin::Input));
-    program.inputs.push(ValueId(0));
+    let mut last = program.add_input("x", spec(dims));
     let weights = constant.map(|dims| {
         let shape = spec(dims).shape;
         let elements: Vec<f32> = (0..shape.elements()).map(|i| (i % 17) as f32 * 1e-3).collect();
         let tensor = Tensor::from_elements(shape, &elements).expect("one element for each of the shape's");
-        program.values.push(value("weights".into(), spec(dims), Origin::Constant(tensor.into())));
-        ValueId(1)
+        program.add_value("weights", spec(dims), Origin::Constant(tensor.into()))
     });
-    let mut last = ValueId(0);
     for index in 0..length {
-        let inputs: Vec<_> = std::iter::once(last).chain(weights).collect();
-        let output = ValueId(program.values.len() as u32);
-        program.values.push(value(format!("y{index}"), spec(dims), Origin::Node(NodeId(index))));
-        let input_specs = inputs.iter().map(|id| program.value(*id).spec.clone()).collect();
-        let name = format!("probe{index}");
-        program.nodes.push(Node {
-            operators: vec![ModelOperator::new(&name, op.name())],
-            name,
-            spec: NodeSpec { op: op.clone(), inputs: input_specs, outputs: vec![spec(dims)] },
-            inputs,
-            outputs: vec![output],
-        });
-        last = output;
+        let inputs = std::iter::once(last).chain(weights).map(|id| (id, program.value(id).spec.clone())).collect();
+        last = program.add_value(format!("y{index}"), spec(dims), Origin::Node(NodeId(index)));
+        program.add_node(&format!("probe{index}"), op.clone(), inputs, last);
     }
     program.outputs.push(Output { name: "y".into(), value: last, spec: spec(dims) });
     program

@@ -2,9 +2,9 @@
 
 use super::{KernelNeeds, Needs, Plan, PlanDevice, PlanError, PlanOptions};
 use crate::plan::HOST;
-use crate::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
+use crate::program::{NodeId, Origin, Output, Program, ValueId};
 use crate::tasks::{NodeLimits, ProgramTasks, Residence};
-use anabranch_kernels::op::{Binary, Domain, Expression, Map, MatMul, NodeSpec, Op, Reduce, ReduceKind, Unary};
+use anabranch_kernels::op::{Binary, Domain, Expression, Map, MatMul, Op, Reduce, ReduceKind, Unary};
 use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
 use anabranch_placement::cost::CostTable;
 use anabranch_placement::order::Pct;
@@ -43,15 +43,11 @@ impl Maker {
     }
 
     fn value(&mut self, dims: &[usize], origin: Origin) -> ValueId {
-        let id = ValueId(self.program.values.len() as u32);
-        self.program.values.push(Value { name: format!("value{}", id.0), spec: spec(dims), origin });
-        id
+        self.program.add_value(format!("value{}", self.program.values.len()), spec(dims), origin)
     }
 
     pub(crate) fn input(&mut self, dims: &[usize]) -> ValueId {
-        let id = self.value(dims, Origin::Input);
-        self.program.inputs.push(id);
-        id
+        self.program.add_input(format!("value{}", self.program.values.len()), spec(dims))
     }
 
     pub(crate) fn constant(&mut self, dims: &[usize], element: impl Fn(usize) -> f32) -> ValueId {
@@ -75,15 +71,9 @@ impl Maker {
         dims: &[usize],
     ) -> ValueId {
         let node = NodeId(self.program.nodes.len() as u32);
-        let name = format!("node{}", node.0);
         let output = self.value(dims, Origin::Node(node));
-        self.program.nodes.push(Node {
-            operators: vec![ModelOperator::new(&name, op.name())],
-            name,
-            spec: NodeSpec { op, inputs: specs, outputs: vec![spec(dims)] },
-            inputs: inputs.to_vec(),
-            outputs: vec![output],
-        });
+        let read = inputs.iter().copied().zip(specs).collect();
+        self.program.add_node(&format!("node{}", node.0), op, read, output);
         output
     }
 

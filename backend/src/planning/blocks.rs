@@ -54,7 +54,7 @@ impl<'a> BlockPlanner<'a> {
             BlockSource::Formed => None,
             BlockSource::Given { groups, .. } => Some(groups.clone()),
             BlockSource::File(NamedPlanFile { path, plan }) => {
-                let unfit = |source| PlanningError::Unfit { path: path.clone(), source };
+                let unfit = |error: FileError| PlanningError::plan_file(path, error);
                 self.given(program, device_of, plan).map_err(unfit)?
             }
         };
@@ -115,7 +115,7 @@ impl<'a> BlockPlanner<'a> {
         let mut groups = Vec::new();
         for listed in listed {
             let device = device_of[listed.members[0].index()];
-            let refuse = |source| FileError::Block { block: listed.name.clone(), source };
+            let refuse = |error: BlockError| FileError::block(&listed.name, error);
             let rows = listed.chunk_rows.unwrap_or(usize::MAX);
             let mut block = block_node(program, &readers, &listed.members, rows).map_err(refuse)?;
             if listed.chunk_rows.is_none() {
@@ -133,7 +133,7 @@ impl<'a> BlockPlanner<'a> {
         let (names, groups): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
         match contract(program, &groups) {
             Ok(_) => Ok(Some(groups)),
-            Err((at, source)) => Err(FileError::Block { block: names[at].clone(), source }),
+            Err((at, error)) => Err(FileError::block(&names[at], error)),
         }
     }
 
@@ -147,9 +147,9 @@ impl<'a> BlockPlanner<'a> {
         request: &PlacementRequest,
     ) -> Result<PlacedProgram, PlanningError> {
         let PlacedProgram { program, placed, reasons, .. } = whole;
-        let contraction = contract(program, groups).map_err(|(_, error)| PlanningError::Checker(error.to_string()))?;
+        let contraction = contract(program, groups).map_err(|(_, error)| PlanningError::invalid(error))?;
         if let Some(fault) = blocks::check(program, &contraction).first() {
-            return Err(PlanningError::Checker(fault.to_string()));
+            return Err(PlanningError::invalid(fault));
         }
         let made = &contraction.program;
         let device = |nodes: &Vec<NodeId>| placed.placement.device_of[nodes[0].index()];

@@ -1,6 +1,6 @@
 //! What the caller demands of a placement: nodes pinned to devices, nodes kept together, tensors kept on devices.
 
-use super::error::PlacingError;
+use super::error::{PlanningError, PlanningErrorKind};
 use super::machine::MachineDevice;
 use super::name_pattern::matches;
 use crate::plan::HOST;
@@ -63,15 +63,10 @@ impl Constraints {
     }
 
     /// The device that each input and output is on.
-    pub(super) fn residence(&self, program: &Program, devices: &[MachineDevice]) -> Result<Residence, PlacingError> {
+    pub(super) fn residence(&self, program: &Program, devices: &[MachineDevice]) -> Result<Residence, PlanningError> {
         let mut residence = Residence::host(program);
         for Resident { name, device } in &self.resident {
-            let at = devices.iter().position(|known| known.name == *device);
-            let at = at.ok_or_else(|| PlacingError::UnknownHome {
-                name: name.clone(),
-                device: device.clone(),
-                known: devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", "),
-            })?;
+            let at = position(devices, device, || format!("`{name}` is to stay on"))?;
             let home = if devices[at].kind == DeviceKind::Cpu { HOST } else { DeviceId(at as u32) };
             let inputs = program.inputs.iter().map(|input| &program.value(*input).name).zip(&mut residence.inputs);
             let outputs = program.outputs.iter().map(|output| &output.name).zip(&mut residence.outputs);
@@ -79,7 +74,10 @@ impl Constraints {
             if named.is_empty() {
                 let inputs = program.inputs.iter().map(|input| program.value(*input).name.as_str());
                 let known: Vec<_> = inputs.chain(program.outputs.iter().map(|output| output.name.as_str())).collect();
-                return Err(PlacingError::UnknownTensor { name: name.clone(), known: known.join(", ") });
+                return Err(refused(format!(
+                    "`{name}` is to stay on a device, but is neither an input nor an output; these are {}",
+                    known.join(", ")
+                )));
             }
             named.into_iter().for_each(|(_, place)| *place = home);
         }
@@ -91,15 +89,10 @@ impl Constraints {
         &self,
         program: &Program,
         devices: &[MachineDevice],
-    ) -> Result<Vec<Option<DeviceId>>, PlacingError> {
+    ) -> Result<Vec<Option<DeviceId>>, PlanningError> {
         let mut pinned = vec![None; program.nodes.len()];
         for Pin { pattern, device } in self.pins.iter().rev() {
-            let position = devices.iter().position(|known| known.name == *device);
-            let position = position.ok_or_else(|| PlacingError::UnknownDevice {
-                pattern: pattern.clone(),
-                device: device.clone(),
-                known: devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", "),
-            })?;
+            let position = position(devices, device, || format!("nodes `{pattern}` are pinned to"))?;
             for node in matching(program, pattern)? {
                 pinned[node.index()] = Some(DeviceId(position as u32));
             }
@@ -108,7 +101,7 @@ impl Constraints {
     }
 
     /// Pairs of nodes that must share a device.
-    pub(super) fn pairs(&self, program: &Program) -> Result<Vec<(NodeId, NodeId)>, PlacingError> {
+    pub(super) fn pairs(&self, program: &Program) -> Result<Vec<(NodeId, NodeId)>, PlanningError> {
         let mut pairs = Vec::new();
         for pattern in &self.colocated {
             let nodes = matching(program, pattern)?;
@@ -119,14 +112,27 @@ impl Constraints {
 }
 
 /// The nodes one of whose operators' names matches.
-fn matching(program: &Program, pattern: &str) -> Result<Vec<NodeId>, PlacingError> {
+fn matching(program: &Program, pattern: &str) -> Result<Vec<NodeId>, PlanningError> {
     let named = |node: &NodeId| {
         let node = program.node(*node);
         matches(pattern, &node.name) || node.operators.iter().any(|operator| matches(pattern, &operator.name))
     };
     let nodes: Vec<_> = program.node_ids().filter(named).collect();
     if nodes.is_empty() {
-        return Err(PlacingError::NoMatch { pattern: pattern.to_owned() });
+        return Err(refused(format!("no node's name matches `{pattern}`; a plan lists the names")));
     }
     Ok(nodes)
+}
+
+/// The device called `name`, which is wanted for this.
+fn position(devices: &[MachineDevice], name: &str, what: impl FnOnce() -> String) -> Result<usize, PlanningError> {
+    devices.iter().position(|device| device.name == name).ok_or_else(|| {
+        let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+        let (what, known) = (what(), known.join(", "));
+        refused(format!("{what} `{name}`, but there is no such device; the devices are {known}")).at_device(name)
+    })
+}
+
+fn refused(text: String) -> PlanningError {
+    PlanningError::new(PlanningErrorKind::Constraint, text)
 }

@@ -1,7 +1,8 @@
 //! The machine that a platform file describes, as placement sees it.
 
+use super::error::PlanningError;
 use super::machine::{Machine, MachineDevice, link};
-use super::platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
+use super::platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 use crate::blocks::BlockDevice;
 use crate::device::Inventory;
 use crate::profile::{DeviceCosts, LinkCosts, MachineCosts};
@@ -15,16 +16,14 @@ impl Machine {
     ///
     /// # Errors
     /// If the file names what is not there, or its first device is no CPU.
-    pub fn described(file: &PlatformFile, inventory: &Inventory, known: &MachineCosts) -> Result<Self, PlatformError> {
+    pub fn described(file: &PlatformFile, inventory: &Inventory, known: &MachineCosts) -> Result<Self, PlanningError> {
         let present = Self::present(inventory, known);
         let entries = file.devices_over(&present.devices)?;
         // What a run takes beside its nodes and transfers does not depend on which devices these are.
         let costs = MachineCosts { runs: known.runs.clone(), ..MachineCosts::default() };
         let mut machine = Self { devices: Vec::new(), gpus: Vec::new(), streams: Vec::new(), costs };
         for entry in &entries {
-            let like = present.streams.iter().find(|device| entry.key.as_ref() == Some(&device.key));
-            machine.add_stream(entry, like);
-            machine.add(entry, known);
+            machine.add(entry, &present.streams, known);
         }
         for from in &entries {
             for to in entries.iter().filter(|to| to.name != from.name) {
@@ -38,50 +37,30 @@ impl Machine {
         Ok(machine)
     }
 
-    /// What streaming on a device depends on: its cores and caches are those of the device at hand that it is like.
-    fn add_stream(&mut self, entry: &DeviceEntry, like: Option<&BlockDevice>) {
-        self.streams.push(BlockDevice {
-            name: entry.name.clone(),
-            kind: entry.kind.unwrap_or(DeviceKind::Cpu),
-            key: entry.own_key(),
-            times: entry.times,
-            threads: like.map_or(1, |device| device.threads),
-            cache: like.map_or(0, |device| device.cache),
-        });
-    }
-
-    fn add(&mut self, entry: &DeviceEntry, known: &MachineCosts) {
-        let key = entry.own_key();
-        let like = entry.key.as_ref().and_then(|like| known.devices.get(like)).cloned();
-        let mut costs: DeviceCosts = like.unwrap_or_default();
-        if entry.rates.is_some() {
-            costs.rates = entry.rates;
-        }
-        self.costs.devices.insert(key.clone(), costs);
-        self.devices.push(MachineDevice {
-            name: entry.name.clone(),
-            kind: entry.kind.unwrap_or(DeviceKind::Cpu),
-            key,
-            memory: entry.memory.unwrap_or(u64::MAX),
-            times: entry.times,
-        });
+    /// Adds a device. Its cores and caches are those of the device at hand that it is like.
+    fn add(&mut self, entry: &DeviceEntry, present: &[BlockDevice], known: &MachineCosts) {
+        let MachineDevice { name, kind, key, memory, times } = entry.machine_device();
+        let like = present.iter().find(|device| entry.key.as_ref() == Some(&device.key));
+        let (threads, cache) = like.map_or((1, 0), |device| (device.threads, device.cache));
+        self.streams.push(BlockDevice { name: name.clone(), kind, key: key.clone(), times, threads, cache });
+        let costs = entry.key.as_ref().and_then(|like| known.devices.get(like)).cloned().unwrap_or_default();
+        self.costs.devices.insert(key.clone(), DeviceCosts { rates: entry.rates.or(costs.rates), ..costs });
+        self.devices.push(MachineDevice { name, kind, key, memory, times });
     }
 
     fn connect(&mut self, from: &DeviceEntry, to: &DeviceEntry, given: Option<&LinkEntry>, known: &MachineCosts) {
-        let like = |entry: &DeviceEntry| MachineDevice {
-            name: entry.name.clone(),
-            kind: entry.kind.unwrap_or(DeviceKind::Cpu),
-            key: entry.key.clone().unwrap_or_else(|| entry.own_key()),
-            memory: 0,
-            times: 1.0,
+        let (from_own, to_own) = (from.machine_device(), to.machine_device());
+        let like = |entry: &DeviceEntry, own: &MachineDevice| {
+            let key = entry.key.clone().unwrap_or_else(|| own.key.clone());
+            MachineDevice { key, ..own.clone() }
         };
-        let (from_like, to_like) = (like(from), like(to));
+        let (from_like, to_like) = (like(from, &from_own), like(to, &to_own));
         let found = link(known, &from_like, &to_like);
         let costs = match given {
             None => found,
             Some(given) => LinkCosts::affine(given.latency.unwrap_or(found.latency), given.rate.unwrap_or(found.rate)),
         };
-        let (from, to) = (from.own_key(), to.own_key());
+        let (from, to) = (from_own.key, to_own.key);
         let slowdown = known.slowdowns.get(&MachineCosts::slowdown_key(&from_like.key, &to_like.key));
         self.costs
             .slowdowns

@@ -1,134 +1,124 @@
 //! Why a program cannot be placed or planned.
 
-use super::platform_file::PlatformError;
 use crate::plan::PlanError;
-use crate::plan_file::FileError;
-use std::io;
-use std::path::PathBuf;
+use anabranch_placement::place::PlaceError;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// Why there is no plan for a program on a machine.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanningError {
-    /// The platform file cannot be used.
-    #[error(transparent)]
-    Platform(#[from] PlatformError),
-    /// Neither a strategy nor a device.
-    #[error("there is no strategy and no device `{name}`; strategies are {strategies}; devices are {devices}")]
-    Strategy {
-        /// The name given.
-        name: String,
-        /// The strategies.
-        strategies: String,
-        /// The machine's devices.
-        devices: String,
-    },
-    /// Everything was to run on the GPU, but there is none.
-    #[error("all nodes are to run on a GPU, but there is none; the notes of the inventory say why")]
-    NoGpu,
-    /// A plan file cannot be read.
-    #[error("plan {}: {source}", path.display())]
-    PlanFile {
-        /// The file.
-        path: PathBuf,
-        /// What the system or the parser said.
-        source: io::Error,
-    },
-    /// A plan file does not fit the program or the devices.
-    #[error("plan {}: {source}", path.display())]
-    Unfit {
-        /// The file.
-        path: PathBuf,
-        /// What does not fit.
-        source: FileError,
-    },
-    /// There is no placement within the constraints.
-    #[error(transparent)]
-    Placing(#[from] PlacingError),
-    /// The placement cannot be planned: most often memory.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// Placing again with smaller budgets led nowhere.
-    #[error("no plan fits the devices' memory; let the devices hold more, or use more devices")]
-    NoPlan,
-    /// The independent checker found a fault in a plan.
-    #[error("the plan is invalid, which is a fault of Anabranch: {0}")]
-    Checker(String),
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct PlanningError {
+    kind: PlanningErrorKind,
+    text: String,
+    file: Option<PathBuf>,
+    node: Option<String>,
+    device: Option<String>,
 }
 
-/// A constraint that cannot be met, or a placement problem without a solution.
-#[derive(Debug, thiserror::Error)]
+/// What a plan fails for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum PlacingError {
-    /// A pin names no device.
-    #[error("nodes `{pattern}` are pinned to `{device}`, but there is no such device; the devices are {known}")]
-    UnknownDevice {
-        /// The pattern.
-        pattern: String,
-        /// The device named.
-        device: String,
-        /// The devices that there are.
-        known: String,
-    },
-    /// A tensor is to stay on a device that is not there.
-    #[error("`{name}` is to stay on `{device}`, but there is no such device; the devices are {known}")]
-    UnknownHome {
-        /// The input or output.
-        name: String,
-        /// The device named.
-        device: String,
-        /// The devices that there are.
-        known: String,
-    },
-    /// A tensor that is to stay on a device is neither input nor output.
-    #[error("`{name}` is to stay on a device, but is neither an input nor an output; these are {known}")]
-    UnknownTensor {
-        /// The name given.
-        name: String,
-        /// The program's inputs and outputs.
-        known: String,
-    },
-    /// A pattern matches no node.
-    #[error("no node's name matches `{pattern}`; a plan lists the names")]
-    NoMatch {
-        /// The pattern.
-        pattern: String,
-    },
-    /// Constraints contradict each other.
-    #[error(transparent)]
-    Graph(#[from] anabranch_placement::graph::GraphError),
-    /// A device or link has impossible figures.
-    #[error(transparent)]
-    Platform(#[from] anabranch_placement::platform::PlatformError),
-    /// A cost is impossible.
-    #[error(transparent)]
-    Cost(#[from] anabranch_placement::cost::CostError),
-    /// Some node can run nowhere.
-    #[error(transparent)]
-    Problem(#[from] anabranch_placement::problem::ProblemError),
-    /// The strategy found no placement.
-    #[error(transparent)]
-    Place(#[from] anabranch_placement::place::PlaceError),
-    /// The placement cannot be simulated.
-    #[error(transparent)]
-    Simulate(#[from] anabranch_placement::simulate::SimulateError),
-    /// The independent checker found a fault in the strategy's result.
-    #[error("the strategy `{strategy}` gave an invalid result, which is a fault of Anabranch: {violation}")]
-    Checker {
-        /// The strategy.
-        strategy: &'static str,
-        /// The first violation.
-        violation: String,
-    },
+pub enum PlanningErrorKind {
+    /// The platform file cannot be used.
+    PlatformFile,
+    /// Neither a strategy nor a device.
+    Strategy,
+    /// Everything was to run on the GPU, but there is none.
+    NoGpu,
+    /// A plan file cannot be read, or does not fit the program or the devices.
+    PlanFile,
+    /// A constraint names what is not there.
+    Constraint,
+    /// The devices' memory is too small.
+    Memory,
+    /// There is no placement within the constraints, or the placement cannot be planned.
+    Infeasible,
+    /// An independent checker found a fault.
+    Internal,
 }
 
 impl PlanningError {
-    /// Whether there is no plan within the devices' memory and the constraints: another strategy may find one.
-    pub fn is_infeasible(&self) -> bool {
-        match self {
-            Self::Placing(error) => !matches!(error, PlacingError::UnknownDevice { .. } | PlacingError::NoMatch { .. }),
-            Self::Plan(_) | Self::NoPlan => true,
-            _ => false,
-        }
+    pub(super) fn new(kind: PlanningErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), file: None, node: None, device: None }
+    }
+
+    /// A placement problem without a solution.
+    pub(super) fn infeasible(error: impl fmt::Display) -> Self {
+        Self::new(PlanningErrorKind::Infeasible, error.to_string())
+    }
+
+    /// A plan that a checker refused.
+    pub(super) fn invalid(violation: impl fmt::Display) -> Self {
+        let text = format!("the plan is invalid, which is a fault of Anabranch: {violation}");
+        Self::new(PlanningErrorKind::Internal, text)
+    }
+
+    /// Placing again with smaller budgets led nowhere.
+    pub(crate) fn no_plan() -> Self {
+        let text = "no plan fits the devices' memory; let the devices hold more, or use more devices";
+        Self::new(PlanningErrorKind::Memory, text)
+    }
+
+    /// A plan file that cannot be used.
+    pub(super) fn plan_file(path: &Path, problem: impl fmt::Display) -> Self {
+        let text = format!("plan {}: {problem}", path.display());
+        Self { file: Some(path.to_owned()), ..Self::new(PlanningErrorKind::PlanFile, text) }
+    }
+
+    /// A platform that makes no sense.
+    pub(super) fn platform(problem: impl fmt::Display) -> Self {
+        Self::new(PlanningErrorKind::PlatformFile, format!("platform: {problem}"))
+    }
+
+    /// A platform file that cannot be read.
+    pub(super) fn platform_file(path: &Path, problem: impl fmt::Display) -> Self {
+        let text = format!("platform {}: {problem}", path.display());
+        Self { file: Some(path.to_owned()), ..Self::new(PlanningErrorKind::PlatformFile, text) }
+    }
+
+    pub(super) fn at_device(self, device: &str) -> Self {
+        Self { device: Some(device.to_owned()), ..self }
+    }
+
+    /// What the plan fails for.
+    pub fn kind(&self) -> PlanningErrorKind {
+        self.kind
+    }
+
+    /// The file of the plan or the platform.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The node that does not fit, or has no kernel.
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
+    /// The device that is too small, or not there.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+}
+
+impl From<PlanError> for PlanningError {
+    fn from(error: PlanError) -> Self {
+        let (kind, node, device) = match &error {
+            PlanError::Memory(shortage) => (PlanningErrorKind::Memory, Some(&shortage.node), Some(&shortage.device)),
+            PlanError::Kernel { node, device, .. } => (PlanningErrorKind::Infeasible, Some(node), Some(device)),
+            _ => (PlanningErrorKind::Infeasible, None, None),
+        };
+        Self { node: node.cloned(), device: device.cloned(), ..Self::new(kind, error.to_string()) }
+    }
+}
+
+impl From<PlaceError> for PlanningError {
+    fn from(error: PlaceError) -> Self {
+        let (kind, node, device) = match &error {
+            PlaceError::NoRoom { task, device, .. } => (PlanningErrorKind::Memory, Some(task), Some(device)),
+            _ => (PlanningErrorKind::Infeasible, None, None),
+        };
+        Self { node: node.cloned(), device: device.cloned(), ..Self::new(kind, error.to_string()) }
     }
 }

@@ -61,7 +61,7 @@ impl Planner<'_> {
     /// # Errors
     /// If some node can run nowhere.
     pub fn problem(&self) -> Result<LoadedProblem, PlanningError> {
-        Ok(self.placing()?.problem(&self.machine.memory())?)
+        self.placing()?.problem(&self.machine.memory())
     }
 
     /// What a scheduler at run time goes by.
@@ -73,7 +73,7 @@ impl Planner<'_> {
     }
 
     fn placing(&self) -> Result<Placing<'_>, PlanningError> {
-        Ok(Placing::new(self.lowered.program(), self.machine, self.constraints)?)
+        Placing::new(self.lowered.program(), self.machine, self.constraints)
     }
 
     fn plan_request(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
@@ -83,7 +83,7 @@ impl Planner<'_> {
         let Fitted { made, device_of, plan } = fitting.fit()?;
         let PlacedProgram { program, placed, groups, blocks, .. } = made;
         if let Some(violation) = crate::plan::check(&program, &plan).first() {
-            return Err(PlanningError::Checker(violation.to_string()));
+            return Err(PlanningError::invalid(violation));
         }
         let place_time = started.elapsed();
         let (plan, weights) = (Arc::new(plan), Arc::clone(self.lowered.weights()));
@@ -118,7 +118,7 @@ impl Fitting<'_> {
         for _ in 0..ATTEMPTS {
             let placed = match self.placing.place(self.request, &budgets) {
                 Ok(placed) => placed,
-                Err(error) => return Err(first.unwrap_or_else(|| error.into())),
+                Err(error) => return Err(first.unwrap_or(error)),
             };
             let device_of = placed.placement.device_of.clone();
             let made = self.with_blocks(placed, &budgets)?;
@@ -139,7 +139,7 @@ impl Fitting<'_> {
             budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
             first.get_or_insert(PlanError::Memory(shortage).into());
         }
-        Err(first.unwrap_or(PlanningError::NoPlan))
+        Err(first.unwrap_or_else(PlanningError::no_plan))
     }
 
     /// The placed program with its blocks contracted, or as it is.

@@ -22,12 +22,12 @@ mod strategy;
 
 pub use compute_devices::compute_devices;
 pub use constraints::{Constraints, Pin, Resident};
-pub use error::{PlacingError, PlanningError};
+pub use error::{PlanningError, PlanningErrorKind};
 pub use fitting::Planner;
 pub(crate) use forecast::{batches, run_key};
 pub use machine::{Machine, MachineDevice, link, machine_devices};
 pub use placing::{Placed, Placing};
 pub use planned::{Lowered, Planned};
-pub use platform_file::{DeviceEntry, LinkEntry, PlatformError, PlatformFile};
+pub use platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 pub use request::{BlockSource, NamedPlanFile, PlacementRequest, PlanChoice};
 pub use strategy::{Algorithm, Order, Strategy, UnknownOrder};

@@ -1,7 +1,7 @@
 //! From a program and the devices' costs to a placement and its predicted schedule.
 
 use super::constraints::Constraints;
-use super::error::PlacingError;
+use super::error::{PlanningError, PlanningErrorKind};
 use super::machine::{Machine, MachineDevice};
 use super::request::PlacementRequest;
 use crate::execute::Forecast;
@@ -9,7 +9,7 @@ use crate::profile::{NodeCost, Predictor};
 use crate::program::{NodeId, Program};
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
 use anabranch_placement::check::{check_placement, check_schedule};
-use anabranch_placement::cost::{CostError, CostTable, TransferCurve};
+use anabranch_placement::cost::{CostTable, TransferCurve};
 use anabranch_placement::evaluate::{Decision, decisions};
 use anabranch_placement::format::{Facts, LoadedProblem};
 use anabranch_placement::order::{Order, Planned};
@@ -48,9 +48,10 @@ impl Placed {
     ///
     /// # Errors
     /// If the problem cannot be built again, which is a fault of Anabranch.
-    pub fn decisions(&self, schedule: &Schedule) -> Result<Vec<Decision>, PlacingError> {
+    pub fn decisions(&self, schedule: &Schedule) -> Result<Vec<Decision>, PlanningError> {
         let table = table(&self.tasks, &self.platform, &self.costs, &self.curves)?;
-        let problem = Problem::new(self.tasks.graph(), &self.platform, &table, MemoryRule::Ignore)?;
+        let problem = Problem::new(self.tasks.graph(), &self.platform, &table, MemoryRule::Ignore)
+            .map_err(PlanningError::infeasible)?;
         Ok(decisions(&problem, schedule))
     }
 }
@@ -70,7 +71,7 @@ impl<'a> Placing<'a> {
     ///
     /// # Errors
     /// If a constraint names what is not there, or constraints contradict each other.
-    pub fn new(program: &'a Program, machine: &'a Machine, constraints: &Constraints) -> Result<Self, PlacingError> {
+    pub fn new(program: &'a Program, machine: &'a Machine, constraints: &Constraints) -> Result<Self, PlanningError> {
         let (devices, known) = (&machine.devices, &machine.costs);
         let kinds = |runs: &bool| if *runs { DeviceKinds::ALL } else { DeviceKinds::CPU };
         let allowed: Vec<_> = machine.gpu_runs(program).iter().map(kinds).collect();
@@ -88,7 +89,8 @@ impl<'a> Placing<'a> {
             &limits,
             &constraints.pairs(program)?,
             &constraints.residence(program, devices)?,
-        )?;
+        )
+        .map_err(PlanningError::infeasible)?;
         let predictors: Vec<_> = devices.iter().map(|device| Predictor::new(known.devices.get(&device.key))).collect();
         let costs = program
             .nodes
@@ -115,12 +117,18 @@ impl<'a> Placing<'a> {
     ///
     /// # Errors
     /// If there is no placement within the constraints.
-    pub fn place(&self, request: &PlacementRequest, memory: &[u64]) -> Result<Placed, PlacingError> {
+    pub fn place(&self, request: &PlacementRequest, memory: &[u64]) -> Result<Placed, PlanningError> {
         let platform = self.platform(memory)?;
         let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
-        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
+        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)
+            .map_err(PlanningError::infeasible)?;
         let placement = request.placer.place(&problem)?;
-        let refuse = |violation: String| PlacingError::Checker { strategy: placement.strategy, violation };
+        let refuse = |violation: String| {
+            let strategy = placement.strategy;
+            let text =
+                format!("the strategy `{strategy}` gave an invalid result, which is a fault of Anabranch: {violation}");
+            PlanningError::new(PlanningErrorKind::Internal, text)
+        };
         if let Some(violation) = check_placement(&problem, &placement.device_of).first() {
             return Err(refuse(violation.to_string()));
         }
@@ -129,7 +137,8 @@ impl<'a> Placing<'a> {
             Some(order) => Box::new(Planned::new(order)),
             None => request.rule.rule(),
         };
-        let mut schedule = simulate(&problem, &placement.device_of, &*order, &options)?;
+        let schedule = simulate(&problem, &placement.device_of, &*order, &options);
+        let mut schedule = schedule.map_err(PlanningError::infeasible)?;
         if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule, &options).first() {
             return Err(refuse(violation.to_string()));
         }
@@ -143,10 +152,11 @@ impl<'a> Placing<'a> {
     ///
     /// # Errors
     /// If some node can run nowhere.
-    pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlacingError> {
+    pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlanningError> {
         let platform = self.platform(memory)?;
         let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
-        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)?;
+        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)
+            .map_err(PlanningError::infeasible)?;
         let loaded = LoadedProblem::copy_of("program", &problem);
         Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
     }
@@ -163,7 +173,7 @@ impl<'a> Placing<'a> {
         Forecast { nodes: nodes.collect(), links: self.curves.clone() }
     }
 
-    fn platform(&self, memory: &[u64]) -> Result<Platform, PlacingError> {
+    fn platform(&self, memory: &[u64]) -> Result<Platform, PlanningError> {
         let speed = |device: usize| {
             // Ranks that want one figure a device get its mean rate over the nodes that it can run.
             let costs = self.costs.iter().zip(&self.program.nodes);
@@ -180,7 +190,7 @@ impl<'a> Placing<'a> {
             let link = self.machine.link(from, to);
             (link.latency, link.rate)
         };
-        Ok(Platform::new(devices.collect(), affine)?)
+        Platform::new(devices.collect(), affine).map_err(PlanningError::infeasible)
     }
 }
 
@@ -190,11 +200,12 @@ fn table<'g>(
     platform: &'g Platform,
     costs: &[Vec<Option<NodeCost>>],
     curves: &[Vec<TransferCurve>],
-) -> Result<CostTable<'g>, CostError> {
+) -> Result<CostTable<'g>, PlanningError> {
     let table = CostTable::from_fn(tasks.graph(), platform, |task, device| match tasks.role(task) {
         Role::Node(node) => costs[node.index()][device.index()].map(|cost| cost.seconds),
         Role::Input(_) | Role::Output(_) => Some(0.0),
-    })?;
+    });
+    let table = table.map_err(PlanningError::infeasible)?;
     Ok(table.with_links(|from, to| curves[from.index()][to.index()].clone()))
 }
 

@@ -10,6 +10,7 @@
 //!   "remove": [] }
 //! ```
 
+use super::error::PlanningError;
 use super::machine::{MachineDevice, link, machine_devices};
 use crate::device::{Inventory, format_bytes, parse_bytes};
 use crate::profile::{MachineCosts, Rates};
@@ -17,8 +18,7 @@ use anabranch_placement::platform::DeviceKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What `format` says in every platform file.
 const FORMAT: &str = "anabranch-platform";
@@ -86,70 +86,6 @@ pub struct LinkEntry {
     pub rate: Option<f64>,
 }
 
-/// A platform file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlatformError {
-    /// The system does not give the file.
-    #[error("platform {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It is no platform file.
-    #[error("platform {}: {source}; start from one that `PlatformFile::of` makes", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        source: serde_json::Error,
-    },
-    /// Another format or version.
-    #[error("platform: `format` and `version` are `{format}` {version}; this program reads `{FORMAT}` {VERSION}")]
-    Format {
-        /// The format named.
-        format: String,
-        /// The version named.
-        version: u32,
-    },
-    /// A name that no device has.
-    #[error("platform: {what} names `{name}`, but the devices are {known}")]
-    Unknown {
-        /// Where the name stands.
-        what: &'static str,
-        /// The name.
-        name: String,
-        /// The devices' names.
-        known: String,
-    },
-    /// Two devices of one name.
-    #[error("platform: two devices are called `{0}`")]
-    Twice(String),
-    /// A device that is not at hand and of no kind.
-    #[error("platform: device `{0}` is not on this machine, so that its `kind` must be given: `cpu` or `gpu`")]
-    NoKind(String),
-    /// A figure that makes no sense.
-    #[error("platform: {what} of `{name}` is {value}; it must be {expected}")]
-    Figure {
-        /// The figure.
-        what: &'static str,
-        /// The device's name, or the link's ends.
-        name: String,
-        /// The value.
-        value: f64,
-        /// What would do.
-        expected: &'static str,
-    },
-    /// The first device must hold inputs and outputs.
-    #[error("platform: the first device, `{0}`, is no CPU; inputs and outputs are there")]
-    Host(String),
-    /// There is no device.
-    #[error("platform: no device is left")]
-    Empty,
-}
-
 impl PlatformFile {
     /// The machine at hand: all devices, and all links as measured or assumed.
     pub fn of(inventory: &Inventory, known: &MachineCosts) -> Self {
@@ -174,19 +110,26 @@ impl PlatformFile {
     ///
     /// # Errors
     /// If it cannot be read, or is no platform file of this version.
-    pub fn read(path: &Path) -> Result<Self, PlatformError> {
-        let text = fs::read(path).map_err(|source| PlatformError::Io { path: path.to_owned(), source })?;
-        let file: Self =
-            serde_json::from_slice(&text).map_err(|source| PlatformError::Json { path: path.to_owned(), source })?;
-        if file.format != FORMAT || file.version != VERSION {
-            return Err(PlatformError::Format { format: file.format, version: file.version });
+    pub fn read(path: &Path) -> Result<Self, PlanningError> {
+        let refused = |problem: &str| PlanningError::platform_file(path, problem);
+        let text = fs::read(path).map_err(|error| refused(&error.to_string()))?;
+        let file: Self = serde_json::from_slice(&text)
+            .map_err(|error| refused(&format!("{error}; start from one that `PlatformFile::of` makes")))?;
+        let Self { format, version, .. } = &file;
+        if format != FORMAT || *version != VERSION {
+            return Err(PlanningError::platform(format!(
+                "`format` and `version` are `{format}` {version}; this program reads `{FORMAT}` {VERSION}"
+            )));
         }
         Ok(file)
     }
 
     /// All devices of the platform, with everything that the file leaves out taken from `present`; figures are checked.
-    pub(super) fn devices_over(&self, present: &[MachineDevice]) -> Result<Vec<DeviceEntry>, PlatformError> {
-        let known = |names: &[DeviceEntry]| names.iter().map(|d| d.name.clone()).collect::<Vec<_>>().join(", ");
+    pub(super) fn devices_over(&self, present: &[MachineDevice]) -> Result<Vec<DeviceEntry>, PlanningError> {
+        let unknown = |what: &str, name: &str, devices: &[DeviceEntry]| {
+            let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+            PlanningError::platform(format!("{what} names `{name}`, but the devices are {}", known.join(", ")))
+        };
         let detected: Vec<_> = present.iter().map(DeviceEntry::of).collect();
         let mut devices: Vec<DeviceEntry> = if self.extends { detected.clone() } else { Vec::new() };
         for entry in &self.devices {
@@ -198,28 +141,25 @@ impl PlatformFile {
         }
         for name in &self.remove {
             let place = devices.iter().position(|device| device.name == *name);
-            let place = place.ok_or_else(|| PlatformError::Unknown {
-                what: "`remove`",
-                name: name.clone(),
-                known: known(&devices),
-            })?;
-            devices.remove(place);
+            devices.remove(place.ok_or_else(|| unknown("`remove`", name, &devices))?);
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = self.devices.iter().find(|device| !names.insert(&device.name)) {
-            return Err(PlatformError::Twice(twice.name.clone()));
+            return Err(PlanningError::platform(format!("two devices are called `{}`", twice.name)));
         }
         match devices.first() {
-            None => return Err(PlatformError::Empty),
-            Some(host) if host.kind != Some(DeviceKind::Cpu) => return Err(PlatformError::Host(host.name.clone())),
+            None => return Err(PlanningError::platform("no device is left")),
+            Some(host) if host.kind != Some(DeviceKind::Cpu) => {
+                let problem = format!("the first device, `{}`, is no CPU; inputs and outputs are there", host.name);
+                return Err(PlanningError::platform(problem));
+            }
             Some(_) => {}
         }
         for link in &self.links {
             link.check()?;
             for name in [&link.from, &link.to] {
                 if !devices.iter().any(|device| device.name == *name) {
-                    let (name, known) = (name.clone(), known(&devices));
-                    return Err(PlatformError::Unknown { what: "a link", name, known });
+                    return Err(unknown("a link", name, &devices));
                 }
             }
         }
@@ -245,21 +185,29 @@ impl DeviceEntry {
         }
     }
 
-    /// The key of its own costs.
-    pub(super) fn own_key(&self) -> String {
-        format!("platform file | {}", self.name)
+    /// The device as placement sees it, under a key of its own.
+    pub(super) fn machine_device(&self) -> MachineDevice {
+        MachineDevice {
+            name: self.name.clone(),
+            kind: self.kind.unwrap_or(DeviceKind::Cpu),
+            key: format!("platform file | {}", self.name),
+            memory: self.memory.unwrap_or(u64::MAX),
+            times: self.times,
+        }
     }
 
-    fn filled(&self, detected: Option<&Self>) -> Result<Self, PlatformError> {
-        let figure = |what, value, expected| PlatformError::Figure { what, name: self.name.clone(), value, expected };
+    fn filled(&self, detected: Option<&Self>) -> Result<Self, PlanningError> {
         if !(self.times.is_finite() && self.times > 0.0) {
-            return Err(figure("times", self.times, "a number above 0"));
+            return Err(wrong_figure("times", &self.name, self.times, "a number above 0"));
         }
         if let Some(rates) = self.rates.filter(|rates| !rates.is_sane()) {
-            return Err(figure("one of the rates", rates.matmul_flops, "positive, as are all rates"));
+            return Err(wrong_figure("one of the rates", &self.name, rates.matmul_flops, "positive, as are all rates"));
         }
         let Some(kind) = self.kind.or(detected.and_then(|d| d.kind)) else {
-            return Err(PlatformError::NoKind(self.name.clone()));
+            return Err(PlanningError::platform(format!(
+                "device `{}` is not on this machine, so that its `kind` must be given: `cpu` or `gpu`",
+                self.name
+            )));
         };
         // Times measured on the device at hand are not those of one with a roofline of its own.
         let key = self.key.clone().or_else(|| detected.filter(|_| self.rates.is_none())?.key.clone());
@@ -269,9 +217,9 @@ impl DeviceEntry {
 }
 
 impl LinkEntry {
-    fn check(&self) -> Result<(), PlatformError> {
-        let name = || format!("{} -> {}", self.from, self.to);
-        let figure = |what, value, expected| Err(PlatformError::Figure { what, name: name(), value, expected });
+    fn check(&self) -> Result<(), PlanningError> {
+        let figure =
+            |what, value, expected| Err(wrong_figure(what, &format!("{} -> {}", self.from, self.to), value, expected));
         match (self.latency, self.rate) {
             (Some(latency), _) if !(latency.is_finite() && latency >= 0.0) => {
                 figure("latency", latency, "a number of seconds, 0 or more")
@@ -282,6 +230,10 @@ impl LinkEntry {
             _ => Ok(()),
         }
     }
+}
+
+fn wrong_figure(what: &str, name: &str, value: f64, expected: &str) -> PlanningError {
+    PlanningError::platform(format!("{what} of `{name}` is {value}; it must be {expected}"))
 }
 
 fn one() -> f64 {

@@ -1,6 +1,6 @@
 //! What a placement is asked to be: from a strategy's name or a plan file to who places, in which order, with which blocks.
 
-use super::error::PlanningError;
+use super::error::{PlanningError, PlanningErrorKind};
 use super::machine::Machine;
 use super::strategy::{Order, Strategy};
 use crate::blocks::BlockMembers;
@@ -80,12 +80,11 @@ impl PlacementRequest {
     }
 
     fn from_file(program: &Program, machine: &Machine, path: &Path, rule: Order) -> Result<Self, PlanningError> {
-        let unreadable = |source| PlanningError::PlanFile { path: path.to_owned(), source };
-        let text = fs::read(path).map_err(unreadable)?;
-        let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
+        let text = fs::read(path).map_err(|error| PlanningError::plan_file(path, error))?;
+        let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| PlanningError::plan_file(path, error))?;
         let devices = machine.plan_devices();
-        let unfit = |source| PlanningError::Unfit { path: path.to_owned(), source };
-        let assignment = plan.assignment(program, &devices).map_err(unfit)?;
+        let assignment = plan.assignment(program, &devices);
+        let assignment = assignment.map_err(|error| PlanningError::plan_file(path, error))?;
         let order = plan.order(program, &devices, &assignment);
         let blocks = BlockSource::File(NamedPlanFile { path: path.to_owned(), plan });
         Ok(Self { placer: Box::new(FixedNodes(assignment)), rule, order, blocks })
@@ -94,7 +93,8 @@ impl PlacementRequest {
 
 fn algorithm_placer(machine: &Machine, name: &'static str) -> Result<Box<dyn Placer>, PlanningError> {
     if name == "gpu" && !machine.devices.iter().any(|device| device.kind == DeviceKind::Gpu) {
-        return Err(PlanningError::NoGpu);
+        let text = "all nodes are to run on a GPU, but there is none; the notes of the inventory say why";
+        return Err(PlanningError::new(PlanningErrorKind::NoGpu, text));
     }
     strategy_by_name(name).ok_or_else(|| unknown(machine, name))
 }
@@ -108,11 +108,11 @@ fn single_device(program: &Program, machine: &Machine, name: &str) -> Result<Box
 }
 
 fn unknown(machine: &Machine, name: &str) -> PlanningError {
-    PlanningError::Strategy {
-        name: name.to_owned(),
-        strategies: strategy_names().join(", "),
-        devices: machine.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", "),
-    }
+    let devices: Vec<_> = machine.devices.iter().map(|device| device.name.as_str()).collect();
+    let (strategies, devices) = (strategy_names().join(", "), devices.join(", "));
+    let text =
+        format!("there is no strategy and no device `{name}`; strategies are {strategies}; devices are {devices}");
+    PlanningError::new(PlanningErrorKind::Strategy, text)
 }
 
 /// Nodes as assigned; inputs and outputs, which come after them, where they are pinned.

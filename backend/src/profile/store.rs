@@ -30,25 +30,13 @@ pub struct CostStore {
     here: String,
 }
 
-/// A cost store that could not be read or written.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The file system refused.
-    #[error("cost store {}: {source}; name another file", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// There is nowhere to put it.
-    #[error("no place for the cost store: neither XDG_DATA_HOME nor HOME is set; name a file")]
-    NoHome,
-}
+/// Why a cost store could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreError(String);
 
 /// A store as loaded, and what had to be said about the file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Loaded {
     /// What could be used.
     pub store: CostStore,
@@ -64,7 +52,8 @@ impl CostStore {
     pub fn default_path() -> Result<PathBuf, StoreError> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
-        Ok(data.ok_or(StoreError::NoHome)?.join("anabranch/costs.json"))
+        let nowhere = "no place for the cost store: neither XDG_DATA_HOME nor HOME is set; name a file";
+        Ok(data.ok_or_else(|| StoreError(nowhere.into()))?.join("anabranch/costs.json"))
     }
 
     /// Reads a store. A missing file is an empty store. A file that is not a cost store, or one
@@ -73,34 +62,26 @@ impl CostStore {
     /// # Errors
     /// If the file exists and cannot be read or set aside.
     pub fn load(path: &Path) -> Result<Loaded, StoreError> {
-        let io_error = |source| StoreError::Io { path: path.to_owned(), source };
         let text = match fs::read(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Loaded { store: Self::default(), warnings: Vec::new() });
-            }
-            Err(error) => return Err(io_error(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loaded::default()),
+            Err(error) => return Err(refused(path, error)),
         };
-        match Self::parse(&text) {
-            Ok((store, 0)) => Ok(Loaded { store, warnings: Vec::new() }),
+        let (store, warning) = match Self::parse(&text) {
+            Ok((store, 0)) => return Ok(Loaded { store, warnings: Vec::new() }),
             Ok((store, dropped)) => {
                 let aside = beside(path, "dropped").and_then(|aside| fs::copy(path, &aside).map(|_| aside));
-                let aside = aside.map_err(io_error)?;
-                let warning = format!(
-                    "cost store {}: {dropped} entries made no sense and were dropped; the file as it was is kept as {}",
-                    path.display(),
-                    aside.display()
-                );
-                Ok(Loaded { store, warnings: vec![warning] })
+                let aside = aside.map_err(|error| refused(path, error))?;
+                let problem = format!("{dropped} entries made no sense and were dropped");
+                (store, format!("{problem}; the file as it was is kept as {}", aside.display()))
             }
             Err(unusable) => {
                 let aside = beside(path, "unreadable").and_then(|aside| fs::rename(path, &aside).map(|()| aside));
-                let aside = aside.map_err(io_error)?;
-                let warning =
-                    format!("cost store {}: {unusable}; kept as {}, starting anew", path.display(), aside.display());
-                Ok(Loaded { store: Self::default(), warnings: vec![warning] })
+                let aside = aside.map_err(|error| refused(path, error))?;
+                (Self::default(), format!("{unusable}; kept as {}, starting anew", aside.display()))
             }
-        }
+        };
+        Ok(Loaded { store, warnings: vec![format!("cost store {}: {warning}", path.display())] })
     }
 
     /// Writes the store: to a new file beside `path` first, which then replaces it, so that no reader ever sees half.
@@ -117,7 +98,7 @@ impl CostStore {
             file.sync_all()?;
             fs::rename(&temporary, path)
         };
-        write().map_err(|source| StoreError::Io { path: path.to_owned(), source })
+        write().map_err(|error| refused(path, error))
     }
 
     /// Says which machine this is: from now on the costs of this fingerprint are predicted from and added to. What was measured on
@@ -231,6 +212,10 @@ impl CostStore {
         let dropped = store.machines.values_mut().map(MachineCosts::clean).sum();
         Ok((store, dropped))
     }
+}
+
+fn refused(path: &Path, error: io::Error) -> StoreError {
+    StoreError(format!("cost store {}: {error}; name another file", path.display()))
 }
 
 /// The first name `path.WHY-N` that is free.

@@ -145,7 +145,7 @@ pub fn refine(
         let mut measured = entries.iter().zip(&played.medians).map(|(entry, median)| entry.measured(*median));
         rounds.push(Round {
             round,
-            plan: measured.next().ok_or(PlanningError::NoPlan)?,
+            plan: measured.next().ok_or_else(PlanningError::no_plan)?,
             predicted_gain_percent: gain,
             proposal: if proposed { measured.next() } else { None },
             singles: measured.collect(),

@@ -3,13 +3,11 @@
 use crate::constant::ConstantError;
 use crate::device::DetectError;
 use crate::execute::{ExecError, RunError, RunErrorKind};
-use crate::import::{ImportError, ImportErrorKind};
+use crate::import::ImportError;
 use crate::learning::CalibrationError;
 use crate::lower::LowerError;
-use crate::plan::PlanError;
-use crate::planning::{PlacingError, PlanningError, PlatformError};
+use crate::planning::{PlanningError, PlanningErrorKind};
 use anabranch_kernels::TensorSpec;
-use anabranch_placement::place::PlaceError;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -125,8 +123,7 @@ impl SessionError {
             Cause::Detect(_) => ErrorKind::Device,
             Cause::Planning(error) => planning_kind(error),
             Cause::Calibration(error) => match error {
-                CalibrationError::Placing(error) => placing_kind(error),
-                CalibrationError::Plan(error) => plan_kind(error),
+                CalibrationError::Planning(error) => planning_kind(error),
                 CalibrationError::Ready(error) => ready_kind(error),
                 CalibrationError::Run(error) => run_kind(&error.kind),
             },
@@ -146,10 +143,7 @@ impl SessionError {
     pub fn file(&self) -> Option<&Path> {
         match &*self.cause {
             Cause::Import(error) => error.file(),
-            Cause::Planning(PlanningError::PlanFile { path, .. } | PlanningError::Unfit { path, .. }) => Some(path),
-            Cause::Planning(PlanningError::Platform(
-                PlatformError::Io { path, .. } | PlatformError::Json { path, .. },
-            )) => Some(path),
+            Cause::Planning(error) => error.file(),
             _ => None,
         }
     }
@@ -157,20 +151,10 @@ impl SessionError {
     /// The node's name.
     pub fn node(&self) -> Option<&str> {
         match &*self.cause {
-            Cause::Import(error) => match error.kind() {
-                ImportErrorKind::Node { node, .. } => Some(node),
-                _ => None,
-            },
+            Cause::Import(error) => error.node(),
             Cause::Lower(LowerError::Unsupported(unsupported)) => Some(&unsupported.node),
             Cause::Lower(LowerError::Node { node, .. }) => Some(node),
-            Cause::Planning(PlanningError::Plan(error)) | Cause::Calibration(CalibrationError::Plan(error)) => {
-                match error {
-                    PlanError::Memory(shortage) => Some(&shortage.node),
-                    PlanError::Kernel { node, .. } => Some(node),
-                    _ => None,
-                }
-            }
-            Cause::Planning(PlanningError::Placing(PlacingError::Place(PlaceError::NoRoom { task, .. }))) => Some(task),
+            Cause::Planning(error) | Cause::Calibration(CalibrationError::Planning(error)) => error.node(),
             Cause::Ready(ExecError::Kernel { node, .. }) => Some(node),
             Cause::Run(error) => error.node.as_deref(),
             _ => None,
@@ -183,18 +167,7 @@ impl SessionError {
             Cause::Detect(DetectError::UnknownDevice { device, .. } | DetectError::Slowdown { device, .. }) => {
                 Some(device)
             }
-            Cause::Planning(PlanningError::Plan(error)) | Cause::Calibration(CalibrationError::Plan(error)) => {
-                match error {
-                    PlanError::Memory(shortage) => Some(&shortage.device),
-                    PlanError::Kernel { device, .. } => Some(device),
-                    _ => None,
-                }
-            }
-            Cause::Planning(PlanningError::Placing(
-                PlacingError::UnknownDevice { device, .. }
-                | PlacingError::UnknownHome { device, .. }
-                | PlacingError::Place(PlaceError::NoRoom { device, .. }),
-            )) => Some(device),
+            Cause::Planning(error) | Cause::Calibration(CalibrationError::Planning(error)) => error.device(),
             Cause::Shared(SharedShortage { device, .. }) => Some(device),
             Cause::Ready(ExecError::Kernel { device, .. } | ExecError::Device { device, .. }) => Some(device),
             Cause::Run(error) => error.device.as_deref(),
@@ -262,34 +235,15 @@ fn lower_kind(error: &LowerError) -> ErrorKind {
 }
 
 fn planning_kind(error: &PlanningError) -> ErrorKind {
-    match error {
-        PlanningError::Platform(_) => ErrorKind::PlatformFile,
-        PlanningError::Strategy { .. } => ErrorKind::Strategy,
-        PlanningError::NoGpu => ErrorKind::NoGpu,
-        PlanningError::PlanFile { .. } | PlanningError::Unfit { .. } => ErrorKind::PlanFile,
-        PlanningError::Placing(error) => placing_kind(error),
-        PlanningError::Plan(error) => plan_kind(error),
-        PlanningError::NoPlan => ErrorKind::Memory,
-        PlanningError::Checker(_) => ErrorKind::Internal,
-    }
-}
-
-fn placing_kind(error: &PlacingError) -> ErrorKind {
-    match error {
-        PlacingError::UnknownDevice { .. }
-        | PlacingError::NoMatch { .. }
-        | PlacingError::UnknownHome { .. }
-        | PlacingError::UnknownTensor { .. } => ErrorKind::Constraint,
-        PlacingError::Place(PlaceError::NoRoom { .. }) => ErrorKind::Memory,
-        PlacingError::Checker { .. } => ErrorKind::Internal,
-        _ => ErrorKind::Infeasible,
-    }
-}
-
-fn plan_kind(error: &PlanError) -> ErrorKind {
-    match error {
-        PlanError::Memory(_) => ErrorKind::Memory,
-        _ => ErrorKind::Infeasible,
+    match error.kind() {
+        PlanningErrorKind::PlatformFile => ErrorKind::PlatformFile,
+        PlanningErrorKind::Strategy => ErrorKind::Strategy,
+        PlanningErrorKind::NoGpu => ErrorKind::NoGpu,
+        PlanningErrorKind::PlanFile => ErrorKind::PlanFile,
+        PlanningErrorKind::Constraint => ErrorKind::Constraint,
+        PlanningErrorKind::Memory => ErrorKind::Memory,
+        PlanningErrorKind::Infeasible => ErrorKind::Infeasible,
+        PlanningErrorKind::Internal => ErrorKind::Internal,
     }
 }
 
@@ -348,12 +302,6 @@ from_causes!(
     SharedShortage,
     InputError
 );
-
-impl From<PlatformError> for SessionError {
-    fn from(error: PlatformError) -> Self {
-        PlanningError::from(error).into()
-    }
-}
 
 impl fmt::Debug for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

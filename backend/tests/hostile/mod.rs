@@ -32,9 +32,15 @@ const OPSET: u8 = 0x42;
 /// A field of bytes or a message: key, length, content.
 pub(crate) fn field(key: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![key];
-    prost::encoding::encode_varint(content.len() as u64, &mut bytes);
+    bytes.extend(varint(content.len() as u64));
     bytes.extend(content);
     bytes
+}
+
+/// A variable-length integer: seven bits a byte, the lowest first.
+fn varint(value: u64) -> Vec<u8> {
+    let length = (1..10).find(|length| value >> (7 * length) == 0).unwrap_or(10);
+    (0..length).map(|at| (value >> (7 * at)) as u8 & 0x7f | if at + 1 < length { 0x80 } else { 0 }).collect()
 }
 
 /// Graphs within nodes' attributes within graphs, written from the inside out and turned round.
@@ -42,7 +48,7 @@ fn nested(graphs: usize) -> Vec<u8> {
     let mut reversed = Vec::new();
     let mut wrap = |key: u8| {
         let mut head = vec![key];
-        prost::encoding::encode_varint(reversed.len() as u64, &mut head);
+        head.extend(varint(reversed.len() as u64));
         reversed.extend(head.into_iter().rev());
     };
     // The subgraphs' nodes have no operator, which only matters where a graph is run.
@@ -61,7 +67,7 @@ fn subgraphs(depth: usize) -> Vec<u8> {
 /// Raw data that claims 2 to the power of `exponent` bytes where there is none.
 fn lie(exponent: u32) -> Vec<u8> {
     let mut raw_data = vec![RAW_DATA];
-    prost::encoding::encode_varint(1 << exponent, &mut raw_data);
+    raw_data.extend(varint(1 << exponent));
     // The enclosing lengths are true.
     field(GRAPH, &field(INITIALIZER, &raw_data))
 }

@@ -10,7 +10,7 @@ use super::spans::Spans;
 use super::{memory, why};
 use anabranch::device::{DeviceRef, Inventory};
 use anabranch::plan::{Plan, Route};
-use anabranch::planning::{PlacingError, Planned};
+use anabranch::planning::{Planned, PlanningError};
 use anabranch::profile::CostStore;
 use anabranch::program::{NodeId, Program, ValueId};
 use anabranch::session::Run;
@@ -40,7 +40,7 @@ impl ReportData {
     ///
     /// # Errors
     /// If the placement's problem cannot be built again, which is a fault of Anabranch.
-    pub(crate) fn of(planned: &Planned, run: Option<&Run>, about: &About<'_>) -> Result<Self, PlacingError> {
+    pub(crate) fn of(planned: &Planned, run: Option<&Run>, about: &About<'_>) -> Result<Self, PlanningError> {
         let collect = Collect {
             planned,
             program: &planned.program,
@@ -97,7 +97,7 @@ struct Timing {
 }
 
 impl Timing {
-    fn new(planned: &Planned, spans: Spans) -> Result<Self, PlacingError> {
+    fn new(planned: &Planned, spans: Spans) -> Result<Self, PlanningError> {
         let (plan, placed) = (planned.plan(), &planned.placed);
         let mut executable = vec![Steps::new(); plan.devices().len()];
         for decision in placed.decisions(&spans.schedule(plan, placed))? {

@@ -1,22 +1,23 @@
 //! Constructors for messages, so that tests and examples can write small models without a file.
 
+use super::decode::Message;
 use super::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
     TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, attribute_type, data_type,
 };
-use prost::Message;
-use prost::bytes::Bytes;
 
 impl ModelProto {
     /// A model of one graph that uses version `opset` of the standard operators.
     pub fn of(graph: GraphProto, opset: i64) -> Self {
-        let standard = OperatorSetIdProto { domain: Some(String::new()), version: Some(opset) };
-        Self { ir_version: Some(8), graph: Some(graph), opset_import: vec![standard], ..Self::default() }
+        let standard = OperatorSetIdProto { version: opset, ..OperatorSetIdProto::default() };
+        Self { ir_version: 8, graph: Some(graph), opset_import: vec![standard], ..Self::default() }
     }
 
     /// The bytes of the model's file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.encode_to_vec()
+        let mut bytes = Vec::new();
+        self.write_fields(&mut bytes);
+        bytes
     }
 }
 
@@ -24,13 +25,13 @@ impl NodeProto {
     /// A node of the standard domain without name or attributes. An empty name leaves an optional value out.
     pub fn of(op_type: &str, inputs: &[&str], outputs: &[&str]) -> Self {
         let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-        Self { op_type: Some(op_type.into()), input: owned(inputs), output: owned(outputs), ..Self::default() }
+        Self { op_type: op_type.into(), input: owned(inputs), output: owned(outputs), ..Self::default() }
     }
 
     /// The same node with a name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
-        self.name = Some(name.into());
+        self.name = name.into();
         self
     }
 
@@ -43,8 +44,8 @@ impl NodeProto {
 }
 
 impl AttributeProto {
-    fn of(name: &str, kind: i32) -> Self {
-        Self { name: Some(name.into()), r#type: Some(kind), ..Self::default() }
+    fn of(name: &str, kind: i64) -> Self {
+        Self { name: name.into(), r#type: kind, ..Self::default() }
     }
 
     /// An integer.
@@ -59,7 +60,7 @@ impl AttributeProto {
 
     /// A text.
     pub fn string(name: &str, value: &str) -> Self {
-        Self { s: Some(Bytes::copy_from_slice(value.as_bytes())), ..Self::of(name, attribute_type::STRING) }
+        Self { s: Some(value.into()), ..Self::of(name, attribute_type::STRING) }
     }
 
     /// Integers.
@@ -74,7 +75,7 @@ impl AttributeProto {
 
     /// Texts.
     pub fn strings(name: &str, values: &[&str]) -> Self {
-        let strings = values.iter().map(|value| Bytes::copy_from_slice(value.as_bytes())).collect();
+        let strings = values.iter().map(|value| value.as_bytes().to_vec()).collect();
         Self { strings, ..Self::of(name, attribute_type::STRINGS) }
     }
 
@@ -85,14 +86,14 @@ impl AttributeProto {
 
     /// A subgraph.
     pub fn graph(name: &str, value: &GraphProto) -> Self {
-        Self { g: Some(value.encode_to_vec().into()), ..Self::of(name, attribute_type::GRAPH) }
+        Self { g: Some(Box::new(value.clone())), ..Self::of(name, attribute_type::GRAPH) }
     }
 }
 
 impl TensorProto {
     /// A tensor whose data is the elements' little-endian bytes.
-    pub fn raw(name: &str, data_type: i32, dims: &[i64], data: Vec<u8>) -> Self {
-        Self { raw_data: Some(data.into()), ..Self::empty(name, data_type, dims) }
+    pub fn raw(name: &str, data_type: i64, dims: &[i64], data: Vec<u8>) -> Self {
+        Self { raw_data: data.into(), ..Self::empty(name, data_type, dims) }
     }
 
     /// A tensor of 32-bit floats.
@@ -108,26 +109,24 @@ impl TensorProto {
     }
 
     /// A tensor whose data is in another file, described by these keys and values.
-    pub fn external(name: &str, data_type: i32, dims: &[i64], entries: &[(&str, &str)]) -> Self {
-        let entry = |(key, value): &(&str, &str)| StringStringEntryProto {
-            key: Some(key.to_string()),
-            value: Some(value.to_string()),
-        };
+    pub fn external(name: &str, data_type: i64, dims: &[i64], entries: &[(&str, &str)]) -> Self {
+        let entry =
+            |(key, value): &(&str, &str)| StringStringEntryProto { key: key.to_string(), value: value.to_string() };
         let external_data = entries.iter().map(entry).collect();
-        Self { external_data, data_location: Some(1), ..Self::empty(name, data_type, dims) }
+        Self { external_data, data_location: 1, ..Self::empty(name, data_type, dims) }
     }
 
     /// A tensor without data.
-    pub fn empty(name: &str, data_type: i32, dims: &[i64]) -> Self {
-        Self { name: Some(name.into()), data_type: Some(data_type), dims: dims.to_vec(), ..Self::default() }
+    pub fn empty(name: &str, data_type: i64, dims: &[i64]) -> Self {
+        Self { name: name.into(), data_type, dims: dims.to_vec(), ..Self::default() }
     }
 }
 
 impl ValueInfoProto {
     /// A tensor-valued input or output of this [`data_type`].
-    pub fn tensor(name: &str, elem_type: i32, dims: Vec<DimensionProto>) -> Self {
-        let tensor = TensorTypeProto { elem_type: Some(elem_type), shape: Some(TensorShapeProto { dim: dims }) };
-        Self { name: Some(name.into()), r#type: Some(TypeProto { tensor_type: Some(tensor) }) }
+    pub fn tensor(name: &str, elem_type: i64, dims: Vec<DimensionProto>) -> Self {
+        let tensor = TensorTypeProto { elem_type, shape: Some(TensorShapeProto { dim: dims }) };
+        Self { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor) }) }
     }
 
     /// A tensor of 32-bit floats whose dimensions are all known.
@@ -139,11 +138,11 @@ impl ValueInfoProto {
 impl DimensionProto {
     /// A known dimension.
     pub fn known(dim: i64) -> Self {
-        Self { dim_value: Some(dim), dim_param: None }
+        Self { dim_value: Some(dim), dim_param: String::new() }
     }
 
     /// A dimension that is known only by its name.
     pub fn symbol(name: &str) -> Self {
-        Self { dim_value: None, dim_param: Some(name.into()) }
+        Self { dim_value: None, dim_param: name.into() }
     }
 }

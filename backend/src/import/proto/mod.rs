@@ -1,292 +1,280 @@
 //! The messages of an ONNX file, as far as they are read.
 //!
-//! Field numbers follow `onnx.proto` of ONNX 1.23 (IR version 14). The messages are written by hand, so that three
-//! things differ from what a generator would make. Bulk data stays in the file's own bytes
-//! ([`Bytes`]), so that decoding copies no weights. Subgraphs are kept undecoded, so that no
-//! message contains itself and decoding cannot recurse. Fields that a runtime has no use for are left out, and
-//! skipped.
+//! Field numbers follow `onnx.proto` of ONNX 1.23 (IR version 14). Fields that a runtime has no use for are left out, and
+//! skipped. An empty text and a field that is not there are the same.
 
 mod build;
+mod decode;
+mod wire;
 
-use prost::Message;
-use prost::bytes::Bytes;
+pub use decode::Payload;
+pub(super) use decode::Place;
+pub(super) use wire::Reader;
+#[cfg(test)]
+pub(super) use wire::put_varint;
 
-/// A whole file.
-#[derive(Clone, PartialEq, Message)]
-pub struct ModelProto {
-    /// Version of the file format.
-    #[prost(int64, optional, tag = "1")]
-    pub ir_version: Option<i64>,
-    /// What wrote the file.
-    #[prost(string, optional, tag = "2")]
-    pub producer_name: Option<String>,
-    /// The writer's version.
-    #[prost(string, optional, tag = "3")]
-    pub producer_version: Option<String>,
-    /// The graph to run.
-    #[prost(message, optional, tag = "7")]
-    pub graph: Option<GraphProto>,
-    /// The operator sets that the graph uses.
-    #[prost(message, repeated, tag = "8")]
-    pub opset_import: Vec<OperatorSetIdProto>,
-    /// Functions of the model's own.
-    #[prost(message, repeated, tag = "25")]
-    pub functions: Vec<FunctionProto>,
+use super::Limits;
+use super::error::Result;
+use decode::{Decoder, Field, Message, Value, put_message};
+use wire::Token;
+
+/// Declares messages: each with its name in errors, its fields with their numbers, and how both are read and written.
+macro_rules! messages {
+    ($($(#[$about:meta])* $message:ident $name:literal {
+        $($(#[$field_about:meta])* $field:ident: $holds:ty = $number:literal,)*
+    })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $message {
+            $($(#[$field_about])* pub $field: $holds,)*
+        }
+
+        impl Message for $message {
+            const NAME: &str = $name;
+
+            fn read_field(&mut self, number: u32, token: Token, decoder: &mut Decoder<'_>) -> Result<bool> {
+                match number {
+                    $($number => self.$field.read(token, decoder)?,)*
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            }
+
+            fn write_fields(&self, out: &mut Vec<u8>) {
+                $(if self.$field != <$holds>::default() {
+                    self.$field.write($number, out);
+                })*
+            }
+        }
+
+        impl Value for $message {
+            fn take(&mut self, token: Token, decoder: &mut Decoder<'_>) -> Result<()> {
+                decoder.inner(self, token)
+            }
+
+            fn put(&self, out: &mut Vec<u8>) {
+                put_message(self, out);
+            }
+        }
+    )*};
 }
 
-/// A domain of operators and the version in use.
-#[derive(Clone, PartialEq, Message)]
-pub struct OperatorSetIdProto {
-    /// Empty for the standard operators.
-    #[prost(string, optional, tag = "1")]
-    pub domain: Option<String>,
-    /// Version of the set.
-    #[prost(int64, optional, tag = "2")]
-    pub version: Option<i64>,
+/// The model that the reader's bytes are.
+pub(super) fn read(reader: Reader<'_>, limits: &Limits) -> Result<ModelProto> {
+    decode::decode(reader, limits)
 }
 
-/// An operator defined by the model itself; its body is not read.
-#[derive(Clone, PartialEq, Message)]
-pub struct FunctionProto {
-    /// Name by which nodes call it.
-    #[prost(string, optional, tag = "1")]
-    pub name: Option<String>,
-    /// Domain by which nodes call it.
-    #[prost(string, optional, tag = "10")]
-    pub domain: Option<String>,
-}
+messages! {
+    /// A whole file.
+    ModelProto "model" {
+        /// Version of the file format.
+        ir_version: i64 = 1,
+        /// What wrote the file.
+        producer_name: String = 2,
+        /// The writer's version.
+        producer_version: String = 3,
+        /// The graph to run.
+        graph: Option<GraphProto> = 7,
+        /// The operator sets that the graph uses.
+        opset_import: Vec<OperatorSetIdProto> = 8,
+        /// Functions of the model's own.
+        functions: Vec<FunctionProto> = 25,
+    }
 
-/// Nodes, the values that they exchange, and constants.
-#[derive(Clone, PartialEq, Message)]
-pub struct GraphProto {
-    /// The operators.
-    #[prost(message, repeated, tag = "1")]
-    pub node: Vec<NodeProto>,
-    /// The graph's name.
-    #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
-    /// Constants, by name.
-    #[prost(message, repeated, tag = "5")]
-    pub initializer: Vec<TensorProto>,
-    /// What the caller gives.
-    #[prost(message, repeated, tag = "11")]
-    pub input: Vec<ValueInfoProto>,
-    /// What the caller receives.
-    #[prost(message, repeated, tag = "12")]
-    pub output: Vec<ValueInfoProto>,
-    /// Constants in coordinate form.
-    #[prost(message, repeated, tag = "15")]
-    pub sparse_initializer: Vec<SparseTensorProto>,
-}
+    /// A domain of operators and the version in use.
+    OperatorSetIdProto "operator set" {
+        /// Empty for the standard operators.
+        domain: String = 1,
+        /// Version of the set.
+        version: i64 = 2,
+    }
 
-/// One operator applied to values.
-#[derive(Clone, PartialEq, Message)]
-pub struct NodeProto {
-    /// Names of the values read; empty where an optional one is left out.
-    #[prost(string, repeated, tag = "1")]
-    pub input: Vec<String>,
-    /// Names of the values made; empty where one is not wanted.
-    #[prost(string, repeated, tag = "2")]
-    pub output: Vec<String>,
-    /// The node's name, often empty.
-    #[prost(string, optional, tag = "3")]
-    pub name: Option<String>,
-    /// The operator.
-    #[prost(string, optional, tag = "4")]
-    pub op_type: Option<String>,
-    /// The operator's parameters.
-    #[prost(message, repeated, tag = "5")]
-    pub attribute: Vec<AttributeProto>,
-    /// The operator's domain; empty for the standard one.
-    #[prost(string, optional, tag = "7")]
-    pub domain: Option<String>,
-}
+    /// An operator defined by the model itself.
+    FunctionProto "function" {
+        /// Name by which nodes call it.
+        name: String = 1,
+        /// Its body.
+        node: Vec<NodeProto> = 7,
+        /// Domain by which nodes call it.
+        domain: String = 10,
+    }
 
-/// A parameter of a node.
-#[derive(Clone, PartialEq, Message)]
-pub struct AttributeProto {
-    /// The parameter's name.
-    #[prost(string, optional, tag = "1")]
-    pub name: Option<String>,
-    /// A number.
-    #[prost(float, optional, tag = "2")]
-    pub f: Option<f32>,
-    /// An integer.
-    #[prost(int64, optional, tag = "3")]
-    pub i: Option<i64>,
-    /// A text.
-    #[prost(bytes = "bytes", optional, tag = "4")]
-    pub s: Option<Bytes>,
-    /// A tensor.
-    #[prost(message, optional, boxed, tag = "5")]
-    pub t: Option<Box<TensorProto>>,
-    /// A subgraph, undecoded.
-    #[prost(bytes = "bytes", optional, tag = "6")]
-    pub g: Option<Bytes>,
-    /// Numbers.
-    #[prost(float, repeated, tag = "7")]
-    pub floats: Vec<f32>,
-    /// Integers.
-    #[prost(int64, repeated, tag = "8")]
-    pub ints: Vec<i64>,
-    /// Texts.
-    #[prost(bytes = "bytes", repeated, tag = "9")]
-    pub strings: Vec<Bytes>,
-    /// Which of the fields holds the value: an [`attribute_type`].
-    #[prost(int32, optional, tag = "20")]
-    pub r#type: Option<i32>,
-    /// In a function's body: the function's attribute that gives the value.
-    #[prost(string, optional, tag = "21")]
-    pub ref_attr_name: Option<String>,
+    /// Nodes, the values that they exchange, and constants.
+    GraphProto "graph" {
+        /// The operators.
+        node: Vec<NodeProto> = 1,
+        /// The graph's name.
+        name: String = 2,
+        /// Constants, by name.
+        initializer: Vec<TensorProto> = 5,
+        /// What the caller gives.
+        input: Vec<ValueInfoProto> = 11,
+        /// What the caller receives.
+        output: Vec<ValueInfoProto> = 12,
+        /// Constants in coordinate form.
+        sparse_initializer: Vec<SparseTensorProto> = 15,
+    }
+
+    /// One operator applied to values.
+    NodeProto "node" {
+        /// Names of the values read; empty where an optional one is left out.
+        input: Vec<String> = 1,
+        /// Names of the values made; empty where one is not wanted.
+        output: Vec<String> = 2,
+        /// The node's name, often empty.
+        name: String = 3,
+        /// The operator.
+        op_type: String = 4,
+        /// The operator's parameters.
+        attribute: Vec<AttributeProto> = 5,
+        /// The operator's domain; empty for the standard one.
+        domain: String = 7,
+    }
+
+    /// A parameter of a node.
+    AttributeProto "attribute" {
+        /// The parameter's name.
+        name: String = 1,
+        /// A number.
+        f: Option<f32> = 2,
+        /// An integer.
+        i: Option<i64> = 3,
+        /// A text.
+        s: Option<Vec<u8>> = 4,
+        /// A tensor.
+        t: Option<Box<TensorProto>> = 5,
+        /// A subgraph.
+        g: Option<Box<GraphProto>> = 6,
+        /// Numbers.
+        floats: Vec<f32> = 7,
+        /// Integers.
+        ints: Vec<i64> = 8,
+        /// Texts.
+        strings: Vec<Vec<u8>> = 9,
+        /// Subgraphs.
+        graphs: Vec<GraphProto> = 11,
+        /// Which of the fields holds the value: an [`attribute_type`].
+        r#type: i64 = 20,
+        /// In a function's body: the function's attribute that gives the value.
+        ref_attr_name: String = 21,
+    }
+
+    /// A constant tensor. The data is in one of the fields that end in `_data`, or in another file.
+    TensorProto "tensor" {
+        /// The dimensions, outermost first.
+        dims: Vec<i64> = 1,
+        /// The element type: a [`data_type`].
+        data_type: i64 = 2,
+        /// Packed 32-bit floats.
+        float_data: Vec<Vec<u8>> = 4,
+        /// Packed variable-length integers: types of up to 32 bits, one element each.
+        int32_data: Vec<Vec<u8>> = 5,
+        /// Packed variable-length integers: signed 64-bit.
+        int64_data: Vec<Vec<u8>> = 7,
+        /// The value's name.
+        name: String = 8,
+        /// The elements' bytes, little endian.
+        raw_data: Payload = 9,
+        /// Packed 64-bit floats.
+        double_data: Vec<Vec<u8>> = 10,
+        /// Packed variable-length integers: unsigned 32-bit and 64-bit.
+        uint64_data: Vec<Vec<u8>> = 11,
+        /// Where the data is in another file: `location`, `offset`, `length`.
+        external_data: Vec<StringStringEntryProto> = 13,
+        /// 1 if the data is in another file.
+        data_location: i64 = 14,
+    }
+
+    /// A constant whose elements are mostly 0, in coordinate form.
+    SparseTensorProto "sparse tensor" {
+        /// The elements that are given; its name is the whole tensor's.
+        values: Option<TensorProto> = 1,
+        /// Where they are: flat positions (rank 1), or one row of coordinates each (rank 2).
+        indices: Option<TensorProto> = 2,
+        /// The dimensions of the whole tensor.
+        dims: Vec<i64> = 3,
+    }
+
+    /// A key and its value.
+    StringStringEntryProto "key and value" {
+        /// The key.
+        key: String = 1,
+        /// Its value.
+        value: String = 2,
+    }
+
+    /// Name and type of an input or output.
+    ValueInfoProto "input or output" {
+        /// The value's name.
+        name: String = 1,
+        /// Its type.
+        r#type: Option<TypeProto> = 2,
+    }
+
+    /// A type. Sequences, maps and optionals are not read: for them `tensor_type` is empty.
+    TypeProto "type" {
+        /// The type of a tensor.
+        tensor_type: Option<TensorTypeProto> = 1,
+    }
+
+    /// Element type and shape of a tensor.
+    TensorTypeProto "tensor type" {
+        /// The element type: a [`data_type`].
+        elem_type: i64 = 1,
+        /// The dimensions; absent if not even their number is known.
+        shape: Option<TensorShapeProto> = 2,
+    }
+
+    /// The dimensions of a tensor.
+    TensorShapeProto "shape" {
+        /// The dimensions, outermost first.
+        dim: Vec<DimensionProto> = 1,
+    }
+
+    /// One dimension: a number, a symbol, or (with neither) unknown.
+    DimensionProto "dimension" {
+        /// The number.
+        dim_value: Option<i64> = 1,
+        /// The symbol.
+        dim_param: String = 2,
+    }
 }
 
 /// Values of [`AttributeProto::type`].
 #[allow(missing_docs, reason = "each constant is named after the field that it announces")]
 pub mod attribute_type {
-    pub const UNDEFINED: i32 = 0;
-    pub const FLOAT: i32 = 1;
-    pub const INT: i32 = 2;
-    pub const STRING: i32 = 3;
-    pub const TENSOR: i32 = 4;
-    pub const GRAPH: i32 = 5;
-    pub const FLOATS: i32 = 6;
-    pub const INTS: i32 = 7;
-    pub const STRINGS: i32 = 8;
-    pub const TENSORS: i32 = 9;
-    pub const GRAPHS: i32 = 10;
-    pub const SPARSE_TENSOR: i32 = 11;
-    pub const SPARSE_TENSORS: i32 = 12;
-    pub const TYPE: i32 = 13;
-    pub const TYPES: i32 = 14;
-}
-
-/// A constant tensor. The data is in one of the fields that end in `_data`, or in another file.
-#[derive(Clone, PartialEq, Message)]
-pub struct TensorProto {
-    /// The dimensions, outermost first.
-    #[prost(int64, repeated, tag = "1")]
-    pub dims: Vec<i64>,
-    /// The element type: a [`data_type`].
-    #[prost(int32, optional, tag = "2")]
-    pub data_type: Option<i32>,
-    /// Packed 32-bit floats.
-    #[prost(bytes = "bytes", repeated, tag = "4")]
-    pub float_data: Vec<Bytes>,
-    /// Packed variable-length integers: types of up to 32 bits, one element each.
-    #[prost(bytes = "bytes", repeated, tag = "5")]
-    pub int32_data: Vec<Bytes>,
-    /// Packed variable-length integers: signed 64-bit.
-    #[prost(bytes = "bytes", repeated, tag = "7")]
-    pub int64_data: Vec<Bytes>,
-    /// The value's name.
-    #[prost(string, optional, tag = "8")]
-    pub name: Option<String>,
-    /// The elements' bytes, little endian.
-    #[prost(bytes = "bytes", optional, tag = "9")]
-    pub raw_data: Option<Bytes>,
-    /// Packed 64-bit floats.
-    #[prost(bytes = "bytes", repeated, tag = "10")]
-    pub double_data: Vec<Bytes>,
-    /// Packed variable-length integers: unsigned 32-bit and 64-bit.
-    #[prost(bytes = "bytes", repeated, tag = "11")]
-    pub uint64_data: Vec<Bytes>,
-    /// Where the data is in another file: `location`, `offset`, `length`.
-    #[prost(message, repeated, tag = "13")]
-    pub external_data: Vec<StringStringEntryProto>,
-    /// 1 if the data is in another file.
-    #[prost(int32, optional, tag = "14")]
-    pub data_location: Option<i32>,
+    pub const UNDEFINED: i64 = 0;
+    pub const FLOAT: i64 = 1;
+    pub const INT: i64 = 2;
+    pub const STRING: i64 = 3;
+    pub const TENSOR: i64 = 4;
+    pub const GRAPH: i64 = 5;
+    pub const FLOATS: i64 = 6;
+    pub const INTS: i64 = 7;
+    pub const STRINGS: i64 = 8;
+    pub const TENSORS: i64 = 9;
+    pub const GRAPHS: i64 = 10;
+    pub const SPARSE_TENSOR: i64 = 11;
+    pub const SPARSE_TENSORS: i64 = 12;
+    pub const TYPE: i64 = 13;
+    pub const TYPES: i64 = 14;
 }
 
 /// Values of [`TensorProto::data_type`] that have a [`DType`](anabranch_kernels::DType).
 #[allow(missing_docs, reason = "each constant is named after the type that it announces")]
 pub mod data_type {
-    pub const FLOAT: i32 = 1;
-    pub const UINT8: i32 = 2;
-    pub const INT8: i32 = 3;
-    pub const UINT16: i32 = 4;
-    pub const INT16: i32 = 5;
-    pub const INT32: i32 = 6;
-    pub const INT64: i32 = 7;
-    pub const STRING: i32 = 8;
-    pub const BOOL: i32 = 9;
-    pub const FLOAT16: i32 = 10;
-    pub const DOUBLE: i32 = 11;
-    pub const UINT32: i32 = 12;
-    pub const UINT64: i32 = 13;
-    pub const BFLOAT16: i32 = 16;
-}
-
-/// A constant whose elements are mostly 0, in coordinate form.
-#[derive(Clone, PartialEq, Message)]
-pub struct SparseTensorProto {
-    /// The elements that are given; its name is the whole tensor's.
-    #[prost(message, optional, tag = "1")]
-    pub values: Option<TensorProto>,
-    /// Where they are: flat positions (rank 1), or one row of coordinates each (rank 2).
-    #[prost(message, optional, tag = "2")]
-    pub indices: Option<TensorProto>,
-    /// The dimensions of the whole tensor.
-    #[prost(int64, repeated, tag = "3")]
-    pub dims: Vec<i64>,
-}
-
-/// A key and its value.
-#[derive(Clone, PartialEq, Message)]
-pub struct StringStringEntryProto {
-    /// The key.
-    #[prost(string, optional, tag = "1")]
-    pub key: Option<String>,
-    /// Its value.
-    #[prost(string, optional, tag = "2")]
-    pub value: Option<String>,
-}
-
-/// Name and type of an input or output.
-#[derive(Clone, PartialEq, Message)]
-pub struct ValueInfoProto {
-    /// The value's name.
-    #[prost(string, optional, tag = "1")]
-    pub name: Option<String>,
-    /// Its type.
-    #[prost(message, optional, tag = "2")]
-    pub r#type: Option<TypeProto>,
-}
-
-/// A type. Sequences, maps and optionals are not read: for them `tensor_type` is empty.
-#[derive(Clone, PartialEq, Message)]
-pub struct TypeProto {
-    /// The type of a tensor.
-    #[prost(message, optional, tag = "1")]
-    pub tensor_type: Option<TensorTypeProto>,
-}
-
-/// Element type and shape of a tensor.
-#[derive(Clone, PartialEq, Message)]
-pub struct TensorTypeProto {
-    /// The element type: a [`data_type`].
-    #[prost(int32, optional, tag = "1")]
-    pub elem_type: Option<i32>,
-    /// The dimensions; absent if not even their number is known.
-    #[prost(message, optional, tag = "2")]
-    pub shape: Option<TensorShapeProto>,
-}
-
-/// The dimensions of a tensor.
-#[derive(Clone, PartialEq, Message)]
-pub struct TensorShapeProto {
-    /// The dimensions, outermost first.
-    #[prost(message, repeated, tag = "1")]
-    pub dim: Vec<DimensionProto>,
-}
-
-/// One dimension: a number, a symbol, or (with neither) unknown.
-#[derive(Clone, PartialEq, Message)]
-pub struct DimensionProto {
-    /// The number.
-    #[prost(int64, optional, tag = "1")]
-    pub dim_value: Option<i64>,
-    /// The symbol.
-    #[prost(string, optional, tag = "2")]
-    pub dim_param: Option<String>,
+    pub const FLOAT: i64 = 1;
+    pub const UINT8: i64 = 2;
+    pub const INT8: i64 = 3;
+    pub const UINT16: i64 = 4;
+    pub const INT16: i64 = 5;
+    pub const INT32: i64 = 6;
+    pub const INT64: i64 = 7;
+    pub const STRING: i64 = 8;
+    pub const BOOL: i64 = 9;
+    pub const FLOAT16: i64 = 10;
+    pub const DOUBLE: i64 = 11;
+    pub const UINT32: i64 = 12;
+    pub const UINT64: i64 = 13;
+    pub const BFLOAT16: i64 = 16;
 }

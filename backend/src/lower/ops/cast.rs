@@ -37,8 +37,8 @@ fn dropout(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
 
 /// The element type of an ONNX type number.
 pub(super) fn element_type(number: i64) -> Result<DType, Fault> {
-    let dtype = i32::try_from(number).ok().and_then(crate::import::element_type);
-    dtype.ok_or_else(|| Fault::unsupported(format!("there are no tensors of type {number}")))
+    crate::import::element_type(number)
+        .ok_or_else(|| Fault::unsupported(format!("there are no tensors of type {number}")))
 }
 
 /// A constant of the given numbers.

@@ -26,17 +26,23 @@ pub enum Exchange {
     StarPu,
 }
 
-/// Costs that cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "fields are what the messages call them")]
-pub enum ExchangeError {
+/// Why costs cannot be read or written: the file, the line where there is one, and what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ExchangeError(String);
+
+impl ExchangeError {
     /// The file system refused.
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    fn io(path: &Path, error: &io::Error) -> Self {
+        Self(format!("{}: {error}", path.display()))
+    }
+
     /// The file does not hold what it should; nothing of it was taken.
-    #[error("{}{}: {problem}; nothing was imported", path.display(), line.map_or(String::new(), |line| format!(", line {line}")))]
-    Content { path: PathBuf, line: Option<usize>, problem: String },
+    fn content(path: &Path, wrong: Wrong) -> Self {
+        let Wrong { line, problem } = wrong;
+        let line = line.map_or(String::new(), |line| format!(", line {line}"));
+        Self(format!("{}{line}: {problem}; nothing was imported", path.display()))
+    }
 }
 
 /// What is wrong, and in which line.
@@ -49,10 +55,6 @@ pub(super) struct Wrong {
 impl Wrong {
     fn at(line: usize, problem: impl Into<String>) -> Self {
         Self { line: Some(line), problem: problem.into() }
-    }
-
-    fn in_file(self, path: &Path) -> ExchangeError {
-        ExchangeError::Content { path: path.to_owned(), line: self.line, problem: self.problem }
     }
 }
 
@@ -70,7 +72,7 @@ impl Exchange {
     /// # Errors
     /// If they cannot be written.
     pub fn export(self, store: &CostStore, path: &Path) -> Result<usize, ExchangeError> {
-        let refused = |source| ExchangeError::Io { path: path.to_owned(), source };
+        let refused = |error| ExchangeError::io(path, &error);
         let text = match self {
             Self::Json => store.to_json().map_err(refused)?,
             Self::StarPu => {
@@ -78,7 +80,7 @@ impl Exchange {
                 let models = starpu::models(store);
                 for (name, text) in &models {
                     let file = path.join(name);
-                    fs::write(&file, text).map_err(|source| ExchangeError::Io { path: file, source })?;
+                    fs::write(&file, text).map_err(|error| ExchangeError::io(&file, &error))?;
                 }
                 return Ok(models.len());
             }
@@ -92,16 +94,16 @@ impl Exchange {
     /// # Errors
     /// If a file cannot be read, or holds anything that is no cost.
     pub fn import(self, path: &Path) -> Result<CostStore, ExchangeError> {
-        let read =
-            |path: &Path| read_bounded(path).map_err(|source| ExchangeError::Io { path: path.to_owned(), source });
+        let read = |path: &Path| read_bounded(path).map_err(|error| ExchangeError::io(path, &error));
         match self {
-            Self::Json => parse_json(&read(path)?).map_err(|wrong| wrong.in_file(path)),
+            Self::Json => parse_json(&read(path)?).map_err(|wrong| ExchangeError::content(path, wrong)),
             Self::StarPu => {
                 let mut store = CostStore::default();
-                let files = files(path).map_err(|source| ExchangeError::Io { path: path.to_owned(), source })?;
+                let files = files(path).map_err(|error| ExchangeError::io(path, &error))?;
                 for file in files {
                     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-                    let model = starpu::read(&name, &read(&file)?).map_err(|wrong| wrong.in_file(&file))?;
+                    let model =
+                        starpu::read(&name, &read(&file)?).map_err(|wrong| ExchangeError::content(&file, wrong))?;
                     store.merge(&model);
                 }
                 Ok(store)
