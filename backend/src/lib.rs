@@ -104,6 +104,7 @@ pub mod device;
 pub mod execute;
 pub mod import;
 pub mod learning;
+mod lock;
 pub mod lower;
 mod names;
 pub mod plan;

@@ -1,19 +1,21 @@
 //! The devices of a session, shared by the executors of all its plans.
 
 use super::device::{ComputeDevice, CpuTeam};
-use super::error::{ExecError, RunErrorKind};
+use super::error::ExecError;
+use super::event::Lane;
 use super::inside;
 use super::ledger::{Accounts, Ledger};
 use super::queue::{RunQueue, Turn};
 use super::supervise::{Deadline, TICK};
 use super::threads::{Busy, Inbox, PoolThread};
 use crate::device::affinity;
+use crate::lock::lock;
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_placement::platform::DeviceId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The devices that plans run on: one team of threads for each CPU device, one opened GPU for each GPU, one thread for each device
@@ -49,13 +51,6 @@ struct Started {
     teams: BTreeMap<DeviceId, Arc<Team>>,
 }
 
-/// What a thread is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Lane {
-    Device(DeviceId),
-    Link(DeviceId, DeviceId),
-}
-
 impl DevicePool {
     /// A pool of these devices, the host first. Starts and opens nothing yet.
     pub fn new(devices: Vec<ComputeDevice>) -> Arc<Self> {
@@ -81,11 +76,6 @@ impl DevicePool {
         self.accounts.held().collect()
     }
 
-    /// Bytes that all executors together have held on each device at most, counted likewise.
-    pub fn peaks(&self) -> Vec<u64> {
-        self.accounts.peaks().collect()
-    }
-
     /// What did not go as wanted and does not change results, such as a thread that could not be kept on its processing unit.
     pub fn notes(&self) -> Vec<String> {
         lock(&self.notes).iter().cloned().collect()
@@ -100,7 +90,7 @@ impl DevicePool {
     }
 
     /// Waits until a run can begin.
-    pub(super) fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, RunErrorKind> {
+    pub(super) fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, ExecError> {
         self.queue.turn(deadline, self.spin(spin))
     }
 
@@ -125,15 +115,14 @@ impl DevicePool {
     /// A GPU, opened if it is not or was lost.
     pub(super) fn gpu(&self, device: DeviceId) -> Result<Arc<Gpu>, ExecError> {
         let ComputeDevice::Gpu(opener) = &self.devices[device.index()] else {
-            return Err(ExecError::Internal("a CPU device was to be opened as a GPU"));
+            return Err(ExecError::internal("a CPU device was to be opened as a GPU"));
         };
         let mut opened = lock(&self.gpus[device.index()]);
         if let Some(gpu) = opened.as_ref().map(|gpu| gpu()).filter(|gpu| gpu.fault().is_none()) {
             return Ok(gpu);
         }
         *opened = None;
-        let refused = |source| ExecError::Device { device: opener.name.clone(), source: Box::new(source) };
-        let gpu = opener.open().map_err(refused)?;
+        let gpu = opener.open().map_err(|error| ExecError::unusable(&opener.name, &error))?;
         let kept = Arc::clone(&gpu);
         *opened = Some(Box::new(move || Arc::clone(&kept)));
         Ok(gpu)
@@ -159,7 +148,9 @@ impl DevicePool {
         }
         let name = |device: DeviceId| self.devices[device.index()].name();
         let thread = match lane {
-            Lane::Link(from, to) => PoolThread::start(&format!("{} -> {}", name(from), name(to)), &self.busy, || {})?,
+            Lane::Link { from, to } => {
+                PoolThread::start(&format!("{} -> {}", name(from), name(to)), &self.busy, || {})?
+            }
             Lane::Device(device) => match &self.devices[device.index()] {
                 ComputeDevice::Gpu(opener) => PoolThread::start(&opener.name, &self.busy, || {})?,
                 ComputeDevice::Cpu(cpu) => {
@@ -204,9 +195,4 @@ impl fmt::Debug for DevicePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DevicePool").field("devices", &self.devices).field("held", &self.held()).finish_non_exhaustive()
     }
-}
-
-/// What a panicking thread left behind is whole here: every update is one insertion, removal or assignment.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -331,8 +331,7 @@ impl Frame<'_> {
             let fresh = |(at, value): (usize, &ValueId)| {
                 self.program.constant(*value)?;
                 let bytes = self.bytes_on(device, *value);
-                let read = needs.reads.get(at).copied().unwrap_or(true);
-                let fresh = read && counted.insert((owner, *value));
+                let fresh = needs.is_read(at) && counted.insert((owner, *value));
                 fresh.then_some(SharedConstant { value: *value, layout: None, bytes })
             };
             let raw: Vec<_> = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).collect();
@@ -360,8 +359,8 @@ impl Frame<'_> {
     fn charge_edges(&self, memory: &mut MemoryPlan) {
         for link in self.links {
             let staging = link.staging_device(self.devices);
-            memory.devices[staging.index()].staging += link.staging(self.devices);
-            memory.devices[link.to.index()].rings += link.ring();
+            memory.devices[staging.index()].staging += link.staging_bytes(self.devices);
+            memory.devices[link.to.index()].rings += link.ring.total();
         }
         for (device, rings) in memory.rings.iter().enumerate() {
             memory.devices[device].rings += rings.iter().map(Ring::total).sum::<u64>();

@@ -200,7 +200,7 @@ impl Plan {
                 stream.capacity = capacity;
             }
         }
-        self.links.iter_mut().for_each(|link| link.ring_depth = u64::from(capacity));
+        self.links.iter_mut().for_each(|link| link.ring.depth = u64::from(capacity));
         self.memory = self.memory.with_ring_depth(u64::from(capacity));
         self
     }

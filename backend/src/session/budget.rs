@@ -4,10 +4,10 @@
 //! forgotten until it does; while other callers are at work, whose plans may become idle, one waits for them. Nobody waits for callers
 //! that wait themselves, so that the last one learns that there is no room.
 
-use super::cache::lock;
 use super::error::SharedShortage;
 use crate::constant::Identity;
 use crate::device::DeviceRef;
+use crate::lock::lock;
 use crate::planning::Planned;
 use anabranch_kernels::cpu::Layout;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use crate::constant::ConstantError;
 use crate::device::DetectError;
-use crate::execute::{ExecError, RunError, RunErrorKind};
+use crate::execute::{ExecError, ExecErrorKind};
 use crate::import::{ImportError, ImportErrorKind};
 use crate::learning::CalibrationError;
 use crate::lower::LowerError;
@@ -77,9 +77,7 @@ enum Cause {
     #[error(transparent)]
     Calibration(#[from] CalibrationError),
     #[error(transparent)]
-    Ready(#[from] ExecError),
-    #[error(transparent)]
-    Run(#[from] RunError),
+    Exec(#[from] ExecError),
     #[error(transparent)]
     Shared(#[from] SharedShortage),
     #[error(transparent)]
@@ -116,123 +114,45 @@ pub(super) enum InputError {
     Shape { name: String, dims: String },
 }
 
+/// What an error tells beside its text.
+struct About<'a> {
+    kind: ErrorKind,
+    file: Option<&'a Path>,
+    node: Option<&'a str>,
+    device: Option<&'a str>,
+    input: Option<&'a str>,
+    symbol: Option<&'a str>,
+}
+
 impl SessionError {
     /// What it comes from.
     pub fn kind(&self) -> ErrorKind {
-        match &*self.cause {
-            Cause::Import(_) => ErrorKind::Model,
-            Cause::Lower(error) => lower_kind(error),
-            Cause::Detect(_) => ErrorKind::Device,
-            Cause::Planning(error) => planning_kind(error),
-            Cause::Calibration(error) => match error {
-                CalibrationError::Placing(error) => placing_kind(error),
-                CalibrationError::Plan(error) => plan_kind(error),
-                CalibrationError::Ready(error) => ready_kind(error),
-                CalibrationError::Run(error) => run_kind(&error.kind),
-            },
-            Cause::Ready(error) => ready_kind(error),
-            Cause::Run(error) => run_kind(&error.kind),
-            Cause::Shared(_) => ErrorKind::Memory,
-            Cause::Input(InputError::Missing { .. }) => ErrorKind::MissingInput,
-            Cause::Input(InputError::Shape { .. }) => ErrorKind::Dimension,
-            Cause::Input(InputError::NoDevice { .. }) => ErrorKind::Device,
-            Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. } | InputError::Away { .. }) => {
-                ErrorKind::Input
-            }
-        }
+        self.about().kind
     }
 
     /// The file: of the model, the plan or the platform.
     pub fn file(&self) -> Option<&Path> {
-        match &*self.cause {
-            Cause::Import(error) => error.file(),
-            Cause::Planning(PlanningError::PlanFile { path, .. } | PlanningError::Unfit { path, .. }) => Some(path),
-            Cause::Planning(PlanningError::Platform(
-                PlatformError::Io { path, .. } | PlatformError::Json { path, .. },
-            )) => Some(path),
-            _ => None,
-        }
+        self.about().file
     }
 
     /// The node's name.
     pub fn node(&self) -> Option<&str> {
-        match &*self.cause {
-            Cause::Import(error) => match error.kind() {
-                ImportErrorKind::Node { node, .. } => Some(node),
-                _ => None,
-            },
-            Cause::Lower(LowerError::Unsupported(unsupported)) => Some(&unsupported.node),
-            Cause::Lower(LowerError::Node { node, .. }) => Some(node),
-            Cause::Planning(PlanningError::Plan(error)) | Cause::Calibration(CalibrationError::Plan(error)) => {
-                match error {
-                    PlanError::Memory(shortage) => Some(&shortage.node),
-                    PlanError::Kernel { node, .. } => Some(node),
-                    _ => None,
-                }
-            }
-            Cause::Planning(PlanningError::Placing(PlacingError::Place(PlaceError::NoRoom { task, .. }))) => Some(task),
-            Cause::Ready(ExecError::Kernel { node, .. }) => Some(node),
-            Cause::Run(error) => error.node.as_deref(),
-            _ => None,
-        }
+        self.about().node
     }
 
     /// The device's name, or a link's as `from -> to`.
     pub fn device(&self) -> Option<&str> {
-        match &*self.cause {
-            Cause::Detect(DetectError::UnknownDevice { device, .. } | DetectError::Slowdown { device, .. }) => {
-                Some(device)
-            }
-            Cause::Planning(PlanningError::Plan(error)) | Cause::Calibration(CalibrationError::Plan(error)) => {
-                match error {
-                    PlanError::Memory(shortage) => Some(&shortage.device),
-                    PlanError::Kernel { device, .. } => Some(device),
-                    _ => None,
-                }
-            }
-            Cause::Planning(PlanningError::Placing(
-                PlacingError::UnknownDevice { device, .. }
-                | PlacingError::UnknownHome { device, .. }
-                | PlacingError::Place(PlaceError::NoRoom { device, .. }),
-            )) => Some(device),
-            Cause::Shared(SharedShortage { device, .. }) => Some(device),
-            Cause::Ready(ExecError::Kernel { device, .. } | ExecError::Device { device, .. }) => Some(device),
-            Cause::Run(error) => error.device.as_deref(),
-            _ => None,
-        }
+        self.about().device
     }
 
     /// The input's name.
     pub fn input(&self) -> Option<&str> {
-        match &*self.cause {
-            Cause::Lower(
-                LowerError::Unbound { input, .. }
-                | LowerError::Unknown { input, .. }
-                | LowerError::Conflict { input, .. }
-                | LowerError::InputShape { input, .. }
-                | LowerError::NoSuchInput { input, .. },
-            ) => Some(input),
-            Cause::Input(
-                InputError::Missing { name, .. }
-                | InputError::Spec { name, .. }
-                | InputError::Unknown { name, .. }
-                | InputError::Away { name, .. }
-                | InputError::Shape { name, .. },
-            ) => Some(name),
-            _ => None,
-        }
+        self.about().input
     }
 
     /// The symbolic dimension.
     pub fn symbol(&self) -> Option<&str> {
-        match &*self.cause {
-            Cause::Lower(
-                LowerError::Unbound { symbol, .. }
-                | LowerError::Conflict { symbol, .. }
-                | LowerError::NoSuchSymbol { symbol, .. },
-            ) => Some(symbol),
-            _ => None,
-        }
+        self.about().symbol
     }
 
     /// Whether the run ended because its [`CancelToken`](crate::execute::CancelToken) was used.
@@ -244,86 +164,126 @@ impl SessionError {
     pub fn is_infeasible(&self) -> bool {
         matches!(self.kind(), ErrorKind::Memory | ErrorKind::Infeasible)
     }
-}
 
-fn lower_kind(error: &LowerError) -> ErrorKind {
-    match error {
-        LowerError::Unsupported(_) | LowerError::Opset { .. } => ErrorKind::Unsupported,
-        LowerError::Unbound { .. }
-        | LowerError::Unknown { .. }
-        | LowerError::Conflict { .. }
-        | LowerError::NoSuchSymbol { .. } => ErrorKind::Dimension,
-        LowerError::InputShape { .. } | LowerError::NoSuchInput { .. } | LowerError::InputTooLarge { .. } => {
-            ErrorKind::Input
+    fn about(&self) -> About<'_> {
+        match &*self.cause {
+            Cause::Import(error) => {
+                let node = match error.kind() {
+                    ImportErrorKind::Node { node, .. } => Some(&**node),
+                    _ => None,
+                };
+                About { file: error.file(), node, ..About::of(ErrorKind::Model) }
+            }
+            Cause::Lower(error) => lower(error),
+            Cause::Detect(DetectError::UnknownDevice { device, .. } | DetectError::Slowdown { device, .. }) => {
+                About::of(ErrorKind::Device).device(device)
+            }
+            Cause::Planning(error) => planning(error),
+            Cause::Calibration(CalibrationError::Placing(error)) => placing(error),
+            Cause::Calibration(CalibrationError::Plan(error)) => plan(error),
+            Cause::Calibration(CalibrationError::Exec(error)) | Cause::Exec(error) => exec(error),
+            Cause::Shared(shortage) => About::of(ErrorKind::Memory).device(&shortage.device),
+            Cause::Input(InputError::Missing { name, .. }) => About::of(ErrorKind::MissingInput).input(name),
+            Cause::Input(InputError::Shape { name, .. }) => About::of(ErrorKind::Dimension).input(name),
+            Cause::Input(InputError::NoDevice { .. }) => About::of(ErrorKind::Device),
+            Cause::Input(
+                InputError::Spec { name, .. } | InputError::Unknown { name, .. } | InputError::Away { name, .. },
+            ) => About::of(ErrorKind::Input).input(name),
         }
-        LowerError::Constant(error) => constant_kind(error),
-        LowerError::NoOutput(_) | LowerError::Node { .. } => ErrorKind::Model,
     }
 }
 
-fn planning_kind(error: &PlanningError) -> ErrorKind {
+impl<'a> About<'a> {
+    fn of(kind: ErrorKind) -> Self {
+        Self { kind, file: None, node: None, device: None, input: None, symbol: None }
+    }
+
+    fn node(self, node: &'a str) -> Self {
+        Self { node: Some(node), ..self }
+    }
+
+    fn device(self, device: &'a str) -> Self {
+        Self { device: Some(device), ..self }
+    }
+
+    fn input(self, input: &'a str) -> Self {
+        Self { input: Some(input), ..self }
+    }
+}
+
+fn lower(error: &LowerError) -> About<'_> {
     match error {
-        PlanningError::Platform(_) => ErrorKind::PlatformFile,
-        PlanningError::Strategy { .. } => ErrorKind::Strategy,
-        PlanningError::NoGpu => ErrorKind::NoGpu,
-        PlanningError::PlanFile { .. } | PlanningError::Unfit { .. } => ErrorKind::PlanFile,
-        PlanningError::Placing(error) => placing_kind(error),
-        PlanningError::Plan(error) => plan_kind(error),
-        PlanningError::NoPlan => ErrorKind::Memory,
-        PlanningError::Checker(_) => ErrorKind::Internal,
+        LowerError::Unsupported(unsupported) => About::of(ErrorKind::Unsupported).node(&unsupported.node),
+        LowerError::Opset { .. } => About::of(ErrorKind::Unsupported),
+        LowerError::Unbound { input, symbol, .. } | LowerError::Conflict { input, symbol, .. } => {
+            About { symbol: Some(symbol), ..About::of(ErrorKind::Dimension).input(input) }
+        }
+        LowerError::Unknown { input, .. } => About::of(ErrorKind::Dimension).input(input),
+        LowerError::NoSuchSymbol { symbol, .. } => About { symbol: Some(symbol), ..About::of(ErrorKind::Dimension) },
+        LowerError::InputShape { input, .. }
+        | LowerError::NoSuchInput { input, .. }
+        | LowerError::InputTooLarge { input, .. } => About::of(ErrorKind::Input).input(input),
+        LowerError::Constant(ConstantError::OutOfMemory { .. }) => About::of(ErrorKind::Memory),
+        LowerError::Node { node, .. } => About::of(ErrorKind::Model).node(node),
+        LowerError::Constant(_) | LowerError::NoOutput(_) => About::of(ErrorKind::Model),
     }
 }
 
-fn placing_kind(error: &PlacingError) -> ErrorKind {
+fn planning(error: &PlanningError) -> About<'_> {
     match error {
-        PlacingError::UnknownDevice { .. }
-        | PlacingError::NoMatch { .. }
-        | PlacingError::UnknownHome { .. }
-        | PlacingError::UnknownTensor { .. } => ErrorKind::Constraint,
-        PlacingError::Place(PlaceError::NoRoom { .. }) => ErrorKind::Memory,
-        PlacingError::Checker { .. } => ErrorKind::Internal,
-        _ => ErrorKind::Infeasible,
+        PlanningError::Platform(error) => {
+            let file = match error {
+                PlatformError::Io { path, .. } | PlatformError::Json { path, .. } => Some(&**path),
+                _ => None,
+            };
+            About { file, ..About::of(ErrorKind::PlatformFile) }
+        }
+        PlanningError::PlanFile { path, .. } | PlanningError::Unfit { path, .. } => {
+            About { file: Some(path), ..About::of(ErrorKind::PlanFile) }
+        }
+        PlanningError::Strategy { .. } => About::of(ErrorKind::Strategy),
+        PlanningError::NoGpu => About::of(ErrorKind::NoGpu),
+        PlanningError::Placing(error) => placing(error),
+        PlanningError::Plan(error) => plan(error),
+        PlanningError::NoPlan => About::of(ErrorKind::Memory),
+        PlanningError::Checker(_) => About::of(ErrorKind::Internal),
     }
 }
 
-fn plan_kind(error: &PlanError) -> ErrorKind {
+fn placing(error: &PlacingError) -> About<'_> {
     match error {
-        PlanError::Memory(_) => ErrorKind::Memory,
-        _ => ErrorKind::Infeasible,
+        PlacingError::UnknownDevice { device, .. } | PlacingError::UnknownHome { device, .. } => {
+            About::of(ErrorKind::Constraint).device(device)
+        }
+        PlacingError::NoMatch { .. } | PlacingError::UnknownTensor { .. } => About::of(ErrorKind::Constraint),
+        PlacingError::Place(PlaceError::NoRoom { task, device, .. }) => {
+            About::of(ErrorKind::Memory).node(task).device(device)
+        }
+        PlacingError::Checker { .. } => About::of(ErrorKind::Internal),
+        _ => About::of(ErrorKind::Infeasible),
     }
 }
 
-fn constant_kind(error: &ConstantError) -> ErrorKind {
+fn plan(error: &PlanError) -> About<'_> {
     match error {
-        ConstantError::OutOfMemory { .. } => ErrorKind::Memory,
-        _ => ErrorKind::Model,
+        PlanError::Memory(shortage) => About::of(ErrorKind::Memory).node(&shortage.node).device(&shortage.device),
+        PlanError::Kernel { node, device, .. } => About::of(ErrorKind::Infeasible).node(node).device(device),
+        _ => About::of(ErrorKind::Infeasible),
     }
 }
 
-fn ready_kind(error: &ExecError) -> ErrorKind {
-    match error {
-        ExecError::Kernel { .. } => ErrorKind::Kernel,
-        ExecError::Constant(error) => constant_kind(error),
-        ExecError::Memory { .. } => ErrorKind::Memory,
-        ExecError::Internal(_) => ErrorKind::Internal,
-        _ => ErrorKind::DeviceFailure,
-    }
-}
-
-fn run_kind(kind: &RunErrorKind) -> ErrorKind {
-    match kind {
-        RunErrorKind::InputCount { .. }
-        | RunErrorKind::Input(_)
-        | RunErrorKind::ResidentCount { .. }
-        | RunErrorKind::Misplaced(_) => ErrorKind::Input,
-        RunErrorKind::Kernel(_) | RunErrorKind::Panic(_) => ErrorKind::Kernel,
-        RunErrorKind::DeviceLost(_) => ErrorKind::DeviceFailure,
-        RunErrorKind::Rebuild(error) => ready_kind(error),
-        RunErrorKind::Cancelled => ErrorKind::Cancelled,
-        RunErrorKind::Timeout(_) => ErrorKind::Timeout,
-        RunErrorKind::OutOfMemory { .. } | RunErrorKind::Memory(_) => ErrorKind::Memory,
-        RunErrorKind::Stalled(_) | RunErrorKind::Internal(_) => ErrorKind::Internal,
-    }
+fn exec(error: &ExecError) -> About<'_> {
+    let kind = match error.kind {
+        ExecErrorKind::Input => ErrorKind::Input,
+        ExecErrorKind::Constant => ErrorKind::Model,
+        ExecErrorKind::Kernel => ErrorKind::Kernel,
+        ExecErrorKind::Device | ExecErrorKind::DeviceLost => ErrorKind::DeviceFailure,
+        ExecErrorKind::Memory => ErrorKind::Memory,
+        ExecErrorKind::Cancelled => ErrorKind::Cancelled,
+        ExecErrorKind::Timeout => ErrorKind::Timeout,
+        ExecErrorKind::Stalled | ExecErrorKind::Internal => ErrorKind::Internal,
+    };
+    About { node: error.node.as_deref(), device: error.device.as_deref(), ..About::of(kind) }
 }
 
 /// Each error below a session's becomes one.
@@ -344,7 +304,6 @@ from_causes!(
     PlanningError,
     CalibrationError,
     ExecError,
-    RunError,
     SharedShortage,
     InputError
 );

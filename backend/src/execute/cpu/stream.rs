@@ -31,7 +31,7 @@ impl CpuWorker {
             }
             let rows = streaming.cut.rows_of(chunk);
             let part = Part { rows: node.own_rows(&streaming.cut, &rows), streaming, chunk_rows: rows.len() };
-            self.compute_part(script, node, at, &part)?;
+            self.compute(script, node, at, Some(&part))?;
             self.pass_on(streaming, run)?;
             if chunk == 0 {
                 passing = run.now();

@@ -8,8 +8,8 @@ mod lost;
 mod side;
 mod timing;
 
-pub(super) use lost::{failure, wait_for};
-pub(super) use side::{Extra, GpuSide};
+pub(super) use lost::{failure, healthy, wait_for};
+pub(super) use side::GpuSide;
 
 use super::error::{Failure, Place};
 use super::exchange::{Halt, Wait};
@@ -18,8 +18,8 @@ use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, W
 use super::worker::{GpuTensors, Log, Run, Worker};
 use anabranch_kernels::gpu::{Gpu, Kernel};
 use anabranch_placement::platform::DeviceId;
+use lost::wait_for_work;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use timing::Timing;
 
 /// Kernels in a command buffer at most, so that the device begins while the next ones are encoded.
@@ -123,11 +123,8 @@ impl GpuWorker {
         if self.tensors.outputs.is_empty() {
             return Ok(());
         }
-        let done = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&done);
-        let submission = self.side.gpu.queue().submit([]);
-        self.side.gpu.queue().on_submitted_work_done(move || told.store(true, Ordering::Release));
-        wait_for(&self.side.gpu, &submission, run.site(self.log.at), || done.load(Ordering::Acquire))
+        let last = self.side.gpu.queue().submit([]);
+        wait_for_work(&self.side.gpu, &last, run.site(self.log.at))
     }
 
     /// Submits what is encoded, and tells those who waited for it.

@@ -1,11 +1,12 @@
 //! What lives on a GPU for as long as an executor: buffers, constants and compiled kernels.
 
-use super::lost::failure;
+use super::lost::healthy;
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::kernels::Kernels;
 use crate::execute::ledger::Ledger;
 use crate::execute::script::{DeviceScript, NodeScript, Operand};
-use crate::execute::weights::{UploadError, storage};
+use crate::execute::weights::storage;
+use crate::plan::DeviceMemory;
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement::platform::DeviceId;
@@ -28,15 +29,6 @@ pub(in crate::execute) struct NodeKernels {
     pub(in crate::execute) chunks: Vec<Kernel>,
 }
 
-/// What a side needs beside its script.
-pub(in crate::execute) struct Extra<'a> {
-    pub(in crate::execute) ledger: &'a Ledger,
-    /// Bytes of scratch memory.
-    pub(in crate::execute) scratch: u64,
-    /// Bytes that the compiled kernels keep for themselves.
-    pub(in crate::execute) kernels: u64,
-}
-
 /// The parts of a side while it is made.
 struct Making<'a> {
     gpu: &'a Gpu,
@@ -54,33 +46,27 @@ impl GpuSide {
         device: DeviceId,
         script: &DeviceScript,
         kernels: &Kernels,
-        extra: &Extra<'_>,
+        ledger: &Ledger,
+        memory: &DeviceMemory,
     ) -> Result<Arc<Self>, ExecError> {
-        let refused = |source| ExecError::Device { device: name.to_owned(), source: Box::new(source) };
-        let constants = script.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, cell.value));
-        let constants = constants.collect::<Result<Vec<_>, UploadError>>().map_err(|error| match error {
-            UploadError::Constant(error) => error.into(),
-            UploadError::Gpu(error) => refused(error),
-        })?;
+        let constants = script.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, name, cell.value));
+        let constants = constants.collect::<Result<Vec<_>, _>>()?;
         let slots = script.cells.slots.iter().map(|slot| slot.bytes);
         let held: u64 = slots.clone().chain(constants.iter().map(|constant| constant.size())).sum();
-        extra.ledger.take(device, (held + extra.scratch + extra.kernels) as usize);
-        let scratch = (extra.scratch > 0).then(|| storage(&gpu, extra.scratch.next_multiple_of(4)));
+        ledger.take(device, (held + memory.scratch + memory.kernels) as usize);
+        let scratch = (memory.scratch > 0).then(|| storage(&gpu, memory.scratch.next_multiple_of(4)));
         let shared = constants.iter().map(|constant| wgpu::Buffer::clone(constant));
         let cells = slots.map(|size| storage(&gpu, size)).chain(shared).collect();
         let making = Making { gpu: &gpu, script, kernels, cells, scratch };
         let nodes = making.compile(name)?;
         let cells = making.cells;
-        gpu.poll(None).map_err(refused)?;
+        gpu.poll(None).map_err(|error| ExecError::unusable(name, &error))?;
         Ok(Arc::new(Self { gpu, cells, nodes, _constants: constants }))
     }
 
     /// Whether nothing has been reported to the GPU's handlers.
     pub(in crate::execute) fn healthy(&self, place: Place) -> Result<(), Failure> {
-        match self.gpu.fault() {
-            None => Ok(()),
-            Some(fault) => Err(failure(&self.gpu, place, KernelError::Gpu(fault))),
-        }
+        healthy(&self.gpu, place)
     }
 }
 
@@ -88,11 +74,8 @@ impl Making<'_> {
     fn compile(&self, device: &str) -> Result<Vec<NodeKernels>, ExecError> {
         let compiled = |node: &NodeScript| {
             let tables = self.kernels.tables(node.node)?;
-            self.compile_node(node, &tables).map_err(|source| ExecError::Kernel {
-                node: self.kernels.program().node(node.node).name.clone(),
-                device: device.to_owned(),
-                source: Box::new(source),
-            })
+            let name = &self.kernels.program().node(node.node).name;
+            self.compile_node(node, &tables).map_err(|error| ExecError::kernel(name, device, error))
         };
         self.script.nodes.iter().map(compiled).collect()
     }

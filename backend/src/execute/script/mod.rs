@@ -11,7 +11,7 @@ mod streams;
 mod tests;
 
 use super::error::ExecError;
-use crate::plan::{Plan, Ring, TransferId};
+use crate::plan::{KernelNeeds, Plan, Ring, TransferId};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceId;
@@ -253,8 +253,8 @@ pub(super) struct LinkScript {
     pub(super) from: DeviceId,
     pub(super) to: DeviceId,
     pub(super) steps: Vec<LinkStep>,
-    pub(super) staging_bytes: u64,
-    pub(super) staging_depth: u64,
+    /// The staging buffers of each GPU end.
+    pub(super) staging: Ring,
 }
 
 /// One transfer of a link.
@@ -297,7 +297,7 @@ impl Scripts {
     /// # Errors
     /// If the plan contradicts itself, which [`check`](crate::plan::check()) would have found.
     pub(super) fn of(plan: &Plan, program: &Program) -> Result<Self, ExecError> {
-        build::Builder::new(plan, program).finish().map_err(ExecError::Internal)
+        build::Builder::new(plan, program).finish().map_err(ExecError::internal)
     }
 }
 
@@ -335,6 +335,35 @@ impl Streaming {
 }
 
 impl DeviceScript {
+    /// Adds a node whose values are in the cells that `cell` finds.
+    pub(super) fn push_node(
+        &mut self,
+        program: &Program,
+        id: NodeId,
+        needs: &KernelNeeds,
+        cell: impl Fn(ValueId) -> Option<u32>,
+    ) {
+        let node = program.node(id);
+        let plan = node.spec.row_plan();
+        let rows = plan.as_ref().map_or(1, |plan| plan.rows);
+        let first = self.operands.len() as u32;
+        for (index, (value, spec)) in node.inputs.iter().zip(&node.spec.inputs).enumerate() {
+            let read = needs.is_read(index) || program.constant(*value).is_none();
+            let bytes = if read { spec.bytes() } else { 0 };
+            let windowed = plan.as_ref().is_some_and(|plan| plan.windowed.get(index).copied().unwrap_or(false));
+            let cell = cell(*value).filter(|_| read).unwrap_or(NO_CELL);
+            self.operands.push(Operand { cell, bytes, row: windowed.then_some(bytes / rows) });
+        }
+        let middle = self.operands.len() as u32;
+        for (value, spec) in node.outputs.iter().zip(&node.spec.outputs) {
+            let row = plan.is_some().then_some(spec.bytes() / rows);
+            self.operands.push(Operand { cell: cell(*value).unwrap_or(NO_CELL), bytes: spec.bytes(), row });
+        }
+        let (inputs, outputs) = (first..middle, middle..self.operands.len() as u32);
+        let made = node.spec.outputs.iter().map(|spec| spec.bytes() as u64).sum();
+        self.nodes.push(NodeScript { node: id, inputs, outputs, rows, made, streaming: None });
+    }
+
     /// The operands in `range`.
     pub(super) fn operands(&self, range: &Range<u32>) -> &[Operand] {
         &self.operands[range.start as usize..range.end as usize]
