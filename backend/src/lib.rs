@@ -101,6 +101,7 @@ pub mod canonical;
 pub mod compare;
 pub mod constant;
 pub mod device;
+mod error_kind;
 pub mod execute;
 pub mod import;
 pub mod learning;

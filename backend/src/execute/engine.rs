@@ -9,7 +9,7 @@ use super::RunOptions;
 use super::cpu::CpuWorker;
 use super::device::ComputeDevice;
 use super::diagnosis::Diagnosis;
-use super::error::{ExecError, ExecErrorKind};
+use super::error::ExecError;
 use super::event::Lane;
 use super::exchange::{Doing, Exchange, Halt};
 use super::gpu::{GpuSide, GpuWorker};
@@ -21,12 +21,14 @@ use super::script::{DeviceScript, LinkScript, Scripts};
 use super::supervise::{Deadline, Supervisor, Verdict};
 use super::threads::{Inbox, Job};
 use super::worker::{GpuTensors, Run, Terms, Worker, attempt};
+use crate::error_kind::ErrorKind;
 use crate::lock::lock;
 use crate::plan::{HOST, Plan};
 use crate::program::{NodeId, ValueId};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{Buffer, Tensor};
 use anabranch_placement::platform::DeviceId;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -124,7 +126,14 @@ impl Engine {
         let terms = Terms { origin: call.origin, profile: call.options.profile, spin };
         let graph = || self.diagnosis.wait_for_graph(&self.exchange);
         let deadline = Deadline::new(call.options, call.origin);
-        let supervisor = Supervisor::new(deadline, call.options.stall_after, &self.exchange, &self.verdict, &graph);
+        let supervisor = Supervisor {
+            deadline,
+            exchange: &self.exchange,
+            verdict: &self.verdict,
+            graph: &graph,
+            stall_after: call.options.stall_after,
+            watch: RefCell::default(),
+        };
         let _pinned = if self.shares_cpus { pool.pin_caller() } else { None };
         self.adopt(call.spare);
         self.give(&call.tensors);
@@ -137,9 +146,8 @@ impl Engine {
         match self.verdict.take() {
             None => Ok(()),
             Some(blame) => {
-                use ExecErrorKind::{DeviceLost, Internal, Stalled};
-                // After these the same devices cannot be used on.
-                let broken = matches!(blame.failure.error.kind, DeviceLost | Internal | Stalled);
+                // A device that is gone, and what a fault of this code has left, cannot be used on.
+                let broken = matches!(blame.failure.error.kind, ErrorKind::DeviceFailure | ErrorKind::Internal);
                 let repairable = !broken && self.reset();
                 Err(Broken { error: self.diagnosis.named(blame), beyond_repair: !repairable })
             }

@@ -1,9 +1,10 @@
 //! How a run, or the preparation of one, can fail.
 
 use crate::constant::ConstantError;
+use crate::error_kind::ErrorKind;
 use crate::plan::TransferId;
 use crate::program::NodeId;
-use anabranch_kernels::{KernelError, TensorSpec};
+use anabranch_kernels::KernelError;
 use std::any::Any;
 use std::fmt;
 
@@ -12,7 +13,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecError {
     /// What it comes from.
-    pub kind: ExecErrorKind,
+    pub kind: ErrorKind,
     /// The node that was at work, if one was.
     pub node: Option<String>,
     /// The device, or the link as `from -> to`, if one is to blame.
@@ -20,34 +21,8 @@ pub struct ExecError {
     text: String,
 }
 
-/// What an [`ExecError`] comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ExecErrorKind {
-    /// The tensors given are not those that the plan reads, or not where it reads them.
-    Input,
-    /// A constant could not be read.
-    Constant,
-    /// There is no kernel for a node, or it refused its data or panicked.
-    Kernel,
-    /// A device cannot be used, or is none of the plan's.
-    Device,
-    /// A GPU is gone. The next run opens it again.
-    DeviceLost,
-    /// There is not enough memory.
-    Memory,
-    /// The caller's [`CancelToken`](super::CancelToken) was cancelled.
-    Cancelled,
-    /// The run took longer than allowed.
-    Timeout,
-    /// Nobody does anything and everybody waits: a fault of this program.
-    Stalled,
-    /// A promise that this program makes to itself does not hold.
-    Internal,
-}
-
 impl ExecError {
-    pub(super) fn new(kind: ExecErrorKind, text: impl Into<String>) -> Self {
+    pub(super) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         Self { kind, node: None, device: None, text: text.into() }
     }
 
@@ -66,36 +41,31 @@ impl ExecError {
 
     /// A device that could not be opened, or whose buffers could not be made.
     pub(super) fn unusable(device: &str, error: &KernelError) -> Self {
-        Self::new(ExecErrorKind::Device, format!("it cannot be used: {error}")).on(device)
+        Self::new(ErrorKind::DeviceFailure, format!("it cannot be used: {error}")).on(device)
     }
 
     /// A device whose memory the system does not give.
     pub(super) fn memory(device: &str) -> Self {
         let text = "the system has no memory left for what the plan keeps there; give the device a lower limit, or close other programs";
-        Self::new(ExecErrorKind::Memory, text).on(device)
-    }
-
-    /// A tensor of another type or shape than its input.
-    pub(super) fn mismatch(input: &str, expected: &TensorSpec, given: &TensorSpec) -> Self {
-        Self::new(ExecErrorKind::Input, format!("input {input:?} is {expected}, but {given} was given"))
+        Self::new(ErrorKind::Memory, text).on(device)
     }
 
     pub(super) fn internal(what: &str) -> Self {
-        Self::new(ExecErrorKind::Internal, format!("{what}; please report this as a fault of the runtime"))
+        Self::new(ErrorKind::Internal, format!("{what}; please report this as a fault of the runtime"))
     }
 }
 
 impl From<KernelError> for ExecError {
     fn from(error: KernelError) -> Self {
-        Self::new(ExecErrorKind::Kernel, error.to_string())
+        Self::new(ErrorKind::Kernel, error.to_string())
     }
 }
 
 impl From<ConstantError> for ExecError {
     fn from(error: ConstantError) -> Self {
         let kind = match error {
-            ConstantError::OutOfMemory { .. } => ExecErrorKind::Memory,
-            _ => ExecErrorKind::Constant,
+            ConstantError::OutOfMemory { .. } => ErrorKind::Memory,
+            _ => ErrorKind::Model,
         };
         Self::new(kind, error.to_string())
     }
@@ -114,11 +84,12 @@ impl fmt::Display for ExecError {
 impl std::error::Error for ExecError {}
 
 /// What a worker was at when it failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
     Node(NodeId),
     Transfer(TransferId),
     /// Between them.
+    #[default]
     Nowhere,
 }
 
@@ -138,7 +109,7 @@ impl Failure {
     pub(super) fn panic(place: Place, payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message");
-        Self::at(place, ExecError::new(ExecErrorKind::Kernel, format!("the kernel panicked: {text}")))
+        Self::at(place, ExecError::new(ErrorKind::Kernel, format!("the kernel panicked: {text}")))
     }
 
     pub(super) fn internal(what: &str) -> Self {

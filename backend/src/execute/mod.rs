@@ -28,7 +28,7 @@ mod resident;
 mod script;
 mod supervise;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod threads;
 mod wait;
 mod weights;
@@ -37,7 +37,7 @@ mod worker;
 pub use cancel::CancelToken;
 pub use device::{ComputeDevice, CpuTeam, GpuOpener};
 pub use dynamic::{DynamicExecutor, Forecast};
-pub use error::{ExecError, ExecErrorKind};
+pub use error::ExecError;
 pub use event::{Activity, Event, Lane};
 pub(crate) use gpu::BATCH as GPU_BATCH;
 pub use kernels::Kernels;
@@ -46,9 +46,10 @@ pub use pool::DevicePool;
 pub use resident::DeviceTensor;
 pub use weights::Weights;
 
+use crate::error_kind::ErrorKind;
 use crate::lock::lock;
 use crate::plan::{HOST, Plan, PlanDevice};
-use crate::program::Program;
+use crate::program::{Program, Value, ValueId};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use engine::{Call, Engine};
@@ -240,24 +241,34 @@ pub(crate) fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) ->
     let planned = planned.iter().map(|device| &*device.name).collect::<Vec<_>>().join(", ");
     let given = given.iter().map(ComputeDevice::name).collect::<Vec<_>>().join(", ");
     let text = format!("the plan was made for {planned}, but these devices are given: {given}; make it again");
-    Err(ExecError::new(ExecErrorKind::Device, text))
+    Err(ExecError::new(ErrorKind::DeviceFailure, text))
 }
 
 /// Whether these are tensors for the inputs that are on the host.
 fn verify_inputs(program: &Program, on_host: impl Fn(usize) -> bool, inputs: &[&Tensor]) -> Result<(), ExecError> {
-    let wanted = || program.inputs.iter().enumerate().filter(|(at, _)| on_host(*at)).map(|(_, id)| id);
-    let (expected, given) = (wanted().count(), inputs.len());
-    if given != expected {
-        let text = format!("{given} tensors were given for {expected} inputs");
-        return Err(ExecError::new(ExecErrorKind::Input, text));
+    let on_host = |(at, _): &(usize, &ValueId)| on_host(*at);
+    let wanted = program.inputs.iter().enumerate().filter(&on_host).map(|(_, id)| program.value(*id));
+    verify_specs(wanted, inputs.iter().map(|tensor| tensor.spec()), "inputs")
+}
+
+/// Whether as many tensors are given as wanted, each of its input's type and shape.
+fn verify_specs<'p, 't>(
+    wanted: impl Iterator<Item = &'p Value> + Clone,
+    given: impl ExactSizeIterator<Item = &'t TensorSpec>,
+    what: &str,
+) -> Result<(), ExecError> {
+    let (expected, count) = (wanted.clone().count(), given.len());
+    if count != expected {
+        let text = format!("{count} tensors were given for {expected} {what}");
+        return Err(ExecError::new(ErrorKind::Input, text));
     }
-    for (id, tensor) in wanted().zip(inputs) {
-        let value = program.value(*id);
-        if value.spec != *tensor.spec() {
-            return Err(ExecError::mismatch(&value.name, &value.spec, tensor.spec()));
+    match wanted.zip(given).find(|(value, spec)| value.spec != **spec) {
+        None => Ok(()),
+        Some((value, given)) => {
+            let text = format!("input {:?} is {}, but {given} was given", value.name, value.spec);
+            Err(ExecError::new(ErrorKind::Input, text))
         }
     }
-    Ok(())
 }
 
 /// Makes tensors of the buffers that a run has made, in the order of the outputs. Equal specs of `former` tensors are used again.

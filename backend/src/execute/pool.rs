@@ -4,7 +4,7 @@ use super::device::{ComputeDevice, CpuTeam};
 use super::error::ExecError;
 use super::event::Lane;
 use super::inside;
-use super::ledger::{Accounts, Ledger};
+use super::ledger::{Held, Ledger};
 use super::queue::{RunQueue, Turn};
 use super::supervise::{Deadline, TICK};
 use super::threads::{Busy, Inbox, PoolThread};
@@ -15,6 +15,7 @@ use anabranch_kernels::gpu::Gpu;
 use anabranch_placement::platform::DeviceId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use std::time::Duration;
 /// when a run ends is next, but once in a millisecond it is who has waited longest.
 pub struct DevicePool {
     devices: Vec<ComputeDevice>,
-    accounts: Arc<Accounts>,
+    held: Held,
     queue: RunQueue,
     busy: Arc<Busy>,
     /// Whether waits may spin: there is another processing unit for who is waited for.
@@ -55,7 +56,7 @@ impl DevicePool {
     /// A pool of these devices, the host first. Starts and opens nothing yet.
     pub fn new(devices: Vec<ComputeDevice>) -> Arc<Self> {
         Arc::new(Self {
-            accounts: Arc::new(Accounts::new(devices.len())),
+            held: devices.iter().map(|_| AtomicU64::new(0)).collect(),
             gpus: devices.iter().map(|_| Mutex::default()).collect(),
             devices,
             queue: RunQueue::new(),
@@ -73,7 +74,7 @@ impl DevicePool {
 
     /// Bytes that all executors together hold on each device now. Weights that several of them share count for each.
     pub fn held(&self) -> Vec<u64> {
-        self.accounts.held().collect()
+        self.held.iter().map(|held| held.load(Ordering::Relaxed)).collect()
     }
 
     /// What did not go as wanted and does not change results, such as a thread that could not be kept on its processing unit.
@@ -82,7 +83,7 @@ impl DevicePool {
     }
 
     pub(super) fn ledger(&self) -> Ledger {
-        Ledger::new(Arc::clone(&self.accounts))
+        Ledger::new(&self.held)
     }
 
     pub(super) fn busy(&self) -> &Arc<Busy> {

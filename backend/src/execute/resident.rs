@@ -1,13 +1,15 @@
 //! Tensors that stay on a device: the output of one run is the input of a later one without crossing the bus.
 
 use super::device::ComputeDevice;
-use super::error::{ExecError, ExecErrorKind, Place};
+use super::error::{ExecError, Place};
 use super::exchange::{Halt, Stop};
 use super::gpu::healthy;
 use super::link::Staging;
 use super::pool::DevicePool;
+use super::verify_specs;
 use super::weights::{storage, upload};
 use super::worker::Site;
+use crate::error_kind::ErrorKind;
 use crate::plan::{HOST, Plan};
 use crate::program::{Program, Value};
 use anabranch_kernels::gpu::Gpu;
@@ -161,7 +163,7 @@ impl DevicePool {
 }
 
 /// The inputs that the caller gives on GPUs, in the program's order, with their devices.
-fn inputs<'p>(plan: &'p Plan, program: &'p Program) -> impl Iterator<Item = (DeviceId, &'p Value)> {
+fn inputs<'p>(plan: &'p Plan, program: &'p Program) -> impl Iterator<Item = (DeviceId, &'p Value)> + Clone {
     let inputs = program.inputs.iter().enumerate().map(|(at, id)| (plan.input_device(at), program.value(*id)));
     inputs.filter(|(device, _)| *device != HOST)
 }
@@ -173,15 +175,9 @@ pub(super) fn verify(
     pool: &DevicePool,
     given: &[DeviceTensor],
 ) -> Result<(), ExecError> {
-    let (expected, count) = (inputs(plan, program).count(), given.len());
-    if expected != count {
-        let text = format!("{count} tensors on GPUs were given for {expected} inputs that stay there");
-        return Err(ExecError::new(ExecErrorKind::Input, text));
-    }
+    let wanted = inputs(plan, program).map(|(_, value)| value);
+    verify_specs(wanted, given.iter().map(DeviceTensor::spec), "inputs that stay on GPUs")?;
     for ((device, value), tensor) in inputs(plan, program).zip(given) {
-        if value.spec != tensor.spec {
-            return Err(ExecError::mismatch(&value.name, &value.spec, &tensor.spec));
-        }
         if !tensor.is_on(pool, device) {
             let text = format!(
                 "input {:?} must be a tensor on {:?} as it is open now; the one given, on {:?}, is elsewhere or was lost with its \
@@ -190,7 +186,7 @@ pub(super) fn verify(
                 plan.device(device).name,
                 tensor.device
             );
-            return Err(ExecError::new(ExecErrorKind::Input, text));
+            return Err(ExecError::new(ErrorKind::Input, text));
         }
     }
     Ok(())

@@ -1,8 +1,9 @@
 //! Looking after a run, which its caller's thread does between and during its own work: cancellation, time, and whether anything moves.
 
-use super::error::{ExecError, ExecErrorKind, Failure};
+use super::error::{ExecError, Failure};
 use super::exchange::{Doing, Exchange};
 use super::{CancelToken, RunOptions};
+use crate::error_kind::ErrorKind;
 use crate::lock::lock;
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -35,10 +36,10 @@ impl<'a> Deadline<'a> {
     /// Why the run must end now.
     pub(super) fn verdict(&self) -> Option<ExecError> {
         if self.cancel.is_some_and(CancelToken::is_cancelled) {
-            return Some(ExecError::new(ExecErrorKind::Cancelled, "cancelled"));
+            return Some(ExecError::new(ErrorKind::Cancelled, "cancelled"));
         }
         let timeout = self.timeout.filter(|timeout| self.origin.elapsed() >= *timeout)?;
-        Some(ExecError::new(ExecErrorKind::Timeout, format!("the run did not end within {timeout:?}")))
+        Some(ExecError::new(ErrorKind::Timeout, format!("the run did not end within {timeout:?}")))
     }
 
     /// How long to sleep at most before the next look; `None` if there is nothing to look at.
@@ -74,27 +75,17 @@ impl Verdict {
 
 /// The caller of a run as the one who looks after it.
 pub(super) struct Supervisor<'a> {
-    deadline: Deadline<'a>,
-    exchange: &'a Exchange,
-    verdict: &'a Verdict,
+    pub(super) deadline: Deadline<'a>,
+    pub(super) exchange: &'a Exchange,
+    pub(super) verdict: &'a Verdict,
     /// The wait-for graph, to be told if the run stalls.
-    graph: &'a dyn Fn() -> String,
-    stall_after: Duration,
+    pub(super) graph: &'a dyn Fn() -> String,
+    pub(super) stall_after: Duration,
     /// What the workers showed when something last moved, and when that was seen first.
-    watch: RefCell<Option<(u64, Instant)>>,
+    pub(super) watch: RefCell<Option<(u64, Instant)>>,
 }
 
-impl<'a> Supervisor<'a> {
-    pub(super) fn new(
-        deadline: Deadline<'a>,
-        stall_after: Duration,
-        exchange: &'a Exchange,
-        verdict: &'a Verdict,
-        graph: &'a dyn Fn() -> String,
-    ) -> Self {
-        Self { deadline, exchange, verdict, graph, stall_after, watch: RefCell::new(None) }
-    }
-
+impl Supervisor<'_> {
     /// Between two steps: ends the run if its time is over.
     pub(super) fn check(&self) {
         if self.deadline.is_set()
@@ -109,7 +100,7 @@ impl<'a> Supervisor<'a> {
         self.check();
         if !self.exchange.stop.is_set() && self.is_stalled() {
             let text = format!("the run stalled: {}; please report this as a fault of the runtime", (self.graph)());
-            self.end(ExecError::new(ExecErrorKind::Stalled, text));
+            self.end(ExecError::new(ErrorKind::Internal, text));
         }
         let patience = (self.stall_after / 4).max(SHORTEST);
         Some(self.deadline.sleep().map_or(patience, |sleep| sleep.min(patience)))

@@ -1,10 +1,11 @@
 //! The threads of a pool: each does the part of one worker in one run after the other, whoever's plan it is.
 
 use super::engine::Engine;
-use super::error::{ExecError, ExecErrorKind};
+use super::error::ExecError;
 use super::inside;
 use super::wait::Waiter;
 use super::worker::Terms;
+use crate::error_kind::ErrorKind;
 use crate::lock::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -75,7 +76,7 @@ pub(super) fn spawn(name: &str, main: impl FnOnce() + Send + 'static) -> Result<
         inside::enter();
         main();
     };
-    let refused = |error| ExecError::new(ExecErrorKind::Device, format!("the system gives it no thread: {error}"));
+    let refused = |error| ExecError::new(ErrorKind::DeviceFailure, format!("the system gives it no thread: {error}"));
     thread::Builder::new().name(name.to_owned()).spawn(main).map_err(|error| refused(error).on(name))
 }
 

@@ -51,17 +51,11 @@ pub(super) struct GpuTensors {
 }
 
 /// What a worker notes while it runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Log {
     /// What it is at, for the report of a panic.
     pub(super) at: Place,
     pub(super) events: Vec<Event>,
-}
-
-impl Log {
-    pub(super) fn new() -> Self {
-        Self { at: Place::Nowhere, events: Vec::new() }
-    }
 }
 
 /// How a run is made, for all of its workers.

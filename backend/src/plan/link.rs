@@ -7,11 +7,8 @@ use crate::plan::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
 
-/// Most bytes of a staging buffer.
-const STAGING_BYTES: u64 = 4 << 20;
-
-/// Staging buffers of one end: one is filled, one travels, one is emptied.
-const STAGING_DEPTH: u64 = 3;
+/// The largest staging buffers of one end: one is filled, one travels, one is emptied.
+pub(crate) const STAGING: Ring = Ring { bytes: 4 << 20, depth: 3 };
 
 /// A directed link over which bytes move. CPU devices have none between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,12 +47,12 @@ pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer]) -> Vec<LinkPla
             from: transfer.from,
             to: transfer.to,
             transfers: Vec::new(),
-            staging: Ring { bytes: 4, depth: STAGING_DEPTH },
+            staging: Ring { bytes: 4, ..STAGING },
             ring: Ring::default(),
         });
         link.transfers.push(TransferId(index as u32));
         // A chunk of a stream goes through one staging buffer; other values are cut into as many pieces as it takes.
-        let piece = transfer.stream().map_or(transfer.bytes.min(STAGING_BYTES), |stream| stream.chunk_bytes());
+        let piece = transfer.stream().map_or(transfer.bytes.min(STAGING.bytes), |stream| stream.chunk_bytes());
         link.staging.bytes = link.staging.bytes.max(piece.next_multiple_of(4));
         if let Some(stream) = transfer.stream()
             && devices[transfer.to.index()].kind == DeviceKind::Cpu

@@ -36,6 +36,7 @@ pub use check::{Violation, check};
 pub use device::{HOST, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
 pub use link::LinkPlan;
+pub(crate) use link::STAGING;
 pub use memory::{Allocation, DeviceMemory, MemoryPlan, SharedConstant};
 pub use needs::{KernelNeeds, Needs, PackedConstant};
 pub use ring::Ring;
@@ -80,6 +81,16 @@ pub enum Step {
     Transfer(TransferId),
     /// The caller's output of this index is set aside, on [`Plan::output_device`].
     Output(usize),
+}
+
+impl Step {
+    /// The node, if it is one.
+    pub fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Input(_) | Self::Transfer(_) | Self::Output(_) => None,
+        }
+    }
 }
 
 /// What the simulation predicted. Times in seconds from the run's start.

@@ -10,12 +10,13 @@ mod slow;
 mod stream;
 
 use super::device::CpuTeam;
-use super::error::{ExecError, ExecErrorKind, Failure, Place};
+use super::error::{ExecError, Failure, Place};
 use super::event::{Activity, Event, Lane};
 use super::exchange::{Delivery, Halt};
 use super::ledger::Ledger;
 use super::script::{After, DeviceScript, HandOver, HandedOut, Work};
 use super::worker::{Log, Run, Worker};
+use crate::error_kind::ErrorKind;
 use crate::plan::{Plan, TransferId};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{CpuKernel, Team};
@@ -71,7 +72,7 @@ impl CpuWorker {
         let mut worker = Self {
             device,
             plan: Arc::clone(plan),
-            log: Log::new(),
+            log: Log::default(),
             cells: (0..script.cells.count()).map(|_| Cell::Empty).collect(),
             taken: Vec::with_capacity(8),
             made: Vec::with_capacity(8),
@@ -107,7 +108,7 @@ impl CpuWorker {
         for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
             if slot.handed_out && !cell.is_free() {
                 let text = || format!("the system has no {} bytes left for an output", slot.bytes);
-                let short = || ExecError::new(ExecErrorKind::Memory, text());
+                let short = || ExecError::new(ErrorKind::Memory, text());
                 *cell = Cell::zeroed(slot.bytes, slot.lent).ok_or_else(short)?;
             }
         }

@@ -8,7 +8,7 @@ use crate::execute::gpu::{BATCH, GpuSide, wait_for};
 use crate::execute::ledger::Ledger;
 use crate::execute::link::End;
 use crate::execute::script::{Cells, ConstantCell, DeviceScript, SlotScript};
-use crate::plan::{DeviceMemory, HOST, KernelNeeds, Needs, Ring};
+use crate::plan::{DeviceMemory, HOST, KernelNeeds, Needs, STAGING};
 use crate::program::{NodeId, ValueId};
 use anabranch_kernels::KernelError;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -17,9 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-/// The staging buffers of each direction, of as many bytes as planned links have at most.
-const STAGING: Ring = Ring { bytes: 4 << 20, depth: 3 };
 
 /// Nodes that were submitted together.
 struct Watched {
@@ -169,7 +166,7 @@ impl Encoder {
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
             for node in &nodes {
-                let kernel = self.places.get(node).and_then(|place| self.side.nodes[*place].whole.as_ref());
+                let kernel = self.places.get(node).and_then(|place| self.side.nodes[*place].first());
                 kernel.ok_or_else(|| Failure::internal("a node has no kernel"))?.encode(&mut pass);
             }
         }

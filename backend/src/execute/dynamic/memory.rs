@@ -2,7 +2,8 @@
 //!
 //! A memory is named by a device: the host's, which all CPU devices share, by [`HOST`], and each GPU's by the GPU.
 
-use crate::execute::error::{ExecError, ExecErrorKind};
+use crate::error_kind::ErrorKind;
+use crate::execute::error::ExecError;
 use crate::execute::ledger::Ledger;
 use crate::plan::HOST;
 use crate::program::{NodeId, Program, ValueId};
@@ -107,7 +108,7 @@ impl Buffers {
                  knows its memory before it runs",
                 self.limit
             );
-            ExecError::new(ExecErrorKind::Memory, text)
+            ExecError::new(ErrorKind::Memory, text)
         };
         self.left = self.left.checked_sub(bytes as u64).ok_or_else(|| exhausted(self.left))?;
         let buffer = Buffer::try_zeroed(bytes).ok_or_else(|| exhausted(self.left))?;

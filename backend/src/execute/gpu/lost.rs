@@ -1,6 +1,7 @@
 //! Waiting for a GPU, and knowing when it is gone.
 
-use crate::execute::error::{ExecError, ExecErrorKind, Failure, Place};
+use crate::error_kind::ErrorKind;
+use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::exchange::Halt;
 use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
@@ -32,7 +33,7 @@ pub(in crate::execute) fn healthy(gpu: &Gpu, place: Place) -> Result<(), Failure
 }
 
 fn gone(place: Place, fault: &str) -> Failure {
-    Failure::at(place, ExecError::new(ExecErrorKind::DeviceLost, format!("the device was lost: {fault}")))
+    Failure::at(place, ExecError::new(ErrorKind::DeviceFailure, format!("the device was lost: {fault}")))
 }
 
 /// Waits until a submission is finished.

@@ -50,7 +50,7 @@ impl GpuWorker {
     pub(super) fn new(device: DeviceId, script: DeviceScript, side: Arc<GpuSide>) -> Self {
         let timing = Timing::new(device, &side);
         let tensors = GpuTensors::default();
-        Self { log: Log::new(), tensors, timing, script: Arc::new(script), side, batch: Batch::default() }
+        Self { log: Log::default(), tensors, timing, script: Arc::new(script), side, batch: Batch::default() }
     }
 
     /// Waits. What is encoded is submitted before.
@@ -66,10 +66,9 @@ impl GpuWorker {
         let side = Arc::clone(&self.side);
         let kernels = &side.nodes[at];
         self.timing.begin(node, run.now());
-        match (&kernels.whole, &node.streaming) {
-            (Some(kernel), None) => self.encode(kernel, run),
-            (_, Some(streaming)) => self.run_chunks(&kernels.chunks, streaming, run)?,
-            (None, None) => return Err(Failure::internal("a node has no kernel").into()),
+        match &node.streaming {
+            Some(streaming) => self.run_chunks(kernels, streaming, run)?,
+            None => kernels.iter().for_each(|kernel| self.encode(kernel, run)),
         }
         Ok(())
     }

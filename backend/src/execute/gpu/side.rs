@@ -17,16 +17,10 @@ pub(in crate::execute) struct GpuSide {
     pub(in crate::execute) gpu: Arc<Gpu>,
     /// Slots, then constants, as the script's cells; no GPU has guests.
     pub(in crate::execute) cells: Vec<wgpu::Buffer>,
-    /// By node of the device's script.
-    pub(in crate::execute) nodes: Vec<NodeKernels>,
+    /// By node of the device's script: a kernel for the whole of it, or one for each chunk.
+    pub(in crate::execute) nodes: Vec<Vec<Kernel>>,
     /// What it shares with the other plans of its session.
     _constants: Vec<Arc<wgpu::Buffer>>,
-}
-
-/// A node's kernel: for the whole of it, or one for each chunk.
-pub(in crate::execute) struct NodeKernels {
-    pub(in crate::execute) whole: Option<Kernel>,
-    pub(in crate::execute) chunks: Vec<Kernel>,
 }
 
 /// The parts of a side while it is made.
@@ -71,7 +65,7 @@ impl GpuSide {
 }
 
 impl Making<'_> {
-    fn compile(&self, device: &str) -> Result<Vec<NodeKernels>, ExecError> {
+    fn compile(&self, device: &str) -> Result<Vec<Vec<Kernel>>, ExecError> {
         let compiled = |node: &NodeScript| {
             let tables = self.kernels.tables(node.node)?;
             let name = &self.kernels.program().node(node.node).name;
@@ -80,7 +74,7 @@ impl Making<'_> {
         self.script.nodes.iter().map(compiled).collect()
     }
 
-    fn compile_node(&self, node: &NodeScript, tables: &[Option<Tensor>]) -> Result<NodeKernels, KernelError> {
+    fn compile_node(&self, node: &NodeScript, tables: &[Option<Tensor>]) -> Result<Vec<Kernel>, KernelError> {
         let spec = &self.kernels.program().node(node.node).spec;
         let buffer = |cell: u32| &self.cells[cell as usize];
         // An operand of no bytes is not read, or is empty, and then no dispatch reads it.
@@ -89,14 +83,8 @@ impl Making<'_> {
         let outputs: Vec<_> = self.script.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
         let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
         let compile = |rows| gpu::compile(self.gpu, spec, tables, &buffers, rows);
-        Ok(match &node.streaming {
-            None => NodeKernels { whole: Some(compile(None)?), chunks: Vec::new() },
-            Some(streaming) => {
-                let cut = &streaming.cut;
-                let rows = |chunk| node.own_rows(cut, &cut.rows_of(chunk));
-                let chunks = (0..cut.chunks()).map(|chunk| compile(Some(rows(chunk))));
-                NodeKernels { whole: None, chunks: chunks.collect::<Result<_, _>>()? }
-            }
-        })
+        let Some(streaming) = &node.streaming else { return Ok(vec![compile(None)?]) };
+        let cut = &streaming.cut;
+        (0..cut.chunks()).map(|chunk| compile(Some(node.own_rows(cut, &cut.rows_of(chunk))))).collect()
     }
 }

@@ -74,7 +74,7 @@ impl Timing {
 
     /// Makes room for the passes of a run, once.
     pub(super) fn prepare(&mut self, side: &GpuSide, script: &DeviceScript) -> Result<(), Failure> {
-        let passes: usize = (0..script.nodes.len()).map(|at| side.nodes[at].chunks.len().max(1)).sum();
+        let passes: usize = (0..script.nodes.len()).map(|at| side.nodes[at].len()).sum();
         while self.has_timestamps && self.sets.len() * (SET as usize) < passes {
             match TimestampRing::new(&side.gpu, SET) {
                 Ok(Some(set)) => self.sets.push(set),

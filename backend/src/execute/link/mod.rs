@@ -43,7 +43,7 @@ impl LinkWorker {
         Ok(Self {
             download: download.map_err(|error| refused(script.from, error))?,
             upload: upload.map_err(|error| refused(script.to, error))?,
-            log: Log::new(),
+            log: Log::default(),
             plan: Arc::clone(plan),
             script: Arc::new(script),
         })

@@ -1,6 +1,7 @@
 //! Weights stand in memory once for all shapes, and are read when they are wanted.
 
-use crate::execute::{ExecError, ExecErrorKind, Kernels, Weights};
+use crate::error_kind::ErrorKind;
+use crate::execute::{ExecError, Kernels, Weights};
 use crate::import::proto::{DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type};
 use crate::import::{Model, load};
 use crate::lower::{LowerOptions, lower};
@@ -100,7 +101,7 @@ fn a_file_that_was_changed_is_refused_by_name() {
         let file = File::options().write(true).open(&path).expect("it can be written");
         file.set_len(length).expect("it can be cut");
         let error = ready(&kernels(&model, 3, &Arc::default())).expect_err("another size");
-        assert_eq!(error.kind, ExecErrorKind::Constant);
+        assert_eq!(error.kind, ErrorKind::Model);
         let text = error.to_string();
         assert!(text.contains("model.onnx` was changed") && text.contains("open the model again"), "{text}");
     }
