@@ -5,7 +5,7 @@ use super::error::{Failure, Place};
 use super::event::Event;
 use super::exchange::{Delivery, Doing, Exchange, Halt, Port, Stop, Wait};
 use super::resident::DeviceTensor;
-use super::script::NO_GATE;
+use super::script::{Feed, NO_GATE};
 use super::supervise::Supervisor;
 use super::wait::spin_for;
 use anabranch_kernels::gpu::Gpu;
@@ -124,9 +124,9 @@ impl Run<'_> {
     }
 
     /// The next chunk of a queue, once it is there: its buffer, or `None` for one that is on a GPU.
-    pub(super) fn next_chunk(&self, queue: u32, channel: u32) -> Result<Option<Arc<Buffer>>, Halt> {
-        self.wait(Wait::Channel(channel))?;
-        let chunk = self.port().next_chunk(queue);
+    pub(super) fn next_chunk(&self, feed: &Feed) -> Result<Option<Arc<Buffer>>, Halt> {
+        self.wait(Wait::Channel(feed.wait))?;
+        let chunk = self.port().next_chunk(feed.queue);
         chunk.ok_or_else(|| Failure::internal("somebody else took a chunk").into())
     }
 

@@ -258,7 +258,7 @@ impl Former<'_> {
 }
 
 /// The greatest common divisor; of 0 and another number, that.
-fn common_divisor(mut one: usize, mut other: usize) -> usize {
+pub(crate) fn common_divisor(mut one: usize, mut other: usize) -> usize {
     while other > 0 {
         (one, other) = (other, one % other);
     }

@@ -35,6 +35,7 @@ mod uses;
 pub use check::{Violation, check};
 pub use device::{HOST, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
+pub(crate) use gang::common_divisor;
 pub use link::LinkPlan;
 pub(crate) use link::STAGING;
 pub use memory::{Allocation, DeviceMemory, MemoryPlan, SharedConstant};

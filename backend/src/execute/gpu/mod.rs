@@ -78,8 +78,8 @@ impl GpuWorker {
         for kernel in chunks {
             run.check()?;
             for input in &streaming.ins {
-                self.wait(Wait::Channel(input.wait), run)?;
-                run.next_chunk(input.queue, input.wait)?;
+                self.wait(Wait::Channel(input.feed.wait), run)?;
+                run.next_chunk(&input.feed)?;
             }
             self.encode(kernel, run);
             if !streaming.outs.is_empty() || self.batch.kernels >= BATCH {

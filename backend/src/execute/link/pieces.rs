@@ -25,7 +25,7 @@ impl Moving<'_> {
 
     /// The next chunk of a value that is being made.
     pub(super) fn next_chunk(&self, feed: &Feed) -> Result<Option<Arc<Buffer>>, Halt> {
-        self.timed(|| self.run.next_chunk(feed.queue, feed.wait))
+        self.timed(|| self.run.next_chunk(feed))
     }
 
     /// Whether the next chunk is submitted to the GPU that makes it; one that `must` come is waited for.

@@ -8,7 +8,7 @@ use super::{
     After, Channel, DeviceScript, DeviceStep, Gate, GateScript, HandOver, HandedOut, LinkScript, LinkStep, NO_CELL,
     NO_GATE, Operand, PortScript, Scripts, Work,
 };
-use crate::plan::{HOST, Plan, Ring, Route, Step, TransferId};
+use crate::plan::{HOST, Plan, Route, Step, TransferId};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ pub(super) struct Builder<'a> {
     pub(super) plan: &'a Plan,
     pub(super) program: &'a Program,
     pub(super) cells: CellMap,
-    devices: Vec<DeviceScript>,
+    pub(super) devices: Vec<DeviceScript>,
     links: Vec<LinkScript>,
     /// By worker; a gate for each step.
-    ports: Vec<PortScript>,
+    pub(super) ports: Vec<PortScript>,
     /// What follows each step of each device.
     after: Vec<Vec<Vec<After>>>,
     /// For each device and value, the device's steps that read it, ascending.
@@ -111,32 +111,10 @@ impl<'a> Builder<'a> {
         self.makers.get(&value).copied()
     }
 
-    /// A device's script.
-    pub(super) fn device(&mut self, device: DeviceId) -> &mut DeviceScript {
-        &mut self.devices[device.index()]
-    }
-
-    /// A step of a device.
-    pub(super) fn step(&self, device: DeviceId, step: u32) -> &DeviceStep {
-        &self.devices[device.index()].steps[step as usize]
-    }
-
     /// A transfer's step on its link.
     pub(super) fn link_step(&mut self, at: Gate) -> &mut LinkStep {
         let link = at.worker as usize - self.devices.len();
         &mut self.links[link].steps[at.index as usize]
-    }
-
-    /// The rings of a worker.
-    pub(super) fn rings(&self, worker: u32) -> &[Ring] {
-        &self.ports[worker as usize].rings
-    }
-
-    /// A new queue of a worker for so many chunks.
-    pub(super) fn open_queue(&mut self, worker: u32, chunks: usize) -> u32 {
-        let queues = &mut self.ports[worker as usize].queues;
-        queues.push(chunks);
-        queues.len() as u32 - 1
     }
 
     /// What a wait of a worker for a channel is called.
@@ -144,11 +122,6 @@ impl<'a> Builder<'a> {
         let channels = &mut self.ports[worker as usize].channels;
         channels.push(channel);
         channels.len() as u32 - 1
-    }
-
-    /// A channel by what it is called.
-    pub(super) fn known_channel(&mut self, worker: u32, wait: u32) -> &mut Channel {
-        &mut self.ports[worker as usize].channels[wait as usize]
     }
 
     fn lay_out_steps(&mut self) -> Result<(), Contradiction> {

@@ -11,7 +11,7 @@ mod streams;
 mod tests;
 
 use super::error::ExecError;
-use crate::plan::{KernelNeeds, Plan, Ring, TransferId};
+use crate::plan::{KernelNeeds, Plan, Ring, Stream, TransferId};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceId;
@@ -186,17 +186,11 @@ pub(super) struct NodeScript {
 /// What a node reads and makes chunk by chunk.
 #[derive(Clone, Debug)]
 pub(super) struct Streaming {
-    pub(super) cut: Cut,
+    /// One of the streams: all are cut into as many rows and chunks.
+    pub(super) cut: Stream,
     pub(super) ins: Vec<StreamIn>,
     /// By output.
     pub(super) outs: Vec<StreamOut>,
-}
-
-/// How tensors are cut into chunks: rows that are a divisor of each node's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
-    pub(super) rows: usize,
-    pub(super) chunk_rows: usize,
 }
 
 /// An input that arrives in chunks.
@@ -205,12 +199,7 @@ pub(super) struct StreamIn {
     pub(super) input: usize,
     /// Bytes of one of the cut's rows.
     pub(super) row_bytes: usize,
-    /// Which of the device's queues the chunks come to.
-    pub(super) queue: u32,
-    /// What the wait for a chunk is called.
-    pub(super) wait: u32,
-    /// Who gets the buffers back; nobody if chunks land in their place.
-    pub(super) credit: Option<RingAt>,
+    pub(super) feed: Feed,
 }
 
 /// A worker's ring.
@@ -280,14 +269,14 @@ pub(super) struct LinkStep {
     pub(super) room: u32,
 }
 
-/// How the chunks of a value come to a link: from a CPU in buffers, on a GPU as the news that they are there.
+/// How the chunks of a value come to a worker: from a CPU in buffers, on a GPU as the news that they are there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Feed {
-    /// The link's queue.
+    /// Which of the worker's queues they come to.
     pub(super) queue: u32,
     /// What the wait for a chunk is called.
     pub(super) wait: u32,
-    /// Who gets the buffers back.
+    /// Who gets the buffers back; nobody if chunks land in their place.
     pub(super) credit: Option<RingAt>,
 }
 
@@ -301,22 +290,9 @@ impl Scripts {
     }
 }
 
-impl Cut {
-    /// The number of chunks.
-    pub(super) fn chunks(&self) -> usize {
-        self.rows.div_ceil(self.chunk_rows)
-    }
-
-    /// The rows of a chunk.
-    pub(super) fn rows_of(&self, chunk: usize) -> Range<usize> {
-        let start = chunk * self.chunk_rows;
-        start..(start + self.chunk_rows).min(self.rows)
-    }
-}
-
 impl NodeScript {
-    /// The node's own rows of a range of a cut's.
-    pub(super) fn own_rows(&self, cut: &Cut, rows: &Range<usize>) -> Range<usize> {
+    /// The node's own rows of a range of a stream's.
+    pub(super) fn own_rows(&self, cut: &Stream, rows: &Range<usize>) -> Range<usize> {
         let factor = self.rows / cut.rows;
         rows.start * factor..rows.end * factor
     }

@@ -1,6 +1,6 @@
 //! Scripts played without kernels, by workers that take turns.
 
-use super::{After, Gate, NO_GATE, QueueAt, RingAt, Scripts, StreamOut, Work};
+use super::{After, Feed, Gate, NO_GATE, QueueAt, Scripts, StreamOut, Work};
 use crate::execute::exchange::{Exchange, Wait};
 use crate::plan::test_programs::{Placed, random_program};
 use crate::plan::{ChunkRule, PlanOptions, StreamMode};
@@ -71,11 +71,11 @@ impl<'a> Play<'a> {
     }
 
     /// Takes a chunk and gives its buffer back to where it came from.
-    fn take(&mut self, worker: usize, queue: u32, credit: Option<RingAt>) {
-        let chunk = self.exchange.port(worker as u32).next_chunk(queue).expect("it is ready");
-        *self.queued.entry(QueueAt { worker: worker as u32, queue }).or_default() -= 1;
-        assert_eq!(credit.is_some(), chunk.is_some());
-        if let (Some(ring), Some(buffer)) = (credit, chunk) {
+    fn take(&mut self, worker: usize, feed: &Feed) {
+        let chunk = self.exchange.port(worker as u32).next_chunk(feed.queue).expect("it is ready");
+        *self.queued.entry(QueueAt { worker: worker as u32, queue: feed.queue }).or_default() -= 1;
+        assert_eq!(feed.credit.is_some(), chunk.is_some());
+        if let (Some(ring), Some(buffer)) = (feed.credit, chunk) {
             self.exchange.give_back(ring, buffer).expect("a buffer of the ring");
         }
     }
@@ -93,7 +93,7 @@ impl<'a> Play<'a> {
         {
             let is_gpu = !self.lands_on_cpu[worker];
             let room = |out: &StreamOut| is_gpu || self.is_ready(worker, Wait::Channel(out.wait));
-            if !streaming.ins.iter().all(|input| self.is_ready(worker, Wait::Channel(input.wait)))
+            if !streaming.ins.iter().all(|input| self.is_ready(worker, Wait::Channel(input.feed.wait)))
                 || !streaming.outs.iter().all(room)
             {
                 return false;
@@ -104,7 +104,7 @@ impl<'a> Play<'a> {
                 out.to.iter().for_each(|onward| self.send(onward.to, buffer.clone()));
             }
             for input in &streaming.ins {
-                self.take(worker, input.queue, input.credit);
+                self.take(worker, &input.feed);
             }
             self.at[worker].1 += 1;
             return true;
@@ -136,7 +136,7 @@ impl<'a> Play<'a> {
             let buffer = through.then(|| self.exchange.port(worker as u32).free_buffer(0).expect("it is ready"));
             self.send(step.reader.expect("a stream has a reader"), buffer);
             if let Some(feed) = &step.feed {
-                self.take(worker, feed.queue, feed.credit);
+                self.take(worker, feed);
             }
             self.at[worker].1 += 1;
             return true;
