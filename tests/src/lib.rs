@@ -37,6 +37,17 @@ pub fn options(place: &str) -> SessionOptions {
     SessionOptions::default().with_devices(devices).with_strategy(strategy(place))
 }
 
+/// Options for one CPU device and no GPU.
+pub fn one_cpu() -> SessionOptions {
+    let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
+    SessionOptions::default().with_devices(devices)
+}
+
+/// Whether the outputs on the host have the same bits.
+pub fn same(a: &Outputs, b: &Outputs) -> bool {
+    a.iter().zip(b.iter()).all(|((_, a), (_, b))| a.same_bits(b))
+}
+
 /// The strategy, device or plan file that a text names.
 pub fn strategy(place: &str) -> Strategy {
     let Ok(strategy) = place.parse();

@@ -7,7 +7,7 @@ use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::planning::PlanChoice;
 use anabranch::refine::{RefineOptions, Verdict, refine};
 use anabranch::session::Inputs;
-use anabranch_tests::{MODELS, assert_close, options, reference, session, strategy};
+use anabranch_tests::{MODELS, assert_close, options, reference, same, session, strategy};
 
 fn way(place: &str, order: &str, streaming: StreamMode) -> PlanChoice {
     let plan = PlanOptions { streaming, ..PlanOptions::default() };
@@ -49,7 +49,7 @@ fn on_cpus_alone_the_dynamic_scheduler_gives_the_planned_bits() {
         let planned = session.run(&inputs).expect("runs");
         let dynamic = session.dynamic(&inputs).expect("is ready");
         let (outputs, _) = session.run_dynamic(&dynamic, &inputs, &RunOptions::default()).expect("runs");
-        assert!(planned.iter().zip(outputs.iter()).all(|((_, a), (_, b))| a.same_bits(b)), "{name}");
+        assert!(same(&planned, &outputs), "{name}");
     }
 }
 

@@ -1,17 +1,12 @@
 //! The same plan and inputs give the same bits, run after run.
 
-use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, Kernels, RunOptions};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode, Transfer};
 use anabranch::program::ValueId;
-use anabranch::session::{Outputs, Session};
+use anabranch::session::Session;
 use anabranch_kernels::Tensor;
-use anabranch_tests::{assert_close, model, options, reference, session};
+use anabranch_tests::{assert_close, model, one_cpu, options, reference, same, session, strategy};
 use std::sync::Arc;
-
-fn same(first: &Outputs, second: &Outputs) -> bool {
-    first.iter().zip(second.iter()).all(|((_, a), (_, b))| a.same_bits(b))
-}
 
 #[test]
 fn twenty_runs_give_the_same_bits() {
@@ -54,9 +49,8 @@ fn streaming_changes_no_bits() {
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
     for name in ["convnet", "mobile", "encoder", "unet", "lstm"] {
-        let mut options = options("cpu");
-        options.devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
-        let session = Session::open(model(name), options).expect("a bundled model opens");
+        let session =
+            Session::open(model(name), one_cpu().with_strategy(strategy("cpu"))).expect("a bundled model opens");
         let (inputs, _) = reference(name);
         let prepared = session.prepare(&inputs).expect("is placed");
         let program = &prepared.program;

@@ -1,10 +1,9 @@
 //! Inputs and outputs that stay on a device from run to run give what tensors of the host give, and do not travel.
 
-use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::plan::HOST;
 use anabranch::{ErrorKind, Inputs, Session, SessionOptions, Shape, Tensor};
-use anabranch_tests::options;
+use anabranch_tests::{one_cpu, options};
 
 const WIDTH: usize = 16;
 
@@ -80,10 +79,8 @@ fn a_state_stays_on_the_gpu() {
 
 #[test]
 fn the_same_calls_work_without_a_gpu() {
-    let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
-    let cpu = || SessionOptions::default().with_devices(devices.clone());
-    let resident = session(cpu().with_resident("state", "cpu0").with_resident("next", "cpu0"));
-    let (given, expected) = (five_steps(&resident, "cpu0"), five_steps(&session(cpu()), "cpu0"));
+    let resident = session(one_cpu().with_resident("state", "cpu0").with_resident("next", "cpu0"));
+    let (given, expected) = (five_steps(&resident, "cpu0"), five_steps(&session(one_cpu()), "cpu0"));
     assert!(given.iter().zip(&expected).all(|(given, expected)| given.same_bits(expected)));
 }
 

@@ -1,10 +1,9 @@
 //! One session over many input shapes: what it keeps is bounded and within the devices' limits in sum, and runs of different shapes
 //! do not disturb each other.
 
-use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::session::Prepared;
 use anabranch::{Constraints, ErrorKind, Inputs, Outputs, Session, SessionOptions, Strategy, Tensor};
-use anabranch_tests::{model, options, session};
+use anabranch_tests::{model, one_cpu, options, same, session};
 use std::sync::Arc;
 use std::thread;
 
@@ -16,16 +15,6 @@ fn inputs(batch: usize, length: usize) -> Inputs {
     let x = Tensor::from_elements(shape(vec![batch, length, 32]), &x).expect("one for each");
     let mask = Tensor::from_elements(shape(vec![batch, length]), &mask).expect("one for each");
     Inputs::new().tensor("x", x).tensor("mask", mask)
-}
-
-fn same(a: &Outputs, b: &Outputs) -> bool {
-    a.iter().zip(b.iter()).all(|((_, a), (_, b))| a.same_bits(b))
-}
-
-/// One CPU device and no GPU.
-fn one_cpu() -> SessionOptions {
-    let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
-    SessionOptions::default().with_devices(devices)
 }
 
 fn encoder(options: SessionOptions) -> Session {

@@ -70,12 +70,11 @@ struct Judge<'a> {
 impl Judge<'_> {
     fn counts(&mut self) {
         let mut times = vec![0; self.program.nodes.len()];
-        let all = self.contraction.members.iter().flatten();
-        all.filter(|node| node.index() < times.len())
-            .map(|node| node.index())
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|at| times[at] += 1);
+        for node in self.contraction.members.iter().flatten() {
+            if let Some(times) = times.get_mut(node.index()) {
+                *times += 1;
+            }
+        }
         let wrong = times.iter().enumerate().filter(|(_, times)| **times != 1);
         self.found.extend(wrong.map(|(at, times)| Fault::Count(self.program.nodes[at].name.clone(), *times)));
         let (nodes, lists) = (&self.contraction.program.nodes, &self.contraction.members);

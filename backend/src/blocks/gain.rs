@@ -103,6 +103,7 @@ fn weakest(costs: &[NodeCost]) -> CostSource {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::cpu_device;
     use super::super::{Readers, block_node};
     use super::*;
     use crate::plan::test_programs::{Maker, relu};
@@ -121,14 +122,7 @@ mod tests {
         let members = [0, 1, 2].map(NodeId);
         let chunk_rows = rows * 256 / 4;
         let block = block_node(&program, &Readers::of(&program), &members, chunk_rows).expect("a block");
-        let device = BlockDevice {
-            name: "cpu0".into(),
-            kind: DeviceKind::Cpu,
-            key: "cpu".into(),
-            times: 1.0,
-            threads,
-            cache: 2 << 20,
-        };
+        let device = BlockDevice { threads, cache: 2 << 20, ..cpu_device("cpu") };
         let mut store = MachineCosts::default();
         store.devices.insert("cpu".into(), DeviceCosts { rates: Some(RATES), ..DeviceCosts::default() });
         change(&mut store, &program, &block);

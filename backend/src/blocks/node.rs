@@ -1,6 +1,7 @@
 //! What makes nodes a block: the one node that computes them all, or why there is none.
 
 use super::BlockError;
+use crate::plan::common_divisor;
 use crate::program::{Node, NodeId, Origin, Program, ValueId};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::op::{Block, Member, NodeSpec, Op, Operand, RowPlan};
@@ -190,16 +191,12 @@ fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>])
     for (id, plan) in members.iter().zip(plans) {
         let node = program.node(*id);
         // A reduction takes rows of any length.
-        rows = gcd(rows, plan.as_ref().map_or(node.spec.inputs[0].shape.elements(), |plan| plan.rows));
+        rows = common_divisor(rows, plan.as_ref().map_or(node.spec.inputs[0].shape.elements(), |plan| plan.rows));
         if rows < 2 {
             return Err(BlockError::Rows { node: node.name.clone() });
         }
     }
     Ok(rows)
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The block's inputs as they are found: one for each value, shape and way of reading.

@@ -27,6 +27,13 @@ pub struct CpuTeam {
     pub slowdown: f64,
 }
 
+impl CpuTeam {
+    /// How many times longer than it needs each node takes, if more than once.
+    pub(super) fn slowdown(&self) -> Option<f64> {
+        Some(self.slowdown).filter(|times| *times > 1.0)
+    }
+}
+
 /// How a GPU is opened: when the first plan is readied that has steps there, and again after it was lost.
 #[derive(Clone)]
 pub struct GpuOpener {

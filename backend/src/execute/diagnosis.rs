@@ -1,6 +1,6 @@
 //! Names for what went wrong in a run: where a failure happened, and who waits for whom in one that stalled.
 
-use super::error::{Place, RunError, Waiting};
+use super::error::{ExecError, Place};
 use super::exchange::{Doing, Exchange, Wait};
 use super::script::{Awaited, PortScript};
 use super::supervise::Blame;
@@ -19,15 +19,15 @@ pub(super) struct Diagnosis {
 
 impl Diagnosis {
     /// For each worker that waits, where and on whom.
-    pub(super) fn wait_for_graph(&self, exchange: &Exchange) -> Vec<Waiting> {
+    pub(super) fn wait_for_graph(&self, exchange: &Exchange) -> String {
         let waiting = |(worker, (_, doing)): (usize, (u64, Doing))| match doing {
             Doing::Waiting(wait) => Some(self.waiting(worker, wait)),
             Doing::Idle | Doing::Working => None,
         };
-        exchange.look().enumerate().filter_map(waiting).collect()
+        exchange.look().enumerate().filter_map(waiting).collect::<Vec<_>>().join("; ")
     }
 
-    fn waiting(&self, worker: usize, wait: Wait) -> Waiting {
+    fn waiting(&self, worker: usize, wait: Wait) -> String {
         let port = &self.ports[worker];
         let (openers, step, lacks) = match wait {
             Wait::Gate(gate) => (&port.gates[gate as usize].openers, port.gates[gate as usize].step, String::new()),
@@ -44,7 +44,8 @@ impl Diagnosis {
         let mut on: Vec<String> = openers.iter().map(|from| self.worker_name(*from as usize)).collect();
         on.sort();
         on.dedup();
-        Waiting { worker: self.worker_name(worker), at: self.step_name(worker, step) + &lacks, on }
+        let (worker, step, on) = (self.worker_name(worker), self.step_name(worker, step), on.join(", "));
+        format!("{worker} waits at {step}{lacks} for {on}")
     }
 
     fn worker_name(&self, worker: usize) -> String {
@@ -81,7 +82,7 @@ impl Diagnosis {
     }
 
     /// Puts names to a failure.
-    pub(super) fn named(&self, Blame { worker, failure }: Blame) -> RunError {
+    pub(super) fn named(&self, Blame { worker, failure }: Blame) -> ExecError {
         let node = match failure.place {
             Place::Node(node) => Some(self.program.node(node).name.clone()),
             Place::Transfer(id) => match self.program.value(self.plan.transfer(id).value).origin {
@@ -101,6 +102,6 @@ impl Diagnosis {
                 self.plan.device(end).name.clone()
             }
         });
-        RunError { kind: failure.kind, node, device }
+        failure.error.at(node, device)
     }
 }

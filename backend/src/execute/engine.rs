@@ -6,27 +6,31 @@
 //! nothing of one run is ever taken for a part of the next.
 
 use super::RunOptions;
-use super::cpu::{CpuParts, CpuWorker};
+use super::cpu::CpuWorker;
 use super::device::ComputeDevice;
 use super::diagnosis::Diagnosis;
-use super::error::{ExecError, Failure, RunError, RunErrorKind};
+use super::error::ExecError;
+use super::event::Lane;
 use super::exchange::{Doing, Exchange, Halt};
-use super::gpu::{Extra, GpuSide, GpuWorker};
+use super::gpu::{GpuSide, GpuWorker};
 use super::kernels::Kernels;
 use super::ledger::Ledger;
 use super::link::LinkWorker;
-use super::pool::{DevicePool, Lane};
+use super::pool::DevicePool;
 use super::script::{DeviceScript, LinkScript, Scripts};
 use super::supervise::{Deadline, Supervisor, Verdict};
 use super::threads::{Inbox, Job};
 use super::worker::{GpuTensors, Run, Terms, Worker, attempt};
+use crate::error_kind::ErrorKind;
+use crate::lock::lock;
 use crate::plan::{HOST, Plan};
 use crate::program::{NodeId, ValueId};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{Buffer, Tensor};
 use anabranch_placement::platform::DeviceId;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// All that a plan keeps on its devices between runs.
@@ -64,7 +68,7 @@ pub(super) struct Call<'a> {
 /// A failure and whether the engine can be used on.
 #[derive(Debug)]
 pub(super) struct Broken {
-    pub(super) error: RunError,
+    pub(super) error: ExecError,
     pub(super) beyond_repair: bool,
 }
 
@@ -84,8 +88,7 @@ impl Engine {
         let Scripts { mut devices, links, ports } = Scripts::of(plan, program)?;
         let ledger = pool.ledger();
         ready_constants(kernels, pool, &mut devices, &ledger)?;
-        let exchange =
-            Exchange::new(&ports).ok_or(ExecError::Memory { device: pool.devices()[0].name().to_owned() })?;
+        let exchange = Exchange::new(&ports).ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
         let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
         let cpus = devices.iter().zip(pool.devices());
         let cpus = cpus.filter(|(script, device)| matches!(device, ComputeDevice::Cpu(_)) && !script.steps.is_empty());
@@ -123,7 +126,14 @@ impl Engine {
         let terms = Terms { origin: call.origin, profile: call.options.profile, spin };
         let graph = || self.diagnosis.wait_for_graph(&self.exchange);
         let deadline = Deadline::new(call.options, call.origin);
-        let supervisor = Supervisor::new(deadline, call.options.stall_after, &self.exchange, &self.verdict, &graph);
+        let supervisor = Supervisor {
+            deadline,
+            exchange: &self.exchange,
+            verdict: &self.verdict,
+            graph: &graph,
+            stall_after: call.options.stall_after,
+            watch: RefCell::default(),
+        };
         let _pinned = if self.shares_cpus { pool.pin_caller() } else { None };
         self.adopt(call.spare);
         self.give(&call.tensors);
@@ -136,7 +146,9 @@ impl Engine {
         match self.verdict.take() {
             None => Ok(()),
             Some(blame) => {
-                let repairable = blame.failure.is_repairable() && self.reset();
+                // A device that is gone, and what a fault of this code has left, cannot be used on.
+                let broken = matches!(blame.failure.error.kind, ErrorKind::DeviceFailure | ErrorKind::Internal);
+                let repairable = !broken && self.reset();
                 Err(Broken { error: self.diagnosis.named(blame), beyond_repair: !repairable })
             }
         }
@@ -246,14 +258,11 @@ impl Parts<'_> {
                 let computes = !script.nodes.is_empty();
                 let team = if computes { self.pool.team(device, cpu) } else { Arc::new(Team::solo()) };
                 let kernels = script.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect::<Result<_, _>>()?;
-                let parts = CpuParts { device, name: &cpu.name, script, kernels, team, slowdown: cpu.slowdown };
-                (None, Box::new(CpuWorker::new(parts, self.plan, self.ledger)?))
+                (None, Box::new(CpuWorker::new(device, cpu, script, kernels, team, self.plan, self.ledger)?))
             }
             ComputeDevice::Gpu(opener) => {
-                let memory = &self.plan.memory().devices()[device.index()];
-                let extra = Extra { ledger: self.ledger, scratch: memory.scratch, kernels: memory.kernels };
-                let gpu = self.pool.gpu(device)?;
-                let side = GpuSide::new(gpu, &opener.name, device, &script, self.kernels, &extra)?;
+                let (gpu, memory) = (self.pool.gpu(device)?, &self.plan.memory().devices()[device.index()]);
+                let side = GpuSide::new(gpu, &opener.name, device, &script, self.kernels, self.ledger, memory)?;
                 (Some(Arc::clone(&side)), Box::new(GpuWorker::new(device, script, side)))
             }
         };
@@ -266,11 +275,11 @@ impl Parts<'_> {
     fn link(&self, worker: usize, script: LinkScript) -> Result<Station, ExecError> {
         let devices = self.plan.devices();
         if let Some(link) = self.plan.links().get(worker - devices.len()) {
-            self.ledger.take(link.staging_device(devices), link.staging(devices) as usize);
-            self.ledger.take(link.to, link.ring() as usize);
+            self.ledger.take(link.staging_device(devices), link.staging_bytes(devices) as usize);
+            self.ledger.take(link.to, link.ring.total() as usize);
         }
         let ends = [script.from, script.to].map(|end| self.gpus[end.index()].clone());
-        let inbox = Some(self.pool.thread(Lane::Link(script.from, script.to))?);
+        let inbox = Some(self.pool.thread(Lane::Link { from: script.from, to: script.to })?);
         let worker: Box<dyn Worker> = Box::new(LinkWorker::new(script, self.plan, ends)?);
         Ok(Station { worker: Mutex::new(worker), inbox })
     }
@@ -301,16 +310,4 @@ fn ready_constants(
         constants.iter_mut().zip(&mut loaded).for_each(|(cell, buffer)| cell.buffer = buffer);
     }
     Ok(())
-}
-
-impl Failure {
-    /// Whether the same devices can be used on.
-    fn is_repairable(&self) -> bool {
-        !matches!(self.kind, RunErrorKind::DeviceLost(_) | RunErrorKind::Internal(_) | RunErrorKind::Stalled(_))
-    }
-}
-
-/// A worker that panicked has caught that; its state is made anew after every failure.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

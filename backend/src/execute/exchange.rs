@@ -3,13 +3,14 @@
 //! A gate is a countdown that others open directly, and the buffers that come with it; nobody relays anything. Each gate has one
 //! worker that waits at it, each queue one that takes from it. Nothing here ever blocks a sender.
 
-use super::error::{Failure, RunErrorKind};
+use super::error::Failure;
 use super::script::{Awaited, Channel, Gate, PortScript, QueueAt, RingAt};
 use super::wait::Waiter;
+use crate::lock::lock;
 use anabranch_kernels::Buffer;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Why a worker leaves a run early.
@@ -19,6 +20,16 @@ pub(super) enum Halt {
     Stopped,
     /// It cannot go on.
     Failed(Failure),
+}
+
+impl Halt {
+    /// Why nothing comes of it.
+    pub(super) fn failure(self) -> Failure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::Stopped => Failure::internal("a thread was stopped"),
+        }
+    }
 }
 
 impl<T: Into<Failure>> From<T> for Halt {
@@ -349,17 +360,6 @@ impl Port {
     pub(super) fn ring_bytes(&self) -> usize {
         self.rings.iter().map(|ring| ring.bytes * ring.depth).sum()
     }
-}
-
-impl From<RunErrorKind> for Failure {
-    fn from(kind: RunErrorKind) -> Self {
-        Self::at(super::error::Place::Nowhere, kind)
-    }
-}
-
-/// What a panicking thread left behind is whole here: every change is one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

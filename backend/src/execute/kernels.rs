@@ -4,8 +4,9 @@
 //! that it wants, which all kernels of a session share ([`Weights`]).
 
 use super::error::ExecError;
-use super::weights::{UploadError, Wanted, Weights};
+use super::weights::{Wanted, Weights};
 use crate::constant::Constant;
+use crate::lock::lock;
 use crate::plan::{KernelNeeds, Needs, PackedConstant};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::cpu::{self, CpuKernel, Packing};
@@ -14,7 +15,7 @@ use anabranch_kernels::{Buffer, KernelError, Tensor};
 use anabranch_placement::platform::DeviceKind;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A program and its prepared kernels.
 pub struct Kernels {
@@ -43,7 +44,7 @@ impl Prepared {
 impl Kernels {
     /// No kernels yet, and weights of their own.
     pub fn new(program: Arc<Program>) -> Self {
-        Self::with(program, Arc::new(Weights::new(0)))
+        Self::with(program, Arc::default())
     }
 
     /// No kernels yet. What they keep of constants they share with all others of `weights`.
@@ -63,7 +64,7 @@ impl Kernels {
 
     /// Uses `kernel` for a node in the place of the one that would be prepared for it, from the next plan on.
     pub fn replace(&self, node: NodeId, kernel: Arc<dyn CpuKernel>) {
-        self.lock().insert(node, Prepared::Ready { kernel, packed: Vec::new() });
+        lock(&self.cpu).insert(node, Prepared::Ready { kernel, packed: Vec::new() });
     }
 
     /// Gives the kernels of `nodes` their constants, and loads the constants `values`, which it returns: all at once, by all
@@ -72,7 +73,7 @@ impl Kernels {
     /// # Errors
     /// If there is no kernel for a node, or a constant cannot be read.
     pub(super) fn ready(&self, nodes: &[NodeId], values: &[ValueId]) -> Result<Vec<Arc<Buffer>>, ExecError> {
-        let mut kernels = self.lock();
+        let mut kernels = lock(&self.cpu);
         let mut wanted: Vec<Wanted> = Vec::new();
         let mut waiting = Vec::new();
         for id in nodes {
@@ -106,7 +107,7 @@ impl Kernels {
     /// If there is none, or a constant cannot be read.
     pub(super) fn cpu(&self, node: NodeId) -> Result<Arc<dyn CpuKernel>, ExecError> {
         self.ready(&[node], &[])?;
-        match self.lock().get(&node) {
+        match lock(&self.cpu).get(&node) {
             Some(Prepared::Ready { kernel, .. }) => Ok(Arc::clone(kernel)),
             _ => Err(self.failed(node, KernelError::Packed { input: 0 })),
         }
@@ -114,7 +115,7 @@ impl Kernels {
 
     /// The packed constants that the kernel of a node keeps, once it is ready.
     pub(super) fn packed(&self, node: NodeId) -> Vec<Arc<Buffer>> {
-        match self.lock().get(&node) {
+        match lock(&self.cpu).get(&node) {
             Some(Prepared::Ready { packed, .. }) => packed.clone(),
             _ => Vec::new(),
         }
@@ -133,12 +134,10 @@ impl Kernels {
         node.inputs.iter().zip(&node.spec.inputs).enumerate().map(table).collect()
     }
 
-    /// A constant in the memory of a GPU, which all kernels of the same weights share.
-    pub(super) fn on_gpu(&self, gpu: &Arc<Gpu>, value: ValueId) -> Result<Arc<wgpu::Buffer>, UploadError> {
-        match self.program.constant(value) {
-            Some(constant) => self.weights.on_gpu(gpu, constant),
-            None => Err(KernelError::Gpu(format!("{value} is no constant")).into()),
-        }
+    /// A constant in the memory of a GPU of this name, which all kernels of the same weights share.
+    pub(super) fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<wgpu::Buffer>, ExecError> {
+        let constant = self.program.constant(value);
+        self.weights.on_gpu(gpu, name, constant.ok_or_else(|| ExecError::internal("a value is no constant"))?)
     }
 
     /// For each input of a node, whether it is constant.
@@ -170,12 +169,7 @@ impl Kernels {
     }
 
     fn failed(&self, node: NodeId, source: KernelError) -> ExecError {
-        ExecError::Kernel { node: self.program.node(node).name.clone(), device: "CPU".into(), source: Box::new(source) }
-    }
-
-    /// A kernel is only inserted whole, so the map is sound even if a preparation panicked.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Prepared>> {
-        self.cpu.lock().unwrap_or_else(PoisonError::into_inner)
+        ExecError::kernel(&self.program.node(node).name, "CPU", source)
     }
 }
 
@@ -184,7 +178,7 @@ impl Needs for Kernels {
         let inputs = &self.program.node(node).inputs;
         let spec = &self.program.node(node).spec;
         if kind == DeviceKind::Cpu {
-            let mut kernels = self.lock();
+            let mut kernels = lock(&self.cpu);
             let kernel = self.planned(&mut kernels, node)?.kernel();
             let packed =
                 |Packing { input, layout }: Packing| Some(PackedConstant { value: *inputs.get(input)?, layout });
@@ -207,7 +201,7 @@ impl Needs for Kernels {
 
 impl fmt::Debug for Kernels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let prepared = self.lock().len();
+        let prepared = lock(&self.cpu).len();
         f.debug_struct("Kernels").field("nodes", &self.program.nodes.len()).field("prepared", &prepared).finish()
     }
 }

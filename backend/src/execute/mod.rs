@@ -28,7 +28,7 @@ mod resident;
 mod script;
 mod supervise;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod threads;
 mod wait;
 mod weights;
@@ -37,7 +37,7 @@ mod worker;
 pub use cancel::CancelToken;
 pub use device::{ComputeDevice, CpuTeam, GpuOpener};
 pub use dynamic::{DynamicExecutor, Forecast};
-pub use error::{ExecError, InputMismatch, MisplacedInput, RunError, RunErrorKind, Waiting};
+pub use error::ExecError;
 pub use event::{Activity, Event, Lane};
 pub(crate) use gpu::BATCH as GPU_BATCH;
 pub use kernels::Kernels;
@@ -46,14 +46,16 @@ pub use pool::DevicePool;
 pub use resident::DeviceTensor;
 pub use weights::Weights;
 
+use crate::error_kind::ErrorKind;
+use crate::lock::lock;
 use crate::plan::{HOST, Plan, PlanDevice};
-use crate::program::Program;
+use crate::program::{Program, Value, ValueId};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use engine::{Call, Engine};
 use std::borrow::Borrow;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use supervise::Deadline;
 use worker::GpuTensors;
@@ -109,7 +111,7 @@ impl Executor {
     ///
     /// # Errors
     /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long, also while it is queued.
-    pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, RunError> {
+    pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, ExecError> {
         let mut output = RunOutput::default();
         self.run_into(&inputs.iter().map(Borrow::borrow).collect::<Vec<_>>(), options, &mut output)?;
         Ok(output)
@@ -120,7 +122,7 @@ impl Executor {
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub fn run_into(&self, inputs: &[&Tensor], options: &RunOptions, output: &mut RunOutput) -> Result<(), RunError> {
+    pub fn run_into(&self, inputs: &[&Tensor], options: &RunOptions, output: &mut RunOutput) -> Result<(), ExecError> {
         self.run_resident(inputs, &[], options, output)
     }
 
@@ -135,22 +137,20 @@ impl Executor {
         resident: &[DeviceTensor],
         options: &RunOptions,
         output: &mut RunOutput,
-    ) -> Result<(), RunError> {
-        let anywhere = |kind| RunError { kind, node: None, device: None };
+    ) -> Result<(), ExecError> {
         output.events.clear();
         let on_host = |at: usize| self.plan.input_device(at) == HOST;
-        verify_inputs(self.program(), on_host, inputs).map_err(anywhere)?;
+        verify_inputs(self.program(), on_host, inputs)?;
         let Some(_inside) = inside::enter_run() else {
-            return Err(anywhere(RunErrorKind::Internal("a run was asked for from within a kernel")));
+            return Err(ExecError::internal("a run was asked for from within a kernel"));
         };
         let origin = Instant::now();
-        let _turn = self.pool.turn(&Deadline::new(options, origin), options.spin).map_err(anywhere)?;
-        let mut state = self.lock();
-        let engine =
-            self.current_engine(&mut state).map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?;
-        resident::verify(&self.plan, self.program(), &self.pool, resident).map_err(anywhere)?;
-        let targets = resident::targets(&self.plan, self.program(), &self.pool, &mut output.resident);
-        let targets = targets.map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?;
+        let _turn = self.pool.turn(&Deadline::new(options, origin), options.spin)?;
+        // A caller that panicked while it held the lock had its turn, so that all workers are idle or gone.
+        let mut state = lock(&self.state);
+        let engine = self.current_engine(&mut state)?;
+        resident::verify(&self.plan, self.program(), &self.pool, resident)?;
+        let targets = resident::targets(&self.plan, self.program(), &self.pool, &mut output.resident)?;
         state.keep(output);
         let given = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
         let held = || (1..).map(DeviceId).zip(self.plan.memory().devices().iter().skip(1));
@@ -177,7 +177,7 @@ impl Executor {
         output.events.sort_unstable_by_key(|event| (event.start, event.end, event.lane, event.what));
         output.resident = targets;
         let on_host = |at: usize| self.plan.output_device(at) == HOST;
-        state.fill(self.program(), on_host, &engine, output).map_err(anywhere)
+        state.fill(self.program(), on_host, &engine, output)
     }
 
     /// The engine; made anew if it broke, or if another plan's run has found one of its GPUs lost.
@@ -188,11 +188,6 @@ impl Executor {
         state.engine = None;
         let engine = Arc::new(Engine::build(&self.plan, &self.kernels, &self.pool)?);
         Ok(Arc::clone(state.engine.insert(engine)))
-    }
-
-    /// A caller that panicked while it held the lock had its turn, so that all workers are idle or gone.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -215,7 +210,7 @@ impl State {
         on_host: impl Fn(usize) -> bool,
         engine: &Engine,
         output: &mut RunOutput,
-    ) -> Result<(), RunErrorKind> {
+    ) -> Result<(), ExecError> {
         engine.take_outputs(&mut self.made);
         self.made.sort_unstable_by_key(|(index, _)| *index);
         let specs = program.outputs.iter().enumerate().filter(|(at, _)| on_host(*at)).map(|(_, output)| &output.spec);
@@ -243,28 +238,37 @@ pub(crate) fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) ->
     if planned.len() == given.len() && planned.iter().zip(given).all(same) {
         return Ok(());
     }
-    let names = |names: Vec<&str>| names.join(", ");
-    Err(ExecError::Devices {
-        planned: names(planned.iter().map(|device| &*device.name).collect()),
-        given: names(given.iter().map(ComputeDevice::name).collect()),
-    })
+    let planned = planned.iter().map(|device| &*device.name).collect::<Vec<_>>().join(", ");
+    let given = given.iter().map(ComputeDevice::name).collect::<Vec<_>>().join(", ");
+    let text = format!("the plan was made for {planned}, but these devices are given: {given}; make it again");
+    Err(ExecError::new(ErrorKind::DeviceFailure, text))
 }
 
 /// Whether these are tensors for the inputs that are on the host.
-fn verify_inputs(program: &Program, on_host: impl Fn(usize) -> bool, inputs: &[&Tensor]) -> Result<(), RunErrorKind> {
-    let wanted = || program.inputs.iter().enumerate().filter(|(at, _)| on_host(*at)).map(|(_, id)| id);
-    let expected = wanted().count();
-    if inputs.len() != expected {
-        return Err(RunErrorKind::InputCount { expected, given: inputs.len() });
+fn verify_inputs(program: &Program, on_host: impl Fn(usize) -> bool, inputs: &[&Tensor]) -> Result<(), ExecError> {
+    let on_host = |(at, _): &(usize, &ValueId)| on_host(*at);
+    let wanted = program.inputs.iter().enumerate().filter(&on_host).map(|(_, id)| program.value(*id));
+    verify_specs(wanted, inputs.iter().map(|tensor| tensor.spec()), "inputs")
+}
+
+/// Whether as many tensors are given as wanted, each of its input's type and shape.
+fn verify_specs<'p, 't>(
+    wanted: impl Iterator<Item = &'p Value> + Clone,
+    given: impl ExactSizeIterator<Item = &'t TensorSpec>,
+    what: &str,
+) -> Result<(), ExecError> {
+    let (expected, count) = (wanted.clone().count(), given.len());
+    if count != expected {
+        let text = format!("{count} tensors were given for {expected} {what}");
+        return Err(ExecError::new(ErrorKind::Input, text));
     }
-    for (id, tensor) in wanted().zip(inputs) {
-        let value = program.value(*id);
-        if value.spec != *tensor.spec() {
-            let (name, expected, given) = (value.name.clone(), value.spec.clone(), tensor.spec().clone());
-            return Err(RunErrorKind::Input(Box::new(InputMismatch { name, expected, given })));
+    match wanted.zip(given).find(|(value, spec)| value.spec != **spec) {
+        None => Ok(()),
+        Some((value, given)) => {
+            let text = format!("input {:?} is {}, but {given} was given", value.name, value.spec);
+            Err(ExecError::new(ErrorKind::Input, text))
         }
     }
-    Ok(())
 }
 
 /// Makes tensors of the buffers that a run has made, in the order of the outputs. Equal specs of `former` tensors are used again.
@@ -273,14 +277,14 @@ fn fill<'p>(
     mut former: impl Iterator<Item = TensorSpec>,
     made: impl Iterator<Item = (u32, Arc<Buffer>)>,
     outputs: &mut Vec<Tensor>,
-) -> Result<(), RunErrorKind> {
+) -> Result<(), ExecError> {
     for ((_, buffer), expected) in made.zip(specs.by_ref()) {
         let spec = former.next().filter(|spec| spec == expected).unwrap_or_else(|| expected.clone());
         let tensor = Tensor::new(spec, buffer);
-        outputs.push(tensor.map_err(|_| RunErrorKind::Internal("an output has the wrong size"))?);
+        outputs.push(tensor.map_err(|_| ExecError::internal("an output has the wrong size"))?);
     }
     match specs.next() {
         None => Ok(()),
-        Some(_) => Err(RunErrorKind::Internal("not every output was made")),
+        Some(_) => Err(ExecError::internal("not every output was made")),
     }
 }

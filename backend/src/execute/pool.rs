@@ -1,19 +1,22 @@
 //! The devices of a session, shared by the executors of all its plans.
 
 use super::device::{ComputeDevice, CpuTeam};
-use super::error::{ExecError, RunErrorKind};
+use super::error::ExecError;
+use super::event::Lane;
 use super::inside;
-use super::ledger::{Accounts, Ledger};
+use super::ledger::{Held, Ledger};
 use super::queue::{RunQueue, Turn};
 use super::supervise::{Deadline, TICK};
 use super::threads::{Busy, Inbox, PoolThread};
 use crate::device::affinity;
+use crate::lock::lock;
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_placement::platform::DeviceId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The devices that plans run on: one team of threads for each CPU device, one opened GPU for each GPU, one thread for each device
@@ -27,7 +30,7 @@ use std::time::Duration;
 /// when a run ends is next, but once in a millisecond it is who has waited longest.
 pub struct DevicePool {
     devices: Vec<ComputeDevice>,
-    accounts: Arc<Accounts>,
+    held: Held,
     queue: RunQueue,
     busy: Arc<Busy>,
     /// Whether waits may spin: there is another processing unit for who is waited for.
@@ -49,18 +52,11 @@ struct Started {
     teams: BTreeMap<DeviceId, Arc<Team>>,
 }
 
-/// What a thread is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Lane {
-    Device(DeviceId),
-    Link(DeviceId, DeviceId),
-}
-
 impl DevicePool {
     /// A pool of these devices, the host first. Starts and opens nothing yet.
     pub fn new(devices: Vec<ComputeDevice>) -> Arc<Self> {
         Arc::new(Self {
-            accounts: Arc::new(Accounts::new(devices.len())),
+            held: devices.iter().map(|_| AtomicU64::new(0)).collect(),
             gpus: devices.iter().map(|_| Mutex::default()).collect(),
             devices,
             queue: RunQueue::new(),
@@ -78,12 +74,7 @@ impl DevicePool {
 
     /// Bytes that all executors together hold on each device now. Weights that several of them share count for each.
     pub fn held(&self) -> Vec<u64> {
-        self.accounts.held().collect()
-    }
-
-    /// Bytes that all executors together have held on each device at most, counted likewise.
-    pub fn peaks(&self) -> Vec<u64> {
-        self.accounts.peaks().collect()
+        self.held.iter().map(|held| held.load(Ordering::Relaxed)).collect()
     }
 
     /// What did not go as wanted and does not change results, such as a thread that could not be kept on its processing unit.
@@ -92,7 +83,7 @@ impl DevicePool {
     }
 
     pub(super) fn ledger(&self) -> Ledger {
-        Ledger::new(Arc::clone(&self.accounts))
+        Ledger::new(&self.held)
     }
 
     pub(super) fn busy(&self) -> &Arc<Busy> {
@@ -100,7 +91,7 @@ impl DevicePool {
     }
 
     /// Waits until a run can begin.
-    pub(super) fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, RunErrorKind> {
+    pub(super) fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, ExecError> {
         self.queue.turn(deadline, self.spin(spin))
     }
 
@@ -125,15 +116,14 @@ impl DevicePool {
     /// A GPU, opened if it is not or was lost.
     pub(super) fn gpu(&self, device: DeviceId) -> Result<Arc<Gpu>, ExecError> {
         let ComputeDevice::Gpu(opener) = &self.devices[device.index()] else {
-            return Err(ExecError::Internal("a CPU device was to be opened as a GPU"));
+            return Err(ExecError::internal("a CPU device was to be opened as a GPU"));
         };
         let mut opened = lock(&self.gpus[device.index()]);
         if let Some(gpu) = opened.as_ref().map(|gpu| gpu()).filter(|gpu| gpu.fault().is_none()) {
             return Ok(gpu);
         }
         *opened = None;
-        let refused = |source| ExecError::Device { device: opener.name.clone(), source: Box::new(source) };
-        let gpu = opener.open().map_err(refused)?;
+        let gpu = opener.open().map_err(|error| ExecError::unusable(&opener.name, &error))?;
         let kept = Arc::clone(&gpu);
         *opened = Some(Box::new(move || Arc::clone(&kept)));
         Ok(gpu)
@@ -159,7 +149,9 @@ impl DevicePool {
         }
         let name = |device: DeviceId| self.devices[device.index()].name();
         let thread = match lane {
-            Lane::Link(from, to) => PoolThread::start(&format!("{} -> {}", name(from), name(to)), &self.busy, || {})?,
+            Lane::Link { from, to } => {
+                PoolThread::start(&format!("{} -> {}", name(from), name(to)), &self.busy, || {})?
+            }
             Lane::Device(device) => match &self.devices[device.index()] {
                 ComputeDevice::Gpu(opener) => PoolThread::start(&opener.name, &self.busy, || {})?,
                 ComputeDevice::Cpu(cpu) => {
@@ -204,9 +196,4 @@ impl fmt::Debug for DevicePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DevicePool").field("devices", &self.devices).field("held", &self.held()).finish_non_exhaustive()
     }
-}
-
-/// What a panicking thread left behind is whole here: every update is one insertion, removal or assignment.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

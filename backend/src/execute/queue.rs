@@ -4,7 +4,7 @@
 //! not wait for it: who comes first takes the turn, so that short runs of several threads do not cost a wake-up each. Once in a
 //! [`FAIR`] time the turn is handed to who has waited longest, so that nobody waits for ever.
 
-use super::error::RunErrorKind;
+use super::error::ExecError;
 use super::supervise::Deadline;
 use super::wait::spin_until;
 use std::collections::VecDeque;
@@ -66,9 +66,9 @@ impl RunQueue {
     ///
     /// # Errors
     /// If the run has to end before it begins.
-    pub(super) fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, RunErrorKind> {
-        if let Some(kind) = deadline.verdict() {
-            return Err(kind);
+    pub(super) fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, ExecError> {
+        if let Some(error) = deadline.verdict() {
+            return Err(error);
         }
         if self.take() {
             return Ok(Turn(self));
@@ -82,8 +82,8 @@ impl RunQueue {
             if self.look(&caller, spin) {
                 return Ok(Turn(self));
             }
-            if let Some(kind) = deadline.verdict() {
-                return self.leave(&caller, kind);
+            if let Some(error) = deadline.verdict() {
+                return self.leave(&caller, error);
             }
             if was_woken {
                 // Another may be woken now; whoever gave the turn back before that is seen by the look that follows.
@@ -121,7 +121,7 @@ impl RunQueue {
     }
 
     /// Gives up waiting; passes on a turn that has been handed over meanwhile, or a wake-up.
-    fn leave(&self, caller: &Arc<Caller>, kind: RunErrorKind) -> Result<Turn<'_>, RunErrorKind> {
+    fn leave(&self, caller: &Arc<Caller>, error: ExecError) -> Result<Turn<'_>, ExecError> {
         if self.remove(caller) {
             self.woken.store(false, Ordering::SeqCst);
             if !self.taken.0.load(Ordering::SeqCst) {
@@ -130,7 +130,7 @@ impl RunQueue {
         } else {
             drop(Turn(self));
         }
-        Err(kind)
+        Err(error)
     }
 
     fn take(&self) -> bool {

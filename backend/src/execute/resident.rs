@@ -1,21 +1,22 @@
 //! Tensors that stay on a device: the output of one run is the input of a later one without crossing the bus.
 
 use super::device::ComputeDevice;
-use super::error::{ExecError, InputMismatch, MisplacedInput, RunErrorKind};
+use super::error::{ExecError, Place};
+use super::exchange::{Halt, Stop};
+use super::gpu::healthy;
+use super::link::Staging;
 use super::pool::DevicePool;
+use super::verify_specs;
 use super::weights::{storage, upload};
+use super::worker::Site;
+use crate::error_kind::ErrorKind;
 use crate::plan::{HOST, Plan};
 use crate::program::{Program, Value};
 use anabranch_kernels::gpu::Gpu;
-use anabranch_kernels::{Buffer, KernelError, Tensor, TensorSpec};
+use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::DeviceId;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
-
-/// How long one wait for a GPU takes before its health is looked at again.
-const SLICE: Duration = Duration::from_millis(250);
 
 /// A tensor on a device: on a GPU in a buffer of its own, on a CPU in the host's memory. Its elements never change, so that clones
 /// share them.
@@ -81,17 +82,14 @@ impl DeviceTensor {
         match &self.memory {
             Memory::Host(tensor) => Ok(tensor.clone()),
             Memory::Gpu(stored) => {
-                let short = || ExecError::Memory { device: "the host".into() };
+                let short = || ExecError::memory("the host");
                 let mut buffer = Buffer::try_zeroed(self.spec.bytes()).ok_or_else(short)?;
-                download(stored.gpu(), stored.buffer(), buffer.bytes_mut()).map_err(|source| self.refused(source))?;
+                let read = download(stored.gpu(), stored.buffer(), buffer.bytes_mut());
+                read.map_err(|halt| halt.failure().error.on(&*self.device))?;
                 let tensor = Tensor::new(self.spec.clone(), Arc::new(buffer));
-                tensor.map_err(|_| ExecError::Internal("a tensor of a device has the wrong size"))
+                tensor.map_err(|_| ExecError::internal("a tensor of a device has the wrong size"))
             }
         }
-    }
-
-    fn refused(&self, source: KernelError) -> ExecError {
-        ExecError::Device { device: self.device.to_string(), source: Box::new(source) }
     }
 
     /// The buffer, if it is on a GPU.
@@ -132,14 +130,13 @@ impl DevicePool {
     /// If there is no such device, or the GPU cannot be used.
     pub fn upload(&self, device: DeviceId, tensor: &Tensor) -> Result<DeviceTensor, ExecError> {
         let Some(target) = self.devices().get(device.index()) else {
-            return Err(ExecError::Internal("a tensor was to be uploaded to a device that is not there"));
+            return Err(ExecError::internal("a tensor was to be uploaded to a device that is not there"));
         };
         if let ComputeDevice::Cpu(cpu) = target {
             return Ok(DeviceTensor::on_host(&cpu.name, tensor.clone()));
         }
-        let refused = |source| ExecError::Device { device: target.name().to_owned(), source: Box::new(source) };
         let gpu = self.gpu(device)?;
-        let buffer = upload(&gpu, tensor.bytes()).map_err(refused)?;
+        let buffer = upload(&gpu, tensor.bytes()).map_err(|error| ExecError::unusable(target.name(), &error))?;
         let memory = Memory::Gpu(Arc::new((gpu, buffer)));
         Ok(DeviceTensor { spec: tensor.spec().clone(), device: target.name().into(), memory })
     }
@@ -166,7 +163,7 @@ impl DevicePool {
 }
 
 /// The inputs that the caller gives on GPUs, in the program's order, with their devices.
-fn inputs<'p>(plan: &'p Plan, program: &'p Program) -> impl Iterator<Item = (DeviceId, &'p Value)> {
+fn inputs<'p>(plan: &'p Plan, program: &'p Program) -> impl Iterator<Item = (DeviceId, &'p Value)> + Clone {
     let inputs = program.inputs.iter().enumerate().map(|(at, id)| (plan.input_device(at), program.value(*id)));
     inputs.filter(|(device, _)| *device != HOST)
 }
@@ -177,20 +174,19 @@ pub(super) fn verify(
     program: &Program,
     pool: &DevicePool,
     given: &[DeviceTensor],
-) -> Result<(), RunErrorKind> {
-    let expected = inputs(plan, program).count();
-    if expected != given.len() {
-        return Err(RunErrorKind::ResidentCount { expected, given: given.len() });
-    }
+) -> Result<(), ExecError> {
+    let wanted = inputs(plan, program).map(|(_, value)| value);
+    verify_specs(wanted, given.iter().map(DeviceTensor::spec), "inputs that stay on GPUs")?;
     for ((device, value), tensor) in inputs(plan, program).zip(given) {
-        if value.spec != tensor.spec {
-            let (name, expected, given) = (value.name.clone(), value.spec.clone(), tensor.spec.clone());
-            return Err(RunErrorKind::Input(Box::new(InputMismatch { name, expected, given })));
-        }
         if !tensor.is_on(pool, device) {
-            let (name, device) = (value.name.clone(), plan.device(device).name.clone());
-            let misplaced = MisplacedInput { name, device, given: tensor.device.to_string() };
-            return Err(RunErrorKind::Misplaced(Box::new(misplaced)));
+            let text = format!(
+                "input {:?} must be a tensor on {:?} as it is open now; the one given, on {:?}, is elsewhere or was lost with its \
+                 device: read it and upload it again",
+                value.name,
+                plan.device(device).name,
+                tensor.device
+            );
+            return Err(ExecError::new(ErrorKind::Input, text));
         }
     }
     Ok(())
@@ -210,33 +206,15 @@ pub(super) fn targets(
 }
 
 /// Copies the first bytes of a buffer to the host.
-fn download(gpu: &Gpu, source: &wgpu::Buffer, bytes: &mut [u8]) -> Result<(), KernelError> {
-    const AWAY: u8 = 0;
-    const MAPPED: u8 = 1;
-    const REFUSED: u8 = 2;
-    if let Some(fault) = gpu.fault() {
-        return Err(KernelError::Gpu(fault));
-    }
-    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let description =
-        wgpu::BufferDescriptor { label: Some("download"), size: source.size(), usage, mapped_at_creation: false };
-    let staging = gpu.device().create_buffer(&description);
-    let mut encoder = gpu.device().create_command_encoder(&Default::default());
-    encoder.copy_buffer_to_buffer(source, 0, &staging, 0, source.size());
-    gpu.queue().submit([encoder.finish()]);
-    let state = Arc::new(AtomicU8::new(AWAY));
-    let told = Arc::clone(&state);
-    staging.map_async(wgpu::MapMode::Read, .., move |result| {
-        told.store(if result.is_ok() { MAPPED } else { REFUSED }, Ordering::Release);
-    });
-    while state.load(Ordering::Acquire) == AWAY {
-        gpu.poll(Some(SLICE))?;
-    }
-    let refused = || KernelError::Gpu("a tensor could not be read".into());
-    if state.load(Ordering::Acquire) == REFUSED {
-        return Err(refused());
-    }
-    let view = staging.get_mapped_range(..).map_err(|_| refused())?;
-    bytes.copy_from_slice(&view[..bytes.len()]);
-    Ok(())
+fn download(gpu: &Gpu, source: &wgpu::Buffer, bytes: &mut [u8]) -> Result<(), Halt> {
+    healthy(gpu, Place::Nowhere)?;
+    let site = Site { stop: &Stop::default(), place: Place::Nowhere };
+    let mut staging = Staging::new(gpu, source.size(), wgpu::MapMode::Read);
+    // No range that is mapped is empty.
+    let some = bytes.len().max(1);
+    staging.fetch(gpu, source, 0, some);
+    staging.read(gpu, some, site, |view| {
+        bytes.copy_from_slice(&view[..bytes.len()]);
+        Ok(())
+    })
 }

@@ -1,10 +1,12 @@
 //! Looking after a run, which its caller's thread does between and during its own work: cancellation, time, and whether anything moves.
 
-use super::error::{Failure, Place, RunErrorKind, Waiting};
+use super::error::{ExecError, Failure};
 use super::exchange::{Doing, Exchange};
 use super::{CancelToken, RunOptions};
+use crate::error_kind::ErrorKind;
+use crate::lock::lock;
 use std::cell::RefCell;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How often the caller's token is looked at while its thread sleeps.
@@ -32,11 +34,12 @@ impl<'a> Deadline<'a> {
     }
 
     /// Why the run must end now.
-    pub(super) fn verdict(&self) -> Option<RunErrorKind> {
+    pub(super) fn verdict(&self) -> Option<ExecError> {
         if self.cancel.is_some_and(CancelToken::is_cancelled) {
-            return Some(RunErrorKind::Cancelled);
+            return Some(ExecError::new(ErrorKind::Cancelled, "cancelled"));
         }
-        self.timeout.filter(|timeout| self.origin.elapsed() >= *timeout).map(RunErrorKind::Timeout)
+        let timeout = self.timeout.filter(|timeout| self.origin.elapsed() >= *timeout)?;
+        Some(ExecError::new(ErrorKind::Timeout, format!("the run did not end within {timeout:?}")))
     }
 
     /// How long to sleep at most before the next look; `None` if there is nothing to look at.
@@ -60,45 +63,35 @@ pub(super) struct Blame {
 impl Verdict {
     /// Ends a run: notes why, if nothing else has failed before, and tells all workers.
     pub(super) fn fail(&self, worker: Option<u32>, failure: Failure, exchange: &Exchange) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(Blame { worker, failure });
+        lock(&self.0).get_or_insert(Blame { worker, failure });
         exchange.stop.set(true);
         exchange.wake_all();
     }
 
     pub(super) fn take(&self) -> Option<Blame> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 }
 
 /// The caller of a run as the one who looks after it.
 pub(super) struct Supervisor<'a> {
-    deadline: Deadline<'a>,
-    exchange: &'a Exchange,
-    verdict: &'a Verdict,
+    pub(super) deadline: Deadline<'a>,
+    pub(super) exchange: &'a Exchange,
+    pub(super) verdict: &'a Verdict,
     /// The wait-for graph, to be told if the run stalls.
-    graph: &'a dyn Fn() -> Vec<Waiting>,
-    stall_after: Duration,
+    pub(super) graph: &'a dyn Fn() -> String,
+    pub(super) stall_after: Duration,
     /// What the workers showed when something last moved, and when that was seen first.
-    watch: RefCell<Option<(u64, Instant)>>,
+    pub(super) watch: RefCell<Option<(u64, Instant)>>,
 }
 
-impl<'a> Supervisor<'a> {
-    pub(super) fn new(
-        deadline: Deadline<'a>,
-        stall_after: Duration,
-        exchange: &'a Exchange,
-        verdict: &'a Verdict,
-        graph: &'a dyn Fn() -> Vec<Waiting>,
-    ) -> Self {
-        Self { deadline, exchange, verdict, graph, stall_after, watch: RefCell::new(None) }
-    }
-
+impl Supervisor<'_> {
     /// Between two steps: ends the run if its time is over.
     pub(super) fn check(&self) {
         if self.deadline.is_set()
-            && let Some(kind) = self.deadline.verdict()
+            && let Some(error) = self.deadline.verdict()
         {
-            self.end(kind);
+            self.end(error);
         }
     }
 
@@ -106,14 +99,15 @@ impl<'a> Supervisor<'a> {
     pub(super) fn look(&self) -> Option<Duration> {
         self.check();
         if !self.exchange.stop.is_set() && self.is_stalled() {
-            self.end(RunErrorKind::Stalled((self.graph)()));
+            let text = format!("the run stalled: {}; please report this as a fault of the runtime", (self.graph)());
+            self.end(ExecError::new(ErrorKind::Internal, text));
         }
         let patience = (self.stall_after / 4).max(SHORTEST);
         Some(self.deadline.sleep().map_or(patience, |sleep| sleep.min(patience)))
     }
 
-    fn end(&self, kind: RunErrorKind) {
-        self.verdict.fail(None, Failure::at(Place::Nowhere, kind), self.exchange);
+    fn end(&self, error: ExecError) {
+        self.verdict.fail(None, error.into(), self.exchange);
     }
 
     /// Whether every worker that has a part in the run has waited for the same thing, and that is not there, for long enough.

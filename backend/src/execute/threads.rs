@@ -5,9 +5,11 @@ use super::error::ExecError;
 use super::inside;
 use super::wait::Waiter;
 use super::worker::Terms;
+use crate::error_kind::ErrorKind;
+use crate::lock::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -57,14 +59,25 @@ impl PoolThread {
         let inbox = Arc::new(Inbox::default());
         let (own, busy) = (Arc::clone(&inbox), Arc::clone(busy));
         let main = move || {
-            inside::enter();
             start();
             own.serve(&busy);
         };
-        let refused = |error: std::io::Error| ExecError::Thread { worker: name.into(), reason: error.to_string() };
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(main).map_err(refused)?;
+        let thread = spawn(name, main)?;
         Ok(Self { inbox, thread: Some(thread) })
     }
+}
+
+/// Starts a thread that is at work for runs.
+///
+/// # Errors
+/// If the system gives no more threads.
+pub(super) fn spawn(name: &str, main: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ExecError> {
+    let main = move || {
+        inside::enter();
+        main();
+    };
+    let refused = |error| ExecError::new(ErrorKind::DeviceFailure, format!("the system gives it no thread: {error}"));
+    thread::Builder::new().name(name.to_owned()).spawn(main).map_err(|error| refused(error).on(name))
 }
 
 impl Drop for PoolThread {
@@ -81,7 +94,7 @@ impl Drop for PoolThread {
 impl Inbox {
     /// Gives the thread a job. It is idle: all jobs of a run end before the next one begins.
     pub(super) fn give(&self, job: Job) {
-        *self.lock() = Some(job);
+        *lock(&self.job) = Some(job);
         self.what.store(A_JOB, Ordering::SeqCst);
         self.waiter.wake();
     }
@@ -95,7 +108,7 @@ impl Inbox {
             if self.what.swap(NOTHING, Ordering::SeqCst) == THE_END {
                 return;
             }
-            if let Some(job) = self.lock().take() {
+            if let Some(job) = lock(&self.job).take() {
                 spin = job.terms.spin;
                 // Nothing of a run is left here when its caller hears of its end. A panic is the engine's to tell; this keeps
                 // the count right whatever happens.
@@ -104,10 +117,6 @@ impl Inbox {
             }
             busy.leave();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Job>> {
-        self.job.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

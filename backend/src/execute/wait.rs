@@ -4,8 +4,9 @@
 //! sleeps. All four accesses are sequentially consistent, so that one of the two sees the other and no wake-up is lost.
 //! `unpark` before `park` counts, and a sleep that ends for another reason only leads to another look.
 
+use crate::lock::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -29,14 +30,13 @@ pub(super) struct Waiter {
 impl Waiter {
     /// The calling thread is the one that waits here from now on.
     pub(super) fn enter(&self) {
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
+        *lock(&self.thread) = Some(thread::current());
     }
 
     /// Wakes the thread if it sleeps. To be called after the change that it waits for.
     pub(super) fn wake(&self) {
         if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
-            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-            thread.iter().for_each(Thread::unpark);
+            lock(&self.thread).iter().for_each(Thread::unpark);
         }
     }
 

@@ -1,6 +1,8 @@
 //! The weights of a session in memory: once for all its plans, packed for CPUs and uploaded to GPUs.
 
+use super::error::ExecError;
 use crate::constant::{Constant, ConstantError, Identity};
+use crate::lock::lock;
 use anabranch_kernels::cpu::Layout;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::{Buffer, KernelError};
@@ -9,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 
 /// Bytes that are made ready on the calling thread: less does not pay for starting others.
@@ -23,10 +25,9 @@ const PIECE: usize = 8 << 20;
 
 /// Constants in the forms in which kernels read them.
 ///
-/// A form stays as long as a plan uses it, and after that as one of those that the next plan may find: `spare` bytes of such are
-/// kept on each device, no more.
+/// A form stays as long as a plan uses it; what no plan uses is freed when another one is made.
+#[derive(Default)]
 pub struct Weights {
-    spare: u64,
     /// Held by who makes forms.
     making: Mutex<()>,
     host: Mutex<BTreeMap<Form, Arc<Buffer>>>,
@@ -75,11 +76,6 @@ impl Wanted {
 }
 
 impl Weights {
-    /// No weights yet. Those that no plan uses are kept up to `spare` bytes on each device.
-    pub fn new(spare: u64) -> Self {
-        Self { spare, making: Mutex::default(), host: Mutex::default(), gpus: Mutex::default() }
-    }
-
     /// The forms on the host, in the order of `wanted`. Those that are not there yet are made by all processors, the largest
     /// first: then the raw weights that are in memory meanwhile hardly add to the peak.
     pub(super) fn on_host(&self, wanted: &[Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
@@ -97,7 +93,7 @@ impl Weights {
                 }
             }
             // Before others are made, since both together may be more than the budget allows.
-            forget_unused(&mut host, self.spare, |buffer| buffer.len() as u64);
+            forget_unused(&mut host);
         }
         let mut jobs: Vec<_> = jobs.into_values().collect();
         jobs.sort_by_key(|job| Reverse(job.bytes()));
@@ -111,8 +107,13 @@ impl Weights {
         wanted.iter().map(found).collect()
     }
 
-    /// A constant in the memory of a GPU.
-    pub(super) fn on_gpu(&self, gpu: &Arc<Gpu>, constant: &Constant) -> Result<Arc<wgpu::Buffer>, UploadError> {
+    /// A constant in the memory of a GPU of this name.
+    pub(super) fn on_gpu(
+        &self,
+        gpu: &Arc<Gpu>,
+        name: &str,
+        constant: &Constant,
+    ) -> Result<Arc<wgpu::Buffer>, ExecError> {
         // Held meanwhile: a GPU's queue takes one upload after the other in any case.
         let mut gpus = lock(&self.gpus);
         gpus.retain(|uploads| uploads.gpu.upgrade().is_some_and(|gpu| gpu.fault().is_none()));
@@ -125,16 +126,17 @@ impl Weights {
         if let Some(buffer) = buffers.get(constant.identity()) {
             return Ok(Arc::clone(buffer));
         }
-        forget_unused(buffers, self.spare, wgpu::Buffer::size);
-        let buffer = Arc::new(upload(gpu, constant.load()?.bytes())?);
+        forget_unused(buffers);
+        let refused = |error| ExecError::unusable(name, &error);
+        let buffer = Arc::new(upload(gpu, constant.load()?.bytes()).map_err(refused)?);
         buffers.insert(constant.identity().clone(), Arc::clone(&buffer));
         Ok(buffer)
     }
 
     /// Frees what no plan uses.
     pub fn trim(&self) {
-        forget_unused(&mut lock(&self.host), 0, |buffer| buffer.len() as u64);
-        lock(&self.gpus).iter_mut().for_each(|uploads| forget_unused(&mut uploads.buffers, 0, wgpu::Buffer::size));
+        forget_unused(&mut lock(&self.host));
+        lock(&self.gpus).iter_mut().for_each(|uploads| forget_unused(&mut uploads.buffers));
     }
 
     /// Bytes on the host, and of those the ones that no plan uses.
@@ -146,20 +148,6 @@ impl Weights {
         };
         (sum(false), sum(true))
     }
-
-    /// Bytes on all GPUs together.
-    pub fn gpu_bytes(&self) -> u64 {
-        lock(&self.gpus).iter().flat_map(|uploads| uploads.buffers.values()).map(|buffer| buffer.size()).sum()
-    }
-}
-
-/// Why a constant is not on a GPU.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum UploadError {
-    #[error(transparent)]
-    Constant(#[from] ConstantError),
-    #[error(transparent)]
-    Gpu(#[from] KernelError),
 }
 
 /// Makes all, on as many threads as pay.
@@ -187,13 +175,9 @@ fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
     results.into_iter().zip(jobs).map(|(result, job)| result.into_inner().unwrap_or_else(|| job.make())).collect()
 }
 
-/// Drops what only the map holds, if that is more than `spare` bytes.
-fn forget_unused<K: Ord, T>(map: &mut BTreeMap<K, Arc<T>>, spare: u64, bytes: impl Fn(&T) -> u64) {
-    let unused = |form: &Arc<T>| Arc::strong_count(form) == 1;
-    let sum: u64 = map.values().filter(|form| unused(form)).map(|form| bytes(form)).sum();
-    if sum > spare {
-        map.retain(|_, form| !unused(form));
-    }
+/// Drops what only the map holds.
+fn forget_unused<K: Ord, T>(map: &mut BTreeMap<K, Arc<T>>) {
+    map.retain(|_, form| Arc::strong_count(form) > 1);
 }
 
 /// Copies bytes to a new buffer of whole words.
@@ -222,11 +206,6 @@ pub(super) fn storage(gpu: &Gpu, size: u64) -> wgpu::Buffer {
         usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
         mapped_at_creation: false,
     })
-}
-
-/// What a panicking thread left behind is whole here: every update is one insertion.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Weights {

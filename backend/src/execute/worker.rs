@@ -5,7 +5,7 @@ use super::error::{Failure, Place};
 use super::event::Event;
 use super::exchange::{Delivery, Doing, Exchange, Halt, Port, Stop, Wait};
 use super::resident::DeviceTensor;
-use super::script::NO_GATE;
+use super::script::{Feed, NO_GATE};
 use super::supervise::Supervisor;
 use super::wait::spin_for;
 use anabranch_kernels::gpu::Gpu;
@@ -51,17 +51,11 @@ pub(super) struct GpuTensors {
 }
 
 /// What a worker notes while it runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Log {
     /// What it is at, for the report of a panic.
     pub(super) at: Place,
     pub(super) events: Vec<Event>,
-}
-
-impl Log {
-    pub(super) fn new() -> Self {
-        Self { at: Place::Nowhere, events: Vec::new() }
-    }
 }
 
 /// How a run is made, for all of its workers.
@@ -130,9 +124,9 @@ impl Run<'_> {
     }
 
     /// The next chunk of a queue, once it is there: its buffer, or `None` for one that is on a GPU.
-    pub(super) fn next_chunk(&self, queue: u32, channel: u32) -> Result<Option<Arc<Buffer>>, Halt> {
-        self.wait(Wait::Channel(channel))?;
-        let chunk = self.port().next_chunk(queue);
+    pub(super) fn next_chunk(&self, feed: &Feed) -> Result<Option<Arc<Buffer>>, Halt> {
+        self.wait(Wait::Channel(feed.wait))?;
+        let chunk = self.port().next_chunk(feed.queue);
         chunk.ok_or_else(|| Failure::internal("somebody else took a chunk").into())
     }
 

@@ -8,7 +8,7 @@ use super::observation::observe;
 use super::probe::{Class, Probe, relay, side_by_side};
 use super::record::{ProfiledRun, record};
 use crate::device::Inventory;
-use crate::execute::{DevicePool, ExecError, Executor, Kernels, RunError, RunOptions, RunOutput};
+use crate::execute::{DevicePool, ExecError, Executor, Kernels, RunOptions, RunOutput};
 use crate::plan::HOST;
 use crate::plan::{Plan, PlanOptions, StreamMode};
 use crate::planning::{
@@ -49,12 +49,9 @@ pub enum CalibrationError {
     /// A probe cannot be placed or planned.
     #[error("calibration: {0}")]
     Planning(#[from] PlanningError),
-    /// A probe cannot be readied on a device.
+    /// A probe cannot be readied on a device, or does not run.
     #[error("calibration: {0}")]
-    Ready(#[from] ExecError),
-    /// A probe does not run.
-    #[error("calibration: {0}")]
-    Run(#[from] RunError),
+    Exec(#[from] ExecError),
 }
 
 /// One step of a full calibration.

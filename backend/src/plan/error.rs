@@ -7,21 +7,9 @@ use anabranch_kernels::KernelError;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum PlanError {
-    /// No host.
-    #[error("the first device must be a CPU device, which holds inputs and outputs; it is {0}")]
-    Host(String),
-    /// The placement has another number of tasks than the program.
-    #[error("the placement names {given} devices for {tasks} tasks; place the program again")]
-    Length { tasks: usize, given: usize },
-    /// A device that is not there.
-    #[error("{task} is placed on device {device}, but there are only {count} devices")]
-    UnknownDevice { task: String, device: u32, count: usize },
-    /// An input or output on another CPU device than the host.
-    #[error("{task} must be on the host {host:?} or on a GPU, not on {device:?}")]
-    NotOnHost { task: String, host: String, device: String },
-    /// The order misses a task, names one twice, or names a consumer before its producer.
-    #[error("the order is not one in which the program can run: {task} {problem}")]
-    Order { task: String, problem: &'static str },
+    /// Devices, placement or order are not such that the program can run.
+    #[error("{0}")]
+    Unfit(String),
     /// A node without a kernel on its device.
     #[error("node {node:?} cannot run on {device:?}: {source}; place it elsewhere")]
     Kernel { node: String, device: String, source: Box<KernelError> },

@@ -12,8 +12,8 @@
 use super::channels;
 use super::predict::{Lags, Prediction, Timeline, Times};
 use super::stream::{ChunkRule, Gang, Stream, StreamMode, granule, parts};
-use super::uses::{Reader, Uses};
-use super::{PlanDevice, PlanOptions};
+use super::uses::Uses;
+use super::{PlanDevice, PlanOptions, Step};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -206,7 +206,7 @@ impl Former<'_> {
         let reader = self.program.node(node);
         let windowed = parts(&reader.spec).is_some_and(|plan| plan.windowed.get(input).copied().unwrap_or(false));
         let once = reader.inputs.iter().filter(|other| **other == value).count() == 1;
-        let alone = matches!(self.uses.on(value, self.device(node)), [(_, Reader::Node(_))]);
+        let alone = matches!(self.uses.on(value, self.device(node)), [(_, Step::Node(_))]);
         windowed && once && alone
     }
 
@@ -258,7 +258,7 @@ impl Former<'_> {
 }
 
 /// The greatest common divisor; of 0 and another number, that.
-fn common_divisor(mut one: usize, mut other: usize) -> usize {
+pub(crate) fn common_divisor(mut one: usize, mut other: usize) -> usize {
     while other > 0 {
         (one, other) = (other, one % other);
     }
@@ -268,8 +268,8 @@ fn common_divisor(mut one: usize, mut other: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::common_divisor;
-    use crate::plan::test_programs::{Maker, Placed, add, relu};
-    use crate::plan::{ChunkRule, Plan, PlanOptions, Route, Step, StreamMode};
+    use crate::plan::test_programs::{Maker, Placed, add, gangs, relu};
+    use crate::plan::{ChunkRule, PlanOptions, Route, StreamMode};
     use crate::program::NodeId;
 
     const DIMS: [usize; 2] = [1024, 256];
@@ -280,24 +280,12 @@ mod tests {
 
     /// Three nodes one behind the other, which take nothing, one and two units of time of 0.1 ms, times `factor`.
     fn chain(factor: f64, device_of: &[u32]) -> Placed {
-        let mut maker = Maker::new();
-        let x = maker.input(&DIMS);
-        let a = maker.node(relu(), &[x], &DIMS);
-        let b = maker.node(relu(), &[a], &DIMS);
-        let c = maker.node(relu(), &[b], &DIMS);
-        let mut placed = Placed::new(maker.finish(&[c]), &["cpu", "cpu", "cpu"], device_of);
+        let mut placed = Placed::chain(&["cpu", "cpu", "cpu"], device_of, &DIMS);
         for span in &mut placed.schedule.tasks {
             (span.start, span.end) = (span.start * factor, span.end * factor);
         }
         placed.schedule.makespan *= factor;
         placed
-    }
-
-    /// The nodes of each gang of more than one.
-    fn gangs(plan: &Plan) -> Vec<Vec<NodeId>> {
-        let node = |step: &Step| if let Step::Node(node) = step { Some(*node) } else { None };
-        let nodes = plan.gangs().iter().map(|gang| plan.steps()[gang.clone()].iter().filter_map(node).collect());
-        nodes.filter(|nodes: &Vec<NodeId>| nodes.len() > 1).collect()
     }
 
     #[test]

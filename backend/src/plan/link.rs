@@ -1,16 +1,14 @@
 //! The links that a plan uses, and their buffers.
 
 use super::PlanDevice;
+use super::ring::Ring;
 use super::transfer::{Transfer, TransferId};
 use crate::plan::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
 
-/// Most bytes of a staging buffer.
-const STAGING_BYTES: u64 = 4 << 20;
-
-/// Staging buffers of one end: one is filled, one travels, one is emptied.
-const STAGING_DEPTH: u64 = 3;
+/// The largest staging buffers of one end: one is filled, one travels, one is emptied.
+pub(crate) const STAGING: Ring = Ring { bytes: 4 << 20, depth: 3 };
 
 /// A directed link over which bytes move. CPU devices have none between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,26 +19,17 @@ pub struct LinkPlan {
     pub to: DeviceId,
     /// What it moves, in this order.
     pub transfers: Vec<TransferId>,
-    /// Bytes of a staging buffer, a multiple of 4.
-    pub staging_bytes: u64,
-    /// Staging buffers at each GPU end.
-    pub staging_depth: u64,
-    /// Bytes of one buffer of the ring in which streams land on a CPU; 0 without streams.
-    pub ring_bytes: u64,
-    /// Buffers of that ring.
-    pub ring_depth: u64,
+    /// The staging buffers at each GPU end, of multiples of 4 bytes.
+    pub staging: Ring,
+    /// The ring in which streams land on a CPU; empty without streams.
+    pub ring: Ring,
 }
 
 impl LinkPlan {
     /// Bytes of all staging buffers: they are host memory.
-    pub fn staging(&self, devices: &[PlanDevice]) -> u64 {
+    pub fn staging_bytes(&self, devices: &[PlanDevice]) -> u64 {
         let gpu_ends = [self.from, self.to].iter().filter(|end| devices[end.index()].kind != DeviceKind::Cpu).count();
-        self.staging_bytes * self.staging_depth * gpu_ends as u64
-    }
-
-    /// Bytes of the ring on the target.
-    pub fn ring(&self) -> u64 {
-        self.ring_bytes * self.ring_depth
+        self.staging.total() * gpu_ends as u64
     }
 
     /// The CPU device in whose memory the staging buffers are: the CPU end, or the host between two GPUs.
@@ -58,20 +47,17 @@ pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer]) -> Vec<LinkPla
             from: transfer.from,
             to: transfer.to,
             transfers: Vec::new(),
-            staging_bytes: 4,
-            staging_depth: STAGING_DEPTH,
-            ring_bytes: 0,
-            ring_depth: 0,
+            staging: Ring { bytes: 4, ..STAGING },
+            ring: Ring::default(),
         });
         link.transfers.push(TransferId(index as u32));
         // A chunk of a stream goes through one staging buffer; other values are cut into as many pieces as it takes.
-        let piece = transfer.stream().map_or(transfer.bytes.min(STAGING_BYTES), |stream| stream.chunk_bytes());
-        link.staging_bytes = link.staging_bytes.max(piece.next_multiple_of(4));
+        let piece = transfer.stream().map_or(transfer.bytes.min(STAGING.bytes), |stream| stream.chunk_bytes());
+        link.staging.bytes = link.staging.bytes.max(piece.next_multiple_of(4));
         if let Some(stream) = transfer.stream()
             && devices[transfer.to.index()].kind == DeviceKind::Cpu
         {
-            link.ring_bytes = link.ring_bytes.max(stream.chunk_bytes().next_multiple_of(4));
-            link.ring_depth = link.ring_depth.max(u64::from(stream.capacity));
+            link.ring.hold(stream);
         }
     }
     links.into_values().collect()

@@ -2,7 +2,7 @@
 
 use super::ring::{self, Ring};
 use super::slots::{self, Lifetime};
-use super::uses::{Reader, Uses, input_device, output_device};
+use super::uses::{Uses, input_device, output_device};
 use super::{
     HOST, KernelNeeds, LinkPlan, MemoryShortage, Needs, PackedConstant, PlanDevice, PlanError, Route, Step, Transfer,
     TransferId,
@@ -182,51 +182,35 @@ fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError>
     Ok(memory)
 }
 
-/// The places of nodes and transfers in the total order. Whatever happens in a gang happens at once, at its first place: so
-/// nothing that one member reads gives way to what another makes.
+/// The places of all steps in the total order. Whatever happens in a gang happens at once, at its first place: so nothing that one
+/// member reads gives way to what another makes. An output on the host is past the end, as the caller takes the buffer.
 struct Places {
-    node: Vec<u32>,
-    transfer: Vec<u32>,
-    input: Vec<u32>,
-    /// Until when the caller's outputs are read: on the host past the end, as the caller takes the buffer.
-    output: Vec<u32>,
+    of: BTreeMap<Step, u32>,
     end: u32,
 }
 
 impl Places {
     fn of(frame: &Frame<'_>) -> Self {
-        let mut places = Self {
-            node: vec![0; frame.program.nodes.len()],
-            transfer: vec![0; frame.transfers.len()],
-            input: vec![0; frame.program.inputs.len()],
-            output: vec![frame.steps.len() as u32; frame.program.outputs.len()],
-            end: frame.steps.len() as u32,
-        };
+        let end = frame.steps.len() as u32;
         let mut gangs = frame.gangs.iter().peekable();
-        for (place, step) in frame.steps.iter().enumerate() {
+        let place = |(place, step): (usize, &Step)| {
             while gangs.next_if(|gang| gang.end <= place).is_some() {}
-            let place = gangs.peek().map_or(place, |gang| gang.start.min(place));
+            let place = gangs.peek().map_or(place, |gang| gang.start.min(place)) as u32;
             match step {
-                Step::Node(node) => places.node[node.index()] = place as u32,
-                Step::Transfer(transfer) => places.transfer[transfer.index()] = place as u32,
-                Step::Input(index) => places.input[*index] = place as u32,
-                Step::Output(index) if output_device(frame.program, frame.device_of, *index) == HOST => {}
-                Step::Output(index) => places.output[*index] = place as u32,
+                Step::Output(index) if output_device(frame.program, frame.device_of, *index) == HOST => (*step, end),
+                _ => (*step, place),
             }
-        }
-        places
+        };
+        Self { of: frame.steps.iter().enumerate().map(place).collect(), end }
     }
 
-    fn reader(&self, reader: Reader) -> u32 {
-        match reader {
-            Reader::Node(node) => self.node[node.index()],
-            Reader::Output(index) => self.output[index],
-        }
+    fn node(&self, node: NodeId) -> u32 {
+        self.of[&Step::Node(node)]
     }
 
     /// The last use among these readers.
-    fn last(&self, readers: &[(DeviceId, Reader)]) -> u32 {
-        readers.iter().map(|(_, reader)| self.reader(*reader)).max().unwrap_or(0)
+    fn last(&self, readers: &[(DeviceId, Step)]) -> u32 {
+        readers.iter().map(|(_, reader)| self.of[reader]).max().unwrap_or(0)
     }
 }
 
@@ -256,20 +240,20 @@ impl Frame<'_> {
             allocations.push(self.allocation(value, device, from, until));
         };
         for node in self.program.node_ids() {
-            let (device, from) = (self.device_of[node.index()], places.node[node.index()]);
+            let (device, from) = (self.device_of[node.index()], places.node(node));
             let whole = self.program.node(node).outputs.iter().filter(|value| !passed_through.contains(value));
             whole.for_each(|value| made(*value, device, from));
         }
         for (index, value) in self.program.inputs.iter().enumerate() {
             let device = input_device(self.program, self.device_of, index);
             if self.kind(device) == DeviceKind::Gpu {
-                made(*value, device, places.input[index]);
+                made(*value, device, places.of[&Step::Input(index)]);
             }
         }
         let origin: BTreeMap<ValueId, usize> =
             allocations.iter().enumerate().map(|(at, allocation)| (allocation.value, at)).collect();
         for (index, transfer) in self.transfers.iter().enumerate() {
-            let place = places.transfer[index];
+            let place = places.of[&Step::Transfer(TransferId(index as u32))];
             let last = places.last(self.uses.on(transfer.value, transfer.to));
             // Until when the sender must keep the value.
             let sent = match transfer.route {
@@ -323,16 +307,15 @@ impl Frame<'_> {
         }
         // By device first, so that constants shared by CPU devices count on the first.
         let mut nodes: Vec<NodeId> = self.program.node_ids().collect();
-        nodes.sort_by_key(|node| (self.device_of[node.index()], places.node[node.index()]));
+        nodes.sort_by_key(|node| (self.device_of[node.index()], places.node(*node)));
         for node in nodes {
-            let (device, place) = (self.device_of[node.index()], places.node[node.index()]);
+            let (device, place) = (self.device_of[node.index()], places.node(node));
             let needs = &memory.needs[node.index()];
             let owner = if self.kind(device) == DeviceKind::Cpu { HOST } else { device };
             let fresh = |(at, value): (usize, &ValueId)| {
                 self.program.constant(*value)?;
                 let bytes = self.bytes_on(device, *value);
-                let read = needs.reads.get(at).copied().unwrap_or(true);
-                let fresh = read && counted.insert((owner, *value));
+                let fresh = needs.is_read(at) && counted.insert((owner, *value));
                 fresh.then_some(SharedConstant { value: *value, layout: None, bytes })
             };
             let raw: Vec<_> = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).collect();
@@ -360,8 +343,8 @@ impl Frame<'_> {
     fn charge_edges(&self, memory: &mut MemoryPlan) {
         for link in self.links {
             let staging = link.staging_device(self.devices);
-            memory.devices[staging.index()].staging += link.staging(self.devices);
-            memory.devices[link.to.index()].rings += link.ring();
+            memory.devices[staging.index()].staging += link.staging_bytes(self.devices);
+            memory.devices[link.to.index()].rings += link.ring.total();
         }
         for (device, rings) in memory.rings.iter().enumerate() {
             memory.devices[device].rings += rings.iter().map(Ring::total).sum::<u64>();
@@ -386,7 +369,7 @@ impl Frame<'_> {
             Origin::Input | Origin::Constant(_) => (0.0, 0.0),
         };
         let lands = super::uses::origin(self.program, self.device_of, value) != Some(device);
-        let span = |reader: &Reader| reader.node().map_or((f64::INFINITY, f64::INFINITY), |n| self.expected[n.index()]);
+        let span = |reader: &Step| reader.node().map_or((f64::INFINITY, f64::INFINITY), |n| self.expected[n.index()]);
         let read = |device| self.uses.on(value, device).iter().map(|(_, reader)| span(reader));
         let leaves = |transfer: &&Transfer| transfer.from == device;
         let sends: Vec<&Transfer> = sent.get(&value).into_iter().flatten().copied().filter(leaves).collect();
@@ -457,17 +440,13 @@ impl Frame<'_> {
     fn node_at(&self, place: usize, device: DeviceId) -> String {
         let of_transfer = |transfer: TransferId| {
             let value = self.transfers[transfer.index()].value;
-            self.uses.on(value, device).iter().find_map(|(_, reader)| match reader {
-                Reader::Node(node) => Some(self.program.node(*node).name.clone()),
-                Reader::Output(_) => None,
-            })
+            self.uses.on(value, device).iter().find_map(|(_, reader)| reader.node())
         };
-        let name = match self.steps.get(place) {
-            Some(Step::Node(node)) => Some(self.program.node(*node).name.clone()),
+        let node = match self.steps.get(place) {
             Some(Step::Transfer(transfer)) => of_transfer(*transfer),
-            Some(Step::Input(_) | Step::Output(_)) | None => None,
+            step => step.and_then(|step| step.node()),
         };
-        name.unwrap_or_else(|| "inputs and outputs".into())
+        node.map_or("inputs and outputs".into(), |node| self.program.node(node).name.clone())
     }
 }
 

@@ -35,7 +35,9 @@ mod uses;
 pub use check::{Violation, check};
 pub use device::{HOST, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
+pub(crate) use gang::common_divisor;
 pub use link::LinkPlan;
+pub(crate) use link::STAGING;
 pub use memory::{Allocation, DeviceMemory, MemoryPlan, SharedConstant};
 pub use needs::{KernelNeeds, Needs, PackedConstant};
 pub use ring::Ring;
@@ -80,6 +82,16 @@ pub enum Step {
     Transfer(TransferId),
     /// The caller's output of this index is set aside, on [`Plan::output_device`].
     Output(usize),
+}
+
+impl Step {
+    /// The node, if it is one.
+    pub fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Input(_) | Self::Transfer(_) | Self::Output(_) => None,
+        }
+    }
 }
 
 /// What the simulation predicted. Times in seconds from the run's start.
@@ -200,7 +212,7 @@ impl Plan {
                 stream.capacity = capacity;
             }
         }
-        self.links.iter_mut().for_each(|link| link.ring_depth = u64::from(capacity));
+        self.links.iter_mut().for_each(|link| link.ring.depth = u64::from(capacity));
         self.memory = self.memory.with_ring_depth(u64::from(capacity));
         self
     }

@@ -18,6 +18,13 @@ pub struct KernelNeeds {
     pub reads: Vec<bool>,
 }
 
+impl KernelNeeds {
+    /// Whether the kernel reads the tensor of an input itself.
+    pub fn is_read(&self, input: usize) -> bool {
+        self.reads.get(input).copied().unwrap_or(true)
+    }
+}
+
 /// A constant in the layout of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PackedConstant {

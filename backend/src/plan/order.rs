@@ -47,18 +47,27 @@ pub(super) fn verified(
     let tasks = nodes + program.inputs.len() + program.outputs.len();
     match devices.first() {
         Some(host) if host.kind == DeviceKind::Cpu => {}
-        other => return Err(PlanError::Host(other.map_or("missing".into(), |device| format!("{:?}", device.name)))),
+        other => {
+            let found = other.map_or("missing".to_owned(), |device| format!("{:?}", device.name));
+            return unfit(format!(
+                "the first device must be a CPU device, which holds inputs and outputs; it is {found}"
+            ));
+        }
     }
     if device_of.len() != tasks {
-        return Err(PlanError::Length { tasks, given: device_of.len() });
+        let given = device_of.len();
+        return unfit(format!("the placement names {given} devices for {tasks} tasks; place the program again"));
     }
     for (index, device) in device_of.iter().enumerate() {
         let task = || name_of(program, TaskId(index as u32));
         match devices.get(device.index()) {
-            None => return Err(PlanError::UnknownDevice { task: task(), device: device.0, count: devices.len() }),
+            None => {
+                let (task, at, count) = (task(), device.0, devices.len());
+                return unfit(format!("{task} is placed on device {at}, but there are only {count} devices"));
+            }
             Some(found) if index >= nodes && *device != HOST && found.kind == DeviceKind::Cpu => {
-                let (host, device) = (devices[HOST.index()].name.clone(), found.name.clone());
-                return Err(PlanError::NotOnHost { task: task(), host, device });
+                let (task, host, device) = (task(), &devices[HOST.index()].name, &found.name);
+                return unfit(format!("{task} must be on the host {host:?} or on a GPU, not on {device:?}"));
             }
             Some(_) => {}
         }
@@ -67,37 +76,34 @@ pub(super) fn verified(
     Ok(device_of.to_vec())
 }
 
+fn unfit<T>(text: String) -> Result<T, PlanError> {
+    Err(PlanError::Unfit(text))
+}
+
 fn verify_order(program: &Program, order: &[TaskId], tasks: usize) -> Result<(), PlanError> {
     let mut done = vec![false; tasks];
     for task in order {
-        let wrong = |problem| Err(PlanError::Order { task: name_of(program, *task), problem });
-        let Some(step) = step_of(program, *task) else { return wrong("does not exist") };
+        let wrong = |problem| disordered(program, *task, problem);
+        if step_of(program, *task).is_none() {
+            return wrong("does not exist");
+        }
         if std::mem::replace(&mut done[task.index()], true) {
             return wrong("stands there twice");
         }
-        let made = |value: &ValueId| match program.value(*value).origin {
-            Origin::Constant(_) => true,
-            Origin::Node(node) => done[node.index()],
-            Origin::Input => {
-                let position = program.inputs.iter().position(|input| input == value);
-                position.is_some_and(|position| done[program.nodes.len() + position])
-            }
-        };
-        let ready = match step {
-            Step::Node(node) => program.node(node).inputs.iter().all(made),
-            Step::Output(index) => made(&program.outputs[index].value),
-            Step::Input(_) | Step::Transfer(_) => true,
-        };
+        let ready = needs(program, *task).iter().all(|task| done[task.index()]);
         if !ready {
             return wrong("comes before something that it reads");
         }
     }
     match done.iter().position(|done| !done) {
-        Some(missing) => {
-            Err(PlanError::Order { task: name_of(program, TaskId(missing as u32)), problem: "is missing" })
-        }
+        Some(missing) => disordered(program, TaskId(missing as u32), "is missing"),
         None => Ok(()),
     }
+}
+
+fn disordered(program: &Program, task: TaskId, problem: &str) -> Result<(), PlanError> {
+    let task = name_of(program, task);
+    unfit(format!("the order is not one in which the program can run: {task} {problem}"))
 }
 
 /// Where each task stands in an order.

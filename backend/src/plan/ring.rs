@@ -1,6 +1,7 @@
 //! The rings of buffers through which CPU devices pass on what they compute chunk by chunk.
 
 use super::PlanDevice;
+use super::stream::Stream;
 use super::transfer::Transfer;
 use crate::program::Program;
 use anabranch_placement::platform::DeviceKind;
@@ -19,6 +20,12 @@ impl Ring {
     pub fn total(&self) -> u64 {
         self.bytes * self.depth
     }
+
+    /// Makes it as large and as deep as a stream needs.
+    pub(super) fn hold(&mut self, stream: &Stream) {
+        self.bytes = self.bytes.max(stream.chunk_bytes().next_multiple_of(4));
+        self.depth = self.depth.max(u64::from(stream.capacity));
+    }
 }
 
 /// The rings of each device, by the number of the output: each as large and as deep as any of its streams needs.
@@ -32,8 +39,7 @@ pub(super) fn all(program: &Program, devices: &[PlanDevice], transfers: &[Transf
         let number = outputs.iter().position(|value| *value == transfer.value).unwrap_or(0);
         let rings: &mut Vec<Ring> = &mut rings[transfer.from.index()];
         rings.resize(rings.len().max(number + 1), Ring::default());
-        rings[number].bytes = rings[number].bytes.max(stream.chunk_bytes().next_multiple_of(4));
-        rings[number].depth = rings[number].depth.max(u64::from(stream.capacity));
+        rings[number].hold(stream);
     }
     rings
 }

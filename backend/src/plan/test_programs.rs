@@ -14,6 +14,7 @@ use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::schedule::Schedule;
 use anabranch_placement::simulate::{SimulateOptions, simulate};
 use arbtest::arbitrary::{Result, Unstructured};
+use std::ops::Range;
 
 /// Builds a program node by node, all of `f32`.
 #[derive(Default)]
@@ -122,6 +123,16 @@ impl Placed {
         Self { program, devices, placement, schedule }
     }
 
+    /// Nodes one after the other on these devices.
+    pub(crate) fn chain(kinds: &[&str], device_of: &[u32], dims: &[usize]) -> Self {
+        let mut maker = Maker::new();
+        let mut value = maker.input(dims);
+        for _ in device_of {
+            value = maker.node(relu(), &[value], dims);
+        }
+        Self::new(maker.finish(&[value]), kinds, device_of)
+    }
+
     pub(crate) fn plan(&self, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {
         self.plan_with(&Sample(&self.program), options)
     }
@@ -137,14 +148,17 @@ impl Placed {
 
     /// The same, but what is no map leaves the GPUs for the host.
     pub(crate) fn maps_on_gpus(&self) -> Self {
-        let kinds: Vec<&str> =
-            self.devices.iter().map(|d| if d.kind == DeviceKind::Cpu { "cpu" } else { "gpu" }).collect();
         let device = |placed: &Self, at: usize| match &placed.program.nodes[at].spec.op {
             Op::Map(_) => placed.placement.device_of[at].0,
             _ if placed.devices[placed.placement.device_of[at].index()].kind == DeviceKind::Gpu => 0,
             _ => placed.placement.device_of[at].0,
         };
-        self.moved(device, &kinds)
+        self.moved(device, &self.kinds())
+    }
+
+    /// The kinds of its devices, as they are named to [`Self::new`].
+    pub(crate) fn kinds(&self) -> Vec<&'static str> {
+        self.devices.iter().map(|device| if device.kind == DeviceKind::Cpu { "cpu" } else { "gpu" }).collect()
     }
 
     fn moved(&self, device: impl Fn(&Self, usize) -> u32, kinds: &[&str]) -> Self {
@@ -166,6 +180,13 @@ impl Placed {
             schedule: self.schedule.clone(),
         }
     }
+}
+
+/// The nodes of each gang of more than one.
+pub(crate) fn gangs(plan: &Plan) -> Vec<Vec<NodeId>> {
+    let nodes = |gang: &Range<usize>| plan.steps()[gang.clone()].iter().filter_map(|step| step.node()).collect();
+    let nodes = plan.gangs().iter().map(nodes);
+    nodes.filter(|nodes: &Vec<NodeId>| nodes.len() > 1).collect()
 }
 
 /// Made-up needs, different from node to node.

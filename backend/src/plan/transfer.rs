@@ -1,8 +1,8 @@
 //! Transfers: one for each value and each other device that reads it (send and receive insertion, Laich 2017, section 2.4).
 
 use super::stream::{self, Gang, Stream, StreamMode};
-use super::uses::{Reader, Uses, origin};
-use super::{PlanDevice, PlanOptions};
+use super::uses::{Uses, origin};
+use super::{PlanDevice, PlanOptions, Step};
 use crate::program::{Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_placement::schedule::Schedule;
@@ -111,7 +111,7 @@ pub(super) fn stream(
         passed.extend(gang.streams.iter().map(|(value, stream)| ((*value, stream.node), *stream)));
     }
     for transfer in transfers.iter_mut() {
-        if let [(_, Reader::Node(node))] = *uses.on(transfer.value, transfer.to)
+        if let [(_, Step::Node(node))] = *uses.on(transfer.value, transfer.to)
             && let Some(stream) = passed.get(&(transfer.value, node))
         {
             transfer.route = Route::Streamed(*stream);
@@ -123,7 +123,7 @@ pub(super) fn stream(
     let worthwhile = stream::worthwhile(program, schedule, options);
     let mut best: Vec<Option<(usize, Stream)>> = vec![None; program.nodes.len()];
     for (at, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.route == Route::Copied) {
-        let [(_, Reader::Node(node))] = *uses.on(transfer.value, transfer.to) else { continue };
+        let [(_, Step::Node(node))] = *uses.on(transfer.value, transfer.to) else { continue };
         if !worthwhile[node.index()] || together[node.index()] {
             continue;
         }

@@ -1,31 +1,13 @@
 //! Who reads which value where.
 
-use crate::plan::HOST;
-use crate::program::{NodeId, Origin, Program, ValueId};
+use crate::plan::{HOST, Step};
+use crate::program::{Origin, Program, ValueId};
 use anabranch_placement::platform::DeviceId;
 
-/// One that reads a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reader {
-    /// A node, however many of its inputs the value is.
-    Node(NodeId),
-    /// The caller's output of this index.
-    Output(usize),
-}
-
-impl Reader {
-    /// The node, if it is one.
-    pub(super) fn node(self) -> Option<NodeId> {
-        match self {
-            Self::Node(node) => Some(node),
-            Self::Output(_) => None,
-        }
-    }
-}
-
-/// The readers of every value that is not a constant, by device.
+/// The readers of every value that is not a constant, by device: nodes, each once however many of its inputs the value is, and the
+/// caller's outputs.
 pub(super) struct Uses {
-    of: Vec<Vec<(DeviceId, Reader)>>,
+    of: Vec<Vec<(DeviceId, Step)>>,
 }
 
 impl Uses {
@@ -34,11 +16,11 @@ impl Uses {
         let mut of: Vec<Vec<_>> = vec![Vec::new(); program.values.len()];
         for node in program.node_ids() {
             for input in &program.node(node).inputs {
-                of[input.index()].push((device_of[node.index()], Reader::Node(node)));
+                of[input.index()].push((device_of[node.index()], Step::Node(node)));
             }
         }
         for (index, output) in program.outputs.iter().enumerate() {
-            of[output.value.index()].push((output_device(program, device_of, index), Reader::Output(index)));
+            of[output.value.index()].push((output_device(program, device_of, index), Step::Output(index)));
         }
         for (readers, value) in of.iter_mut().zip(&program.values) {
             if matches!(value.origin, Origin::Constant(_)) {
@@ -51,12 +33,12 @@ impl Uses {
     }
 
     /// A value's readers, one non-empty slice for each device, by ascending device.
-    pub(super) fn by_device(&self, value: ValueId) -> impl Iterator<Item = &[(DeviceId, Reader)]> {
+    pub(super) fn by_device(&self, value: ValueId) -> impl Iterator<Item = &[(DeviceId, Step)]> {
         self.of[value.index()].chunk_by(|one, other| one.0 == other.0)
     }
 
     /// A value's readers on a device.
-    pub(super) fn on(&self, value: ValueId, device: DeviceId) -> &[(DeviceId, Reader)] {
+    pub(super) fn on(&self, value: ValueId, device: DeviceId) -> &[(DeviceId, Step)] {
         self.by_device(value).find(|readers| readers[0].0 == device).unwrap_or(&[])
     }
 }

@@ -1,6 +1,7 @@
 //! What the caller demands of a placement: nodes pinned to devices, nodes kept together, tensors kept on devices.
 
-use super::error::{PlanningError, PlanningErrorKind};
+use super::error::PlanningError;
+use crate::error_kind::ErrorKind;
 use super::machine::MachineDevice;
 use super::name_pattern::matches;
 use crate::plan::HOST;
@@ -134,5 +135,5 @@ fn position(devices: &[MachineDevice], name: &str, what: impl FnOnce() -> String
 }
 
 fn refused(text: String) -> PlanningError {
-    PlanningError::new(PlanningErrorKind::Constraint, text)
+    PlanningError::new(ErrorKind::Constraint, text)
 }

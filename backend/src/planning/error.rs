@@ -1,5 +1,6 @@
 //! Why a program cannot be placed or planned.
 
+use crate::error_kind::ErrorKind;
 use crate::plan::PlanError;
 use anabranch_placement::place::PlaceError;
 use std::fmt;
@@ -9,72 +10,50 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct PlanningError {
-    kind: PlanningErrorKind,
+    kind: ErrorKind,
     text: String,
     file: Option<PathBuf>,
     node: Option<String>,
     device: Option<String>,
 }
 
-/// What a plan fails for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PlanningErrorKind {
-    /// The platform file cannot be used.
-    PlatformFile,
-    /// Neither a strategy nor a device.
-    Strategy,
-    /// Everything was to run on the GPU, but there is none.
-    NoGpu,
-    /// A plan file cannot be read, or does not fit the program or the devices.
-    PlanFile,
-    /// A constraint names what is not there.
-    Constraint,
-    /// The devices' memory is too small.
-    Memory,
-    /// There is no placement within the constraints, or the placement cannot be planned.
-    Infeasible,
-    /// An independent checker found a fault.
-    Internal,
-}
-
 impl PlanningError {
-    pub(super) fn new(kind: PlanningErrorKind, text: impl Into<String>) -> Self {
+    pub(super) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), file: None, node: None, device: None }
     }
 
     /// A placement problem without a solution.
     pub(super) fn infeasible(error: impl fmt::Display) -> Self {
-        Self::new(PlanningErrorKind::Infeasible, error.to_string())
+        Self::new(ErrorKind::Infeasible, error.to_string())
     }
 
     /// A plan that a checker refused.
     pub(super) fn invalid(violation: impl fmt::Display) -> Self {
         let text = format!("the plan is invalid, which is a fault of Anabranch: {violation}");
-        Self::new(PlanningErrorKind::Internal, text)
+        Self::new(ErrorKind::Internal, text)
     }
 
     /// Placing again with smaller budgets led nowhere.
     pub(crate) fn no_plan() -> Self {
         let text = "no plan fits the devices' memory; let the devices hold more, or use more devices";
-        Self::new(PlanningErrorKind::Memory, text)
+        Self::new(ErrorKind::Memory, text)
     }
 
     /// A plan file that cannot be used.
     pub(super) fn plan_file(path: &Path, problem: impl fmt::Display) -> Self {
         let text = format!("plan {}: {problem}", path.display());
-        Self { file: Some(path.to_owned()), ..Self::new(PlanningErrorKind::PlanFile, text) }
+        Self { file: Some(path.to_owned()), ..Self::new(ErrorKind::PlanFile, text) }
     }
 
     /// A platform that makes no sense.
     pub(super) fn platform(problem: impl fmt::Display) -> Self {
-        Self::new(PlanningErrorKind::PlatformFile, format!("platform: {problem}"))
+        Self::new(ErrorKind::PlatformFile, format!("platform: {problem}"))
     }
 
     /// A platform file that cannot be read.
     pub(super) fn platform_file(path: &Path, problem: impl fmt::Display) -> Self {
         let text = format!("platform {}: {problem}", path.display());
-        Self { file: Some(path.to_owned()), ..Self::new(PlanningErrorKind::PlatformFile, text) }
+        Self { file: Some(path.to_owned()), ..Self::new(ErrorKind::PlatformFile, text) }
     }
 
     pub(super) fn at_device(self, device: &str) -> Self {
@@ -82,7 +61,7 @@ impl PlanningError {
     }
 
     /// What the plan fails for.
-    pub fn kind(&self) -> PlanningErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
@@ -105,9 +84,9 @@ impl PlanningError {
 impl From<PlanError> for PlanningError {
     fn from(error: PlanError) -> Self {
         let (kind, node, device) = match &error {
-            PlanError::Memory(shortage) => (PlanningErrorKind::Memory, Some(&shortage.node), Some(&shortage.device)),
-            PlanError::Kernel { node, device, .. } => (PlanningErrorKind::Infeasible, Some(node), Some(device)),
-            _ => (PlanningErrorKind::Infeasible, None, None),
+            PlanError::Memory(shortage) => (ErrorKind::Memory, Some(&shortage.node), Some(&shortage.device)),
+            PlanError::Kernel { node, device, .. } => (ErrorKind::Infeasible, Some(node), Some(device)),
+            _ => (ErrorKind::Infeasible, None, None),
         };
         Self { node: node.cloned(), device: device.cloned(), ..Self::new(kind, error.to_string()) }
     }
@@ -116,8 +95,8 @@ impl From<PlanError> for PlanningError {
 impl From<PlaceError> for PlanningError {
     fn from(error: PlaceError) -> Self {
         let (kind, node, device) = match &error {
-            PlaceError::NoRoom { task, device, .. } => (PlanningErrorKind::Memory, Some(task), Some(device)),
-            _ => (PlanningErrorKind::Infeasible, None, None),
+            PlaceError::NoRoom { task, device, .. } => (ErrorKind::Memory, Some(task), Some(device)),
+            _ => (ErrorKind::Infeasible, None, None),
         };
         Self { node: node.cloned(), device: device.cloned(), ..Self::new(kind, error.to_string()) }
     }

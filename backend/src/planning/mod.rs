@@ -22,7 +22,7 @@ mod strategy;
 
 pub use compute_devices::compute_devices;
 pub use constraints::{Constraints, Pin, Resident};
-pub use error::{PlanningError, PlanningErrorKind};
+pub use error::PlanningError;
 pub use fitting::Planner;
 pub(crate) use forecast::{batches, run_key};
 pub use machine::{Machine, MachineDevice, link, machine_devices};

@@ -1,7 +1,8 @@
 //! From a program and the devices' costs to a placement and its predicted schedule.
 
 use super::constraints::Constraints;
-use super::error::{PlanningError, PlanningErrorKind};
+use super::error::PlanningError;
+use crate::error_kind::ErrorKind;
 use super::machine::{Machine, MachineDevice};
 use super::request::PlacementRequest;
 use crate::execute::Forecast;
@@ -127,7 +128,7 @@ impl<'a> Placing<'a> {
             let strategy = placement.strategy;
             let text =
                 format!("the strategy `{strategy}` gave an invalid result, which is a fault of Anabranch: {violation}");
-            PlanningError::new(PlanningErrorKind::Internal, text)
+            PlanningError::new(ErrorKind::Internal, text)
         };
         if let Some(violation) = check_placement(&problem, &placement.device_of).first() {
             return Err(refuse(violation.to_string()));

@@ -1,6 +1,7 @@
 //! What a placement is asked to be: from a strategy's name or a plan file to who places, in which order, with which blocks.
 
-use super::error::{PlanningError, PlanningErrorKind};
+use super::error::PlanningError;
+use crate::error_kind::ErrorKind;
 use super::machine::Machine;
 use super::strategy::{Order, Strategy};
 use crate::blocks::BlockMembers;
@@ -94,7 +95,7 @@ impl PlacementRequest {
 fn algorithm_placer(machine: &Machine, name: &'static str) -> Result<Box<dyn Placer>, PlanningError> {
     if name == "gpu" && !machine.devices.iter().any(|device| device.kind == DeviceKind::Gpu) {
         let text = "all nodes are to run on a GPU, but there is none; the notes of the inventory say why";
-        return Err(PlanningError::new(PlanningErrorKind::NoGpu, text));
+        return Err(PlanningError::new(ErrorKind::NoGpu, text));
     }
     strategy_by_name(name).ok_or_else(|| unknown(machine, name))
 }
@@ -112,7 +113,7 @@ fn unknown(machine: &Machine, name: &str) -> PlanningError {
     let (strategies, devices) = (strategy_names().join(", "), devices.join(", "));
     let text =
         format!("there is no strategy and no device `{name}`; strategies are {strategies}; devices are {devices}");
-    PlanningError::new(PlanningErrorKind::Strategy, text)
+    PlanningError::new(ErrorKind::Strategy, text)
 }
 
 /// Nodes as assigned; inputs and outputs, which come after them, where they are pinned.

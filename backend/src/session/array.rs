@@ -6,36 +6,16 @@ use ndarray::{ArrayRef, ArrayViewD, Dimension};
 
 /// An array that no tensor can hold, or a tensor that is no such array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ArrayError {
-    /// The tensor holds another element type.
-    #[error("{spec} is not a tensor of {wanted}")]
-    Type {
-        /// What the tensor is.
-        spec: TensorSpec,
-        /// The element type asked for.
-        wanted: &'static str,
-    },
-    /// Room for another number of elements.
-    #[error("there are {elements} elements, but room for {given}")]
-    Length {
-        /// Elements of the tensor.
-        elements: usize,
-        /// Elements that there is room for.
-        given: usize,
-    },
-    /// Too many dimensions or elements.
-    #[error(transparent)]
-    Shape(#[from] anabranch_kernels::shape::ShapeError),
-}
+#[error("{0}")]
+pub struct ArrayError(pub(super) String);
 
 /// A tensor with a copy of the array's elements, in row-major order whatever the array's layout.
 ///
 /// # Errors
 /// If the array has more dimensions than tensors can have.
 pub fn tensor<T: Element, D: Dimension>(array: &ArrayRef<T, D>) -> Result<Tensor, ArrayError> {
-    let spec = TensorSpec::new(T::DTYPE, Shape::new(array.shape())?);
-    let mut tensor = Tensor::zeroed(spec);
+    let shape = Shape::new(array.shape()).map_err(|error| ArrayError(error.to_string()))?;
+    let mut tensor = Tensor::zeroed(TensorSpec::new(T::DTYPE, shape));
     copy(array, tensor.elements_mut().expect("a new tensor is of this type, and nothing else holds it"));
     Ok(tensor)
 }
@@ -59,8 +39,8 @@ pub fn view<T: Element>(tensor: &Tensor) -> Result<ArrayViewD<'_, T>, ArrayError
 
 /// The tensor's elements in row-major order.
 pub(super) fn elements<T: Element>(tensor: &Tensor) -> Result<&[T], ArrayError> {
-    let wanted = T::DTYPE.name();
-    tensor.elements::<T>().ok_or_else(|| ArrayError::Type { spec: tensor.spec().clone(), wanted })
+    let other = || ArrayError(format!("{} is not a tensor of {}", tensor.spec(), T::DTYPE.name()));
+    tensor.elements::<T>().ok_or_else(other)
 }
 
 #[cfg(test)]

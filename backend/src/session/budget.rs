@@ -4,10 +4,10 @@
 //! forgotten until it does; while other callers are at work, whose plans may become idle, one waits for them. Nobody waits for callers
 //! that wait themselves, so that the last one learns that there is no room.
 
-use super::cache::lock;
 use super::error::SharedShortage;
 use crate::constant::Identity;
 use crate::device::DeviceRef;
+use crate::lock::lock;
 use crate::planning::Planned;
 use anabranch_kernels::cpu::Layout;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Limit {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// By device.
     held: Vec<u64>,
     shared: BTreeMap<Form, usize>,
@@ -75,11 +75,11 @@ pub(super) struct Charge {
     demand: Demand,
 }
 
-/// A caller that may hold a plan for a while.
-pub(super) struct Active<'a>(&'a Budget);
-
-/// An active caller that waits for a plan that another makes.
-pub(super) struct Paused<'a>(&'a Budget);
+/// A caller that is counted until this is dropped.
+pub(super) struct Counted<'a> {
+    budget: &'a Budget,
+    count: fn(&mut State) -> &mut usize,
+}
 
 impl Demand {
     /// What a plan takes of each device.
@@ -111,16 +111,19 @@ impl Budget {
     }
 
     /// Says that a caller may hold a plan until what is returned is dropped.
-    pub(super) fn enter(&self) -> Active<'_> {
-        lock(&self.state).active += 1;
-        Active(self)
+    pub(super) fn enter(&self) -> Counted<'_> {
+        self.count(|state| &mut state.active)
     }
 
     /// Says that an active caller waits for another one until what is returned is dropped.
-    pub(super) fn pause(&self) -> Paused<'_> {
-        lock(&self.state).waiting += 1;
+    pub(super) fn pause(&self) -> Counted<'_> {
+        self.count(|state| &mut state.waiting)
+    }
+
+    fn count(&self, count: fn(&mut State) -> &mut usize) -> Counted<'_> {
+        *count(&mut lock(&self.state)) += 1;
         self.changed.notify_all();
-        Paused(self)
+        Counted { budget: self, count }
     }
 
     /// Charges what a plan takes. `make_room` forgets an idle plan, if there is one.
@@ -234,16 +237,10 @@ impl Drop for Charge {
     }
 }
 
-impl Drop for Paused<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        lock(&self.0.state).waiting -= 1;
-    }
-}
-
-impl Drop for Active<'_> {
-    fn drop(&mut self) {
-        lock(&self.0.state).active -= 1;
-        self.0.changed.notify_all();
+        *(self.count)(&mut lock(&self.budget.state)) -= 1;
+        self.budget.changed.notify_all();
     }
 }
 

@@ -3,7 +3,8 @@
 //! Nothing is locked while a value is made: who asks for the same value waits for that one alone, and who asks for another goes on. A
 //! value that could not be made is not kept: who waited for it gets the error, and who comes later tries again.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::lock::lock;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Values of type `V` by keys of type `K`; making one may fail with an `E`.
 pub(super) struct Cache<K, V, E> {
@@ -14,28 +15,12 @@ pub(super) struct Cache<K, V, E> {
 
 struct Entry<K, V, E> {
     key: K,
-    making: Arc<Making<V, E>>,
+    value: Slot<V, E>,
 }
 
-/// A value that is being made, or was.
-struct Making<V, E> {
-    state: Mutex<State<V, E>>,
-    ended: Condvar,
-}
-
-enum State<V, E> {
-    Begun,
-    Made(Arc<V>),
-    Failed(E),
-    /// Who made it panicked.
-    Abandoned,
-}
-
-/// Ends the making of a value however its maker leaves.
-struct Guard<'a, K, V, E> {
-    cache: &'a Cache<K, V, E>,
-    making: Arc<Making<V, E>>,
-}
+/// A value once it is made, or why it could not be. Who makes it keeps others that want it waiting; if that one panics, the next of
+/// them makes it.
+type Slot<V, E> = Arc<OnceLock<Result<Arc<V>, E>>>;
 
 impl<K, V, E: Clone> Cache<K, V, E> {
     /// A cache that keeps at most `capacity` values, one at least.
@@ -44,8 +29,7 @@ impl<K, V, E: Clone> Cache<K, V, E> {
     }
 
     /// The value whose key `is_it` knows, or else the one that `make` makes, kept under `key`. What `pause` gives is held while the value is
-    /// waited for. O(entries) comparisons, and no allocation
-    /// where the value is there.
+    /// waited for. O(entries) comparisons, and no allocation where the value is there.
     ///
     /// # Errors
     /// If `make` fails, here or where the same value was being made.
@@ -53,55 +37,61 @@ impl<K, V, E: Clone> Cache<K, V, E> {
         &self,
         is_it: impl Fn(&K) -> bool,
         key: impl FnOnce() -> K,
-        pause: impl Fn() -> P,
+        pause: impl FnOnce() -> P,
         make: impl FnOnce() -> Result<V, E>,
     ) -> Result<Arc<V>, E> {
-        loop {
-            let mut entries = lock(&self.entries);
-            let Some(at) = entries.iter().rposition(|entry| is_it(&entry.key)) else {
-                let state = Mutex::new(State::Begun);
-                let making = Arc::new(Making { state, ended: Condvar::new() });
-                entries.push(Entry { key: key(), making: Arc::clone(&making) });
-                drop(entries);
-                let made = Guard { cache: self, making }.end(make())?;
-                let gone = Self::trim(&mut lock(&self.entries), self.capacity);
-                // To give a value back may take a while, and nothing is locked meanwhile.
-                drop(gone);
-                return Ok(made);
-            };
-            entries[at..].rotate_left(1);
-            let making = entries.last().map(|entry| Arc::clone(&entry.making));
-            drop(entries);
-            if let Some(ended) = making.and_then(|making| making.wait(&pause)) {
-                return ended;
-            }
+        let slot = self.slot(is_it, key);
+        if let Some(known) = slot.get() {
+            return known.clone();
         }
+        let mut paused = Some(pause());
+        let made = slot.get_or_init(|| {
+            paused = None;
+            make().map(Arc::new)
+        });
+        let made = made.clone();
+        drop(paused);
+        let mut entries = lock(&self.entries);
+        if made.is_err() {
+            entries.retain(|entry| !Arc::ptr_eq(&entry.value, &slot));
+        }
+        let gone = Self::trim(&mut entries, self.capacity);
+        drop(entries);
+        // To give a value back may take a while, and nothing is locked meanwhile.
+        drop(gone);
+        made
+    }
+
+    /// The place of a value, which is now the most recently used.
+    fn slot(&self, is_it: impl Fn(&K) -> bool, key: impl FnOnce() -> K) -> Slot<V, E> {
+        let mut entries = lock(&self.entries);
+        match entries.iter().rposition(|entry| is_it(&entry.key)) {
+            Some(at) => entries[at..].rotate_left(1),
+            None => entries.push(Entry { key: key(), value: Slot::default() }),
+        }
+        Arc::clone(&entries[entries.len() - 1].value)
     }
 
     /// Forgets the least recently used value of those that `may_go`, and returns it.
     pub(super) fn forget_one(&self, may_go: impl Fn(&Arc<V>) -> bool) -> Option<Arc<V>> {
         let mut entries = lock(&self.entries);
-        let made = |entry: &Entry<K, V, E>| match &*lock(&entry.making.state) {
-            State::Made(value) if may_go(value) => Some(Arc::clone(value)),
-            _ => None,
-        };
-        let (at, value) = entries.iter().enumerate().find_map(|(at, entry)| Some((at, made(entry)?)))?;
-        entries.remove(at);
-        Some(value)
+        let at = entries.iter().position(|entry| entry.made().is_some_and(&may_go))?;
+        entries.remove(at).made().cloned()
     }
 
     /// How many values there are, with those that are being made.
     pub(super) fn len(&self) -> usize {
-        lock(&self.entries).len()
+        lock(&self.entries).iter().filter(|entry| entry.is_wanted()).count()
     }
 
     /// Forgets what has gone unused longest, first of what nobody holds. What is being made stays, since others may wait for it.
     fn trim(entries: &mut Vec<Entry<K, V, E>>, capacity: usize) -> Vec<Entry<K, V, E>> {
+        entries.retain(Entry::is_wanted);
         let mut gone = Vec::new();
         while entries.len() > capacity {
-            let idle = |entry: &Entry<K, V, E>| entry.is_made(|value| Arc::strong_count(value) == 1);
+            let idle = |entry: &Entry<K, V, E>| entry.made().is_some_and(|value| Arc::strong_count(value) == 1);
             let oldest =
-                entries.iter().position(idle).or_else(|| entries.iter().position(|entry| entry.is_made(|_| true)));
+                entries.iter().position(idle).or_else(|| entries.iter().position(|entry| entry.made().is_some()));
             let Some(oldest) = oldest else { break };
             gone.push(entries.remove(oldest));
         }
@@ -110,62 +100,14 @@ impl<K, V, E: Clone> Cache<K, V, E> {
 }
 
 impl<K, V, E> Entry<K, V, E> {
-    /// Whether the value is made and is like this.
-    fn is_made(&self, like: impl Fn(&Arc<V>) -> bool) -> bool {
-        matches!(&*lock(&self.making.state), State::Made(value) if like(value))
+    fn made(&self) -> Option<&Arc<V>> {
+        self.value.get()?.as_ref().ok()
     }
-}
 
-impl<V, E: Clone> Making<V, E> {
-    /// Waits until the value is made, or could not be; `None` if nobody makes it any more.
-    fn wait<P>(&self, pause: impl Fn() -> P) -> Option<Result<Arc<V>, E>> {
-        let _paused = matches!(*lock(&self.state), State::Begun).then(pause);
-        let mut state = lock(&self.state);
-        loop {
-            state = match &*state {
-                State::Begun => self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
-                State::Made(value) => return Some(Ok(Arc::clone(value))),
-                State::Failed(error) => return Some(Err(error.clone())),
-                State::Abandoned => return None,
-            }
-        }
+    /// Whether the value is made or being made; not after a panic in between.
+    fn is_wanted(&self) -> bool {
+        self.made().is_some() || Arc::strong_count(&self.value) > 1
     }
-}
-
-impl<K, V, E: Clone> Guard<'_, K, V, E> {
-    fn end(self, made: Result<V, E>) -> Result<Arc<V>, E> {
-        match made {
-            Ok(value) => {
-                let value = Arc::new(value);
-                *lock(&self.making.state) = State::Made(Arc::clone(&value));
-                Ok(value)
-            }
-            Err(error) => {
-                *lock(&self.making.state) = State::Failed(error.clone());
-                Err(error)
-            }
-        }
-    }
-}
-
-impl<K, V, E> Drop for Guard<'_, K, V, E> {
-    fn drop(&mut self) {
-        let mut state = lock(&self.making.state);
-        if matches!(*state, State::Begun) {
-            *state = State::Abandoned;
-        }
-        let made = matches!(*state, State::Made(_));
-        drop(state);
-        if !made {
-            lock(&self.cache.entries).retain(|entry| !Arc::ptr_eq(&entry.making, &self.making));
-        }
-        self.making.ended.notify_all();
-    }
-}
-
-/// What a panicking thread left behind is whole: every update is one assignment, insertion or removal.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

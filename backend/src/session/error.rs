@@ -2,11 +2,12 @@
 
 use crate::constant::ConstantError;
 use crate::device::DetectError;
-use crate::execute::{ExecError, RunError, RunErrorKind};
+use crate::error_kind::ErrorKind;
+use crate::execute::ExecError;
 use crate::import::ImportError;
 use crate::learning::CalibrationError;
 use crate::lower::LowerError;
-use crate::planning::{PlanningError, PlanningErrorKind};
+use crate::planning::PlanningError;
 use anabranch_kernels::TensorSpec;
 use std::fmt;
 use std::path::Path;
@@ -18,48 +19,6 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct SessionError {
     cause: Arc<Cause>,
-}
-
-/// What a [`SessionError`] comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The file cannot be read, or is no sound ONNX model.
-    Model,
-    /// The model uses operators that there is no kernel for.
-    Unsupported,
-    /// A dimension of an input has no size, or two.
-    Dimension,
-    /// An input that the model needs is not given.
-    MissingInput,
-    /// A given input is not of the model, or of another type or shape than the model declares.
-    Input,
-    /// The options name a device that is not there, or nothing that it can do.
-    Device,
-    /// Everything was to run on a GPU, and there is none.
-    NoGpu,
-    /// There is no such strategy or device to place on.
-    Strategy,
-    /// A constraint names a node or device that is not there.
-    Constraint,
-    /// A plan file cannot be read, or does not fit model or devices.
-    PlanFile,
-    /// A platform file cannot be read, or does not fit the machine.
-    PlatformFile,
-    /// What the model needs does not fit the devices' memory limits.
-    Memory,
-    /// There is no placement within the constraints, for another reason than memory.
-    Infeasible,
-    /// A device cannot be used, or was lost.
-    DeviceFailure,
-    /// A kernel failed.
-    Kernel,
-    /// The run's [`CancelToken`](crate::execute::CancelToken) was used.
-    Cancelled,
-    /// The run took longer than its options allow.
-    Timeout,
-    /// A fault of Anabranch.
-    Internal,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,9 +34,7 @@ enum Cause {
     #[error(transparent)]
     Calibration(#[from] CalibrationError),
     #[error(transparent)]
-    Ready(#[from] ExecError),
-    #[error(transparent)]
-    Run(#[from] RunError),
+    Exec(#[from] ExecError),
     #[error(transparent)]
     Shared(#[from] SharedShortage),
     #[error(transparent)]
@@ -114,98 +71,45 @@ pub(super) enum InputError {
     Shape { name: String, dims: String },
 }
 
+/// What an error tells beside its text.
+struct About<'a> {
+    kind: ErrorKind,
+    file: Option<&'a Path>,
+    node: Option<&'a str>,
+    device: Option<&'a str>,
+    input: Option<&'a str>,
+    symbol: Option<&'a str>,
+}
+
 impl SessionError {
     /// What it comes from.
     pub fn kind(&self) -> ErrorKind {
-        match &*self.cause {
-            Cause::Import(_) => ErrorKind::Model,
-            Cause::Lower(error) => lower_kind(error),
-            Cause::Detect(_) => ErrorKind::Device,
-            Cause::Planning(error) => planning_kind(error),
-            Cause::Calibration(error) => match error {
-                CalibrationError::Planning(error) => planning_kind(error),
-                CalibrationError::Ready(error) => ready_kind(error),
-                CalibrationError::Run(error) => run_kind(&error.kind),
-            },
-            Cause::Ready(error) => ready_kind(error),
-            Cause::Run(error) => run_kind(&error.kind),
-            Cause::Shared(_) => ErrorKind::Memory,
-            Cause::Input(InputError::Missing { .. }) => ErrorKind::MissingInput,
-            Cause::Input(InputError::Shape { .. }) => ErrorKind::Dimension,
-            Cause::Input(InputError::NoDevice { .. }) => ErrorKind::Device,
-            Cause::Input(InputError::Spec { .. } | InputError::Unknown { .. } | InputError::Away { .. }) => {
-                ErrorKind::Input
-            }
-        }
+        self.about().kind
     }
 
     /// The file: of the model, the plan or the platform.
     pub fn file(&self) -> Option<&Path> {
-        match &*self.cause {
-            Cause::Import(error) => error.file(),
-            Cause::Planning(error) => error.file(),
-            _ => None,
-        }
+        self.about().file
     }
 
     /// The node's name.
     pub fn node(&self) -> Option<&str> {
-        match &*self.cause {
-            Cause::Import(error) => error.node(),
-            Cause::Lower(LowerError::Unsupported(unsupported)) => Some(&unsupported.node),
-            Cause::Lower(LowerError::Node { node, .. }) => Some(node),
-            Cause::Planning(error) | Cause::Calibration(CalibrationError::Planning(error)) => error.node(),
-            Cause::Ready(ExecError::Kernel { node, .. }) => Some(node),
-            Cause::Run(error) => error.node.as_deref(),
-            _ => None,
-        }
+        self.about().node
     }
 
     /// The device's name, or a link's as `from -> to`.
     pub fn device(&self) -> Option<&str> {
-        match &*self.cause {
-            Cause::Detect(DetectError::UnknownDevice { device, .. } | DetectError::Slowdown { device, .. }) => {
-                Some(device)
-            }
-            Cause::Planning(error) | Cause::Calibration(CalibrationError::Planning(error)) => error.device(),
-            Cause::Shared(SharedShortage { device, .. }) => Some(device),
-            Cause::Ready(ExecError::Kernel { device, .. } | ExecError::Device { device, .. }) => Some(device),
-            Cause::Run(error) => error.device.as_deref(),
-            _ => None,
-        }
+        self.about().device
     }
 
     /// The input's name.
     pub fn input(&self) -> Option<&str> {
-        match &*self.cause {
-            Cause::Lower(
-                LowerError::Unbound { input, .. }
-                | LowerError::Unknown { input, .. }
-                | LowerError::Conflict { input, .. }
-                | LowerError::InputShape { input, .. }
-                | LowerError::NoSuchInput { input, .. },
-            ) => Some(input),
-            Cause::Input(
-                InputError::Missing { name, .. }
-                | InputError::Spec { name, .. }
-                | InputError::Unknown { name, .. }
-                | InputError::Away { name, .. }
-                | InputError::Shape { name, .. },
-            ) => Some(name),
-            _ => None,
-        }
+        self.about().input
     }
 
     /// The symbolic dimension.
     pub fn symbol(&self) -> Option<&str> {
-        match &*self.cause {
-            Cause::Lower(
-                LowerError::Unbound { symbol, .. }
-                | LowerError::Conflict { symbol, .. }
-                | LowerError::NoSuchSymbol { symbol, .. },
-            ) => Some(symbol),
-            _ => None,
-        }
+        self.about().symbol
     }
 
     /// Whether the run ended because its [`CancelToken`](crate::execute::CancelToken) was used.
@@ -217,67 +121,69 @@ impl SessionError {
     pub fn is_infeasible(&self) -> bool {
         matches!(self.kind(), ErrorKind::Memory | ErrorKind::Infeasible)
     }
-}
 
-fn lower_kind(error: &LowerError) -> ErrorKind {
-    match error {
-        LowerError::Unsupported(_) | LowerError::Opset { .. } => ErrorKind::Unsupported,
-        LowerError::Unbound { .. }
-        | LowerError::Unknown { .. }
-        | LowerError::Conflict { .. }
-        | LowerError::NoSuchSymbol { .. } => ErrorKind::Dimension,
-        LowerError::InputShape { .. } | LowerError::NoSuchInput { .. } | LowerError::InputTooLarge { .. } => {
-            ErrorKind::Input
+    fn about(&self) -> About<'_> {
+        match &*self.cause {
+            Cause::Import(error) => About { file: error.file(), node: error.node(), ..About::of(ErrorKind::Model) },
+            Cause::Lower(error) => lower(error),
+            Cause::Detect(DetectError::UnknownDevice { device, .. } | DetectError::Slowdown { device, .. }) => {
+                About::of(ErrorKind::Device).device(device)
+            }
+            Cause::Planning(error) | Cause::Calibration(CalibrationError::Planning(error)) => planning(error),
+            Cause::Calibration(CalibrationError::Exec(error)) | Cause::Exec(error) => exec(error),
+            Cause::Shared(shortage) => About::of(ErrorKind::Memory).device(&shortage.device),
+            Cause::Input(InputError::Missing { name, .. }) => About::of(ErrorKind::MissingInput).input(name),
+            Cause::Input(InputError::Shape { name, .. }) => About::of(ErrorKind::Dimension).input(name),
+            Cause::Input(InputError::NoDevice { .. }) => About::of(ErrorKind::Device),
+            Cause::Input(
+                InputError::Spec { name, .. } | InputError::Unknown { name, .. } | InputError::Away { name, .. },
+            ) => About::of(ErrorKind::Input).input(name),
         }
-        LowerError::Constant(error) => constant_kind(error),
-        LowerError::NoOutput(_) | LowerError::Node { .. } => ErrorKind::Model,
     }
 }
 
-fn planning_kind(error: &PlanningError) -> ErrorKind {
-    match error.kind() {
-        PlanningErrorKind::PlatformFile => ErrorKind::PlatformFile,
-        PlanningErrorKind::Strategy => ErrorKind::Strategy,
-        PlanningErrorKind::NoGpu => ErrorKind::NoGpu,
-        PlanningErrorKind::PlanFile => ErrorKind::PlanFile,
-        PlanningErrorKind::Constraint => ErrorKind::Constraint,
-        PlanningErrorKind::Memory => ErrorKind::Memory,
-        PlanningErrorKind::Infeasible => ErrorKind::Infeasible,
-        PlanningErrorKind::Internal => ErrorKind::Internal,
+impl<'a> About<'a> {
+    fn of(kind: ErrorKind) -> Self {
+        Self { kind, file: None, node: None, device: None, input: None, symbol: None }
+    }
+
+    fn node(self, node: &'a str) -> Self {
+        Self { node: Some(node), ..self }
+    }
+
+    fn device(self, device: &'a str) -> Self {
+        Self { device: Some(device), ..self }
+    }
+
+    fn input(self, input: &'a str) -> Self {
+        Self { input: Some(input), ..self }
     }
 }
 
-fn constant_kind(error: &ConstantError) -> ErrorKind {
+fn lower(error: &LowerError) -> About<'_> {
     match error {
-        ConstantError::OutOfMemory { .. } => ErrorKind::Memory,
-        _ => ErrorKind::Model,
+        LowerError::Unsupported(unsupported) => About::of(ErrorKind::Unsupported).node(&unsupported.node),
+        LowerError::Opset { .. } => About::of(ErrorKind::Unsupported),
+        LowerError::Unbound { input, symbol, .. } | LowerError::Conflict { input, symbol, .. } => {
+            About { symbol: Some(symbol), ..About::of(ErrorKind::Dimension).input(input) }
+        }
+        LowerError::Unknown { input, .. } => About::of(ErrorKind::Dimension).input(input),
+        LowerError::NoSuchSymbol { symbol, .. } => About { symbol: Some(symbol), ..About::of(ErrorKind::Dimension) },
+        LowerError::InputShape { input, .. }
+        | LowerError::NoSuchInput { input, .. }
+        | LowerError::InputTooLarge { input, .. } => About::of(ErrorKind::Input).input(input),
+        LowerError::Constant(ConstantError::OutOfMemory { .. }) => About::of(ErrorKind::Memory),
+        LowerError::Node { node, .. } => About::of(ErrorKind::Model).node(node),
+        LowerError::Constant(_) | LowerError::NoOutput(_) => About::of(ErrorKind::Model),
     }
 }
 
-fn ready_kind(error: &ExecError) -> ErrorKind {
-    match error {
-        ExecError::Kernel { .. } => ErrorKind::Kernel,
-        ExecError::Constant(error) => constant_kind(error),
-        ExecError::Memory { .. } => ErrorKind::Memory,
-        ExecError::Internal(_) => ErrorKind::Internal,
-        _ => ErrorKind::DeviceFailure,
-    }
+fn planning(error: &PlanningError) -> About<'_> {
+    About { file: error.file(), node: error.node(), device: error.device(), ..About::of(error.kind()) }
 }
 
-fn run_kind(kind: &RunErrorKind) -> ErrorKind {
-    match kind {
-        RunErrorKind::InputCount { .. }
-        | RunErrorKind::Input(_)
-        | RunErrorKind::ResidentCount { .. }
-        | RunErrorKind::Misplaced(_) => ErrorKind::Input,
-        RunErrorKind::Kernel(_) | RunErrorKind::Panic(_) => ErrorKind::Kernel,
-        RunErrorKind::DeviceLost(_) => ErrorKind::DeviceFailure,
-        RunErrorKind::Rebuild(error) => ready_kind(error),
-        RunErrorKind::Cancelled => ErrorKind::Cancelled,
-        RunErrorKind::Timeout(_) => ErrorKind::Timeout,
-        RunErrorKind::OutOfMemory { .. } | RunErrorKind::Memory(_) => ErrorKind::Memory,
-        RunErrorKind::Stalled(_) | RunErrorKind::Internal(_) => ErrorKind::Internal,
-    }
+fn exec(error: &ExecError) -> About<'_> {
+    About { node: error.node.as_deref(), device: error.device.as_deref(), ..About::of(error.kind) }
 }
 
 /// Each error below a session's becomes one.
@@ -298,7 +204,6 @@ from_causes!(
     PlanningError,
     CalibrationError,
     ExecError,
-    RunError,
     SharedShortage,
     InputError
 );

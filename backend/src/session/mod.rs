@@ -17,9 +17,10 @@ mod random;
 mod run;
 mod value_info;
 
+pub use crate::error_kind::ErrorKind;
 pub use array::{ArrayError, tensor, view};
 pub use dynamic::Dynamic;
-pub use error::{ErrorKind, SessionError};
+pub use error::SessionError;
 pub use event_json::events_json;
 pub use inputs::Inputs;
 pub use open::Session;

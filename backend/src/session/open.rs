@@ -1,7 +1,7 @@
 //! A session: a model, the devices, what is known of their costs, and plans for the shapes that it was run with.
 
 use super::budget::{Budget, Limit};
-use super::cache::{Cache, lock};
+use super::cache::Cache;
 use super::error::SessionError;
 use super::options::SessionOptions;
 use super::prepare::{Prepared, Shapes};
@@ -11,6 +11,7 @@ use crate::device::{Inventory, detect};
 use crate::execute::{DevicePool, Weights};
 use crate::import::{self, Model};
 use crate::learning::{Learned, ProfiledRun, calibrate, record};
+use crate::lock::lock;
 use crate::planning::{Lowered, Machine, MachineDevice, compute_devices, machine_devices};
 use crate::profile::CostStore;
 use std::path::Path;
@@ -72,7 +73,7 @@ impl Session {
             outputs: ValueInfo::outputs(&model),
             machine_devices: machine_devices(&inventory),
             pool: DevicePool::new(compute_devices(&inventory)),
-            weights: Arc::new(Weights::new(0)),
+            weights: Arc::default(),
             budget: Budget::new(inventory.devices().map(Limit::of).collect()),
             costs: Mutex::new(costs),
             calibrating: Mutex::default(),

@@ -140,11 +140,6 @@ impl SessionOptions {
         Self { costs, ..self }
     }
 
-    /// Plans for the devices of a platform file.
-    pub fn with_platform(self, platform: PlatformFile) -> Self {
-        Self { platform: Some(platform), ..self }
-    }
-
     /// Keeps plans ready for so many sets of input shapes.
     pub fn with_plan_capacity(self, plan_capacity: usize) -> Self {
         Self { plan_capacity, ..self }

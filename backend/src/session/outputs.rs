@@ -46,35 +46,10 @@ impl OutputKey for usize {
     }
 }
 
-/// An output that is not there, or not of the type asked for.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OutputError {
-    /// The model has no such output.
-    #[error("the model has no output `{key}`; its outputs are {known}")]
-    Unknown {
-        /// The name or place asked for.
-        key: String,
-        /// The model's outputs.
-        known: String,
-    },
-    /// The output is on a GPU.
-    #[error("output `{name}` stays on {device}; take it with `device_tensor`, and read that")]
-    Resident {
-        /// The output.
-        name: String,
-        /// The device.
-        device: String,
-    },
-    /// The output has another type.
-    #[error("output `{name}`: {source}")]
-    Array {
-        /// The output.
-        name: String,
-        /// What does not fit.
-        source: ArrayError,
-    },
-}
+/// An output that is not there, not on the host, or not of the type asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OutputError(String);
 
 impl Outputs {
     /// Tensors under their names, in the model's order.
@@ -105,8 +80,7 @@ impl Outputs {
     /// If there is no such output, or its elements are not of type `T`.
     pub fn view<T: Element>(&self, key: impl OutputKey) -> Result<ArrayViewD<'_, T>, OutputError> {
         let place = self.place(key)?;
-        let refuse = |source| OutputError::Array { name: self.names[place].clone(), source };
-        array::view(self.at(place)?).map_err(refuse)
+        array::view(self.at(place)?).map_err(|error| self.refused(place, &error))
     }
 
     /// A copy of an output's elements as an array.
@@ -123,10 +97,10 @@ impl Outputs {
     /// As [`Self::view`]; also if the slice has another length.
     pub fn copy_to_slice<T: Element>(&self, key: impl OutputKey, slice: &mut [T]) -> Result<(), OutputError> {
         let place = self.place(key)?;
-        let refuse = |source| OutputError::Array { name: self.names[place].clone(), source };
-        let elements = array::elements::<T>(self.at(place)?).map_err(refuse)?;
+        let elements = array::elements::<T>(self.at(place)?).map_err(|error| self.refused(place, &error))?;
         if elements.len() != slice.len() {
-            return Err(refuse(ArrayError::Length { elements: elements.len(), given: slice.len() }));
+            let text = format!("there are {} elements, but room for {}", elements.len(), slice.len());
+            return Err(self.refused(place, &ArrayError(text)));
         }
         slice.copy_from_slice(elements);
         Ok(())
@@ -156,8 +130,9 @@ impl Outputs {
     fn at(&self, place: usize) -> Result<&Tensor, OutputError> {
         match self.resident.binary_search(&place) {
             Ok(at) => {
-                let (name, device) = (self.names[place].clone(), self.spare.resident[at].device().to_owned());
-                Err(OutputError::Resident { name, device })
+                let (name, device) = (&self.names[place], self.spare.resident[at].device());
+                let text = format!("output `{name}` stays on {device}; take it with `device_tensor`, and read that");
+                Err(OutputError(text))
             }
             Err(before) => Ok(&self.tensors[place - before]),
         }
@@ -171,8 +146,12 @@ impl Outputs {
     }
 
     fn place(&self, key: impl OutputKey) -> Result<usize, OutputError> {
-        key.place(&self.names)
-            .ok_or_else(|| OutputError::Unknown { key: key.to_string(), known: self.names.join(", ") })
+        let unknown = || format!("the model has no output `{key}`; its outputs are {}", self.names.join(", "));
+        key.place(&self.names).ok_or_else(|| OutputError(unknown()))
+    }
+
+    fn refused(&self, place: usize, error: &ArrayError) -> OutputError {
+        OutputError(format!("output `{}`: {error}", self.names[place]))
     }
 }
 

@@ -29,7 +29,16 @@ pub struct Prepared {
 }
 
 /// The shapes of a set of inputs, by name.
-pub(super) struct Shapes(Vec<(String, Shape)>);
+pub(super) type Shapes = BTreeMap<String, Shape>;
+
+fn shapes_of(inputs: &Inputs) -> Shapes {
+    inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect()
+}
+
+/// Whether inputs have these shapes. Allocates nothing.
+fn have(inputs: &Inputs, shapes: &Shapes) -> bool {
+    shapes.iter().map(|(name, shape)| (&**name, shape)).eq(inputs.specs().map(|(name, spec)| (name, &spec.shape)))
+}
 
 impl Prepared {
     /// The plan that is ready.
@@ -43,22 +52,6 @@ impl Deref for Prepared {
 
     fn deref(&self) -> &Planned {
         &self.planned
-    }
-}
-
-impl Shapes {
-    fn of(inputs: &Inputs) -> Self {
-        Self(inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect())
-    }
-
-    /// Whether inputs have these shapes. Allocates nothing.
-    fn are_of(&self, inputs: &Inputs) -> bool {
-        self.0.len() == inputs.len()
-            && self
-                .0
-                .iter()
-                .zip(inputs.specs())
-                .all(|((name, shape), (given, spec))| name == given && *shape == spec.shape)
     }
 }
 
@@ -155,10 +148,8 @@ impl Session {
     pub(super) fn lowered(&self, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
         let make = || {
             self.check_names(inputs)?;
-            let input_shapes: BTreeMap<_, _> =
-                inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect();
             let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
-            let lowering = LowerOptions { dims, input_shapes, fuse, ..LowerOptions::default() };
+            let lowering = LowerOptions { dims, input_shapes: shapes_of(inputs), fuse, ..LowerOptions::default() };
             Ok(Lowered::new(lower(&self.model, &lowering)?, Arc::clone(&self.weights)))
         };
         cached(&self.lowered, inputs, || (), make)
@@ -180,8 +171,8 @@ impl Session {
 fn cached<V, P>(
     cache: &Cache<Shapes, V, SessionError>,
     inputs: &Inputs,
-    pause: impl Fn() -> P,
+    pause: impl FnOnce() -> P,
     make: impl FnOnce() -> Result<V, SessionError>,
 ) -> Result<Arc<V>, SessionError> {
-    cache.get_or_make(|shapes| shapes.are_of(inputs), || Shapes::of(inputs), pause, make)
+    cache.get_or_make(|shapes| have(inputs, shapes), || shapes_of(inputs), pause, make)
 }

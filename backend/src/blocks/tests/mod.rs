@@ -9,22 +9,16 @@ use crate::program::{Program, ValueId};
 use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Reduce, ReduceKind, Unary};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 
-/// CPU devices with two threads and 1 MiB of cache each.
-fn devices(count: usize) -> Vec<BlockDevice> {
-    let device = |at| BlockDevice {
-        name: format!("cpu{at}"),
-        kind: DeviceKind::Cpu,
-        key: format!("cpu{at}"),
-        times: 1.0,
-        threads: 2,
-        cache: 1 << 20,
-    };
-    (0..count).map(device).collect()
+/// A CPU device with two threads and 1 MiB of cache each.
+pub(super) fn cpu_device(name: &str) -> BlockDevice {
+    let (kind, key) = (DeviceKind::Cpu, name.to_owned());
+    BlockDevice { name: name.to_owned(), kind, key, times: 1.0, threads: 2, cache: 1 << 20 }
 }
 
 fn formed(program: &Program, device_of: &[u32], mode: StreamMode) -> Vec<BlockMembers> {
     let device_of: Vec<DeviceId> = device_of.iter().map(|device| DeviceId(*device)).collect();
-    let devices = devices(device_of.iter().map(|device| device.index() + 1).max().unwrap_or(1));
+    let count = device_of.iter().map(|device| device.index() + 1).max().unwrap_or(1);
+    let devices: Vec<_> = (0..count).map(|at| cpu_device(&format!("cpu{at}"))).collect();
     let (chunk, supports) = (ChunkRule::Auto, &|_: DeviceId, _: &_, _: &[bool]| true);
     form(&Forming { program, device_of: &device_of, devices: &devices, mode, chunk, supports })
 }
@@ -178,7 +172,7 @@ fn chunks_fit_half_of_the_cache_and_keep_all_threads_busy() {
     let program = maker.finish(&[b]);
     let block = block_node(&program, &Readers::of(&program), &[0, 1].map(NodeId), 1).expect("a block");
     assert_eq!((block.rows(), block.row_bytes()), (65536, 3 * 256));
-    let rows = |rule, threads, cache| chunk_rows(&block, rule, &BlockDevice { threads, cache, ..devices(1).remove(0) });
+    let rows = |rule, threads, cache| chunk_rows(&block, rule, &BlockDevice { threads, cache, ..cpu_device("cpu0") });
     assert_eq!(rows(ChunkRule::Auto, 1, 1 << 20), (512 << 10) / 768);
     assert_eq!(rows(ChunkRule::Auto, 1, 0), (128 << 10) / 768);
     assert_eq!(rows(ChunkRule::Auto, 64, 1 << 20), 256);

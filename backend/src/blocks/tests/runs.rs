@@ -1,31 +1,19 @@
 //! What is computed in blocks has the bits of what is computed node by node.
 
 use super::*;
-use crate::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, RunOptions};
+use crate::execute::tests::{devices, gpu, inputs};
+use crate::execute::{DevicePool, Executor, Kernels, RunOptions};
 use crate::plan::test_programs::Placed;
 use crate::plan::{self, PlanDevice, PlanOptions};
-use anabranch_kernels::gpu::{self, Gpu, GpuLimits};
+use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_kernels::op::NodeSpec;
-use anabranch_kernels::{KernelError, Tensor, cpu};
+use anabranch_kernels::{Tensor, cpu};
 use arbtest::arbitrary::{Result, Unstructured};
-use std::sync::{Arc, OnceLock};
-
-/// A GPU for all tests. `None` on a machine without any, not even a software one.
-fn shared_gpu() -> Option<Arc<Gpu>> {
-    static OPEN: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
-    let open = || {
-        let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
-        description.backends = wgpu::Backends::PRIMARY;
-        let instance = wgpu::Instance::new(description);
-        let adapter = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY)).into_iter().next()?;
-        Gpu::open(&adapter).ok().map(Arc::new)
-    };
-    OPEN.get_or_init(open).clone()
-}
+use std::sync::Arc;
 
 /// Whether the CPU, or the GPU if there is one, has a kernel for a block.
 fn supports(device: &PlanDevice, spec: &NodeSpec, constant: &[bool]) -> bool {
-    match (device.kind, shared_gpu()) {
+    match (device.kind, gpu()) {
         (DeviceKind::Cpu, _) => cpu::prepare(spec, &vec![false; spec.inputs.len()]).is_ok(),
         (_, Some(gpu)) => gpu::supports(spec, constant, gpu.facts() as &GpuLimits).is_ok(),
         (_, None) => false,
@@ -38,49 +26,22 @@ fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
     let plan = placed.plan_with(&*kernels, options).expect("no limits");
     assert_eq!(plan::check(&placed.program, &plan), []);
-    let device = |device: &PlanDevice| match device.kind {
-        DeviceKind::Cpu => {
-            ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads: 2, units: Vec::new(), slowdown: 1.0 })
-        }
-        _ => ComputeDevice::Gpu(GpuOpener::with(device.name.clone(), || {
-            shared_gpu().ok_or_else(|| KernelError::Gpu("there is none".into()))
-        })),
-    };
-    let pool = DevicePool::new(placed.devices.iter().map(device).collect());
+    let pool = DevicePool::new(devices(placed, 2));
     let executor = Executor::new(plan, kernels, &pool).expect("devices");
-    let inputs: Vec<Tensor> = program.inputs.iter().enumerate().map(|(at, id)| input(&program, at, *id)).collect();
-    executor.run(&inputs, &RunOptions::default()).expect("nothing fails").outputs
-}
-
-fn input(program: &Program, number: usize, id: ValueId) -> Tensor {
-    let shape = program.value(id).spec.shape.clone();
-    let element = |at: usize| ((at * 37 + number * 11) % 101) as f32 * 0.125 - 5.0;
-    let elements: Vec<f32> = (0..shape.elements()).map(element).collect();
-    Tensor::from_elements(shape, &elements).expect("one for each")
-}
-
-fn kinds(placed: &Placed) -> Vec<&'static str> {
-    placed.devices.iter().map(|device| if device.kind == DeviceKind::Cpu { "cpu" } else { "gpu" }).collect()
+    executor.run(&inputs(&program), &RunOptions::default()).expect("nothing fails").outputs
 }
 
 /// The same nodes on the same devices, with inputs and outputs on the host.
 fn callers_on_host(placed: &Placed) -> Placed {
     let device_of: Vec<u32> =
         placed.placement.device_of.iter().take(placed.program.nodes.len()).map(|on| on.0).collect();
-    Placed::new(placed.program.clone(), &kinds(placed), &device_of)
+    Placed::new(placed.program.clone(), &placed.kinds(), &device_of)
 }
 
 /// The same program with its blocks contracted, and how many these are: in all, and on GPUs.
 fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
     let nodes = placed.program.nodes.len();
-    let device = |device: &PlanDevice| BlockDevice {
-        name: device.name.clone(),
-        kind: device.kind,
-        key: device.name.clone(),
-        times: 1.0,
-        threads: 2,
-        cache: 1 << 20,
-    };
+    let device = |device: &PlanDevice| BlockDevice { kind: device.kind, ..cpu_device(&device.name) };
     let groups = form(&Forming {
         program: &placed.program,
         device_of: &placed.placement.device_of[..nodes],
@@ -93,7 +54,7 @@ fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
     assert_eq!(check(&placed.program, &contraction), []);
     let device_of = contraction.members.iter().map(|nodes| placed.placement.device_of[nodes[0].index()].0);
     let device_of: Vec<u32> = device_of.collect();
-    let kinds = kinds(placed);
+    let kinds = placed.kinds();
     let on_gpu = |group: &&BlockMembers| kinds[placed.placement.device_of[group.members[0].index()].index()] == "gpu";
     let counts = (groups.len(), groups.iter().filter(on_gpu).count());
     (Placed::new(contraction.program, &kinds, &device_of), counts)
@@ -130,9 +91,7 @@ fn blocks_on_cpus_have_the_bits_of_their_nodes() {
 
 #[test]
 fn blocks_over_cpus_and_a_gpu_have_the_bits_of_their_nodes() {
-    if shared_gpu().is_none() {
-        return;
-    }
+    let Some(_) = gpu() else { return };
     let mut on_gpu = 0;
     arbtest::arbtest(|u| {
         let placed = callers_on_host(&random_program(u, 2)?.maps_on_gpus());

@@ -6,20 +6,23 @@
 
 mod cell;
 mod compute;
-pub(super) mod slow;
+mod slow;
 mod stream;
 
-use super::error::{ExecError, Failure, Place, RunErrorKind};
+use super::device::CpuTeam;
+use super::error::{ExecError, Failure, Place};
 use super::event::{Activity, Event, Lane};
 use super::exchange::{Delivery, Halt};
 use super::ledger::Ledger;
 use super::script::{After, DeviceScript, HandOver, HandedOut, Work};
 use super::worker::{Log, Run, Worker};
+use crate::error_kind::ErrorKind;
 use crate::plan::{Plan, TransferId};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{CpuKernel, Team};
 use anabranch_placement::platform::DeviceId;
 use cell::Cell;
+pub(super) use compute::perform;
 use std::sync::Arc;
 
 /// The state of a CPU device between and during runs.
@@ -45,34 +48,31 @@ pub(super) struct CpuWorker {
     pub(super) outputs: Vec<(u32, Arc<Buffer>)>,
 }
 
-/// What a worker is made of.
-pub(super) struct CpuParts<'a> {
-    pub(super) device: DeviceId,
-    pub(super) name: &'a str,
-    pub(super) script: DeviceScript,
-    pub(super) kernels: Vec<Arc<dyn CpuKernel>>,
-    pub(super) team: Arc<Team>,
-    pub(super) slowdown: f64,
-}
-
 impl CpuWorker {
     /// A worker with all its buffers. Fresh pages are touched first where they are written first.
     ///
     /// # Errors
     /// If there is not so much memory.
-    pub(super) fn new(parts: CpuParts<'_>, plan: &Arc<Plan>, ledger: &Ledger) -> Result<Self, ExecError> {
-        let CpuParts { device, name, script, kernels, team, slowdown } = parts;
+    pub(super) fn new(
+        device: DeviceId,
+        cpu: &CpuTeam,
+        script: DeviceScript,
+        kernels: Vec<Arc<dyn CpuKernel>>,
+        team: Arc<Team>,
+        plan: &Arc<Plan>,
+        ledger: &Ledger,
+    ) -> Result<Self, ExecError> {
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
         let constants = script.cells.constants.iter();
         let counted: usize = constants.filter(|constant| constant.counted).map(|constant| constant.bytes).sum();
         let tables: usize = kernels.iter().map(|kernel| kernel.resident_bytes()).sum();
         let slots: usize = script.cells.slots.iter().map(|slot| slot.bytes as usize).sum();
         ledger.take(device, scratch + counted + tables + slots);
-        let short = || ExecError::Memory { device: name.to_owned() };
+        let short = || ExecError::memory(&cpu.name);
         let mut worker = Self {
             device,
             plan: Arc::clone(plan),
-            log: Log::new(),
+            log: Log::default(),
             cells: (0..script.cells.count()).map(|_| Cell::Empty).collect(),
             taken: Vec::with_capacity(8),
             made: Vec::with_capacity(8),
@@ -80,7 +80,7 @@ impl CpuWorker {
             script: Arc::new(script),
             kernels,
             team,
-            slowdown: Some(slowdown).filter(|times| *times > 1.0),
+            slowdown: cpu.slowdown(),
             scratch: Buffer::try_zeroed(scratch).ok_or_else(short)?,
             outputs: Vec::new(),
         };
@@ -107,7 +107,8 @@ impl CpuWorker {
         }
         for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
             if slot.handed_out && !cell.is_free() {
-                let short = || Failure::at(Place::Nowhere, RunErrorKind::Memory(slot.bytes));
+                let text = || format!("the system has no {} bytes left for an output", slot.bytes);
+                let short = || ExecError::new(ErrorKind::Memory, text());
                 *cell = Cell::zeroed(slot.bytes, slot.lent).ok_or_else(short)?;
             }
         }
@@ -117,19 +118,14 @@ impl CpuWorker {
         Ok(())
     }
 
-    fn follow_steps<const PROFILE: bool>(&mut self, script: &DeviceScript, run: &Run<'_>) -> Result<(), Halt> {
-        let mut now = 0;
-        if PROFILE {
-            now = run.now();
-        }
+    fn follow_steps(&mut self, script: &DeviceScript, run: &Run<'_>) -> Result<(), Halt> {
+        let mut now = run.now();
         for step in &script.steps {
             run.check()?;
             let ready = now;
             if step.gate != super::script::NO_GATE {
                 run.pass(step.gate, |Delivery { cell, buffer }| self.cells[cell as usize] = Cell::Shared(buffer))?;
-                if PROFILE {
-                    now = run.now();
-                }
+                now = run.now();
             }
             match step.work {
                 Work::Node(at) => {
@@ -137,10 +133,10 @@ impl CpuWorker {
                     self.log.at = Place::Node(node.node);
                     let (mut start, mut waited) = (now, 0);
                     match &node.streaming {
-                        None => self.compute(script, node, at)?,
+                        None => self.compute(script, node, at, None)?,
                         Some(streaming) => (start, waited) = self.run_chunks(script, at, streaming, run)?,
                     }
-                    if PROFILE {
+                    if run.terms.profile {
                         now = run.now();
                         let (what, lane) = (Activity::Node(node.node), Lane::Device(self.device));
                         self.log.events.push(Event { what, lane, ready, start, end: now, waited, bytes: node.made });
@@ -222,10 +218,7 @@ impl Worker for CpuWorker {
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         let script = Arc::clone(&self.script);
         self.begin(&script, run)?;
-        match run.terms.profile {
-            false => self.follow_steps::<false>(&script, run)?,
-            true => self.follow_steps::<true>(&script, run)?,
-        }
+        self.follow_steps(&script, run)?;
         self.log.at = Place::Nowhere;
         let (slots, constants) = (script.cells.slots.len(), script.cells.first_constant());
         self.cells[slots..constants].fill_with(Cell::default);

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 const SPUN: Duration = Duration::from_micros(100);
 
 /// Work that a slower device would still be at.
-pub(in crate::execute) struct Slow {
+pub(super) struct Slow {
     start: Instant,
     times: f64,
 }
 
 impl Slow {
     /// Begins a piece of work that takes `times` times as long.
-    pub(in crate::execute) fn start(times: f64) -> Self {
+    pub(super) fn start(times: f64) -> Self {
         Self { start: Instant::now(), times }
     }
 
     /// Waits until the slower device would be done.
-    pub(in crate::execute) fn finish(self) {
+    pub(super) fn finish(self) {
         let end = self.start.elapsed().mul_f64(self.times);
         while let Some(left) = end.checked_sub(self.start.elapsed()).filter(|left| !left.is_zero()) {
             match left.checked_sub(SPUN) {

@@ -31,7 +31,7 @@ impl CpuWorker {
             }
             let rows = streaming.cut.rows_of(chunk);
             let part = Part { rows: node.own_rows(&streaming.cut, &rows), streaming, chunk_rows: rows.len() };
-            self.compute_part(script, node, at, &part)?;
+            self.compute(script, node, at, Some(&part))?;
             self.pass_on(streaming, run)?;
             if chunk == 0 {
                 passing = run.now();
@@ -50,7 +50,7 @@ impl CpuWorker {
     /// Takes a chunk of every stream and a buffer for every one that is made: into `taken`, and into `made`.
     fn gather(&mut self, streaming: &Streaming, run: &Run<'_>) -> Result<(), Halt> {
         for input in &streaming.ins {
-            let chunk = run.next_chunk(input.queue, input.wait)?;
+            let chunk = run.next_chunk(&input.feed)?;
             self.taken.push(chunk.ok_or_else(|| Failure::internal("a chunk for a CPU has no bytes"))?);
         }
         for out in &streaming.outs {
@@ -69,7 +69,7 @@ impl CpuWorker {
             }
         }
         for (input, buffer) in streaming.ins.iter().zip(self.taken.drain(..)) {
-            if let Some(ring) = input.credit {
+            if let Some(ring) = input.feed.credit {
                 run.exchange.give_back(ring, buffer)?;
             }
         }

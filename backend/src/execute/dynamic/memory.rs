@@ -1,17 +1,16 @@
 //! Which memory holds a valid copy of which value, how many readers are left, and the host's buffers.
 //!
-//! Memory 0 is the host's, which all CPU devices share; each GPU has its own.
+//! A memory is named by a device: the host's, which all CPU devices share, by [`HOST`], and each GPU's by the GPU.
 
-use crate::execute::error::{Failure, RunErrorKind};
+use crate::error_kind::ErrorKind;
+use crate::execute::error::ExecError;
 use crate::execute::ledger::Ledger;
 use crate::plan::HOST;
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
+use anabranch_placement::platform::DeviceId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The host's memory.
-pub(super) const HOST_MEMORY: usize = 0;
 
 /// Whether a memory holds a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,37 +24,38 @@ pub(super) enum Copy {
 
 /// The copies of all values in one run.
 pub(super) struct Copies {
-    memories: usize,
-    states: Vec<Copy>,
+    /// By value, then by device.
+    states: Vec<Vec<Copy>>,
     host: Vec<Option<Arc<Buffer>>>,
-    readers: Vec<u32>,
+    readers: Vec<usize>,
 }
 
 impl Copies {
     /// No copies yet. A value has as many readers as nodes and outputs read it.
-    pub(super) fn new(program: &Program, memories: usize) -> Self {
-        let mut readers: Vec<u32> = program.consumers().iter().map(|nodes| nodes.len() as u32).collect();
-        program.outputs.iter().for_each(|output| readers[output.value.index()] += 1);
-        let states = vec![Copy::Invalid; program.values.len() * memories];
-        Self { memories, states, host: vec![None; program.values.len()], readers }
+    pub(super) fn new(wiring: &Wiring, devices: usize) -> Self {
+        let readers = wiring.readers.iter().zip(&wiring.outputs).map(|(nodes, outputs)| nodes.len() + outputs.len());
+        let values = wiring.readers.len();
+        let states = vec![vec![Copy::Invalid; devices]; values];
+        Self { states, host: vec![None; values], readers: readers.collect() }
     }
 
-    pub(super) fn state(&self, value: ValueId, memory: usize) -> Copy {
-        self.states[value.index() * self.memories + memory]
+    pub(super) fn state(&self, value: ValueId, memory: DeviceId) -> Copy {
+        self.states[value.index()][memory.index()]
     }
 
-    pub(super) fn set(&mut self, value: ValueId, memory: usize, state: Copy) {
-        self.states[value.index() * self.memories + memory] = state;
+    pub(super) fn set(&mut self, value: ValueId, memory: DeviceId, state: Copy) {
+        self.states[value.index()][memory.index()] = state;
     }
 
     /// The memory that a value is copied from: the host's if it can be.
-    pub(super) fn holder(&self, value: ValueId) -> Option<usize> {
-        (0..self.memories).find(|memory| self.state(value, *memory) == Copy::Valid)
+    pub(super) fn holder(&self, value: ValueId) -> Option<DeviceId> {
+        let at = self.states[value.index()].iter().position(|state| *state == Copy::Valid);
+        at.map(|at| DeviceId(at as u32))
     }
 
     /// Puts a value into the host's memory.
     pub(super) fn hold(&mut self, value: ValueId, buffer: Arc<Buffer>) {
-        self.set(value, HOST_MEMORY, Copy::Valid);
+        self.set(value, HOST, Copy::Valid);
         self.host[value.index()] = Some(buffer);
     }
 
@@ -68,7 +68,7 @@ impl Copies {
     pub(super) fn read(&mut self, value: ValueId) -> Option<Arc<Buffer>> {
         let left = &mut self.readers[value.index()];
         *left = left.saturating_sub(1);
-        if *left > 0 { None } else { self.drop_unread(value) }
+        self.drop_unread(value)
     }
 
     /// Takes the host's copy of a value that nobody reads any more.
@@ -77,7 +77,7 @@ impl Copies {
             return None;
         }
         let buffer = self.host[value.index()].take()?;
-        self.set(value, HOST_MEMORY, Copy::Invalid);
+        self.set(value, HOST, Copy::Invalid);
         Some(buffer)
     }
 }
@@ -98,14 +98,17 @@ impl Buffers {
     }
 
     /// A buffer of exactly so many bytes, of undefined content.
-    pub(super) fn take(&mut self, bytes: usize, host: &str) -> Result<Buffer, Failure> {
+    pub(super) fn take(&mut self, bytes: usize, host: &str) -> Result<Buffer, ExecError> {
         if let Some(buffer) = self.free.get_mut(&bytes).and_then(Vec::pop) {
             return Ok(buffer);
         }
         let exhausted = |left: u64| {
-            let (device, limit) = (host.to_owned(), self.limit);
-            let kind = RunErrorKind::OutOfMemory { device, needed: bytes as u64, left, limit };
-            Failure { kind, place: crate::execute::error::Place::Nowhere }
+            let text = format!(
+                "{bytes} more bytes are needed on {host:?}, of whose {} bytes {left} are left; let it hold more, or make a plan, which \
+                 knows its memory before it runs",
+                self.limit
+            );
+            ExecError::new(ErrorKind::Memory, text)
         };
         self.left = self.left.checked_sub(bytes as u64).ok_or_else(|| exhausted(self.left))?;
         let buffer = Buffer::try_zeroed(bytes).ok_or_else(|| exhausted(self.left))?;
@@ -118,14 +121,11 @@ impl Buffers {
         let bytes = buffer.len();
         match Arc::try_unwrap(buffer) {
             Ok(buffer) => self.free.entry(bytes).or_default().push(buffer),
-            Err(_) => self.forget(bytes),
+            Err(_) => {
+                self.left += bytes as u64;
+                self.ledger.give(HOST, bytes);
+            }
         }
-    }
-
-    /// Counts a buffer as given away.
-    pub(super) fn forget(&mut self, bytes: usize) {
-        self.left += bytes as u64;
-        self.ledger.give(HOST, bytes);
     }
 }
 

@@ -2,24 +2,32 @@
 
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::exchange::{Halt, Stop};
-use crate::execute::inside;
+use crate::execute::threads::spawn;
+use crate::execute::worker::Site;
 use crate::program::{NodeId, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceId;
 use crossbeam_channel::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// From when to when something took place.
 pub(super) type Span = (Instant, Instant);
 
-/// A node for a CPU device, with its tensors.
-pub(super) struct CpuTask {
+/// A node to run, on a CPU device with its tensors.
+pub(super) struct Task {
     pub(super) node: NodeId,
     pub(super) inputs: Vec<Arc<Buffer>>,
     pub(super) outputs: Vec<Buffer>,
+}
+
+/// A value to copy between a buffer of the host and a GPU.
+pub(super) struct Move {
+    pub(super) value: ValueId,
+    pub(super) bytes: usize,
+    pub(super) buffer: Arc<Buffer>,
 }
 
 /// What threads say to the scheduler.
@@ -30,41 +38,10 @@ pub(super) enum Reply {
     Submitted { device: DeviceId, node: NodeId },
     /// A GPU has run a node.
     Finished { device: DeviceId, node: NodeId, span: Span },
-    /// A value is on its way to a GPU: what that gets later sees it.
-    Lifted { device: DeviceId, value: ValueId, span: Span },
-    /// A value of a GPU is here.
-    Fetched { device: DeviceId, value: ValueId, buffer: Buffer, span: Span },
+    /// A value is here, in this buffer; or on its way to a GPU: what that gets later sees it.
+    Moved { value: ValueId, from: DeviceId, to: DeviceId, buffer: Option<Arc<Buffer>>, span: Span },
     /// It did not work.
-    Failed { device: DeviceId, halt: Halt },
-}
-
-/// How a device is given work.
-pub(super) enum DeviceInbox {
-    Cpu(Sender<CpuTask>),
-    Gpu(GpuInbox),
-}
-
-/// How a GPU is given work.
-pub(super) struct GpuInbox {
-    pub(super) nodes: Sender<NodeId>,
-    pub(super) lifts: Sender<Lift>,
-    pub(super) fetches: Sender<Fetch>,
-    /// Which nodes it can run.
-    pub(super) runs: Vec<bool>,
-}
-
-/// A value to copy to the GPU.
-pub(super) struct Lift {
-    pub(super) value: ValueId,
-    pub(super) bytes: usize,
-    pub(super) buffer: Arc<Buffer>,
-}
-
-/// A value to copy from the GPU.
-pub(super) struct Fetch {
-    pub(super) value: ValueId,
-    pub(super) bytes: usize,
-    pub(super) buffer: Buffer,
+    Failed { device: DeviceId, failure: Failure },
 }
 
 /// A thread's way to speak, and to be stopped.
@@ -76,6 +53,10 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
+    pub(super) fn site(&self, place: Place) -> Site<'_> {
+        Site { stop: &self.stop, place }
+    }
+
     /// Tells the scheduler. It listens as long as the workers live.
     pub(super) fn report(&self, reply: Reply) {
         let _ = self.replies.send(reply);
@@ -96,7 +77,7 @@ impl Reporter {
             let result = catch_unwind(AssertUnwindSafe(|| perform(task)));
             let result = result.unwrap_or_else(|payload| Err(Halt::Failed(Failure::panic(at, &*payload))));
             if let Err(halt) = result {
-                self.report(Reply::Failed { device: self.device, halt });
+                self.report(Reply::Failed { device: self.device, failure: halt.failure() });
             }
         }
     }
@@ -112,13 +93,7 @@ pub(super) struct Threads {
 impl Threads {
     /// Starts a thread.
     pub(super) fn start(&mut self, name: &str, main: impl FnOnce() + Send + 'static) -> Result<(), ExecError> {
-        let body = move || {
-            inside::enter();
-            main();
-        };
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
-        let refused = |error: std::io::Error| ExecError::Thread { worker: name.into(), reason: error.to_string() };
-        self.handles.push(thread.map_err(refused)?);
+        self.handles.push(spawn(name, main)?);
         Ok(())
     }
 }

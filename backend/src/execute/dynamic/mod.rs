@@ -17,16 +17,18 @@ mod messages;
 mod schedule;
 mod workers;
 
-use super::error::{ExecError, RunError, RunErrorKind};
+use super::error::{ExecError, Failure, Place};
 use super::supervise::Deadline;
 use super::{DevicePool, Kernels, RunOptions, RunOutput, inside, verify_inputs};
+use crate::lock::lock;
 use crate::plan::PlanDevice;
 use anabranch_kernels::Tensor;
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::DeviceId;
-use schedule::{Finished, Schedule};
+use memory::Wiring;
+use schedule::Schedule;
 use std::borrow::Borrow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use workers::Workers;
 
@@ -53,6 +55,7 @@ struct Setup {
     /// The pool's devices, with their limits.
     devices: Vec<PlanDevice>,
     forecast: Forecast,
+    wiring: Wiring,
 }
 
 impl DynamicExecutor {
@@ -67,7 +70,8 @@ impl DynamicExecutor {
         forecast: Forecast,
     ) -> Result<Self, ExecError> {
         super::verify_devices(&devices, pool.devices())?;
-        let setup = Setup { kernels, pool: Arc::clone(pool), devices, forecast };
+        let wiring = Wiring::of(kernels.program());
+        let setup = Setup { kernels, pool: Arc::clone(pool), devices, forecast, wiring };
         let workers = Mutex::new(Some(Workers::new(&setup)?));
         Ok(Self { setup, workers })
     }
@@ -77,25 +81,23 @@ impl DynamicExecutor {
     ///
     /// # Errors
     /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long.
-    pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, RunError> {
+    pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, ExecError> {
         let inputs: &[&Tensor] = &inputs.iter().map(Borrow::borrow).collect::<Vec<_>>();
-        let anywhere = |kind| RunError { kind, node: None, device: None };
         let program = self.setup.kernels.program();
-        verify_inputs(program, |_| true, inputs).map_err(anywhere)?;
+        verify_inputs(program, |_| true, inputs)?;
         let Some(_inside) = inside::enter_run() else {
-            return Err(anywhere(RunErrorKind::Internal("a run was asked for from within a kernel")));
+            return Err(ExecError::internal("a run was asked for from within a kernel"));
         };
         let origin = Instant::now();
         let deadline = Deadline::new(options, origin);
-        let _turn = self.setup.pool.turn(&deadline, options.spin).map_err(anywhere)?;
+        let _turn = self.setup.pool.turn(&deadline, options.spin)?;
         // A caller that panicked while it held the lock left no workers behind.
-        let mut place = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = lock(&self.workers);
         let mut workers = match place.take() {
             Some(workers) => workers,
-            None => Workers::new(&self.setup).map_err(|error| anywhere(RunErrorKind::Rebuild(Box::new(error))))?,
+            None => Workers::new(&self.setup)?,
         };
-        let result = Schedule::new(&mut workers, &self.setup, inputs, options, origin).run();
-        let Finished { events, mut outputs } = result.map_err(|(device, failure)| self.setup.named(device, failure))?;
+        let (events, mut outputs) = Schedule::new(&mut workers, &self.setup, inputs, options, origin).run()?;
         let mut output = RunOutput {
             events,
             peaks: workers.ledger.peaks().collect(),
@@ -104,20 +106,20 @@ impl DynamicExecutor {
         };
         outputs.sort_by_key(|(index, _)| *index);
         let specs = program.outputs.iter().map(|output| &output.spec);
-        super::fill(specs, std::iter::empty(), outputs.drain(..), &mut output.outputs).map_err(anywhere)?;
+        super::fill(specs, std::iter::empty(), outputs.drain(..), &mut output.outputs)?;
         *place = Some(workers);
         Ok(output)
     }
 }
 
 impl Setup {
-    /// Puts names to a failure.
-    fn named(&self, device: Option<DeviceId>, failure: super::error::Failure) -> RunError {
+    /// Puts names to the failure of a device's thread.
+    fn named(&self, device: DeviceId, failure: Failure) -> ExecError {
         let node = match failure.place {
-            super::error::Place::Node(node) => Some(self.kernels.program().node(node).name.clone()),
-            super::error::Place::Transfer(_) | super::error::Place::Nowhere => None,
+            Place::Node(node) => Some(self.kernels.program().node(node).name.clone()),
+            Place::Transfer(_) | Place::Nowhere => None,
         };
-        let device = device.map(|device| self.devices[device.index()].name.clone());
-        RunError { kind: failure.kind, node, device }
+        let device = Some(self.devices[device.index()].name.clone());
+        failure.error.at(node, device)
     }
 }

@@ -2,36 +2,27 @@
 
 use super::Setup;
 use super::decide::{Candidate, Queue, best};
-use super::memory::{Copies, Copy, HOST_MEMORY};
-use super::messages::{CpuTask, DeviceInbox, Fetch, GpuInbox, Lift, Reply, Span};
+use super::memory::{Copies, Copy};
+use super::messages::{Move, Reply, Span, Task};
 use super::workers::Workers;
 use crate::execute::RunOptions;
-use crate::execute::error::{Failure, Place};
+use crate::execute::error::ExecError;
 use crate::execute::event::{Activity, Event, Lane};
-use crate::execute::exchange::Halt;
 use crate::execute::supervise::Deadline;
-use crate::plan::HOST;
-use crate::plan::TransferId;
+use crate::plan::{HOST, TransferId};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_kernels::{Buffer, Tensor};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
 use crossbeam_channel::RecvTimeoutError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A failure, and the device that is to blame.
-pub(super) type Blamed = (Option<DeviceId>, Failure);
-
 /// How long to wait for a reply at a time where there is nothing else to look at.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// What a run has brought: events, and outputs with their numbers.
-#[derive(Default)]
-pub(super) struct Finished {
-    pub(super) events: Vec<Event>,
-    pub(super) outputs: Vec<(u32, Arc<Buffer>)>,
-}
+type Finished = (Vec<Event>, Vec<(u32, Arc<Buffer>)>);
 
 /// Who waits for a value to arrive in a memory.
 enum Waiter {
@@ -39,7 +30,7 @@ enum Waiter {
     /// The caller.
     Caller,
     /// A transfer on to this memory.
-    Onward(usize),
+    Onward(DeviceId),
 }
 
 /// What was decided about a node.
@@ -69,12 +60,13 @@ pub(super) struct Schedule<'a> {
     missing: Vec<usize>,
     decisions: Vec<Option<Decision>>,
     ready: BTreeSet<NodeId>,
-    waiting: BTreeMap<(ValueId, usize), Vec<Waiter>>,
+    waiting: BTreeMap<(ValueId, DeviceId), Vec<Waiter>>,
     /// Nodes that have not ended, and tasks that threads have.
     unfinished: usize,
     under_way: usize,
     transfers: u32,
-    finished: Finished,
+    events: Vec<Event>,
+    outputs: Vec<(u32, Arc<Buffer>)>,
 }
 
 impl<'a> Schedule<'a> {
@@ -87,17 +79,18 @@ impl<'a> Schedule<'a> {
     ) -> Self {
         let program = setup.kernels.program();
         Self {
-            copies: Copies::new(program, workers.memories()),
+            copies: Copies::new(&setup.wiring, setup.devices.len()),
             queues: vec![Queue::default(); setup.devices.len()],
             made: vec![0.0; program.values.len()],
-            missing: workers.wiring.reads.iter().map(Vec::len).collect(),
+            missing: setup.wiring.reads.iter().map(Vec::len).collect(),
             decisions: vec![None; program.nodes.len()],
-            ready: program.node_ids().filter(|node| workers.wiring.reads[node.index()].is_empty()).collect(),
+            ready: program.node_ids().filter(|node| setup.wiring.reads[node.index()].is_empty()).collect(),
             waiting: BTreeMap::new(),
             unfinished: program.nodes.len(),
             under_way: 0,
             transfers: 0,
-            finished: Finished::default(),
+            events: Vec::new(),
+            outputs: Vec::new(),
             workers,
             setup,
             program,
@@ -109,56 +102,55 @@ impl<'a> Schedule<'a> {
     }
 
     /// Runs to the end, or to the first failure: then threads may still be at work, and the workers are of no more use.
-    pub(super) fn run(mut self) -> Result<Finished, Blamed> {
+    pub(super) fn run(mut self) -> Result<Finished, ExecError> {
         let given: usize = self.inputs.iter().map(|tensor| tensor.bytes().len()).sum();
         self.workers.ledger.take(HOST, given);
         self.take_inputs()?;
         self.start_ready()?;
-        while self.unfinished > 0 || self.finished.outputs.len() < self.program.outputs.len() {
+        while self.unfinished > 0 || self.outputs.len() < self.program.outputs.len() {
             if self.under_way == 0 {
-                return Err((None, Failure::internal("nothing is under way, and the run is not at its end")));
+                return Err(ExecError::internal("nothing is under way, and the run is not at its end"));
             }
             match self.workers.replies.recv_timeout(self.deadline.sleep().unwrap_or(IDLE)) {
                 Ok(reply) => self.take(reply)?,
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err((None, Failure::internal("all threads are gone"))),
+                Err(RecvTimeoutError::Disconnected) => return Err(ExecError::internal("all threads are gone")),
             }
             while let Ok(reply) = self.workers.replies.try_recv() {
                 self.take(reply)?;
             }
-            if let Some(kind) = self.deadline.verdict() {
-                return Err((None, Failure::at(Place::Nowhere, kind)));
+            if let Some(error) = self.deadline.verdict() {
+                return Err(error);
             }
             self.start_ready()?;
         }
         self.workers.ledger.give(HOST, given);
-        Ok(self.finished)
+        Ok((self.events, self.outputs))
     }
 
     fn now(&self) -> f64 {
         self.origin.elapsed().as_secs_f64()
     }
 
-    fn take_inputs(&mut self) -> Result<(), Blamed> {
+    fn take_inputs(&mut self) -> Result<(), ExecError> {
         for (id, tensor) in self.program.inputs.iter().zip(self.inputs) {
             self.copies.hold(*id, Arc::clone(tensor.buffer()));
             self.value_made(*id)?;
         }
         for (index, output) in self.program.outputs.iter().enumerate() {
             if let Some(buffer) = self.workers.constants.get(&output.value) {
-                self.finished.outputs.push((index as u32, Arc::clone(buffer)));
+                self.outputs.push((index as u32, Arc::clone(buffer)));
             }
         }
         Ok(())
     }
 
-    fn start_ready(&mut self) -> Result<(), Blamed> {
+    fn start_ready(&mut self) -> Result<(), ExecError> {
         while let Some(node) = self.ready.pop_first() {
             let mut decision = self.decide(node)?;
-            let memory = self.workers.memory_of[decision.device.index()];
-            for at in 0..self.workers.wiring.reads[node.index()].len() {
-                let value = self.workers.wiring.reads[node.index()][at];
-                decision.coming += u32::from(!self.want(value, memory, Waiter::Node(node))?);
+            let memory = self.memory_of(decision.device);
+            for value in &self.setup.wiring.reads[node.index()] {
+                decision.coming += u32::from(!self.want(*value, memory, Waiter::Node(node))?);
             }
             self.decisions[node.index()] = Some(decision);
             if decision.coming == 0 {
@@ -169,38 +161,34 @@ impl<'a> Schedule<'a> {
     }
 
     /// The device that is expected to end the node first.
-    fn decide(&mut self, node: NodeId) -> Result<Decision, Blamed> {
+    fn decide(&mut self, node: NodeId) -> Result<Decision, ExecError> {
         let now = self.now();
         let candidates = (0..self.setup.devices.len()).filter_map(|device| self.candidate(node, device));
-        let (candidate, end) =
-            best(candidates, &self.queues, now).ok_or_else(|| (None, Failure::internal("a node can run nowhere")))?;
+        let best = best(candidates, &self.queues, now);
+        let (candidate, end) = best.ok_or_else(|| ExecError::internal("a node can run nowhere"))?;
         self.queues[candidate.device.index()].push(candidate.length, now);
         Ok(Decision { device: candidate.device, length: candidate.length, end, coming: 0 })
     }
 
     fn candidate(&self, node: NodeId, device: usize) -> Option<Candidate> {
-        let length = self.setup.forecast.nodes[node.index()][device]?;
-        match &self.workers.inboxes[device] {
-            DeviceInbox::Gpu(inboxes) if !inboxes.runs[node.index()] => return None,
-            DeviceInbox::Cpu(_) | DeviceInbox::Gpu(_) => {}
-        }
-        let memory = self.workers.memory_of[device];
-        let reads = &self.workers.wiring.reads[node.index()];
+        let length = self.workers.lengths[node.index()][device]?;
+        let id = DeviceId(device as u32);
+        let reads = &self.setup.wiring.reads[node.index()];
         let transfer = |value: &ValueId| {
-            if self.copies.state(*value, memory) != Copy::Invalid {
+            if self.copies.state(*value, self.memory_of(id)) != Copy::Invalid {
                 return 0.0;
             }
-            let from = self.copies.holder(*value).and_then(|holder| self.device_in(holder)).unwrap_or(HOST);
+            let from = self.copies.holder(*value).unwrap_or(HOST);
             self.setup.forecast.links[from.index()][device].time(self.bytes(*value) as u64)
         };
         let made = reads.iter().map(|value| self.made[value.index()]).fold(0.0, f64::max);
         let transfers = reads.iter().map(transfer).sum();
-        Some(Candidate { device: DeviceId(device as u32), length, made, transfers })
+        Some(Candidate { device: id, length, made, transfers })
     }
 
-    /// The first device that computes in a memory.
-    fn device_in(&self, memory: usize) -> Option<DeviceId> {
-        self.workers.memory_of.iter().position(|of| *of == memory).map(|device| DeviceId(device as u32))
+    /// The memory in which a device computes.
+    fn memory_of(&self, device: DeviceId) -> DeviceId {
+        if self.setup.devices[device.index()].kind == DeviceKind::Cpu { HOST } else { device }
     }
 
     fn bytes(&self, value: ValueId) -> usize {
@@ -208,7 +196,7 @@ impl<'a> Schedule<'a> {
     }
 
     /// Whether a value is in a memory; if not, it will be, and the waiter then hears of it.
-    fn want(&mut self, value: ValueId, memory: usize, waiter: Waiter) -> Result<bool, Blamed> {
+    fn want(&mut self, value: ValueId, memory: DeviceId, waiter: Waiter) -> Result<bool, ExecError> {
         match self.copies.state(value, memory) {
             Copy::Valid => return Ok(true),
             Copy::Coming => {}
@@ -222,62 +210,47 @@ impl<'a> Schedule<'a> {
     }
 
     /// Begins to copy a value into a memory; between GPUs over the host.
-    fn transfer(&mut self, value: ValueId, memory: usize) -> Result<(), Blamed> {
+    fn transfer(&mut self, value: ValueId, memory: DeviceId) -> Result<(), ExecError> {
         let bytes = self.bytes(value);
-        if memory != HOST_MEMORY {
+        let (gpu, direction, buffer) = if memory == HOST {
+            let from = self.copies.holder(value).ok_or_else(|| ExecError::internal("a value is nowhere"))?;
+            (from, 1, Arc::new(self.host_buffer(bytes)?))
+        } else {
             let Some(buffer) = self.copies.held(value).cloned() else {
-                return self.want(value, HOST_MEMORY, Waiter::Onward(memory)).map(|_| ());
+                return self.want(value, HOST, Waiter::Onward(memory)).map(|_| ());
             };
-            self.under_way += 1;
-            return self.hand(memory, |inboxes| inboxes.lifts.send(Lift { value, bytes, buffer }).is_ok());
-        }
-        let from = self.copies.holder(value).ok_or_else(|| (None, Failure::internal("a value is nowhere")))?;
-        let buffer = self.host_buffer(bytes)?;
-        self.under_way += 1;
-        self.hand(from, |inboxes| inboxes.fetches.send(Fetch { value, bytes, buffer }).is_ok())
-    }
-
-    fn host_buffer(&mut self, bytes: usize) -> Result<Buffer, Blamed> {
-        let host = &self.setup.devices[HOST.index()].name;
-        self.workers.buffers.take(bytes, host).map_err(|failure| (None, failure))
-    }
-
-    fn hand(&self, memory: usize, send: impl FnOnce(&GpuInbox) -> bool) -> Result<(), Blamed> {
-        let device = self.device_in(memory);
-        let sent = match device.map(|device| &self.workers.inboxes[device.index()]) {
-            Some(DeviceInbox::Gpu(inboxes)) => send(inboxes),
-            Some(DeviceInbox::Cpu(_)) | None => false,
+            (memory, 0, buffer)
         };
-        if sent { Ok(()) } else { Err((device, Failure::internal("a link is gone"))) }
+        self.under_way += 1;
+        let link = self.workers.links[gpu.index()].as_ref().map(|links| &links[direction]);
+        let sent = link.is_some_and(|link| link.send(Move { value, bytes, buffer }).is_ok());
+        if sent { Ok(()) } else { Err(ExecError::internal("a link is gone")) }
+    }
+
+    fn host_buffer(&mut self, bytes: usize) -> Result<Buffer, ExecError> {
+        self.workers.buffers.take(bytes, &self.setup.devices[HOST.index()].name)
     }
 
     /// Gives a node to its device: all that it reads is there.
-    fn dispatch(&mut self, node: NodeId, device: DeviceId) -> Result<(), Blamed> {
-        let gone = || (Some(device), Failure::internal("a worker is gone"));
+    fn dispatch(&mut self, node: NodeId, device: DeviceId) -> Result<(), ExecError> {
         self.under_way += 1;
-        let task = match &self.workers.inboxes[device.index()] {
-            DeviceInbox::Gpu(inboxes) => return inboxes.nodes.send(node).map_err(|_| gone()),
-            DeviceInbox::Cpu(_) => self.cpu_task(node)?,
-        };
-        match &self.workers.inboxes[device.index()] {
-            DeviceInbox::Cpu(tasks) => tasks.send(task).map_err(|_| gone()),
-            DeviceInbox::Gpu(_) => Err(gone()),
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        if self.memory_of(device) == HOST {
+            let node = self.program.node(node);
+            let here = |value: &ValueId| match self.program.constant(*value) {
+                Some(_) => Some(self.workers.constants.get(value).cloned().unwrap_or_default()),
+                None => self.copies.held(*value).cloned(),
+            };
+            let held: Option<_> = node.inputs.iter().map(here).collect();
+            inputs = held.ok_or_else(|| ExecError::internal("an input is not there"))?;
+            let sizes = node.outputs.iter().map(|value| self.program.value(*value).spec.bytes());
+            outputs = sizes.map(|bytes| self.host_buffer(bytes)).collect::<Result<_, _>>()?;
         }
+        let sent = self.workers.nodes[device.index()].send(Task { node, inputs, outputs });
+        sent.map_err(|_| ExecError::internal("a worker is gone"))
     }
 
-    fn cpu_task(&mut self, node: NodeId) -> Result<CpuTask, Blamed> {
-        let here = |value: &ValueId| match self.program.constant(*value) {
-            Some(_) => Some(self.workers.constants.get(value).cloned().unwrap_or_default()),
-            None => self.copies.held(*value).cloned(),
-        };
-        let inputs: Option<Vec<_>> = self.program.node(node).inputs.iter().map(here).collect();
-        let inputs = inputs.ok_or_else(|| (None, Failure::internal("an input is not there")))?;
-        let sizes: Vec<usize> = self.program.node(node).outputs.iter().map(|value| self.bytes(*value)).collect();
-        let outputs = sizes.into_iter().map(|bytes| self.host_buffer(bytes)).collect::<Result<_, _>>()?;
-        Ok(CpuTask { node, inputs, outputs })
-    }
-
-    fn take(&mut self, reply: Reply) -> Result<(), Blamed> {
+    fn take(&mut self, reply: Reply) -> Result<(), ExecError> {
         match reply {
             Reply::Computed { device, node, outputs, span } => {
                 self.node_ended(node, device, span);
@@ -291,7 +264,7 @@ impl<'a> Schedule<'a> {
             Reply::Submitted { device, node } => {
                 let end = self.decisions[node.index()].map_or(0.0, |decision| decision.end);
                 for value in &self.program.node(node).outputs {
-                    self.copies.set(*value, self.workers.memory_of[device.index()], Copy::Valid);
+                    self.copies.set(*value, device, Copy::Valid);
                     self.made[value.index()] = end;
                     self.value_made(*value)?;
                 }
@@ -304,19 +277,14 @@ impl<'a> Schedule<'a> {
                     self.made[value.index()] = now;
                 }
             }
-            Reply::Lifted { device, value, span } => {
-                self.transfer_ended(value, (HOST, device), span);
-                self.arrived(value, self.workers.memory_of[device.index()])?;
+            Reply::Moved { value, from, to, buffer, span } => {
+                self.transfer_ended(value, (from, to), span);
+                if let Some(buffer) = buffer {
+                    self.copies.hold(value, buffer);
+                }
+                self.arrived(value, to)?;
             }
-            Reply::Fetched { device, value, buffer, span } => {
-                self.transfer_ended(value, (device, HOST), span);
-                self.copies.hold(value, Arc::new(buffer));
-                self.arrived(value, HOST_MEMORY)?;
-            }
-            Reply::Failed { device, halt: Halt::Failed(failure) } => return Err((Some(device), failure)),
-            Reply::Failed { device, halt: Halt::Stopped } => {
-                return Err((Some(device), Failure::internal("a thread was stopped")));
-            }
+            Reply::Failed { device, failure } => return Err(self.setup.named(device, failure)),
         }
         Ok(())
     }
@@ -342,30 +310,29 @@ impl<'a> Schedule<'a> {
         if self.options.profile {
             let at = |time: Instant| time.saturating_duration_since(self.origin).as_nanos() as u64;
             let (start, end) = (at(span.0), at(span.1));
-            self.finished.events.push(Event { what, lane, ready: start, start, end, waited: 0, bytes });
+            self.events.push(Event { what, lane, ready: start, start, end, waited: 0, bytes });
         }
     }
 
     /// A value exists somewhere: its readers may be ready now.
-    fn value_made(&mut self, value: ValueId) -> Result<(), Blamed> {
-        for node in &self.workers.wiring.readers[value.index()] {
+    fn value_made(&mut self, value: ValueId) -> Result<(), ExecError> {
+        for node in &self.setup.wiring.readers[value.index()] {
             let missing = &mut self.missing[node.index()];
             *missing -= 1;
             if *missing == 0 {
                 self.ready.insert(*node);
             }
         }
-        if !self.workers.wiring.outputs[value.index()].is_empty() && self.want(value, HOST_MEMORY, Waiter::Caller)? {
+        if !self.setup.wiring.outputs[value.index()].is_empty() && self.want(value, HOST, Waiter::Caller)? {
             self.deliver(value);
         }
-        if let Some(buffer) = self.copies.drop_unread(value) {
-            self.recycle(value, buffer);
-        }
+        let unread = self.copies.drop_unread(value);
+        self.recycle(value, unread);
         Ok(())
     }
 
     /// A transfer is done.
-    fn arrived(&mut self, value: ValueId, memory: usize) -> Result<(), Blamed> {
+    fn arrived(&mut self, value: ValueId, memory: DeviceId) -> Result<(), ExecError> {
         self.copies.set(value, memory, Copy::Valid);
         for waiter in self.waiting.remove(&(value, memory)).unwrap_or_default() {
             match waiter {
@@ -386,32 +353,27 @@ impl<'a> Schedule<'a> {
 
     /// Sets a value of the host's memory aside for the caller.
     fn deliver(&mut self, value: ValueId) {
-        for at in 0..self.workers.wiring.outputs[value.index()].len() {
-            let output = self.workers.wiring.outputs[value.index()][at];
+        for output in &self.setup.wiring.outputs[value.index()] {
             if let Some(buffer) = self.copies.held(value) {
-                self.finished.outputs.push((output, Arc::clone(buffer)));
+                self.outputs.push((*output, Arc::clone(buffer)));
             }
-            if let Some(buffer) = self.copies.read(value) {
-                self.recycle(value, buffer);
-            }
+            let unread = self.copies.read(value);
+            self.recycle(value, unread);
         }
     }
 
     /// A node has read all that it reads.
     fn reads_done(&mut self, node: NodeId) {
-        for at in 0..self.workers.wiring.reads[node.index()].len() {
-            let value = self.workers.wiring.reads[node.index()][at];
-            if let Some(buffer) = self.copies.read(value) {
-                self.recycle(value, buffer);
-            }
+        for value in &self.setup.wiring.reads[node.index()] {
+            let unread = self.copies.read(*value);
+            self.recycle(*value, unread);
         }
     }
 
-    /// Gives a buffer back to the pool, if it is not the caller's.
-    fn recycle(&mut self, value: ValueId, buffer: Arc<Buffer>) {
-        match self.program.value(value).origin {
-            Origin::Node(_) => self.workers.buffers.give(buffer),
-            Origin::Input | Origin::Constant(_) => {}
+    /// Gives a buffer that nobody reads any more back to the pool, if it is not the caller's.
+    fn recycle(&mut self, value: ValueId, unread: Option<Arc<Buffer>>) {
+        if let (Origin::Node(_), Some(buffer)) = (&self.program.value(value).origin, unread) {
+            self.workers.buffers.give(buffer);
         }
     }
 }

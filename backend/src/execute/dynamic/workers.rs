@@ -2,19 +2,19 @@
 
 use super::Setup;
 use super::gpu::GpuLayout;
-use super::memory::{Buffers, Wiring};
-use super::messages::{CpuTask, DeviceInbox, Reply, Reporter, Threads};
-use crate::execute::cpu::slow::Slow;
+use super::memory::Buffers;
+use super::messages::{Move, Reply, Reporter, Task, Threads};
+use crate::execute::cpu::perform;
 use crate::execute::device::{ComputeDevice, CpuTeam};
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::exchange::Halt;
 use crate::execute::ledger::Ledger;
 use crate::plan::{HOST, Needs};
-use crate::program::{NodeId, ValueId};
+use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{Call, CpuKernel, Team};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
-use crossbeam_channel::{Receiver, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,13 +22,14 @@ use std::time::Instant;
 /// All threads, and the memory that they share.
 pub(super) struct Workers {
     /// By device. Declared before the threads, which end when nobody can give them work any more.
-    pub(super) inboxes: Vec<DeviceInbox>,
-    /// By device: which memory it computes in.
-    pub(super) memory_of: Vec<usize>,
+    pub(super) nodes: Vec<Sender<Task>>,
+    /// By device: for values to a GPU, and from it.
+    pub(super) links: Vec<Option<[Sender<Move>; 2]>>,
+    /// By node and device: predicted seconds where it can run.
+    pub(super) lengths: Vec<Vec<Option<f64>>>,
     pub(super) replies: Receiver<Reply>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) buffers: Buffers,
-    pub(super) wiring: Wiring,
     /// The constants that kernels on the host read as they are, or the caller receives.
     pub(super) constants: BTreeMap<ValueId, Arc<Buffer>>,
     threads: Threads,
@@ -44,112 +45,96 @@ impl Workers {
         let limit = cpus().try_fold(0u64, |sum, device| Some(sum.saturating_add(device.limit?)));
         let limit = limit.unwrap_or(u64::MAX);
         let mut workers = Self {
-            inboxes: Vec::new(),
-            memory_of: Vec::new(),
+            nodes: Vec::new(),
+            links: Vec::new(),
+            lengths: setup.forecast.nodes.clone(),
             replies: inbox,
             buffers: Buffers::new(Arc::clone(&ledger), limit.saturating_sub(resident), limit),
             ledger: Arc::clone(&ledger),
-            wiring: Wiring::of(setup.kernels.program()),
             constants,
             threads: Threads::default(),
         };
-        let mut memories = 1;
         for (at, (device, planned)) in setup.pool.devices().iter().zip(&setup.devices).enumerate() {
-            let reporter = Reporter {
-                device: DeviceId(at as u32),
-                replies: replies.clone(),
-                stop: Arc::clone(&workers.threads.stop),
-            };
-            let (inboxes, memory) = match device {
-                ComputeDevice::Cpu(team) => (workers.start_cpu(setup, team, reporter)?, 0),
+            let stop = Arc::clone(&workers.threads.stop);
+            let reporter = Reporter { device: DeviceId(at as u32), replies: replies.clone(), stop };
+            let (nodes, links) = match device {
+                ComputeDevice::Cpu(team) => (workers.start_cpu(setup, team, reporter)?, None),
                 ComputeDevice::Gpu(_) => {
                     let layout = GpuLayout::of(setup, reporter.device, planned.limit.unwrap_or(u64::MAX));
-                    let inboxes = layout.start(setup, &ledger, &mut workers.threads, reporter)?;
-                    memories += 1;
-                    (DeviceInbox::Gpu(inboxes), memories - 1)
+                    let lengths = workers.lengths.iter_mut().zip(setup.kernels.program().node_ids());
+                    let unfit = lengths.filter(|(_, node)| !layout.nodes.contains_key(node));
+                    unfit.for_each(|(lengths, _)| lengths[at] = None);
+                    let (nodes, links) = layout.start(setup, &ledger, &mut workers.threads, reporter)?;
+                    (nodes, Some(links))
                 }
             };
-            workers.inboxes.push(inboxes);
-            workers.memory_of.push(memory);
+            workers.nodes.push(nodes);
+            workers.links.push(links);
         }
         Ok(workers)
     }
 
-    /// The number of memories.
-    pub(super) fn memories(&self) -> usize {
-        self.memory_of.iter().max().map_or(1, |most| most + 1)
-    }
-
-    fn start_cpu(&mut self, setup: &Setup, team: &CpuTeam, reporter: Reporter) -> Result<DeviceInbox, ExecError> {
+    fn start_cpu(&mut self, setup: &Setup, cpu: &CpuTeam, reporter: Reporter) -> Result<Sender<Task>, ExecError> {
         let program = Arc::clone(setup.kernels.program());
         let kernels = program.node_ids().map(|node| setup.kernels.cpu(node)).collect::<Result<Vec<_>, _>>()?;
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
         self.ledger.take(reporter.device, scratch);
-        let slowdown = Some(team.slowdown).filter(|times| *times > 1.0);
-        let (pin, team, name) = (setup.pool.pinning(team), setup.pool.team(reporter.device, team), team.name.clone());
-        let (sender, inbox) = unbounded::<CpuTask>();
-        let short = || ExecError::Memory { device: name.clone() };
-        let mut scratch = Buffer::try_zeroed(scratch).ok_or_else(short)?;
-        self.threads.start(&name, move || {
+        let mut scratch = Buffer::try_zeroed(scratch).ok_or_else(|| ExecError::memory(&cpu.name))?;
+        let (pin, slowdown) = (setup.pool.pinning(cpu), cpu.slowdown());
+        let team = setup.pool.team(reporter.device, cpu);
+        let (sender, inbox) = unbounded::<Task>();
+        self.threads.start(&cpu.name, move || {
             pin(0);
             reporter.serve(
                 &inbox,
                 |task| Place::Node(task.node),
                 |task| {
-                    let spec = &program.node(task.node).spec;
-                    let started = slowdown.map(Slow::start);
-                    let (node, start, outputs) = compute(task, spec, &kernels, (&mut scratch, &team))?;
-                    if let Some(started) = started {
-                        started.finish();
-                    }
+                    let (node, start) = (task.node, Instant::now());
+                    let outputs = compute(task, &program, &*kernels[node.index()], slowdown, (&mut scratch, &team))?;
                     let span = (start, Instant::now());
                     reporter.report(Reply::Computed { device: reporter.device, node, outputs, span });
                     Ok(())
                 },
             );
         })?;
-        Ok(DeviceInbox::Cpu(sender))
+        Ok(sender)
     }
 }
 
-/// Runs one node: when it started, and what it made. What it read is let go before anybody hears of it.
+/// Runs one node: what it made. What it read is let go before anybody hears of it.
 fn compute(
-    task: CpuTask,
-    spec: &anabranch_kernels::op::NodeSpec,
-    kernels: &[Arc<dyn CpuKernel>],
+    task: Task,
+    program: &Program,
+    kernel: &dyn CpuKernel,
+    slowdown: Option<f64>,
     (scratch, team): (&mut Buffer, &Team),
-) -> Result<(NodeId, Instant, Vec<Buffer>), Halt> {
-    let CpuTask { node, inputs, mut outputs } = task;
-    let started = Instant::now();
+) -> Result<Vec<Buffer>, Halt> {
+    let Task { node, inputs, mut outputs } = task;
+    let spec = &program.node(node).spec;
     // Of a constant that the kernel keeps packed there is nothing.
-    let read: Vec<&[u8]> = inputs
-        .iter()
-        .zip(&spec.inputs)
-        .map(|(buffer, spec)| buffer.bytes().get(..spec.bytes()).unwrap_or(&[]))
-        .collect();
+    let given = inputs.iter().zip(&spec.inputs);
+    let read: Vec<&[u8]> = given.map(|(buffer, spec)| buffer.bytes().get(..spec.bytes()).unwrap_or(&[])).collect();
     let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Buffer::bytes_mut).collect();
     let rows = 0..spec.row_plan().map_or(1, |plan| plan.rows);
     let call = Call { inputs: &read, outputs: &mut written, rows, scratch: scratch.bytes_mut(), team };
-    kernels[node.index()].run(call).map_err(|error| Failure::at(Place::Node(node), error))?;
-    drop(inputs);
-    Ok((node, started, outputs))
+    perform(kernel, slowdown, call).map_err(|error| Failure::at(Place::Node(node), error))?;
+    Ok(outputs)
 }
 
 impl Setup {
     /// Readies and counts what stays on the host: constants as they are, which it returns, packed ones, and tables.
     fn resident(&self, ledger: &Ledger) -> Result<(u64, BTreeMap<ValueId, Arc<Buffer>>), ExecError> {
         let program = self.kernels.program();
-        let nodes: Vec<NodeId> =
-            program.node_ids().filter(|node| self.kernels.needs(*node, DeviceKind::Cpu).is_ok()).collect();
-        let mut values: Vec<ValueId> = program.outputs.iter().map(|output| output.value).collect();
-        for node in &nodes {
-            let reads = self.kernels.needs(*node, DeviceKind::Cpu).map(|needs| needs.reads).unwrap_or_default();
-            let read = program.node(*node).inputs.iter().zip(reads).filter(|(_, read)| *read);
-            values.extend(read.map(|(value, _)| *value));
+        let mut values: BTreeSet<ValueId> = program.outputs.iter().map(|output| output.value).collect();
+        let mut nodes: Vec<NodeId> = Vec::new();
+        for node in program.node_ids() {
+            let Ok(needs) = self.kernels.needs(node, DeviceKind::Cpu) else { continue };
+            let inputs = program.node(node).inputs.iter().enumerate();
+            values.extend(inputs.filter(|(at, _)| needs.is_read(*at)).map(|(_, value)| *value));
+            nodes.push(node);
         }
         values.retain(|value| program.constant(*value).is_some());
-        values.sort_unstable();
-        values.dedup();
+        let values: Vec<ValueId> = values.into_iter().collect();
         let buffers = self.kernels.ready(&nodes, &values)?;
         let packed = nodes.iter().flat_map(|node| self.kernels.packed(*node));
         let mut counted = BTreeSet::new();

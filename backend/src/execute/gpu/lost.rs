@@ -1,10 +1,13 @@
 //! Waiting for a GPU, and knowing when it is gone.
 
-use crate::execute::error::{Failure, Place, RunErrorKind};
+use crate::error_kind::ErrorKind;
+use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::exchange::Halt;
 use crate::execute::worker::Site;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::{Gpu, caught, is_race};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long one wait for the device takes at most before the stop flag is looked at. Each end of a slice before the device is done
@@ -16,9 +19,33 @@ const SLICE: Duration = Duration::from_millis(250);
 pub(in crate::execute) fn failure(gpu: &Gpu, place: Place, error: KernelError) -> Failure {
     let _ = gpu.poll(None);
     match gpu.fault() {
-        Some(fault) => Failure::at(place, RunErrorKind::DeviceLost(fault)),
+        Some(fault) => gone(place, &fault),
         None => Failure::at(place, error),
     }
+}
+
+/// Whether nothing has been reported to the GPU's handlers.
+pub(in crate::execute) fn healthy(gpu: &Gpu, place: Place) -> Result<(), Failure> {
+    match gpu.fault() {
+        None => Ok(()),
+        Some(fault) => Err(failure(gpu, place, KernelError::Gpu(fault))),
+    }
+}
+
+fn gone(place: Place, fault: &str) -> Failure {
+    Failure::at(place, ExecError::new(ErrorKind::DeviceFailure, format!("the device was lost: {fault}")))
+}
+
+/// Waits until a submission is finished.
+pub(in crate::execute) fn wait_for_work(
+    gpu: &Gpu,
+    submission: &wgpu::SubmissionIndex,
+    site: Site<'_>,
+) -> Result<(), Halt> {
+    let done = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&done);
+    gpu.queue().on_submitted_work_done(move || told.store(true, Ordering::Release));
+    wait_for(gpu, submission, site, || done.load(Ordering::Acquire))
 }
 
 /// Polls until `done`, at least until the submission is finished.
@@ -38,7 +65,7 @@ pub(in crate::execute) fn wait_for(
             Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
         };
         if let Some(fault) = lost {
-            return Err(Failure::at(site.place, RunErrorKind::DeviceLost(fault)).into());
+            return Err(gone(site.place, &fault).into());
         }
     }
     Ok(())

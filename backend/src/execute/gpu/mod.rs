@@ -8,8 +8,8 @@ mod lost;
 mod side;
 mod timing;
 
-pub(super) use lost::{failure, wait_for};
-pub(super) use side::{Extra, GpuSide};
+pub(super) use lost::{failure, healthy, wait_for};
+pub(super) use side::GpuSide;
 
 use super::error::{Failure, Place};
 use super::exchange::{Halt, Wait};
@@ -18,8 +18,8 @@ use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, W
 use super::worker::{GpuTensors, Log, Run, Worker};
 use anabranch_kernels::gpu::{Gpu, Kernel};
 use anabranch_placement::platform::DeviceId;
+use lost::wait_for_work;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use timing::Timing;
 
 /// Kernels in a command buffer at most, so that the device begins while the next ones are encoded.
@@ -50,7 +50,7 @@ impl GpuWorker {
     pub(super) fn new(device: DeviceId, script: DeviceScript, side: Arc<GpuSide>) -> Self {
         let timing = Timing::new(device, &side);
         let tensors = GpuTensors::default();
-        Self { log: Log::new(), tensors, timing, script: Arc::new(script), side, batch: Batch::default() }
+        Self { log: Log::default(), tensors, timing, script: Arc::new(script), side, batch: Batch::default() }
     }
 
     /// Waits. What is encoded is submitted before.
@@ -66,10 +66,9 @@ impl GpuWorker {
         let side = Arc::clone(&self.side);
         let kernels = &side.nodes[at];
         self.timing.begin(node, run.now());
-        match (&kernels.whole, &node.streaming) {
-            (Some(kernel), None) => self.encode(kernel, run),
-            (_, Some(streaming)) => self.run_chunks(&kernels.chunks, streaming, run)?,
-            (None, None) => return Err(Failure::internal("a node has no kernel").into()),
+        match &node.streaming {
+            Some(streaming) => self.run_chunks(kernels, streaming, run)?,
+            None => kernels.iter().for_each(|kernel| self.encode(kernel, run)),
         }
         Ok(())
     }
@@ -79,8 +78,8 @@ impl GpuWorker {
         for kernel in chunks {
             run.check()?;
             for input in &streaming.ins {
-                self.wait(Wait::Channel(input.wait), run)?;
-                run.next_chunk(input.queue, input.wait)?;
+                self.wait(Wait::Channel(input.feed.wait), run)?;
+                run.next_chunk(&input.feed)?;
             }
             self.encode(kernel, run);
             if !streaming.outs.is_empty() || self.batch.kernels >= BATCH {
@@ -123,11 +122,8 @@ impl GpuWorker {
         if self.tensors.outputs.is_empty() {
             return Ok(());
         }
-        let done = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&done);
-        let submission = self.side.gpu.queue().submit([]);
-        self.side.gpu.queue().on_submitted_work_done(move || told.store(true, Ordering::Release));
-        wait_for(&self.side.gpu, &submission, run.site(self.log.at), || done.load(Ordering::Acquire))
+        let last = self.side.gpu.queue().submit([]);
+        wait_for_work(&self.side.gpu, &last, run.site(self.log.at))
     }
 
     /// Submits what is encoded, and tells those who waited for it.

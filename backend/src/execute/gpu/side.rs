@@ -1,11 +1,12 @@
 //! What lives on a GPU for as long as an executor: buffers, constants and compiled kernels.
 
-use super::lost::failure;
+use super::lost::healthy;
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::kernels::Kernels;
 use crate::execute::ledger::Ledger;
 use crate::execute::script::{DeviceScript, NodeScript, Operand};
-use crate::execute::weights::{UploadError, storage};
+use crate::execute::weights::storage;
+use crate::plan::DeviceMemory;
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement::platform::DeviceId;
@@ -16,25 +17,10 @@ pub(in crate::execute) struct GpuSide {
     pub(in crate::execute) gpu: Arc<Gpu>,
     /// Slots, then constants, as the script's cells; no GPU has guests.
     pub(in crate::execute) cells: Vec<wgpu::Buffer>,
-    /// By node of the device's script.
-    pub(in crate::execute) nodes: Vec<NodeKernels>,
+    /// By node of the device's script: a kernel for the whole of it, or one for each chunk.
+    pub(in crate::execute) nodes: Vec<Vec<Kernel>>,
     /// What it shares with the other plans of its session.
     _constants: Vec<Arc<wgpu::Buffer>>,
-}
-
-/// A node's kernel: for the whole of it, or one for each chunk.
-pub(in crate::execute) struct NodeKernels {
-    pub(in crate::execute) whole: Option<Kernel>,
-    pub(in crate::execute) chunks: Vec<Kernel>,
-}
-
-/// What a side needs beside its script.
-pub(in crate::execute) struct Extra<'a> {
-    pub(in crate::execute) ledger: &'a Ledger,
-    /// Bytes of scratch memory.
-    pub(in crate::execute) scratch: u64,
-    /// Bytes that the compiled kernels keep for themselves.
-    pub(in crate::execute) kernels: u64,
 }
 
 /// The parts of a side while it is made.
@@ -54,50 +40,41 @@ impl GpuSide {
         device: DeviceId,
         script: &DeviceScript,
         kernels: &Kernels,
-        extra: &Extra<'_>,
+        ledger: &Ledger,
+        memory: &DeviceMemory,
     ) -> Result<Arc<Self>, ExecError> {
-        let refused = |source| ExecError::Device { device: name.to_owned(), source: Box::new(source) };
-        let constants = script.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, cell.value));
-        let constants = constants.collect::<Result<Vec<_>, UploadError>>().map_err(|error| match error {
-            UploadError::Constant(error) => error.into(),
-            UploadError::Gpu(error) => refused(error),
-        })?;
+        let constants = script.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, name, cell.value));
+        let constants = constants.collect::<Result<Vec<_>, _>>()?;
         let slots = script.cells.slots.iter().map(|slot| slot.bytes);
         let held: u64 = slots.clone().chain(constants.iter().map(|constant| constant.size())).sum();
-        extra.ledger.take(device, (held + extra.scratch + extra.kernels) as usize);
-        let scratch = (extra.scratch > 0).then(|| storage(&gpu, extra.scratch.next_multiple_of(4)));
+        ledger.take(device, (held + memory.scratch + memory.kernels) as usize);
+        let scratch = (memory.scratch > 0).then(|| storage(&gpu, memory.scratch.next_multiple_of(4)));
         let shared = constants.iter().map(|constant| wgpu::Buffer::clone(constant));
         let cells = slots.map(|size| storage(&gpu, size)).chain(shared).collect();
         let making = Making { gpu: &gpu, script, kernels, cells, scratch };
         let nodes = making.compile(name)?;
         let cells = making.cells;
-        gpu.poll(None).map_err(refused)?;
+        gpu.poll(None).map_err(|error| ExecError::unusable(name, &error))?;
         Ok(Arc::new(Self { gpu, cells, nodes, _constants: constants }))
     }
 
     /// Whether nothing has been reported to the GPU's handlers.
     pub(in crate::execute) fn healthy(&self, place: Place) -> Result<(), Failure> {
-        match self.gpu.fault() {
-            None => Ok(()),
-            Some(fault) => Err(failure(&self.gpu, place, KernelError::Gpu(fault))),
-        }
+        healthy(&self.gpu, place)
     }
 }
 
 impl Making<'_> {
-    fn compile(&self, device: &str) -> Result<Vec<NodeKernels>, ExecError> {
+    fn compile(&self, device: &str) -> Result<Vec<Vec<Kernel>>, ExecError> {
         let compiled = |node: &NodeScript| {
             let tables = self.kernels.tables(node.node)?;
-            self.compile_node(node, &tables).map_err(|source| ExecError::Kernel {
-                node: self.kernels.program().node(node.node).name.clone(),
-                device: device.to_owned(),
-                source: Box::new(source),
-            })
+            let name = &self.kernels.program().node(node.node).name;
+            self.compile_node(node, &tables).map_err(|error| ExecError::kernel(name, device, error))
         };
         self.script.nodes.iter().map(compiled).collect()
     }
 
-    fn compile_node(&self, node: &NodeScript, tables: &[Option<Tensor>]) -> Result<NodeKernels, KernelError> {
+    fn compile_node(&self, node: &NodeScript, tables: &[Option<Tensor>]) -> Result<Vec<Kernel>, KernelError> {
         let spec = &self.kernels.program().node(node.node).spec;
         let buffer = |cell: u32| &self.cells[cell as usize];
         // An operand of no bytes is not read, or is empty, and then no dispatch reads it.
@@ -106,14 +83,8 @@ impl Making<'_> {
         let outputs: Vec<_> = self.script.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
         let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
         let compile = |rows| gpu::compile(self.gpu, spec, tables, &buffers, rows);
-        Ok(match &node.streaming {
-            None => NodeKernels { whole: Some(compile(None)?), chunks: Vec::new() },
-            Some(streaming) => {
-                let cut = &streaming.cut;
-                let rows = |chunk| node.own_rows(cut, &cut.rows_of(chunk));
-                let chunks = (0..cut.chunks()).map(|chunk| compile(Some(rows(chunk))));
-                NodeKernels { whole: None, chunks: chunks.collect::<Result<_, _>>()? }
-            }
-        })
+        let Some(streaming) = &node.streaming else { return Ok(vec![compile(None)?]) };
+        let cut = &streaming.cut;
+        (0..cut.chunks()).map(|chunk| compile(Some(node.own_rows(cut, &cut.rows_of(chunk))))).collect()
     }
 }

@@ -4,7 +4,7 @@
 //! that the host waits for: it ended somewhere between the host's two looks at its clock. Without timestamps the host waits
 //! for each command buffer and shares its time out evenly.
 
-use super::lost::{failure, wait_for};
+use super::lost::{failure, wait_for, wait_for_work};
 use super::side::GpuSide;
 use crate::execute::error::{Failure, Place};
 use crate::execute::event::{Activity, Event, Lane};
@@ -16,7 +16,7 @@ use anabranch_kernels::gpu::TimestampRing;
 use anabranch_placement::platform::DeviceId;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Pairs of timestamps in one set.
@@ -60,10 +60,9 @@ pub(super) struct Timing {
 
 impl Timing {
     pub(super) fn new(device: DeviceId, side: &GpuSide) -> Self {
-        let has_timestamps = side.gpu.has_timestamps();
         Self {
             device,
-            has_timestamps,
+            has_timestamps: side.gpu.has_timestamps(),
             sets: Vec::new(),
             marks: Vec::new(),
             pairs: 0,
@@ -75,7 +74,7 @@ impl Timing {
 
     /// Makes room for the passes of a run, once.
     pub(super) fn prepare(&mut self, side: &GpuSide, script: &DeviceScript) -> Result<(), Failure> {
-        let passes: usize = (0..script.nodes.len()).map(|at| side.nodes[at].chunks.len().max(1)).sum();
+        let passes: usize = (0..script.nodes.len()).map(|at| side.nodes[at].len()).sum();
         while self.has_timestamps && self.sets.len() * (SET as usize) < passes {
             match TimestampRing::new(&side.gpu, SET) {
                 Ok(Some(set)) => self.sets.push(set),
@@ -89,14 +88,8 @@ impl Timing {
     /// Notes that a node is encoded next.
     pub(super) fn begin(&mut self, node: &NodeScript, now: u64) {
         let pairs = self.pairs..self.pairs;
-        self.marks.push(Mark {
-            node: node.node,
-            bytes: node.made,
-            ready: now,
-            pairs,
-            times: None,
-            busy: Duration::ZERO,
-        });
+        let (node, bytes) = (node.node, node.made);
+        self.marks.push(Mark { node, bytes, ready: now, pairs, times: None, busy: Duration::ZERO });
         self.since.get_or_insert_with(Instant::now);
     }
 
@@ -118,7 +111,7 @@ impl Timing {
             return Ok(());
         }
         let last = side.gpu.queue().submit([]);
-        wait_for_work(side, &last, run)?;
+        wait_for_work(&side.gpu, &last, run.site(Place::Nowhere))?;
         let (end, marks) = (Instant::now(), &mut self.marks[self.timed..]);
         let begin = since.unwrap_or(end);
         let share = end.duration_since(begin) / marks.len().max(1) as u32;
@@ -209,7 +202,7 @@ impl Timing {
             drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }));
             let before = Instant::now();
             let submission = side.gpu.queue().submit([encoder.finish()]);
-            wait_for_work(side, &submission, run)?;
+            wait_for_work(&side.gpu, &submission, run.site(Place::Nowhere))?;
             let width = before.elapsed();
             let device = read_set(&set, 1, side, run)?.first().map_or(Duration::ZERO, |pair| pair[1]);
             if best.as_ref().is_none_or(|(narrowest, _)| width < *narrowest) {
@@ -225,16 +218,10 @@ fn read_set(set: &TimestampRing, pairs: u32, side: &GpuSide, run: &Run<'_>) -> R
     let mut encoder = side.gpu.device().create_command_encoder(&Default::default());
     set.resolve(&mut encoder, pairs);
     let submission = side.gpu.queue().submit([encoder.finish()]);
-    let mapped = Arc::new(AtomicU8::new(0));
+    let mapped = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&mapped);
-    set.map(move |result| told.store(1 + u8::from(result.is_err()), Ordering::Release));
-    wait_for(&side.gpu, &submission, run.site(Place::Nowhere), || mapped.load(Ordering::Acquire) != 0)?;
+    // Whether it was refused is seen when it is taken.
+    set.map(move |_| told.store(true, Ordering::Release));
+    wait_for(&side.gpu, &submission, run.site(Place::Nowhere), || mapped.load(Ordering::Acquire))?;
     Ok(set.take(pairs).map_err(|error| failure(&side.gpu, Place::Nowhere, error))?)
-}
-
-fn wait_for_work(side: &GpuSide, submission: &wgpu::SubmissionIndex, run: &Run<'_>) -> Result<(), Halt> {
-    let done = Arc::new(AtomicU8::new(0));
-    let told = Arc::clone(&done);
-    side.gpu.queue().on_submitted_work_done(move || told.store(1, Ordering::Release));
-    wait_for(&side.gpu, submission, run.site(Place::Nowhere), || done.load(Ordering::Acquire) != 0)
 }

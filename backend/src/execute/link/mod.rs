@@ -5,9 +5,7 @@ mod pieces;
 mod staging;
 mod upload;
 
-pub(super) use download::Download;
-pub(super) use staging::Pieces;
-pub(super) use upload::Upload;
+pub(super) use staging::{End, Staging};
 
 use super::error::{ExecError, Failure, Place};
 use super::event::{Activity, Event, Lane};
@@ -18,7 +16,8 @@ use super::worker::{Log, Run, Worker};
 use crate::plan::Plan;
 use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement::platform::DeviceId;
-use pieces::{Load, Moving, Target};
+use pieces::{Moving, Target};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The state of a link.
@@ -27,8 +26,8 @@ pub(super) struct LinkWorker {
     plan: Arc<Plan>,
     log: Log,
     /// The GPU ends.
-    download: Option<Download>,
-    upload: Option<Upload>,
+    download: Option<End>,
+    upload: Option<End>,
 }
 
 impl LinkWorker {
@@ -38,17 +37,13 @@ impl LinkWorker {
         plan: &Arc<Plan>,
         [from, to]: [Option<Arc<GpuSide>>; 2],
     ) -> Result<Self, ExecError> {
-        let refused = |end: DeviceId, source: KernelError| ExecError::Device {
-            device: plan.device(end).name.clone(),
-            source: Box::new(source),
-        };
-        let staging = Pieces { bytes: script.staging_bytes, depth: script.staging_depth };
-        let download = from.map(|side| Download::new(side, staging)).transpose();
-        let upload = to.map(|side| Upload::new(side, staging)).transpose();
+        let refused = |end: DeviceId, error: KernelError| ExecError::unusable(&plan.device(end).name, &error);
+        let download = from.map(|side| End::new(side, script.staging, wgpu::MapMode::Read)).transpose();
+        let upload = to.map(|side| End::new(side, script.staging, wgpu::MapMode::Write)).transpose();
         Ok(Self {
             download: download.map_err(|error| refused(script.from, error))?,
             upload: upload.map_err(|error| refused(script.to, error))?,
-            log: Log::new(),
+            log: Log::default(),
             plan: Arc::clone(plan),
             script: Arc::new(script),
         })
@@ -58,8 +53,8 @@ impl LinkWorker {
     fn carry(&mut self, step: &LinkStep, brought: Brought, run: &Run<'_>) -> Result<u64, Halt> {
         let Brought { source, mut landing } = brought;
         let stream = self.plan.transfer(step.transfer).stream();
-        let piece = stream.map_or(self.script.staging_bytes as usize, |stream| stream.chunk_rows * stream.row_bytes);
-        let mut moving = Moving { run, step, waited: 0 };
+        let piece = stream.map_or(self.script.staging.bytes as usize, |stream| stream.chunk_rows * stream.row_bytes);
+        let moving = &Moving { run, step, waited: Cell::new(0) };
         let mut target = match (step.target, &mut self.upload) {
             (Some(slot), Some(upload)) => Target::Gpu(upload, slot),
             (None, None) => Target::Ring,
@@ -73,20 +68,18 @@ impl LinkWorker {
         match (&mut self.download, &step.feed) {
             (Some(download), _) => {
                 let slot = step.source.ok_or_else(|| Failure::internal("a value of a GPU has no place there"))?;
-                let site = run.site(self.log.at);
-                let load = &mut Load { moving: &mut moving, target: &mut target };
-                download.read(slot, (step.bytes, piece), site, load)?;
+                let take = |offset, bytes: &[u8]| target.take(moving, offset, bytes);
+                download.read(slot, (step.bytes, piece), moving.site(), |must| moving.is_made(must), take)?;
             }
-            (None, Some(feed)) => forward(feed, piece, &mut moving, &mut target)?,
+            (None, Some(feed)) => forward(feed, piece, moving, &mut target)?,
             (None, None) => {
                 let source = source.ok_or_else(|| Failure::internal("a value to send is not there"))?;
                 for (number, bytes) in source.bytes()[..step.bytes].chunks(piece).enumerate() {
                     run.check()?;
-                    target.take(&mut moving, number * piece, bytes)?;
+                    target.take(moving, number * piece, bytes)?;
                 }
             }
         }
-        let waited = moving.waited;
         match (step.arrival, landing.zip(step.target)) {
             (Some(gate), Some((buffer, cell))) => run.exchange.deliver(gate, Delivery { cell, buffer })?,
             (Some(gate), None) => run.exchange.open(gate)?,
@@ -95,7 +88,7 @@ impl LinkWorker {
         for gate in &step.after {
             run.exchange.open(*gate)?;
         }
-        Ok(waited)
+        Ok(moving.waited.get())
     }
 }
 
@@ -127,8 +120,7 @@ impl Worker for LinkWorker {
     }
 
     fn reset(&mut self) -> bool {
-        self.download.iter_mut().for_each(Download::renew);
-        self.upload.iter_mut().for_each(Upload::renew);
+        self.download.iter_mut().chain(&mut self.upload).for_each(End::renew);
         true
     }
 }
@@ -150,7 +142,7 @@ impl Brought {
 }
 
 /// Sends on each chunk that a CPU device makes, and gives its buffer back.
-fn forward(feed: &Feed, piece: usize, moving: &mut Moving<'_>, target: &mut Target<'_>) -> Result<(), Halt> {
+fn forward(feed: &Feed, piece: usize, moving: &Moving<'_>, target: &mut Target<'_>) -> Result<(), Halt> {
     let bytes = moving.step.bytes;
     for offset in (0..bytes).step_by(piece) {
         moving.run.check()?;

@@ -1,12 +1,12 @@
 //! Where the pieces of a value come from and go to on a link.
 
-use super::download::Sink;
-use super::upload::Upload;
+use super::staging::End;
 use crate::execute::error::{Failure, Place};
 use crate::execute::exchange::{Halt, Wait};
 use crate::execute::script::{Feed, LinkStep};
 use crate::execute::worker::{Run, Site};
 use anabranch_kernels::Buffer;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A transfer under way.
@@ -14,7 +14,7 @@ pub(super) struct Moving<'a> {
     pub(super) run: &'a Run<'a>,
     pub(super) step: &'a LinkStep,
     /// Nanoseconds that went by in waiting for chunks and for empty buffers.
-    pub(super) waited: u64,
+    pub(super) waited: Cell<u64>,
 }
 
 impl Moving<'_> {
@@ -24,19 +24,30 @@ impl Moving<'_> {
     }
 
     /// The next chunk of a value that is being made.
-    pub(super) fn next_chunk(&mut self, feed: &Feed) -> Result<Option<Arc<Buffer>>, Halt> {
-        let before = self.run.now();
-        let chunk = self.run.next_chunk(feed.queue, feed.wait)?;
-        self.waited += self.run.now() - before;
-        Ok(chunk)
+    pub(super) fn next_chunk(&self, feed: &Feed) -> Result<Option<Arc<Buffer>>, Halt> {
+        self.timed(|| self.run.next_chunk(feed))
+    }
+
+    /// Whether the next chunk is submitted to the GPU that makes it; one that `must` come is waited for.
+    pub(super) fn is_made(&self, must: bool) -> Result<bool, Halt> {
+        let Some(feed) = &self.step.feed else { return Ok(true) };
+        let made = must || self.run.port().is_ready(Wait::Channel(feed.wait));
+        if made {
+            self.next_chunk(feed)?;
+        }
+        Ok(made)
     }
 
     /// An empty buffer of the link's ring.
-    fn free_buffer(&mut self) -> Result<Arc<Buffer>, Halt> {
+    fn free_buffer(&self) -> Result<Arc<Buffer>, Halt> {
+        self.timed(|| self.run.free_buffer(0, self.step.room))
+    }
+
+    fn timed<T>(&self, wait: impl FnOnce() -> T) -> T {
         let before = self.run.now();
-        let buffer = self.run.free_buffer(0, self.step.room)?;
-        self.waited += self.run.now() - before;
-        Ok(buffer)
+        let result = wait();
+        self.waited.set(self.waited.get() + self.run.now() - before);
+        result
     }
 
     /// Tells the reader of a stream that a chunk is there.
@@ -47,31 +58,10 @@ impl Moving<'_> {
     }
 }
 
-/// Takes a value's pieces from a GPU to their target.
-pub(super) struct Load<'a, 'm, 't> {
-    pub(super) moving: &'a mut Moving<'m>,
-    pub(super) target: &'a mut Target<'t>,
-}
-
-impl Sink for Load<'_, '_, '_> {
-    fn is_made(&mut self, must: bool) -> Result<bool, Halt> {
-        let Some(feed) = &self.moving.step.feed else { return Ok(true) };
-        let made = must || self.moving.run.port().is_ready(Wait::Channel(feed.wait));
-        if made {
-            self.moving.next_chunk(feed)?;
-        }
-        Ok(made)
-    }
-
-    fn take(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Halt> {
-        self.target.take(self.moving, offset, bytes)
-    }
-}
-
 /// Where the pieces of a value go.
 pub(super) enum Target<'a> {
     /// Into a slot of a GPU.
-    Gpu(&'a mut Upload, u32),
+    Gpu(&'a mut End, u32),
     /// Into a slot of a CPU device.
     Cpu(&'a mut Buffer),
     /// Through the ring to a node of a CPU device.
@@ -80,7 +70,7 @@ pub(super) enum Target<'a> {
 
 impl Target<'_> {
     /// Takes a piece: its offset in the value, and its bytes.
-    pub(super) fn take(&mut self, moving: &mut Moving<'_>, offset: usize, bytes: &[u8]) -> Result<(), Halt> {
+    pub(super) fn take(&mut self, moving: &Moving<'_>, offset: usize, bytes: &[u8]) -> Result<(), Halt> {
         match self {
             Self::Gpu(upload, slot) => {
                 upload.write(*slot, offset, bytes, moving.site())?;

@@ -1,10 +1,12 @@
-//! A buffer that host and GPU take turns in.
+//! Buffers that host and GPU take turns in.
 
 use crate::execute::error::{Failure, Place};
 use crate::execute::exchange::Halt;
 use crate::execute::gpu::{GpuSide, failure, wait_for};
 use crate::execute::worker::Site;
+use crate::plan::Ring;
 use anabranch_kernels::KernelError;
+use anabranch_kernels::gpu::Gpu;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -12,17 +14,34 @@ const AWAY: u8 = 0;
 const MAPPED: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// The staging buffers of one end of a link.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::execute) struct Pieces {
-    /// Bytes of each.
-    pub(in crate::execute) bytes: u64,
-    /// How many there are.
-    pub(in crate::execute) depth: u64,
+/// The end of a link on a GPU, with its staging buffers.
+pub(in crate::execute) struct End {
+    pub(super) side: Arc<GpuSide>,
+    pub(super) staging: Vec<Staging>,
+    /// Whose turn it is to be written.
+    pub(super) next: usize,
+    pub(super) size: Ring,
+    mode: wgpu::MapMode,
+}
+
+impl End {
+    /// An end from which the host reads, or to which it writes.
+    pub(in crate::execute) fn new(side: Arc<GpuSide>, size: Ring, mode: wgpu::MapMode) -> Result<Self, KernelError> {
+        let mut end = Self { side, staging: Vec::new(), next: 0, size, mode };
+        end.renew();
+        end.side.gpu.poll(None)?;
+        Ok(end)
+    }
+
+    /// Makes the staging buffers anew, after a failure that may have left them anywhere.
+    pub(in crate::execute) fn renew(&mut self) {
+        let Ring { bytes, depth } = self.size;
+        self.staging = (0..depth).map(|_| Staging::new(&self.side.gpu, bytes, self.mode)).collect();
+    }
 }
 
 /// A mappable buffer, and whether it is the host's turn.
-pub(super) struct Staging {
+pub(in crate::execute) struct Staging {
     pub(super) buffer: wgpu::Buffer,
     /// Set by the callback of the mapping, on whichever thread polls.
     state: Arc<AtomicU8>,
@@ -32,14 +51,14 @@ pub(super) struct Staging {
 
 impl Staging {
     /// A buffer of `size` bytes that the host reads, or writes: that one is mapped from the start.
-    pub(super) fn new(side: &GpuSide, size: u64, mode: wgpu::MapMode) -> Self {
+    pub(in crate::execute) fn new(gpu: &Gpu, size: u64, mode: wgpu::MapMode) -> Self {
         let writes = matches!(mode, wgpu::MapMode::Write);
         let usage = if writes {
             wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC
         } else {
             wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST
         };
-        let buffer = side.gpu.device().create_buffer(&wgpu::BufferDescriptor {
+        let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
             label: Some("staging"),
             size,
             usage,
@@ -50,9 +69,9 @@ impl Staging {
     }
 
     /// Lets the GPU do `commands` with the buffer, and then asks for it back.
-    pub(super) fn submit(&mut self, side: &GpuSide, commands: wgpu::CommandBuffer, mode: wgpu::MapMode, bytes: u64) {
+    pub(super) fn submit(&mut self, gpu: &Gpu, commands: wgpu::CommandBuffer, mode: wgpu::MapMode, bytes: u64) {
         self.state.store(AWAY, Ordering::Relaxed);
-        self.submission = Some(side.gpu.queue().submit([commands]));
+        self.submission = Some(gpu.queue().submit([commands]));
         let state = Arc::clone(&self.state);
         self.buffer.map_async(mode, ..bytes, move |result| {
             state.store(if result.is_ok() { MAPPED } else { REFUSED }, Ordering::Release);
@@ -60,19 +79,44 @@ impl Staging {
     }
 
     /// Waits until it is the host's turn.
-    pub(super) fn wait(&self, side: &GpuSide, site: Site<'_>) -> Result<(), Halt> {
+    pub(super) fn wait(&self, gpu: &Gpu, site: Site<'_>) -> Result<(), Halt> {
         let state = || self.state.load(Ordering::Acquire);
         if let Some(submission) = &self.submission {
-            wait_for(&side.gpu, submission, site, || state() != AWAY)?;
+            wait_for(gpu, submission, site, || state() != AWAY)?;
         }
         match state() {
             MAPPED => Ok(()),
-            _ => Err(refused(side, site.place, "a staging buffer could not be mapped".into()).into()),
+            _ => Err(refused(gpu, site.place, "a staging buffer could not be mapped".into()).into()),
         }
+    }
+
+    /// Lets the GPU copy `bytes` bytes of a buffer, from `offset` on, to this one.
+    pub(in crate::execute) fn fetch(&mut self, gpu: &Gpu, source: &wgpu::Buffer, offset: u64, bytes: usize) {
+        let padded = (bytes as u64).next_multiple_of(4);
+        let mut encoder = gpu.device().create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(source, offset, &self.buffer, 0, padded);
+        self.submit(gpu, encoder.finish(), wgpu::MapMode::Read, padded);
+    }
+
+    /// Hands on the `bytes` bytes that were fetched, once they are there.
+    pub(in crate::execute) fn read(
+        &self,
+        gpu: &Gpu,
+        bytes: usize,
+        site: Site<'_>,
+        take: impl FnOnce(&[u8]) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        self.wait(gpu, site)?;
+        let view = self.buffer.get_mapped_range(..(bytes as u64).next_multiple_of(4));
+        let view = view.map_err(|error| refused(gpu, site.place, error.to_string()))?;
+        let result = take(&view[..bytes]);
+        drop(view);
+        self.buffer.unmap();
+        result
     }
 }
 
 /// The failure of a staging buffer.
-pub(super) fn refused(side: &GpuSide, at: Place, reason: String) -> Failure {
-    failure(&side.gpu, at, KernelError::Gpu(reason))
+pub(super) fn refused(gpu: &Gpu, at: Place, reason: String) -> Failure {
+    failure(gpu, at, KernelError::Gpu(reason))
 }

@@ -3,36 +3,11 @@
 //! `Queue::write_buffer` would allocate a staging buffer for each piece and free it when the piece has been copied, with no
 //! bound on how many there are; these are as many as the plan counts.
 
-use super::staging::{Pieces, Staging, refused};
+use super::staging::{End, refused};
 use crate::execute::exchange::Halt;
-use crate::execute::gpu::GpuSide;
 use crate::execute::worker::Site;
-use anabranch_kernels::KernelError;
-use std::sync::Arc;
 
-/// The receiving end of a link to a GPU.
-pub(in crate::execute) struct Upload {
-    side: Arc<GpuSide>,
-    staging: Vec<Staging>,
-    next: usize,
-    size: Pieces,
-}
-
-impl Upload {
-    /// An end with these staging buffers.
-    pub(in crate::execute) fn new(side: Arc<GpuSide>, size: Pieces) -> Result<Self, KernelError> {
-        let mut end = Self { side, staging: Vec::new(), next: 0, size };
-        end.renew();
-        end.side.gpu.poll(None)?;
-        Ok(end)
-    }
-
-    /// Makes the staging buffers anew, after a failure that may have left them anywhere.
-    pub(in crate::execute) fn renew(&mut self) {
-        let Pieces { bytes, depth } = self.size;
-        self.staging = (0..depth).map(|_| Staging::new(&self.side, bytes, wgpu::MapMode::Write)).collect();
-    }
-
+impl End {
     /// Writes a piece into a slot and submits the copy: whatever is submitted later sees it. `offset` is a multiple of 4.
     pub(in crate::execute) fn write(
         &mut self,
@@ -45,10 +20,10 @@ impl Upload {
         let depth = self.staging.len();
         let staging = &mut self.staging[self.next % depth];
         self.next = (self.next + 1) % depth;
-        staging.wait(&self.side, site)?;
+        staging.wait(&self.side.gpu, site)?;
         let padded = (bytes.len() as u64).next_multiple_of(4);
         let view = staging.buffer.get_mapped_range_mut(..padded);
-        let mut view = view.map_err(|error| refused(&self.side, site.place, error.to_string()))?;
+        let mut view = view.map_err(|error| refused(&self.side.gpu, site.place, error.to_string()))?;
         view.slice(..bytes.len()).copy_from_slice(bytes);
         drop(view);
         staging.buffer.unmap();
@@ -56,7 +31,7 @@ impl Upload {
         let target = &self.side.cells[slot as usize];
         encoder.copy_buffer_to_buffer(&staging.buffer, 0, target, offset as u64, padded);
         // Mapped whole again: the next piece may be longer.
-        staging.submit(&self.side, encoder.finish(), wgpu::MapMode::Write, self.size.bytes);
+        staging.submit(&self.side.gpu, encoder.finish(), wgpu::MapMode::Write, self.size.bytes);
         self.side.healthy(site.place)?;
         Ok(())
     }

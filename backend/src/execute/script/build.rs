@@ -6,10 +6,9 @@ use super::cells::CellMap;
 use super::release;
 use super::{
     After, Channel, DeviceScript, DeviceStep, Gate, GateScript, HandOver, HandedOut, LinkScript, LinkStep, NO_CELL,
-    NO_GATE,
+    NO_GATE, Operand, PortScript, Scripts, Work,
 };
-use super::{NodeScript, Operand, PortScript, Scripts, Work};
-use crate::plan::{HOST, Plan, Ring, Route, Step, TransferId};
+use crate::plan::{HOST, Plan, Route, Step, TransferId};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
@@ -22,10 +21,10 @@ pub(super) struct Builder<'a> {
     pub(super) plan: &'a Plan,
     pub(super) program: &'a Program,
     pub(super) cells: CellMap,
-    devices: Vec<DeviceScript>,
+    pub(super) devices: Vec<DeviceScript>,
     links: Vec<LinkScript>,
     /// By worker; a gate for each step.
-    ports: Vec<PortScript>,
+    pub(super) ports: Vec<PortScript>,
     /// What follows each step of each device.
     after: Vec<Vec<Vec<After>>>,
     /// For each device and value, the device's steps that read it, ascending.
@@ -40,7 +39,7 @@ impl<'a> Builder<'a> {
     pub(super) fn new(plan: &'a Plan, program: &'a Program) -> Self {
         let devices = plan.devices().len();
         let device_rings = (0..devices).map(|at| plan.memory().rings(DeviceId(at as u32)).to_vec());
-        let link_rings = plan.links().iter().map(|link| vec![Ring { bytes: link.ring_bytes, depth: link.ring_depth }]);
+        let link_rings = plan.links().iter().map(|link| vec![link.ring]);
         let port = |rings| PortScript { rings, ..PortScript::default() };
         Self {
             plan,
@@ -112,32 +111,10 @@ impl<'a> Builder<'a> {
         self.makers.get(&value).copied()
     }
 
-    /// A device's script.
-    pub(super) fn device(&mut self, device: DeviceId) -> &mut DeviceScript {
-        &mut self.devices[device.index()]
-    }
-
-    /// A step of a device.
-    pub(super) fn step(&self, device: DeviceId, step: u32) -> &DeviceStep {
-        &self.devices[device.index()].steps[step as usize]
-    }
-
     /// A transfer's step on its link.
     pub(super) fn link_step(&mut self, at: Gate) -> &mut LinkStep {
         let link = at.worker as usize - self.devices.len();
         &mut self.links[link].steps[at.index as usize]
-    }
-
-    /// The rings of a worker.
-    pub(super) fn rings(&self, worker: u32) -> &[Ring] {
-        &self.ports[worker as usize].rings
-    }
-
-    /// A new queue of a worker for so many chunks.
-    pub(super) fn open_queue(&mut self, worker: u32, chunks: usize) -> u32 {
-        let queues = &mut self.ports[worker as usize].queues;
-        queues.push(chunks);
-        queues.len() as u32 - 1
     }
 
     /// What a wait of a worker for a channel is called.
@@ -145,11 +122,6 @@ impl<'a> Builder<'a> {
         let channels = &mut self.ports[worker as usize].channels;
         channels.push(channel);
         channels.len() as u32 - 1
-    }
-
-    /// A channel by what it is called.
-    pub(super) fn known_channel(&mut self, worker: u32, wait: u32) -> &mut Channel {
-        &mut self.ports[worker as usize].channels[wait as usize]
     }
 
     fn lay_out_steps(&mut self) -> Result<(), Contradiction> {
@@ -201,34 +173,16 @@ impl<'a> Builder<'a> {
     fn lay_out_node(&mut self, id: NodeId) {
         let (device, node) = (self.plan.device_of(id), self.program.node(id));
         let at = self.push(device, Work::Node(self.devices[device.index()].nodes.len() as u32));
-        let rows = node.spec.row_plan();
-        let count = rows.as_ref().map_or(1, |plan| plan.rows);
-        let reads = &self.plan.memory().needs(id).reads;
-        let first = self.devices[device.index()].operands.len() as u32;
-        for (index, value) in node.inputs.iter().enumerate() {
-            let read = reads.get(index).copied().unwrap_or(true) || self.program.constant(*value).is_none();
-            let bytes = if read { node.spec.inputs[index].bytes() } else { 0 };
-            let windowed = rows.as_ref().is_some_and(|plan| plan.windowed.get(index).copied().unwrap_or(false));
-            let cell = self.cells.find(device, *value).filter(|_| read).unwrap_or(NO_CELL);
-            let operand = Operand { cell, bytes, row: windowed.then_some(bytes / count) };
-            self.devices[device.index()].operands.push(operand);
+        let needs = self.plan.memory().needs(id);
+        let cell = |value| self.cells.find(device, value);
+        self.devices[device.index()].push_node(self.program, id, needs, cell);
+        for value in &node.inputs {
             let steps = self.readers.entry((device, *value)).or_default();
             if steps.last() != Some(&at) {
                 steps.push(at);
             }
         }
-        let middle = self.devices[device.index()].operands.len() as u32;
-        for (value, spec) in node.outputs.iter().zip(&node.spec.outputs) {
-            let row = rows.is_some().then_some(spec.bytes() / count);
-            let cell = self.cells.find(device, *value).unwrap_or(NO_CELL);
-            self.devices[device.index()].operands.push(Operand { cell, bytes: spec.bytes(), row });
-            self.makers.insert(*value, at);
-        }
-        let end = self.devices[device.index()].operands.len() as u32;
-        let made = node.spec.outputs.iter().map(|spec| spec.bytes() as u64).sum();
-        let script =
-            NodeScript { node: id, inputs: first..middle, outputs: middle..end, rows: count, made, streaming: None };
-        self.devices[device.index()].nodes.push(script);
+        self.makers.extend(node.outputs.iter().map(|value| (*value, at)));
     }
 
     fn lay_out_links(&mut self) -> Result<(), Contradiction> {
@@ -257,8 +211,7 @@ impl<'a> Builder<'a> {
                     room: 0,
                 });
             }
-            let (staging_bytes, staging_depth) = (link.staging_bytes, link.staging_depth);
-            self.links.push(LinkScript { from: link.from, to: link.to, steps, staging_bytes, staging_depth });
+            self.links.push(LinkScript { from: link.from, to: link.to, steps, staging: link.staging });
         }
         Ok(())
     }

@@ -54,8 +54,8 @@ impl CellMap {
 
 fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotScript> {
     let bytes = &plan.memory().devices()[device.index()].slots;
-    let mut slots: Vec<_> =
-        bytes.iter().map(|bytes| SlotScript { bytes: *bytes, handed_out: false, lent: false }).collect();
+    let slot = |bytes: &u64| SlotScript { bytes: *bytes, handed_out: false, lent: false };
+    let mut slots: Vec<_> = bytes.iter().map(slot).collect();
     let end = plan.steps().len() as u32;
     let cpu = plan.device(device).kind == DeviceKind::Cpu;
     for stay in plan.memory().allocations().iter().filter(|stay| stay.device == device && stay.until == end) {
@@ -83,10 +83,9 @@ fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, V
     for step in plan.steps() {
         match step {
             Step::Node(node) if plan.device_of(*node) == device => {
-                let reads = &plan.memory().needs(*node).reads;
+                let needs = plan.memory().needs(*node);
                 let inputs = program.node(*node).inputs.iter().enumerate();
-                let is_read =
-                    |at: usize, value| reads.get(at).copied().unwrap_or(true) || program.constant(value).is_none();
+                let is_read = |at, value| needs.is_read(at) || program.constant(value).is_none();
                 inputs.filter(|(at, value)| is_read(*at, **value)).for_each(|(_, value)| read(*value));
             }
             Step::Output(index) if device == plan.output_device(*index) => read(program.outputs[*index].value),

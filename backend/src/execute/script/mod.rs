@@ -11,7 +11,7 @@ mod streams;
 mod tests;
 
 use super::error::ExecError;
-use crate::plan::{Plan, Ring, TransferId};
+use crate::plan::{KernelNeeds, Plan, Ring, Stream, TransferId};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceId;
@@ -186,17 +186,11 @@ pub(super) struct NodeScript {
 /// What a node reads and makes chunk by chunk.
 #[derive(Clone, Debug)]
 pub(super) struct Streaming {
-    pub(super) cut: Cut,
+    /// One of the streams: all are cut into as many rows and chunks.
+    pub(super) cut: Stream,
     pub(super) ins: Vec<StreamIn>,
     /// By output.
     pub(super) outs: Vec<StreamOut>,
-}
-
-/// How tensors are cut into chunks: rows that are a divisor of each node's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
-    pub(super) rows: usize,
-    pub(super) chunk_rows: usize,
 }
 
 /// An input that arrives in chunks.
@@ -205,12 +199,7 @@ pub(super) struct StreamIn {
     pub(super) input: usize,
     /// Bytes of one of the cut's rows.
     pub(super) row_bytes: usize,
-    /// Which of the device's queues the chunks come to.
-    pub(super) queue: u32,
-    /// What the wait for a chunk is called.
-    pub(super) wait: u32,
-    /// Who gets the buffers back; nobody if chunks land in their place.
-    pub(super) credit: Option<RingAt>,
+    pub(super) feed: Feed,
 }
 
 /// A worker's ring.
@@ -253,8 +242,8 @@ pub(super) struct LinkScript {
     pub(super) from: DeviceId,
     pub(super) to: DeviceId,
     pub(super) steps: Vec<LinkStep>,
-    pub(super) staging_bytes: u64,
-    pub(super) staging_depth: u64,
+    /// The staging buffers of each GPU end.
+    pub(super) staging: Ring,
 }
 
 /// One transfer of a link.
@@ -280,14 +269,14 @@ pub(super) struct LinkStep {
     pub(super) room: u32,
 }
 
-/// How the chunks of a value come to a link: from a CPU in buffers, on a GPU as the news that they are there.
+/// How the chunks of a value come to a worker: from a CPU in buffers, on a GPU as the news that they are there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Feed {
-    /// The link's queue.
+    /// Which of the worker's queues they come to.
     pub(super) queue: u32,
     /// What the wait for a chunk is called.
     pub(super) wait: u32,
-    /// Who gets the buffers back.
+    /// Who gets the buffers back; nobody if chunks land in their place.
     pub(super) credit: Option<RingAt>,
 }
 
@@ -297,26 +286,13 @@ impl Scripts {
     /// # Errors
     /// If the plan contradicts itself, which [`check`](crate::plan::check()) would have found.
     pub(super) fn of(plan: &Plan, program: &Program) -> Result<Self, ExecError> {
-        build::Builder::new(plan, program).finish().map_err(ExecError::Internal)
-    }
-}
-
-impl Cut {
-    /// The number of chunks.
-    pub(super) fn chunks(&self) -> usize {
-        self.rows.div_ceil(self.chunk_rows)
-    }
-
-    /// The rows of a chunk.
-    pub(super) fn rows_of(&self, chunk: usize) -> Range<usize> {
-        let start = chunk * self.chunk_rows;
-        start..(start + self.chunk_rows).min(self.rows)
+        build::Builder::new(plan, program).finish().map_err(ExecError::internal)
     }
 }
 
 impl NodeScript {
-    /// The node's own rows of a range of a cut's.
-    pub(super) fn own_rows(&self, cut: &Cut, rows: &Range<usize>) -> Range<usize> {
+    /// The node's own rows of a range of a stream's.
+    pub(super) fn own_rows(&self, cut: &Stream, rows: &Range<usize>) -> Range<usize> {
         let factor = self.rows / cut.rows;
         rows.start * factor..rows.end * factor
     }
@@ -335,6 +311,35 @@ impl Streaming {
 }
 
 impl DeviceScript {
+    /// Adds a node whose values are in the cells that `cell` finds.
+    pub(super) fn push_node(
+        &mut self,
+        program: &Program,
+        id: NodeId,
+        needs: &KernelNeeds,
+        cell: impl Fn(ValueId) -> Option<u32>,
+    ) {
+        let node = program.node(id);
+        let plan = node.spec.row_plan();
+        let rows = plan.as_ref().map_or(1, |plan| plan.rows);
+        let first = self.operands.len() as u32;
+        for (index, (value, spec)) in node.inputs.iter().zip(&node.spec.inputs).enumerate() {
+            let read = needs.is_read(index) || program.constant(*value).is_none();
+            let bytes = if read { spec.bytes() } else { 0 };
+            let windowed = plan.as_ref().is_some_and(|plan| plan.windowed.get(index).copied().unwrap_or(false));
+            let cell = cell(*value).filter(|_| read).unwrap_or(NO_CELL);
+            self.operands.push(Operand { cell, bytes, row: windowed.then_some(bytes / rows) });
+        }
+        let middle = self.operands.len() as u32;
+        for (value, spec) in node.outputs.iter().zip(&node.spec.outputs) {
+            let row = plan.is_some().then_some(spec.bytes() / rows);
+            self.operands.push(Operand { cell: cell(*value).unwrap_or(NO_CELL), bytes: spec.bytes(), row });
+        }
+        let (inputs, outputs) = (first..middle, middle..self.operands.len() as u32);
+        let made = node.spec.outputs.iter().map(|spec| spec.bytes() as u64).sum();
+        self.nodes.push(NodeScript { node: id, inputs, outputs, rows, made, streaming: None });
+    }
+
     /// The operands in `range`.
     pub(super) fn operands(&self, range: &Range<u32>) -> &[Operand] {
         &self.operands[range.start as usize..range.end as usize]

@@ -1,7 +1,7 @@
 //! Streams: who passes chunks to whom, who gives their buffers back, and who waits for what meanwhile.
 
 use super::build::{Builder, Contradiction};
-use super::{Cut, Feed, Gate, Onward, QueueAt, RingAt, StreamIn, StreamOut, Streaming, Work};
+use super::{Feed, Gate, Onward, QueueAt, RingAt, StreamIn, StreamOut, Streaming, Work};
 use crate::plan::{Stream, Transfer, TransferId};
 use crate::program::{NodeId, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -34,8 +34,8 @@ impl Builder<'_> {
         let plan = self.plan;
         let transfer = plan.transfer(id);
         let (from, to) = (transfer.from, transfer.to);
-        let Work::Node(reader) = self.step(to, first).work else { return Err("a stream is read by no node") };
-        let cut = Cut { rows: stream.rows, chunk_rows: stream.chunk_rows };
+        let step = &self.devices[to.index()].steps[first as usize];
+        let Work::Node(reader) = step.work else { return Err("a stream is read by no node") };
         let source = match self.on_link(id) {
             None => self.producer_ring(from, transfer.value, stream)?,
             Some(at) => {
@@ -44,13 +44,10 @@ impl Builder<'_> {
             }
         };
         let sender = self.on_link(id).map_or(from.0, |at| at.worker);
-        let queue = self.open_queue(to.0, self.in_flight(source, stream));
-        let chunk =
-            Channel { step: first, value: transfer.value, what: Awaited::Chunk, index: queue, on: vec![sender] };
-        let wait = self.channel(to.0, chunk);
-        let streaming = self.streaming(to, reader, cut);
-        streaming.ins.push(StreamIn { input: stream.input, row_bytes: stream.row_bytes, queue, wait, credit: source });
-        let queue = QueueAt { worker: to.0, queue };
+        let feed = self.feed_from(sender, Gate { worker: to.0, index: first }, transfer.value, stream, source);
+        let streaming = self.streaming(to, reader, stream);
+        streaming.ins.push(StreamIn { input: stream.input, row_bytes: stream.row_bytes, feed });
+        let queue = QueueAt { worker: to.0, queue: feed.queue };
         match self.on_link(id) {
             Some(at) => self.link_step(at).reader = Some(queue),
             None => self.feed(from, transfer.value, stream, Onward { to: queue, transfer: Some(id) })?,
@@ -70,13 +67,20 @@ impl Builder<'_> {
             return Ok(());
         }
         let credit = self.producer_ring(from, transfer.value, stream)?;
-        let queue = self.open_queue(at.worker, self.in_flight(credit, stream));
-        let what = Awaited::Chunk;
-        let chunk = Channel { step: at.index, value: transfer.value, what, index: queue, on: vec![from.0] };
-        let wait = self.channel(at.worker, chunk);
-        self.link_step(at).feed = Some(Feed { queue, wait, credit });
-        let onward = Onward { to: QueueAt { worker: at.worker, queue }, transfer: None };
+        let feed = self.feed_from(from.0, at, transfer.value, stream, credit);
+        self.link_step(at).feed = Some(feed);
+        let onward = Onward { to: QueueAt { worker: at.worker, queue: feed.queue }, transfer: None };
         self.feed(from, transfer.value, stream, onward)
+    }
+
+    /// A new queue for the chunks that a worker sends to a step of another one.
+    fn feed_from(&mut self, sender: u32, at: Gate, value: ValueId, stream: &Stream, credit: Option<RingAt>) -> Feed {
+        let room = self.in_flight(credit, stream);
+        let queues = &mut self.ports[at.worker as usize].queues;
+        queues.push(room);
+        let index = queues.len() as u32 - 1;
+        let chunk = Channel { step: at.index, value, what: Awaited::Chunk, index, on: vec![sender] };
+        Feed { queue: index, wait: self.channel(at.worker, chunk), credit }
     }
 
     /// Where a CPU producer takes its buffers; a GPU makes the whole value.
@@ -100,18 +104,19 @@ impl Builder<'_> {
     fn feed(&mut self, device: DeviceId, value: ValueId, stream: &Stream, reader: Onward) -> Result<(), Contradiction> {
         let made = stream.producer.zip(self.maker(value));
         let (producer, step) = made.ok_or("nothing makes the value of a stream")?;
-        let Work::Node(at) = self.step(device, step).work else { return Err("a stream is made by no node") };
-        let (output, cut) = (self.output(producer, value)?, Cut { rows: stream.rows, chunk_rows: stream.chunk_rows });
-        if let Some(known) = self.streaming(device, at, cut).outs.iter_mut().find(|out| out.output == output) {
+        let made = &self.devices[device.index()].steps[step as usize];
+        let Work::Node(at) = made.work else { return Err("a stream is made by no node") };
+        let output = self.output(producer, value)?;
+        if let Some(known) = self.streaming(device, at, stream).outs.iter_mut().find(|out| out.output == output) {
             known.to.push(reader);
             let wait = known.wait;
-            self.known_channel(device.0, wait).on.push(reader.to.worker);
+            self.ports[device.index()].channels[wait as usize].on.push(reader.to.worker);
             return Ok(());
         }
         let room = Channel { step, value, what: Awaited::Room, index: output, on: vec![reader.to.worker] };
         let wait = self.channel(device.0, room);
         let out = StreamOut { output, row_bytes: stream.row_bytes, wait, to: vec![reader] };
-        let outs = &mut self.streaming(device, at, cut).outs;
+        let outs = &mut self.streaming(device, at, stream).outs;
         outs.push(out);
         outs.sort_by_key(|out| out.output);
         Ok(())
@@ -119,12 +124,13 @@ impl Builder<'_> {
 
     /// How many chunks of a stream may wait in a queue at a time: no more than the ring that they come from has buffers.
     fn in_flight(&self, source: Option<RingAt>, stream: &Stream) -> usize {
-        let depth = |at: RingAt| self.rings(at.worker).get(at.ring as usize).map_or(0, |ring| ring.depth as usize);
+        let rings = |at: RingAt| &self.ports[at.worker as usize].rings;
+        let depth = |at: RingAt| rings(at).get(at.ring as usize).map_or(0, |ring| ring.depth as usize);
         source.map_or(usize::MAX, depth).min(stream.chunks())
     }
 
-    fn streaming(&mut self, device: DeviceId, node: u32, cut: Cut) -> &mut Streaming {
-        let node = &mut self.device(device).nodes[node as usize];
-        node.streaming.get_or_insert_with(|| Box::new(Streaming { cut, ins: Vec::new(), outs: Vec::new() }))
+    fn streaming(&mut self, device: DeviceId, node: u32, cut: &Stream) -> &mut Streaming {
+        let node = &mut self.devices[device.index()].nodes[node as usize];
+        node.streaming.get_or_insert_with(|| Box::new(Streaming { cut: *cut, ins: Vec::new(), outs: Vec::new() }))
     }
 }

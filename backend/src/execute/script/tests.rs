@@ -1,20 +1,17 @@
 //! Scripts played without kernels, by workers that take turns.
 
-use super::{Gate, NO_GATE, PortScript, QueueAt, RingAt, Scripts, Work};
-use crate::execute::script::After;
-use crate::plan::test_programs::{Maker, Placed, random_program, relu};
+use super::{After, Feed, Gate, NO_GATE, QueueAt, Scripts, StreamOut, Work};
+use crate::execute::exchange::{Exchange, Wait};
+use crate::plan::test_programs::{Placed, random_program};
 use crate::plan::{ChunkRule, PlanOptions, StreamMode};
+use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceKind;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 #[test]
 fn a_chain_on_one_device_waits_for_nobody() {
-    let mut maker = Maker::new();
-    let mut value = maker.input(&[4]);
-    for _ in 0..6 {
-        value = maker.node(relu(), &[value], &[4]);
-    }
-    let placed = Placed::new(maker.finish(&[value]), &["cpu"], &[0; 6]);
+    let placed = Placed::chain(&["cpu"], &[0; 6], &[4]);
     let plan = placed.plan(&PlanOptions::default()).expect("feasible");
     let scripts = Scripts::of(&plan, &placed.program).expect("a plan that agrees with itself");
     assert!(scripts.ports[0].gates.is_empty() && scripts.devices[0].after.is_empty());
@@ -22,20 +19,14 @@ fn a_chain_on_one_device_waits_for_nobody() {
     assert_eq!(scripts.devices[0].steps.iter().filter(|s| matches!(s.work, Work::Node(_))).count(), 6);
 }
 
-/// A chunk's buffer: of which ring it is, and which of the ring's.
-type Token = Option<(RingAt, usize)>;
-
-/// All workers in the middle of a run.
+/// All workers in the middle of a run, and what passes between them.
 struct Play<'a> {
     scripts: &'a Scripts,
-    gates: Vec<Vec<u32>>,
+    exchange: Exchange,
     /// Each worker's step, and its chunk there.
     at: Vec<(usize, usize)>,
-    queues: BTreeMap<QueueAt, VecDeque<Token>>,
-    /// Free buffers.
-    rings: BTreeMap<RingAt, Vec<usize>>,
-    /// Readers that have not given a buffer back.
-    readers: BTreeMap<(RingAt, usize), usize>,
+    /// Chunks that are under way.
+    queued: BTreeMap<QueueAt, usize>,
     /// Slots that are handed to a link: the device's cell, by the link's gate.
     landings: BTreeMap<Gate, u32>,
     /// By device.
@@ -44,22 +35,11 @@ struct Play<'a> {
 
 impl<'a> Play<'a> {
     fn new(scripts: &'a Scripts, cpus: Vec<bool>) -> Self {
-        let counts = |port: &PortScript| port.gates.iter().map(|gate| gate.openers.len() as u32).collect::<Vec<_>>();
-        let gates: Vec<Vec<u32>> = scripts.ports.iter().map(counts).collect();
-        let mut rings = BTreeMap::new();
-        for (worker, port) in scripts.ports.iter().enumerate() {
-            for (ring, size) in port.rings.iter().enumerate() {
-                let at = RingAt { worker: worker as u32, ring: ring as u32 };
-                rings.insert(at, (0..size.depth as usize).collect());
-            }
-        }
         let mut play = Self {
-            at: vec![(0, 0); gates.len()],
-            gates,
             scripts,
-            queues: BTreeMap::new(),
-            rings,
-            readers: BTreeMap::new(),
+            exchange: Exchange::new(&scripts.ports).expect("small rings"),
+            at: vec![(0, 0); scripts.ports.len()],
+            queued: BTreeMap::new(),
             landings: BTreeMap::new(),
             lands_on_cpu: cpus,
         };
@@ -69,9 +49,8 @@ impl<'a> Play<'a> {
         play
     }
 
-    fn open(&mut self, gate: Gate) {
-        let count = &mut self.gates[gate.worker as usize][gate.index as usize];
-        *count = count.checked_sub(1).expect("nobody opens a gate more often than is waited for");
+    fn open(&self, gate: Gate) {
+        self.exchange.open(gate).expect("nobody opens a gate more often than is waited for");
     }
 
     fn hand_over(&mut self, landing: &super::HandOver) {
@@ -79,25 +58,25 @@ impl<'a> Play<'a> {
         self.open(landing.gate);
     }
 
-    fn is_open(&self, worker: usize, gate: u32) -> bool {
-        gate == NO_GATE || self.gates[worker][gate as usize] == 0
+    fn is_ready(&self, worker: usize, wait: Wait) -> bool {
+        wait == Wait::Gate(NO_GATE) || self.exchange.port(worker as u32).is_ready(wait)
     }
 
-    fn send(&mut self, to: QueueAt, token: Token) {
-        let queue = self.queues.entry(to).or_default();
-        queue.push_back(token);
-        let room = self.scripts.ports[to.worker as usize].queues[to.queue as usize];
-        assert!(queue.len() <= room, "{} chunks in a queue of {room}", queue.len());
+    fn send(&mut self, to: QueueAt, chunk: Option<Arc<Buffer>>) {
+        self.exchange.send(to, chunk);
+        let (queued, room) =
+            (self.queued.entry(to).or_default(), self.scripts.ports[to.worker as usize].queues[to.queue as usize]);
+        *queued += 1;
+        assert!(*queued <= room, "{queued} chunks in a queue of {room}");
     }
 
-    /// Gives a buffer back to where it came from.
-    fn credit(&mut self, ring: Option<RingAt>, token: Token) {
-        assert_eq!(ring, token.map(|(ring, _)| ring));
-        let Some((ring, number)) = token else { return };
-        let readers = self.readers.get_mut(&(ring, number)).expect("it is under way");
-        *readers -= 1;
-        if *readers == 0 {
-            self.rings.get_mut(&ring).expect("a ring").push(number);
+    /// Takes a chunk and gives its buffer back to where it came from.
+    fn take(&mut self, worker: usize, feed: &Feed) {
+        let chunk = self.exchange.port(worker as u32).next_chunk(feed.queue).expect("it is ready");
+        *self.queued.entry(QueueAt { worker: worker as u32, queue: feed.queue }).or_default() -= 1;
+        assert_eq!(feed.credit.is_some(), chunk.is_some());
+        if let (Some(ring), Some(buffer)) = (feed.credit, chunk) {
+            self.exchange.give_back(ring, buffer).expect("a buffer of the ring");
         }
     }
 
@@ -105,30 +84,27 @@ impl<'a> Play<'a> {
     fn turn_of_device(&mut self, worker: usize) -> bool {
         let device = &self.scripts.devices[worker];
         let (index, chunk) = self.at[worker];
-        let Some(step) = device.steps.get(index).filter(|step| self.is_open(worker, step.gate)) else { return false };
+        let Some(step) = device.steps.get(index).filter(|step| self.is_ready(worker, Wait::Gate(step.gate))) else {
+            return false;
+        };
         if let Work::Node(node) = step.work
             && let Some(streaming) = &device.nodes[node as usize].streaming
             && chunk < streaming.cut.chunks()
         {
-            let own = |queue: u32| QueueAt { worker: worker as u32, queue };
-            let ring = |ring: u32| RingAt { worker: worker as u32, ring };
-            let is_gpu = self.scripts.ports[worker].rings.is_empty();
-            if !streaming.ins.iter().all(|input| self.queues.get(&own(input.queue)).is_some_and(|q| !q.is_empty()))
-                || !(is_gpu || streaming.outs.iter().all(|out| !self.rings[&ring(out.output)].is_empty()))
+            let is_gpu = !self.lands_on_cpu[worker];
+            let room = |out: &StreamOut| is_gpu || self.is_ready(worker, Wait::Channel(out.wait));
+            if !streaming.ins.iter().all(|input| self.is_ready(worker, Wait::Channel(input.feed.wait)))
+                || !streaming.outs.iter().all(room)
             {
                 return false;
             }
             for out in &streaming.outs {
-                let number = self.rings.get_mut(&ring(out.output)).filter(|_| !is_gpu).and_then(Vec::pop);
-                let token = number.map(|number| (ring(out.output), number));
-                if let Some(key) = token {
-                    assert_eq!(self.readers.insert(key, out.to.len()).unwrap_or(0), 0);
-                }
-                out.to.iter().for_each(|onward| self.send(onward.to, token));
+                let buffer = (!is_gpu).then(|| self.exchange.port(worker as u32).free_buffer(out.output));
+                let buffer = buffer.map(|buffer| buffer.expect("it is ready"));
+                out.to.iter().for_each(|onward| self.send(onward.to, buffer.clone()));
             }
             for input in &streaming.ins {
-                let token = self.queues.get_mut(&own(input.queue)).and_then(VecDeque::pop_front);
-                self.credit(input.credit, token.expect("seen above"));
+                self.take(worker, &input.feed);
             }
             self.at[worker].1 += 1;
             return true;
@@ -148,26 +124,19 @@ impl<'a> Play<'a> {
     fn turn_of_link(&mut self, worker: usize, chunks: impl Fn(crate::plan::TransferId) -> usize) -> bool {
         let link = &self.scripts.links[worker - self.scripts.devices.len()];
         let (index, chunk) = self.at[worker];
-        let Some(step) = link.steps.get(index).filter(|step| self.is_open(worker, step.gate)) else { return false };
+        let Some(step) = link.steps.get(index).filter(|step| self.is_ready(worker, Wait::Gate(step.gate))) else {
+            return false;
+        };
         if chunk < chunks(step.transfer) {
+            let fed = step.feed.as_ref().is_none_or(|feed| self.is_ready(worker, Wait::Channel(feed.wait)));
             let through = step.target.is_none();
-            let own = |queue: u32| QueueAt { worker: worker as u32, queue };
-            let ring = RingAt { worker: worker as u32, ring: 0 };
-            let is_fed = |feed: &super::Feed| self.queues.get(&own(feed.queue)).is_some_and(|queue| !queue.is_empty());
-            let fed = step.feed.as_ref().is_none_or(is_fed);
-            let room = !through || !self.rings[&ring].is_empty();
-            if !fed || !room {
+            if !fed || (through && !self.is_ready(worker, Wait::Channel(step.room))) {
                 return false;
             }
-            let number = self.rings.get_mut(&ring).filter(|_| through).and_then(Vec::pop);
-            let token = number.map(|number| (ring, number));
-            if let Some(key) = token {
-                self.readers.insert(key, 1);
-            }
-            self.send(step.reader.expect("a stream has a reader"), token);
+            let buffer = through.then(|| self.exchange.port(worker as u32).free_buffer(0).expect("it is ready"));
+            self.send(step.reader.expect("a stream has a reader"), buffer);
             if let Some(feed) = &step.feed {
-                let token = self.queues.get_mut(&own(feed.queue)).and_then(VecDeque::pop_front);
-                self.credit(feed.credit, token.expect("seen above"));
+                self.take(worker, feed);
             }
             self.at[worker].1 += 1;
             return true;
@@ -217,8 +186,15 @@ fn random_scripts_run_to_their_end() {
         let steps = scripts.devices.iter().map(|device| device.steps.len());
         let ends: Vec<usize> = steps.chain(scripts.links.iter().map(|link| link.steps.len())).collect();
         assert_eq!(play.at.iter().map(|at| at.0).collect::<Vec<_>>(), ends);
-        assert!(play.gates.iter().flatten().all(|gate| *gate == 0), "every countdown ends at zero");
-        assert!(play.queues.values().all(VecDeque::is_empty) && play.readers.values().all(|readers| *readers == 0));
+        assert!(play.queued.values().all(|chunks| *chunks == 0));
+        for (worker, port) in scripts.ports.iter().enumerate() {
+            let closed = |gate: usize| !play.is_ready(worker, Wait::Gate(gate as u32));
+            assert!(!(0..port.gates.len()).any(closed), "every countdown ends at zero");
+            for (ring, size) in port.rings.iter().enumerate() {
+                let free = || play.exchange.port(worker as u32).free_buffer(ring as u32);
+                assert_eq!(std::iter::from_fn(free).count() as u64, size.depth, "every buffer came back");
+            }
+        }
         assert!(play.landings.is_empty(), "every slot that was handed over was filled");
         Ok(())
     })

@@ -1,54 +1,41 @@
 //! Whatever fails is named, leaves every worker idle, and does not touch the next run.
 
+use super::naive::hook;
 use super::runs::ladder;
-use super::{assert_right, executor, executor_with, inputs, kernels, naive::Naive, threads_named};
+use super::{assert_right, executor, executor_with, inputs, kernels, threads_named};
+use crate::error_kind::ErrorKind;
 use crate::execute::script::{Gate, Scripts};
-use crate::execute::{Activity, CancelToken, Executor, Kernels, RunErrorKind, RunOptions};
-use crate::plan::PlanOptions;
+use crate::execute::{Activity, CancelToken, ExecError, Executor, Kernels, RunOptions};
+use crate::lock::lock;
 use crate::plan::test_programs::Placed;
-use crate::program::NodeId;
+use crate::plan::{ChunkRule, PlanOptions, StreamMode};
 use anabranch_kernels::KernelError;
-use anabranch_kernels::cpu::{Call, CpuKernel};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// A naive kernel that does something bad once it is told to.
-pub(super) struct Bad {
-    naive: Naive,
-    mood: Arc<AtomicU8>,
-}
 
 pub(super) const WELL: u8 = 0;
 pub(super) const REFUSES: u8 = 1;
 pub(super) const PANICS: u8 = 2;
 pub(super) const SLEEPS: u8 = 3;
 
-impl CpuKernel for Bad {
-    fn scratch_bytes(&self) -> usize {
-        self.naive.scratch_bytes()
-    }
-
-    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        match self.mood.load(Ordering::Relaxed) {
+/// A program of which one node is bad once it is told to be.
+pub(super) fn bad(placed: &Placed, node: u32) -> (Arc<Kernels>, Arc<AtomicU8>) {
+    let (kernels, mood) = (kernels(&placed.program), Arc::new(AtomicU8::new(WELL)));
+    let own = Arc::clone(&mood);
+    hook(&kernels, node, move || {
+        match own.load(Ordering::Relaxed) {
             REFUSES => return Err(KernelError::Value { op: "bad", reason: "index 7 is out of range".into() }),
             PANICS => std::panic::resume_unwind(Box::new("a bad kernel")),
             SLEEPS => std::thread::sleep(Duration::from_millis(100)),
             _ => {}
         }
-        self.naive.run(call)
-    }
-}
-
-/// A program of which one node is bad.
-pub(super) fn bad(placed: &Placed, node: u32) -> (Arc<Kernels>, Arc<AtomicU8>) {
-    let (kernels, mood) = (kernels(&placed.program), Arc::new(AtomicU8::new(WELL)));
-    let naive = Naive::new(&placed.program.node(NodeId(node)).spec);
-    kernels.replace(NodeId(node), Arc::new(Bad { naive, mood: Arc::clone(&mood) }));
+        Ok(())
+    });
     (kernels, mood)
 }
 
-fn run(executor: &Executor, options: &RunOptions) -> Result<(), crate::execute::RunError> {
+fn run(executor: &Executor, options: &RunOptions) -> Result<(), ExecError> {
     executor.run(&inputs(executor.program()), options).map(|_| ())
 }
 
@@ -105,23 +92,26 @@ fn threads_end_with_the_executor() {
 
 #[test]
 fn runs_can_be_cancelled_at_any_time() {
-    let placed = ladder(&["cpu", "cpu", "cpu"], 40, &[256]);
-    let executor = executor(&placed, &PlanOptions::default(), 1);
-    for microseconds in (0..40).map(|step| step * step) {
-        let token = CancelToken::new();
-        let options = RunOptions::default().with_cancel(token.clone());
-        let result = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_micros(microseconds));
-                token.cancel();
+    let ladder = executor(&ladder(&["cpu", "cpu", "cpu"], 40, &[256]), &PlanOptions::default(), 1);
+    let chunks = PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(1), capacity: 2 };
+    let gang = executor(&Placed::chain(&["cpu", "cpu", "cpu"], &[0, 1, 2], &[20, 11]), &chunks, 1);
+    for (executor, step) in [(ladder, 1), (gang, 4)] {
+        for microseconds in (0..35).map(|at| at * at * step) {
+            let token = CancelToken::new();
+            let options = RunOptions::default().with_cancel(token.clone());
+            let result = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_micros(microseconds));
+                    token.cancel();
+                });
+                run(&executor, &options)
             });
-            run(&executor, &options)
-        });
-        assert!(result.is_ok_and(|()| true) || token.is_cancelled());
-        let error = run(&executor, &options).expect_err("the token stays cancelled");
-        assert_eq!(error.kind, RunErrorKind::Cancelled);
+            assert!(matches!(result.map_err(|error| error.kind), Ok(()) | Err(ErrorKind::Cancelled)));
+            let error = run(&executor, &options).expect_err("the token stays cancelled");
+            assert_eq!(error.kind, ErrorKind::Cancelled);
+            assert_right(&executor, &RunOptions::default());
+        }
     }
-    assert_right(&executor, &RunOptions::default());
 }
 
 #[test]
@@ -132,7 +122,8 @@ fn a_sleeping_kernel_is_left_after_the_timeout() {
     mood.store(SLEEPS, Ordering::Relaxed);
     let (timeout, begin) = (Duration::from_millis(20), Instant::now());
     let options = RunOptions::default().with_timeout(timeout);
-    assert_eq!(run(&executor, &options).expect_err("too slow").kind, RunErrorKind::Timeout(timeout));
+    let error = run(&executor, &options).expect_err("too slow");
+    assert_eq!((error.kind, &*error.to_string()), (ErrorKind::Timeout, "the run did not end within 20ms"));
     assert!(begin.elapsed() >= Duration::from_millis(100), "a kernel is not interrupted");
     mood.store(WELL, Ordering::Relaxed);
     assert_right(&executor, &RunOptions::default());
@@ -145,41 +136,34 @@ fn a_lost_message_is_a_stall_with_its_graph() {
     let scripts = Scripts::of(executor.plan(), &placed.program).expect("a plan that agrees with itself");
     assert!(!scripts.ports[1].gates.is_empty(), "the second device reads what the first makes");
     let lost = Some(Gate { worker: 1, index: 0 });
-    let engine = executor.lock().engine.clone().expect("nothing has failed");
-    *engine.exchange.lost.lock().unwrap_or_else(PoisonError::into_inner) = lost;
+    let engine = lock(&executor.state).engine.clone().expect("nothing has failed");
+    *lock(&engine.exchange.lost) = lost;
     let options = RunOptions::default().with_stall_after(Duration::from_millis(50));
     let error = run(&executor, &options).expect_err("a message is lost");
-    let RunErrorKind::Stalled(graph) = &error.kind else { panic!("{error}") };
-    assert_eq!(graph.len(), 2, "{error}");
-    assert!(graph.iter().any(|waiting| waiting.worker == "cpu1" && waiting.on == ["cpu0"]), "{error}");
-    assert!(error.to_string().contains("cpu1 waits at node \"node"), "{error}");
-    assert!(executor.lock().engine.is_none(), "it is made anew");
+    let text = error.to_string();
+    assert_eq!((error.kind, text.matches(" waits at ").count()), (ErrorKind::Internal, 2), "{text}");
+    let (_, second) = text.split_once("cpu1 waits at node \"node").expect("it lacks what was lost");
+    assert!(second.split(';').next().is_some_and(|waits| waits.ends_with(" for cpu0")), "{text}");
+    assert!(lock(&executor.state).engine.is_none(), "it is made anew");
     assert_right(&executor, &RunOptions::default());
-}
-
-/// A kernel that runs the executor that runs it.
-struct Nested(Arc<Mutex<Option<Arc<Executor>>>>);
-
-impl CpuKernel for Nested {
-    fn run(&self, _: Call<'_>) -> Result<(), KernelError> {
-        let executor = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().expect("set before the run");
-        // A refusal must not make way for the next try, which would wait for the run that it is in.
-        let _ = run(&executor, &RunOptions::default());
-        match run(&executor, &RunOptions::default()) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(KernelError::Value { op: "nested", reason: error.to_string() }),
-        }
-    }
 }
 
 #[test]
 fn a_run_within_a_run_is_refused() {
     let placed = ladder(&["cpu", "cpu"], 1, &[6]);
-    let (kernels, own) = (kernels(&placed.program), Arc::new(Mutex::new(None)));
-    kernels.replace(NodeId(0), Arc::new(Nested(Arc::clone(&own))));
+    let (kernels, own) = (kernels(&placed.program), Arc::new(Mutex::new(None::<Arc<Executor>>)));
+    let known = Arc::clone(&own);
+    // A kernel that runs the executor that runs it.
+    hook(&kernels, 0, move || {
+        let executor = lock(&known).clone().expect("set before the run");
+        // A refusal must not make way for the next try, which would wait for the run that it is in.
+        let _ = run(&executor, &RunOptions::default());
+        let refused = |error: ExecError| KernelError::Value { op: "nested", reason: error.to_string() };
+        run(&executor, &RunOptions::default()).map_err(refused)
+    });
     let executor = Arc::new(executor_with(&placed, kernels, &PlanOptions::default(), 1));
-    *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&executor));
+    *lock(&own) = Some(Arc::clone(&executor));
     let error = run(&executor, &RunOptions::default()).expect_err("a run within a run");
     assert!(error.to_string().contains("from within a kernel"), "{error}");
-    *own.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *lock(&own) = None;
 }

@@ -1,25 +1,22 @@
 //! GPUs, links and streams.
 
 use super::failures::{PANICS, REFUSES, WELL, bad};
-use super::naive::Naive;
+use super::naive::hook;
 use super::runs::ladder;
-use super::{adapter, assert_right, devices, executor, executor_with, gpu, inputs, kernels};
-use crate::execute::{Activity, ComputeDevice, DevicePool, Executor, GpuOpener, Lane, RunErrorKind, RunOptions};
+use super::{adapter, assert_right, devices, executor, executor_on, executor_with, gpu, inputs, kernels};
+use crate::error_kind::ErrorKind;
+use crate::execute::{Activity, ComputeDevice, DevicePool, GpuOpener, Lane, RunOptions};
+use crate::lock::lock;
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{ChunkRule, PlanOptions, Route, StreamMode};
-use crate::program::NodeId;
-use anabranch_kernels::KernelError;
-use anabranch_kernels::cpu::{Call, CpuKernel};
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::op::{Op, Reduce, ReduceKind};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn values_cross_between_cpu_and_gpu() {
-    if gpu().is_none() {
-        return;
-    }
+    let Some(_) = gpu() else { return };
     for kinds in [&["cpu", "gpu"][..], &["cpu", "gpu", "gpu"], &["cpu", "gpu", "cpu"]] {
         let executor = executor(&ladder(kinds, 4, &[9, 5]), &PlanOptions::default(), 1);
         for profile in [false, true, true] {
@@ -30,12 +27,10 @@ fn values_cross_between_cpu_and_gpu() {
 
 #[test]
 fn large_values_go_in_pieces() {
-    if gpu().is_none() {
-        return;
-    }
+    let Some(_) = gpu() else { return };
     let placed = ladder(&["cpu", "gpu"], 2, &[1300, 1024]);
     let executor = executor(&placed, &PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() }, 2);
-    assert!(executor.plan().links().iter().all(|link| link.staging_bytes < 1300 * 1024 * 4));
+    assert!(executor.plan().links().iter().all(|link| link.staging.bytes < 1300 * 1024 * 4));
     assert_right(&executor, &RunOptions::default());
     assert_right(&executor, &RunOptions::default());
 }
@@ -58,9 +53,7 @@ fn streams() -> Placed {
 
 #[test]
 fn streamed_and_whole_transfers_give_the_same_bits() {
-    if gpu().is_none() {
-        return;
-    }
+    let Some(_) = gpu() else { return };
     let placed = streams();
     for rule in [ChunkRule::Rows(1), ChunkRule::Rows(7), ChunkRule::Bytes(1000), ChunkRule::Auto] {
         for capacity in [2, 5] {
@@ -81,9 +74,7 @@ fn streamed_and_whole_transfers_give_the_same_bits() {
 
 #[test]
 fn profiles_have_the_times_of_gpu_nodes() {
-    if gpu().is_none() {
-        return;
-    }
+    let Some(_) = gpu() else { return };
     let executor = executor(
         &streams(),
         &PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(16), ..PlanOptions::default() },
@@ -103,9 +94,7 @@ fn profiles_have_the_times_of_gpu_nodes() {
 
 #[test]
 fn random_programs_give_the_bits_of_node_after_node() {
-    if gpu().is_none() {
-        return;
-    }
+    let Some(_) = gpu() else { return };
     arbtest::arbtest(|u| {
         let placed = random_program(u, 3)?.maps_on_gpus();
         let options = PlanOptions {
@@ -124,9 +113,7 @@ fn random_programs_give_the_bits_of_node_after_node() {
 
 #[test]
 fn a_stream_whose_reader_fails_ends_and_the_next_run_is_right() {
-    if gpu().is_none() {
-        return;
-    }
+    let Some(_) = gpu() else { return };
     let placed = streams();
     // Node 4 reads a stream of 60 chunks through a ring of two buffers.
     let (kernels, mood) = bad(&placed, 4);
@@ -141,62 +128,43 @@ fn a_stream_whose_reader_fails_ends_and_the_next_run_is_right() {
     }
 }
 
-/// The GPU that is open at the time, for a test to take away.
-type Open = Arc<Mutex<Option<Arc<Gpu>>>>;
-
-/// A kernel that takes the GPU away once it is told to.
-struct Saboteur {
-    naive: Naive,
-    open: Open,
-    armed: Arc<AtomicU8>,
-}
-
-impl CpuKernel for Saboteur {
-    fn scratch_bytes(&self) -> usize {
-        self.naive.scratch_bytes()
-    }
-
-    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        if self.armed.swap(0, Ordering::Relaxed) > 0
-            && let Some(gpu) = self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            gpu.device().destroy();
-        }
-        self.naive.run(call)
-    }
-}
-
 #[test]
 fn a_lost_gpu_is_named_and_opened_again() {
     let Some(adapter) = adapter() else { return };
     let placed = ladder(&["cpu", "gpu"], 4, &[9, 5]);
-    let (open, armed) = (Open::default(), Arc::new(AtomicU8::new(0)));
+    // The GPU that is open at the time, which a kernel takes away once it is told to.
+    let (open, armed) = (Arc::new(Mutex::new(None::<Arc<Gpu>>)), Arc::new(AtomicU8::new(0)));
     let shown = Arc::clone(&open);
     let opener = GpuOpener::with("gpu1", move || {
         let gpu = Arc::new(Gpu::open(&adapter)?);
-        *shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&gpu));
+        *lock(&shown) = Some(Arc::clone(&gpu));
         Ok(gpu)
     });
     let kernels = kernels(&placed.program);
     for node in [0, 6, 9] {
-        let naive = Naive::new(&placed.program.node(NodeId(node)).spec);
-        let saboteur = Saboteur { naive, open: Arc::clone(&open), armed: Arc::clone(&armed) };
-        kernels.replace(NodeId(node), Arc::new(saboteur));
+        let (open, armed) = (Arc::clone(&open), Arc::clone(&armed));
+        hook(&kernels, node, move || {
+            if armed.swap(0, Ordering::Relaxed) > 0
+                && let Some(gpu) = lock(&open).take()
+            {
+                gpu.device().destroy();
+            }
+            Ok(())
+        });
     }
-    let plan = placed.plan_with(&*kernels, &PlanOptions::default()).expect("no limits");
     let cpu = devices(&placed, 1).swap_remove(0);
-    let executor = Executor::new(plan, kernels, &DevicePool::new(vec![cpu, ComputeDevice::Gpu(opener)]))
-        .expect("all devices are there");
+    let pool = DevicePool::new(vec![cpu, ComputeDevice::Gpu(opener)]);
+    let executor = executor_on(&pool, &placed, kernels, &PlanOptions::default());
     assert_right(&executor, &RunOptions::default());
     for before_the_run in [true, false, false] {
         if before_the_run {
-            let gpu = open.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it was opened");
+            let gpu = lock(&open).take().expect("it was opened");
             gpu.device().destroy();
         } else {
             armed.store(1, Ordering::Relaxed);
         }
         let error = executor.run(&inputs(&placed.program), &RunOptions::default()).expect_err("the GPU is lost");
-        assert!(matches!(error.kind, RunErrorKind::DeviceLost(_)), "{error:?}");
+        assert_eq!(error.kind, ErrorKind::DeviceFailure, "{error}");
         assert_eq!(error.device.as_deref(), Some("gpu1"));
         assert_right(&executor, &RunOptions::default());
     }

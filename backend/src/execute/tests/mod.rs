@@ -14,8 +14,8 @@ use super::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, Ru
 use crate::plan::test_programs::Placed;
 use crate::plan::{HOST, PlanOptions, check};
 use crate::program::{Program, ValueId};
-use anabranch_kernels::Tensor;
 use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement::platform::DeviceKind;
 use naive::Naive;
 use std::sync::{Arc, OnceLock};
@@ -31,12 +31,14 @@ fn kernels(program: &Program) -> Arc<Kernels> {
 }
 
 /// A team of so many threads for each CPU device, a shared GPU for each other.
-fn devices(placed: &Placed, threads: usize) -> Vec<ComputeDevice> {
+pub(crate) fn devices(placed: &Placed, threads: usize) -> Vec<ComputeDevice> {
     let device = |device: &crate::plan::PlanDevice| match device.kind {
         DeviceKind::Cpu => {
             ComputeDevice::Cpu(CpuTeam { name: device.name.clone(), threads, units: Vec::new(), slowdown: 1.0 })
         }
-        _ => ComputeDevice::Gpu(GpuOpener::with(device.name.clone(), || gpu().ok_or_else(naive::no_gpu))),
+        _ => ComputeDevice::Gpu(GpuOpener::with(device.name.clone(), || {
+            gpu().ok_or_else(|| KernelError::Gpu("there is none".into()))
+        })),
     };
     placed.devices.iter().map(device).collect()
 }
@@ -62,7 +64,7 @@ fn executor(placed: &Placed, options: &PlanOptions, threads: usize) -> Executor 
 }
 
 /// Inputs that are different in every element.
-fn inputs(program: &Program) -> Vec<Tensor> {
+pub(crate) fn inputs(program: &Program) -> Vec<Tensor> {
     let tensor = |(number, id): (usize, &ValueId)| {
         let shape = program.value(*id).spec.shape.clone();
         let element = |at: usize| ((at * 37 + number * 11) % 101) as f32 * 0.125 - 5.0;
@@ -114,7 +116,7 @@ fn assert_right(executor: &Executor, options: &RunOptions) {
 }
 
 /// A GPU for all tests. `None` on a machine without any, not even a software one.
-fn gpu() -> Option<Arc<Gpu>> {
+pub(crate) fn gpu() -> Option<Arc<Gpu>> {
     static OPEN: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
     OPEN.get_or_init(|| adapter().and_then(|adapter| Gpu::open(&adapter).ok()).map(Arc::new)).clone()
 }

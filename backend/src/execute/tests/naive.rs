@@ -1,6 +1,7 @@
 //! Kernels for the ops of the test programs, plain and slow, and the evaluation of programs node after node.
 
-use crate::program::{Origin, Program};
+use crate::execute::Kernels;
+use crate::program::{NodeId, Origin, Program};
 use anabranch_kernels::cpu::{Call, CpuKernel, Team};
 use anabranch_kernels::op::{Expression, NodeSpec, Op, Unary};
 use anabranch_kernels::{Buffer, KernelError, Tensor};
@@ -18,8 +19,27 @@ impl Naive {
     }
 }
 
-pub(super) fn no_gpu() -> KernelError {
-    KernelError::Gpu("there is none".into())
+/// A naive kernel that does something before each call.
+struct Hooked<F> {
+    naive: Naive,
+    before: F,
+}
+
+impl<F: Fn() -> Result<(), KernelError> + Send + Sync> CpuKernel for Hooked<F> {
+    fn scratch_bytes(&self) -> usize {
+        self.naive.scratch_bytes()
+    }
+
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        (self.before)()?;
+        self.naive.run(call)
+    }
+}
+
+/// Lets the kernel of a node do something before each call.
+pub(super) fn hook(kernels: &Kernels, node: u32, before: impl Fn() -> Result<(), KernelError> + Send + Sync + 'static) {
+    let naive = Naive::new(&kernels.program().node(NodeId(node)).spec);
+    kernels.replace(NodeId(node), Arc::new(Hooked { naive, before }));
 }
 
 impl CpuKernel for Naive {

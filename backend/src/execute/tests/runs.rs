@@ -1,7 +1,8 @@
 //! Right results on CPU devices, whatever the placement.
 
 use super::{assert_right, executor, executor_with, inputs, kernels};
-use crate::execute::{Activity, DevicePool, Executor, Lane, RunErrorKind, RunOptions};
+use crate::error_kind::ErrorKind;
+use crate::execute::{Activity, DevicePool, Executor, Lane, RunOptions};
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{PlanError, PlanOptions};
 use anabranch_placement::platform::DeviceId;
@@ -109,7 +110,8 @@ fn wrong_inputs_are_named() {
     let placed = ladder(&["cpu", "cpu"], 1, &[5]);
     let executor = executor(&placed, &PlanOptions::default(), 1);
     let error = executor.run(&inputs(&placed.program)[..0], &RunOptions::default()).expect_err("one input is missing");
-    assert_eq!(error.kind, RunErrorKind::InputCount { expected: 1, given: 0 });
+    assert_eq!(error.kind, ErrorKind::Input);
+    assert_eq!(error.to_string(), "0 tensors were given for 1 inputs");
     let other = super::inputs(&ladder(&["cpu", "cpu"], 1, &[6]).program);
     let text = executor.run(&other, &RunOptions::default()).expect_err("another shape").to_string();
     assert!(["value0", "f32[5]", "f32[6]"].iter().all(|part| text.contains(part)), "{text}");

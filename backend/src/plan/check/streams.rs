@@ -18,12 +18,8 @@ pub(super) fn judge(program: &Program, plan: &Plan, found: &mut Vec<Violation>) 
             found.push(Violation::Gang(gang.start));
         }
     }
-    let mut node_at: BTreeMap<NodeId, usize> = BTreeMap::new();
-    for (place, step) in plan.steps().iter().enumerate() {
-        if let Step::Node(node) = step {
-            node_at.insert(*node, place);
-        }
-    }
+    let steps = plan.steps().iter().enumerate();
+    let node_at: BTreeMap<NodeId, usize> = steps.filter_map(|(place, step)| Some((step.node()?, place))).collect();
     for (place, step) in plan.steps().iter().enumerate() {
         let Step::Transfer(id) = step else { continue };
         let transfer = plan.transfer(*id);
