@@ -2,7 +2,7 @@
 
 use super::axis::{self, AXIS_HEIGHT};
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
-use super::head::{MARGIN, Sample, draw_key, draw_title};
+use super::head::{self, MARGIN, Sample};
 use super::theme::COLOURS;
 use super::{Format, Scale};
 
@@ -115,7 +115,10 @@ impl BarChart {
         let columns = self.panels.len().clamp(1, 2);
         let width = 2.0 * MARGIN + columns as f64 * PANEL_WIDTH + (columns - 1) as f64 * PANEL_GAP;
         let mut canvas = Canvas::default();
-        let mut y = self.draw_head(&mut canvas, width - 2.0 * MARGIN);
+        let series = self.series.iter().enumerate().filter(|_| self.series.len() > 1);
+        let key: Vec<Sample> = series.map(|(colour, name)| Sample { colour, name: name.clone() }).collect();
+        let titles = [&*self.title, &self.subtitle];
+        let mut y = head::draw(&mut canvas, titles, &key, self.limit.as_deref(), width - 2.0 * MARGIN);
         for row in self.panels.chunks(columns) {
             for (place, panel) in row.iter().enumerate() {
                 let x = MARGIN + place as f64 * (PANEL_WIDTH + PANEL_GAP);
@@ -124,18 +127,6 @@ impl BarChart {
             y += row.iter().map(|panel| self.panel_height(panel)).fold(0.0, f64::max) + PANEL_GAP;
         }
         canvas.finish(width, y, &self.title, &format!("{}. {}.", self.subtitle, self.value))
-    }
-
-    /// Title, subtitle and the key of the series, in so much width; returns where they end.
-    fn draw_head(&self, canvas: &mut Canvas, width: f64) -> f64 {
-        let mut y = draw_title(canvas, &self.title, &self.subtitle, width);
-        if self.series.len() > 1 || self.limit.is_some() {
-            y += 20.0;
-            let series = self.series.iter().enumerate().filter(|_| self.series.len() > 1);
-            let key: Vec<Sample> = series.map(|(colour, name)| Sample { colour, name: name.clone() }).collect();
-            draw_key(canvas, &key, self.limit.as_deref(), y);
-        }
-        y + 16.0
     }
 
     fn bar_height(&self) -> f64 {

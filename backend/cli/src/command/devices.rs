@@ -2,8 +2,8 @@
 
 use super::args::DeviceArgs;
 use super::hints::notes;
-use super::table::shortened;
 use super::{CliError, Output};
+use crate::text::{shortened, wrapped};
 use anabranch::device::{
     CacheSummary, CpuDevice, GpuDevice, GpuFeatures, Host, Inventory, detect, format_bytes, format_list,
 };
@@ -185,29 +185,10 @@ fn abilities(features: GpuFeatures, subgroup_size: [u32; 2]) -> String {
     words.join(" ")
 }
 
-/// `text` under the head `head`, broken at blanks; a word longer than a line is broken too.
+/// `text` under the head `head`.
 fn wrap(head: &str, text: &str) -> String {
-    let room = WIDTH - INDENT;
-    let mut lines = vec![String::new()];
-    let mut length = 0;
-    for word in text.split_whitespace() {
-        let letters: Vec<char> = word.chars().collect();
-        for piece in letters.chunks(room) {
-            if length > 0 && length + 1 + piece.len() > room {
-                lines.push(String::new());
-                length = 0;
-            }
-            let line = lines.last_mut().expect("the list of lines is never empty");
-            if length > 0 {
-                line.push(' ');
-                length += 1;
-            }
-            line.extend(piece);
-            length += piece.len();
-        }
-    }
     let mut block = String::new();
-    for (at, line) in lines.iter().enumerate() {
+    for (at, line) in wrapped(text, WIDTH - INDENT).iter().enumerate() {
         let _ = writeln!(block, "{:<INDENT$}{line}", if at == 0 { head } else { "" });
     }
     block

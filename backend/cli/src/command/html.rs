@@ -2,7 +2,7 @@
 
 use super::open::Opened;
 use super::{CliError, write_file};
-use crate::report::{About, ReportData, page, utc};
+use crate::report::{About, data, page, utc};
 use anabranch::planning::Planned;
 use anabranch::profile::CostStore;
 use anabranch::session::Run;
@@ -41,9 +41,7 @@ impl HtmlArgs {
             costs: source.costs,
             latencies: source.latencies,
         };
-        let data = ReportData::of(source.planned, source.run, &about)?;
-        let text = page(&data).map_err(CliError::internal)?;
-        write_file(path, text)
+        write_file(path, page(&about.model, &data(source.planned, source.run, &about)?))
     }
 }
 

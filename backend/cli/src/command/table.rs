@@ -1,5 +1,6 @@
 //! Plain tables and figures for terminals of 100 columns.
 
+pub(super) use crate::text::{duration, interval, shortened};
 use std::fmt;
 
 /// Columns of a terminal that tables must fit.
@@ -54,40 +55,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// `text`, cut to `width` characters with an ellipsis for what is missing.
-pub(crate) fn shortened(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-}
-
-/// Seconds with a unit and three digits: `1.23 ms`.
-pub(crate) fn duration(seconds: f64) -> String {
-    let (value, unit) = match seconds.abs() {
-        0.0 => return "0".to_owned(),
-        s if s < 1e-6 => (seconds * 1e9, "ns"),
-        s if s < 1e-3 => (seconds * 1e6, "µs"),
-        s if s < 1.0 => (seconds * 1e3, "ms"),
-        _ => (seconds, "s"),
-    };
-    let digits = match value.abs() {
-        v if v < 9.995 => 2,
-        v if v < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {unit}")
-}
-
-/// Two times in seconds with one unit, where it is the same.
-pub(crate) fn interval(low: f64, high: f64) -> String {
-    let (low, high) = (duration(low), duration(high));
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((figure, one)), Some((_, other))) if one == other => format!("{figure}–{high}"),
-        _ => format!("{low}–{high}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,16 +70,5 @@ mod tests {
         assert_eq!(lines[1], "     1 ms  conv");
         assert_eq!(lines[2].chars().count(), 100);
         assert!(lines[2].ends_with("x…"));
-    }
-
-    #[test]
-    fn durations_have_three_digits() {
-        for (seconds, want) in
-            [(0.0, "0"), (1.5e-7, "150 ns"), (1.234e-3, "1.23 ms"), (0.0999999, "100 ms"), (12.34, "12.3 s")]
-        {
-            assert_eq!(duration(seconds), want);
-        }
-        assert_eq!(interval(1.2e-3, 1.5e-3), "1.20–1.50 ms");
-        assert_eq!(interval(0.5, 1.5), "500 ms–1.50 s");
     }
 }

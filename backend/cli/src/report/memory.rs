@@ -1,7 +1,6 @@
 //! What every device holds over time, from the allocations of its plan.
 
-use super::data::Steps;
-use super::spans::Spans;
+use super::spans::{Spans, Steps, Times};
 use anabranch::plan::{Plan, Step};
 use anabranch::program::Program;
 use std::collections::BTreeMap;
@@ -39,7 +38,7 @@ pub(super) fn over_time(program: &Program, plan: &Plan, spans: &Spans) -> Vec<St
 }
 
 fn times(program: &Program, spans: &Spans, step: Step) -> (u64, u64) {
-    let of = |times: super::Times| (times.start, times.end);
+    let of = |times: Times| (times.start, times.end);
     match step {
         Step::Input(_) => (0, 0),
         Step::Node(node) => of(spans.tasks[node.index()]),

@@ -3,22 +3,21 @@
 
 use super::memory;
 use super::spans::Spans;
-use crate::trace::{Slice, Trace, Track};
+use crate::trace::{Slice, SliceId, Trace, Track};
 use anabranch::execute::{Activity, Event, Lane};
 use anabranch::program::{NodeId, Origin, ValueId};
 use anabranch::session::Run;
 use anabranch_placement::platform::DeviceId;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The trace of a run that was profiled.
 pub(crate) fn trace(run: &Run) -> Trace {
     let mut trace = Trace::default();
     let tracks = add_tracks(run, &mut trace);
-    for event in &run.measured.events {
-        trace.slice(slice(run, &tracks, event), arguments(run, event));
-    }
-    add_flows(run, &mut trace, &tracks);
+    let slices: Vec<SliceId> =
+        run.measured.events.iter().map(|event| trace.slice(slice(run, &tracks, event))).collect();
+    add_flows(run, &mut trace, &slices);
     add_counters(run, &mut trace, &tracks);
     trace
 }
@@ -26,20 +25,20 @@ pub(crate) fn trace(run: &Run) -> Trace {
 /// A track for the run, for each device, and for each link on which something happened.
 fn add_tracks(run: &Run, trace: &mut Trace) -> BTreeMap<Lane, Track> {
     let devices = trace.group("anabranch: devices");
-    let whole = trace.track(devices, "run");
+    let track = trace.track(devices, "run");
     let end = Spans::measured(run).makespan;
-    let arguments = json!({ "nodes": run.prepared.program.nodes.len(), "strategy": run.prepared.plan().strategy() });
-    let run_slice = Slice { track: whole, name: "model_run", category: "session", start: 0, end };
-    trace.slice(run_slice, arguments.as_object().cloned().unwrap_or_default());
+    let arguments = Map::from_iter([
+        ("nodes".to_owned(), json!(run.prepared.program.nodes.len())),
+        ("strategy".to_owned(), json!(run.prepared.plan().strategy())),
+    ]);
+    trace.slice(Slice { track, name: "model_run".into(), category: "session", start: 0, end, arguments });
     let mut tracks = BTreeMap::new();
     for index in 0..run.prepared.plan().devices().len() {
         let lane = Lane::Device(DeviceId(index as u32));
         tracks.insert(lane, trace.track(devices, &run.lane_name(lane)));
     }
-    let mut links: Vec<Lane> = run.measured.events.iter().map(|event| event.lane).collect();
-    links.sort_unstable();
-    links.dedup();
-    links.retain(|lane| matches!(lane, Lane::Link { .. }));
+    let links = run.measured.events.iter().map(|event| event.lane).filter(|lane| matches!(lane, Lane::Link { .. }));
+    let links: BTreeSet<Lane> = links.collect();
     if !links.is_empty() {
         let group = trace.group("anabranch: links");
         tracks.extend(links.into_iter().map(|lane| (lane, trace.track(group, &run.lane_name(lane)))));
@@ -47,12 +46,13 @@ fn add_tracks(run: &Run, trace: &mut Trace) -> BTreeMap<Lane, Track> {
     tracks
 }
 
-fn slice<'a>(run: &'a Run, tracks: &BTreeMap<Lane, Track>, event: &Event) -> Slice<'a> {
+fn slice(run: &Run, tracks: &BTreeMap<Lane, Track>, event: &Event) -> Slice {
     let category = match event.what {
         Activity::Node(_) => "node",
         Activity::Transfer(_) => "transfer",
     };
-    Slice { track: tracks[&event.lane], name: run.name(event.what), category, start: event.start, end: event.end }
+    let (name, arguments) = (run.name(event.what).to_owned(), arguments(run, event));
+    Slice { track: tracks[&event.lane], name, category, start: event.start, end: event.end, arguments }
 }
 
 /// Of nodes, `op_name` and `provider` are called so by ONNX Runtime's profiles too.
@@ -86,41 +86,31 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
     arguments
 }
 
-/// Arrows from producer to consumer; where a transfer is between them, over it.
-fn add_flows(run: &Run, trace: &mut Trace, tracks: &BTreeMap<Lane, Track>) {
+/// Arrows from producer to consumer; where a transfer is between them, over it. `slices` are those of the events.
+fn add_flows(run: &Run, trace: &mut Trace, slices: &[SliceId]) {
     let (program, plan) = (&run.prepared.program, run.prepared.plan());
-    let mut nodes: BTreeMap<NodeId, &Event> = BTreeMap::new();
-    let mut transfers: BTreeMap<(ValueId, DeviceId), &Event> = BTreeMap::new();
-    for event in &run.measured.events {
+    let mut nodes: BTreeMap<NodeId, SliceId> = BTreeMap::new();
+    let mut transfers: BTreeMap<(ValueId, DeviceId), SliceId> = BTreeMap::new();
+    for (event, slice) in run.measured.events.iter().zip(slices) {
         match event.what {
-            Activity::Node(node) => {
-                nodes.insert(node, event);
-            }
-            Activity::Transfer(id) => {
-                let transfer = plan.transfer(id);
-                transfers.insert((transfer.value, transfer.to), event);
-            }
+            Activity::Node(node) => _ = nodes.insert(node, *slice),
+            Activity::Transfer(id) => _ = transfers.insert((plan.transfer(id).value, plan.transfer(id).to), *slice),
         }
     }
     let producer = |value: ValueId| match program.value(value).origin {
         Origin::Node(producer) => nodes.get(&producer).copied(),
         Origin::Input | Origin::Constant(_) => None,
     };
-    let mut arrow = |value: ValueId, from: &Event, to: &Event| {
-        trace.flow(&program.value(value).name, slice(run, tracks, from), slice(run, tracks, to));
-    };
-    for (node, event) in &nodes {
-        for value in &program.node(*node).inputs {
+    let reads = nodes.iter().flat_map(|(node, slice)| {
+        let source = |value: &ValueId| {
             let sent = transfers.get(&(*value, plan.device_of(*node))).copied();
-            if let Some(from) = sent.or_else(|| producer(*value)) {
-                arrow(*value, from, event);
-            }
-        }
-    }
-    for ((value, _), transfer) in &transfers {
-        if let Some(from) = producer(*value) {
-            arrow(*value, from, transfer);
-        }
+            Some((*value, sent.or_else(|| producer(*value))?, *slice))
+        };
+        program.node(*node).inputs.iter().filter_map(source)
+    });
+    let sends = transfers.iter().filter_map(|((value, _), slice)| Some((*value, producer(*value)?, *slice)));
+    for (value, from, to) in reads.chain(sends) {
+        trace.flow(&program.value(value).name, from, to);
     }
 }
 

@@ -1,32 +1,40 @@
 //! A strategy's reason for a device as a table of its own terms.
 
-use super::data::WhyData;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::place::Reason;
 use anabranch_placement::platform::DeviceId;
+use serde::Serialize;
+
+/// Why a node is on its device.
+#[derive(Default, Serialize)]
+pub(super) struct Why {
+    text: String,
+    /// What was compared.
+    terms: Vec<&'static str>,
+    /// The devices compared, best first, with a figure for each term.
+    candidates: Vec<(usize, Vec<f64>)>,
+    /// Whether the figures are seconds.
+    seconds: bool,
+}
 
 /// The reason in words, and what was compared. `node` gives a task's name, `device` a device's.
-pub(super) fn why<'a>(
-    reason: &Reason,
-    node: impl Fn(TaskId) -> &'a str,
-    device: impl Fn(DeviceId) -> &'a str,
-) -> WhyData {
-    let said = |text: &str| WhyData { text: text.to_owned(), ..WhyData::default() };
+pub(super) fn why<'a>(reason: &Reason, node: impl Fn(TaskId) -> &'a str, device: impl Fn(DeviceId) -> &'a str) -> Why {
+    let said = |text: &str| Why { text: text.to_owned(), ..Why::default() };
     match reason {
         Reason::ColocatedWith(task) => said(&format!("colocated with {}", node(*task))),
-        Reason::EarliestFinish(found) => WhyData {
+        Reason::EarliestFinish(found) => Why {
             text: "it finishes there first".into(),
             terms: vec!["earliest finish"],
             candidates: found.iter().map(|on| (on.device.index(), vec![on.finish])).collect(),
             seconds: true,
         },
-        Reason::Smallest { what, candidates } => WhyData {
+        Reason::Smallest { what, candidates } => Why {
             text: format!("the {what} is smallest there"),
             terms: vec![what],
             candidates: candidates.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
             seconds: false,
         },
-        Reason::Mite(found) => WhyData {
+        Reason::Mite(found) => Why {
             text: "the product of MITE's factors is smallest there".into(),
             terms: vec!["product", "memory", "importance", "traffic", "execution"],
             candidates: found
@@ -38,7 +46,7 @@ pub(super) fn why<'a>(
                 .collect(),
             seconds: false,
         },
-        Reason::LeastLoaded(found) => WhyData {
+        Reason::LeastLoaded(found) => Why {
             text: "the device has the least to do".into(),
             terms: vec!["load"],
             candidates: found.iter().map(|on| (on.device.index(), vec![on.load])).collect(),
@@ -56,7 +64,7 @@ mod tests {
     use super::*;
     use anabranch_placement::place::{FinishOn, MiteFactors};
 
-    fn of(reason: &Reason) -> WhyData {
+    fn of(reason: &Reason) -> Why {
         why(reason, |_| "conv", |_| "gpu0")
     }
 
