@@ -4,14 +4,11 @@ use super::theme::STYLE;
 use crate::text::shortened;
 use std::fmt::Write;
 
-/// Where text stands from its point.
+/// Which part of a text is at its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// To the right of it.
     Start,
-    /// Around it.
     Middle,
-    /// To the left of it.
     End,
 }
 

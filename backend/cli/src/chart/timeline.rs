@@ -44,7 +44,6 @@ const GROUP_GAP: f64 = 9.0;
 const MOST_MARKS: usize = 120;
 
 impl Timeline {
-    /// The file.
     pub(crate) fn svg(&self) -> String {
         let lanes = || self.panels.iter().flat_map(TimePanel::lanes);
         let names = lanes().map(|lane| lane.name.chars().count()).max().unwrap_or(0);

@@ -23,13 +23,9 @@ pub(crate) struct DevicesCommand {
 }
 
 impl DevicesCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let inventory = detect(&self.devices.options())?;
-        if output.json {
-            return output.json(&serde_json::to_value(&inventory).map_err(CliError::internal)?);
-        }
-        output.text(&table(&inventory))
+        output.text_or_json(|| table(&inventory), &inventory)
     }
 }
 
@@ -168,21 +164,15 @@ fn gpu_cells(gpu: &GpuDevice, several_cpus: bool) -> [String; 6] {
 }
 
 fn abilities(features: GpuFeatures, subgroup_size: [u32; 2]) -> String {
-    let mut words = Vec::new();
-    if features.shader_f16 {
-        words.push("f16".to_owned());
-    }
-    if features.cooperative_matrix {
-        words.push("matrix".to_owned());
-    }
-    if features.subgroup {
-        let [least, most] = subgroup_size;
-        words.push(if least == most { format!("sg {least}") } else { format!("sg {least}-{most}") });
-    }
-    if features.timestamp_query {
-        words.push("time".to_owned());
-    }
-    words.join(" ")
+    let [least, most] = subgroup_size;
+    let subgroup = if least == most { format!("sg {least}") } else { format!("sg {least}-{most}") };
+    let words = [
+        (features.shader_f16, "f16"),
+        (features.cooperative_matrix, "matrix"),
+        (features.subgroup, subgroup.as_str()),
+        (features.timestamp_query, "time"),
+    ];
+    words.iter().filter(|(there, _)| *there).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
 }
 
 /// `text` under the head `head`.

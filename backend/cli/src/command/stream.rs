@@ -104,7 +104,6 @@ impl Variant {
 }
 
 impl StreamCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let several = self.pes.len() > 1;
         if let Some(path) = self.gantt.as_ref().filter(|_| several) {

@@ -17,7 +17,6 @@ use cases::Case;
 use charts::SeedGroup;
 use clap::Args;
 use results::{Key, Results, Row};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::ops::Range;
@@ -75,11 +74,11 @@ pub(crate) struct SweepCommand {
 }
 
 impl SweepCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let cases = cases::read(&self.graphs, &self.devices)?;
         let keys = self.keys(&cases, &self.strategies()?)?;
-        let (mut results, mut done) = Results::open(self.output.as_deref())?;
+        let (mut results, done) = self.output.as_deref().map(Results::open).transpose()?.unzip();
+        let mut done = done.unwrap_or_default();
         let units = units(&keys, &done);
         let missing: usize = units.iter().map(|unit| unit.keys.len()).sum();
         if !output.json && missing < keys.len() {
@@ -90,7 +89,7 @@ impl SweepCommand {
         let work = Work { cases: &cases, rules: &self.rules, search: self.search, units, cancel: &cancel };
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         work.run(threads, &mut |row| {
-            results.append(&row)?;
+            results.as_mut().map_or(Ok(()), |results| results.append(&row))?;
             done.insert(row.key(), row);
             progress.advance();
             Ok(())
@@ -106,10 +105,7 @@ impl SweepCommand {
         if let Some(directory) = &self.chart {
             charts::write(directory, &rows)?;
         }
-        match output.json {
-            true => output.json(&Value::Array(rows.iter().map(serde_json::to_value).collect::<Result<_, _>>()?)),
-            false => output.text(&summary(&rows)),
-        }
+        output.text_or_json(|| summary(&rows), &rows)
     }
 
     fn strategies(&self) -> Result<Vec<&str>, CliError> {

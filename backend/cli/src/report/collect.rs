@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// What a report says beside the plan and the run.
 pub(crate) struct About<'a> {
-    pub(crate) model: String,
+    pub(crate) model: &'a str,
     /// The command, as it was typed.
     pub(crate) command: String,
     /// When, see [`utc`](super::utc).

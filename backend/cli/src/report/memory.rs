@@ -42,12 +42,13 @@ fn times(program: &Program, spans: &Spans, step: Step) -> (u64, u64) {
     match step {
         Step::Input(_) => (0, 0),
         Step::Node(node) => of(spans.tasks[node.index()]),
-        Step::Transfer(transfer) => spans.transfer(transfer).map_or((0, 0), of),
+        Step::Transfer(transfer) => spans.transfers[transfer.index()].map_or((0, 0), of),
         Step::Output(index) => of(spans.tasks[program.nodes.len() + program.inputs.len() + index]),
     }
 }
 
-fn summed(changes: &BTreeMap<u64, i128>) -> Steps {
+/// What is there from each change on; what changes nothing is left out.
+pub(super) fn summed(changes: &BTreeMap<u64, i128>) -> Steps {
     let mut held = 0;
     let mut steps: Steps = Vec::with_capacity(changes.len());
     for (time, change) in changes {

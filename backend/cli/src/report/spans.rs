@@ -1,7 +1,7 @@
 //! When everything of a plan happens: as predicted, and as measured, in one form.
 
 use anabranch::execute::Activity;
-use anabranch::plan::{Plan, Route, TransferId};
+use anabranch::plan::{Plan, Route};
 use anabranch::planning::Placed;
 use anabranch::program::{Origin, Program, ValueId};
 use anabranch::session::Run;
@@ -114,10 +114,6 @@ impl Spans {
             order,
             makespan: seconds(self.makespan),
         }
-    }
-
-    pub(super) fn transfer(&self, id: TransferId) -> Option<Times> {
-        self.transfers.get(id.index()).copied().flatten()
     }
 }
 

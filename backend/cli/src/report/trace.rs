@@ -2,7 +2,7 @@
 //! transfer to who reads it, counters of the memory in use and of the bytes in flight.
 
 use super::memory;
-use super::spans::Spans;
+use super::spans::{Spans, Steps};
 use crate::trace::{Slice, SliceId, Trace, Track};
 use anabranch::execute::{Activity, Event, Lane};
 use anabranch::program::{NodeId, Origin, ValueId};
@@ -118,7 +118,7 @@ fn add_counters(run: &Run, trace: &mut Trace, tracks: &BTreeMap<Lane, Track>) {
     let (program, plan) = (&run.prepared.program, run.prepared.plan());
     for (index, steps) in memory::over_time(program, plan, &Spans::measured(run)).into_iter().enumerate() {
         if let Some(track) = tracks.get(&Lane::Device(DeviceId(index as u32))) {
-            trace.counter(*track, "memory in use", steps.into_iter().map(|[time, bytes]| (time, bytes)));
+            trace.counter(*track, "memory in use", steps);
         }
     }
     for (lane, track) in tracks.iter().filter(|(lane, _)| matches!(lane, Lane::Link { .. })) {
@@ -129,18 +129,13 @@ fn add_counters(run: &Run, trace: &mut Trace, tracks: &BTreeMap<Lane, Track>) {
 }
 
 /// What is under way from moment to moment, of things that start and end.
-fn in_flight(things: impl Iterator<Item = (u64, u64, u64)>) -> Vec<(u64, u64)> {
+fn in_flight(things: impl Iterator<Item = (u64, u64, u64)>) -> Steps {
     let mut changes: BTreeMap<u64, i128> = BTreeMap::from([(0, 0)]);
     for (start, end, bytes) in things {
         *changes.entry(start).or_default() += i128::from(bytes);
         *changes.entry(end).or_default() -= i128::from(bytes);
     }
-    let mut held = 0;
-    let sum = |(time, change): (u64, i128)| {
-        held += change;
-        (time, u64::try_from(held).unwrap_or(0))
-    };
-    changes.into_iter().map(sum).collect()
+    memory::summed(&changes)
 }
 
 #[cfg(test)]
@@ -150,6 +145,6 @@ mod tests {
     #[test]
     fn what_is_in_flight_is_summed() {
         let things = [(10, 30, 5), (20, 40, 7), (40, 50, 1)];
-        assert_eq!(in_flight(things.into_iter()), [(0, 0), (10, 5), (20, 12), (30, 7), (40, 1), (50, 0)]);
+        assert_eq!(in_flight(things.into_iter()), [[0, 0], [10, 5], [20, 12], [30, 7], [40, 1], [50, 0]]);
     }
 }

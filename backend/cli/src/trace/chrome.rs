@@ -56,7 +56,7 @@ impl Trace {
         for counter in &self.counters {
             let (pid, _) = self.place(counter.track);
             let name = format!("{} of {}", counter.name, self.tracks[counter.track.0].1);
-            for &(time, value) in &counter.samples {
+            for &[time, value] in &counter.samples {
                 let event = json!({
                     "ph": "C", "pid": pid, "tid": 0, "name": name, "ts": microseconds(time), "args": { "value": value },
                 });

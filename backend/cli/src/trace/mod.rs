@@ -59,7 +59,8 @@ struct Flow {
 struct Counter {
     track: Track,
     name: String,
-    samples: Vec<(u64, u64)>,
+    /// Moments and values.
+    samples: Vec<[u64; 2]>,
 }
 
 impl Trace {
@@ -94,13 +95,8 @@ impl Trace {
         self.flows.push(Flow { name: name.to_owned(), from, to });
     }
 
-    /// Adds a counter to a track: the value from each moment on, by time. Of several at a moment the last counts.
-    pub(crate) fn counter(&mut self, track: Track, name: &str, samples: impl IntoIterator<Item = (u64, u64)>) {
-        let mut kept: Vec<(u64, u64)> = Vec::new();
-        for sample in samples {
-            kept.pop_if(|last| last.0 == sample.0);
-            kept.push(sample);
-        }
-        self.counters.push(Counter { track, name: name.to_owned(), samples: kept });
+    /// Adds a counter to a track: the value from each moment on, by time.
+    pub(crate) fn counter(&mut self, track: Track, name: &str, samples: Vec<[u64; 2]>) {
+        self.counters.push(Counter { track, name: name.to_owned(), samples });
     }
 }

@@ -120,7 +120,7 @@ impl Trace {
         let names = self.counter_names();
         for counter in &self.counters {
             let alias = names.iter().position(|name| *name == counter.name).unwrap_or_default();
-            for (time, value) in &counter.samples {
+            for [time, value] in &counter.samples {
                 note(*time, "SetVariable", &[&format!("v{alias}"), &track(counter.track), &value.to_string()]);
             }
         }

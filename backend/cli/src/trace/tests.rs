@@ -23,8 +23,8 @@ fn trace() -> Trace {
     let sent = slice(link, "", &[], 4_100, 6_000);
     trace.flow("t", conv, sent);
     trace.flow("", sent, relu);
-    trace.counter(gpu, "memory in use", [(0, 1), (5_000, 9), (5_000, 7)]);
-    trace.counter(link, "bytes in flight", [(4_100, 64), (6_000, 0)]);
+    trace.counter(gpu, "memory in use", vec![[0, 1], [5_000, 7]]);
+    trace.counter(link, "bytes in flight", vec![[4_100, 64], [6_000, 0]]);
     trace
 }
 
@@ -60,7 +60,6 @@ fn chrome_events_are_named_sorted_and_within_slices() {
     }
     // The reader of the stream begins before all has arrived: the arrow ends where the transfer does.
     assert_eq!((&of("s")[1]["ts"], &of("f")[1]["ts"]), (&json!(5.999), &json!(6.0)));
-    // Of two samples at a moment the last counts.
     let memory: Vec<_> = of("C").iter().filter(|c| c["name"] == "memory in use of gpu0").map(|c| &c["args"]).collect();
     assert_eq!(memory, [&json!({ "value": 1 }), &json!({ "value": 7 })]);
 }
