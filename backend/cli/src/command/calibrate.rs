@@ -46,14 +46,14 @@ impl CalibrateCommand {
         show(&inventory, store.here(), measured, output)
     }
 
-    /// Does the steps that are left, and saves each.
+    /// Does the steps that are left, and saves each; returns how many these were, and of how many in all.
     fn measure(
         &self,
         inventory: &Inventory,
         store: &mut CostStore,
         path: &std::path::Path,
         output: Output,
-    ) -> Result<Steps, CliError> {
+    ) -> Result<[usize; 2], CliError> {
         let cancel = cancel_on_interrupt()?;
         let calibrator = Calibrator::new(inventory);
         let steps = calibrator.steps();
@@ -67,15 +67,8 @@ impl CalibrateCommand {
             save_store(store, path)?;
             progress.advance();
         }
-        Ok(Steps { measured: left.len(), all: steps.len() })
+        Ok([left.len(), steps.len()])
     }
-}
-
-/// Steps of the calibration.
-#[derive(Clone, Copy)]
-struct Steps {
-    measured: usize,
-    all: usize,
 }
 
 /// A link from a device to another, and what is known of it.
@@ -97,11 +90,11 @@ struct Contention {
     ratio: f64,
 }
 
-fn show(inventory: &Inventory, known: &MachineCosts, steps: Steps, output: Output) -> Result<(), CliError> {
+fn show(inventory: &Inventory, known: &MachineCosts, steps: [usize; 2], output: Output) -> Result<(), CliError> {
     if output.json {
         return output.json(&as_json(inventory, known, steps));
     }
-    let (machine, Steps { measured, all }) = (inventory.fingerprint(), steps);
+    let (machine, [measured, all]) = (inventory.fingerprint(), steps);
     let mut text = format!("{machine}: {measured} of {all} steps measured, the others were known\n\n");
     text.push_str(&format!("{}\n", device_table(inventory, known)));
     let links = link_table(inventory, known).to_string();
@@ -188,7 +181,7 @@ fn contentions(inventory: &Inventory, known: &MachineCosts) -> Vec<Contention> {
     measured.collect()
 }
 
-fn as_json(inventory: &Inventory, known: &MachineCosts, steps: Steps) -> Value {
+fn as_json(inventory: &Inventory, known: &MachineCosts, [measured, all]: [usize; 2]) -> Value {
     let device = |device: DeviceRef<'_>| {
         let costs = known.devices.get(device.key().as_str());
         json!({
@@ -204,8 +197,8 @@ fn as_json(inventory: &Inventory, known: &MachineCosts, steps: Steps) -> Value {
     };
     json!({
         "machine": inventory.fingerprint(),
-        "steps": steps.all,
-        "measured": steps.measured,
+        "steps": all,
+        "measured": measured,
         "devices": inventory.devices().map(device).collect::<Vec<_>>(),
         "links": links(inventory, known).into_iter().map(link).collect::<Vec<_>>(),
         "slowdowns": contentions(inventory, known),

@@ -135,7 +135,6 @@ pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(PathBuf, CostStore)
     Ok((path, loaded.store))
 }
 
-/// Writes the store.
 pub(super) fn save_store(store: &CostStore, path: &Path) -> Result<(), CliError> {
     store.save(path).map_err(refused)
 }

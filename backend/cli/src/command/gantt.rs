@@ -8,7 +8,6 @@ use std::fmt;
 
 /// Columns of the time axis; with names and shares a line has 100.
 const COLUMNS: usize = 66;
-/// Columns of names.
 const NAMES: usize = 14;
 /// Lanes at most; a machine may have hundreds of cores.
 const MOST_LANES: usize = 16;
@@ -20,14 +19,12 @@ pub(super) struct Gantt {
 }
 
 impl Gantt {
-    /// Of a run that was profiled.
     pub(super) fn of(run: &Run) -> Self {
         let (mut lanes, ends) = lanes(run);
         lanes.retain(|(_, intervals)| intervals.iter().any(|intervals| !intervals.is_empty()));
         Self { lanes, ends }
     }
 
-    /// As an SVG file.
     pub(super) fn svg(&self, title: String, subtitle: String) -> String {
         let ends = self.ends;
         let pair = |(name, [predicted, measured]): &RunLane| {

@@ -59,7 +59,6 @@ impl GraphCommand {
     }
 }
 
-/// The form of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,

@@ -116,7 +116,6 @@ impl<E: std::error::Error + 'static> From<E> for CliError {
     }
 }
 
-/// Writes a file.
 pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CliError> {
     fs::write(path, content).map_err(|error| CliError::in_file(path, error))
 }
@@ -134,7 +133,6 @@ impl Output {
         finish(io::stdout().write_all(text.as_bytes()))
     }
 
-    /// Prints a value as JSON.
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), CliError> {
         self.text(&pretty(value)?)
     }

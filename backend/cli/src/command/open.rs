@@ -62,13 +62,11 @@ pub(super) fn open(
     Ok(Opened { session, inputs, store })
 }
 
-/// What `--place` means.
 pub(super) fn strategy(place: &str) -> Strategy {
     let Ok(strategy) = place.parse();
     strategy
 }
 
-/// The model's name for people.
 pub(super) fn model_name(model: &ModelArgs) -> String {
     model.model.as_ref().map_or_else(|| "the built-in model".to_owned(), |path| path.display().to_string())
 }

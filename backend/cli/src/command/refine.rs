@@ -39,7 +39,6 @@ pub(super) struct RefinedRuns {
 }
 
 impl RefineArgs {
-    /// Refines the session's plan.
     pub(super) fn refine(
         &self,
         rounds: u32,

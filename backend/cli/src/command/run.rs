@@ -83,7 +83,8 @@ impl RunCommand {
             }
         };
         if let Some(path) = &self.refine.plan {
-            write_plan(path, &last)?;
+            let planned = &last.prepared;
+            write_file(path, pretty(&PlanFile::of(planned.plan(), &planned.program, &planned.blocks))?)?;
         }
         if let Some(path) = &self.output {
             write_outputs(path, &last.outputs)?;
@@ -159,11 +160,6 @@ impl RunCommand {
         }
         Ok(())
     }
-}
-
-fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
-    let file = PlanFile::of(run.prepared.plan(), &run.prepared.program, &run.prepared.blocks);
-    write_file(path, pretty(&file)?)
 }
 
 fn write_outputs(path: &Path, outputs: &Outputs) -> Result<(), CliError> {

@@ -60,7 +60,6 @@ pub(crate) struct SimulateCommand {
     rules: RuleArgs,
 }
 
-/// The search, with a progress bar.
 struct Watched {
     auto: Auto,
     progress: Progress,
@@ -76,7 +75,6 @@ impl Placer for Watched {
     }
 }
 
-/// A problem's outcome.
 struct Outcome<'p> {
     loaded: &'p LoadedProblem,
     placed: Placed,

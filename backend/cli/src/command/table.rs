@@ -9,22 +9,16 @@ const WIDTH: usize = 100;
 /// A table with a head line. Its last column is cut where a line would be longer than a terminal.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    columns: Vec<Column>,
+    /// Names, and whether they are aligned to the right.
+    columns: Vec<(String, bool)>,
     rows: Vec<Vec<String>>,
-}
-
-#[derive(Clone, Debug)]
-struct Column {
-    name: String,
-    right: bool,
 }
 
 impl Table {
     /// An empty table. The columns' names stand between bars; a column of figures, whose name begins with `>`, is aligned to the
     /// right: `name | >bytes`.
     pub(crate) fn new(columns: &str) -> Self {
-        let column =
-            |text: &str| Column { name: text.trim_start_matches('>').to_owned(), right: text.starts_with('>') };
+        let column = |text: &str| (text.trim_start_matches('>').to_owned(), text.starts_with('>'));
         Self { columns: columns.split(" | ").map(column).collect(), rows: Vec::new() }
     }
 
@@ -39,15 +33,15 @@ impl fmt::Display for Table {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let head: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
+        let head: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(&self.rows).collect();
         let width =
             |column: usize| lines.iter().map(|l| l.get(column).map_or(0, |c| c.chars().count())).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         for line in lines {
             let mut text = String::from(" ");
-            for ((cell, width), column) in line.iter().zip(&widths).zip(&self.columns) {
-                text.push_str(&if column.right { format!(" {cell:>width$} ") } else { format!(" {cell:<width$} ") });
+            for ((cell, width), (_, right)) in line.iter().zip(&widths).zip(&self.columns) {
+                text.push_str(&if *right { format!(" {cell:>width$} ") } else { format!(" {cell:<width$} ") });
             }
             writeln!(f, "{}", shortened(text.trim_end(), WIDTH))?;
         }

@@ -8,7 +8,6 @@ use anabranch_placement::graph::{DatumId, TaskId};
 use anabranch_placement::platform::DeviceId;
 use std::collections::BTreeMap;
 
-/// Which tasks and which transfers are on the chain.
 pub(super) struct Chain {
     pub(super) tasks: Vec<bool>,
     pub(super) transfers: Vec<bool>,
@@ -20,7 +19,6 @@ enum Item {
     Transfer(usize),
 }
 
-/// The chain of these times.
 pub(super) fn chain(plan: &Plan, placed: &Placed, spans: &Spans) -> Chain {
     let waits = Waits::of(plan, placed, spans);
     let mut chain = Chain { tasks: vec![false; spans.tasks.len()], transfers: vec![false; spans.transfers.len()] };
@@ -38,7 +36,6 @@ pub(super) fn chain(plan: &Plan, placed: &Placed, spans: &Spans) -> Chain {
     chain
 }
 
-/// What waits for what.
 struct Waits<'a> {
     plan: &'a Plan,
     placed: &'a Placed,

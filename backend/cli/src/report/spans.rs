@@ -24,7 +24,6 @@ pub(super) type Steps = Vec<[u64; 2]>;
 
 /// The times of tasks (nodes, then the model's inputs and outputs) and of transfers.
 pub(super) struct Spans {
-    /// By task.
     pub(super) tasks: Vec<Times>,
     /// By transfer; `None` where nothing is moved or nobody looked.
     pub(super) transfers: Vec<Option<Times>>,

@@ -11,7 +11,6 @@ use anabranch_placement::platform::DeviceId;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The trace of a run that was profiled.
 pub(crate) fn trace(run: &Run) -> Trace {
     let mut trace = Trace::default();
     let tracks = add_tracks(run, &mut trace);

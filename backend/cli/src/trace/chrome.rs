@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 
 impl Trace {
-    /// Writes the trace as one JSON object.
     pub(crate) fn write_chrome(&self, writer: impl Write) -> io::Result<()> {
         let events: Vec<Value> = self.names().into_iter().chain(self.events()).collect();
         serde_json::to_writer(writer, &json!({ "displayTimeUnit": "ns", "traceEvents": events })).map_err(Into::into)
@@ -67,7 +66,6 @@ impl Trace {
         events.into_iter().map(|(_, _, event)| event).collect()
     }
 
-    /// Process and thread of a track.
     fn place(&self, track: Track) -> (usize, usize) {
         (process(self.tracks[track.0].0), track.0 + 1)
     }

@@ -64,7 +64,6 @@ struct Counter {
 }
 
 impl Trace {
-    /// Adds a group below the ones that are there.
     pub(crate) fn group(&mut self, name: &str) -> Group {
         self.groups.push(name.to_owned());
         Group(self.groups.len() - 1)
@@ -76,7 +75,6 @@ impl Trace {
         Track(self.tracks.len() - 1)
     }
 
-    /// Adds a slice.
     pub(crate) fn slice(&mut self, slice: Slice) -> SliceId {
         self.slices.push(Slice { end: slice.end.max(slice.start), ..slice });
         SliceId(self.slices.len() - 1)

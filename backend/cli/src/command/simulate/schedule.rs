@@ -57,7 +57,6 @@ fn key(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Sample> {
     key
 }
 
-/// What each device does.
 fn lanes(problem: &Problem<'_>, schedule: &Schedule, format: fn(f64) -> String) -> Vec<Lane> {
     let (graph, platform) = (problem.graph(), problem.platform());
     let mut lanes: Vec<Vec<Interval>> = vec![Vec::new(); platform.device_count()];

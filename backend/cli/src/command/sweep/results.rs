@@ -19,12 +19,12 @@ pub(super) struct Key {
     pub(super) seed: u64,
     pub(super) strategy: String,
     /// Of a strategy that searches.
-    evaluations: Option<u64>,
+    pub(super) evaluations: Option<u64>,
     pub(super) order: OrderName,
     /// The bits of the number, so that keys can be ordered.
-    send_ops: u64,
-    contention: bool,
-    memory_rule: String,
+    pub(super) send_ops: u64,
+    pub(super) contention: bool,
+    pub(super) memory_rule: String,
 }
 
 impl Key {
@@ -126,7 +126,6 @@ impl Row {
         }
     }
 
-    /// What it is of.
     pub(super) fn key(&self) -> Key {
         Key {
             graph: self.graph.clone(),
@@ -146,7 +145,6 @@ impl Row {
 pub(super) struct Results {
     path: PathBuf,
     file: File,
-    /// Whether the heading is in the file.
     headed: bool,
 }
 

@@ -22,7 +22,6 @@ pub(super) struct Unit {
     pub(super) keys: Vec<Key>,
 }
 
-/// All that is to be done.
 pub(super) struct Work<'a> {
     pub(super) cases: &'a [Case],
     pub(super) rules: &'a RuleArgs,

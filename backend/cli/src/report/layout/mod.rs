@@ -14,9 +14,7 @@ use layers::Layered;
 /// Where everything is, in pixels at full size.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Layout {
-    /// Width of all.
     pub(crate) width: f64,
-    /// Height of all.
     pub(crate) height: f64,
     /// By node, its centre.
     pub(crate) nodes: Vec<(f64, f64)>,
@@ -24,9 +22,7 @@ pub(crate) struct Layout {
     pub(crate) bends: Vec<Vec<(f64, f64)>>,
 }
 
-/// Width of a node.
 pub(crate) const NODE_WIDTH: f64 = 156.0;
-/// Height of a node.
 pub(crate) const NODE_HEIGHT: f64 = 34.0;
 /// From one layer to the next.
 const LAYER_HEIGHT: f64 = 66.0;
