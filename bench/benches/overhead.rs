@@ -9,24 +9,14 @@
 use anabranch::execute::{ComputeDevice, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;
 use anabranch_bench::chains::{Chain, cpu, gpu};
-use anabranch_bench::tiny::{Tiny, spec};
+use anabranch_bench::tiny::spec;
 use anabranch_bench::turns::{Call, in_turn};
 use anabranch_kernels::Tensor;
-use anabranch_kernels::cpu::CpuKernel;
-use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// `relu` applied `length` times.
-fn chain(length: usize, tiny: bool) -> Chain {
-    let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
-    let kernel = tiny.then(|| Arc::new(Tiny) as Arc<dyn CpuKernel>);
-    Chain { op, spec: spec(), length, kernel, seconds: 1e-7 }
-}
-
 fn executor(length: usize, devices: &[ComputeDevice], tiny: bool) -> Option<Executor> {
-    chain(length, tiny).executor(devices, &PlanOptions::default())
+    Chain::tiny(length, tiny).executor(devices, &PlanOptions::default())
 }
 
 /// Nanoseconds of a run of each: the least and the median of samples.
@@ -114,7 +104,7 @@ fn overhead(criterion: &mut Criterion) {
     measure("chain of 1000, relu", executor(1000, &one, false), &options);
     measure("chain of 1000, relu, profiled", executor(1000, &one, false), &profiled);
     let two = DevicePool::new(vec![cpu(0, Vec::new()), cpu(1, Vec::new())]);
-    let turns = || chain(100, true).executor_on(&two, &PlanOptions::default());
+    let turns = || Chain::tiny(100, true).executor_on(&two, &PlanOptions::default());
     measure("100 nodes in turns on two CPU devices", turns(), &options);
     let sleepy = RunOptions::default().with_spin(Duration::ZERO);
     measure("100 nodes in turns on two CPU devices, no spinning", turns(), &sleepy);

@@ -9,15 +9,13 @@ use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::session::{Inputs, Session, SessionOptions};
 use anabranch_bench::chains::{Chain, cpu};
 use anabranch_bench::models::{inputs_beside, with_random};
-use anabranch_bench::tiny::{Tiny, spec};
+use anabranch_bench::tiny::spec;
 use anabranch_bench::turns::{Call, Failure, in_turn};
 use anabranch_kernels::Tensor;
-use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
 use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -297,9 +295,9 @@ fn cores(count: usize) -> Result<Vec<ComputeDevice>, Failure> {
 
 /// A chain of bare kernels, its nodes in turns on these devices.
 fn executor(length: usize, devices: &[ComputeDevice]) -> Result<Executor, Failure> {
-    let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
-    let chain = Chain { op, spec: spec(), length, kernel: Some(Arc::new(Tiny)), seconds: 1e-7 };
-    chain.executor(devices, &PlanOptions::default()).ok_or_else(|| "the chain cannot be planned".into())
+    Chain::tiny(length, true)
+        .executor(devices, &PlanOptions::default())
+        .ok_or_else(|| "the chain cannot be planned".into())
 }
 
 fn execute(executor: &Executor, input: &Tensor) -> Result<(), Failure> {

@@ -274,8 +274,12 @@ fn write_csv(path: &Path, comparison: &Comparison) -> Result<(), CliError> {
     writer.flush().map_err(|error| unwritable(&error))
 }
 
+/// A column's name, and its cell for a thing.
+type Column<T> = (&'static str, fn(&T) -> String);
+type WayColumn = (&'static str, fn(&Comparison, &Outcome) -> String);
+
 /// The columns of the CSV.
-const COLUMNS: [(&str, fn(&Comparison, &Outcome) -> String); 17] = [
+const COLUMNS: [WayColumn; 17] = [
     ("model", |comparison, _| comparison.model.clone()),
     ("place", |_, outcome| outcome.way.place.clone()),
     ("order", |_, outcome| or_empty(outcome.way.order)),
@@ -295,7 +299,7 @@ const COLUMNS: [(&str, fn(&Comparison, &Outcome) -> String); 17] = [
     ("within", |_, outcome| outcome.outputs.within.to_string()),
 ];
 
-const DEVICE_COLUMNS: [(&str, fn(&DeviceOutcome) -> String); 5] = [
+const DEVICE_COLUMNS: [Column<DeviceOutcome>; 5] = [
     ("nodes", |device| device.nodes.to_string()),
     ("predicted_utilisation", |device| or_empty(device.predicted_utilisation)),
     ("utilisation", |device| device.utilisation.to_string()),

@@ -79,9 +79,7 @@ impl CostsCommand {
             None => show(&store, 20, "", output),
         }
     }
-}
 
-impl CostsCommand {
     fn export(&self, to: &Path, mut store: CostStore, output: Output) -> Result<(), CliError> {
         let format = self.exchange(to)?;
         settle(&mut store)?;

@@ -20,20 +20,26 @@ pub(super) struct Why {
 /// The reason in words, and what was compared. `node` gives a task's name, `device` a device's.
 pub(super) fn why<'a>(reason: &Reason, node: impl Fn(TaskId) -> &'a str, device: impl Fn(DeviceId) -> &'a str) -> Why {
     let said = |text: &str| Why { text: text.to_owned(), ..Why::default() };
+    let one = |text: &str, term, seconds, candidates: Vec<(DeviceId, f64)>| Why {
+        text: text.to_owned(),
+        terms: vec![term],
+        candidates: candidates.into_iter().map(|(device, figure)| (device.index(), vec![figure])).collect(),
+        seconds,
+    };
     match reason {
         Reason::ColocatedWith(task) => said(&format!("colocated with {}", node(*task))),
-        Reason::EarliestFinish(found) => Why {
-            text: "it finishes there first".into(),
-            terms: vec!["earliest finish"],
-            candidates: found.iter().map(|on| (on.device.index(), vec![on.finish])).collect(),
-            seconds: true,
-        },
-        Reason::Smallest { what, candidates } => Why {
-            text: format!("the {what} is smallest there"),
-            terms: vec![what],
-            candidates: candidates.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
-            seconds: false,
-        },
+        Reason::EarliestFinish(found) => {
+            let found = found.iter().map(|on| (on.device, on.finish)).collect();
+            one("it finishes there first", "earliest finish", true, found)
+        }
+        Reason::Smallest { what, candidates } => {
+            let found = candidates.iter().map(|on| (on.device, on.score)).collect();
+            one(&format!("the {what} is smallest there"), what, false, found)
+        }
+        Reason::LeastLoaded(found) => {
+            let found = found.iter().map(|on| (on.device, on.load)).collect();
+            one("the device has the least to do", "load", true, found)
+        }
         Reason::Mite(found) => Why {
             text: "the product of MITE's factors is smallest there".into(),
             terms: vec!["product", "memory", "importance", "traffic", "execution"],
@@ -45,12 +51,6 @@ pub(super) fn why<'a>(reason: &Reason, node: impl Fn(TaskId) -> &'a str, device:
                 })
                 .collect(),
             seconds: false,
-        },
-        Reason::LeastLoaded(found) => Why {
-            text: "the device has the least to do".into(),
-            terms: vec!["load"],
-            candidates: found.iter().map(|on| (on.device.index(), vec![on.load])).collect(),
-            seconds: true,
         },
         Reason::Moved { start, from } => {
             said(&format!("moved from {}, where {start} had it, for a shorter schedule", device(*from)))

@@ -1,6 +1,6 @@
 //! `--html FILE`: a comparison as charts and tables on one page that needs no network.
 
-use super::{Names, agreement};
+use super::{Column, Names, agreement};
 use crate::chart::{Bar, BarChart, Format, Group, Panel, html_table, page};
 use crate::command::table::duration;
 use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
@@ -43,7 +43,7 @@ pub(super) fn html(comparison: &Comparison, names: &Names, facts: &[(&str, Strin
 }
 
 /// The columns of the table beside the ways' names.
-const COLUMNS: [(&str, fn(&Outcome) -> String); 10] = [
+const COLUMNS: [Column<Outcome>; 10] = [
     ("predicted", |outcome| or_dash(outcome.predicted_ms, milliseconds)),
     ("measured", |outcome| milliseconds(outcome.measured_ms.median)),
     ("at least", |outcome| milliseconds(outcome.measured_ms.low)),

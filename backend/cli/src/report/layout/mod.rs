@@ -2,6 +2,7 @@
 //! barycentres, coordinates by least squares; then folded into columns like a newspaper, because the graphs of models are long
 //! and narrow and screens are not.
 //!
+//! It is ours because `rust-sugiyama` 0.4 goes as deep into the stack as a graph is long: a chain of 100,000 nodes ends the process.
 //! Equal graphs give equal drawings. O(s · (v + e) log v) for s sweeps over v nodes and bends and e pieces of edges.
 
 mod coordinates;
