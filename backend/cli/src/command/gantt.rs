@@ -20,7 +20,12 @@ pub(super) struct Gantt {
 
 impl Gantt {
     pub(super) fn of(run: &Run) -> Self {
-        let (mut lanes, ends) = lanes(run);
+        let (lanes, ends) = lanes(run);
+        Self::new(lanes, ends)
+    }
+
+    /// Of lanes, without those on which nothing happens.
+    fn new(mut lanes: Vec<RunLane>, ends: [f64; 2]) -> Self {
         lanes.retain(|(_, intervals)| intervals.iter().any(|intervals| !intervals.is_empty()));
         Self { lanes, ends }
     }
@@ -106,15 +111,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_fit_a_terminal() {
-        let lane = |n| (format!("a rather long device {n}"), [vec![interval(0.0, 9.0)], vec![interval(0.0, 9.0)]]);
-        let gantt = Gantt { lanes: (0..20).map(lane).collect(), ends: [10.0, 1.234567e-3] };
+    fn lines_fit_a_terminal_and_idle_lanes_are_left_out() {
+        let lane = |n| (format!("a rather long device {n}"), [vec![interval(0.0, 9e-9)], vec![interval(0.0, 9e-9)]]);
+        let mut lanes: Vec<RunLane> = (0..20).map(lane).collect();
+        lanes.push(("idle".into(), [vec![], vec![]]));
+        let gantt = Gantt::new(lanes, [1e-8, 1.234567e-3]);
         let text = gantt.to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert_eq!(text.lines().count(), 1 + 2 * 16 + 1);
-        assert!(text.ends_with("and 4 more; --gantt FILE.svg draws them all\n") && text.contains("10.0 s"), "{text}");
-        let svg = Gantt { ends: [10.0, 20.0], ..gantt }.svg("a <b>".into(), "c".into());
-        assert!(svg.contains("a &lt;b&gt;"), "{svg}");
+        assert!(text.ends_with("and 4 more; --gantt FILE.svg draws them all\n") && text.contains("1.23 ms"), "{text}");
+        let svg = Gantt { ends: [1e-8, 2e-8], ..gantt }.svg("a <b>".into(), "c".into());
+        assert!(svg.contains("a &lt;b&gt;") && !svg.contains("idle"), "{svg}");
         assert_eq!(svg.matches("<title>conv</title>").count(), 2 * 20);
     }
 }
