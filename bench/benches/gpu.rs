@@ -5,7 +5,7 @@
 //! multiply-add; rates in bytes count what is read and written.
 
 use anabranch_bench::gpu::{GpuRun, open};
-use anabranch_bench::nodes::{LAYERS, map, matmul, normalize, softmax, sum, sum_of_all};
+use anabranch_bench::nodes::{LAYERS, map, matmul, reductions};
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::op::{Binary, Expression, NodeSpec, Unary};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -27,13 +27,8 @@ fn kernels(criterion: &mut Criterion) {
         ("add", map(Expression::binary(Binary::Add), &dims)),
         ("relu", map(Expression::unary(Unary::Relu), &dims)),
         ("tanh", map(Expression::unary(Unary::Tanh), &dims)),
-        ("sum of rows", sum(dims, 1)),
-        ("sum of columns", sum(dims, 0)),
-        ("sum of all", sum_of_all(dims)),
-        ("softmax", softmax(dims)),
-        ("normalize", normalize(dims)),
     ];
-    for (name, node) in cases {
+    for (name, node) in cases.into_iter().chain(reductions(dims)) {
         measure(criterion, &gpu, "gpu/memory", name, &node, None);
     }
 }

@@ -6,38 +6,20 @@
 use anabranch::device::DetectOptions;
 use anabranch::execute::RunOptions;
 use anabranch::profile::CostStore;
-use anabranch::{Inputs, Session, SessionOptions};
-use anabranch_cli::npy::read_npz;
+use anabranch::{Session, SessionOptions};
+use anabranch_bench::models::{inputs_beside, models};
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The models' files, by name.
-fn models() -> Vec<PathBuf> {
+fn whole_models(criterion: &mut Criterion) {
     let bundled = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
     let directory = std::env::var_os("ANABRANCH_MODELS").map_or_else(bundled, PathBuf::from);
-    let entries = std::fs::read_dir(&directory).expect("the models' directory can be read");
-    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "onnx"));
-    files.sort();
-    files
-}
-
-/// The inputs beside a model.
-fn inputs(file: &Path) -> Inputs {
-    let arrays = read_npz(&file.with_extension("npz")).expect("a model's inputs are beside it");
-    arrays.into_iter().fold(Inputs::new(), |inputs, (key, tensor)| match key.strip_prefix("in__") {
-        Some(name) => inputs.tensor(name, tensor),
-        None => inputs,
-    })
-}
-
-fn whole_models(criterion: &mut Criterion) {
-    for file in models() {
+    for file in models(&directory).expect("the models' directory can be read") {
         let name = file.file_stem().expect("a model file has a name").to_string_lossy().into_owned();
         let mut group = criterion.benchmark_group(format!("model/{name}"));
         let mut costs = CostStore::default();
-        let inputs = inputs(&file);
+        let inputs = inputs_beside(&file).expect("readable").expect("a model's inputs are beside it");
         for place in ["cpu", "gpu", "heft"] {
             let Ok(strategy) = place.parse();
             let options = SessionOptions::default()

@@ -9,41 +9,30 @@
 use anabranch::execute::{ComputeDevice, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;
 use anabranch_bench::chains::{Chain, cpu, gpu};
-use anabranch_bench::tiny::{Tiny, spec};
+use anabranch_bench::tiny::spec;
+use anabranch_bench::turns::{Call, in_turn};
 use anabranch_kernels::Tensor;
-use anabranch_kernels::cpu::CpuKernel;
-use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// `relu` applied `length` times.
-fn chain(length: usize, tiny: bool) -> Chain {
-    let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
-    let kernel = tiny.then(|| Arc::new(Tiny) as Arc<dyn CpuKernel>);
-    Chain { op, spec: spec(), length, kernel, seconds: 1e-7 }
-}
-
 fn executor(length: usize, devices: &[ComputeDevice], tiny: bool) -> Option<Executor> {
-    chain(length, tiny).executor(devices, &PlanOptions::default())
+    Chain::tiny(length, tiny).executor(devices, &PlanOptions::default())
 }
 
-/// Nanoseconds of a run: the least and the median of samples of some hundred runs.
-fn nanoseconds(executor: &Executor, options: &RunOptions) -> [f64; 2] {
-    let (input, mut output) = (Tensor::zeroed(spec()), RunOutput::default());
-    let nodes = executor.program().nodes.len();
-    let runs = 20_000 / (nodes + 20);
-    let mut sample = || {
-        let start = Instant::now();
-        for _ in 0..runs {
-            executor.run_into(&[&input], options, &mut output).expect("nothing fails");
-        }
-        start.elapsed().as_nanos() as f64 / runs as f64
-    };
-    sample();
-    let mut samples: Vec<f64> = (0..200).map(|_| sample()).collect();
-    samples.sort_by(f64::total_cmp);
-    [samples[0], samples[samples.len() / 2]]
+/// Nanoseconds of a run of each: the least and the median of samples.
+fn nanoseconds(executors: &[Executor], options: &RunOptions) -> Vec<[f64; 2]> {
+    let input = Tensor::zeroed(spec());
+    let mut calls: Vec<Call<'_>> = Vec::new();
+    for executor in executors {
+        let (input, mut output) = (&input, RunOutput::default());
+        calls.push(Box::new(move || {
+            executor.run_into(&[input], options, &mut output)?;
+            Ok(())
+        }));
+    }
+    let mut samples = in_turn(&mut calls, 0.5).expect("nothing fails");
+    samples.iter_mut().for_each(|samples| samples.sort_by(f64::total_cmp));
+    samples.iter().map(|samples| [samples[0] * 1e9, samples[samples.len() / 2] * 1e9]).collect()
 }
 
 /// Runs a second from so many threads at once, with one node.
@@ -67,18 +56,19 @@ fn throughput(executor: &Executor, callers: u32) -> f64 {
 fn table() {
     let (options, one) = (RunOptions::default(), [cpu(0, Vec::new())]);
     let profiled = RunOptions::default().with_profile(true);
-    let times = |devices: &[ComputeDevice], length: usize, options: &RunOptions| {
-        executor(length, devices, true).map(|executor| nanoseconds(&executor, options))
+    let times = |devices: &[ComputeDevice], lengths: &[usize], options: &RunOptions| {
+        let executors: Option<Vec<_>> = lengths.iter().map(|length| executor(*length, devices, true)).collect();
+        executors.map(|executors| nanoseconds(&executors, options))
     };
     let row = |name: &str, [least, median]: [f64; 2]| println!("{name:<42} {least:>9.1} ns  median {median:>9.1} ns");
     let each = |name: &str, devices: &[ComputeDevice], options: &RunOptions, [short, long]: [usize; 2]| {
-        let Some((few, many)) = times(devices, short, options).zip(times(devices, long, options)) else {
+        let Some(times) = times(devices, &[short, long], options) else {
             return println!("{name:<42} not on this machine");
         };
-        row(name, [0, 1].map(|at| (many[at] - few[at]) / (long - short) as f64));
+        row(name, [0, 1].map(|at| (times[1][at] - times[0][at]) / (long - short) as f64));
     };
-    if let Some(run) = times(&one, 1, &options) {
-        row("a run of one node", run);
+    if let Some(times) = times(&one, &[1], &options) {
+        row("a run of one node", times[0]);
     }
     each("a node", &one, &options, [100, 1100]);
     each("a node, profiled", &one, &profiled, [100, 1100]);
@@ -114,7 +104,7 @@ fn overhead(criterion: &mut Criterion) {
     measure("chain of 1000, relu", executor(1000, &one, false), &options);
     measure("chain of 1000, relu, profiled", executor(1000, &one, false), &profiled);
     let two = DevicePool::new(vec![cpu(0, Vec::new()), cpu(1, Vec::new())]);
-    let turns = || chain(100, true).executor_on(&two, &PlanOptions::default());
+    let turns = || Chain::tiny(100, true).executor_on(&two, &PlanOptions::default());
     measure("100 nodes in turns on two CPU devices", turns(), &options);
     let sleepy = RunOptions::default().with_spin(Duration::ZERO);
     measure("100 nodes in turns on two CPU devices, no spinning", turns(), &sleepy);

@@ -7,8 +7,9 @@
 use anabranch::execute::{ComputeDevice, RunOptions};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode};
 use anabranch_bench::chains::{Chain, cpu, gpu};
+use anabranch_bench::nodes::spec;
+use anabranch_kernels::Tensor;
 use anabranch_kernels::op::{Op, Softmax};
-use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const DIMS: [usize; 2] = [16_384, 1_024];
 
 fn pipeline(criterion: &mut Criterion) {
     println!("{} threads of {}", std::thread::available_parallelism().map_or(0, usize::from), std::env::consts::ARCH);
-    let spec = TensorSpec::new(DType::F32, Shape::new(DIMS.to_vec()).expect("64 MiB"));
+    let spec = spec(&DIMS);
     let input = Tensor::zeroed(spec.clone());
     let op = Op::Softmax(Softmax { axis: 1, log: false });
     let chain = Chain { op, spec, length: 2, kernel: None, seconds: 0.02 };

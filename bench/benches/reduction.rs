@@ -3,22 +3,15 @@
 //! Matrices of 64 MiB, rates in bytes read and written.
 
 use anabranch_bench::cpu::CpuRun;
-use anabranch_bench::nodes::{normalize, softmax, sum, sum_of_all};
+use anabranch_bench::nodes::reductions;
 use anabranch_kernels::cpu::Team;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const DIMS: [usize; 2] = [16 * 1024, 1024];
 
-fn reductions(criterion: &mut Criterion) {
+fn memory_bound(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("reduction");
-    let cases = [
-        ("sum of rows", sum(DIMS, 1)),
-        ("sum of columns", sum(DIMS, 0)),
-        ("sum of all", sum_of_all(DIMS)),
-        ("softmax", softmax(DIMS)),
-        ("normalize", normalize(DIMS)),
-    ];
-    for (name, node) in cases {
+    for (name, node) in reductions(DIMS) {
         let mut run = CpuRun::new(&node, &[]);
         group.throughput(Throughput::Bytes(run.bytes()));
         for threads in [1, 2] {
@@ -32,6 +25,6 @@ fn reductions(criterion: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = anabranch_bench::short();
-    targets = reductions
+    targets = memory_bound
 }
 criterion_main!(benches);

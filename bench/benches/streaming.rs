@@ -4,17 +4,19 @@
 //! tensor, against one block that takes it chunk by chunk, and against the time of a plain copy, which reads and writes the
 //! tensor once. Each figure is the median over rounds of ratios within the round.
 
+use anabranch_bench::cpu::Prepared;
 use anabranch_bench::nodes::{spec, values};
-use anabranch_kernels::cpu::{Call, CpuKernel, Team, prepare};
+use anabranch_kernels::cpu::Team;
 use anabranch_kernels::op::{
     Binary, Block, Domain, Expression, Map, Member, NodeSpec, Op, Operand, Reduce, ReduceKind, Unary,
 };
 use anabranch_kernels::{Buffer, Tensor};
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const ROWS: usize = 16_384;
 const COLUMNS: usize = 1024;
+const BYTES: usize = ROWS * COLUMNS * size_of::<f32>();
 const ROUNDS: usize = 15;
 /// Bytes of a chunk, where they are not what is asked.
 const CHUNK: usize = 128 << 10;
@@ -27,8 +29,8 @@ fn main() {
         for (name, ops) in [("simple", &SIMPLE), ("heavy", &HEAVY)] {
             for length in [2, 4, 8] {
                 let chain = Chain::new(ops, length);
-                let mut rivals = [chain.one_by_one(), chain.block(CHUNK), Rival::Copy(Copied::new())];
-                let times = measure(&mut rivals, &team);
+                let mut rivals = [chain.one_by_one(&team), chain.block(CHUNK, &team), copy(&team)];
+                let times = measure(&mut rivals);
                 let ratio = |rival: usize| median(times.iter().map(|t| t[rival] / t[1]).collect());
                 let own = median(times.iter().map(|t| t[1]).collect());
                 println!("{name:7} {length} {:6.2} {:6.2} {:8.2} ms", ratio(0), ratio(2), own * 1e3);
@@ -38,9 +40,9 @@ fn main() {
         let sizes: Vec<usize> = (12..=24).map(|power| 1 << power).collect();
         for (name, ops) in [("simple", &SIMPLE), ("heavy", &HEAVY)] {
             let chain = Chain::new(ops, 4);
-            let mut rivals: Vec<_> = sizes.iter().map(|size| chain.block(*size)).collect();
-            rivals.push(Rival::Copy(Copied::new()));
-            let times = measure(&mut rivals, &team);
+            let mut rivals: Vec<_> = sizes.iter().map(|size| chain.block(*size, &team)).collect();
+            rivals.push(copy(&team));
+            let times = measure(&mut rivals);
             for (at, size) in sizes.iter().enumerate() {
                 let ratio = median(times.iter().map(|t| t[sizes.len()] / t[at]).collect());
                 println!("{name:7} {:6} KiB {ratio:6.2}", size >> 10);
@@ -94,18 +96,42 @@ impl Chain {
         Self { members, inputs: [values(&spec(&[ROWS, COLUMNS])), values(&spec(&[COLUMNS]))] }
     }
 
-    fn one_by_one(&self) -> Rival {
-        let nodes = self.members.iter().map(|member| Node::new(member.spec.clone())).collect();
-        Rival::Nodes(nodes, self.inputs.clone(), [touched(ROWS * COLUMNS * 4), touched(ROWS * COLUMNS * 4)])
+    /// Each node on the whole tensor, between two buffers in turn.
+    fn one_by_one<'a>(&'a self, team: &'a Team) -> Rival<'a> {
+        let mut nodes: Vec<_> = self.members.iter().map(|member| Prepared::new(&member.spec, &[])).collect();
+        let [mut from, mut to] = [touched(BYTES), touched(BYTES)];
+        Box::new(move || {
+            for (at, (node, member)) in nodes.iter_mut().zip(&self.members).enumerate() {
+                let first = if at == 0 { self.inputs[0].bytes() } else { from.bytes() };
+                let inputs = [first, self.inputs[1].bytes()];
+                let output = &mut to.bytes_mut()[..member.spec.outputs[0].bytes()];
+                node.run(&inputs[..member.inputs.len()], output, team);
+                std::mem::swap(&mut from, &mut to);
+            }
+        })
     }
 
-    fn block(&self, chunk: usize) -> Rival {
+    fn block<'a>(&'a self, chunk: usize, team: &'a Team) -> Rival<'a> {
         let (rows, chunk_rows) = (ROWS, chunk.div_ceil(COLUMNS * size_of::<f32>()));
         let members = self.members.clone();
         let op = Op::Block(Block { outputs: vec![members.len() - 1], members, rows, chunk_rows });
         let node = NodeSpec { op, inputs: vec![spec(&[ROWS, COLUMNS]), spec(&[COLUMNS])], outputs: vec![spec(&[])] };
-        Rival::Block(Box::new(Node::new(node)), self.inputs.clone(), Buffer::zeroed(4))
+        let (mut node, mut sum) = (Prepared::new(&node, &[]), [0; 4]);
+        Box::new(move || node.run(&self.inputs.each_ref().map(Tensor::bytes), &mut sum, team))
     }
+}
+
+/// A way of going through the tensor.
+type Rival<'a> = Box<dyn FnMut() + 'a>;
+
+fn copy(team: &Team) -> Rival<'_> {
+    let (from, mut to, piece) = (touched(BYTES), touched(BYTES), 1 << 18);
+    Box::new(move || {
+        team.run_pieces(to.bytes_mut(), piece, &|index, to| {
+            to.copy_from_slice(&from.bytes()[index * piece..][..to.len()]);
+        });
+        black_box(to.bytes());
+    })
 }
 
 fn touched(bytes: usize) -> Buffer {
@@ -114,83 +140,15 @@ fn touched(bytes: usize) -> Buffer {
     buffer
 }
 
-/// A prepared node.
-struct Node {
-    kernel: Box<dyn CpuKernel>,
-    inputs: usize,
-    output_bytes: usize,
-    rows: usize,
-    scratch: Buffer,
-}
-
-impl Node {
-    fn new(spec: NodeSpec) -> Self {
-        let kernel = prepare(&spec, &vec![false; spec.inputs.len()]).expect("a sound node");
-        let scratch = touched(kernel.scratch_bytes());
-        let rows = spec.row_plan().map_or(1, |plan| plan.rows);
-        Self { kernel, inputs: spec.inputs.len(), output_bytes: spec.outputs[0].bytes(), rows, scratch }
-    }
-
-    fn run(&mut self, inputs: &[&[u8]], output: &mut [u8], team: &Team) {
-        let (outputs, scratch) = (&mut [&mut output[..self.output_bytes]], self.scratch.bytes_mut());
-        let call = Call { inputs: &inputs[..self.inputs], outputs, rows: 0..self.rows, scratch, team };
-        black_box(self.kernel.run(call)).expect("no value makes it undefined");
-    }
-}
-
-struct Copied {
-    from: Buffer,
-    to: Buffer,
-}
-
-impl Copied {
-    fn new() -> Self {
-        Self { from: touched(ROWS * COLUMNS * 4), to: touched(ROWS * COLUMNS * 4) }
-    }
-}
-
-/// A way of going through the tensor.
-enum Rival {
-    /// Each node on the whole tensor, between two buffers in turn.
-    Nodes(Vec<Node>, [Tensor; 2], [Buffer; 2]),
-    Block(Box<Node>, [Tensor; 2], Buffer),
-    Copy(Copied),
-}
-
-impl Rival {
-    fn run(&mut self, team: &Team) {
-        match self {
-            Self::Nodes(nodes, inputs, [a, b]) => {
-                let (mut from, mut to) = (a, b);
-                for (at, node) in nodes.iter_mut().enumerate() {
-                    let first = if at == 0 { inputs[0].bytes() } else { from.bytes() };
-                    node.run(&[first, inputs[1].bytes()], to.bytes_mut(), team);
-                    std::mem::swap(&mut from, &mut to);
-                }
-            }
-            Self::Block(node, inputs, output) => {
-                node.run(&[inputs[0].bytes(), inputs[1].bytes()], output.bytes_mut(), team);
-            }
-            Self::Copy(Copied { from, to }) => {
-                let (from, piece) = (from.bytes(), 1 << 18);
-                team.run_pieces(to.bytes_mut(), piece, &|index, to| {
-                    to.copy_from_slice(&from[index * piece..][..to.len()]);
-                });
-                black_box(to.bytes());
-            }
-        }
-    }
-}
-
 /// The rivals' times in each round, in seconds; they take turns, so that what disturbs one disturbs the others.
-fn measure(rivals: &mut [Rival], team: &Team) -> Vec<Vec<f64>> {
-    let time = |rival: &mut Rival| {
+fn measure(rivals: &mut [Rival<'_>]) -> Vec<Vec<f64>> {
+    let time = |rival: &mut Rival<'_>| {
         let start = Instant::now();
-        rival.run(team);
-        start.elapsed()
+        rival();
+        start.elapsed().as_secs_f64()
     };
-    rivals.iter_mut().for_each(|rival| rival.run(team));
-    (0..ROUNDS).map(|_| rivals.iter_mut().map(time).map(|time: Duration| time.as_secs_f64()).collect()).collect()
+    rivals.iter_mut().for_each(|rival| rival());
+    (0..ROUNDS).map(|_| rivals.iter_mut().map(time).collect()).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

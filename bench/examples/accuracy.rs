@@ -8,13 +8,12 @@
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, compare};
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::RunOptions;
-use anabranch::import::Dim;
 use anabranch::planning::PlanChoice;
 use anabranch::profile::CostStore;
-use anabranch::{Inputs, Session, SessionOptions};
-use anabranch_cli::npy::read_npz;
+use anabranch::{Session, SessionOptions};
+use anabranch_bench::models::{inputs_beside, models, with_random};
+use anabranch_bench::turns::Failure;
 use clap::Parser;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -72,7 +71,7 @@ impl Knowledge {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
     let models = models(&arguments.directory)?;
     let share = arguments.seconds / (models.len() * Knowledge::ALL.len()) as f64;
@@ -97,17 +96,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn models(directory: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let entries = std::fs::read_dir(directory)?.collect::<Result<Vec<_>, _>>()?;
-    let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "onnx"));
-    files.sort();
-    if files.is_empty() {
-        return Err(format!("{}: no .onnx files; name a directory with models", directory.display()).into());
-    }
-    Ok(files)
-}
-
 /// Compares all ways for one model. Calibrated costs are kept for the models that follow; what one model taught is not.
 fn judge(
     arguments: &Arguments,
@@ -115,13 +103,15 @@ fn judge(
     knowledge: Knowledge,
     share: f64,
     calibrated: &mut CostStore,
-) -> Result<Comparison, Box<dyn Error>> {
+) -> Result<Comparison, Failure> {
     let calibrate = !matches!(knowledge, Knowledge::Assumed);
     let costs = if calibrate { calibrated.clone() } else { CostStore::default() };
     let (software_gpu, cpu_granularity) = (arguments.software_gpu, arguments.cpu_devices);
     let devices = DetectOptions::default().with_software_gpu(software_gpu).with_cpu_granularity(cpu_granularity);
     let options = SessionOptions::default().with_devices(devices).with_costs(costs).with_calibration(calibrate);
-    let (session, inputs) = open(file, options, arguments)?;
+    let session = Session::open(file, options)?;
+    let given = inputs_beside(file)?.unwrap_or_default();
+    let inputs = with_random(&session, given, arguments.size, arguments.seed)?;
     let choice = |place: &str| {
         let Ok(strategy) = place.parse();
         PlanChoice { strategy, ..session.choice() }
@@ -141,30 +131,6 @@ fn judge(
     let model = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let options = CompareOptions { model, ways, repeat, warmup: 2, refine, run: RunOptions::default() };
     Ok(compare(&session, &inputs, &options, &mut || {})?)
-}
-
-fn open(file: &Path, options: SessionOptions, arguments: &Arguments) -> Result<(Session, Inputs), Box<dyn Error>> {
-    let beside = file.with_extension("npz");
-    if beside.exists() {
-        let inputs = read_npz(&beside)?.into_iter().fold(Inputs::new(), |inputs, (key, tensor)| {
-            match key.strip_prefix("in__") {
-                Some(name) => inputs.tensor(name, tensor),
-                None => inputs,
-            }
-        });
-        return Ok((Session::open(file, options)?, inputs));
-    }
-    let mut options = options;
-    let session = Session::open(file, options.clone())?;
-    let symbols =
-        session.inputs().iter().flat_map(|input| input.dims().into_iter().flatten()).filter_map(|dim| match dim {
-            Dim::Symbol(name) => Some((name.clone(), arguments.size)),
-            Dim::Known(_) | Dim::Unknown => None,
-        });
-    options.dims = symbols.collect();
-    let session = Session::open(file, options)?;
-    let inputs = session.fill_random(Inputs::new(), arguments.seed)?;
-    Ok((session, inputs))
 }
 
 fn print_table(title: &str, comparisons: &[Comparison]) {

@@ -5,20 +5,17 @@
 
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::{ComputeDevice, Executor, RunOptions};
-use anabranch::import::Dim;
 use anabranch::plan::{PlanOptions, StreamMode};
-use anabranch::session::{Inputs, Session, SessionOptions, random_tensor};
+use anabranch::session::{Inputs, Session, SessionOptions};
 use anabranch_bench::chains::{Chain, cpu};
-use anabranch_bench::tiny::{Tiny, spec};
+use anabranch_bench::models::{inputs_beside, with_random};
+use anabranch_bench::tiny::spec;
 use anabranch_bench::turns::{Call, Failure, in_turn};
-use anabranch_cli::npy::read_npz;
-use anabranch_kernels::op::{Domain, Expression, Map, Op, Unary};
-use anabranch_kernels::{Shape, Tensor, TensorSpec};
+use anabranch_kernels::Tensor;
 use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -109,7 +106,7 @@ fn chain(directory: &Path, seconds: f64) -> Result<Value, Failure> {
     let mut sessions = Vec::new();
     for length in LENGTHS {
         let (session, inputs) = open(&directory.join(format!("chain{length}.onnx")), false)?;
-        let nodes = planned_nodes(&session, &inputs)?;
+        let nodes = session.prepare(&inputs)?.program.nodes.len();
         if nodes != length {
             return Err(format!("the plan of a chain of {length} has {nodes} nodes, and is another chain").into());
         }
@@ -224,7 +221,11 @@ fn channel_floor() -> Result<Vec<f64>, Failure> {
 /// What profiling costs: ratios of neighbouring batches.
 fn profile(model: &Path, seconds: f64) -> Result<Value, Failure> {
     let (session, inputs) = open(model, true)?;
-    let mut calls: [Call<'_>; 2] = [Box::new(|| run(&session, &inputs)), Box::new(|| run_profiled(&session, &inputs))];
+    let run_profiled = || {
+        session.run_with(&inputs, &RunOptions::default().with_profile(true))?;
+        Ok(())
+    };
+    let mut calls: [Call<'_>; 2] = [Box::new(|| run(&session, &inputs)), Box::new(run_profiled)];
     let times = in_turn(&mut calls, seconds)?;
     let ratio = times[0].iter().zip(&times[1]).map(|(plain, profiled)| profiled / plain).collect();
     let mut samples = Samples::from([("ratio".into(), ratio)]);
@@ -233,12 +234,12 @@ fn profile(model: &Path, seconds: f64) -> Result<Value, Failure> {
 }
 
 fn first_and_further(model: &Path, seconds: f64) -> Result<Value, Failure> {
-    let given = beside(model)?;
+    let given = inputs_beside(model)?.unwrap_or_default();
     let before = peak_memory()?;
     let started = Instant::now();
     let session = Session::open(model, options(true))?;
     let opened = started.elapsed();
-    let inputs = complete(&session, given)?;
+    let inputs = with_random(&session, given, 1, 1)?;
     let started = Instant::now();
     run(&session, &inputs)?;
     let first = opened + started.elapsed();
@@ -294,9 +295,9 @@ fn cores(count: usize) -> Result<Vec<ComputeDevice>, Failure> {
 
 /// A chain of bare kernels, its nodes in turns on these devices.
 fn executor(length: usize, devices: &[ComputeDevice]) -> Result<Executor, Failure> {
-    let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
-    let chain = Chain { op, spec: spec(), length, kernel: Some(Arc::new(Tiny)), seconds: 1e-7 };
-    chain.executor(devices, &PlanOptions::default()).ok_or_else(|| "the chain cannot be planned".into())
+    Chain::tiny(length, true)
+        .executor(devices, &PlanOptions::default())
+        .ok_or_else(|| "the chain cannot be planned".into())
 }
 
 fn execute(executor: &Executor, input: &Tensor) -> Result<(), Failure> {
@@ -307,16 +308,6 @@ fn execute(executor: &Executor, input: &Tensor) -> Result<(), Failure> {
 fn run(session: &Session, inputs: &Inputs) -> Result<(), Failure> {
     session.run(inputs)?;
     Ok(())
-}
-
-fn run_profiled(session: &Session, inputs: &Inputs) -> Result<(), Failure> {
-    session.run_with(inputs, &RunOptions::default().with_profile(true))?;
-    Ok(())
-}
-
-/// The number of nodes of the plan for these inputs.
-fn planned_nodes(session: &Session, inputs: &Inputs) -> Result<usize, Failure> {
-    Ok(session.prepare(inputs)?.program.nodes.len())
 }
 
 /// All cores that this process may use as one device, no GPU, nothing calibrated: what ONNX Runtime's CPU provider does. Where
@@ -330,34 +321,8 @@ fn options(fuse: bool) -> SessionOptions {
 
 fn open(model: &Path, fuse: bool) -> Result<(Session, Inputs), Failure> {
     let session = Session::open(model, options(fuse))?;
-    let inputs = complete(&session, beside(model)?)?;
+    let inputs = with_random(&session, inputs_beside(model)?.unwrap_or_default(), 1, 1)?;
     Ok((session, inputs))
-}
-
-/// The inputs in an `.npz` beside the model, members `in__NAME`, if there is one.
-fn beside(model: &Path) -> Result<Inputs, Failure> {
-    let file = model.with_extension("npz");
-    let arrays = if file.exists() { read_npz(&file)? } else { BTreeMap::new() };
-    Ok(arrays.into_iter().fold(Inputs::new(), |inputs, (key, tensor)| match key.strip_prefix("in__") {
-        Some(name) => inputs.tensor(name, tensor),
-        None => inputs,
-    }))
-}
-
-/// Random tensors for the inputs that are not given; all sizes that the model leaves open are 1.
-fn complete(session: &Session, given: Inputs) -> Result<Inputs, Failure> {
-    let mut inputs = given.clone();
-    for input in session.inputs().iter().filter(|input| !input.is_optional() && given.find(input.name()).is_none()) {
-        let size = |dim: &Dim| match dim {
-            Dim::Known(size) => *size,
-            Dim::Symbol(_) | Dim::Unknown => 1,
-        };
-        let dims: Vec<usize> = input.dims().into_iter().flatten().map(size).collect();
-        let dtype = input.dtype().ok_or_else(|| format!("the model does not say of which type {input} is"))?;
-        let spec = TensorSpec::new(dtype, Shape::new(dims)?);
-        inputs = inputs.tensor(input.name(), random_tensor(input.name(), &spec, 1));
-    }
-    Ok(inputs)
 }
 
 /// The most bytes that this process has had in memory so far.

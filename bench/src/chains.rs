@@ -1,6 +1,7 @@
 //! Chains of equal nodes in turns on several devices.
 
 use crate::gpu::adapter;
+use crate::tiny::{self, Tiny};
 use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels};
 use anabranch::plan::HOST;
 use anabranch::plan::{Plan, PlanDevice, PlanOptions};
@@ -8,7 +9,7 @@ use anabranch::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch::tasks::{NodeLimits, ProgramTasks, Residence};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::cpu::CpuKernel;
-use anabranch_kernels::op::{NodeSpec, Op};
+use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
 use anabranch_placement::cost::CostTable;
 use anabranch_placement::order::Pct;
 use anabranch_placement::place::{Fixed, Placer};
@@ -32,6 +33,13 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// `relu` on 16 elements so many times: with a kernel that has nothing around it, where it is to be `bare`.
+    pub fn tiny(length: usize, bare: bool) -> Self {
+        let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
+        let kernel = bare.then(|| Arc::new(Tiny) as Arc<dyn CpuKernel>);
+        Self { op, spec: tiny::spec(), length, kernel, seconds: 1e-7 }
+    }
+
     /// An executor of the chain whose node `i` is on device `i` modulo their number, in a pool of its own. `None` if a kernel is missing.
     pub fn executor(&self, devices: &[ComputeDevice], options: &PlanOptions) -> Option<Executor> {
         self.executor_on(&DevicePool::new(devices.to_vec()), options)

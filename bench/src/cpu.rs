@@ -6,28 +6,47 @@ use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{Buffer, Tensor};
 use std::hint::black_box;
 
-/// A prepared kernel, its inputs, its output and its scratch memory, all touched before.
-pub struct CpuRun {
+/// A prepared kernel and its scratch memory.
+pub struct Prepared {
     kernel: Box<dyn CpuKernel>,
-    inputs: Vec<Tensor>,
-    output: Buffer,
     scratch: Buffer,
     rows: usize,
+}
+
+impl Prepared {
+    /// Prepares `node`, of whose inputs these are constant; those that are missing are not.
+    pub fn new(node: &NodeSpec, constants: &[Option<Tensor>]) -> Self {
+        let constants: Vec<_> = (0..node.inputs.len()).map(|at| constants.get(at).cloned().flatten()).collect();
+        let kernel = prepare_with(node, &constants).expect("a sound node");
+        let mut scratch = Buffer::zeroed(kernel.scratch_bytes());
+        scratch.bytes_mut().fill(1);
+        Self { kernel, scratch, rows: node.row_plan().map_or(1, |plan| plan.rows) }
+    }
+
+    /// Runs the whole node once.
+    pub fn run(&mut self, inputs: &[&[u8]], output: &mut [u8], team: &Team) {
+        let (outputs, scratch) = (&mut [output], self.scratch.bytes_mut());
+        black_box(self.kernel.run(Call { inputs, outputs, rows: 0..self.rows, scratch, team }))
+            .expect("no value makes it undefined");
+    }
+}
+
+/// A prepared kernel, its inputs and its output, all touched before.
+pub struct CpuRun {
+    prepared: Prepared,
+    inputs: Vec<Tensor>,
+    output: Buffer,
 }
 
 impl CpuRun {
     /// Prepares `node` with `constant[i]` saying whether input `i` never changes.
     pub fn new(node: &NodeSpec, constant: &[bool]) -> Self {
         let inputs: Vec<Tensor> = node.inputs.iter().map(values).collect();
-        let is_constant = |index: usize| constant.get(index) == Some(&true);
         let constants: Vec<_> =
-            inputs.iter().enumerate().map(|(index, input)| is_constant(index).then(|| input.clone())).collect();
-        let kernel = prepare_with(node, &constants).expect("a sound node");
+            inputs.iter().zip(constant).map(|(input, constant)| constant.then(|| input.clone())).collect();
         let mut output = Buffer::zeroed(node.outputs[0].bytes());
         output.bytes_mut().fill(1);
-        let scratch = Buffer::zeroed(kernel.scratch_bytes());
-        let rows = node.row_plan().map_or(1, |plan| plan.rows);
-        Self { kernel, inputs, output, scratch, rows }
+        Self { prepared: Prepared::new(node, &constants), inputs, output }
     }
 
     /// Bytes read and written once.
@@ -38,9 +57,6 @@ impl CpuRun {
     /// Runs the whole node once.
     pub fn call(&mut self, team: &Team) {
         let inputs: Vec<&[u8]> = self.inputs.iter().map(Tensor::bytes).collect();
-        let mut outputs = [self.output.bytes_mut()];
-        let scratch = self.scratch.bytes_mut();
-        let call = Call { inputs: &inputs, outputs: &mut outputs, rows: 0..self.rows, scratch, team };
-        black_box(self.kernel.run(call)).expect("no value makes it undefined");
+        self.prepared.run(&inputs, self.output.bytes_mut(), team);
     }
 }

@@ -4,6 +4,7 @@
 pub mod chains;
 pub mod cpu;
 pub mod gpu;
+pub mod models;
 pub mod nodes;
 pub mod tiny;
 pub mod turns;

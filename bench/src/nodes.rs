@@ -32,25 +32,19 @@ pub fn matmul([m, n, k]: [usize; 3]) -> NodeSpec {
     node(Op::MatMul(MatMul::default()), &[&[m, k], &[k, n]], &[m, n])
 }
 
-/// The sum over one axis of a matrix.
-pub fn sum([rows, columns]: [usize; 2], axis: usize) -> NodeSpec {
-    let kept = if axis == 0 { columns } else { rows };
-    node(Op::Reduce(Reduce { kind: ReduceKind::Sum, axes: vec![axis] }), &[&[rows, columns]], &[kept])
-}
-
-/// The sum over a whole matrix.
-pub fn sum_of_all([rows, columns]: [usize; 2]) -> NodeSpec {
-    node(Op::Reduce(Reduce { kind: ReduceKind::Sum, axes: vec![0, 1] }), &[&[rows, columns]], &[])
-}
-
-/// Softmax along the rows of a matrix.
-pub fn softmax(dims: [usize; 2]) -> NodeSpec {
-    node(Op::Softmax(Softmax { axis: 1, log: false }), &[&dims], &dims)
-}
-
-/// Each row of a matrix to zero mean and unit variance.
-pub fn normalize(dims: [usize; 2]) -> NodeSpec {
-    node(Op::Normalize(Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue: None }), &[&dims], &dims)
+/// Reductions of a matrix and the nodes built on them, by name.
+pub fn reductions(dims: [usize; 2]) -> [(&'static str, NodeSpec); 5] {
+    let [rows, columns] = dims;
+    let sum =
+        |axes: Vec<usize>, kept: &[usize]| node(Op::Reduce(Reduce { kind: ReduceKind::Sum, axes }), &[&dims], kept);
+    let normalize = Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue: None };
+    [
+        ("sum of rows", sum(vec![1], &[rows])),
+        ("sum of columns", sum(vec![0], &[columns])),
+        ("sum of all", sum(vec![0, 1], &[])),
+        ("softmax", node(Op::Softmax(Softmax { axis: 1, log: false }), &[&dims], &dims)),
+        ("normalize", node(Op::Normalize(normalize), &[&dims], &dims)),
+    ]
 }
 
 /// A layer of a convolutional network on one image, padded so that a stride of 1 keeps the image's size.

@@ -7,6 +7,7 @@ mod chart;
 mod command;
 pub mod npy;
 mod report;
+mod text;
 mod trace;
 
 pub use command::main;

@@ -1,7 +1,7 @@
 //! Tensors in NumPy's files: `.npy` (one array) and `.npz` (a zip of named arrays).
 //!
 //! A `.npy` file is a magic word, a version, the length of a header, the header (a Python dictionary with the keys
-//! `descr`, `fortran_order` and `shape`), and the elements. The library for it panics on headers that lie, so this is ours.
+//! `descr`, `fortran_order` and `shape`), and the elements. The library for it (`npyz`) panics on headers that lie, so this is ours.
 
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::collections::BTreeMap;

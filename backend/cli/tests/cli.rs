@@ -2,13 +2,9 @@
 
 mod command;
 
-use command::Anabranch;
+use command::{Anabranch, bundled};
 use serde_json::Value;
 use std::path::Path;
-
-fn bundled(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name).display().to_string()
-}
 
 #[test]
 fn the_built_in_model_runs_and_reports_what_was_promised() {

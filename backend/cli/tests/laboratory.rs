@@ -2,7 +2,7 @@
 
 mod command;
 
-use command::Anabranch;
+use command::{Anabranch, bundled};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
@@ -241,7 +241,7 @@ fn what_cannot_be_swept_is_refused_with_the_next_step() {
 #[test]
 fn a_models_task_graph_is_written_and_simulated() {
     let laboratory = Anabranch::new();
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/unet.onnx").display().to_string();
+    let model = bundled("unet.onnx");
     let written = laboratory.json(&["graph", &model, "--software-gpu", "-o", "graph.json"]);
     assert_eq!(written["devices"], 2);
     let report = laboratory.json(&["simulate", "graph.json", "--place", "heft"]);

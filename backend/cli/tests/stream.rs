@@ -2,14 +2,9 @@
 
 mod command;
 
-use command::Anabranch;
+use command::{Anabranch, bundled};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-
-fn bundled(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name).display().to_string()
-}
 
 /// The schedules of a report.
 fn schedules(report: &Value) -> &[Value] {

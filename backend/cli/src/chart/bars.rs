@@ -2,24 +2,21 @@
 
 use super::axis::{self, AXIS_HEIGHT};
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
-use super::head::{MARGIN, Sample, draw_key, draw_title};
+use super::head::{self, MARGIN, Sample};
 use super::theme::COLOURS;
 use super::{Format, Scale};
 
 /// A chart of bars.
 #[derive(Debug, Clone)]
 pub(crate) struct BarChart {
-    /// What is shown.
     pub(crate) title: String,
     /// How it was made, in a line.
     pub(crate) subtitle: String,
-    /// What the values are, with their unit.
     pub(crate) value: String,
     /// How values are written.
     pub(crate) format: Format,
     /// Whether each power of ten is as long as the other.
     pub(crate) logarithmic: bool,
-    /// Names of the series.
     pub(crate) series: Vec<String>,
     /// Whether the least of a panel stands out.
     pub(crate) emphasis: bool,
@@ -27,16 +24,13 @@ pub(crate) struct BarChart {
     pub(crate) missing: String,
     /// What the limit of the panels is, if they have one.
     pub(crate) limit: Option<String>,
-    /// The cases.
     pub(crate) panels: Vec<Panel>,
 }
 
 /// One case: bars on a scale of their own.
 #[derive(Debug, Clone)]
 pub(crate) struct Panel {
-    /// The case.
     pub(crate) title: String,
-    /// What is compared.
     pub(crate) groups: Vec<Group>,
     /// A value that is drawn as a dashed line.
     pub(crate) limit: Option<f64>,
@@ -45,7 +39,6 @@ pub(crate) struct Panel {
 /// One thing that is compared.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
-    /// Its name.
     pub(crate) name: String,
     /// Its bars, one for each series; `None` where there is nothing to show.
     pub(crate) bars: Vec<Option<Bar>>,
@@ -54,7 +47,6 @@ pub(crate) struct Group {
 /// A bar: a mean or median, and how sure it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bar {
-    /// How long it is.
     pub(crate) mean: f64,
     /// From where to where the whisker at its end goes; none where both are the end.
     pub(crate) whisker: (f64, f64),
@@ -110,12 +102,14 @@ const GROUP_GAP: f64 = 7.0;
 const VALUE_WIDTH: f64 = 104.0;
 
 impl BarChart {
-    /// The file.
     pub(crate) fn svg(&self) -> String {
         let columns = self.panels.len().clamp(1, 2);
         let width = 2.0 * MARGIN + columns as f64 * PANEL_WIDTH + (columns - 1) as f64 * PANEL_GAP;
         let mut canvas = Canvas::default();
-        let mut y = self.draw_head(&mut canvas, width - 2.0 * MARGIN);
+        let series = self.series.iter().enumerate().filter(|_| self.series.len() > 1);
+        let key: Vec<Sample> = series.map(|(colour, name)| Sample { colour, name: name.clone() }).collect();
+        let titles = [&*self.title, &self.subtitle];
+        let mut y = head::draw(&mut canvas, titles, &key, self.limit.as_deref(), width - 2.0 * MARGIN);
         for row in self.panels.chunks(columns) {
             for (place, panel) in row.iter().enumerate() {
                 let x = MARGIN + place as f64 * (PANEL_WIDTH + PANEL_GAP);
@@ -124,18 +118,6 @@ impl BarChart {
             y += row.iter().map(|panel| self.panel_height(panel)).fold(0.0, f64::max) + PANEL_GAP;
         }
         canvas.finish(width, y, &self.title, &format!("{}. {}.", self.subtitle, self.value))
-    }
-
-    /// Title, subtitle and the key of the series, in so much width; returns where they end.
-    fn draw_head(&self, canvas: &mut Canvas, width: f64) -> f64 {
-        let mut y = draw_title(canvas, &self.title, &self.subtitle, width);
-        if self.series.len() > 1 || self.limit.is_some() {
-            y += 20.0;
-            let series = self.series.iter().enumerate().filter(|_| self.series.len() > 1);
-            let key: Vec<Sample> = series.map(|(colour, name)| Sample { colour, name: name.clone() }).collect();
-            draw_key(canvas, &key, self.limit.as_deref(), y);
-        }
-        y + 16.0
     }
 
     fn bar_height(&self) -> f64 {

@@ -1,39 +1,31 @@
 //! Shapes and text of an SVG file. Everything that comes from outside is escaped here, and nowhere else.
 
 use super::theme::STYLE;
+use crate::text::shortened;
 use std::fmt::Write;
 
-/// Where text stands from its point.
+/// Which part of a text is at its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// To the right of it.
     Start,
-    /// Around it.
     Middle,
-    /// To the left of it.
     End,
 }
 
 /// A rectangle, in pixels from the upper left corner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rect {
-    /// Left edge.
     pub(crate) x: f64,
-    /// Upper edge.
     pub(crate) y: f64,
-    /// Width.
     pub(crate) width: f64,
-    /// Height.
     pub(crate) height: f64,
 }
 
 impl Rect {
-    /// The right edge.
     pub(crate) fn right(&self) -> f64 {
         self.x + self.width
     }
 
-    /// The lower edge.
     pub(crate) fn bottom(&self) -> f64 {
         self.y + self.height
     }
@@ -141,11 +133,7 @@ pub(super) const CHARACTER: f64 = 6.7;
 
 /// `text`, cut so that it fits into so many pixels.
 pub(super) fn fitted(text: &str, width: f64) -> String {
-    let most = (width / CHARACTER).max(1.0) as usize;
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    shortened(text, (width / CHARACTER).max(1.0) as usize)
 }
 
 /// `text` as character data of XML and HTML, between tags or in quotes. What XML cannot hold becomes U+FFFD.

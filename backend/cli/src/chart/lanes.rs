@@ -28,6 +28,23 @@ pub(crate) struct Lane {
     pub(crate) quantity: Option<Quantity>,
 }
 
+impl Lane {
+    /// A lane of intervals, with the share that they take of the time until `end`.
+    pub(crate) fn of(name: String, intervals: Vec<Interval>, end: f64) -> Self {
+        Self { name, note: format!("{:.0} %", 100.0 * busy(&intervals, end)), intervals, quantity: None }
+    }
+}
+
+/// The share of the time until `end` that some intervals, by start, take: what they share counts once.
+pub(crate) fn busy(intervals: &[Interval], end: f64) -> f64 {
+    let (mut sum, mut reached) = (0.0, 0.0f64);
+    for interval in intervals {
+        sum += (interval.end - interval.start.max(reached)).max(0.0);
+        reached = reached.max(interval.end);
+    }
+    if end > 0.0 { sum / end } else { 0.0 }
+}
+
 /// A quantity that holds from each moment to the next.
 #[derive(Debug, Clone)]
 pub(crate) struct Quantity {
@@ -172,11 +189,18 @@ mod tests {
     }
 
     fn drawn(intervals: Vec<Interval>) -> String {
-        let lane = Lane { name: "cpu0".into(), note: "50 %".into(), intervals, quantity: None };
+        let lane = Lane { note: "50 %".into(), ..Lane::of("cpu0".into(), intervals, 1.0) };
         let row = Rect { x: 0.0, y: 0.0, width: 100.0, height: 20.0 };
         let mut canvas = Canvas::default();
         draw(&mut canvas, row, &Scale::linear(100.0, 0.0, 100.0), &lane, true);
         canvas.finish(100.0, 20.0, "", "")
+    }
+
+    #[test]
+    fn what_overlaps_counts_once() {
+        let intervals =
+            [(0.0, 10.0), (5.0, 12.0), (6.0, 8.0), (20.0, 21.0)].map(|(start, end)| interval(0, start, end));
+        assert_eq!((busy(&intervals, 26.0), busy(&intervals, 0.0)), (0.5, 0.0));
     }
 
     #[test]

@@ -15,12 +15,13 @@ mod table;
 mod theme;
 mod timeline;
 
+pub(crate) use crate::text::amount;
 pub(crate) use bars::{Bar, BarChart, Group, Panel};
 pub(crate) use canvas::escaped;
 pub(crate) use head::Sample;
-pub(crate) use lanes::{Interval, Lane, Quantity, SEND_COLOUR};
+pub(crate) use lanes::{Interval, Lane, Quantity, SEND_COLOUR, busy};
 pub(crate) use page::page;
-pub(crate) use scale::{Scale, amount};
+pub(crate) use scale::Scale;
 pub(crate) use table::html_table;
 pub(crate) use timeline::{TimePanel, Timeline};
 

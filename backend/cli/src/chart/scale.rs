@@ -56,29 +56,6 @@ impl Scale {
     }
 }
 
-/// A value with three digits and a letter for thousands, millions and so on: `12.3k`.
-pub(crate) fn amount(value: f64) -> String {
-    let (scaled, letter) = match value.abs() {
-        0.0 => return "0".into(),
-        v if !(1e-3..9.995e14).contains(&v) => return format!("{value:.2e}"),
-        v if v < 9999.5 => (value, ""),
-        v if v < 9.995e5 => (value / 1e3, "k"),
-        v if v < 9.995e8 => (value / 1e6, "M"),
-        v if v < 9.995e11 => (value / 1e9, "G"),
-        _ => (value / 1e12, "T"),
-    };
-    let digits = match scaled.abs() {
-        v if v < 0.09995 => 4,
-        v if v < 0.9995 => 3,
-        v if v < 9.995 => 2,
-        v if v < 99.95 => 1,
-        _ => 0,
-    };
-    let text = format!("{scaled:.digits$}");
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    format!("{text}{letter}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,14 +79,5 @@ mod tests {
         let logarithmic = Scale::logarithmic(1.5, 1000.0, 0.0, 3.0);
         assert_eq!([1.0, 0.0].map(|value| logarithmic.at(value)), [0.0, 0.0]);
         assert!((logarithmic.at(10.0) - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn amounts_have_three_digits() {
-        let cases = [(0.0, "0"), (65.002, "65"), (143.1, "143"), (9.87, "9.87"), (12345.0, "12.3k"), (2e6, "2M")];
-        for (value, text) in cases {
-            assert_eq!(amount(value), text);
-        }
-        assert_eq!((amount(0.05), amount(2102.08), amount(1e-5)), ("0.05".into(), "2102".into(), "1.00e-5".into()));
     }
 }

@@ -1,8 +1,8 @@
 //! What devices and links do over time: panels of lanes on one time axis, with dashed lines at the times that matter.
 
 use super::axis::{self, AXIS_HEIGHT};
-use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
-use super::head::{MARGIN, Sample, draw_key};
+use super::canvas::{Anchor, CHARACTER, Canvas, Rect};
+use super::head::{self, MARGIN, Sample};
 use super::lanes::{self, Lane, MOST_NAME};
 use super::{Format, Scale};
 
@@ -35,8 +35,6 @@ pub(crate) struct TimePanel {
     pub(crate) groups: Vec<Vec<Lane>>,
 }
 
-const HEAD: f64 = 70.0;
-const KEY_HEIGHT: f64 = 14.0;
 const HEADING_HEIGHT: f64 = 26.0;
 const PLOT_WIDTH: f64 = 860.0;
 const NOTE_WIDTH: f64 = 64.0;
@@ -46,7 +44,6 @@ const GROUP_GAP: f64 = 9.0;
 const MOST_MARKS: usize = 120;
 
 impl Timeline {
-    /// The file.
     pub(crate) fn svg(&self) -> String {
         let lanes = || self.panels.iter().flat_map(TimePanel::lanes);
         let names = lanes().map(|lane| lane.name.chars().count()).max().unwrap_or(0);
@@ -55,7 +52,8 @@ impl Timeline {
         let scale = Scale::linear(self.end, x, x + PLOT_WIDTH);
         let tips = lanes::with_tips(lanes());
         let mut canvas = Canvas::default();
-        let mut y = self.draw_head(&mut canvas);
+        let named = (!self.marks_name.is_empty() && !self.marks().is_empty()).then_some(self.marks_name.as_str());
+        let mut y = head::draw(&mut canvas, [&self.title, &self.subtitle], &self.key, named, gutter + PLOT_WIDTH);
         for (number, panel) in self.panels.iter().enumerate() {
             if !panel.heading.is_empty() {
                 canvas.text((MARGIN, y + HEADING_HEIGHT - 10.0), Anchor::Start, "ink heading", &panel.heading);
@@ -74,18 +72,6 @@ impl Timeline {
 
     fn marks(&self) -> &[f64] {
         if self.marks.len() <= MOST_MARKS { &self.marks } else { &[] }
-    }
-
-    /// Title, subtitle and key; returns where they end.
-    fn draw_head(&self, canvas: &mut Canvas) -> f64 {
-        canvas.text((MARGIN, 30.0), Anchor::Start, "ink title", &fitted(&self.title, PLOT_WIDTH * 0.7));
-        canvas.text((MARGIN, 49.0), Anchor::Start, "quiet", &self.subtitle);
-        let named = !self.marks_name.is_empty() && !self.marks().is_empty();
-        if self.key.is_empty() && !named {
-            return HEAD;
-        }
-        draw_key(canvas, &self.key, named.then_some(self.marks_name.as_str()), HEAD);
-        HEAD + KEY_HEIGHT
     }
 }
 

@@ -94,7 +94,6 @@ pub(crate) enum Streamed {
 }
 
 impl Streamed {
-    /// The mode.
     pub(crate) fn mode(self) -> StreamMode {
         match self {
             Self::Off => StreamMode::Off,
@@ -104,10 +103,15 @@ impl Streamed {
     }
 }
 
-impl StreamArgs {
-    /// No streaming.
-    pub(crate) const NONE: Self = Self { stream: Streamed::Off, chunk: None };
+impl PlaceArgs {
+    /// For commands that do not place, or place in ways of their own.
+    pub(crate) fn any(constraints: &ConstraintArgs) -> Self {
+        let streaming = StreamArgs { stream: Streamed::Off, chunk: None };
+        Self { place: "heft".into(), order: Order::Pct, constraints: constraints.clone(), streaming }
+    }
+}
 
+impl StreamArgs {
     /// The options of plans.
     pub(crate) fn options(&self) -> PlanOptions {
         PlanOptions { streaming: self.stream.mode(), chunk: self.chunk.unwrap_or_default(), ..PlanOptions::default() }

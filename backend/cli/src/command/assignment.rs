@@ -4,7 +4,7 @@ use super::{CliError, write_file};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -25,10 +25,11 @@ pub(super) fn read(path: &Path, problem: &LoadedProblem) -> Result<Vec<DeviceId>
     let map: BTreeMap<String, DeviceName> = serde_json::from_slice(&text).map_err(|error| {
         refuse(format!("{error}; an assignment is a JSON object from task ids to device ids, such as {{\"0\": 3}}"))
     })?;
-    let tasks = TaskNames::of(problem);
-    let mut device_of = vec![None; problem.graph.task_count()];
+    let count = problem.graph.task_count();
+    let places = (0..count).map(|place| (number(problem, place), place as u32)).collect();
+    let mut device_of = vec![None; count];
     for (name, device) in &map {
-        let task = tasks.find(name).map_err(&refuse)?;
+        let task = find_task(problem, &places, name).map_err(&refuse)?;
         device_of[task.index()] = Some(find_device(problem, name, device).map_err(&refuse)?);
     }
     let missing = device_of.iter().filter(|device| device.is_none()).count();
@@ -36,64 +37,32 @@ pub(super) fn read(path: &Path, problem: &LoadedProblem) -> Result<Vec<DeviceId>
     complete.ok_or_else(|| {
         let first = device_of.iter().position(Option::is_none).unwrap_or(0);
         let name = &problem.graph.task(TaskId(first as u32)).name;
-        refuse(format!("{missing} tasks have no device, the first is {} ({name:?})", tasks.number(first)))
+        refuse(format!("{missing} tasks have no device, the first is {} ({name:?})", number(problem, first)))
     })
 }
 
 /// Writes the device of every task, in the order of the tasks, as [`read`] reads it.
 pub(super) fn write(path: &Path, problem: &LoadedProblem, device_of: &[DeviceId]) -> Result<(), CliError> {
-    let map = Written { tasks: TaskNames::of(problem), device_of };
-    let text = serde_json::to_string_pretty(&map).map_err(CliError::internal)?;
-    write_file(path, text + "\n")
+    let line = |(place, device): (usize, &DeviceId)| format!("  \"{}\": {}", number(problem, place), device.0);
+    let lines: Vec<String> = device_of.iter().enumerate().map(line).collect();
+    write_file(path, format!("{{\n{}\n}}\n", lines.join(",\n")))
 }
 
-struct Written<'a> {
-    tasks: TaskNames<'a>,
-    device_of: &'a [DeviceId],
-}
-
-impl Serialize for Written<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.device_of.len()))?;
-        for (place, device) in self.device_of.iter().enumerate() {
-            map.serialize_entry(&self.tasks.number(place).to_string(), &device.0)?;
-        }
-        map.end()
+/// The task of a name, given the places of tasks by the numbers of their file.
+fn find_task(problem: &LoadedProblem, places: &BTreeMap<u64, u32>, name: &str) -> Result<TaskId, String> {
+    if let Some(&place) = name.parse().ok().and_then(|number: u64| places.get(&number)) {
+        return Ok(TaskId(place));
+    }
+    let graph = &problem.graph;
+    let mut named = graph.task_ids().filter(|&task| graph.task(task).name == name);
+    match (named.next(), named.next()) {
+        (Some(task), None) => Ok(task),
+        (Some(_), Some(_)) => Err(format!("several tasks are called {name:?}; say which by its number")),
+        (None, _) => Err(format!("{:?} has no task {name:?}", problem.name)),
     }
 }
 
-/// What tasks are called.
-struct TaskNames<'a> {
-    problem: &'a LoadedProblem,
-    /// Places of the tasks, by the numbers of their file.
-    places: BTreeMap<u64, u32>,
-}
-
-impl<'a> TaskNames<'a> {
-    fn of(problem: &'a LoadedProblem) -> Self {
-        let places = (0..problem.graph.task_count()).map(|place| (number(problem, place), place as u32)).collect();
-        TaskNames { problem, places }
-    }
-
-    /// The file's number of the task at a place.
-    fn number(&self, place: usize) -> u64 {
-        number(self.problem, place)
-    }
-
-    fn find(&self, name: &str) -> Result<TaskId, String> {
-        if let Some(&place) = name.parse().ok().and_then(|number: u64| self.places.get(&number)) {
-            return Ok(TaskId(place));
-        }
-        let graph = &self.problem.graph;
-        let mut named = graph.task_ids().filter(|&task| graph.task(task).name == name);
-        match (named.next(), named.next()) {
-            (Some(task), None) => Ok(task),
-            (Some(_), Some(_)) => Err(format!("several tasks are called {name:?}; say which by its number")),
-            (None, _) => Err(format!("{:?} has no task {name:?}", self.problem.name)),
-        }
-    }
-}
-
+/// The number that the file gives to the task at a place.
 fn number(problem: &LoadedProblem, place: usize) -> u64 {
     problem.facts.task_ids.get(place).copied().unwrap_or(place as u64)
 }

@@ -35,7 +35,6 @@ pub(crate) struct CalibrateCommand {
 }
 
 impl CalibrateCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let (path, mut store) = open_store(self.costs.as_ref())?;
         let inventory = detect(&self.devices.options())?;
@@ -47,14 +46,14 @@ impl CalibrateCommand {
         show(&inventory, store.here(), measured, output)
     }
 
-    /// Does the steps that are left, and saves each.
+    /// Does the steps that are left, and saves each; returns how many these were, and of how many in all.
     fn measure(
         &self,
         inventory: &Inventory,
         store: &mut CostStore,
         path: &std::path::Path,
         output: Output,
-    ) -> Result<Steps, CliError> {
+    ) -> Result<[usize; 2], CliError> {
         let cancel = cancel_on_interrupt()?;
         let calibrator = Calibrator::new(inventory);
         let steps = calibrator.steps();
@@ -68,23 +67,12 @@ impl CalibrateCommand {
             save_store(store, path)?;
             progress.advance();
         }
-        Ok(Steps { measured: left.len(), all: steps.len() })
+        Ok([left.len(), steps.len()])
     }
 }
 
-/// Steps of the calibration.
-#[derive(Clone, Copy)]
-struct Steps {
-    measured: usize,
-    all: usize,
-}
-
-/// What is known of the link from a device to another.
-struct KnownLink<'a> {
-    from: DeviceRef<'a>,
-    to: DeviceRef<'a>,
-    costs: &'a LinkCosts,
-}
+/// A link from a device to another, and what is known of it.
+type KnownLink<'a> = (DeviceRef<'a>, DeviceRef<'a>, &'a LinkCosts);
 
 /// How long so many bytes take over a link, in seconds.
 #[derive(Serialize)]
@@ -102,14 +90,15 @@ struct Contention {
     ratio: f64,
 }
 
-fn show(inventory: &Inventory, known: &MachineCosts, steps: Steps, output: Output) -> Result<(), CliError> {
+fn show(inventory: &Inventory, known: &MachineCosts, steps: [usize; 2], output: Output) -> Result<(), CliError> {
     if output.json {
         return output.json(&as_json(inventory, known, steps));
     }
-    let (machine, Steps { measured, all }) = (inventory.fingerprint(), steps);
+    let (machine, [measured, all]) = (inventory.fingerprint(), steps);
     let mut text = format!("{machine}: {measured} of {all} steps measured, the others were known\n\n");
     text.push_str(&format!("{}\n", device_table(inventory, known)));
-    if let Some(links) = link_table(inventory, known) {
+    let links = link_table(inventory, known).to_string();
+    if !links.is_empty() {
         text.push_str(&format!("{links}\n"));
     }
     for Contention { device, beside, ratio } in contentions(inventory, known) {
@@ -141,19 +130,17 @@ fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
 }
 
 /// One line for each link and size; of links between equal pairs of devices only the first.
-fn link_table(inventory: &Inventory, known: &MachineCosts) -> Option<Table> {
+fn link_table(inventory: &Inventory, known: &MachineCosts) -> Table {
     let mut table = Table::new("link | >bytes | >whole | >GB/s | >in chunks");
-    let mut any = false;
-    for link in links(inventory, known) {
-        for TransferTime { bytes, whole_s, chunks_s } in link.times() {
-            any = true;
-            let time = |seconds: Option<f64>| seconds.map_or("–".into(), duration);
-            let rate = whole_s.map_or("–".into(), |seconds| format!("{:.2}", bytes as f64 / seconds / 1e9));
-            let name = format!("{} → {}", link.from.name(), link.to.name());
-            table.row([name, format_bytes(bytes), time(whole_s), rate, time(chunks_s)]);
-        }
+    let links = links(inventory, known);
+    let lines = links.iter().flat_map(|(from, to, costs)| times(costs).into_iter().map(move |time| (from, to, time)));
+    for (from, to, TransferTime { bytes, whole_s, chunks_s }) in lines {
+        let time = |seconds: Option<f64>| seconds.map_or("–".into(), duration);
+        let rate = whole_s.map_or("–".into(), |seconds| format!("{:.2}", bytes as f64 / seconds / 1e9));
+        let name = format!("{} → {}", from.name(), to.name());
+        table.row([name, format_bytes(bytes), time(whole_s), rate, time(chunks_s)]);
     }
-    any.then_some(table)
+    table
 }
 
 /// Links with other keys than those before.
@@ -162,7 +149,7 @@ fn links<'a>(inventory: &'a Inventory, known: &'a MachineCosts) -> Vec<KnownLink
     let link = |(from, to): (DeviceRef<'a>, DeviceRef<'a>)| {
         let key = MachineCosts::link_key(from.key().as_str(), to.key().as_str());
         let costs = known.links.get(&key).filter(|_| seen.insert(key.clone()))?;
-        Some(KnownLink { from, to, costs })
+        Some((from, to, costs))
     };
     pairs(inventory).filter_map(link).collect()
 }
@@ -173,18 +160,16 @@ fn pairs(inventory: &Inventory) -> impl Iterator<Item = (DeviceRef<'_>, DeviceRe
     pairs.filter(|(from, to)| from.name() != to.name())
 }
 
-impl KnownLink<'_> {
-    fn times(&self) -> Vec<TransferTime> {
-        let (whole, chunks) = (&self.costs.sizes, &self.costs.streamed);
-        let sizes: BTreeSet<u64> = whole.keys().chain(chunks.keys()).copied().collect();
-        let seconds = |history: &History| history.estimate().map(|estimate| estimate.nanoseconds * 1e-9);
-        let time = |bytes: u64| TransferTime {
-            bytes,
-            whole_s: whole.get(&bytes).and_then(seconds),
-            chunks_s: chunks.get(&bytes).and_then(seconds),
-        };
-        sizes.into_iter().map(time).collect()
-    }
+fn times(costs: &LinkCosts) -> Vec<TransferTime> {
+    let (whole, chunks) = (&costs.sizes, &costs.streamed);
+    let sizes: BTreeSet<u64> = whole.keys().chain(chunks.keys()).copied().collect();
+    let seconds = |history: &History| history.estimate().map(|estimate| estimate.nanoseconds * 1e-9);
+    let time = |bytes: u64| TransferTime {
+        bytes,
+        whole_s: whole.get(&bytes).and_then(seconds),
+        chunks_s: chunks.get(&bytes).and_then(seconds),
+    };
+    sizes.into_iter().map(time).collect()
 }
 
 fn contentions(inventory: &Inventory, known: &MachineCosts) -> Vec<Contention> {
@@ -196,7 +181,7 @@ fn contentions(inventory: &Inventory, known: &MachineCosts) -> Vec<Contention> {
     measured.collect()
 }
 
-fn as_json(inventory: &Inventory, known: &MachineCosts, steps: Steps) -> Value {
+fn as_json(inventory: &Inventory, known: &MachineCosts, [measured, all]: [usize; 2]) -> Value {
     let device = |device: DeviceRef<'_>| {
         let costs = known.devices.get(device.key().as_str());
         json!({
@@ -206,14 +191,14 @@ fn as_json(inventory: &Inventory, known: &MachineCosts, steps: Steps) -> Value {
             "nodes": costs.map_or(0, |costs| costs.nodes.len()),
         })
     };
-    let link = |link: KnownLink<'_>| {
-        let (from, to, costs) = (link.from.name(), link.to.name(), link.costs);
-        json!({ "from": from, "to": to, "latency_s": costs.latency, "rate": costs.rate, "sizes": link.times() })
+    let link = |(from, to, costs): KnownLink<'_>| {
+        let (from, to) = (from.name(), to.name());
+        json!({ "from": from, "to": to, "latency_s": costs.latency, "rate": costs.rate, "sizes": times(costs) })
     };
     json!({
         "machine": inventory.fingerprint(),
-        "steps": steps.all,
-        "measured": steps.measured,
+        "steps": all,
+        "measured": measured,
         "devices": inventory.devices().map(device).collect::<Vec<_>>(),
         "links": links(inventory, known).into_iter().map(link).collect::<Vec<_>>(),
         "slowdowns": contentions(inventory, known),

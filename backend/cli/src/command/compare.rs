@@ -2,7 +2,7 @@
 
 mod page;
 
-use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed};
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, Streamed};
 use super::html::command;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
@@ -11,7 +11,7 @@ use super::table::{Table, duration, interval};
 use super::trial::strategy_help;
 use super::{CliError, Output, write_file};
 use crate::report::utc;
-use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, Way, compare};
+use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, DeviceOutcome, Outcome, Way, compare};
 use anabranch::device::format_bytes;
 use anabranch::execute::RunOptions;
 use anabranch::plan::{PlanOptions, StreamMode};
@@ -70,11 +70,8 @@ pub(crate) struct CompareCommand {
 }
 
 impl CompareCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let (place, order, constraints) = ("heft".into(), Order::Pct, self.constraints.clone());
-        let opened =
-            open(&self.devices, &self.model, &PlaceArgs { place, order, constraints, streaming: StreamArgs::NONE })?;
+        let opened = open(&self.devices, None, &self.model, &PlaceArgs::any(&self.constraints))?;
         open::print_notes(&opened.session, output);
         let comparison = self.compare(&opened, output)?;
         opened.save_costs()?;
@@ -85,10 +82,7 @@ impl CompareCommand {
             let text = page::html(&comparison, &Names::of(&comparison), &facts(&opened, &comparison));
             write_file(path, text)?;
         }
-        match output.json {
-            true => output.json(&serde_json::to_value(&comparison).map_err(CliError::internal)?),
-            false => output.text(&text(&comparison)),
-        }
+        output.text_or_json(|| text(&comparison), &comparison)
     }
 
     fn compare(&self, opened: &Opened, output: Output) -> Result<Comparison, CliError> {
@@ -268,72 +262,51 @@ fn devices(comparison: &Comparison, names: &Names) -> Table {
 fn write_csv(path: &Path, comparison: &Comparison) -> Result<(), CliError> {
     let unwritable = |error: &dyn std::fmt::Display| CliError::in_file(path, error);
     let mut writer = csv::Writer::from_writer(File::create(path).map_err(|error| unwritable(&error))?);
-    let mut head: Vec<String> = COLUMNS.iter().map(ToString::to_string).collect();
-    for device in &comparison.devices {
-        head.extend(DEVICE_COLUMNS.iter().map(|column| format!("{column}_{}", device.name)));
-    }
-    writer.write_record(&head).map_err(|error| unwritable(&error))?;
+    let devices = comparison.devices.iter();
+    let of_devices = devices.flat_map(|facts| DEVICE_COLUMNS.map(|(name, _)| format!("{name}_{}", facts.name)));
+    let head = COLUMNS.map(|(name, _)| name.to_owned()).into_iter().chain(of_devices);
+    writer.write_record(head.collect::<Vec<_>>()).map_err(|error| unwritable(&error))?;
     for outcome in &comparison.outcomes {
-        writer.write_record(record(comparison, outcome)).map_err(|error| unwritable(&error))?;
+        let of_devices = outcome.devices.iter().flat_map(|device| DEVICE_COLUMNS.map(|(_, value)| value(device)));
+        let line = COLUMNS.map(|(_, value)| value(comparison, outcome)).into_iter().chain(of_devices);
+        writer.write_record(line.collect::<Vec<_>>()).map_err(|error| unwritable(&error))?;
     }
     writer.flush().map_err(|error| unwritable(&error))
 }
 
-const COLUMNS: [&str; 17] = [
-    "model",
-    "place",
-    "order",
-    "stream",
-    "runs",
-    "predicted_ms",
-    "measured_ms",
-    "low_ms",
-    "high_ms",
-    "error_percent",
-    "node_error_percent",
-    "link_error_percent",
-    "predicted_traffic_bytes",
-    "traffic_bytes",
-    "place_ms",
-    "same_bits",
-    "within",
+/// A column's name, and its cell for a thing.
+type Column<T> = (&'static str, fn(&T) -> String);
+type WayColumn = (&'static str, fn(&Comparison, &Outcome) -> String);
+
+/// The columns of the CSV.
+const COLUMNS: [WayColumn; 17] = [
+    ("model", |comparison, _| comparison.model.clone()),
+    ("place", |_, outcome| outcome.way.place.clone()),
+    ("order", |_, outcome| or_empty(outcome.way.order)),
+    ("stream", |_, outcome| or_empty(outcome.way.stream.map(stream_name))),
+    ("runs", |comparison, _| comparison.repeat.to_string()),
+    ("predicted_ms", |_, outcome| or_empty(outcome.predicted_ms)),
+    ("measured_ms", |_, outcome| outcome.measured_ms.median.to_string()),
+    ("low_ms", |_, outcome| outcome.measured_ms.low.to_string()),
+    ("high_ms", |_, outcome| outcome.measured_ms.high.to_string()),
+    ("error_percent", |_, outcome| or_empty(outcome.error_percent)),
+    ("node_error_percent", |_, outcome| or_empty(outcome.node_error_percent)),
+    ("link_error_percent", |_, outcome| or_empty(outcome.link_error_percent)),
+    ("predicted_traffic_bytes", |_, outcome| or_empty(outcome.predicted_traffic_bytes)),
+    ("traffic_bytes", |_, outcome| outcome.traffic_bytes.to_string()),
+    ("place_ms", |_, outcome| or_empty(outcome.place_ms)),
+    ("same_bits", |_, outcome| outcome.outputs.same_bits.to_string()),
+    ("within", |_, outcome| outcome.outputs.within.to_string()),
 ];
 
-const DEVICE_COLUMNS: [&str; 5] =
-    ["nodes", "predicted_utilisation", "utilisation", "predicted_peak_bytes", "peak_bytes"];
+const DEVICE_COLUMNS: [Column<DeviceOutcome>; 5] = [
+    ("nodes", |device| device.nodes.to_string()),
+    ("predicted_utilisation", |device| or_empty(device.predicted_utilisation)),
+    ("utilisation", |device| device.utilisation.to_string()),
+    ("predicted_peak_bytes", |device| or_empty(device.predicted_peak_bytes)),
+    ("peak_bytes", |device| device.peak_bytes.to_string()),
+];
 
-fn record(comparison: &Comparison, outcome: &Outcome) -> Vec<String> {
-    fn text<T: ToString>(value: Option<T>) -> String {
-        value.map_or(String::new(), |value| value.to_string())
-    }
-    let median = outcome.measured_ms;
-    let mut record = vec![
-        comparison.model.clone(),
-        outcome.way.place.clone(),
-        text(outcome.way.order.map(|order| order.to_string())),
-        text(outcome.way.stream.map(stream_name)),
-        comparison.repeat.to_string(),
-        text(outcome.predicted_ms),
-        median.median.to_string(),
-        median.low.to_string(),
-        median.high.to_string(),
-        text(outcome.error_percent),
-        text(outcome.node_error_percent),
-        text(outcome.link_error_percent),
-        text(outcome.predicted_traffic_bytes),
-        outcome.traffic_bytes.to_string(),
-        text(outcome.place_ms),
-        outcome.outputs.same_bits.to_string(),
-        outcome.outputs.within.to_string(),
-    ];
-    for device in &outcome.devices {
-        record.extend([
-            device.nodes.to_string(),
-            text(device.predicted_utilisation),
-            device.utilisation.to_string(),
-            text(device.predicted_peak_bytes),
-            device.peak_bytes.to_string(),
-        ]);
-    }
-    record
+fn or_empty(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Show, locate, forget, export or import measured costs
+/// Show, locate or forget measured costs
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch costs show --top 5\n  anabranch costs --export costs.json\n  \
     anabranch costs --export ~/.starpu/sampling/codelets/45 --format starpu\n  anabranch costs --import costs.json")]
@@ -60,7 +60,6 @@ enum Action {
 }
 
 impl CostsCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let (path, mut store) = open_store(self.costs.as_ref())?;
         if let Some(to) = &self.export {
@@ -70,25 +69,23 @@ impl CostsCommand {
             return self.import(from, store, &path, output);
         }
         match &self.action {
-            Some(Action::Path) => output.text_or_json(&path.display().to_string(), &json!({ "path": path })),
+            Some(Action::Path) => output.text_or_json(|| format!("{}\n", path.display()), &json!({ "path": path })),
             Some(Action::Clear { all }) => {
                 let forgotten = store.forget(*all);
                 save_store(&store, &path)?;
-                output.text_or_json(&format!("forgot {forgotten} nodes"), &json!({ "forgotten": forgotten }))
+                output.text_or_json(|| format!("forgot {forgotten} nodes\n"), &json!({ "forgotten": forgotten }))
             }
             Some(Action::Show { top, filter }) => show(&store, *top, filter, output),
             None => show(&store, 20, "", output),
         }
     }
-}
 
-impl CostsCommand {
     fn export(&self, to: &Path, mut store: CostStore, output: Output) -> Result<(), CliError> {
         let format = self.exchange(to)?;
         settle(&mut store)?;
         let files = format.export(&store, to)?;
-        let line = format!("{files} {} written to {}", if files == 1 { "file" } else { "files" }, to.display());
-        output.text_or_json(&line, &json!({ "exported": to, "files": files }))
+        let text = || format!("{files} {} written to {}\n", if files == 1 { "file" } else { "files" }, to.display());
+        output.text_or_json(text, &json!({ "exported": to, "files": files }))
     }
 
     fn import(&self, from: &Path, mut store: CostStore, path: &Path, output: Output) -> Result<(), CliError> {
@@ -100,11 +97,11 @@ impl CostsCommand {
         let others: Vec<String> =
             imported.machines().map(|m| m.0).filter(|m| *m != store.fingerprint()).map(str::to_owned).collect();
         save_store(&store, path)?;
-        let mut line = format!("{nodes} nodes imported");
-        if !others.is_empty() {
-            line.push_str(&format!("; those of {} are kept and not used on this machine", others.join("; ")));
-        }
-        output.text_or_json(&line, &json!({ "imported": from, "nodes": nodes, "other_machines": others }))
+        let text = || match others.join("; ") {
+            none if none.is_empty() => format!("{nodes} nodes imported\n"),
+            others => format!("{nodes} nodes imported; those of {others} are kept and not used on this machine\n"),
+        };
+        output.text_or_json(text, &json!({ "imported": from, "nodes": nodes, "other_machines": others }))
     }
 
     fn exchange(&self, path: &Path) -> Result<Exchange, CliError> {
@@ -136,7 +133,6 @@ pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(PathBuf, CostStore)
     Ok((path, loaded.store))
 }
 
-/// Writes the store.
 pub(super) fn save_store(store: &CostStore, path: &Path) -> Result<(), CliError> {
     store.save(path).map_err(refused)
 }
@@ -148,14 +144,11 @@ fn refused(error: StoreError) -> CliError {
 fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(), CliError> {
     let here = detect(&DetectOptions::default().without_gpu())?.fingerprint();
     if output.json {
-        return output.json(&serde_json::to_value(store).map_err(CliError::internal)?);
+        return output.json(store);
     }
     let mut text = String::new();
     for (fingerprint, costs) in store.machines() {
-        let machine = match fingerprint {
-            "" => "a machine without a name",
-            named => named,
-        };
+        let machine = if fingerprint.is_empty() { "a machine without a name" } else { fingerprint };
         let which = if fingerprint == here { "this machine" } else { "another machine, of which nothing is used here" };
         text.push_str(&format!("{machine} ({which})\n"));
         for (key, device) in &costs.devices {

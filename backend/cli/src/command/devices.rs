@@ -2,8 +2,8 @@
 
 use super::args::DeviceArgs;
 use super::hints::notes;
-use super::table::shortened;
 use super::{CliError, Output};
+use crate::text::{shortened, wrapped};
 use anabranch::device::{
     CacheSummary, CpuDevice, GpuDevice, GpuFeatures, Host, Inventory, detect, format_bytes, format_list,
 };
@@ -23,13 +23,9 @@ pub(crate) struct DevicesCommand {
 }
 
 impl DevicesCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let inventory = detect(&self.devices.options())?;
-        if output.json {
-            return output.json(&serde_json::to_value(&inventory).map_err(CliError::internal)?);
-        }
-        output.text(&table(&inventory))
+        output.text_or_json(|| table(&inventory), &inventory)
     }
 }
 
@@ -168,46 +164,21 @@ fn gpu_cells(gpu: &GpuDevice, several_cpus: bool) -> [String; 6] {
 }
 
 fn abilities(features: GpuFeatures, subgroup_size: [u32; 2]) -> String {
-    let mut words = Vec::new();
-    if features.shader_f16 {
-        words.push("f16".to_owned());
-    }
-    if features.cooperative_matrix {
-        words.push("matrix".to_owned());
-    }
-    if features.subgroup {
-        let [least, most] = subgroup_size;
-        words.push(if least == most { format!("sg {least}") } else { format!("sg {least}-{most}") });
-    }
-    if features.timestamp_query {
-        words.push("time".to_owned());
-    }
-    words.join(" ")
+    let [least, most] = subgroup_size;
+    let subgroup = if least == most { format!("sg {least}") } else { format!("sg {least}-{most}") };
+    let words = [
+        (features.shader_f16, "f16"),
+        (features.cooperative_matrix, "matrix"),
+        (features.subgroup, subgroup.as_str()),
+        (features.timestamp_query, "time"),
+    ];
+    words.iter().filter(|(there, _)| *there).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
 }
 
-/// `text` under the head `head`, broken at blanks; a word longer than a line is broken too.
+/// `text` under the head `head`.
 fn wrap(head: &str, text: &str) -> String {
-    let room = WIDTH - INDENT;
-    let mut lines = vec![String::new()];
-    let mut length = 0;
-    for word in text.split_whitespace() {
-        let letters: Vec<char> = word.chars().collect();
-        for piece in letters.chunks(room) {
-            if length > 0 && length + 1 + piece.len() > room {
-                lines.push(String::new());
-                length = 0;
-            }
-            let line = lines.last_mut().expect("the list of lines is never empty");
-            if length > 0 {
-                line.push(' ');
-                length += 1;
-            }
-            line.extend(piece);
-            length += piece.len();
-        }
-    }
     let mut block = String::new();
-    for (at, line) in lines.iter().enumerate() {
+    for (at, line) in wrapped(text, WIDTH - INDENT).iter().enumerate() {
         let _ = writeln!(block, "{:<INDENT$}{line}", if at == 0 { head } else { "" });
     }
     block

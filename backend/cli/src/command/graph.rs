@@ -1,10 +1,9 @@
 //! `anabranch graph`: a model's task graph on this machine's devices, for the laboratory and for other tools.
 
-use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, WhatIfArgs};
-use super::open::{self, open_for};
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
+use super::open::{self, open};
 use super::{CliError, Output, write_file};
 use anabranch::device::format_bytes;
-use anabranch::planning::Order;
 use anabranch_placement::format::{LoadedProblem, dot, json, thesis};
 use anabranch_placement::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
 use clap::Args;
@@ -36,13 +35,11 @@ pub(crate) struct GraphCommand {
 }
 
 impl GraphCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let form = Form::of(&self.output)?;
         // Nothing is placed, so that any strategy will do.
-        let (constraints, streaming) = (self.constraints.clone(), StreamArgs::NONE);
-        let place = PlaceArgs { place: "heft".into(), order: Order::Pct, constraints, streaming };
-        let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &place)?;
+        let place = PlaceArgs::any(&self.constraints);
+        let opened = open(&self.devices, self.what_if.read()?, &self.model, &place)?;
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;
         opened.save_costs()?;
@@ -53,17 +50,15 @@ impl GraphCommand {
         let (graph, platform) = (&problem.graph, &problem.platform);
         let bytes: u64 = graph.datum_ids().map(|datum| graph.bytes(datum)).fold(0, u64::saturating_add);
         let (tasks, edges, devices) = (graph.task_count(), graph.edge_count(), platform.device_count());
-        let line = format!(
-            "{}: {tasks} tasks, {edges} edges, {} of data, {devices} devices",
-            self.output.display(),
-            format_bytes(bytes)
-        );
+        let text = || {
+            let (file, data) = (self.output.display(), format_bytes(bytes));
+            format!("{file}: {tasks} tasks, {edges} edges, {data} of data, {devices} devices\n")
+        };
         let facts = json!({ "file": self.output, "tasks": tasks, "edges": edges, "bytes": bytes, "devices": devices });
-        output.text_or_json(&line, &facts)
+        output.text_or_json(text, &facts)
     }
 }
 
-/// The form of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,

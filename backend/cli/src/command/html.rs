@@ -2,7 +2,7 @@
 
 use super::open::Opened;
 use super::{CliError, write_file};
-use crate::report::{About, ReportData, page, utc};
+use crate::report::{About, data, page, utc};
 use anabranch::planning::Planned;
 use anabranch::profile::CostStore;
 use anabranch::session::Run;
@@ -18,32 +18,21 @@ pub(super) struct HtmlArgs {
     report: Option<PathBuf>,
 }
 
-/// What a page is made of.
-pub(super) struct PageSource<'a> {
-    pub(super) model: String,
-    pub(super) planned: &'a Planned,
-    pub(super) run: Option<&'a Run>,
-    /// What was known of the costs when the plan was made.
-    pub(super) costs: &'a CostStore,
-    /// Latency of every run, the first first.
-    pub(super) latencies: &'a [Duration],
-}
-
 impl HtmlArgs {
-    /// Writes the page, if one is wanted.
-    pub(super) fn write(&self, opened: &Opened, source: PageSource<'_>) -> Result<(), CliError> {
+    /// Writes the page, if one is wanted. `costs` is what was known when the plan was made, `latencies` those of every run, the first
+    /// first.
+    pub(super) fn write(
+        &self,
+        opened: &Opened,
+        model: &str,
+        planned: &Planned,
+        costs: &CostStore,
+        (run, latencies): (Option<&Run>, &[Duration]),
+    ) -> Result<(), CliError> {
         let Some(path) = &self.report else { return Ok(()) };
-        let about = About {
-            model: source.model,
-            command: command(std::env::args()),
-            date: utc(SystemTime::now()),
-            inventory: opened.session.inventory(),
-            costs: source.costs,
-            latencies: source.latencies,
-        };
-        let data = ReportData::of(source.planned, source.run, &about)?;
-        let text = page(&data).map_err(CliError::internal)?;
-        write_file(path, text)
+        let (command, date) = (command(std::env::args()), utc(SystemTime::now()));
+        let about = About { model, command, date, inventory: opened.session.inventory(), costs, latencies };
+        write_file(path, page(model, &data(planned, run, &about)?))
     }
 }
 

@@ -1,39 +1,21 @@
 //! The input tensors that the command line names.
 
+use super::CliError;
 use super::args::ModelArgs;
-use crate::npy::{NpyError, read_npy, read_npz};
+use crate::npy::{read_npy, read_npz};
 use anabranch_kernels::Tensor;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Inputs that the command line names wrongly.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InputError {
-    /// A file cannot be read.
-    #[error(transparent)]
-    File(#[from] NpyError),
-    /// The model has no such input.
-    #[error("{file} gives `{name}`, which is no input of the model; its inputs are: {known}")]
-    Unknown {
-        /// The argument.
-        file: String,
-        /// The name it gives.
-        name: String,
-        /// The model's inputs.
-        known: String,
-    },
-    /// A `.npy` file without a name.
-    #[error("--input {0}: write NAME={0} to say which input it is, or give an .npz file")]
-    Unnamed(String),
-}
-
 /// Reads all `--input` arguments. Names are the model's; in archives a prefix `in__` is ignored, and members `out__…`
 /// (reference outputs kept beside the inputs) are passed over.
-pub(crate) fn read_inputs(args: &ModelArgs, names: &[String]) -> Result<BTreeMap<String, Tensor>, InputError> {
+pub(crate) fn read_inputs(args: &ModelArgs, names: &[String]) -> Result<BTreeMap<String, Tensor>, CliError> {
     let mut inputs = BTreeMap::new();
     let mut add = |file: &str, name: &str, tensor: Tensor| {
         if !names.iter().any(|known| known == name) {
-            return Err(InputError::Unknown { file: file.into(), name: name.into(), known: names.join(", ") });
+            let known = names.join(", ");
+            let message = format!("{file} gives `{name}`, which is no input of the model; its inputs are: {known}");
+            return Err(CliError::input(message));
         }
         inputs.insert(name.to_owned(), tensor);
         Ok(())
@@ -48,7 +30,11 @@ pub(crate) fn read_inputs(args: &ModelArgs, names: &[String]) -> Result<BTreeMap
                     }
                 }
             }
-            None => return Err(InputError::Unnamed(argument.clone())),
+            None => {
+                return Err(CliError::input(format!(
+                    "--input {argument}: write NAME={argument} to say which input it is, or give an .npz file"
+                )));
+            }
         }
     }
     Ok(inputs)

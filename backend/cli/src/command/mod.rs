@@ -29,7 +29,7 @@ mod trial;
 
 use clap::{Parser, Subcommand};
 use hints::hint;
-use serde_json::Value;
+use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -49,29 +49,17 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// List the CPU devices and GPUs that plans can use
     Devices(devices::DevicesCommand),
-    /// Place a model on the devices, run it, and compare what was predicted with what was measured
     Run(Box<run::RunCommand>),
-    /// Run a model placed in several ways, and without a plan, and compare what was predicted with what was measured
     Compare(Box<compare::CompareCommand>),
-    /// Place a model and write the plan, with the reason for each node's device
     Place(Box<place::PlaceCommand>),
-    /// Measure every node of a model on every kind of device, and keep the times in the cost store
     Profile(Box<profile::ProfileCommand>),
-    /// Show or write the devices and links that plans are made for
     Platform(platform::PlatformCommand),
-    /// Measure what each device and each link can do, and keep it in the cost store
     Calibrate(calibrate::CalibrateCommand),
-    /// Write a model's task graph: what placement decides over
     Graph(Box<graph::GraphCommand>),
-    /// Place a task graph on devices, simulate it, check the schedule, and measure it
     Simulate(Box<simulate::SimulateCommand>),
-    /// Compare strategies and orders over graphs, devices and seeds
     Sweep(Box<sweep::SweepCommand>),
-    /// Schedule a graph whose tasks stream to each other, as on a dataflow device
     Stream(Box<stream::StreamCommand>),
-    /// Show, locate or forget measured costs
     Costs(costs::CostsCommand),
 }
 
@@ -96,6 +84,11 @@ impl CliError {
     /// Something that should not happen: exit code 1.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
         Self { message: error.to_string(), code: 1 }
+    }
+
+    /// Whether it is Anabranch's.
+    pub(crate) fn is_fault(&self) -> bool {
+        self.code == 1
     }
 
     /// The user interrupted: exit code 130, as shells have it.
@@ -123,7 +116,6 @@ impl<E: std::error::Error + 'static> From<E> for CliError {
     }
 }
 
-/// Writes a file.
 pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CliError> {
     fs::write(path, content).map_err(|error| CliError::in_file(path, error))
 }
@@ -141,16 +133,19 @@ impl Output {
         finish(io::stdout().write_all(text.as_bytes()))
     }
 
-    /// Prints a JSON value.
-    pub(crate) fn json(self, value: &Value) -> Result<(), CliError> {
-        let text = serde_json::to_string_pretty(value).map_err(CliError::internal)?;
-        self.text(&format!("{text}\n"))
+    pub(crate) fn json(self, value: &impl Serialize) -> Result<(), CliError> {
+        self.text(&pretty(value)?)
     }
 
-    /// Prints a line, or the value where JSON is wanted.
-    pub(crate) fn text_or_json(self, line: &str, value: &Value) -> Result<(), CliError> {
-        if self.json { self.json(value) } else { self.text(&format!("{line}\n")) }
+    /// Prints a text, or the value where JSON is wanted.
+    pub(crate) fn text_or_json(self, text: impl FnOnce() -> String, value: &impl Serialize) -> Result<(), CliError> {
+        if self.json { self.json(value) } else { self.text(&text()) }
     }
+}
+
+/// A value as JSON for people to read and edit.
+pub(crate) fn pretty(value: &impl Serialize) -> Result<String, CliError> {
+    Ok(serde_json::to_string_pretty(value).map_err(CliError::internal)? + "\n")
 }
 
 /// A reader that went away (`| head`) is no error.

@@ -27,13 +27,8 @@ impl Opened {
 }
 
 /// Opens the model and reads the inputs. What the inputs leave out is random where the command line says so, or where it
-/// names no input at all.
-pub(super) fn open(devices: &DeviceArgs, model: &ModelArgs, place: &PlaceArgs) -> Result<Opened, CliError> {
-    open_for(devices, None, model, place)
-}
-
-/// [`open`], to plan for the devices of a platform file.
-pub(super) fn open_for(
+/// names no input at all. With a platform file, plans are for its devices.
+pub(super) fn open(
     devices: &DeviceArgs,
     platform: Option<PlatformFile>,
     model: &ModelArgs,
@@ -67,13 +62,11 @@ pub(super) fn open_for(
     Ok(Opened { session, inputs, store })
 }
 
-/// What `--place` means.
 pub(super) fn strategy(place: &str) -> Strategy {
     let Ok(strategy) = place.parse();
     strategy
 }
 
-/// The model's name for people.
 pub(super) fn model_name(model: &ModelArgs) -> String {
     model.model.as_ref().map_or_else(|| "the built-in model".to_owned(), |path| path.display().to_string())
 }

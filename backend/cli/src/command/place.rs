@@ -2,10 +2,10 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
 use super::blocks::BlockLine;
-use super::html::{HtmlArgs, PageSource};
-use super::open::{self, open_for};
+use super::html::HtmlArgs;
+use super::open::{self, open};
 use super::table::{Table, duration};
-use super::{CliError, Output, write_file};
+use super::{CliError, Output, pretty, write_file};
 use anabranch::device::format_bytes;
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::Planned;
@@ -53,20 +53,16 @@ enum Format {
 }
 
 impl PlaceCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let opened = open_for(&self.devices, self.what_if.read()?, &self.model, &self.place)?;
+        let opened = open(&self.devices, self.what_if.read()?, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
         let planned = opened.session.plan(&opened.inputs)?;
         opened.save_costs()?;
-        let (model, costs) = (open::model_name(&self.model), opened.session.costs());
-        self.html.write(&opened, PageSource { model, planned: &planned, run: None, costs: &costs, latencies: &[] })?;
+        let model = open::model_name(&self.model);
+        self.html.write(&opened, &model, &planned, &opened.session.costs(), (None, &[]))?;
         let text = match self.format(output) {
-            Format::Table => table(&open::model_name(&self.model), &planned),
-            Format::Json => {
-                let file = PlanFile::of(planned.plan(), &planned.program, &planned.blocks);
-                serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n"
-            }
+            Format::Table => table(&model, &planned),
+            Format::Json => pretty(&PlanFile::of(planned.plan(), &planned.program, &planned.blocks))?,
             Format::Dot => dot(&planned),
         };
         match &self.output {

@@ -3,7 +3,7 @@
 use super::args::DeviceArgs;
 use super::costs::open_store;
 use super::table::{Table, duration};
-use super::{CliError, Output, write_file};
+use super::{CliError, Output, pretty, write_file};
 use anabranch::device::{detect, format_bytes};
 use anabranch::planning::PlatformFile;
 use anabranch::profile::MachineCosts;
@@ -35,17 +35,14 @@ pub(crate) struct PlatformCommand {
 }
 
 impl PlatformCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let inventory = detect(&self.devices.options())?;
         let (_, mut store) = open_store(self.costs.as_ref())?;
         store.settle(&inventory.fingerprint()).iter().for_each(|note| eprintln!("note: {note}"));
         let file = PlatformFile::of(&inventory, store.here());
-        let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
         match &self.output {
-            Some(path) => write_file(path, text),
-            None if output.json => output.text(&text),
-            None => output.text(&table(&file, store.here())),
+            Some(path) => write_file(path, pretty(&file)?),
+            None => output.text_or_json(|| table(&file, store.here()), &file),
         }
     }
 }

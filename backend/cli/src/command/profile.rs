@@ -30,7 +30,6 @@ pub(crate) struct ProfileCommand {
 }
 
 impl ProfileCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let options = RunOptions::default().with_cancel(cancel_on_interrupt()?).with_profile(true);
         let (mut nodes, mut last) = (Vec::new(), None);
@@ -38,7 +37,7 @@ impl ProfileCommand {
             for stream in self.modes() {
                 let streaming = StreamArgs { stream, ..self.place.streaming.clone() };
                 let place = PlaceArgs { place: kind.to_owned(), streaming, ..self.place.clone() };
-                let opened = open(&self.devices, &self.model, &place)?;
+                let opened = open(&self.devices, None, &self.model, &place)?;
                 if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
                     open::print_notes(&opened.session, Output { json: false });
                     break;
@@ -102,8 +101,6 @@ fn show(model: &str, opened: &Opened, nodes: &[(String, NodeSpec)], output: Outp
         table.row([text(cpu), text(gpu), runs.to_string(), class.to_string(), op.to_owned(), node.clone()]);
         rows.push(json!({ "node": node, "op": op, "class": class, "work": spec.work(), "cpu": cpu, "gpu": gpu }));
     }
-    match output.json {
-        true => output.json(&json!({ "model": model, "nodes": rows })),
-        false => output.text(&format!("{model}: median time of each node\n\n{table}")),
-    }
+    let text = || format!("{model}: median time of each node\n\n{table}");
+    output.text_or_json(text, &json!({ "model": model, "nodes": rows }))
 }

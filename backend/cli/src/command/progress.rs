@@ -25,7 +25,6 @@ impl Progress {
         self.bar.set_position(steps);
     }
 
-    /// One step is done.
     pub(super) fn advance(&self) {
         self.bar.inc(1);
     }

@@ -19,7 +19,7 @@ pub(super) struct RefineArgs {
     /// Run, learn and place again this often, and keep the plan that is measured to be fastest: of those placed and of each
     /// device on its own. --repeat is then the number of measured runs of each in a round (5 at least)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "no_learn")]
-    refine: Option<u32>,
+    pub(super) refine: Option<u32>,
     /// Try a new plan only where it is predicted to be faster by more than so many percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, requires = "refine", value_parser = parse_percent)]
     refine_threshold: f64,
@@ -39,12 +39,6 @@ pub(super) struct RefinedRuns {
 }
 
 impl RefineArgs {
-    /// Rounds, if any are asked for.
-    pub(super) fn rounds(&self) -> Option<u32> {
-        self.refine
-    }
-
-    /// Refines the session's plan.
     pub(super) fn refine(
         &self,
         rounds: u32,

@@ -212,10 +212,9 @@ impl fmt::Display for Report {
             ms(self.predicted_makespan_ms),
             ms(self.measured_makespan_ms)
         )?;
-        let (first, median, min, p90) = (latency_ms.first, latency_ms.median, latency_ms.min, latency_ms.p90);
-        if latency_ms.runs > 1 {
+        if let Latency { runs: runs @ 2.., first, median, min, p90 } = *latency_ms {
             let (first, median, min, p90) = (ms(first), ms(median), ms(min), ms(p90));
-            writeln!(f, "latency   first {first}, median {median}, min {min}, p90 {p90} of {} runs", latency_ms.runs)?;
+            writeln!(f, "latency   first {first}, median {median}, min {min}, p90 {p90} of {runs} runs")?;
         }
         let (predicted, traffic) = (format_bytes(self.predicted_traffic_bytes), format_bytes(self.traffic_bytes));
         writeln!(f, "traffic   predicted {predicted}, measured {traffic} over {} transfers", self.transfers)?;

@@ -2,13 +2,13 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::gantt::Gantt;
-use super::html::{HtmlArgs, PageSource};
+use super::html::HtmlArgs;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::refine::{RefineArgs, RefinedRuns};
 use super::report::Report;
-use super::{CliError, Output, write_file};
+use super::{CliError, Output, pretty, write_file};
 use crate::npy::{write_npy, write_npz};
 use crate::report::trace;
 use anabranch::execute::RunOptions;
@@ -69,11 +69,10 @@ enum TraceFormat {
 }
 
 impl RunCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let opened = open(&self.devices, &self.model, &self.place)?;
+        let opened = open(&self.devices, None, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
-        let (costs, RefinedRuns { latencies, last, refinement }) = match self.refine.rounds() {
+        let (costs, RefinedRuns { latencies, last, refinement }) = match self.refine.refine {
             None => {
                 opened.session.prepare(&opened.inputs)?;
                 (opened.session.costs(), self.repeat(&opened, output)?)
@@ -84,21 +83,15 @@ impl RunCommand {
             }
         };
         if let Some(path) = &self.refine.plan {
-            write_plan(path, &last)?;
+            let planned = &last.prepared;
+            write_file(path, pretty(&PlanFile::of(planned.plan(), &planned.program, &planned.blocks))?)?;
         }
         if let Some(path) = &self.output {
             write_outputs(path, &last.outputs)?;
         }
         self.write_events(&last)?;
         let model = open::model_name(&self.model);
-        let source = PageSource {
-            model: model.clone(),
-            planned: &last.prepared,
-            run: Some(&last),
-            costs: &costs,
-            latencies: &latencies,
-        };
-        self.html.write(&opened, source)?;
+        self.html.write(&opened, &model, &last.prepared, &costs, (Some(&last), &latencies))?;
         if !self.no_learn {
             opened.save_costs()?;
         }
@@ -121,21 +114,20 @@ impl RunCommand {
     /// Runs the model as often as asked. Costs are learned from all runs; those of the first are kept apart.
     fn repeat(&self, opened: &Opened, output: Output) -> Result<RefinedRuns, CliError> {
         let options = self.options()?;
-        let run = || opened.session.run_with(&opened.inputs, &options).map_err(cancelled);
         let progress = Progress::new(output, "runs", u64::from(self.repeat));
-        let mut last = run()?;
-        let mut latencies = vec![last.measured.makespan];
-        progress.advance();
-        if !self.no_learn {
-            opened.session.learn(&last);
-        }
-        for _ in 1..self.repeat {
-            last = run()?;
-            latencies.push(last.measured.makespan);
+        let mut latencies = Vec::new();
+        let mut run = || {
+            let run = opened.session.run_with(&opened.inputs, &options).map_err(cancelled)?;
+            latencies.push(run.measured.makespan);
             progress.advance();
             if !self.no_learn {
-                opened.session.learn(&last);
+                opened.session.learn(&run);
             }
+            Ok::<_, CliError>(run)
+        };
+        let mut last = run()?;
+        for _ in 1..self.repeat {
+            last = run()?;
         }
         Ok(RefinedRuns { latencies, last, refinement: None })
     }
@@ -168,12 +160,6 @@ impl RunCommand {
         }
         Ok(())
     }
-}
-
-fn write_plan(path: &Path, run: &Run) -> Result<(), CliError> {
-    let file = PlanFile::of(run.prepared.plan(), &run.prepared.program, &run.prepared.blocks);
-    let text = serde_json::to_string_pretty(&file).map_err(CliError::internal)? + "\n";
-    write_file(path, text)
 }
 
 fn write_outputs(path: &Path, outputs: &Outputs) -> Result<(), CliError> {

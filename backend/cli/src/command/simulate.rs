@@ -4,7 +4,7 @@ mod report;
 mod schedule;
 
 use super::progress::Progress;
-use super::trial::{AUTO, OrderName, Placed, RuleArgs, SearchArgs, TrialError, strategy, strategy_help};
+use super::trial::{AUTO, OrderName, Placed, RuleArgs, SearchArgs, strategy, strategy_help};
 use super::{CliError, Output, assignment, write_file};
 use crate::chart::page;
 use anabranch_placement::check::check_placement;
@@ -60,7 +60,6 @@ pub(crate) struct SimulateCommand {
     rules: RuleArgs,
 }
 
-/// The search, with a progress bar.
 struct Watched {
     auto: Auto,
     progress: Progress,
@@ -76,7 +75,6 @@ impl Placer for Watched {
     }
 }
 
-/// A problem's outcome.
 struct Outcome<'p> {
     loaded: &'p LoadedProblem,
     placed: Placed,
@@ -90,10 +88,9 @@ struct Outcome<'p> {
 }
 
 impl SimulateCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         if let Some(path) = &self.gantt {
-            chart_kind(path)?;
+            is_page(path)?;
         }
         let problems = self.read()?;
         let mut outcomes = Vec::with_capacity(problems.len());
@@ -111,7 +108,7 @@ impl SimulateCommand {
                 }
                 output.text(&self.text(one))
             }
-            (several, true) => output.json(&several.iter().map(|one| self.json(one)).collect()),
+            (several, true) => output.json(&several.iter().map(|one| self.json(one)).collect::<Vec<_>>()),
             (several, false) => output.text(&summary(several).to_string()),
         }
     }
@@ -149,12 +146,15 @@ impl SimulateCommand {
         problem: &Problem<'_>,
         output: Output,
     ) -> Result<Outcome<'p>, CliError> {
-        let refuse = |error: TrialError| {
-            if error.is_fault() { CliError::internal(error) } else { self.about(loaded, &error) }
-        };
-        let placed = match &self.assignment {
-            Some(path) => Placed::given(assignment::read(path, loaded)?),
-            None => self.placed(problem, output)?.map_err(refuse)?,
+        let refuse = |error: CliError| if error.is_fault() { error } else { self.about(loaded, &error.message) };
+        let placed = match (&self.assignment, self.place.as_str()) {
+            (Some(path), _) => Placed::given(assignment::read(path, loaded)?),
+            (None, AUTO) => {
+                let auto = self.auto();
+                let progress = Progress::new(output, "evaluations", auto.budget(problem));
+                Placed::by(&Watched { auto, progress }, problem).map_err(refuse)?
+            }
+            (None, name) => Placed::by(strategy(name, self.auto())?.as_ref(), problem).map_err(refuse)?,
         };
         let violations = check_placement(problem, &placed.device_of).iter().map(ToString::to_string).collect();
         let started = Instant::now();
@@ -169,27 +169,15 @@ impl SimulateCommand {
         Auto { evaluations: self.search.evaluations, seed: self.seed, options: self.rules.options() }
     }
 
-    /// Places; the search shows how far it is.
-    fn placed(&self, problem: &Problem<'_>, output: Output) -> Result<Result<Placed, TrialError>, CliError> {
-        let auto = self.auto();
-        Ok(match self.place.as_str() {
-            AUTO => {
-                let progress = Progress::new(output, "evaluations", auto.budget(problem));
-                Placed::by(&Watched { auto, progress }, problem)
-            }
-            name => Placed::by(strategy(name, auto)?.as_ref(), problem),
-        })
-    }
-
     fn write_files(&self, problem: &Problem<'_>, outcome: &Outcome<'_>) -> Result<(), CliError> {
         if let Some(path) = &self.output {
             assignment::write(path, outcome.loaded, &outcome.placed.device_of)?;
         }
         if let Some(path) = &self.gantt {
             let chart = schedule::chart(problem, outcome, self.order.name());
-            let text = match chart_kind(path)? {
-                ChartKind::Svg => chart.svg(),
-                ChartKind::Html => page(&chart.title, &self.facts(outcome), &[chart.svg()]),
+            let text = match is_page(path)? {
+                false => chart.svg(),
+                true => page(&chart.title, &self.facts(outcome), &[chart.svg()]),
             };
             write_file(path, text)?;
         }
@@ -210,16 +198,11 @@ fn on_devices(graph: &Path, devices: &Path) -> Result<LoadedProblem, CliError> {
     }
 }
 
-enum ChartKind {
-    Svg,
-    Html,
-}
-
-/// What a chart's file name asks for.
-fn chart_kind(path: &Path) -> Result<ChartKind, CliError> {
+/// Whether a chart's file is to be a page; else it is an SVG.
+fn is_page(path: &Path) -> Result<bool, CliError> {
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("svg") => Ok(ChartKind::Svg),
-        Some("html") => Ok(ChartKind::Html),
+        Some("svg") => Ok(false),
+        Some("html") => Ok(true),
         _ => Err(CliError::input(format!("{}: charts are written to FILE.svg or FILE.html", path.display()))),
     }
 }

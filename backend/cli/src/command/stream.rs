@@ -27,7 +27,6 @@ Examples:
   anabranch stream residual:50 --pes 512,1024,1536,2048
   anabranch stream model.onnx --no-fuse --pes 256 --tasks 64 --json";
 
-/// Most processing elements.
 const MOST_ELEMENTS: u32 = 1 << 22;
 
 /// Schedule a graph whose tasks stream to each other, as on a dataflow device (De Matteis 2023)
@@ -104,7 +103,6 @@ impl Variant {
 }
 
 impl StreamCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let several = self.pes.len() > 1;
         if let Some(path) = self.gantt.as_ref().filter(|_| several) {

@@ -17,7 +17,6 @@ use cases::Case;
 use charts::SeedGroup;
 use clap::Args;
 use results::{Key, Results, Row};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::ops::Range;
@@ -75,11 +74,11 @@ pub(crate) struct SweepCommand {
 }
 
 impl SweepCommand {
-    /// Runs the command.
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let cases = cases::read(&self.graphs, &self.devices)?;
         let keys = self.keys(&cases, &self.strategies()?)?;
-        let (mut results, mut done) = Results::open(self.output.as_deref())?;
+        let (mut results, done) = self.output.as_deref().map(Results::open).transpose()?.unzip();
+        let mut done = done.unwrap_or_default();
         let units = units(&keys, &done);
         let missing: usize = units.iter().map(|unit| unit.keys.len()).sum();
         if !output.json && missing < keys.len() {
@@ -90,7 +89,7 @@ impl SweepCommand {
         let work = Work { cases: &cases, rules: &self.rules, search: self.search, units, cancel: &cancel };
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         work.run(threads, &mut |row| {
-            results.append(&row)?;
+            results.as_mut().map_or(Ok(()), |results| results.append(&row))?;
             done.insert(row.key(), row);
             progress.advance();
             Ok(())
@@ -106,10 +105,7 @@ impl SweepCommand {
         if let Some(directory) = &self.chart {
             charts::write(directory, &rows)?;
         }
-        match output.json {
-            true => output.json(&Value::Array(rows.iter().map(serde_json::to_value).collect::<Result<_, _>>()?)),
-            false => output.text(&summary(&rows)),
-        }
+        output.text_or_json(|| summary(&rows), &rows)
     }
 
     fn strategies(&self) -> Result<Vec<&str>, CliError> {
@@ -174,16 +170,15 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
 /// A table for each graph on each platform, with means over the seeds.
 fn summary(rows: &[&Row]) -> String {
     let groups = charts::groups(rows);
-    let same = |one: &SeedGroup, other: &SeedGroup| {
-        (&one.key.graph, &one.key.devices) == (&other.key.graph, &other.key.devices)
-    };
+    let same =
+        |one: &SeedGroup, other: &SeedGroup| (&one.0.graph, &one.0.devices) == (&other.0.graph, &other.0.devices);
     let text = |case: &[SeedGroup]| format!("{}\n{}{}\n", heading(&case[0]), table(case), refusals(case));
     groups.chunk_by(same).map(text).collect()
 }
 
-fn heading(group: &SeedGroup<'_>) -> String {
-    let Row { graph, devices, tasks, edges, device_count, .. } = group.rows[0];
-    let (platform, count) = match (devices.as_str(), group.rows.len()) {
+fn heading((_, rows): &SeedGroup<'_>) -> String {
+    let Row { graph, devices, tasks, edges, device_count, .. } = rows[0];
+    let (platform, count) = match (devices.as_str(), rows.len()) {
         ("own", _) => (format!("{device_count} devices of its own"), String::new()),
         (_, 1) => (format!("{devices} ({device_count} devices)"), String::new()),
         (_, seeds) => (format!("{devices} ({device_count} devices)"), format!(", means over {seeds} seeds")),
@@ -193,9 +188,9 @@ fn heading(group: &SeedGroup<'_>) -> String {
 
 /// Why some strategies have no result, for one seed each.
 fn refusals(case: &[SeedGroup<'_>]) -> String {
-    let refusal = |group: &SeedGroup| {
-        let error = group.rows.iter().find_map(|row| row.error.as_ref())?;
-        Some(format!("  {} under {}: {error}\n", group.key.strategy, group.key.order.name()))
+    let refusal = |(key, rows): &SeedGroup| {
+        let error = rows.iter().find_map(|row| row.error.as_ref())?;
+        Some(format!("  {} under {}: {error}\n", key.strategy, key.order.name()))
     };
     case.iter().filter_map(refusal).collect()
 }
@@ -203,16 +198,16 @@ fn refusals(case: &[SeedGroup<'_>]) -> String {
 fn table(case: &[SeedGroup<'_>]) -> Table {
     let mut table =
         Table::new("strategy | order | >makespan | >± dev | >gap | >slr | >traffic | >sends | >used | >placed in");
-    for group in case {
+    for (key, rows) in case {
         let values =
-            |value: fn(&Row) -> Option<f64>| -> Vec<f64> { group.rows.iter().filter_map(|row| value(row)).collect() };
+            |value: fn(&Row) -> Option<f64>| -> Vec<f64> { rows.iter().filter_map(|row| value(row)).collect() };
         let mean = |value: fn(&Row) -> Option<f64>, format: fn(f64) -> String| {
             Bar::of(&values(value)).map_or(String::new(), |bar| format(bar.mean))
         };
         let deviation = Bar::of(&values(|row| row.makespan)).filter(|bar| bar.above() > 0.0);
         table.row([
-            group.key.strategy.clone(),
-            group.key.order.name().to_owned(),
+            key.strategy.clone(),
+            key.order.name().to_owned(),
             mean(|row| row.makespan, amount),
             deviation.map_or(String::new(), |bar| amount(bar.above())),
             mean(|row| row.gap, |gap| format!("{:.1} %", 100.0 * gap)),

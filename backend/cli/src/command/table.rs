@@ -1,5 +1,6 @@
 //! Plain tables and figures for terminals of 100 columns.
 
+pub(super) use crate::text::{duration, interval, shortened};
 use std::fmt;
 
 /// Columns of a terminal that tables must fit.
@@ -8,22 +9,16 @@ const WIDTH: usize = 100;
 /// A table with a head line. Its last column is cut where a line would be longer than a terminal.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    columns: Vec<Column>,
+    /// Names, and whether they are aligned to the right.
+    columns: Vec<(String, bool)>,
     rows: Vec<Vec<String>>,
-}
-
-#[derive(Clone, Debug)]
-struct Column {
-    name: String,
-    right: bool,
 }
 
 impl Table {
     /// An empty table. The columns' names stand between bars; a column of figures, whose name begins with `>`, is aligned to the
     /// right: `name | >bytes`.
     pub(crate) fn new(columns: &str) -> Self {
-        let column =
-            |text: &str| Column { name: text.trim_start_matches('>').to_owned(), right: text.starts_with('>') };
+        let column = |text: &str| (text.trim_start_matches('>').to_owned(), text.starts_with('>'));
         Self { columns: columns.split(" | ").map(column).collect(), rows: Vec::new() }
     }
 
@@ -38,53 +33,19 @@ impl fmt::Display for Table {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let head: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
+        let head: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(&self.rows).collect();
         let width =
             |column: usize| lines.iter().map(|l| l.get(column).map_or(0, |c| c.chars().count())).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         for line in lines {
             let mut text = String::from(" ");
-            for ((cell, width), column) in line.iter().zip(&widths).zip(&self.columns) {
-                text.push_str(&if column.right { format!(" {cell:>width$} ") } else { format!(" {cell:<width$} ") });
+            for ((cell, width), (_, right)) in line.iter().zip(&widths).zip(&self.columns) {
+                text.push_str(&if *right { format!(" {cell:>width$} ") } else { format!(" {cell:<width$} ") });
             }
             writeln!(f, "{}", shortened(text.trim_end(), WIDTH))?;
         }
         Ok(())
-    }
-}
-
-/// `text`, cut to `width` characters with an ellipsis for what is missing.
-pub(crate) fn shortened(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-}
-
-/// Seconds with a unit and three digits: `1.23 ms`.
-pub(crate) fn duration(seconds: f64) -> String {
-    let (value, unit) = match seconds.abs() {
-        0.0 => return "0".to_owned(),
-        s if s < 1e-6 => (seconds * 1e9, "ns"),
-        s if s < 1e-3 => (seconds * 1e6, "µs"),
-        s if s < 1.0 => (seconds * 1e3, "ms"),
-        _ => (seconds, "s"),
-    };
-    let digits = match value.abs() {
-        v if v < 9.995 => 2,
-        v if v < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {unit}")
-}
-
-/// Two times in seconds with one unit, where it is the same.
-pub(crate) fn interval(low: f64, high: f64) -> String {
-    let (low, high) = (duration(low), duration(high));
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((figure, one)), Some((_, other))) if one == other => format!("{figure}–{high}"),
-        _ => format!("{low}–{high}"),
     }
 }
 
@@ -103,16 +64,5 @@ mod tests {
         assert_eq!(lines[1], "     1 ms  conv");
         assert_eq!(lines[2].chars().count(), 100);
         assert!(lines[2].ends_with("x…"));
-    }
-
-    #[test]
-    fn durations_have_three_digits() {
-        for (seconds, want) in
-            [(0.0, "0"), (1.5e-7, "150 ns"), (1.234e-3, "1.23 ms"), (0.0999999, "100 ms"), (12.34, "12.3 s")]
-        {
-            assert_eq!(duration(seconds), want);
-        }
-        assert_eq!(interval(1.2e-3, 1.5e-3), "1.20–1.50 ms");
-        assert_eq!(interval(0.5, 1.5), "500 ms–1.50 s");
     }
 }

@@ -4,11 +4,11 @@ use super::CliError;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::{Fifo, Msr, Order, Pct, Planned, SendCosts};
-use anabranch_placement::place::{Auto, PlaceError, Placement, Placer, STRATEGIES, strategy_by_name, strategy_names};
+use anabranch_placement::place::{Auto, Placement, Placer, STRATEGIES, strategy_by_name, strategy_names};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::schedule::Schedule;
-use anabranch_placement::simulate::{LinkContention, SimulateError, SimulateOptions, simulate};
+use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -124,39 +124,12 @@ pub(super) fn strategy(name: &str, auto: Auto) -> Result<Box<dyn Placer>, CliErr
     })
 }
 
-/// Why a try came to nothing.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum TrialError {
-    /// The strategy found no placement.
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// The strategy plans no order.
-    #[error("`{0}` plans no order; take another with --order, or a list scheduler such as heft")]
-    NoPlan(&'static str),
-    /// The placement cannot be simulated.
-    #[error(transparent)]
-    Simulate(#[from] SimulateError),
-    /// The independent checker found a fault.
-    #[error("`{strategy}` under {order} gave an invalid result, which is a fault of Anabranch: {violation}")]
-    Checker {
-        /// The strategy.
-        strategy: &'static str,
-        /// The order.
-        order: &'static str,
-        /// The first violation.
-        violation: String,
-    },
-}
-
-impl TrialError {
-    fn fault(strategy: &'static str, order: OrderName, violation: &Violation) -> Self {
-        TrialError::Checker { strategy, order: order.name(), violation: violation.to_string() }
-    }
-
-    /// Whether it is a fault of Anabranch and not of what was asked.
-    pub(super) fn is_fault(&self) -> bool {
-        matches!(self, TrialError::Checker { .. })
-    }
+/// What the independent checker found.
+fn fault(strategy: &str, order: OrderName, violation: &Violation) -> CliError {
+    let order = order.name();
+    CliError::internal(format!(
+        "`{strategy}` under {order} gave an invalid result, which is a fault of Anabranch: {violation}"
+    ))
 }
 
 /// A placement, and where it comes from.
@@ -172,13 +145,13 @@ pub(super) struct Placed {
 
 impl Placed {
     /// Places `problem`, and has the result checked.
-    pub(super) fn by(placer: &dyn Placer, problem: &Problem<'_>) -> Result<Self, TrialError> {
+    pub(super) fn by(placer: &dyn Placer, problem: &Problem<'_>) -> Result<Self, CliError> {
         let started = Instant::now();
-        let Placement { strategy, device_of, planned, .. } = placer.place(problem)?;
+        let Placement { strategy, device_of, planned, .. } = placer.place(problem).map_err(CliError::input)?;
         let time = started.elapsed();
         match check_placement(problem, &device_of).first() {
             None => Ok(Placed { strategy, device_of, time, planned }),
-            Some(violation) => Err(TrialError::fault(strategy, OrderName::Planned, violation)),
+            Some(violation) => Err(fault(strategy, OrderName::Planned, violation)),
         }
     }
 
@@ -193,18 +166,23 @@ impl Placed {
         problem: &Problem<'_>,
         order: OrderName,
         options: &SimulateOptions,
-    ) -> Result<Schedule, TrialError> {
+    ) -> Result<Schedule, CliError> {
         let planned = self.planned.as_ref().map(|planned| Planned::new(&planned.order));
         let rule: &dyn Order = match order {
             OrderName::Pct => &Pct,
             OrderName::Msr => &Msr,
             OrderName::Fifo => &Fifo,
-            OrderName::Planned => planned.as_ref().ok_or(TrialError::NoPlan(self.strategy))?,
+            OrderName::Planned => planned.as_ref().ok_or_else(|| {
+                let name = self.strategy;
+                CliError::input(format!(
+                    "`{name}` plans no order; take another with --order, or a list scheduler such as heft"
+                ))
+            })?,
         };
-        let schedule = simulate(problem, &self.device_of, rule, options)?;
+        let schedule = simulate(problem, &self.device_of, rule, options).map_err(CliError::input)?;
         match check_schedule(problem, &self.device_of, &schedule, options).first() {
             None => Ok(schedule),
-            Some(violation) => Err(TrialError::fault(self.strategy, order, violation)),
+            Some(violation) => Err(fault(self.strategy, order, violation)),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What every device holds over time, from the allocations of its plan.
 
-use super::data::Steps;
-use super::spans::Spans;
+use super::spans::{Spans, Steps, Times};
 use anabranch::plan::{Plan, Step};
 use anabranch::program::Program;
 use std::collections::BTreeMap;
@@ -39,16 +38,17 @@ pub(super) fn over_time(program: &Program, plan: &Plan, spans: &Spans) -> Vec<St
 }
 
 fn times(program: &Program, spans: &Spans, step: Step) -> (u64, u64) {
-    let of = |times: super::Times| (times.start, times.end);
+    let of = |times: Times| (times.start, times.end);
     match step {
         Step::Input(_) => (0, 0),
         Step::Node(node) => of(spans.tasks[node.index()]),
-        Step::Transfer(transfer) => spans.transfer(transfer).map_or((0, 0), of),
+        Step::Transfer(transfer) => spans.transfers[transfer.index()].map_or((0, 0), of),
         Step::Output(index) => of(spans.tasks[program.nodes.len() + program.inputs.len() + index]),
     }
 }
 
-fn summed(changes: &BTreeMap<u64, i128>) -> Steps {
+/// What is there from each change on; what changes nothing is left out.
+pub(super) fn summed(changes: &BTreeMap<u64, i128>) -> Steps {
     let mut held = 0;
     let mut steps: Steps = Vec::with_capacity(changes.len());
     for (time, change) in changes {

@@ -1,14 +1,11 @@
 //! Reports that people look at: one HTML file with the graph, the schedule, the memory and every node's figures, predicted beside
 //! measured. It needs no network and nothing beside it.
 //!
-//! [`ReportData`] is all that the page shows; [`page()`] puts it, with the page's code and style, into one file. [`trace()`] gives
-//! a run to viewers of traces instead.
-
-#![forbid(unsafe_code)]
+//! [`data()`] is all that the page shows; [`page()`] puts it, with the page's code and style, into one file. [`trace()`] gives a run
+//! to viewers of traces instead.
 
 mod collect;
 mod critical;
-mod data;
 mod date;
 mod lanes;
 mod layout;
@@ -18,9 +15,8 @@ mod spans;
 mod trace;
 mod why;
 
-pub(crate) use collect::About;
-pub(crate) use data::{ReportData, Times};
+pub(crate) use collect::{About, data};
 pub(crate) use date::utc;
-pub(crate) use lanes::{Bar, RunLane, lanes};
+pub(crate) use lanes::{RunLane, lanes};
 pub(crate) use page::page;
 pub(crate) use trace::trace;

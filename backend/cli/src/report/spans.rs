@@ -1,17 +1,29 @@
 //! When everything of a plan happens: as predicted, and as measured, in one form.
 
-use super::data::Times;
 use anabranch::execute::Activity;
-use anabranch::plan::{Plan, Route, TransferId};
+use anabranch::plan::{Plan, Route};
 use anabranch::planning::Placed;
 use anabranch::program::{Origin, Program, ValueId};
 use anabranch::session::Run;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
+use serde::Serialize;
+
+/// When something was due, began and ended. Of what is predicted, the first two are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Times {
+    /// When its device or link turned to it.
+    pub(super) ready: u64,
+    /// When all that it needs was there.
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// Values that each hold until the next: pairs of a time and a value, ascending.
+pub(super) type Steps = Vec<[u64; 2]>;
 
 /// The times of tasks (nodes, then the model's inputs and outputs) and of transfers.
 pub(super) struct Spans {
-    /// By task.
     pub(super) tasks: Vec<Times>,
     /// By transfer; `None` where nothing is moved or nobody looked.
     pub(super) transfers: Vec<Option<Times>>,
@@ -101,10 +113,6 @@ impl Spans {
             order,
             makespan: seconds(self.makespan),
         }
-    }
-
-    pub(super) fn transfer(&self, id: TransferId) -> Option<Times> {
-        self.transfers.get(id.index()).copied().flatten()
     }
 }
 

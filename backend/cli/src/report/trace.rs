@@ -2,23 +2,21 @@
 //! transfer to who reads it, counters of the memory in use and of the bytes in flight.
 
 use super::memory;
-use super::spans::Spans;
-use crate::trace::{Slice, Trace, Track};
+use super::spans::{Spans, Steps};
+use crate::trace::{Slice, SliceId, Trace, Track};
 use anabranch::execute::{Activity, Event, Lane};
 use anabranch::program::{NodeId, Origin, ValueId};
 use anabranch::session::Run;
 use anabranch_placement::platform::DeviceId;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The trace of a run that was profiled.
 pub(crate) fn trace(run: &Run) -> Trace {
     let mut trace = Trace::default();
     let tracks = add_tracks(run, &mut trace);
-    for event in &run.measured.events {
-        trace.slice(slice(run, &tracks, event), arguments(run, event));
-    }
-    add_flows(run, &mut trace, &tracks);
+    let slices: Vec<SliceId> =
+        run.measured.events.iter().map(|event| trace.slice(slice(run, &tracks, event))).collect();
+    add_flows(run, &mut trace, &slices);
     add_counters(run, &mut trace, &tracks);
     trace
 }
@@ -26,20 +24,20 @@ pub(crate) fn trace(run: &Run) -> Trace {
 /// A track for the run, for each device, and for each link on which something happened.
 fn add_tracks(run: &Run, trace: &mut Trace) -> BTreeMap<Lane, Track> {
     let devices = trace.group("anabranch: devices");
-    let whole = trace.track(devices, "run");
+    let track = trace.track(devices, "run");
     let end = Spans::measured(run).makespan;
-    let arguments = json!({ "nodes": run.prepared.program.nodes.len(), "strategy": run.prepared.plan().strategy() });
-    let run_slice = Slice { track: whole, name: "model_run", category: "session", start: 0, end };
-    trace.slice(run_slice, arguments.as_object().cloned().unwrap_or_default());
+    let arguments = Map::from_iter([
+        ("nodes".to_owned(), json!(run.prepared.program.nodes.len())),
+        ("strategy".to_owned(), json!(run.prepared.plan().strategy())),
+    ]);
+    trace.slice(Slice { track, name: "model_run".into(), category: "session", start: 0, end, arguments });
     let mut tracks = BTreeMap::new();
     for index in 0..run.prepared.plan().devices().len() {
         let lane = Lane::Device(DeviceId(index as u32));
         tracks.insert(lane, trace.track(devices, &run.lane_name(lane)));
     }
-    let mut links: Vec<Lane> = run.measured.events.iter().map(|event| event.lane).collect();
-    links.sort_unstable();
-    links.dedup();
-    links.retain(|lane| matches!(lane, Lane::Link { .. }));
+    let links = run.measured.events.iter().map(|event| event.lane).filter(|lane| matches!(lane, Lane::Link { .. }));
+    let links: BTreeSet<Lane> = links.collect();
     if !links.is_empty() {
         let group = trace.group("anabranch: links");
         tracks.extend(links.into_iter().map(|lane| (lane, trace.track(group, &run.lane_name(lane)))));
@@ -47,12 +45,13 @@ fn add_tracks(run: &Run, trace: &mut Trace) -> BTreeMap<Lane, Track> {
     tracks
 }
 
-fn slice<'a>(run: &'a Run, tracks: &BTreeMap<Lane, Track>, event: &Event) -> Slice<'a> {
+fn slice(run: &Run, tracks: &BTreeMap<Lane, Track>, event: &Event) -> Slice {
     let category = match event.what {
         Activity::Node(_) => "node",
         Activity::Transfer(_) => "transfer",
     };
-    Slice { track: tracks[&event.lane], name: run.name(event.what), category, start: event.start, end: event.end }
+    let (name, arguments) = (run.name(event.what).to_owned(), arguments(run, event));
+    Slice { track: tracks[&event.lane], name, category, start: event.start, end: event.end, arguments }
 }
 
 /// Of nodes, `op_name` and `provider` are called so by ONNX Runtime's profiles too.
@@ -86,41 +85,31 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
     arguments
 }
 
-/// Arrows from producer to consumer; where a transfer is between them, over it.
-fn add_flows(run: &Run, trace: &mut Trace, tracks: &BTreeMap<Lane, Track>) {
+/// Arrows from producer to consumer; where a transfer is between them, over it. `slices` are those of the events.
+fn add_flows(run: &Run, trace: &mut Trace, slices: &[SliceId]) {
     let (program, plan) = (&run.prepared.program, run.prepared.plan());
-    let mut nodes: BTreeMap<NodeId, &Event> = BTreeMap::new();
-    let mut transfers: BTreeMap<(ValueId, DeviceId), &Event> = BTreeMap::new();
-    for event in &run.measured.events {
+    let mut nodes: BTreeMap<NodeId, SliceId> = BTreeMap::new();
+    let mut transfers: BTreeMap<(ValueId, DeviceId), SliceId> = BTreeMap::new();
+    for (event, slice) in run.measured.events.iter().zip(slices) {
         match event.what {
-            Activity::Node(node) => {
-                nodes.insert(node, event);
-            }
-            Activity::Transfer(id) => {
-                let transfer = plan.transfer(id);
-                transfers.insert((transfer.value, transfer.to), event);
-            }
+            Activity::Node(node) => _ = nodes.insert(node, *slice),
+            Activity::Transfer(id) => _ = transfers.insert((plan.transfer(id).value, plan.transfer(id).to), *slice),
         }
     }
     let producer = |value: ValueId| match program.value(value).origin {
         Origin::Node(producer) => nodes.get(&producer).copied(),
         Origin::Input | Origin::Constant(_) => None,
     };
-    let mut arrow = |value: ValueId, from: &Event, to: &Event| {
-        trace.flow(&program.value(value).name, slice(run, tracks, from), slice(run, tracks, to));
-    };
-    for (node, event) in &nodes {
-        for value in &program.node(*node).inputs {
+    let reads = nodes.iter().flat_map(|(node, slice)| {
+        let source = |value: &ValueId| {
             let sent = transfers.get(&(*value, plan.device_of(*node))).copied();
-            if let Some(from) = sent.or_else(|| producer(*value)) {
-                arrow(*value, from, event);
-            }
-        }
-    }
-    for ((value, _), transfer) in &transfers {
-        if let Some(from) = producer(*value) {
-            arrow(*value, from, transfer);
-        }
+            Some((*value, sent.or_else(|| producer(*value))?, *slice))
+        };
+        program.node(*node).inputs.iter().filter_map(source)
+    });
+    let sends = transfers.iter().filter_map(|((value, _), slice)| Some((*value, producer(*value)?, *slice)));
+    for (value, from, to) in reads.chain(sends) {
+        trace.flow(&program.value(value).name, from, to);
     }
 }
 
@@ -128,7 +117,7 @@ fn add_counters(run: &Run, trace: &mut Trace, tracks: &BTreeMap<Lane, Track>) {
     let (program, plan) = (&run.prepared.program, run.prepared.plan());
     for (index, steps) in memory::over_time(program, plan, &Spans::measured(run)).into_iter().enumerate() {
         if let Some(track) = tracks.get(&Lane::Device(DeviceId(index as u32))) {
-            trace.counter(*track, "memory in use", steps.into_iter().map(|[time, bytes]| (time, bytes)));
+            trace.counter(*track, "memory in use", steps);
         }
     }
     for (lane, track) in tracks.iter().filter(|(lane, _)| matches!(lane, Lane::Link { .. })) {
@@ -139,18 +128,13 @@ fn add_counters(run: &Run, trace: &mut Trace, tracks: &BTreeMap<Lane, Track>) {
 }
 
 /// What is under way from moment to moment, of things that start and end.
-fn in_flight(things: impl Iterator<Item = (u64, u64, u64)>) -> Vec<(u64, u64)> {
+fn in_flight(things: impl Iterator<Item = (u64, u64, u64)>) -> Steps {
     let mut changes: BTreeMap<u64, i128> = BTreeMap::from([(0, 0)]);
     for (start, end, bytes) in things {
         *changes.entry(start).or_default() += i128::from(bytes);
         *changes.entry(end).or_default() -= i128::from(bytes);
     }
-    let mut held = 0;
-    let sum = |(time, change): (u64, i128)| {
-        held += change;
-        (time, u64::try_from(held).unwrap_or(0))
-    };
-    changes.into_iter().map(sum).collect()
+    memory::summed(&changes)
 }
 
 #[cfg(test)]
@@ -160,6 +144,6 @@ mod tests {
     #[test]
     fn what_is_in_flight_is_summed() {
         let things = [(10, 30, 5), (20, 40, 7), (40, 50, 1)];
-        assert_eq!(in_flight(things.into_iter()), [(0, 0), (10, 5), (20, 12), (30, 7), (40, 1), (50, 0)]);
+        assert_eq!(in_flight(things.into_iter()), [[0, 0], [10, 5], [20, 12], [30, 7], [40, 1], [50, 0]]);
     }
 }

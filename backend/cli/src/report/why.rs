@@ -1,32 +1,39 @@
 //! A strategy's reason for a device as a table of its own terms.
 
-use super::data::WhyData;
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::place::Reason;
+use anabranch_placement::place::{Reason, ScoreOn};
 use anabranch_placement::platform::DeviceId;
+use serde::Serialize;
+
+/// Why a node is on its device.
+#[derive(Default, Serialize)]
+pub(super) struct Why {
+    text: String,
+    /// What was compared.
+    terms: Vec<&'static str>,
+    /// The devices compared, best first, with a figure for each term.
+    candidates: Vec<(usize, Vec<f64>)>,
+    /// Whether the figures are seconds.
+    seconds: bool,
+}
 
 /// The reason in words, and what was compared. `node` gives a task's name, `device` a device's.
-pub(super) fn why<'a>(
-    reason: &Reason,
-    node: impl Fn(TaskId) -> &'a str,
-    device: impl Fn(DeviceId) -> &'a str,
-) -> WhyData {
-    let said = |text: &str| WhyData { text: text.to_owned(), ..WhyData::default() };
+pub(super) fn why<'a>(reason: &Reason, node: impl Fn(TaskId) -> &'a str, device: impl Fn(DeviceId) -> &'a str) -> Why {
+    let said = |text: &str| Why { text: text.to_owned(), ..Why::default() };
+    let one = |text: &str, term, seconds, candidates: &[ScoreOn]| Why {
+        text: text.to_owned(),
+        terms: vec![term],
+        candidates: candidates.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
+        seconds,
+    };
     match reason {
         Reason::ColocatedWith(task) => said(&format!("colocated with {}", node(*task))),
-        Reason::EarliestFinish(found) => WhyData {
-            text: "it finishes there first".into(),
-            terms: vec!["earliest finish"],
-            candidates: found.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
-            seconds: true,
-        },
-        Reason::Smallest { what, candidates } => WhyData {
-            text: format!("the {what} is smallest there"),
-            terms: vec![what],
-            candidates: candidates.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
-            seconds: false,
-        },
-        Reason::Mite(found) => WhyData {
+        Reason::EarliestFinish(found) => one("it finishes there first", "earliest finish", true, found),
+        Reason::Smallest { what, candidates } => {
+            one(&format!("the {what} is smallest there"), what, false, candidates)
+        }
+        Reason::LeastLoaded(found) => one("the device has the least to do", "load", true, found),
+        Reason::Mite(found) => Why {
             text: "the product of MITE's factors is smallest there".into(),
             terms: vec!["product", "memory", "importance", "traffic", "execution"],
             candidates: found
@@ -38,12 +45,6 @@ pub(super) fn why<'a>(
                 .collect(),
             seconds: false,
         },
-        Reason::LeastLoaded(found) => WhyData {
-            text: "the device has the least to do".into(),
-            terms: vec!["load"],
-            candidates: found.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
-            seconds: true,
-        },
         Reason::Moved { start, from } => {
             said(&format!("moved from {}, where {start} had it, for a shorter schedule", device(*from)))
         }
@@ -54,9 +55,9 @@ pub(super) fn why<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_placement::place::{MiteFactors, ScoreOn};
+    use anabranch_placement::place::MiteFactors;
 
-    fn of(reason: &Reason) -> WhyData {
+    fn of(reason: &Reason) -> Why {
         why(reason, |_| "conv", |_| "gpu0")
     }
 

@@ -1,24 +1,13 @@
 //! A trace in Chrome's trace-event format, object form: a process for each group, a thread for each track.
 
 use super::{Group, Trace, Track};
-use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
 impl Trace {
-    /// Writes the trace as one JSON object.
-    ///
-    /// # Errors
-    /// If `writer` fails.
     pub(crate) fn write_chrome(&self, writer: impl Write) -> io::Result<()> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct File {
-            display_time_unit: &'static str,
-            trace_events: Vec<Value>,
-        }
-        let trace_events = self.names().into_iter().chain(self.events()).collect();
-        serde_json::to_writer(writer, &File { display_time_unit: "ns", trace_events }).map_err(Into::into)
+        let events: Vec<Value> = self.names().into_iter().chain(self.events()).collect();
+        serde_json::to_writer(writer, &json!({ "displayTimeUnit": "ns", "traceEvents": events })).map_err(Into::into)
     }
 
     /// What groups and tracks are called, and in which order they are shown.
@@ -30,9 +19,9 @@ impl Trace {
             names.push(named("process_name", process, json!({ "name": name })));
             names.push(named("process_sort_index", process, json!({ "sort_index": index })));
         }
-        for (index, track) in self.tracks.iter().enumerate() {
+        for (index, (_, name)) in self.tracks.iter().enumerate() {
             let place = self.place(Track(index));
-            names.push(named("thread_name", place, json!({ "name": track.name })));
+            names.push(named("thread_name", place, json!({ "name": name })));
             names.push(named("thread_sort_index", place, json!({ "sort_index": index })));
         }
         names
@@ -65,8 +54,8 @@ impl Trace {
         }
         for counter in &self.counters {
             let (pid, _) = self.place(counter.track);
-            let name = format!("{} of {}", counter.name, self.tracks[counter.track.0].name);
-            for &(time, value) in &counter.samples {
+            let name = format!("{} of {}", counter.name, self.tracks[counter.track.0].1);
+            for &[time, value] in &counter.samples {
                 let event = json!({
                     "ph": "C", "pid": pid, "tid": 0, "name": name, "ts": microseconds(time), "args": { "value": value },
                 });
@@ -77,9 +66,8 @@ impl Trace {
         events.into_iter().map(|(_, _, event)| event).collect()
     }
 
-    /// Process and thread of a track.
     fn place(&self, track: Track) -> (usize, usize) {
-        (process(self.tracks[track.0].group), track.0 + 1)
+        (process(self.tracks[track.0].0), track.0 + 1)
     }
 }
 

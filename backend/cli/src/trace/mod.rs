@@ -15,67 +15,55 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace {
     groups: Vec<String>,
-    tracks: Vec<TrackInfo>,
-    slices: Vec<SliceInfo>,
-    flows: Vec<FlowInfo>,
-    counters: Vec<CounterInfo>,
+    /// With their groups.
+    tracks: Vec<(Group, String)>,
+    slices: Vec<Slice>,
+    flows: Vec<Flow>,
+    counters: Vec<Counter>,
+}
+
+/// What several tracks belong to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group(usize);
+
+/// A line of the trace on which slices lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Track(usize);
+
+/// The place of a slice in its trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SliceId(usize);
+
+/// Something that took time on a track.
+#[derive(Clone, Debug)]
+pub(crate) struct Slice {
+    pub(crate) track: Track,
+    pub(crate) name: String,
+    /// What kind of thing it is: viewers filter by it.
+    pub(crate) category: &'static str,
+    pub(crate) start: u64,
+    /// Not before `start`.
+    pub(crate) end: u64,
+    /// Shown when it is selected.
+    pub(crate) arguments: Map<String, Value>,
 }
 
 #[derive(Clone, Debug)]
-struct TrackInfo {
-    group: Group,
-    name: String,
-}
-
-#[derive(Clone, Debug)]
-struct SliceInfo {
-    track: Track,
-    name: String,
-    category: &'static str,
-    start: u64,
-    end: u64,
-    arguments: Map<String, Value>,
-}
-
-#[derive(Clone, Debug)]
-struct FlowInfo {
+struct Flow {
     name: String,
     from: (Track, u64),
     to: (Track, u64),
 }
 
 #[derive(Clone, Debug)]
-struct CounterInfo {
+struct Counter {
     track: Track,
     name: String,
-    samples: Vec<(u64, u64)>,
-}
-
-/// What several tracks belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Group(usize);
-
-/// A line of the trace on which slices lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Track(usize);
-
-/// Something that took time on a track.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Slice<'a> {
-    /// The track.
-    pub(crate) track: Track,
-    /// What stands on the slice.
-    pub(crate) name: &'a str,
-    /// What kind of thing it is: viewers filter by it.
-    pub(crate) category: &'static str,
-    /// When it began.
-    pub(crate) start: u64,
-    /// When it ended, not before `start`.
-    pub(crate) end: u64,
+    /// Moments and values.
+    samples: Vec<[u64; 2]>,
 }
 
 impl Trace {
-    /// Adds a group below the ones that are there.
     pub(crate) fn group(&mut self, name: &str) -> Group {
         self.groups.push(name.to_owned());
         Group(self.groups.len() - 1)
@@ -83,36 +71,30 @@ impl Trace {
 
     /// Adds a track to a group, below the ones that are there.
     pub(crate) fn track(&mut self, group: Group, name: &str) -> Track {
-        self.tracks.push(TrackInfo { group, name: name.to_owned() });
+        self.tracks.push((group, name.to_owned()));
         Track(self.tracks.len() - 1)
     }
 
-    /// Adds a slice; `arguments` are shown when it is selected.
-    pub(crate) fn slice(&mut self, slice: Slice<'_>, arguments: Map<String, Value>) {
-        let Slice { track, name, category, start, end } = slice;
-        let end = end.max(start);
-        self.slices.push(SliceInfo { track, name: name.to_owned(), category, start, end, arguments });
+    pub(crate) fn slice(&mut self, slice: Slice) -> SliceId {
+        self.slices.push(Slice { end: slice.end.max(slice.start), ..slice });
+        SliceId(self.slices.len() - 1)
     }
 
     /// Adds an arrow from one slice to another that begins no earlier than it does: from the end of the first, or from where the
     /// second ends if that is sooner, to the beginning of the second, or to where the first ends if that is later (of a stream,
     /// whose reader begins before all has arrived).
-    pub(crate) fn flow(&mut self, name: &str, from: Slice<'_>, to: Slice<'_>) {
+    pub(crate) fn flow(&mut self, name: &str, from: SliceId, to: SliceId) {
+        let (from, to) = (&self.slices[from.0], &self.slices[to.0]);
         // An arrow's end belongs to the slice around it: one nanosecond before a slice's end is safely that slice.
-        let last = |slice: &Slice<'_>| slice.end.saturating_sub(1).max(slice.start);
-        let arrives = to.start.max(from.end).min(last(&to));
-        let leaves = last(&from).min(arrives).max(from.start);
+        let last = |slice: &Slice| slice.end.saturating_sub(1).max(slice.start);
+        let arrives = to.start.max(from.end).min(last(to));
+        let leaves = last(from).min(arrives).max(from.start);
         let (from, to) = ((from.track, leaves), (to.track, arrives.max(leaves)));
-        self.flows.push(FlowInfo { name: name.to_owned(), from, to });
+        self.flows.push(Flow { name: name.to_owned(), from, to });
     }
 
-    /// Adds a counter to a track: the value from each moment on. Of several at a moment the last counts.
-    pub(crate) fn counter(&mut self, track: Track, name: &str, samples: impl IntoIterator<Item = (u64, u64)>) {
-        let mut kept: Vec<(u64, u64)> = samples.into_iter().collect();
-        kept.sort_by_key(|sample| sample.0);
-        kept.reverse();
-        kept.dedup_by_key(|sample| sample.0);
-        kept.reverse();
-        self.counters.push(CounterInfo { track, name: name.to_owned(), samples: kept });
+    /// Adds a counter to a track: the value from each moment on, by time.
+    pub(crate) fn counter(&mut self, track: Track, name: &str, samples: Vec<[u64; 2]>) {
+        self.counters.push(Counter { track, name: name.to_owned(), samples });
     }
 }

@@ -12,19 +12,19 @@ fn trace() -> Trace {
     let (devices, links) = (trace.group("devices"), trace.group("links"));
     let (cpu, gpu, link) =
         (trace.track(devices, "cpu0"), trace.track(devices, "gpu0"), trace.track(links, "cpu0 → gpu0"));
-    let slice = |track, name, category, start, end| Slice { track, name, category, start, end };
-    let conv = slice(cpu, "conv \"1\"\n", "node", 1_500, 4_000);
-    let sent = slice(link, "", "transfer", 4_100, 6_000);
-    let relu = slice(gpu, "relu", "node", 5_000, 7_000);
-    let op = |name: &str| Map::from_iter([("op_name".to_owned(), json!(name))]);
-    trace.slice(relu, op("map"));
-    trace.slice(conv, op("conv"));
-    trace.slice(slice(cpu, "nothing", "node", 4_000, 4_000), op("map"));
-    trace.slice(sent, Map::new());
+    let mut slice = |track, name: &str, op: &[&str], start, end| {
+        let arguments = op.iter().map(|op| ("op_name".to_owned(), json!(op))).collect();
+        let category = if op.is_empty() { "transfer" } else { "node" };
+        trace.slice(Slice { track, name: name.to_owned(), category, start, end, arguments })
+    };
+    let relu = slice(gpu, "relu", &["map"], 5_000, 7_000);
+    let conv = slice(cpu, "conv \"1\"\n", &["conv"], 1_500, 4_000);
+    slice(cpu, "nothing", &["map"], 4_000, 4_000);
+    let sent = slice(link, "", &[], 4_100, 6_000);
     trace.flow("t", conv, sent);
     trace.flow("", sent, relu);
-    trace.counter(gpu, "memory in use", [(0, 1), (5_000, 9), (5_000, 7)]);
-    trace.counter(link, "bytes in flight", [(4_100, 64), (6_000, 0)]);
+    trace.counter(gpu, "memory in use", vec![[0, 1], [5_000, 7]]);
+    trace.counter(link, "bytes in flight", vec![[4_100, 64], [6_000, 0]]);
     trace
 }
 
@@ -60,7 +60,6 @@ fn chrome_events_are_named_sorted_and_within_slices() {
     }
     // The reader of the stream begins before all has arrived: the arrow ends where the transfer does.
     assert_eq!((&of("s")[1]["ts"], &of("f")[1]["ts"]), (&json!(5.999), &json!(6.0)));
-    // Of two samples at a moment the last counts.
     let memory: Vec<_> = of("C").iter().filter(|c| c["name"] == "memory in use of gpu0").map(|c| &c["args"]).collect();
     assert_eq!(memory, [&json!({ "value": 1 }), &json!({ "value": 7 })]);
 }

@@ -1,6 +1,6 @@
 //! `--html FILE`: a comparison as charts and tables on one page that needs no network.
 
-use super::{Names, agreement};
+use super::{Column, Names, agreement};
 use crate::chart::{Bar, BarChart, Format, Group, Panel, html_table, page};
 use crate::command::table::duration;
 use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
@@ -22,7 +22,7 @@ pub(super) fn html(comparison: &Comparison, names: &Names, facts: &[(&str, Strin
     let chart = Chart { comparison, names };
     let charts = [
         chart.draw("Makespan", &subtitle, ("makespan", milliseconds), vec![chart.panel(&comparison.model, makespans)]),
-        html_table(&HEAD, &comparison.outcomes.iter().map(|outcome| row(outcome, names)).collect::<Vec<_>>()),
+        table(comparison, names),
         chart.draw(
             "Traffic",
             "bytes of all transfers between devices",
@@ -42,36 +42,30 @@ pub(super) fn html(comparison: &Comparison, names: &Names, facts: &[(&str, Strin
     page(&format!("{}: ways to place it", comparison.model), facts, &charts)
 }
 
-const HEAD: [&str; 11] = [
-    "way",
-    "predicted",
-    "measured",
-    "at least",
-    "at most",
-    "error",
-    "nodes off",
-    "links off",
-    "traffic",
-    "placing",
-    "outputs",
+/// The columns of the table beside the ways' names.
+const COLUMNS: [Column<Outcome>; 10] = [
+    ("predicted", |outcome| or_dash(outcome.predicted_ms, milliseconds)),
+    ("measured", |outcome| milliseconds(outcome.measured_ms.median)),
+    ("at least", |outcome| milliseconds(outcome.measured_ms.low)),
+    ("at most", |outcome| milliseconds(outcome.measured_ms.high)),
+    ("error", |outcome| or_dash(outcome.error_percent, |error| format!("{error:+.1} %"))),
+    ("nodes off", |outcome| or_dash(outcome.node_error_percent, |error| format!("{error:.0} %"))),
+    ("links off", |outcome| or_dash(outcome.link_error_percent, |error| format!("{error:.0} %"))),
+    ("traffic", |outcome| format_bytes(outcome.traffic_bytes)),
+    ("placing", |outcome| or_dash(outcome.place_ms, milliseconds)),
+    ("outputs", |outcome| agreement(outcome).to_owned()),
 ];
 
-fn row(outcome: &Outcome, names: &Names) -> Vec<String> {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
-    let measured = outcome.measured_ms;
-    vec![
-        names.name(&outcome.way),
-        or_dash(outcome.predicted_ms.map(milliseconds)),
-        milliseconds(measured.median),
-        milliseconds(measured.low),
-        milliseconds(measured.high),
-        or_dash(outcome.error_percent.map(|error| format!("{error:+.1} %"))),
-        or_dash(outcome.node_error_percent.map(|error| format!("{error:.0} %"))),
-        or_dash(outcome.link_error_percent.map(|error| format!("{error:.0} %"))),
-        format_bytes(outcome.traffic_bytes),
-        or_dash(outcome.place_ms.map(milliseconds)),
-        agreement(outcome).to_owned(),
-    ]
+fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
+    value.map_or("–".into(), text)
+}
+
+fn table(comparison: &Comparison, names: &Names) -> String {
+    let row = |outcome: &Outcome| {
+        std::iter::once(names.name(&outcome.way)).chain(COLUMNS.map(|(_, value)| value(outcome))).collect()
+    };
+    let head: Vec<&str> = std::iter::once("way").chain(COLUMNS.map(|(name, _)| name)).collect();
+    html_table(&head, &comparison.outcomes.iter().map(row).collect::<Vec<_>>())
 }
 
 fn measured(outcome: &Outcome) -> Bar {

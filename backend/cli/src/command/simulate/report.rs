@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 impl SimulateCommand {
-    /// Everything that was measured.
     pub(super) fn json(&self, outcome: &Outcome<'_>) -> Value {
         let Outcome { metrics, loaded, placed, .. } = outcome;
         let device = |metrics: &anabranch_placement::evaluate::DeviceMetrics| {
@@ -79,7 +78,6 @@ impl SimulateCommand {
         ]
     }
 
-    /// What people want to know.
     pub(super) fn text(&self, outcome: &Outcome<'_>) -> String {
         let Outcome { metrics, loaded, placed, .. } = outcome;
         let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
@@ -115,7 +113,6 @@ impl SimulateCommand {
     }
 }
 
-/// Devices that are listed for people.
 const MOST_DEVICES: usize = 20;
 
 /// A table with a line for each problem.

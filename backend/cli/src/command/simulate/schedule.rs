@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::chart::{Interval, Lane, Quantity, SEND_COLOUR, Sample, TimePanel, Timeline};
 use crate::command::trial::time_format;
 use anabranch_placement::evaluate::decisions;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement::platform::DeviceKind;
 use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
 
@@ -57,31 +57,24 @@ fn key(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Sample> {
     key
 }
 
-/// What each device does.
 fn lanes(problem: &Problem<'_>, schedule: &Schedule, format: fn(f64) -> String) -> Vec<Lane> {
     let (graph, platform) = (problem.graph(), problem.platform());
-    let busy = schedule.busy(platform.device_count());
-    let share = |busy: f64| format!("{:.0} %", 100.0 * busy / schedule.makespan);
-    let lane = |(device, busy): (DeviceId, &f64)| Lane {
-        name: platform.device(device).name.clone(),
-        note: if schedule.makespan > 0.0 { share(*busy) } else { String::new() },
-        ..Lane::default()
-    };
-    let mut lanes: Vec<Lane> = platform.device_ids().zip(&busy).map(lane).collect();
+    let mut lanes: Vec<Vec<Interval>> = vec![Vec::new(); platform.device_count()];
     let times = |start, end| format!("{} to {}", format(start), format(end));
     for (task, span) in graph.tasks().iter().zip(&schedule.tasks) {
         let colour = colour(platform.device(span.device).kind);
         let tip = format!("{}: {}", task.name, times(span.start, span.end));
-        lanes[span.device.index()].intervals.push(Interval { start: span.start, end: span.end, colour, tip });
+        lanes[span.device.index()].push(Interval { start: span.start, end: span.end, colour, tip });
     }
     for sent in schedule.transfers.iter().filter(|sent| sent.send_end > sent.send_start) {
         let (from, to) = (&graph.task(graph.producer(sent.datum)).name, &platform.device(sent.to).name);
         let tip = format!("send of {from} to {to}: {}", times(sent.send_start, sent.send_end));
         let interval = Interval { start: sent.send_start, end: sent.send_end, colour: SEND_COLOUR, tip };
-        lanes[sent.from.index()].intervals.push(interval);
+        lanes[sent.from.index()].push(interval);
     }
-    lanes.iter_mut().for_each(|lane| lane.intervals.sort_by(|one, other| one.start.total_cmp(&other.start)));
-    lanes
+    lanes.iter_mut().for_each(|lane| lane.sort_by(|one, other| one.start.total_cmp(&other.start)));
+    let lanes = platform.devices().iter().zip(lanes);
+    lanes.map(|(device, intervals)| Lane::of(device.name.clone(), intervals, schedule.makespan)).collect()
 }
 
 /// From how many tasks each device chooses, over time.

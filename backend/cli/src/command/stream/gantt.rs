@@ -12,13 +12,9 @@ const MOST_LANES: usize = 128;
 pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> Timeline {
     let intervals = intervals(outcome);
     let makespan = outcome.makespan() as f64;
-    let lane = |(number, intervals): (usize, Vec<Interval>)| {
-        let busy: f64 = intervals.iter().map(|interval| interval.end - interval.start).sum();
-        let share = if makespan > 0.0 { 100.0 * busy / makespan } else { 0.0 };
-        Lane { name: format!("PE {number}"), note: format!("{share:.0} %"), intervals, quantity: None }
-    };
     let used = intervals.len();
-    let lanes: Vec<Lane> = intervals.into_iter().take(MOST_LANES).enumerate().map(lane).collect();
+    let lanes = intervals.into_iter().take(MOST_LANES).enumerate();
+    let lanes = lanes.map(|(number, intervals)| Lane::of(format!("PE {number}"), intervals, makespan)).collect();
     let ends = match &outcome.streaming {
         None => Vec::new(),
         Some(streaming) => {

@@ -15,15 +15,12 @@ pub(super) struct Outcome<'g> {
     pub(super) variant: Variant,
     /// Without streaming.
     pub(super) list: ListSchedule,
-    /// Seconds that it took.
     pub(super) list_seconds: f64,
-    /// With streaming, unless none is wanted.
     pub(super) streaming: Option<Streaming>,
     /// Of the graph, or why it has none.
     pub(super) depth: Result<StreamingDepth, DepthError>,
 }
 
-/// A streaming schedule.
 pub(super) struct Streaming {
     pub(super) schedule: StreamingSchedule,
     pub(super) sizes: BufferSizes,
@@ -62,7 +59,6 @@ impl<'g> Outcome<'g> {
         Ok(Outcome { graph, elements, variant, list, list_seconds, streaming, depth: StreamingDepth::of(graph) })
     }
 
-    /// When the last task ends.
     pub(super) fn makespan(&self) -> u64 {
         self.streaming.as_ref().map_or(self.list.makespan, |streaming| streaming.schedule.makespan())
     }
@@ -93,7 +89,6 @@ impl<'g> Outcome<'g> {
         self.speedup() / self.elements.max(1) as f64
     }
 
-    /// Seconds that the schedule took.
     pub(super) fn seconds(&self) -> f64 {
         self.streaming.as_ref().map_or(self.list_seconds, |streaming| streaming.seconds)
     }

@@ -9,24 +9,24 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Results that differ only in the seed.
-pub(super) struct SeedGroup<'r> {
-    pub(super) key: Key,
-    pub(super) rows: Vec<&'r Row>,
+/// Results that differ only in the seed: what they are of, with 0 for the seed.
+pub(super) type SeedGroup<'r> = (Key, Vec<&'r Row>);
+
+/// Results by what they are of but the seed.
+pub(super) fn groups<'r>(rows: &[&'r Row]) -> Vec<SeedGroup<'r>> {
+    grouped(rows.iter().map(|row| (Key { seed: 0, ..row.key() }, *row)))
 }
 
-/// Results by what they are of but the seed, in the order in which they come.
-pub(super) fn groups<'r>(rows: &[&'r Row]) -> Vec<SeedGroup<'r>> {
-    let mut groups: Vec<SeedGroup<'r>> = Vec::new();
-    let mut places: BTreeMap<Key, usize> = BTreeMap::new();
-    for row in rows {
-        let mut key = row.key();
-        key.seed = 0;
+/// What has the same key, together, in the order in which keys first come.
+fn grouped<K: Ord + Clone, T>(things: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    let mut places: BTreeMap<K, usize> = BTreeMap::new();
+    for (key, thing) in things {
         let place = *places.entry(key).or_insert_with_key(|key| {
-            groups.push(SeedGroup { key: key.clone(), rows: Vec::new() });
+            groups.push((key.clone(), Vec::new()));
             groups.len() - 1
         });
-        groups[place].rows.push(row);
+        groups[place].1.push(thing);
     }
     groups
 }
@@ -183,47 +183,29 @@ fn least<'r>(rows: &[&'r Row]) -> BTreeMap<(&'r str, &'r str, Option<u64>), f64>
     least
 }
 
-/// A panel, by strategy and then by order: all values.
-struct Values {
-    title: String,
-    limits: Vec<f64>,
-    lines: Vec<(String, Vec<Vec<f64>>)>,
-}
-
-/// A panel for each graph on each platform, or one for all of them.
+/// A panel for each graph on each platform, or one for all of them: by strategy and then by order.
 fn panels(quantity: &Quantity, rows: &[&Row], orders: &[OrderName]) -> Vec<Panel> {
     let least = least(rows);
-    let mut panels: Vec<Values> = Vec::new();
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    for row in rows {
-        let Some(series) = orders.iter().position(|order| *order == row.order) else { continue };
-        let title = match (quantity.overall, row.devices.as_str()) {
-            (true, _) => "all graphs and devices".into(),
-            (false, "own") => row.graph.clone(),
-            (false, devices) => format!("{} on {devices}", row.graph),
-        };
-        let place = *places.entry(title).or_insert_with_key(|title| {
-            panels.push(Values { title: title.clone(), limits: Vec::new(), lines: Vec::new() });
-            panels.len() - 1
-        });
-        let panel = &mut panels[place];
-        let line = panel.lines.iter().position(|(name, _)| *name == row.strategy).unwrap_or_else(|| {
-            panel.lines.push((row.strategy.clone(), vec![Vec::new(); orders.len()]));
-            panel.lines.len() - 1
-        });
-        let least = least.get(&problem(row)).copied().unwrap_or(0.0);
-        panel.lines[line].1[series].extend((quantity.of)(row, least));
-        panel.limits.extend((quantity.limit)(row));
-    }
-    let group = |(name, values): (String, Vec<Vec<f64>>)| {
-        let bars = values.iter().map(|values| Bar::of(values)).collect();
-        Group { name, bars }
+    let title = |row: &Row| match (quantity.overall, row.devices.as_str()) {
+        (true, _) => "all graphs and devices".into(),
+        (false, "own") => row.graph.clone(),
+        (false, devices) => format!("{} on {devices}", row.graph),
     };
-    let panel = |Values { title, limits, lines }| {
-        let groups = lines.into_iter().map(group).collect();
+    let value = |row: &Row| (quantity.of)(row, least.get(&problem(row)).copied().unwrap_or(0.0));
+    let group = |(strategy, rows): (&String, Vec<&Row>)| {
+        let bar = |order: &OrderName| {
+            let of_order = rows.iter().filter(|row| row.order == *order);
+            Bar::of(&of_order.filter_map(|row| value(row)).collect::<Vec<_>>())
+        };
+        Group { name: strategy.clone(), bars: orders.iter().map(bar).collect() }
+    };
+    let panel = |(title, rows): (String, Vec<&Row>)| {
+        let limits: Vec<f64> = rows.iter().filter_map(|row| (quantity.limit)(row)).collect();
+        let groups = grouped(rows.into_iter().map(|row| (&row.strategy, row))).into_iter().map(group).collect();
         Panel { title, groups, limit: Bar::of(&limits).map(|bar| bar.mean) }
     };
-    panels.into_iter().map(panel).collect()
+    let drawn = rows.iter().filter(|row| orders.contains(&row.order));
+    grouped(drawn.map(|row| (title(row), *row))).into_iter().map(panel).collect()
 }
 
 #[cfg(test)]

@@ -19,12 +19,12 @@ pub(super) struct Key {
     pub(super) seed: u64,
     pub(super) strategy: String,
     /// Of a strategy that searches.
-    evaluations: Option<u64>,
+    pub(super) evaluations: Option<u64>,
     pub(super) order: OrderName,
     /// The bits of the number, so that keys can be ordered.
-    send_ops: u64,
-    contention: bool,
-    memory_rule: String,
+    pub(super) send_ops: u64,
+    pub(super) contention: bool,
+    pub(super) memory_rule: String,
 }
 
 impl Key {
@@ -126,7 +126,6 @@ impl Row {
         }
     }
 
-    /// What it is of.
     pub(super) fn key(&self) -> Key {
         Key {
             graph: self.graph.clone(),
@@ -142,22 +141,16 @@ impl Row {
     }
 }
 
-/// The file that results are appended to, if there is one.
+/// The file that results are appended to.
 pub(super) struct Results {
-    target: Option<Target>,
-}
-
-struct Target {
     path: PathBuf,
     file: File,
-    /// Whether the heading is in the file.
     headed: bool,
 }
 
 impl Results {
     /// Opens or makes the file, and reads what it has. A last line that was not written to its end is cut off.
-    pub(super) fn open(path: Option<&Path>) -> Result<(Self, BTreeMap<Key, Row>), CliError> {
-        let Some(path) = path else { return Ok((Results { target: None }, BTreeMap::new())) };
+    pub(super) fn open(path: &Path) -> Result<(Self, BTreeMap<Key, Row>), CliError> {
         if path.extension().is_none_or(|extension| extension != "csv") {
             return Err(CliError::in_file(path, "results are written to FILE.csv"));
         }
@@ -172,18 +165,17 @@ impl Results {
             .map_err(|error| CliError::in_file(path, format!("{error}; give another file or remove this one")))?;
         let file = OpenOptions::new().create(true).append(true).open(path).map_err(refuse)?;
         file.set_len(whole.len() as u64).map_err(refuse)?;
-        let target = Target { path: path.into(), file, headed: !whole.is_empty() };
-        Ok((Results { target: Some(target) }, rows.into_iter().map(|row| (row.key(), row)).collect()))
+        let results = Results { path: path.into(), file, headed: !whole.is_empty() };
+        Ok((results, rows.into_iter().map(|row| (row.key(), row)).collect()))
     }
 
     /// Appends a result as one whole line; before the first, the heading.
     pub(super) fn append(&mut self, row: &Row) -> Result<(), CliError> {
-        let Some(Target { path, file, headed }) = &mut self.target else { return Ok(()) };
-        let mut writer = csv::WriterBuilder::new().has_headers(!*headed).from_writer(Vec::new());
+        let mut writer = csv::WriterBuilder::new().has_headers(!self.headed).from_writer(Vec::new());
         writer.serialize(row)?;
         let lines = writer.into_inner().map_err(CliError::internal)?;
-        *headed = true;
-        file.write_all(&lines).map_err(|error| CliError::in_file(path, error))
+        self.headed = true;
+        self.file.write_all(&lines).map_err(|error| CliError::in_file(&self.path, error))
     }
 }
 
@@ -206,18 +198,18 @@ mod tests {
     fn results_survive_an_interruption() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("results.csv");
-        let (mut results, done) = Results::open(Some(&path)).expect("made");
+        let (mut results, done) = Results::open(&path).expect("made");
         assert!(done.is_empty());
         results.append(&row("a, \"b\"")).expect("written");
         results.append(&row("c").refused("no room".into())).expect("written");
         let text = fs::read_to_string(&path).expect("there");
         fs::write(&path, format!("{text}half of a li")).expect("written");
-        let (mut results, done) = Results::open(Some(&path)).expect("readable");
+        let (mut results, done) = Results::open(&path).expect("readable");
         let found: Vec<&Row> = done.values().collect();
         assert_eq!(found, [&row("a, \"b\""), &row("c").refused("no room".into())]);
         assert_eq!(fs::read_to_string(&path).expect("there"), text);
         results.append(&row("d")).expect("written");
-        assert_eq!(Results::open(Some(&path)).expect("readable").1.len(), 3);
+        assert_eq!(Results::open(&path).expect("readable").1.len(), 3);
     }
 
     #[test]
@@ -226,7 +218,7 @@ mod tests {
         let message = |name: &str, text: &str| {
             let path = directory.path().join(name);
             fs::write(&path, text).expect("written");
-            let refused = Results::open(Some(&path)).map(|_| ()).expect_err("refused").message;
+            let refused = Results::open(&path).map(|_| ()).expect_err("refused").message;
             assert_eq!(fs::read_to_string(&path).expect("there"), text);
             refused
         };

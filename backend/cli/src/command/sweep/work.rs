@@ -1,7 +1,7 @@
 //! A sweep's work, shared out over threads.
 
 use super::super::CliError;
-use super::super::trial::{Placed, RuleArgs, SearchArgs, TrialError, strategy};
+use super::super::trial::{Placed, RuleArgs, SearchArgs, strategy};
 use super::cases::Case;
 use super::results::{Key, Row};
 use anabranch::execute::CancelToken;
@@ -12,7 +12,7 @@ use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
 
@@ -22,7 +22,6 @@ pub(super) struct Unit {
     pub(super) keys: Vec<Key>,
 }
 
-/// All that is to be done.
 pub(super) struct Work<'a> {
     pub(super) cases: &'a [Case],
     pub(super) rules: &'a RuleArgs,
@@ -38,6 +37,9 @@ struct Shared {
     baseline: Result<Baseline, String>,
 }
 
+/// What is done with a result.
+pub(super) type Take<'a> = dyn FnMut(Row) -> Result<(), CliError> + Send + 'a;
+
 /// The problems that threads work on. A slot is locked while its problem is made, so that it is made once.
 type Slots = BTreeMap<(usize, u64), Mutex<Weak<Shared>>>;
 
@@ -47,50 +49,33 @@ impl Work<'_> {
     ///
     /// # Errors
     /// A case that cannot be made, a strategy that gave an invalid result, or what `take` says.
-    pub(super) fn run(
-        &self,
-        threads: usize,
-        take: &mut dyn FnMut(Row) -> Result<(), CliError>,
-    ) -> Result<(), CliError> {
+    pub(super) fn run(&self, threads: usize, take: &mut Take<'_>) -> Result<(), CliError> {
         let slots: Slots = self.units.iter().map(|unit| ((unit.case, unit.keys[0].seed), Mutex::default())).collect();
-        let next = AtomicUsize::new(0);
+        let (next, results) = (AtomicUsize::new(0), Mutex::new((take, Ok(()))));
         thread::scope(|scope| {
-            let (sender, receiver) = mpsc::channel();
             for _ in 0..threads.clamp(1, self.units.len().max(1)) {
-                let (sender, slots, next) = (sender.clone(), &slots, &next);
-                scope.spawn(move || self.work(slots, next, &sender));
+                scope.spawn(|| self.work(&slots, &next, &results));
             }
-            drop(sender);
-            // Leaving the loop drops the receiver, which ends the threads at their next result.
-            for result in receiver {
-                take(result?)?;
-            }
-            Ok(())
-        })
+        });
+        results.into_inner().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    fn work(&self, slots: &Slots, next: &AtomicUsize, sender: &mpsc::Sender<Result<Row, CliError>>) {
+    /// Units until there are no more, or until any thread's has failed.
+    fn work(&self, slots: &Slots, next: &AtomicUsize, results: &Mutex<(&mut Take<'_>, Result<(), CliError>)>) {
         // Keeps the problem of the last unit alive, because the next is most often of the same.
         let mut last: Option<Arc<Shared>> = None;
         while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
             if self.cancel.is_cancelled() {
                 return;
             }
-            let rows = self.shared(slots, unit).and_then(|shared| {
-                let rows = self.rows(unit, &shared);
-                last = Some(shared);
-                rows
-            });
-            // Nobody receives any more after an error.
-            let received = match rows {
-                Ok(rows) => rows.into_iter().all(|row| sender.send(Ok(row)).is_ok()),
-                Err(error) => sender.send(Err(error)).is_ok(),
-            };
-            if !received {
+            let rows = self.shared(slots, unit).and_then(|shared| self.rows(unit, last.insert(shared)));
+            let (take, result) = &mut *results.lock().unwrap_or_else(PoisonError::into_inner);
+            *result =
+                std::mem::replace(result, Ok(())).and(rows).and_then(|rows| rows.into_iter().try_for_each(&mut **take));
+            if result.is_err() {
                 return;
             }
         }
-        drop(last);
     }
 
     /// The unit's problem: another thread's, or made now.
@@ -127,13 +112,13 @@ impl Work<'_> {
         let SearchArgs { evaluations } = self.search;
         let placer = strategy(name, Auto { evaluations, seed: *seed, options: self.rules.options() })?;
         let placed = match Placed::by(placer.as_ref(), &problem) {
-            Err(error) if error.is_fault() => return Err(CliError::internal(error)),
-            Err(error) => return Ok(refused(&error.to_string())),
+            Err(error) if error.is_fault() => return Err(error),
+            Err(error) => return Ok(refused(&error.message)),
             Ok(placed) => placed,
         };
         let measured = |key: &Key| match self.simulated(&problem, &placed, key) {
-            Err(error) if error.is_fault() => Err(CliError::internal(error)),
-            Err(error) => Ok(row(key).refused(error.to_string())),
+            Err(error) if error.is_fault() => Err(error),
+            Err(error) => Ok(row(key).refused(error.message)),
             Ok((schedule, seconds)) => {
                 let metrics = Metrics::of(&problem, baseline, &schedule);
                 let row = row(key).measured(&metrics, loaded.facts.bytes_a_unit);
@@ -145,7 +130,7 @@ impl Work<'_> {
     }
 
     /// The schedule in the key's order, and how many seconds it took to simulate.
-    fn simulated(&self, problem: &Problem<'_>, placed: &Placed, key: &Key) -> Result<(Schedule, f64), TrialError> {
+    fn simulated(&self, problem: &Problem<'_>, placed: &Placed, key: &Key) -> Result<(Schedule, f64), CliError> {
         let started = Instant::now();
         let schedule = placed.schedule(problem, key.order, &self.rules.options())?;
         Ok((schedule, started.elapsed().as_secs_f64()))

@@ -22,10 +22,10 @@ pub(super) fn across(graph: &Layered, rows: &[Vec<usize>]) -> Vec<f64> {
     for sweep in 0..SWEEPS {
         let both = sweep + LAST >= SWEEPS;
         let down = sweep % 2 == 0;
-        let order: Vec<_> = if down { (0..rows.len()).collect() } else { (0..rows.len()).rev().collect() };
-        order
-            .into_iter()
-            .for_each(|row| settle(graph, &rows[row], Sides { above: down || both, below: !down || both }, &mut x));
+        for at in 0..rows.len() {
+            let row = if down { at } else { rows.len() - 1 - at };
+            settle(graph, &rows[row], [down || both, !down || both], &mut x);
+        }
     }
     let left = |vertex: usize| x[vertex] - width(graph, vertex) / 2.0;
     let least = (0..graph.len()).map(left).fold(f64::INFINITY, f64::min);
@@ -51,13 +51,6 @@ fn offsets(graph: &Layered, row: &[usize]) -> Vec<f64> {
         .collect()
 }
 
-/// Which neighbours a row is moved towards.
-#[derive(Clone, Copy)]
-struct Sides {
-    above: bool,
-    below: bool,
-}
-
 /// Neighbouring vertices that are moved together.
 struct Pool {
     mean: f64,
@@ -65,9 +58,9 @@ struct Pool {
     members: usize,
 }
 
-/// Moves a row's vertices as near to their neighbours' mean as the distances allow: the least squares under an order, by pooling
+/// Moves a row's vertices as near to the mean of their neighbours above, below or both as the distances allow: the least squares under an order, by pooling
 /// adjacent violators (Barlow and others 1972).
-fn settle(graph: &Layered, row: &[usize], sides: Sides, x: &mut [f64]) {
+fn settle(graph: &Layered, row: &[usize], sides: [bool; 2], x: &mut [f64]) {
     let offsets = offsets(graph, row);
     let mut pools: Vec<Pool> = Vec::with_capacity(row.len());
     for (vertex, offset) in row.iter().zip(&offsets) {
@@ -87,18 +80,14 @@ fn settle(graph: &Layered, row: &[usize], sides: Sides, x: &mut [f64]) {
 }
 
 /// The weighted mean of a vertex' neighbours.
-fn preferred(graph: &Layered, vertex: usize, sides: Sides, x: &[f64]) -> Pool {
-    let alone = |from: usize, to: usize| graph.below[from].len() == 1 && graph.above[to].len() == 1;
-    let bends = |other: usize| graph.is_bend(vertex) && graph.is_bend(other);
-    let pull = |straight: bool| if straight { STRAIGHT } else { 1.0 };
-    let up = graph.above[vertex]
-        .iter()
-        .filter(|_| sides.above)
-        .map(|other| (*other, pull(bends(*other) || alone(*other, vertex))));
-    let down = graph.below[vertex]
-        .iter()
-        .filter(|_| sides.below)
-        .map(|other| (*other, pull(bends(*other) || alone(vertex, *other))));
+fn preferred(graph: &Layered, vertex: usize, [above, below]: [bool; 2], x: &[f64]) -> Pool {
+    let straight = |from: usize, to: usize| {
+        let bends = graph.is_bend(from) && graph.is_bend(to);
+        bends || graph.below[from].len() == 1 && graph.above[to].len() == 1
+    };
+    let pull = |from: usize, to: usize| if straight(from, to) { STRAIGHT } else { 1.0 };
+    let up = graph.above[vertex].iter().filter(|_| above).map(|other| (*other, pull(*other, vertex)));
+    let down = graph.below[vertex].iter().filter(|_| below).map(|other| (*other, pull(vertex, *other)));
     let (sum, weight) =
         up.chain(down).fold((0.0, 0.0), |(sum, weight), (other, pull)| (sum + pull * x[other], weight + pull));
     let (mean, weight) = if weight > 0.0 { (sum / weight, weight) } else { (x[vertex], 0.05) };

@@ -11,7 +11,6 @@ const GUTTER: f64 = 64.0;
 const MOST_COLUMNS: usize = 16;
 const MARGIN: f64 = 16.0;
 
-/// Layers drawn below each other.
 struct Column {
     first: usize,
     last: usize,
@@ -39,7 +38,6 @@ pub(super) fn folded(graph: &Layered, rows: &[Vec<usize>], across: &[f64], edges
     draw(graph, across, edges, &best)
 }
 
-/// Left and right edge of a row.
 fn extent(graph: &Layered, row: &[usize], across: &[f64]) -> (f64, f64) {
     row.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(left, right), vertex| {
         let half = if graph.is_bend(*vertex) { 4.0 } else { NODE_WIDTH / 2.0 };
@@ -98,12 +96,7 @@ fn draw(graph: &Layered, across: &[f64], edges: &[(usize, usize)], columns: &[Co
         for (at, pair) in vertices.windows(2).enumerate() {
             let (one, other) = (column_of(pair[0]), column_of(pair[1]));
             if one < other {
-                points.extend(around(
-                    columns,
-                    End { column: one, x: place(pair[0]).0 },
-                    End { column: other, x: place(pair[1]).0 },
-                    lane(from),
-                ));
+                points.extend(around(columns, (one, place(pair[0]).0), (other, place(pair[1]).0), lane(from)));
             }
             if at + 2 < vertices.len() {
                 points.push(place(pair[1]));
@@ -119,20 +112,14 @@ fn lane(node: usize) -> f64 {
     (node % 8) as f64 / 7.0
 }
 
-/// An end of an edge between columns.
-struct End {
-    column: usize,
-    x: f64,
-}
-
-/// From the foot of a column to the head of a later one: below the one, up in the gutter before the other, and over it.
-fn around(columns: &[Column], from: End, to: End, lane: f64) -> [(f64, f64); 4] {
+/// From a place at the foot of a column to one at the head of a later: below the one, up in the gutter before the other, and over it.
+fn around(columns: &[Column], from: (usize, f64), to: (usize, f64), lane: f64) -> [(f64, f64); 4] {
     let foot = |column: &Column| MARGIN + (column.last - column.first + 1) as f64 * LAYER_HEIGHT;
     // What passes other columns on its way goes below all of them.
-    let y = columns[from.column..to.column].iter().map(foot).fold(0.0, f64::max) - (LAYER_HEIGHT - NODE_HEIGHT) / 2.0
+    let y = columns[from.0..to.0].iter().map(foot).fold(0.0, f64::max) - (LAYER_HEIGHT - NODE_HEIGHT) / 2.0
         + 3.0
         + 12.0 * lane;
-    let x = columns[to.column].left - GAP / 2.0 - (GUTTER - GAP) * lane;
+    let x = columns[to.0].left - GAP / 2.0 - (GUTTER - GAP) * lane;
     let top = MARGIN + 2.0 + 9.0 * lane;
-    [(from.x, y), (x, y), (x, top), (to.x, top)]
+    [(from.1, y), (x, y), (x, top), (to.1, top)]
 }

@@ -5,7 +5,6 @@ const MOST_BENDS: usize = 60_000;
 
 /// A graph whose edges lead from one layer to the next. Vertices are the nodes, then the bends.
 pub(super) struct Layered {
-    /// Nodes.
     pub(super) nodes: usize,
     /// By vertex.
     pub(super) layer: Vec<usize>,
@@ -73,12 +72,10 @@ impl Layered {
         vertex >= self.nodes
     }
 
-    /// Vertices.
     pub(super) fn len(&self) -> usize {
         self.layer.len()
     }
 
-    /// Layers.
     pub(super) fn depth(&self) -> usize {
         self.layer.iter().max().map_or(0, |last| last + 1)
     }

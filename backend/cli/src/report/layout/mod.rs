@@ -2,6 +2,7 @@
 //! barycentres, coordinates by least squares; then folded into columns like a newspaper, because the graphs of models are long
 //! and narrow and screens are not.
 //!
+//! It is ours because `rust-sugiyama` 0.4 goes as deep into the stack as a graph is long: a chain of 100,000 nodes ends the process.
 //! Equal graphs give equal drawings. O(s · (v + e) log v) for s sweeps over v nodes and bends and e pieces of edges.
 
 mod coordinates;
@@ -14,9 +15,7 @@ use layers::Layered;
 /// Where everything is, in pixels at full size.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Layout {
-    /// Width of all.
     pub(crate) width: f64,
-    /// Height of all.
     pub(crate) height: f64,
     /// By node, its centre.
     pub(crate) nodes: Vec<(f64, f64)>,
@@ -24,9 +23,7 @@ pub(crate) struct Layout {
     pub(crate) bends: Vec<Vec<(f64, f64)>>,
 }
 
-/// Width of a node.
 pub(crate) const NODE_WIDTH: f64 = 156.0;
-/// Height of a node.
 pub(crate) const NODE_HEIGHT: f64 = 34.0;
 /// From one layer to the next.
 const LAYER_HEIGHT: f64 = 66.0;

@@ -2,7 +2,6 @@
 
 use super::layers::Layered;
 
-/// Sweeps over all layers at most.
 const SWEEPS: usize = 24;
 /// Sweeps without improvement after which it is enough.
 const PATIENCE: usize = 6;

@@ -1,0 +1,107 @@
+//! Words and figures as text, for terminals and charts.
+
+/// `text`, cut to `width` characters with an ellipsis for what is missing.
+pub(crate) fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Seconds with a unit and three digits: `1.23 ms`.
+pub(crate) fn duration(seconds: f64) -> String {
+    let (value, unit) = match seconds.abs() {
+        0.0 => return "0".to_owned(),
+        s if s < 1e-6 => (seconds * 1e9, "ns"),
+        s if s < 1e-3 => (seconds * 1e6, "µs"),
+        s if s < 1.0 => (seconds * 1e3, "ms"),
+        _ => (seconds, "s"),
+    };
+    let digits = match value.abs() {
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// Two times in seconds with one unit, where it is the same.
+pub(crate) fn interval(low: f64, high: f64) -> String {
+    let (low, high) = (duration(low), duration(high));
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((figure, one)), Some((_, other))) if one == other => format!("{figure}–{high}"),
+        _ => format!("{low}–{high}"),
+    }
+}
+
+/// A value with three digits and a letter for thousands, millions and so on: `12.3k`.
+pub(crate) fn amount(value: f64) -> String {
+    let (scaled, letter) = match value.abs() {
+        0.0 => return "0".into(),
+        v if !(1e-3..9.995e14).contains(&v) => return format!("{value:.2e}"),
+        v if v < 9999.5 => (value, ""),
+        v if v < 9.995e5 => (value / 1e3, "k"),
+        v if v < 9.995e8 => (value / 1e6, "M"),
+        v if v < 9.995e11 => (value / 1e9, "G"),
+        _ => (value / 1e12, "T"),
+    };
+    let digits = match scaled.abs() {
+        v if v < 0.09995 => 4,
+        v if v < 0.9995 => 3,
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{scaled:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{letter}")
+}
+
+/// `text` in lines of at most `width` characters, broken between words; a longer word is broken too.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        for piece in word.chars().collect::<Vec<_>>().chunks(width) {
+            match lines.last_mut() {
+                Some(line) if line.chars().count() + piece.len() < width => {
+                    line.push(' ');
+                    line.extend(piece);
+                }
+                _ => lines.push(piece.iter().collect()),
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_three_digits() {
+        for (seconds, want) in
+            [(0.0, "0"), (1.5e-7, "150 ns"), (1.234e-3, "1.23 ms"), (0.0999999, "100 ms"), (12.34, "12.3 s")]
+        {
+            assert_eq!(duration(seconds), want);
+        }
+        assert_eq!(interval(1.2e-3, 1.5e-3), "1.20–1.50 ms");
+        assert_eq!(interval(0.5, 1.5), "500 ms–1.50 s");
+    }
+
+    #[test]
+    fn amounts_have_three_digits() {
+        let cases = [(0.0, "0"), (65.002, "65"), (143.1, "143"), (9.87, "9.87"), (12345.0, "12.3k"), (2e6, "2M")];
+        for (value, text) in cases {
+            assert_eq!(amount(value), text);
+        }
+        assert_eq!((amount(0.05), amount(2102.08), amount(1e-5)), ("0.05".into(), "2102".into(), "1.00e-5".into()));
+    }
+
+    #[test]
+    fn long_texts_are_broken_between_words() {
+        assert_eq!(wrapped("one two three four", 9), ["one two", "three", "four"]);
+        assert_eq!(wrapped("a verylongword b", 5), ["a", "veryl", "ongwo", "rd b"]);
+        assert!(wrapped("", 9).is_empty());
+    }
+}
