@@ -4,6 +4,7 @@ use super::failures::{PANICS, WELL, bad};
 use super::naive::Naive;
 use super::runs::ladder;
 use super::{adapter, assert_right, devices, executor_on, gpu, inputs, kernels, pool, threads_named};
+use crate::execute::relay::LONG;
 use crate::execute::{
     CancelToken, ComputeDevice, DevicePool, Executor, GpuOpener, RunErrorKind, RunOptions, RunOutput,
 };
@@ -141,33 +142,37 @@ fn eight_callers_of_two_plans_all_get_their_runs() {
 
 #[test]
 fn a_queued_run_ends_at_its_own_timeout_and_token() {
-    let placed = ladder(&["cpu", "cpu"], 2, &[6]);
+    let placed = chain(&["cpu"], &[0], &[6]);
     let slow_kernels = kernels(&placed.program);
     let naive = Naive::new(&placed.program.node(NodeId(0)).spec);
     let held = Arc::new(Held { naive, entered: Barrier::new(2), released: Barrier::new(2) });
     slow_kernels.replace(NodeId(0), Arc::clone(&held) as Arc<dyn CpuKernel>);
     let pool = pool(&placed, 1);
     let slow = executor_on(&pool, &placed, slow_kernels, &PlanOptions::default());
-    let quick = on(&pool, &placed);
-    let inputs = inputs(&placed.program);
-    let timeout = Duration::from_millis(5);
-    let (timed_out, cancelled) = std::thread::scope(|scope| {
-        scope.spawn(|| assert_right(&slow, &RunOptions::default()));
-        held.entered.wait();
-        let timed_out = quick.run(&inputs, &RunOptions::default().with_timeout(timeout));
-        let token = CancelToken::new();
-        let options = RunOptions::default().with_cancel(token.clone());
-        scope.spawn(move || {
-            std::thread::sleep(Duration::from_millis(5));
-            token.cancel();
+    // One that its caller makes itself, and one that is relayed.
+    for (length, is_long) in [(1, false), (9, true)] {
+        let queued = on(&pool, &chain(&["cpu"], &vec![0; length], &[6]));
+        assert_eq!(queued.plan().predicted().makespan >= LONG, is_long);
+        let inputs = inputs(queued.program());
+        let timeout = Duration::from_millis(5);
+        let (timed_out, cancelled) = std::thread::scope(|scope| {
+            scope.spawn(|| assert_right(&slow, &RunOptions::default()));
+            held.entered.wait();
+            let timed_out = queued.run(&inputs, &RunOptions::default().with_timeout(timeout));
+            let token = CancelToken::new();
+            let options = RunOptions::default().with_cancel(token.clone());
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                token.cancel();
+            });
+            let cancelled = queued.run(&inputs, &options);
+            held.released.wait();
+            (timed_out, cancelled)
         });
-        let cancelled = quick.run(&inputs, &options);
-        held.released.wait();
-        (timed_out, cancelled)
-    });
-    assert_eq!(timed_out.expect_err("it is queued").kind, RunErrorKind::Timeout(timeout));
-    assert_eq!(cancelled.expect_err("it is queued").kind, RunErrorKind::Cancelled);
-    assert_right(&quick, &RunOptions::default());
+        assert_eq!(timed_out.expect_err("it is queued").kind, RunErrorKind::Timeout(timeout));
+        assert_eq!(cancelled.expect_err("it is queued").kind, RunErrorKind::Cancelled);
+        assert_right(&queued, &RunOptions::default());
+    }
 }
 
 #[test]
