@@ -52,27 +52,33 @@ impl ConstantFile {
         let bytes = spec.bytes();
         let short = || ConstantError::OutOfMemory { tensor: name.to_owned(), bytes };
         let mut buffer = Buffer::try_zeroed(bytes).ok_or_else(short)?;
-        let read = self.read_exact(offset, buffer.bytes_mut());
-        // Looked at afterwards: then what was read is what was there when the file was opened.
-        let now = self.file.metadata().map(|metadata| State::of(&metadata));
-        let (file, tensor) = (|| self.name.clone(), || name.to_owned());
-        match read.and(now) {
-            Ok(now) if now == self.state => {}
-            Ok(_) => return Err(ConstantError::Changed { file: file(), tensor: tensor() }),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(ConstantError::Changed { file: file(), tensor: tensor() });
-            }
-            Err(error) => {
-                return Err(ConstantError::Io { file: file(), tensor: tensor(), reason: error.to_string() });
-            }
-        }
+        self.read_part(name, offset, buffer.bytes_mut())?;
         let wrong = match spec.dtype {
             DType::Bool => buffer.bytes().iter().position(|byte| *byte > 1),
             _ => None,
         };
         match wrong {
-            Some(index) => Err(ConstantError::NotBool { tensor: tensor(), index }),
+            Some(index) => Err(ConstantError::NotBool { tensor: name.to_owned(), index }),
             None => Ok(buffer),
+        }
+    }
+
+    /// Reads `part.len()` bytes of the tensor `name` from `offset` on.
+    ///
+    /// # Errors
+    /// If the file was changed since it was opened or cannot be read.
+    pub(super) fn read_part(&self, name: &str, offset: u64, part: &mut [u8]) -> Result<(), ConstantError> {
+        let read = self.read_exact(offset, part);
+        // Looked at afterwards: then what was read is what was there when the file was opened.
+        let now = self.file.metadata().map(|metadata| State::of(&metadata));
+        let (file, tensor) = (|| self.name.clone(), || name.to_owned());
+        match read.and(now) {
+            Ok(now) if now == self.state => Ok(()),
+            Ok(_) => Err(ConstantError::Changed { file: file(), tensor: tensor() }),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(ConstantError::Changed { file: file(), tensor: tensor() })
+            }
+            Err(error) => Err(ConstantError::Io { file: file(), tensor: tensor(), reason: error.to_string() }),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::quoted::Name;
 use anabranch_kernels::tensor::SizeMismatch;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -198,6 +199,39 @@ impl Constant {
         let buffer = self.fresh()?;
         *loaded = Arc::downgrade(&buffer);
         tensor(buffer)
+    }
+
+    /// Whether the elements are read from a file each time.
+    pub(crate) fn is_in_file(&self) -> bool {
+        matches!(self.data.source, Source::File { .. })
+    }
+
+    /// Gives the bytes to `take` piece by piece. Those that are in a file are read one piece after the other, so that the whole is never
+    /// in memory.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub(crate) fn in_pieces(
+        &self,
+        pieces: impl Iterator<Item = Range<usize>>,
+        mut take: impl FnMut(&Range<usize>, &[u8]),
+    ) -> Result<(), ConstantError> {
+        let Source::File { file, offset, name } = &self.data.source else {
+            let raw = self.load()?;
+            pieces.for_each(|piece| take(&piece, &raw.bytes()[piece.clone()]));
+            return Ok(());
+        };
+        let mut buffer = Buffer::zeroed(0);
+        for piece in pieces {
+            if buffer.len() < piece.len() {
+                let short = || ConstantError::OutOfMemory { tensor: name.clone(), bytes: piece.len() };
+                buffer = Buffer::try_zeroed(piece.len()).ok_or_else(short)?;
+            }
+            let part = &mut buffer.bytes_mut()[..piece.len()];
+            file.read_part(name, offset + piece.start as u64, part)?;
+            take(&piece, part);
+        }
+        Ok(())
     }
 
     fn fresh(&self) -> Result<Arc<Buffer>, ConstantError> {

@@ -24,6 +24,7 @@ mod link;
 mod options;
 mod pool;
 mod queue;
+mod relay;
 mod resident;
 mod script;
 mod supervise;
@@ -53,6 +54,7 @@ use crate::program::{Program, Value, ValueId};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use engine::{Call, Engine};
+use relay::Work;
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -66,7 +68,7 @@ use worker::GpuTensors;
 pub struct Executor {
     plan: Arc<Plan>,
     kernels: Arc<Kernels>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     /// Let go of last: its threads run what is above.
     pool: Arc<DevicePool>,
 }
@@ -93,7 +95,7 @@ impl Executor {
         let plan = plan.into();
         verify_devices(plan.devices(), pool.devices())?;
         let engine = Some(Arc::new(Engine::build(&plan, &kernels, pool)?));
-        let state = Mutex::new(State { engine, ..State::default() });
+        let state = Arc::new(Mutex::new(State { engine, ..State::default() }));
         Ok(Self { plan, kernels, state, pool: Arc::clone(pool) })
     }
 
@@ -145,6 +147,30 @@ impl Executor {
             return Err(ExecError::internal("a run was asked for from within a kernel"));
         };
         let origin = Instant::now();
+        if self.plan.predicted().makespan < relay::LONG || !self.pool.is_taken() {
+            return self.run_in_turn(inputs, resident, options, origin, output);
+        }
+        let work = Work {
+            executor: self.share(),
+            inputs: inputs.iter().map(|tensor| Tensor::clone(tensor)).collect(),
+            resident: resident.to_vec(),
+            options: options.clone(),
+            origin,
+            output: std::mem::take(output),
+        };
+        *output = work.relayed(&self.pool.relay()?)?;
+        Ok(())
+    }
+
+    /// The same on the calling thread, as soon as it has its turn.
+    fn run_in_turn(
+        &self,
+        inputs: &[&Tensor],
+        resident: &[DeviceTensor],
+        options: &RunOptions,
+        origin: Instant,
+        output: &mut RunOutput,
+    ) -> Result<(), ExecError> {
         let _turn = self.pool.turn(&Deadline::new(options, origin), options.spin)?;
         // A caller that panicked while it held the lock had its turn, so that all workers are idle or gone.
         let mut state = lock(&self.state);
@@ -178,6 +204,12 @@ impl Executor {
         output.resident = targets;
         let on_host = |at: usize| self.plan.output_device(at) == HOST;
         state.fill(self.program(), on_host, &engine, output)
+    }
+
+    /// The same executor in other hands.
+    fn share(&self) -> Self {
+        let (plan, kernels) = (Arc::clone(&self.plan), Arc::clone(&self.kernels));
+        Self { plan, kernels, state: Arc::clone(&self.state), pool: Arc::clone(&self.pool) }
     }
 
     /// The engine; made anew if it broke, or if another plan's run has found one of its GPUs lost.

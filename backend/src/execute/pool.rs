@@ -6,6 +6,7 @@ use super::event::Lane;
 use super::inside;
 use super::ledger::{Held, Ledger};
 use super::queue::{RunQueue, Turn};
+use super::relay::{Errand, Relay};
 use super::supervise::{Deadline, TICK};
 use super::threads::{Busy, Inbox, PoolThread};
 use crate::device::affinity;
@@ -16,6 +17,7 @@ use anabranch_placement::platform::DeviceId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,8 +28,9 @@ use std::time::Duration;
 /// The first device is the host: its steps are run by the thread that calls [`Executor::run`](super::Executor::run).
 ///
 /// **Runs of one pool follow each other**, those of one plan and those of several: a run uses all the cores that its plan was made
-/// for. Further callers queue; a run that is queued ends at its own timeout and when its own token is cancelled. Who comes first
-/// when a run ends is next, but once in a millisecond it is who has waited longest.
+/// for. Further callers queue; a run that is queued ends at its own timeout and when its own token is cancelled. Long runs that queue
+/// are made by a thread of the pool, in order. Of short ones, who comes first when a run ends is next, but once in a millisecond it
+/// is who has waited longest.
 pub struct DevicePool {
     devices: Vec<ComputeDevice>,
     held: Held,
@@ -50,6 +53,7 @@ type Opened = Box<dyn Fn() -> Arc<Gpu> + Send + Sync>;
 struct Started {
     threads: BTreeMap<Lane, PoolThread>,
     teams: BTreeMap<DeviceId, Arc<Team>>,
+    relay: Option<Relay>,
 }
 
 impl DevicePool {
@@ -93,6 +97,20 @@ impl DevicePool {
     /// Waits until a run can begin.
     pub(super) fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, ExecError> {
         self.queue.turn(deadline, self.spin(spin))
+    }
+
+    /// Whether somebody runs.
+    pub(super) fn is_taken(&self) -> bool {
+        self.queue.is_taken()
+    }
+
+    /// Where long runs wait whose callers find the devices taken.
+    pub(super) fn relay(&self) -> Result<Sender<Arc<Errand>>, ExecError> {
+        let mut started = lock(&self.started);
+        if started.relay.is_none() {
+            started.relay = Some(Relay::start()?);
+        }
+        started.relay.as_ref().map(Relay::queue).ok_or_else(|| ExecError::internal("no thread makes queued runs"))
     }
 
     /// How long waits may spin, where so much is wanted: no longer than who waits may leave the clock and its token unseen.

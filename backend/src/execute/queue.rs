@@ -133,9 +133,13 @@ impl RunQueue {
         Err(error)
     }
 
+    /// Whether somebody has the turn.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken.0.load(Ordering::SeqCst)
+    }
+
     fn take(&self) -> bool {
-        !self.taken.0.load(Ordering::SeqCst)
-            && self.taken.0.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        !self.is_taken() && self.taken.0.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     fn callers(&self) -> MutexGuard<'_, Callers> {

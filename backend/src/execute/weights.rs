@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZero;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
@@ -20,7 +21,7 @@ const FEW: usize = 1 << 20;
 /// Bytes of raw weights that may be in memory at a time while forms are made of them, if more than a twentieth of all.
 const RAW: usize = 64 << 20;
 
-/// Constants are uploaded in pieces of this many bytes, because wgpu stages each piece.
+/// Constants are packed and uploaded in pieces of this many bytes, because a piece is in memory beside the whole meanwhile.
 const PIECE: usize = 8 << 20;
 
 /// Constants in the forms in which kernels read them.
@@ -58,6 +59,14 @@ impl Wanted {
         self.layout.as_ref().map_or(self.constant.bytes(), Layout::bytes)
     }
 
+    /// Bytes that are in memory beside the form while it is made.
+    fn raw(&self) -> usize {
+        match self.layout.is_some() && self.constant.is_in_file() {
+            true => self.constant.bytes().min(PIECE),
+            false => self.constant.bytes(),
+        }
+    }
+
     /// What is in memory in any case.
     fn held(&self) -> Option<Arc<Buffer>> {
         let held = self.constant.held().filter(|_| self.layout.is_none())?;
@@ -65,12 +74,16 @@ impl Wanted {
     }
 
     fn make(&self) -> Result<Arc<Buffer>, ConstantError> {
-        let raw = self.constant.load()?;
-        let Some(layout) = &self.layout else { return Ok(Arc::clone(raw.buffer())) };
+        let Some(layout) = &self.layout else { return Ok(Arc::clone(self.constant.load()?.buffer())) };
         let bytes = layout.bytes();
         let short = || ConstantError::OutOfMemory { tensor: format!("{:?}", self.constant), bytes };
         let mut packed = Buffer::try_zeroed(bytes).ok_or_else(short)?;
-        layout.pack(raw.bytes(), packed.bytes_mut());
+        if self.constant.bytes() <= PIECE {
+            layout.pack(self.constant.load()?.bytes(), packed.bytes_mut());
+        } else {
+            let pack = |piece: &Range<usize>, raw: &[u8]| layout.pack_piece(piece, raw, packed.bytes_mut());
+            self.constant.in_pieces(layout.pieces(PIECE), pack)?;
+        }
         Ok(Arc::new(packed))
     }
 }
@@ -154,8 +167,8 @@ impl Weights {
 fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
     let bytes: usize = jobs.iter().map(|job| job.bytes()).sum();
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let largest = jobs.first().map_or(1, |job| job.bytes().max(1));
-    // Each thread has one raw weight in memory, and all of them together are to hardly add to the peak.
+    let largest = jobs.iter().map(|job| job.raw()).max().unwrap_or(0).max(1);
+    // Each thread has one raw weight, or a piece of it, in memory, and all of them together are to hardly add to the peak.
     let at_once = (RAW.max(bytes / 20) / largest).max(1);
     let threads = if bytes < FEW { 1 } else { processors.min(jobs.len()).min(at_once) };
     let results: Vec<OnceLock<Result<Arc<Buffer>, ConstantError>>> = jobs.iter().map(|_| OnceLock::new()).collect();

@@ -2,9 +2,9 @@
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
-use crate::error_kind::ErrorKind;
 use super::machine::{Machine, MachineDevice};
 use super::request::PlacementRequest;
+use crate::error_kind::ErrorKind;
 use crate::execute::Forecast;
 use crate::profile::{NodeCost, Predictor};
 use crate::program::{NodeId, Program};

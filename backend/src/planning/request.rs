@@ -1,10 +1,10 @@
 //! What a placement is asked to be: from a strategy's name or a plan file to who places, in which order, with which blocks.
 
 use super::error::PlanningError;
-use crate::error_kind::ErrorKind;
 use super::machine::Machine;
 use super::strategy::{Order, Strategy};
 use crate::blocks::BlockMembers;
+use crate::error_kind::ErrorKind;
 use crate::plan::{HOST, PlanOptions};
 use crate::plan_file::PlanFile;
 use crate::program::Program;

@@ -5,9 +5,10 @@
 //! operand or on the batch, so that a constant that several kernels read in one layout is kept once.
 
 use super::elements::{elements, elements_mut};
-use super::gemm::{Panels, View, pack_panels, transpose};
+use super::gemm::{Panels, View, pack_panels, pack_rows, transpose};
 use crate::error::KernelError;
 use crate::tensor::Buffer;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The layout of a constant operand of products: stacked `f32` matrices in panels.
@@ -67,37 +68,52 @@ impl Layout {
     /// # Panics
     /// If either has another size than the layout's.
     pub fn pack(&self, raw: &[u8], packed: &mut [u8]) {
-        assert_eq!(packed.len(), self.bytes(), "packed constants are of their layout's size");
-        assert_eq!(
-            raw.len(),
-            self.matrices * self.lines * self.depth * size_of::<f32>(),
-            "a constant is of its spec's size"
-        );
-        if packed.is_empty() {
-            return;
-        }
-        let matrices = elements::<f32>(raw).chunks_exact(self.lines * self.depth);
-        let packed = elements_mut::<f32>(packed).chunks_exact_mut(self.matrix_floats());
-        matrices.zip(packed).for_each(|(matrix, packed)| self.pack_matrix(matrix, packed));
+        let elements = self.matrices * self.lines * self.depth;
+        assert_eq!(raw.len(), elements * size_of::<f32>(), "a constant is of its spec's size");
+        self.pieces(raw.len()).for_each(|piece| self.pack_piece(&piece, &raw[piece.clone()], packed));
     }
 
-    fn pack_matrix(&self, matrix: &[f32], packed: &mut [f32]) {
+    /// Where the raw constant can be cut so that its pieces can be packed one by one: ranges of its bytes, in order, of about `bytes`
+    /// bytes or less. None lies in two matrices.
+    pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let unit = match self.source {
+            Source::Steps => self.lines,
+            Source::Lines | Source::Windows { .. } => self.width * self.depth,
+        };
+        let unit = unit.max(1) * size_of::<f32>();
+        let (matrix, length) = (self.lines * self.depth * size_of::<f32>(), (bytes / unit).max(1) * unit);
+        let starts = move |number| (0..matrix).step_by(length).map(move |start| (number * matrix, start));
+        (0..self.matrices).flat_map(starts).map(move |(at, start)| at + start..at + matrix.min(start + length))
+    }
+
+    /// Packs one of the [`pieces`](Self::pieces), whose bytes are `raw`, to its place in `packed`. O(elements of the piece).
+    ///
+    /// # Panics
+    /// If it is none of them, or `packed` has another size than the layout's.
+    pub fn pack_piece(&self, piece: &Range<usize>, raw: &[u8], packed: &mut [u8]) {
+        assert_eq!(packed.len(), self.bytes(), "packed constants are of their layout's size");
         let Self { lines, depth, width, .. } = *self;
-        match self.source {
-            Source::Steps => pack_panels(View::new(matrix, depth, lines, false), 0..depth, 0..lines, width, packed),
-            Source::Lines => pack_panels(View::new(matrix, depth, lines, true), 0..depth, 0..lines, width, packed),
-            Source::Windows { taps } => {
-                // A panel's lines at a time are brought into order, so that no second copy of the whole is made.
-                let mut ordered = vec![0.0; width * depth];
-                for (lines, panel) in matrix.chunks(width * depth).zip(packed.chunks_exact_mut(width * depth)) {
-                    let ordered = &mut ordered[..lines.len()];
-                    for (from, to) in lines.chunks_exact(depth).zip(ordered.chunks_exact_mut(depth)) {
-                        transpose(from, (taps, 1), (depth / taps, taps), to, depth / taps);
-                    }
-                    let count = lines.len() / depth;
-                    pack_panels(View::new(ordered, depth, count, true), 0..depth, 0..count, width, panel);
+        let (panel, matrix) = (width * depth, lines * depth);
+        let start = piece.start / size_of::<f32>();
+        let packed = &mut elements_mut::<f32>(packed)[start / matrix * self.matrix_floats()..][..self.matrix_floats()];
+        let (raw, start) = (elements::<f32>(raw), start % matrix);
+        if self.source == Source::Steps {
+            pack_rows(raw, start / lines, [depth, lines, width], packed);
+            return;
+        }
+        // A panel's lines at a time are brought into order, so that no second copy of the whole is made.
+        let mut ordered = Vec::new();
+        for (lines, panel) in raw.chunks(panel).zip(packed[start / panel * panel..].chunks_exact_mut(panel)) {
+            let mut lines = lines;
+            if let Source::Windows { taps } = self.source {
+                ordered.resize(lines.len(), 0.0);
+                for (from, to) in lines.chunks_exact(depth).zip(ordered.chunks_exact_mut(depth)) {
+                    transpose(from, (taps, 1), (depth / taps, taps), to, depth / taps);
                 }
+                lines = &ordered;
             }
+            let count = lines.len() / depth;
+            pack_panels(View::new(lines, depth, count, true), 0..depth, 0..count, width, panel);
         }
     }
 
@@ -149,7 +165,16 @@ mod tests {
     fn packed(layout: &Layout, data: &[f32]) -> Buffer {
         let mut packed = Buffer::zeroed(layout.bytes());
         packed.bytes_mut().fill(0xff);
-        layout.pack(bytemuck::cast_slice(data), packed.bytes_mut());
+        let raw: &[u8] = bytemuck::cast_slice(data);
+        layout.pack(raw, packed.bytes_mut());
+        for bytes in [1, 5_000] {
+            let mut by_pieces = Buffer::zeroed(layout.bytes());
+            by_pieces.bytes_mut().fill(0xff);
+            let pieces: Vec<_> = layout.pieces(bytes).collect();
+            assert!(pieces.iter().flat_map(Range::clone).eq(0..raw.len()), "the pieces are the whole");
+            pieces.iter().for_each(|piece| layout.pack_piece(piece, &raw[piece.clone()], by_pieces.bytes_mut()));
+            assert_eq!(by_pieces.bytes(), packed.bytes());
+        }
         packed
     }
 

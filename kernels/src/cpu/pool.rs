@@ -2,10 +2,16 @@
 
 use super::elements::{elements, elements_mut};
 use super::number::greater;
+use super::team::with_workspace;
+use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Pool, PoolKind};
+use std::marker::PhantomData;
 use std::ops::Range;
+
+/// Elements, read and written, that are worth a hand-over to another thread.
+const PIECE: usize = 16 * 1024;
 
 /// Pooling of images of one size.
 struct PoolKernel {
@@ -41,35 +47,126 @@ impl PoolKernel {
         (first.min(behind)..behind, start)
     }
 
-    /// Elements of the window that lie within the padded input.
-    fn padded(&self, axis: usize, index: usize) -> usize {
-        let start = index * self.op.strides[axis];
-        let size = self.input[axis] + self.op.pads[axis] + self.op.pads[axis + 2];
-        size.saturating_sub(start).div_ceil(self.op.dilations[axis]).min(self.op.window[axis])
+    /// The elements of that window that a mean is taken over.
+    fn count(&self, axis: usize, index: usize) -> usize {
+        if let PoolKind::Average { count_padding: true } = self.op.kind {
+            let size = self.input[axis] + self.op.pads[axis] + self.op.pads[axis + 2];
+            let behind = size.saturating_sub(index * self.op.strides[axis]);
+            return behind.div_ceil(self.op.dilations[axis]).min(self.op.window[axis]);
+        }
+        self.window(axis, index).0.len()
     }
 
-    fn plane(&self, source: &[f32], target: &mut [f32]) {
-        let width = self.input[1];
-        let columns = |x: usize| self.window(1, x);
-        for (y, target) in target.chunks_exact_mut(self.output[1]).enumerate() {
-            let (rows, top) = self.window(0, y);
-            let row = |i: usize| (top + (i * self.op.dilations[0]) as isize) as usize * width;
-            for (x, target) in target.iter_mut().enumerate() {
-                let (inside, left) = columns(x);
-                let at = |j: usize| (left + (j * self.op.dilations[1]) as isize) as usize;
-                let values = rows.clone().flat_map(|i| inside.clone().map(move |j| (i, j)));
-                let values = values.map(|(i, j)| source[row(i) + at(j)]);
-                *target = match self.op.kind {
-                    PoolKind::Max => values.fold(f32::NEG_INFINITY, greater),
-                    PoolKind::Average { count_padding } => {
-                        let count = match count_padding {
-                            true => self.padded(0, y) * self.padded(1, x),
-                            false => rows.len() * inside.len(),
-                        };
-                        values.sum::<f32>() / count as f32
-                    }
-                };
+    /// The columns of windows that lie within the input for some output.
+    fn columns(&self) -> Range<usize> {
+        let (before, dilation) = (self.op.pads[1], self.op.dilations[1]);
+        let first = before.saturating_sub((self.output[1] - 1) * self.op.strides[1]).div_ceil(dilation);
+        first..(self.input[1] + before).div_ceil(dilation).min(self.op.window[1])
+    }
+
+    /// The outputs along a row for which a column of the window lies within the input.
+    fn reached(&self, column: usize) -> Range<usize> {
+        let (offset, stride, before) = (column * self.op.dilations[1], self.op.strides[1], self.op.pads[1]);
+        let behind = (self.input[1] + before).saturating_sub(offset).div_ceil(stride).min(self.output[1]);
+        before.saturating_sub(offset).div_ceil(stride).min(behind)..behind
+    }
+}
+
+/// How elements of a window are joined.
+trait Join {
+    /// What joins with a number to that number.
+    const NEUTRAL: f32;
+
+    fn join(a: f32, b: f32) -> f32;
+}
+
+struct Greatest;
+
+impl Join for Greatest {
+    const NEUTRAL: f32 = f32::NEG_INFINITY;
+
+    /// NaN if one is.
+    #[inline(always)]
+    fn join(a: f32, b: f32) -> f32 {
+        greater(a, b)
+    }
+}
+
+struct Sum;
+
+impl Join for Sum {
+    const NEUTRAL: f32 = -0.0;
+
+    #[inline(always)]
+    fn join(a: f32, b: f32) -> f32 {
+        a + b
+    }
+}
+
+/// One plane: for each row of the output the rows of its windows are joined to one, and then that one's columns.
+struct Plane<'a, J> {
+    kernel: &'a PoolKernel,
+    source: &'a [f32],
+    /// Memory for a row of the input.
+    joined: &'a mut [f32],
+    target: &'a mut [f32],
+    join: PhantomData<J>,
+}
+
+impl<J: Join> Loop for Plane<'_, J> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let (op, width) = (&self.kernel.op, self.kernel.input[1]);
+        for (y, target) in self.target.chunks_exact_mut(self.kernel.output[1]).enumerate() {
+            let (rows, top) = self.kernel.window(0, y);
+            target.fill(J::NEUTRAL);
+            if rows.is_empty() {
+                continue;
             }
+            let row = |i: usize| &self.source[(top + (i * op.dilations[0]) as isize) as usize * width..][..width];
+            self.joined.copy_from_slice(row(rows.start));
+            for i in rows.start + 1..rows.end {
+                self.joined.iter_mut().zip(row(i)).for_each(|(joined, x)| *joined = J::join(*joined, *x));
+            }
+            for column in self.kernel.columns() {
+                let reached = self.kernel.reached(column);
+                if !reached.is_empty() {
+                    let first = reached.start * op.strides[1] + column * op.dilations[1] - op.pads[1];
+                    join_column::<J>(&mut target[reached], &self.joined[first..], op.strides[1]);
+                }
+            }
+        }
+    }
+}
+
+/// Joins every `stride`th element of `source` to the target.
+#[inline(always)]
+fn join_column<J: Join>(target: &mut [f32], source: &[f32], stride: usize) {
+    let join = |(target, x): (&mut f32, &f32)| *target = J::join(*target, *x);
+    match stride {
+        1 => target.iter_mut().zip(source).for_each(join),
+        // Pairs become vectors, which a step of unknown length does not.
+        2 => {
+            let (pairs, rest) = source.as_chunks::<2>();
+            let (whole, last) = target.split_at_mut(target.len().min(pairs.len()));
+            whole.iter_mut().zip(pairs).for_each(|(target, [x, _])| join((target, x)));
+            last.iter_mut().zip(rest).for_each(join);
+        }
+        _ => target.iter_mut().zip(source.iter().step_by(stride)).for_each(join),
+    }
+}
+
+impl PoolKernel {
+    fn plane(&self, source: &[f32], joined: &mut [f32], counts: &[f32], target: &mut [f32]) {
+        if let PoolKind::Max = self.op.kind {
+            return vectorised(Plane::<Greatest> { kernel: self, source, joined, target, join: PhantomData });
+        }
+        vectorised(Plane::<Sum> { kernel: self, source, joined, target: &mut *target, join: PhantomData });
+        for (y, target) in target.chunks_exact_mut(self.output[1]).enumerate() {
+            let rows = self.count(0, y) as f32;
+            target.iter_mut().zip(counts).for_each(|(sum, columns)| *sum /= rows * columns);
         }
     }
 }
@@ -83,12 +180,16 @@ impl CpuKernel for PoolKernel {
             return Ok(());
         }
         // Small planes go together, so that a part is worth a hand-over.
-        let planes = (16_384 / (to * self.op.window[0] * self.op.window[1]).max(1)).max(1);
+        let planes = (PIECE / (from + to)).max(1);
         call.team.run_pieces(target, planes * to, &|piece, target| {
-            for (plane, target) in target.chunks_exact_mut(to).enumerate() {
-                let start = (piece * planes + plane) * from;
-                self.plane(&source[start..start + from], target);
-            }
+            with_workspace(self.input[1] + self.output[1], |memory| {
+                let (joined, counts) = memory.split_at_mut(self.input[1]);
+                counts.iter_mut().enumerate().for_each(|(x, count)| *count = self.count(1, x) as f32);
+                for (plane, target) in target.chunks_exact_mut(to).enumerate() {
+                    let start = (piece * planes + plane) * from;
+                    self.plane(&source[start..start + from], joined, counts, target);
+                }
+            });
         });
         Ok(())
     }

@@ -29,9 +29,7 @@ pub(super) fn why<'a>(reason: &Reason, node: impl Fn(TaskId) -> &'a str, device:
     match reason {
         Reason::ColocatedWith(task) => said(&format!("colocated with {}", node(*task))),
         Reason::EarliestFinish(found) => one("it finishes there first", "earliest finish", true, found),
-        Reason::Smallest { what, candidates } => {
-            one(&format!("the {what} is smallest there"), what, false, candidates)
-        }
+        Reason::Smallest { what, candidates } => one(&format!("the {what} is smallest there"), what, false, candidates),
         Reason::LeastLoaded(found) => one("the device has the least to do", "load", true, found),
         Reason::Mite(found) => Why {
             text: "the product of MITE's factors is smallest there".into(),

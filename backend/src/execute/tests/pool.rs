@@ -5,6 +5,7 @@ use super::naive::hook;
 use super::runs::ladder;
 use super::{adapter, assert_right, devices, executor_on, gpu, inputs, kernels, pool, threads_named};
 use crate::error_kind::ErrorKind;
+use crate::execute::relay::LONG;
 use crate::execute::{CancelToken, ComputeDevice, DevicePool, Executor, GpuOpener, RunOptions, RunOutput};
 use crate::plan::PlanOptions;
 use crate::plan::test_programs::Placed;
@@ -111,7 +112,7 @@ fn eight_callers_of_two_plans_all_get_their_runs() {
 
 #[test]
 fn a_queued_run_ends_at_its_own_timeout_and_token() {
-    let placed = ladder(&["cpu", "cpu"], 2, &[6]);
+    let placed = Placed::chain(&["cpu"], &[0], &[6]);
     let slow_kernels = kernels(&placed.program);
     let [entered, released] = [(); 2].map(|()| Arc::new(Barrier::new(2)));
     let own = [Arc::clone(&entered), Arc::clone(&released)];
@@ -121,26 +122,29 @@ fn a_queued_run_ends_at_its_own_timeout_and_token() {
     });
     let pool = pool(&placed, 1);
     let slow = executor_on(&pool, &placed, slow_kernels, &PlanOptions::default());
-    let quick = on(&pool, &placed);
-    let inputs = inputs(&placed.program);
-    let timeout = Duration::from_millis(5);
-    let (timed_out, cancelled) = std::thread::scope(|scope| {
-        scope.spawn(|| assert_right(&slow, &RunOptions::default()));
-        entered.wait();
-        let timed_out = quick.run(&inputs, &RunOptions::default().with_timeout(timeout));
-        let token = CancelToken::new();
-        let options = RunOptions::default().with_cancel(token.clone());
-        scope.spawn(move || {
-            std::thread::sleep(Duration::from_millis(5));
-            token.cancel();
+    // One that its caller makes itself, and one that is relayed.
+    for (length, is_long) in [(1, false), (9, true)] {
+        let queued = on(&pool, &Placed::chain(&["cpu"], &vec![0; length], &[6]));
+        assert_eq!(queued.plan().predicted().makespan >= LONG, is_long);
+        let inputs = inputs(queued.program());
+        let (timed_out, cancelled) = std::thread::scope(|scope| {
+            scope.spawn(|| assert_right(&slow, &RunOptions::default()));
+            entered.wait();
+            let timed_out = queued.run(&inputs, &RunOptions::default().with_timeout(Duration::from_millis(5)));
+            let token = CancelToken::new();
+            let options = RunOptions::default().with_cancel(token.clone());
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                token.cancel();
+            });
+            let cancelled = queued.run(&inputs, &options);
+            released.wait();
+            (timed_out, cancelled)
         });
-        let cancelled = quick.run(&inputs, &options);
-        released.wait();
-        (timed_out, cancelled)
-    });
-    assert_eq!(timed_out.expect_err("it is queued").kind, ErrorKind::Timeout);
-    assert_eq!(cancelled.expect_err("it is queued").kind, ErrorKind::Cancelled);
-    assert_right(&quick, &RunOptions::default());
+        assert_eq!(timed_out.expect_err("it is queued").kind, ErrorKind::Timeout);
+        assert_eq!(cancelled.expect_err("it is queued").kind, ErrorKind::Cancelled);
+        assert_right(&queued, &RunOptions::default());
+    }
 }
 
 #[test]

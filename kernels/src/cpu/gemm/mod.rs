@@ -22,7 +22,7 @@ mod vector;
 mod view;
 
 pub(crate) use micro::MicroKernel;
-pub(crate) use pack::{Panels, pack_panels};
+pub(crate) use pack::{Panels, pack_panels, pack_rows};
 pub(crate) use product::{Finish, Left, PanelSource, Product, Right};
 pub(crate) use transpose::transpose;
 pub(crate) use vector::matrix_vector;

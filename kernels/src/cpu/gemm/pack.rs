@@ -63,12 +63,9 @@ pub(crate) fn pack_panels(
     }
     let source = right.from(steps.start, columns.start);
     if right.column_stride() == 1 {
-        // Whole rows one after the other, because memory gives long runs faster.
         for step in 0..steps.len() {
             let row = &source[step * right.row_stride()..][..columns.len()];
-            for (part, panel) in row.chunks(width).zip(panels.chunks_mut(panel)) {
-                copy_padded(part, &mut panel[step * width..][..width]);
-            }
+            pack_rows(row, step, [steps.len(), row.len(), width], panels);
         }
     } else {
         for (first, panel) in columns.clone().step_by(width).zip(panels.chunks_mut(panel)) {
@@ -76,6 +73,16 @@ pub(crate) fn pack_panels(
             let source = right.from(steps.start, first);
             transpose(source, (right.column_stride(), right.row_stride()), (present, steps.len()), panel, width);
             panel.chunks_mut(width).for_each(|row| row[present..].fill(0.0));
+        }
+    }
+}
+
+/// Copies rows of `columns` elements, of which the first is row `first` of `depth`, into panels of `width` columns. Whole rows one after
+/// the other, because memory gives long runs faster.
+pub(crate) fn pack_rows(rows: &[f32], first: usize, [depth, columns, width]: [usize; 3], panels: &mut [f32]) {
+    for (row, step) in rows.chunks_exact(columns).zip(first..) {
+        for (part, panel) in row.chunks(width).zip(panels.chunks_mut(depth * width)) {
+            copy_padded(part, &mut panel[step * width..][..width]);
         }
     }
 }
