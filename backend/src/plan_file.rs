@@ -377,7 +377,8 @@ mod tests {
             edit(&mut file);
             file.assignment(&placed.program, &placed.devices).expect_err("a slip").to_string()
         };
-        let cases: [(&dyn Fn(&mut PlanFile), &str); 5] = [
+        type Slip<'a> = (&'a dyn Fn(&mut PlanFile), &'a str);
+        let cases: [Slip<'_>; 5] = [
             (
                 &|f| f.nodes[1].device = "gpu7".into(),
                 "puts node \"node1\" on \"gpu7\"; the devices here are cpu0, gpu1",

@@ -192,7 +192,7 @@ fn check_bools(spec: &TensorSpec, buffer: &Buffer) -> Result<()> {
 }
 
 fn has_data(proto: &TensorProto) -> bool {
-    proto.raw_data.len() > 0 || typed_data(proto).iter().any(|(_, chunks)| !chunks.is_empty())
+    proto.raw_data.bytes() > 0 || typed_data(proto).iter().any(|(_, chunks)| !chunks.is_empty())
 }
 
 fn typed_data(proto: &TensorProto) -> [(Encoding, &[Vec<u8>]); 5] {
@@ -219,13 +219,13 @@ impl<'p> Data<'p> {
         let mut typed = typed_data(proto).into_iter().filter(|(_, chunks)| !chunks.is_empty());
         match (typed.next(), typed.next()) {
             (None, _) => {
-                check_size(spec, "bytes", spec.bytes() as u64, raw.len())?;
+                check_size(spec, "bytes", spec.bytes() as u64, raw.bytes())?;
                 Ok(match &raw.0 {
                     Place::Memory(bytes) => Self::Raw(bytes),
                     Place::File { offset, .. } => Self::Left(*offset),
                 })
             }
-            (Some((encoding, chunks)), None) if raw.len() == 0 && encoding == Encoding::of(spec.dtype) => {
+            (Some((encoding, chunks)), None) if raw.bytes() == 0 && encoding == Encoding::of(spec.dtype) => {
                 let elements = encoding.count(chunks).ok_or_else(cut)?;
                 check_size(spec, "elements", spec.shape.elements() as u64, elements)?;
                 Ok(Self::Typed(encoding, chunks))

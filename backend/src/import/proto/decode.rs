@@ -1,7 +1,8 @@
 //! Messages from and to their bytes, within [`Limits`].
 //!
 //! Decoding protobuf can take a hundred times the file's size in memory (an empty node is two bytes on the wire and
-//! two hundred decoded). So every message, name and number is counted before memory is taken for it. O(fields).
+//! two hundred decoded). So every message, name and number is counted first, and what exceeds a limit is refused before any of it
+//! is kept. O(fields).
 
 use super::NodeProto;
 use super::wire::{Reader, Token, put_bytes, put_varint};
@@ -62,19 +63,37 @@ pub(super) struct Decoder<'a> {
     structure: u64,
     fields: u64,
     nodes: u64,
+    /// Whether everything is only counted: texts and data are passed over, and no list grows.
+    counting: bool,
 }
 
-/// The message that the reader's bytes are.
+/// The message that the reader's bytes are. It is counted as a whole before anything of it is kept.
 pub(super) fn decode<M: Message>(reader: Reader<'_>, limits: &Limits) -> Result<M> {
-    let mut decoder = Decoder { reader, limits, within: Vec::new(), structure: 0, fields: 0, nodes: 0 };
-    let mut message = M::default();
-    match decoder.charge(size_of::<M>()).and_then(|()| decoder.message(&mut message)) {
-        Ok(()) => Ok(message),
-        Err(error) => Err(decoder.described(error)),
-    }
+    let within = Vec::new();
+    let mut decoder = Decoder { reader, limits, within, structure: 0, fields: 0, nodes: 0, counting: true };
+    let decoded = decoder.pass(true).and_then(|_: M| decoder.pass(false));
+    decoded.map_err(|error| decoder.described(error))
 }
 
 impl Decoder<'_> {
+    /// Reads all bytes from their beginning.
+    fn pass<M: Message>(&mut self, counting: bool) -> Result<M> {
+        (self.structure, self.fields, self.nodes, self.counting) = (0, 0, 0, counting);
+        self.reader.rewind();
+        let mut message = M::default();
+        self.charge(size_of::<M>())?;
+        self.message(&mut message)?;
+        Ok(message)
+    }
+
+    /// The next `length` bytes; none while counting.
+    fn taken(&mut self, length: u64) -> Result<Vec<u8>> {
+        match self.counting {
+            true => self.reader.skip(length).map(|()| Vec::new()),
+            false => self.reader.take(length),
+        }
+    }
+
     /// Reads a message that takes all of the enclosing data.
     fn message<M: Message>(&mut self, message: &mut M) -> Result<()> {
         let deepest = self.limits.depth.min(DEEPEST);
@@ -176,7 +195,7 @@ impl Value for String {
             return Err(exceeded(decoder.limits.name_bytes, "bytes in a name", "name_bytes"));
         }
         decoder.charge(length as usize)?;
-        let text = String::from_utf8(decoder.reader.take(length)?);
+        let text = String::from_utf8(decoder.taken(length)?);
         *self = text.map_err(|_| ImportError::malformed("a name is not valid UTF-8"))?;
         Ok(())
     }
@@ -190,7 +209,7 @@ impl Value for String {
 impl Value for Vec<u8> {
     fn take(&mut self, token: Token, decoder: &mut Decoder<'_>) -> Result<()> {
         let Token::Bytes(length) = token else { return misencoded() };
-        *self = decoder.reader.take(length)?;
+        *self = decoder.taken(length)?;
         Ok(())
     }
 
@@ -205,7 +224,7 @@ impl Value for Payload {
         let offset = decoder.reader.position();
         self.0 = match decoder.reader.is_file() && length >= LARGE as u64 {
             true => decoder.reader.skip(length).map(|()| Place::File { offset, length })?,
-            false => Place::Memory(decoder.reader.take(length)?),
+            false => Place::Memory(decoder.taken(length)?),
         };
         Ok(())
     }
@@ -219,8 +238,8 @@ impl Value for Payload {
 }
 
 impl Payload {
-    /// Its bytes.
-    pub fn len(&self) -> u64 {
+    /// How many bytes it has.
+    pub(in crate::import) fn bytes(&self) -> u64 {
         match &self.0 {
             Place::Memory(bytes) => bytes.len() as u64,
             Place::File { length, .. } => *length,
@@ -286,7 +305,9 @@ impl<V: Value> Field for Vec<V> {
             decoder.charge(size_of::<V>())?;
             let mut value = V::default();
             value.take(token, decoder)?;
-            self.push(value);
+            if !decoder.counting {
+                self.push(value);
+            }
             Ok(())
         };
         match token {

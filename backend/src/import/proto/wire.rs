@@ -47,6 +47,11 @@ impl<'a> Reader<'a> {
         Self { source: Source::File { file, window: Vec::new(), first: 0 }, position: 0, end: file.len() }
     }
 
+    /// Goes back to the beginning, when all was read.
+    pub(super) fn rewind(&mut self) {
+        self.position = 0;
+    }
+
     pub(super) fn position(&self) -> u64 {
         self.position
     }
