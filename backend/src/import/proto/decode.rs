@@ -13,6 +13,9 @@ use crate::import::error::{ImportError, ImportErrorKind, Result};
 /// Messages within messages at most, whatever the limits say: decoding recurses.
 const DEEPEST: usize = 512;
 
+/// Bytes that a message is counted with beside its own, for what the model makes of it.
+const BESIDE: usize = 16;
+
 /// A message of the format.
 pub(super) trait Message: Default {
     /// Its name in errors.
@@ -101,6 +104,7 @@ impl Decoder<'_> {
             return Err(exceeded(deepest as u64, "messages within messages", "depth"));
         }
         self.within.push(M::NAME);
+        self.charge(BESIDE)?;
         if M::NAME == NodeProto::NAME {
             count(&mut self.nodes, 1, self.limits.nodes, "nodes", "nodes")?;
         }
