@@ -91,14 +91,15 @@ impl<T: Number> MapKernel<T> {
 
     /// Computes the output's elements from `start` on.
     fn piece(&self, start: usize, inputs: &Windows<'_>, out: &mut [u8]) -> Result<(), Undefined> {
-        let size = self.output.size();
+        // Sizes are powers of two, and a division takes as long as a tiny node.
+        let shift = self.output.size().trailing_zeros();
         let in_place = self.output == T::DTYPE;
         let mut done = Ok(());
-        self.code.with_slots(usize::from(!in_place), out.len() / size, |slots, converted, block| {
-            self.layout.runs(start, out.len() / size, |row, column, run| {
+        self.code.with_slots(usize::from(!in_place), out.len() >> shift, |slots, converted, block| {
+            self.layout.runs(start, out.len() >> shift, |row, column, run| {
                 let mut column = column;
-                for out in out[run.start * size..run.end * size].chunks_mut(block * size) {
-                    let operands = Operands { kernel: self, windows: inputs, row, column, length: out.len() / size };
+                for out in out[run.start << shift..run.end << shift].chunks_mut(block << shift) {
+                    let operands = Operands { kernel: self, windows: inputs, row, column, length: out.len() >> shift };
                     column += operands.length;
                     let computed = if in_place {
                         self.code.run(&operands, slots, elements_mut(out))
