@@ -49,7 +49,7 @@
 //! let session = Session::open(model, SessionOptions::default().with_dim("batch", 8))?;
 //! let inputs = session.fill_random(Inputs::new(), 1)?;
 //! let ways = [Strategy::CPU, Strategy::HEFT].map(|strategy| PlanChoice { strategy, ..session.choice() });
-//! let options = CompareOptions { repeat: 5, ..CompareOptions::new("layer", ways.to_vec()) };
+//! let options = CompareOptions::new("layer", ways.to_vec()).with_runs(5, 2);
 //! let comparison = compare(&session, &inputs, &options, &mut || {})?;
 //! for outcome in &comparison.outcomes {
 //!     println!("{}: {:?} ms predicted, {} ms measured", outcome.way.place, outcome.predicted_ms, outcome.measured_ms.median);

@@ -25,7 +25,7 @@ fn pipeline(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pipeline");
     group.throughput(Throughput::Bytes(2 * input.bytes().len() as u64));
     let mut measure = |name: String, devices: &[ComputeDevice], streaming: StreamMode, chunk: ChunkRule| {
-        let options = PlanOptions { streaming, chunk, ..PlanOptions::default() };
+        let options = PlanOptions::default().with_streaming(streaming).with_chunk(chunk);
         let Some(executor) = chain.executor(devices, &options) else {
             return println!("pipeline/{name}: not on this machine");
         };

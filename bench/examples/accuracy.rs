@@ -129,7 +129,7 @@ fn judge(
     // Each way is taken to be twice as slow as the CPU, and as long again for what does not count.
     let repeat = (share / (seconds * 4.0 * ways.len() as f64)).clamp(RUNS.0, RUNS.1) as u32;
     let model = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let options = CompareOptions { model, ways, repeat, warmup: 2, refine, run: RunOptions::default() };
+    let options = CompareOptions::new(model, ways).with_runs(repeat, 2).with_refine(refine);
     Ok(compare(&session, &inputs, &options, &mut || {})?)
 }
 

@@ -315,7 +315,7 @@ fn run(session: &Session, inputs: &Inputs) -> Result<(), Failure> {
 fn options(fuse: bool) -> SessionOptions {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
     let streaming = if fuse { StreamMode::Auto } else { StreamMode::Off };
-    let plan = PlanOptions { streaming, ..PlanOptions::default() };
+    let plan = PlanOptions::default().with_streaming(streaming);
     SessionOptions::default().with_devices(devices).with_fusion(fuse).with_plan(plan)
 }
 

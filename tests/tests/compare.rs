@@ -10,13 +10,12 @@ use anabranch::session::Inputs;
 use anabranch_tests::{MODELS, assert_close, options, reference, same, session, strategy};
 
 fn way(place: &str, order: &str, streaming: StreamMode) -> PlanChoice {
-    let plan = PlanOptions { streaming, ..PlanOptions::default() };
+    let plan = PlanOptions::default().with_streaming(streaming);
     PlanChoice { strategy: strategy(place), order: order.parse().expect("an order's name"), plan }
 }
 
 fn compared(session: &Session, inputs: &Inputs, ways: Vec<PlanChoice>) -> Comparison {
-    let (model, run) = ("model".to_owned(), RunOptions::default());
-    let options = CompareOptions { model, ways, repeat: 6, warmup: 1, refine: 1, run };
+    let options = CompareOptions::new("model", ways).with_runs(6, 1).with_refine(1);
     let mut steps = 0;
     let comparison = compare(session, inputs, &options, &mut || steps += 1).expect("all ways run");
     let planned = comparison.outcomes.len() - 1;
@@ -113,7 +112,7 @@ fn a_way_without_a_plan_fails_alone() {
 fn a_refined_plan_is_no_slower_than_a_single_device() {
     let session = session("convnet", options("hash"));
     let (inputs, references) = reference("convnet");
-    let options = RefineOptions { rounds: 3, repeat: 5, threshold: 0.02, run: RunOptions::default() };
+    let options = RefineOptions::new(3, 5);
     let refined = refine(&session, &inputs, &options, &mut || {}).expect("all plans run");
     assert_close("convnet", &refined.last.outputs, &references);
     let rounds = &refined.refinement.rounds;

@@ -29,7 +29,7 @@ fn streaming_changes_no_bits() {
     for name in ["convnet", "encoder", "fire", "mlp", "unet", "vit"] {
         let (inputs, references) = reference(name);
         let streaming = |streaming| {
-            let plan = PlanOptions { streaming, chunk: ChunkRule::Bytes(512), ..PlanOptions::default() };
+            let plan = PlanOptions::default().with_streaming(streaming).with_chunk(ChunkRule::Bytes(512));
             let session = session(name, options("hash").with_plan(plan));
             let run = session.run_with(&inputs, &RunOptions::default()).expect("runs");
             let transfers = run.prepared.plan().transfers().iter();

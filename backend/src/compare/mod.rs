@@ -32,6 +32,7 @@ const PROFILED: u32 = 3;
 
 /// What is compared, and how thoroughly.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CompareOptions {
     /// The model's name for people.
     pub model: String,
@@ -87,6 +88,21 @@ impl CompareOptions {
     /// Compares these ways: twenty runs of each after two that do not count, with what is known of the costs.
     pub fn new(model: impl Into<String>, ways: Vec<PlanChoice>) -> Self {
         Self { model: model.into(), ways, repeat: 20, warmup: 2, refine: 0, run: RunOptions::default() }
+    }
+
+    /// The same with so many measured runs of each way, after so many that do not count.
+    pub fn with_runs(self, repeat: u32, warmup: u32) -> Self {
+        Self { repeat, warmup, ..self }
+    }
+
+    /// The same with so many rounds of learning before.
+    pub fn with_refine(self, refine: u32) -> Self {
+        Self { refine, ..self }
+    }
+
+    /// The same with runs made like this.
+    pub fn with_run(self, run: RunOptions) -> Self {
+        Self { run, ..self }
     }
 
     /// The number of runs, each of which is one step of progress.

@@ -55,6 +55,7 @@ use std::ops::Range;
 
 /// How a plan is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PlanOptions {
     /// What is streamed chunk by chunk.
     pub streaming: StreamMode,
@@ -68,6 +69,18 @@ pub struct PlanOptions {
 impl Default for PlanOptions {
     fn default() -> Self {
         Self { streaming: StreamMode::Auto, chunk: ChunkRule::Auto, capacity: 3 }
+    }
+}
+
+impl PlanOptions {
+    /// The same with so much streamed.
+    pub fn with_streaming(self, streaming: StreamMode) -> Self {
+        Self { streaming, ..self }
+    }
+
+    /// The same with chunks of such a size.
+    pub fn with_chunk(self, chunk: ChunkRule) -> Self {
+        Self { chunk, ..self }
     }
 }
 

@@ -22,6 +22,7 @@ const PROFILED: u32 = 3;
 
 /// How a plan is refined.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RefineOptions {
     /// Rounds, ≥ 1. The first measures the plan as it is placed now.
     pub rounds: u32,
@@ -106,6 +107,21 @@ struct Entry {
 }
 
 impl RefineOptions {
+    /// So many rounds with so many measured runs of each plan. Plans are tried that are predicted to be 2 % faster.
+    pub fn new(rounds: u32, repeat: u32) -> Self {
+        Self { rounds, repeat, threshold: 0.02, run: RunOptions::default() }
+    }
+
+    /// The same, trying plans that are predicted to be faster by more than this part.
+    pub fn with_threshold(self, threshold: f64) -> Self {
+        Self { threshold, ..self }
+    }
+
+    /// The same with runs made like this.
+    pub fn with_run(self, run: RunOptions) -> Self {
+        Self { run, ..self }
+    }
+
     /// The number of runs at most, each of which is one step of progress.
     pub fn steps(&self, session: &Session) -> u64 {
         let plans = 3 + session.inventory().gpus.len() as u64;

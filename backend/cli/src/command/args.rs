@@ -114,7 +114,7 @@ impl PlaceArgs {
 impl StreamArgs {
     /// The options of plans.
     pub(crate) fn options(&self) -> PlanOptions {
-        PlanOptions { streaming: self.stream.mode(), chunk: self.chunk.unwrap_or_default(), ..PlanOptions::default() }
+        PlanOptions::default().with_streaming(self.stream.mode()).with_chunk(self.chunk.unwrap_or_default())
     }
 }
 

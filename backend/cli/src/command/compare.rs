@@ -86,14 +86,11 @@ impl CompareCommand {
     }
 
     fn compare(&self, opened: &Opened, output: Output) -> Result<Comparison, CliError> {
-        let options = CompareOptions {
-            model: open::model_name(&self.model),
-            ways: self.ways(!opened.session.inventory().gpus.is_empty())?,
-            repeat: self.repeat,
-            warmup: self.warmup,
-            refine: self.refine,
-            run: RunOptions::default().with_cancel(cancel_on_interrupt()?),
-        };
+        let ways = self.ways(!opened.session.inventory().gpus.is_empty())?;
+        let options = CompareOptions::new(open::model_name(&self.model), ways)
+            .with_runs(self.repeat, self.warmup)
+            .with_refine(self.refine)
+            .with_run(RunOptions::default().with_cancel(cancel_on_interrupt()?));
         let progress = Progress::new(output, "runs", options.steps());
         compare(&opened.session, &opened.inputs, &options, &mut || progress.advance()).map_err(cancelled)
     }
@@ -109,7 +106,7 @@ impl CompareCommand {
         for place in places.iter().filter(|place| *place != DYNAMIC) {
             for order in &self.order {
                 for stream in &self.stream {
-                    let plan = PlanOptions { streaming: stream.mode(), ..PlanOptions::default() };
+                    let plan = PlanOptions::default().with_streaming(stream.mode());
                     let way = PlanChoice { strategy: open::strategy(place), order: *order, plan };
                     if !ways.contains(&way) {
                         ways.push(way);

@@ -47,8 +47,8 @@ impl RefineArgs {
         run: RunOptions,
         output: Output,
     ) -> Result<RefinedRuns, CliError> {
-        let (repeat, threshold) = (repeat.max(FEWEST), self.refine_threshold / 100.0);
-        let options = RefineOptions { rounds, repeat, threshold, run };
+        let options = RefineOptions::new(rounds, repeat.max(FEWEST));
+        let options = options.with_threshold(self.refine_threshold / 100.0).with_run(run);
         let progress = Progress::new(output, "runs", options.steps(&opened.session));
         let refined = refine(&opened.session, &opened.inputs, &options, &mut || progress.advance());
         let refined = refined.map_err(cancelled)?;
