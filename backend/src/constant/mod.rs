@@ -206,13 +206,14 @@ impl Constant {
         matches!(self.data.source, Source::File { .. })
     }
 
-    /// Gives the bytes to `take` piece by piece. Those that are in a file are read one piece after the other, so that the whole is never
-    /// in memory.
+    /// Gives the bytes to `take` piece by piece, which follow each other. Those that are in a file are read by about `most` at a time, so
+    /// that the whole is never in memory.
     ///
     /// # Errors
     /// As [`load`](Self::load).
     pub(crate) fn in_pieces(
         &self,
+        most: usize,
         pieces: impl Iterator<Item = Range<usize>>,
         mut take: impl FnMut(&Range<usize>, &[u8]),
     ) -> Result<(), ConstantError> {
@@ -221,15 +222,17 @@ impl Constant {
             pieces.for_each(|piece| take(&piece, &raw.bytes()[piece.clone()]));
             return Ok(());
         };
-        let mut buffer = Buffer::zeroed(0);
+        let (mut buffer, mut read) = (Buffer::zeroed(0), 0..0);
         for piece in pieces {
-            if buffer.len() < piece.len() {
-                let short = || ConstantError::OutOfMemory { tensor: name.clone(), bytes: piece.len() };
-                buffer = Buffer::try_zeroed(piece.len()).ok_or_else(short)?;
+            if piece.end > read.end {
+                read = piece.start..piece.end.max(self.bytes().min(piece.start + most));
+                if buffer.len() < read.len() {
+                    let short = || ConstantError::OutOfMemory { tensor: name.clone(), bytes: read.len() };
+                    buffer = Buffer::try_zeroed(read.len()).ok_or_else(short)?;
+                }
+                file.read_part(name, offset + read.start as u64, &mut buffer.bytes_mut()[..read.len()])?;
             }
-            let part = &mut buffer.bytes_mut()[..piece.len()];
-            file.read_part(name, offset + piece.start as u64, part)?;
-            take(&piece, part);
+            take(&piece, &buffer.bytes()[piece.start - read.start..][..piece.len()]);
         }
         Ok(())
     }

@@ -120,7 +120,7 @@ impl Executor {
     }
 
     /// The same, with the result in the place of a former one. Where nobody else has a tensor of that, its memory is used again:
-    /// on CPUs a run that is repeated with the same `output` allocates nothing. After an error `output` holds nothing of use.
+    /// on CPUs a run that is repeated with the same `output`, and is not queued, allocates nothing. After an error `output` holds nothing of use.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -150,6 +150,10 @@ impl Executor {
         if self.plan.predicted().makespan < relay::LONG || !self.pool.is_taken() {
             return self.run_in_turn(inputs, resident, options, origin, output);
         }
+        // Where the system gives no more threads, the calling one does.
+        let Ok(queue) = self.pool.relay() else {
+            return self.run_in_turn(inputs, resident, options, origin, output);
+        };
         let work = Work {
             executor: self.share(),
             inputs: inputs.iter().copied().cloned().collect(),
@@ -158,7 +162,7 @@ impl Executor {
             origin,
             output: std::mem::take(output),
         };
-        *output = work.relayed(&self.pool.relay()?)?;
+        *output = work.relayed(&queue)?;
         Ok(())
     }
 

@@ -25,12 +25,12 @@ use std::time::Duration;
 /// that is not the host's and for each link. Each is started or opened when the first plan is readied that has steps there, used by
 /// all plans, and ended when the pool and its executors are gone. Idle devices cost nothing.
 ///
-/// The first device is the host: its steps are run by the thread that calls [`Executor::run`](super::Executor::run).
+/// The first device is the host: its steps are run by the thread that calls [`Executor::run`](super::Executor::run), or, for a long run
+/// that finds the devices taken, by a thread of the pool.
 ///
 /// **Runs of one pool follow each other**, those of one plan and those of several: a run uses all the cores that its plan was made
 /// for. Further callers queue; a run that is queued ends at its own timeout and when its own token is cancelled. Long runs that queue
-/// are made by a thread of the pool, in order. Of short ones, who comes first when a run ends is next, but once in a millisecond it
-/// is who has waited longest.
+/// are made in order. Of all others, who comes first when a run ends is next, but once in a millisecond it is who has waited longest.
 pub struct DevicePool {
     devices: Vec<ComputeDevice>,
     held: Held,
@@ -107,10 +107,19 @@ impl DevicePool {
     /// Where long runs wait whose callers find the devices taken.
     pub(super) fn relay(&self) -> Result<Sender<Arc<Errand>>, ExecError> {
         let mut started = lock(&self.started);
-        if started.relay.is_none() {
-            started.relay = Some(Relay::start()?);
+        let relay = match &mut started.relay {
+            Some(relay) => relay,
+            none => none.insert(Relay::start(self.host_units())?),
+        };
+        Ok(relay.queue())
+    }
+
+    /// The processing units of the host, if it is told.
+    fn host_units(&self) -> Vec<u32> {
+        match self.devices.first() {
+            Some(ComputeDevice::Cpu(cpu)) => cpu.units.clone(),
+            _ => Vec::new(),
         }
-        started.relay.as_ref().map(Relay::queue).ok_or_else(|| ExecError::internal("no thread makes queued runs"))
     }
 
     /// How long waits may spin, where so much is wanted: no longer than who waits may leave the clock and its token unseen.

@@ -8,6 +8,7 @@ use super::inside;
 use super::supervise::Deadline;
 use super::threads::spawn;
 use super::{DeviceTensor, Executor, RunOptions, RunOutput};
+use crate::device::affinity;
 use crate::lock::lock;
 use anabranch_kernels::Tensor;
 use std::mem;
@@ -18,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 /// Runs whose plans predict less, in seconds, are made by their callers: waking these costs more than it saves.
-pub(super) const LONG: f64 = 3e-4;
+pub(super) const LONG: f64 = 5e-4;
 
 /// The thread; it ends when this is dropped.
 pub(super) struct Relay {
@@ -51,12 +52,15 @@ enum Stage {
 }
 
 impl Relay {
+    /// Starts the thread on these processing units, or on those of the calling thread if there are none or the system refuses.
+    ///
     /// # Errors
     /// If the system gives no more threads.
-    pub(super) fn start() -> Result<Self, ExecError> {
+    pub(super) fn start(units: Vec<u32>) -> Result<Self, ExecError> {
         let (queue, runs) = channel();
         let main = move || {
             inside::enter();
+            let _pinned = affinity::pin_current_thread(&units);
             serve(&runs);
         };
         Ok(Self { queue, thread: Some(spawn("relay", main)?) })

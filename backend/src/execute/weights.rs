@@ -61,9 +61,11 @@ impl Wanted {
 
     /// Bytes that are in memory beside the form while it is made.
     fn raw(&self) -> usize {
-        match self.layout.is_some() && self.constant.is_in_file() {
-            true => self.constant.bytes().min(PIECE),
-            false => self.constant.bytes(),
+        match &self.layout {
+            Some(layout) if self.constant.is_in_file() => {
+                layout.pieces(PIECE).next().map_or(0, |piece| piece.len().max(PIECE))
+            }
+            _ => self.constant.bytes(),
         }
     }
 
@@ -82,7 +84,7 @@ impl Wanted {
             layout.pack(self.constant.load()?.bytes(), packed.bytes_mut());
         } else {
             let pack = |piece: &Range<usize>, raw: &[u8]| layout.pack_piece(piece, raw, packed.bytes_mut());
-            self.constant.in_pieces(layout.pieces(PIECE), pack)?;
+            self.constant.in_pieces(PIECE, layout.pieces(PIECE), pack)?;
         }
         Ok(Arc::new(packed))
     }

@@ -141,6 +141,7 @@ impl Budget {
                 return Ok(Charge { budget: Arc::clone(self), demand });
             };
             if make_room() || self.wait_for_others(&demand) {
+                patience = PATIENCE;
                 continue;
             }
             // Another caller may be about to go on with a plan that it waited for, and leave it idle afterwards.

@@ -151,6 +151,11 @@ fn crowd(number: usize) -> (&'static str, Vec<u8>, Fate) {
             let integers = AttributeProto::ints("a", &vec![1; 30_000_000]);
             ("many_integers", with_nodes([node(&[], &[]).with(integers)]), Loaded)
         }
+        10 => {
+            // One attribute's strings of one byte each: a block of memory each.
+            let strings = field(NODE, &field(ATTRIBUTE, &[0x4a, 1, b's'].repeat(11_000_000)));
+            ("many_short_strings", field(GRAPH, &strings), Refused)
+        }
         _ => {
             let names = (0..100_000).map(|at| node(&[], &[]).named(["same", "same#1"][at % 2]));
             ("same_names", with_nodes(names), Loaded)

@@ -70,6 +70,7 @@ impl Layout {
     pub fn pack(&self, raw: &[u8], packed: &mut [u8]) {
         let elements = self.matrices * self.lines * self.depth;
         assert_eq!(raw.len(), elements * size_of::<f32>(), "a constant is of its spec's size");
+        assert_eq!(packed.len(), self.bytes(), "packed constants are of their layout's size");
         self.pieces(raw.len()).for_each(|piece| self.pack_piece(&piece, &raw[piece.clone()], packed));
     }
 

@@ -130,6 +130,9 @@ fn a_queued_run_ends_at_its_own_timeout_and_token() {
         let (timed_out, cancelled) = std::thread::scope(|scope| {
             scope.spawn(|| assert_right(&slow, &RunOptions::default()));
             entered.wait();
+            // Mostly in front of the next, so that these have not begun to wait for their turn when they end.
+            scope.spawn(|| assert_right(&queued, &RunOptions::default()));
+            std::thread::sleep(Duration::from_millis(1));
             let timed_out = queued.run(&inputs, &RunOptions::default().with_timeout(Duration::from_millis(5)));
             let token = CancelToken::new();
             let options = RunOptions::default().with_cancel(token.clone());

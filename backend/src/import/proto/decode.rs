@@ -16,6 +16,9 @@ const DEEPEST: usize = 512;
 /// Bytes that a message is counted with beside its own, for what the model makes of it.
 const BESIDE: usize = 16;
 
+/// Bytes that the allocator takes for a text or data of its own, beside its length.
+const BLOCK: usize = 32;
+
 /// A message of the format.
 pub(super) trait Message: Default {
     /// Its name in errors.
@@ -91,6 +94,7 @@ impl Decoder<'_> {
 
     /// The next `length` bytes; none while counting.
     fn taken(&mut self, length: u64) -> Result<Vec<u8>> {
+        self.charge(if length > 0 { BLOCK } else { 0 })?;
         match self.counting {
             true => self.reader.skip(length).map(|()| Vec::new()),
             false => self.reader.take(length),
@@ -101,7 +105,11 @@ impl Decoder<'_> {
     fn message<M: Message>(&mut self, message: &mut M) -> Result<()> {
         let deepest = self.limits.depth.min(DEEPEST);
         if self.within.len() >= deepest {
-            return Err(exceeded(deepest as u64, "messages within messages", "depth"));
+            let what = "messages within messages";
+            return Err(match deepest {
+                DEEPEST => ImportError::limit(format!("more than {DEEPEST} {what}, which is never read")),
+                _ => exceeded(deepest as u64, what, "depth"),
+            });
         }
         self.within.push(M::NAME);
         self.charge(BESIDE)?;

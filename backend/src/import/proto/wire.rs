@@ -133,7 +133,10 @@ impl<'a> Reader<'a> {
             2 => Token::Bytes(self.length()?),
             5 => {
                 let mut bytes = [0; 4];
-                self.take(4)?.iter().zip(&mut bytes).for_each(|(byte, place)| *place = *byte);
+                for byte in &mut bytes {
+                    *byte = self.ahead()?[0];
+                    self.position += 1;
+                }
                 Token::Fixed32(bytes)
             }
             other => return Err(ImportError::malformed(format!("the wire type {other} is unknown or withdrawn"))),
