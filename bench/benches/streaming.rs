@@ -116,8 +116,8 @@ impl Chain {
         let members = self.members.clone();
         let op = Op::Block(Block { outputs: vec![members.len() - 1], members, rows, chunk_rows });
         let node = NodeSpec { op, inputs: vec![spec(&[ROWS, COLUMNS]), spec(&[COLUMNS])], outputs: vec![spec(&[])] };
-        let (mut node, mut sum) = (Prepared::new(&node, &[]), [0; 4]);
-        Box::new(move || node.run(&self.inputs.each_ref().map(Tensor::bytes), &mut sum, team))
+        let (mut node, mut sum) = (Prepared::new(&node, &[]), Buffer::zeroed(size_of::<f32>()));
+        Box::new(move || node.run(&self.inputs.each_ref().map(Tensor::bytes), sum.bytes_mut(), team))
     }
 }
 

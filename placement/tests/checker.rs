@@ -171,8 +171,10 @@ fn move_transfer(sent: &mut TransferSpan, start: f64) {
 /// CP spreads tasks over devices, so that there is something to send.
 fn damage_and_check(problem: &Problem<'_>, random: &mut Unstructured<'_>) -> Result<()> {
     let Ok(placement) = CriticalPath.place(problem) else { return Ok(()) };
-    let options = *random.choose(&[SimulateOptions::default(), SimulateOptions::THESIS])?;
+    let serial = SimulateOptions { contention: LinkContention::Serial, ..SimulateOptions::default() };
+    let options = *random.choose(&[SimulateOptions::default(), SimulateOptions::THESIS, serial])?;
     let valid = simulate(problem, &placement.device_of, &Pct, &options).unwrap();
+    assert_eq!(check_schedule(problem, &placement.device_of, &valid, &options), []);
     for (name, expected, damage) in DAMAGES {
         let mut damaged = valid.clone();
         if damage(problem, &mut damaged, random)? {

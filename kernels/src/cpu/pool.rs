@@ -240,6 +240,19 @@ mod tests {
             pooled(pool([2, 2], [2, 2], [0, 0, 0, 0], [1, 1]), [1, 2, 5, 7], [1, 2, 3, 4]);
             pooled(pool([2, 3], [1, 2], [0, 1, 1, 0], [2, 1]), [1, 1, 6, 8], [1, 1, 5, 4]);
             pooled(pool([5, 1], [1, 1], [0, 0, 0, 0], [1, 1]), [1, 1, 5, 3], [1, 1, 1, 3]);
+            pooled(pool([2, 3], [3, 3], [1, 2, 1, 2], [1, 2]), [1, 2, 8, 11], [1, 2, 3, 4]);
+        }
+        // Windows that lie outside.
+        let outside = Pool { kind: PoolKind::Max, window: [1, 2], strides: [1, 1], pads: [2; 4], dilations: [1, 1] };
+        pooled(outside, [1, 1, 3, 3], [1, 1, 7, 6]);
+    }
+
+    #[test]
+    fn the_greatest_of_a_window_with_nan_is_nan() {
+        for at in 0..4 {
+            let input = tensor(DType::F32, &[1, 1, 2, 2], |i| if i == at { f64::NAN } else { i as f64 });
+            let op = Pool { kind: PoolKind::Max, window: [2, 2], strides: [1, 1], pads: [0; 4], dilations: [1, 1] };
+            assert!(computed::<f32>(Op::Pool(op), &[input], &[1, 1, 1, 1])[0].is_nan(), "{at}");
         }
     }
 }

@@ -33,12 +33,20 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Normalize) -> Result<Recipe
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{check, check_rows, inputs, node, tensor};
+    use super::super::testing::{Run, assert_close, check, check_rows, inputs, node, tensor};
     use super::*;
     use crate::op::{Binary, Expression, Op};
 
     fn normalize(axis: usize, center: bool, epilogue: Option<Expression>) -> Op {
         Op::Normalize(Normalize { axis, epsilon: 1e-5, center, epilogue })
+    }
+
+    /// In twice the precision.
+    fn row(x: &[f32], center: bool) -> Vec<f32> {
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / x.len() as f64;
+        let middle = if center { mean(&mut x.iter().map(|v| f64::from(*v))) } else { 0.0 };
+        let variance = mean(&mut x.iter().map(|v| (f64::from(*v) - middle).powi(2)));
+        x.iter().map(|v| ((f64::from(*v) - middle) / (variance + 1e-5).sqrt()) as f32).collect()
     }
 
     #[test]
@@ -54,8 +62,10 @@ mod tests {
             let node = node(normalize(axis, center, None), &[dims], &[dims]);
             let x = inputs(&node, 11);
             // Far from zero, where the variance as a difference of squares would be lost.
-            let moved: Vec<_> = x[0].elements::<f32>().expect("f32").iter().map(|v| v + 30.0).collect();
-            check(&node, &[tensor(dims, &moved)]);
+            let moved: Vec<_> = x[0].elements::<f32>().expect("f32").iter().map(|v| v + 100.0).collect();
+            let want: Vec<f32> = moved.chunks(dims[axis..].iter().product()).flat_map(|x| row(x, center)).collect();
+            let got = Run::new(&node).outputs(&[tensor(dims, &moved)]).expect("runs").remove(0);
+            assert_close(&got, &want, &node.key());
         }
     }
 

@@ -119,7 +119,7 @@ pub struct ArgReduce {
     pub last: bool,
 }
 
-/// Softmax along one axis. Input and output: equal shapes, `f32`.
+/// Softmax along one axis. Input and output: as many elements, `f32`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Softmax {
     /// The axis that sums to 1.

@@ -15,21 +15,24 @@ pub struct ProblemError {
 impl ProblemError {
     /// Times that are finite one by one, but not when they are added up.
     pub(super) fn overflow() -> Self {
-        "the times of all tasks and transfers together are more than a number can hold; use a larger unit of time"
-            .into()
+        Self::new(
+            "the times of all tasks and transfers together are more than a number can hold; use a larger unit of time",
+        )
     }
 
     /// The cost model gave an impossible time for a task.
     pub(super) fn time(graph: &TaskGraph, platform: &Platform, error: &CostError) -> Self {
         let (task, device) = (&graph.task(error.task).name, &platform.device(error.device).name);
         let time = error.time;
-        format!("task {task:?} takes {time} on device {device:?}; a time is finite and not negative").into()
+        Self::new(format!("task {task:?} takes {time} on device {device:?}; a time is finite and not negative"))
     }
 
     /// The cost model gave an impossible time for a transfer.
     pub(super) fn transfer(platform: &Platform, from: DeviceId, to: DeviceId, bytes: u64, time: f64) -> Self {
         let (from, to) = (&platform.device(from).name, &platform.device(to).name);
-        format!("moving {bytes} bytes from {from:?} to {to:?} takes {time}; a time is finite and not negative").into()
+        Self::new(format!(
+            "moving {bytes} bytes from {from:?} to {to:?} takes {time}; a time is finite and not negative"
+        ))
     }
 
     /// Says what leaves `unit` without a feasible device: the first of the conditions that no device meets.
@@ -39,7 +42,7 @@ impl ProblemError {
         let name = |task: Option<&TaskId>| &graph.task(*task.unwrap_or(&members[0])).name;
         let task = name(None);
         if platform.device_count() == 0 {
-            return format!("task {task:?} cannot be placed: the platform has no device").into();
+            return Self::new(format!("task {task:?} cannot be placed: the platform has no device"));
         }
         if let Some(pin) = graph.unit_pinned(unit)
             && !(platform.contains(pin) && problem.admits(unit, pin))
@@ -70,24 +73,21 @@ impl ProblemError {
                 memory(device)
             ),
         };
-        text.into()
+        Self::new(text)
     }
 
     fn of_pin(platform: &Platform, task: &str, pin: DeviceId, allowed: DeviceKinds) -> Self {
         if !platform.contains(pin) {
             let count = platform.device_count();
-            return format!("task {task:?} is pinned to {pin}, but the platform has only {count} devices").into();
+            return Self::new(format!("task {task:?} is pinned to {pin}, but the platform has only {count} devices"));
         }
         let Device { name, kind, .. } = platform.device(pin);
-        format!(
+        Self::new(format!(
             "task {task:?} is pinned to {name:?}, a {kind}, but it (or its colocation group) may run only on {allowed}"
-        )
-        .into()
+        ))
     }
-}
 
-impl<T: Into<String>> From<T> for ProblemError {
-    fn from(text: T) -> Self {
-        ProblemError { text: text.into() }
+    fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into() }
     }
 }

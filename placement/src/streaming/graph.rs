@@ -207,14 +207,15 @@ impl CanonicalGraph {
         let ends = [(from, "output", "sink", self.node(from).output()), (to, "input", "source", self.node(to).input())];
         for (end, side, kind, volume) in ends {
             let node = self.node(end).name();
-            let edge = format!("{:?} → {:?}", self.node(from).name(), self.node(to).name());
+            let edge = || format!("{:?} → {:?}", self.node(from).name(), self.node(to).name());
             if volume == 0 {
-                let text = format!("node {node:?} is a {kind} with an edge {edge}; give it an {side} volume");
+                let text = format!("node {node:?} is a {kind} with an edge {}; give it an {side} volume", edge());
                 return Err(CanonicalError::new(text));
             }
             if volume != carried {
                 return Err(CanonicalError::new(format!(
-                    "node {node:?} has an {side} volume of {volume}, but its edge {edge} carries {carried}; all must be equal"
+                    "node {node:?} has an {side} volume of {volume}, but its edge {} carries {carried}; all must be equal",
+                    edge()
                 )));
             }
         }

@@ -160,7 +160,8 @@ fn seconds(nanoseconds: u64) -> String {
 /// Adds the line of an event of this kind, without `Paje`. Names and colours are in quotes, which no text can leave, and never empty:
 /// `pj_dump` miscounts the fields of a line with an empty one.
 fn put(text: &mut String, event: &str, values: &[&str]) {
-    let number = EVENTS.iter().position(|(name, _)| name.strip_prefix("Paje") == Some(event)).unwrap_or_default();
+    let number =
+        EVENTS.iter().position(|(name, _)| name.strip_prefix("Paje") == Some(event)).expect("an event of the table");
     let _ = write!(text, "{number}");
     for (value, (name, kind)) in values.iter().zip(fields(EVENTS[number].1)) {
         if matches!(kind, "date" | "double") || matches!(name, "Alias" | "Type" | "Container" | "Key") {
