@@ -1,8 +1,8 @@
 //! Running sums along an axis, by doubling: after step `i` each element is the sum of the `2^i` elements up to it
 //! (Hillis and Steele 1986, "Data parallel algorithms", partial sums). Takes ⌈log₂ n⌉ passes over the tensor.
 
-use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, axis_of, domain_of};
-use anabranch_kernels::op::{Binary, PadMode};
+use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
+use anabranch_kernels::op::PadMode;
 use std::slice::from_ref;
 
 pub(super) const TABLE: &[Entry] = &[("CumSum", running_sum)];
@@ -19,8 +19,7 @@ fn running_sum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let mut distance = 1;
     while distance < x.dims()[axis] {
         let earlier = shifted(builder, &sum, axis, distance, reverse)?;
-        let add = ExpressionBuilder::of_two(domain_of(x.dtype()), Binary::Add);
-        sum = builder.map(add, &[sum, earlier], x.dtype())?;
+        sum = builder.map(domain_of(x.dtype()), [&sum, &earlier], x.dtype(), |[sum, earlier]| sum + earlier)?;
         distance *= 2;
     }
     Ok(vec![sum])
