@@ -188,7 +188,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
     }
     node.check()?;
     let recipe = match &node.op {
-        Op::Map(op) => map::recipe(node, op)?,
+        Op::Map(op) => block::of_map(node, op)?,
         Op::MatMul(op) => matmul::recipe(node, op)?,
         Op::Conv(op) => conv::recipe(node, op)?,
         Op::ConvTranspose(op) => conv_transpose::recipe(node, op)?,
