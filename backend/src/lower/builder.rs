@@ -5,7 +5,7 @@ use super::fold::Folding;
 use super::view::View;
 use crate::constant::{Constant, ConstantError};
 use crate::names::Names;
-use crate::program::{ModelOperator, Node, NodeId, Origin, Program, Value, ValueId};
+use crate::program::{ModelOperator, Node, NodeId, Origin, Program};
 use anabranch_kernels::op::{NodeSpec, Op};
 use anabranch_kernels::{Tensor, TensorSpec};
 
@@ -30,9 +30,7 @@ impl Builder {
 
     /// Adds an input of the program.
     pub(crate) fn input(&mut self, name: &str, spec: TensorSpec) -> View {
-        let view = self.value(name.into(), spec, Origin::Input);
-        self.program.inputs.push(view.value);
-        view
+        View { value: self.program.add_input(name, spec.clone()), spec }
     }
 
     /// Adds a constant.
@@ -166,8 +164,6 @@ impl Builder {
     }
 
     fn value(&mut self, name: String, spec: TensorSpec, origin: Origin) -> View {
-        let value = ValueId(self.program.values.len() as u32);
-        self.program.values.push(Value { name, spec: spec.clone(), origin });
-        View { value, spec }
+        View { value: self.program.add_value(name, spec.clone(), origin), spec }
     }
 }

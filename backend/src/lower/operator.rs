@@ -61,24 +61,22 @@ impl<'a> Operator<'a> {
 
     /// A required input of type `dtype`.
     pub(crate) fn typed(&self, index: usize, dtype: DType) -> Result<&View, Fault> {
-        let view = self.input(index)?;
-        if view.dtype() == dtype { Ok(view) } else { Err(Fault::of_type(index, view.dtype(), dtype.name())) }
+        self.of_types(index, |own| own == dtype, dtype.name())
     }
 
     /// A required input of any type but truth values.
     pub(crate) fn number(&self, index: usize) -> Result<&View, Fault> {
-        let view = self.input(index)?;
-        if view.dtype() == DType::Bool { Err(Fault::of_type(index, view.dtype(), "a number type")) } else { Ok(view) }
+        self.of_types(index, |own| own != DType::Bool, "a number type")
     }
 
     /// A required input of a floating-point type.
     pub(crate) fn float_input(&self, index: usize) -> Result<&View, Fault> {
+        self.of_types(index, DType::is_float, "a floating-point type")
+    }
+
+    fn of_types(&self, index: usize, sound: impl Fn(DType) -> bool, expected: &str) -> Result<&View, Fault> {
         let view = self.input(index)?;
-        if view.dtype().is_float() {
-            Ok(view)
-        } else {
-            Err(Fault::of_type(index, view.dtype(), "a floating-point type"))
-        }
+        if sound(view.dtype()) { Ok(view) } else { Err(Fault::of_type(index, view.dtype(), expected)) }
     }
 
     /// A required input of at least `rank` dimensions.

@@ -184,7 +184,11 @@ pub(super) fn folded(operators: &[ModelOperator]) -> Vec<ModelOperator> {
 }
 
 pub(super) fn with_map(node: &Node, map: Map, operands: Vec<Operand>) -> Node {
+    reading(node, Op::Map(map), operands, node.spec.outputs[0].clone())
+}
+
+/// The node with another op, on these operands to one output.
+pub(super) fn reading(node: &Node, op: Op, operands: Vec<Operand>, output: TensorSpec) -> Node {
     let (inputs, specs) = operands.into_iter().unzip();
-    let spec = NodeSpec { op: Op::Map(map), inputs: specs, outputs: node.spec.outputs.clone() };
-    Node { inputs, spec, ..node.clone() }
+    Node { inputs, spec: NodeSpec { op, inputs: specs, outputs: vec![output] }, ..node.clone() }
 }
