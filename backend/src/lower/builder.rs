@@ -28,12 +28,10 @@ impl Builder {
         Self { program, folding, names: Names::default(), operator, first_node: 0 }
     }
 
-    /// Adds an input of the program.
     pub(crate) fn input(&mut self, name: &str, spec: TensorSpec) -> View {
         View { value: self.program.add_input(name, spec.clone()), spec }
     }
 
-    /// Adds a constant.
     pub(crate) fn constant(&mut self, name: impl Into<String>, constant: impl Into<Constant>) -> View {
         let constant = constant.into();
         self.value(name.into(), constant.spec().clone(), Origin::Constant(constant))
@@ -62,7 +60,6 @@ impl Builder {
         bytes <= self.folding.bytes_left()
     }
 
-    /// Whether the view is constant.
     pub(crate) fn is_constant(&self, view: &View) -> bool {
         self.program.constant(view.value).is_some()
     }
@@ -143,7 +140,6 @@ impl Builder {
         (self.program, self.folding)
     }
 
-    /// The program so far.
     pub(crate) fn program_mut(&mut self) -> &mut Program {
         &mut self.program
     }

@@ -190,7 +190,6 @@ impl Builder {
         self.emit_one(op, &inputs, TensorSpec::new(DType::F32, Shape::new(dims)?))
     }
 
-    /// A tensor of one element and no dimensions.
     pub(crate) fn scalar(&mut self, dtype: DType, value: f64) -> Result<View, Fault> {
         self.filled(TensorSpec::new(dtype, Shape::scalar()), value)
     }

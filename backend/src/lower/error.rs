@@ -16,7 +16,6 @@ pub struct LowerError {
     pub(crate) kind: ErrorKind,
     pub(crate) node: Option<String>,
     pub(crate) input: Option<String>,
-    /// A symbolic dimension.
     pub(crate) symbol: Option<String>,
     pub(super) text: String,
 }
@@ -89,7 +88,6 @@ impl Fault {
         Self { text: text.into(), is_unsupported: true }
     }
 
-    /// A required input is absent.
     pub(crate) fn missing(input: usize) -> Self {
         Self::invalid(format!("input {input} is missing"))
     }
@@ -137,7 +135,6 @@ impl From<AttributeError> for Fault {
     }
 }
 
-/// Names as texts list them.
 pub(super) fn list(names: &[String]) -> String {
     names.iter().map(|name| Name(name).to_string()).collect::<Vec<_>>().join(", ")
 }

@@ -60,12 +60,10 @@ pub(crate) struct Term<'a> {
 }
 
 impl Term<'_> {
-    /// A function of the term.
     pub(crate) fn apply(self, function: Unary) -> Self {
         self.of.push(Step::Unary(function, self.register))
     }
 
-    /// A function of the term and another operand.
     pub(crate) fn with(self, function: Binary, b: impl Operand) -> Self {
         self.of.push(Step::Binary(function, self.register, b.register(self)))
     }
@@ -78,7 +76,6 @@ impl Term<'_> {
 
 /// What a term is computed with: another term of the expression, or a number.
 pub(crate) trait Operand {
-    /// Its register in the expression of `term`.
     fn register(self, term: Term<'_>) -> Register;
 }
 

@@ -99,7 +99,6 @@ fn needed_nodes(model: &Model) -> Vec<bool> {
 enum Slot {
     /// Not made yet.
     Empty,
-    /// Made.
     Made(View),
     /// Never to be made, because it depends on an operator without a lowering.
     Lost,
@@ -124,7 +123,6 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Inputs and initialisers.
     fn sources(&mut self, inputs: &[Option<TensorSpec>]) {
         for (value, constant) in &self.model.initializers {
             let view = self.builder.constant(self.model.value_name(*value), constant.clone());
@@ -165,7 +163,6 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Records a node's outputs.
     fn made(&mut self, node: &Node, views: Vec<View>) -> Result<(), Fault> {
         let wanted = node.outputs.iter().enumerate().filter_map(|(index, output)| Some((index, (*output)?)));
         let mut named = Vec::new();

@@ -26,7 +26,6 @@ pub(super) fn tidy_maps(graph: &mut Graph, folding: &mut Folding) {
     }
 }
 
-/// Joins all expression nodes, in order.
 pub(super) fn fuse_maps(graph: &mut Graph) {
     for position in 0..graph.end() {
         while let Some(node) = joined(graph, position) {
@@ -77,7 +76,6 @@ fn convert_constants(graph: &mut Graph, position: usize, folding: &mut Folding) 
     }
 }
 
-/// The tensor's elements as `f32`.
 fn as_f32(tensor: &Tensor) -> Result<Tensor, String> {
     let numbers = numbers(tensor).ok_or("its elements are no numbers")?;
     let elements: Vec<f32> = numbers.into_iter().map(|element| element as f32).collect();

@@ -22,7 +22,6 @@ pub(super) const TABLE: &[Entry] = &[
     ("Shrink", shrink),
 ];
 
-/// A function of one floating-point number.
 fn apply(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -32,7 +31,6 @@ fn apply(
     Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| formula(x))?])
 }
 
-/// A number attribute.
 fn number(operator: &Operator<'_>, name: &str, default: f32) -> Result<f64, Fault> {
     Ok(operator.float(name, default)?.into())
 }

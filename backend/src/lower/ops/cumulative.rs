@@ -3,7 +3,6 @@
 
 use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
 use anabranch_kernels::op::PadMode;
-use std::slice::from_ref;
 
 pub(super) const TABLE: &[Entry] = &[("CumSum", running_sum)];
 
@@ -31,7 +30,5 @@ fn shifted(builder: &mut Builder, x: &View, axis: usize, distance: usize, back: 
     let distance = isize::try_from(distance).map_err(|_| Fault::invalid(format!("an axis of {distance} elements")))?;
     before[axis] = if back { -distance } else { distance };
     // The shape stays, so what is moved beyond the end is cut.
-    let output = x.spec.clone();
-    let op = anabranch_kernels::op::Pad { mode: PadMode::Constant(0.0), before };
-    builder.emit_one(anabranch_kernels::op::Op::Pad(op), from_ref(x), output)
+    builder.padded(x, PadMode::Constant(0.0), before, x.dims().to_vec())
 }

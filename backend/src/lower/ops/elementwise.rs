@@ -61,7 +61,6 @@ fn unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Res
     Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.apply(function))?])
 }
 
-/// A function of one floating-point number.
 fn float_unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     unary(operator, builder, function)
@@ -80,7 +79,6 @@ fn compare(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> 
     Ok(vec![builder.map(domain_of(a.dtype()), [a, b], DType::Bool, |[a, b]| a.with(function, b))?])
 }
 
-/// A truth value from two truth values.
 fn logic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
     operator.typed(0, DType::Bool)?;
     compare(operator, builder, function)

@@ -7,7 +7,6 @@ use super::{Fault, Operator, View};
 pub(super) struct Window {
     /// The number of axes that the operator slides over: 1 or 2.
     pub(super) axes: usize,
-    /// Rows and columns of the window.
     pub(super) kernel: [usize; 2],
     /// Step in rows and columns.
     pub(super) strides: [usize; 2],
@@ -32,7 +31,6 @@ pub(super) enum AutoPad {
 }
 
 impl AutoPad {
-    /// The attribute of that name.
     fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
         match operator.string("auto_pad", "NOTSET")? {
             "NOTSET" | "" => Ok(Self::Explicit),

@@ -10,7 +10,6 @@ pub(crate) enum Source<'a, T> {
 }
 
 impl<T: Copy> Source<'_, T> {
-    /// The value at `index`.
     #[inline(always)]
     pub(crate) fn at(&self, index: usize) -> T {
         match self {
@@ -19,7 +18,6 @@ impl<T: Copy> Source<'_, T> {
         }
     }
 
-    /// Copies the values into `out`.
     pub(crate) fn copy_to(self, out: &mut [T]) {
         match self {
             Self::Slice(slice) => out.copy_from_slice(slice),
