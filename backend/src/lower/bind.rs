@@ -1,7 +1,9 @@
 //! Gives every dimension of the model's inputs a number: from the shapes of the inputs at hand, or by name.
 
 use super::LowerOptions;
-use super::error::LowerError;
+use super::error::{LowerError, list};
+use crate::error_kind::ErrorKind;
+use crate::import::error::Name;
 use crate::import::{Dim, Input, Model};
 use anabranch_kernels::{Shape, TensorSpec};
 use std::collections::BTreeMap;
@@ -34,7 +36,9 @@ pub(super) fn bind(model: &Model, options: &LowerOptions) -> Result<Vec<Option<T
 fn refuse_strangers(model: &Model, options: &LowerOptions) -> Result<(), LowerError> {
     let names = || model.inputs.iter().map(|input| input.name.clone());
     if let Some(stranger) = options.input_shapes.keys().find(|name| names().all(|known| known != **name)) {
-        return Err(LowerError::NoSuchInput { input: stranger.clone(), inputs: names().collect() });
+        let text =
+            format!("the model has no input {}; its inputs are {}", Name(stranger), list(&names().collect::<Vec<_>>()));
+        return Err(LowerError { input: Some(stranger.clone()), ..LowerError::new(ErrorKind::Input, text) });
     }
     let dims = model.inputs.iter().filter_map(|input| input.dims.as_ref()).flatten();
     let mut symbols: Vec<_> =
@@ -42,7 +46,12 @@ fn refuse_strangers(model: &Model, options: &LowerOptions) -> Result<(), LowerEr
     symbols.sort();
     symbols.dedup();
     match options.dims.keys().find(|name| !symbols.contains(name)) {
-        Some(stranger) => Err(LowerError::NoSuchSymbol { symbol: stranger.clone(), symbols }),
+        Some(stranger) => {
+            let fixed = symbols.is_empty();
+            let known = if fixed { "all its sizes are fixed".into() } else { format!("it has {}", list(&symbols)) };
+            let text = format!("the model has no symbolic dimension {}; {known}", Name(stranger));
+            Err(LowerError { symbol: Some(stranger.clone()), ..LowerError::new(ErrorKind::Dimension, text) })
+        }
         None => Ok(()),
     }
 }
@@ -50,10 +59,10 @@ fn refuse_strangers(model: &Model, options: &LowerOptions) -> Result<(), LowerEr
 /// Learns the symbols of a given input from its shape.
 fn unify(input: &Input, shape: &Shape, sizes: &mut Sizes) -> Result<(), LowerError> {
     let Some(dims) = &input.dims else { return Ok(()) };
-    let mismatch = || LowerError::InputShape {
-        input: input.name.clone(),
-        declared: dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("×"),
-        given: shape.clone(),
+    let mismatch = || {
+        let declared = dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("×");
+        let text = format!("the model declares {declared}, but the given shape is {shape}");
+        LowerError::of_input(ErrorKind::Input, &input.name, text)
     };
     if dims.len() != shape.rank() {
         return Err(mismatch());
@@ -66,14 +75,14 @@ fn unify(input: &Input, shape: &Shape, sizes: &mut Sizes) -> Result<(), LowerErr
                 let here = || (*size, format!("in dimension {axis} of input `{}`", input.name));
                 let (first, first_from) = sizes.entry(symbol.clone()).or_insert_with(here);
                 if first != size {
-                    return Err(LowerError::Conflict {
-                        symbol: symbol.clone(),
-                        first: *first,
-                        first_from: first_from.clone(),
-                        input: input.name.clone(),
-                        axis,
-                        second: *size,
-                    });
+                    let text = format!(
+                        "symbol {} is {first} {first_from} but {size} in dimension {axis} of input {}; make them agree, or \
+                         correct the size given for the symbol",
+                        Name(symbol),
+                        Name(&input.name)
+                    );
+                    let (input, symbol) = (Some(input.name.clone()), Some(symbol.clone()));
+                    return Err(LowerError { input, symbol, ..LowerError::new(ErrorKind::Dimension, text) });
                 }
             }
         }
@@ -83,18 +92,20 @@ fn unify(input: &Input, shape: &Shape, sizes: &mut Sizes) -> Result<(), LowerErr
 
 /// The shape of an input that is not at hand.
 fn declared(input: &Input, sizes: &Sizes) -> Result<TensorSpec, LowerError> {
-    let unknown = |missing: String| LowerError::Unknown { input: input.name.clone(), missing };
-    let dims = input.dims.as_ref().ok_or_else(|| unknown("how many dimensions it has".into()))?;
+    let fault = |text: String| LowerError::of_input(ErrorKind::Dimension, &input.name, text);
+    let unknown =
+        |missing: &str| fault(format!("the model does not say {missing}; give the input itself or its shape"));
+    let dims = input.dims.as_ref().ok_or_else(|| unknown("how many dimensions it has"))?;
     let size = |(axis, dim): (usize, &Dim)| match dim {
         Dim::Known(size) => Ok(*size),
-        Dim::Unknown => Err(unknown(format!("the size of dimension {axis}"))),
-        Dim::Symbol(symbol) => sizes.get(symbol).map(|(size, _)| *size).ok_or_else(|| LowerError::Unbound {
-            input: input.name.clone(),
-            axis,
-            symbol: symbol.clone(),
+        Dim::Unknown => Err(unknown(&format!("the size of dimension {axis}"))),
+        Dim::Symbol(symbol) => sizes.get(symbol).map(|(size, _)| *size).ok_or_else(|| {
+            let what = format!("dimension {axis} is the symbol {}, which has no size", Name(symbol));
+            let error = fault(format!("{what}; give the input itself, or the symbol's size"));
+            LowerError { symbol: Some(symbol.clone()), ..error }
         }),
     };
     let dims = dims.iter().enumerate().map(size).collect::<Result<Vec<_>, _>>()?;
-    let shape = Shape::new(dims).map_err(|source| LowerError::InputTooLarge { input: input.name.clone(), source })?;
+    let shape = Shape::new(dims).map_err(|error| LowerError::of_input(ErrorKind::Input, &input.name, error))?;
     Ok(TensorSpec::new(input.dtype, shape))
 }

@@ -5,7 +5,7 @@ use super::fold::Folding;
 use super::view::View;
 use crate::constant::{Constant, ConstantError};
 use crate::names::Names;
-use crate::program::{ModelOperator, Node, NodeId, Origin, Program, Value, ValueId};
+use crate::program::{ModelOperator, Node, NodeId, Origin, Program};
 use anabranch_kernels::op::{NodeSpec, Op};
 use anabranch_kernels::{Tensor, TensorSpec};
 
@@ -28,14 +28,10 @@ impl Builder {
         Self { program, folding, names: Names::default(), operator, first_node: 0 }
     }
 
-    /// Adds an input of the program.
     pub(crate) fn input(&mut self, name: &str, spec: TensorSpec) -> View {
-        let view = self.value(name.into(), spec, Origin::Input);
-        self.program.inputs.push(view.value);
-        view
+        View { value: self.program.add_input(name, spec.clone()), spec }
     }
 
-    /// Adds a constant.
     pub(crate) fn constant(&mut self, name: impl Into<String>, constant: impl Into<Constant>) -> View {
         let constant = constant.into();
         self.value(name.into(), constant.spec().clone(), Origin::Constant(constant))
@@ -64,7 +60,6 @@ impl Builder {
         bytes <= self.folding.bytes_left()
     }
 
-    /// Whether the view is constant.
     pub(crate) fn is_constant(&self, view: &View) -> bool {
         self.program.constant(view.value).is_some()
     }
@@ -145,7 +140,6 @@ impl Builder {
         (self.program, self.folding)
     }
 
-    /// The program so far.
     pub(crate) fn program_mut(&mut self) -> &mut Program {
         &mut self.program
     }
@@ -166,8 +160,6 @@ impl Builder {
     }
 
     fn value(&mut self, name: String, spec: TensorSpec, origin: Origin) -> View {
-        let value = ValueId(self.program.values.len() as u32);
-        self.program.values.push(Value { name, spec: spec.clone(), origin });
-        View { value, spec }
+        View { value: self.program.add_value(name, spec.clone(), origin), spec }
     }
 }

@@ -35,7 +35,6 @@ pub(super) fn compact(program: Program) -> Program {
     Program { values, nodes, inputs: program.inputs.iter().map(|value| id(*value)).collect(), outputs }
 }
 
-/// Which nodes an output depends on.
 fn live_nodes(program: &Program) -> Vec<bool> {
     let mut needed = vec![false; program.values.len()];
     program.outputs.iter().for_each(|output| needed[output.value.index()] = true);

@@ -2,11 +2,10 @@
 
 use super::builder::Builder;
 use super::error::Fault;
-use super::expression::{ExpressionBuilder, domain_of};
+use super::expression::{Term, domain_of, expression, literal};
 use super::view::View;
 use anabranch_kernels::op::{
-    Binary, Concat, Domain, Expression, Map, MatMul, Op, Pad, PadMode, Reduce, ReduceKind, Register, Slice, Transpose,
-    Unary,
+    Binary, Concat, Domain, Expression, Map, MatMul, Op, Pad, PadMode, Reduce, ReduceKind, Slice, Transpose, Unary,
 };
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::slice::from_ref;
@@ -22,25 +21,31 @@ pub(crate) struct Epilogue {
 }
 
 impl Builder {
-    /// An expression over views, broadcast together.
-    pub(crate) fn map(&mut self, expression: ExpressionBuilder, inputs: &[View], dtype: DType) -> Result<View, Fault> {
+    /// A formula over views, broadcast together.
+    pub(crate) fn map<const N: usize>(
+        &mut self,
+        domain: Domain,
+        inputs: [&View; N],
+        dtype: DType,
+        formula: impl FnOnce([Term<'_>; N]) -> Term<'_>,
+    ) -> Result<View, Fault> {
         let mut shape = Shape::scalar();
         for input in inputs {
             shape = shape.broadcast(input.shape())?;
         }
-        self.map_to(expression, inputs, TensorSpec::new(dtype, shape))
+        self.map_to(domain, inputs, TensorSpec::new(dtype, shape), formula)
     }
 
-    /// An expression over views, broadcast to the output's shape.
-    pub(crate) fn map_to(
+    /// A formula over views, broadcast to the output's shape.
+    pub(crate) fn map_to<const N: usize>(
         &mut self,
-        expression: ExpressionBuilder,
-        inputs: &[View],
+        domain: Domain,
+        inputs: [&View; N],
         output: TensorSpec,
+        formula: impl FnOnce([Term<'_>; N]) -> Term<'_>,
     ) -> Result<View, Fault> {
-        debug_assert_eq!(expression.inputs(), inputs.len(), "a expression has as many inputs as it is given views");
-        let (domain, expression) = (expression.domain(), expression.finish());
-        self.emit_one(Op::Map(Map { domain, expression }), inputs, output)
+        let op = Op::Map(Map { domain, expression: expression(domain, formula) });
+        self.emit_one(op, &inputs.map(View::clone), output)
     }
 
     /// The view's elements converted to `dtype`; the view itself if it has that type.
@@ -55,12 +60,10 @@ impl Builder {
             _ if integers && !dtype.is_float() => Domain::I64,
             _ => Domain::F32,
         };
-        let mut expression = ExpressionBuilder::new(domain, 1);
-        if dtype == DType::Bool {
-            let zero = expression.unary(Unary::Not, Register(0));
-            expression.unary(Unary::Not, zero);
-        }
-        self.map_to(expression, from_ref(view), output)
+        self.map_to(domain, [view], output, |[x]| match dtype {
+            DType::Bool => x.apply(Unary::Not).apply(Unary::Not),
+            _ => x,
+        })
     }
 
     /// The view's elements as `f32`, in which all compute-heavy ops work.
@@ -78,7 +81,7 @@ impl Builder {
             return view.reshaped(shape);
         }
         let domain = if view.dtype() == DType::U64 { Domain::I64 } else { domain_of(view.dtype()) };
-        self.map_to(ExpressionBuilder::new(domain, 1), from_ref(view), TensorSpec::new(view.dtype(), shape))
+        self.map_to(domain, [view], TensorSpec::new(view.dtype(), shape), |[x]| x)
     }
 
     /// The view with axes permuted: output axis `i` is axis `permutation[i]`. No node where only axes of one element
@@ -169,9 +172,7 @@ impl Builder {
             return self.cast(&result, view.dtype());
         }
         // The greatest of no truth values is −∞, which is to be false.
-        let mut expression = ExpressionBuilder::new(Domain::F32, 1);
-        expression.with(Binary::Greater, Register(0), 0.0);
-        self.map(expression, &[result], DType::Bool)
+        self.map(Domain::F32, [&result], DType::Bool, |[x]| x.with(Binary::Greater, 0.0))
     }
 
     /// The product of `f32` matrices over batches; `dims` is the result's shape.
@@ -189,7 +190,6 @@ impl Builder {
         self.emit_one(op, &inputs, TensorSpec::new(DType::F32, Shape::new(dims)?))
     }
 
-    /// A tensor of one element and no dimensions.
     pub(crate) fn scalar(&mut self, dtype: DType, value: f64) -> Result<View, Fault> {
         self.filled(TensorSpec::new(dtype, Shape::scalar()), value)
     }
@@ -197,9 +197,8 @@ impl Builder {
     /// A tensor full of one value: a constant where constants may take as much, else computed when the program runs.
     pub(crate) fn filled(&mut self, spec: TensorSpec, value: f64) -> Result<View, Fault> {
         let domain = domain_of(spec.dtype);
-        let mut expression = ExpressionBuilder::new(domain, 0);
-        expression.literal(value);
-        self.map_to(expression, &[], spec)
+        let expression = Expression::new(0, vec![literal(domain, value)]).expect("one step");
+        self.emit_one(Op::Map(Map { domain, expression }), &[], spec)
     }
 
     /// The numbers `0..count` along `axis` of an otherwise one-element shape of `rank` dimensions, of the type in which

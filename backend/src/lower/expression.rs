@@ -1,15 +1,8 @@
-//! Writes the expressions of element-wise operators step by step.
+//! Writes the expressions of element-wise operators as formulas over terms.
 
 use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, Domain, Expression, Literal, Register, Step, Unary};
-
-/// An expression under construction: steps over registers in one domain. Its value is the step added last.
-#[derive(Clone, Debug)]
-pub(crate) struct ExpressionBuilder {
-    domain: Domain,
-    inputs: usize,
-    steps: Vec<Step>,
-}
+use std::cell::RefCell;
 
 /// The domain in which elements of a type are computed: 64-bit floats and integers in their own, all else in `f32`.
 ///
@@ -22,73 +15,92 @@ pub(crate) const fn domain_of(dtype: DType) -> Domain {
     }
 }
 
-impl ExpressionBuilder {
-    /// A expression of `inputs` inputs without a step.
-    pub(crate) fn new(domain: Domain, inputs: usize) -> Self {
-        Self { domain, inputs, steps: Vec::new() }
-    }
+/// A constant; in the domain of integers its fraction is cut off.
+pub(crate) fn literal(domain: Domain, value: f64) -> Step {
+    Step::Constant(match domain {
+        Domain::F32 | Domain::F64 => Literal::Float(value),
+        Domain::I64 => Literal::Int(value as i64),
+    })
+}
 
-    /// One function of one input.
-    pub(crate) fn of_one(domain: Domain, function: Unary) -> Self {
-        let mut expression = Self::new(domain, 1);
-        expression.unary(function, Register(0));
-        expression
-    }
+/// The expression that `formula` writes over its inputs. Its steps are in the order in which terms are made; the last is its
+/// value.
+pub(crate) fn expression<const N: usize>(
+    domain: Domain,
+    formula: impl FnOnce([Term<'_>; N]) -> Term<'_>,
+) -> Expression {
+    let steps = Steps { domain, inputs: N, steps: RefCell::default() };
+    let result = formula(std::array::from_fn(|input| Term { of: &steps, register: Register(input as u16) })).register;
+    let expression = Expression::new(N, steps.steps.into_inner())
+        .expect("a formula has few steps, each over registers that it was handed before");
+    debug_assert_eq!(result, expression.result(), "the value of a formula is its last step");
+    expression
+}
 
-    /// One function of two inputs.
-    pub(crate) fn of_two(domain: Domain, function: Binary) -> Self {
-        let mut expression = Self::new(domain, 2);
-        expression.binary(function, Register(0), Register(1));
-        expression
-    }
+/// The steps of an expression under construction.
+struct Steps {
+    domain: Domain,
+    inputs: usize,
+    steps: RefCell<Vec<Step>>,
+}
 
-    /// The domain in which it is computed.
-    pub(crate) fn domain(&self) -> Domain {
-        self.domain
-    }
-
-    /// The number of inputs.
-    pub(crate) fn inputs(&self) -> usize {
-        self.inputs
-    }
-
-    /// Adds a constant; in the domain of integers its fraction is cut off.
-    pub(crate) fn literal(&mut self, value: f64) -> Register {
-        self.push(Step::Constant(match self.domain {
-            Domain::F32 | Domain::F64 => Literal::Float(value),
-            Domain::I64 => Literal::Int(value as i64),
-        }))
-    }
-
-    /// Adds a function of one register.
-    pub(crate) fn unary(&mut self, function: Unary, a: Register) -> Register {
-        self.push(Step::Unary(function, a))
-    }
-
-    /// Adds a function of two registers.
-    pub(crate) fn binary(&mut self, function: Binary, a: Register, b: Register) -> Register {
-        self.push(Step::Binary(function, a, b))
-    }
-
-    /// Adds a function of a register and a constant.
-    pub(crate) fn with(&mut self, function: Binary, a: Register, b: f64) -> Register {
-        let b = self.literal(b);
-        self.binary(function, a, b)
-    }
-
-    /// Adds `if condition ≠ 0 then a else b`.
-    pub(crate) fn select(&mut self, condition: Register, a: Register, b: Register) -> Register {
-        self.push(Step::Select(condition, a, b))
-    }
-
-    /// The expression whose value is the last step.
-    pub(crate) fn finish(self) -> Expression {
-        Expression::new(self.inputs, self.steps)
-            .expect("a expression has few steps, each over registers that it handed out before")
-    }
-
-    fn push(&mut self, step: Step) -> Register {
-        self.steps.push(step);
-        Register((self.inputs + self.steps.len() - 1) as u16)
+impl Steps {
+    fn push(&self, step: Step) -> Term<'_> {
+        let mut steps = self.steps.borrow_mut();
+        steps.push(step);
+        Term { of: self, register: Register((self.inputs + steps.len() - 1) as u16) }
     }
 }
+
+/// An input or a step of an expression under construction.
+#[derive(Clone, Copy)]
+pub(crate) struct Term<'a> {
+    of: &'a Steps,
+    register: Register,
+}
+
+impl Term<'_> {
+    pub(crate) fn apply(self, function: Unary) -> Self {
+        self.of.push(Step::Unary(function, self.register))
+    }
+
+    pub(crate) fn with(self, function: Binary, b: impl Operand) -> Self {
+        self.of.push(Step::Binary(function, self.register, b.register(self)))
+    }
+
+    /// `if self ≠ 0 then a else b`.
+    pub(crate) fn select(self, a: impl Operand, b: impl Operand) -> Self {
+        self.of.push(Step::Select(self.register, a.register(self), b.register(self)))
+    }
+}
+
+/// What a term is computed with: another term of the expression, or a number.
+pub(crate) trait Operand {
+    fn register(self, term: Term<'_>) -> Register;
+}
+
+impl Operand for Term<'_> {
+    fn register(self, _: Term<'_>) -> Register {
+        self.register
+    }
+}
+
+impl Operand for f64 {
+    fn register(self, term: Term<'_>) -> Register {
+        term.of.push(literal(term.of.domain, self)).register
+    }
+}
+
+macro_rules! operators {
+    ($($name:ident::$method:ident is $function:ident),*) => {$(
+        impl<B: Operand> std::ops::$name<B> for Term<'_> {
+            type Output = Self;
+
+            fn $method(self, b: B) -> Self {
+                self.with(Binary::$function, b)
+            }
+        }
+    )*};
+}
+
+operators!(Add::add is Add, Sub::sub is Subtract, Mul::mul is Multiply, Div::div is Divide);

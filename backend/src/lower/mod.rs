@@ -17,13 +17,16 @@ mod operator;
 mod ops;
 mod view;
 
-pub use error::{Fault, LowerError, Unsupported};
+pub use error::LowerError;
 
 use crate::constant::Constant;
+use crate::error_kind::ErrorKind;
+use crate::import::error::Name;
 use crate::import::{Model, Node, OPSETS, ValueIndex};
 use crate::program::{Output, Program};
 use anabranch_kernels::{Shape, TensorSpec};
 use builder::Builder;
+use error::{Fault, Unsupported};
 use fold::Folding;
 use operator::Operator;
 use std::collections::BTreeMap;
@@ -59,7 +62,10 @@ impl Default for LowerOptions {
 /// operator's definition allows.
 pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerError> {
     if !OPSETS.contains(&model.opset()) {
-        return Err(LowerError::Opset { version: model.opset() });
+        let (version, first, last) = (model.opset(), OPSETS.start(), OPSETS.end());
+        let known = format!("versions {first} to {last} are supported");
+        let text = format!("the model uses version {version} of the ONNX operators; {known}");
+        return Err(LowerError::new(ErrorKind::Unsupported, text));
     }
     let inputs = bind::bind(model, options)?;
     let mut lowering = Lowering::new(model, options);
@@ -93,7 +99,6 @@ fn needed_nodes(model: &Model) -> Vec<bool> {
 enum Slot {
     /// Not made yet.
     Empty,
-    /// Made.
     Made(View),
     /// Never to be made, because it depends on an operator without a lowering.
     Lost,
@@ -118,7 +123,6 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Inputs and initialisers.
     fn sources(&mut self, inputs: &[Option<TensorSpec>]) {
         for (value, constant) in &self.model.initializers {
             let view = self.builder.constant(self.model.value_name(*value), constant.clone());
@@ -149,17 +153,16 @@ impl<'a> Lowering<'a> {
             Err(fault) => Err(fault),
         };
         match result {
-            Ok(views) => self.made(node, views).map_err(|fault| self.failed(name, node, fault)),
+            Ok(views) => self.made(node, views).map_err(|fault| self.failed(&name, node, fault)),
             Err(fault) if fault.is_unsupported => {
                 self.count(name, node, fault.to_string());
                 self.lose(node);
                 Ok(())
             }
-            Err(fault) => Err(self.failed(name, node, fault)),
+            Err(fault) => Err(self.failed(&name, node, fault)),
         }
     }
 
-    /// Records a node's outputs.
     fn made(&mut self, node: &Node, views: Vec<View>) -> Result<(), Fault> {
         let wanted = node.outputs.iter().enumerate().filter_map(|(index, output)| Some((index, (*output)?)));
         let mut named = Vec::new();
@@ -177,12 +180,13 @@ impl<'a> Lowering<'a> {
         if let Some(fault) = self.builder.fault() {
             return Err(fault.into());
         }
-        if let Some(unsupported) = self.unsupported {
-            return Err(LowerError::Unsupported(Box::new(unsupported)));
+        if let Some(unsupported) = &self.unsupported {
+            return Err(unsupported.into());
         }
         for output in &self.model.outputs {
             let Slot::Made(view) = &self.slots[output.value.index()] else {
-                return Err(LowerError::NoOutput(output.name.clone()));
+                let text = format!("the model's output {} is made by no node", Name(&output.name));
+                return Err(LowerError::new(ErrorKind::Model, text));
             };
             let output = Output { name: output.name.clone(), value: view.value, spec: view.spec.clone() };
             self.builder.program_mut().outputs.push(output);
@@ -214,13 +218,13 @@ impl<'a> Lowering<'a> {
     }
 
     /// A node that is wrong, unless others before it have no lowering, which is the greater obstacle.
-    fn failed(&self, node: String, source: &Node, fault: Fault) -> LowerError {
+    fn failed(&self, name: &str, node: &Node, fault: Fault) -> LowerError {
         if let Some(fault) = self.builder.fault() {
             return fault.into();
         }
         match &self.unsupported {
-            Some(unsupported) => LowerError::Unsupported(Box::new(unsupported.clone())),
-            None => LowerError::Node { node, operator: source.op_type.clone(), fault: Box::new(fault) },
+            Some(unsupported) => unsupported.into(),
+            None => LowerError::of_node(ErrorKind::Model, name, &node.op_type, format!(": {fault}")),
         }
     }
 }

@@ -44,7 +44,6 @@ impl<'a> Operator<'a> {
         Ok(())
     }
 
-    /// A required input.
     pub(crate) fn input(&self, index: usize) -> Result<&View, Fault> {
         self.optional(index).ok_or_else(|| Fault::missing(index))
     }
@@ -54,31 +53,26 @@ impl<'a> Operator<'a> {
         self.inputs.get(index)?.as_ref()
     }
 
-    /// All inputs, each required.
     pub(crate) fn all_inputs(&self) -> Result<Vec<View>, Fault> {
         (0..self.count()).map(|index| self.input(index).cloned()).collect()
     }
 
-    /// A required input of type `dtype`.
     pub(crate) fn typed(&self, index: usize, dtype: DType) -> Result<&View, Fault> {
-        let view = self.input(index)?;
-        if view.dtype() == dtype { Ok(view) } else { Err(Fault::of_type(index, view.dtype(), dtype.name())) }
+        self.of_types(index, |own| own == dtype, dtype.name())
     }
 
     /// A required input of any type but truth values.
     pub(crate) fn number(&self, index: usize) -> Result<&View, Fault> {
-        let view = self.input(index)?;
-        if view.dtype() == DType::Bool { Err(Fault::of_type(index, view.dtype(), "a number type")) } else { Ok(view) }
+        self.of_types(index, |own| own != DType::Bool, "a number type")
     }
 
-    /// A required input of a floating-point type.
     pub(crate) fn float_input(&self, index: usize) -> Result<&View, Fault> {
+        self.of_types(index, DType::is_float, "a floating-point type")
+    }
+
+    fn of_types(&self, index: usize, sound: impl Fn(DType) -> bool, expected: &str) -> Result<&View, Fault> {
         let view = self.input(index)?;
-        if view.dtype().is_float() {
-            Ok(view)
-        } else {
-            Err(Fault::of_type(index, view.dtype(), "a floating-point type"))
-        }
+        if sound(view.dtype()) { Ok(view) } else { Err(Fault::of_type(index, view.dtype(), expected)) }
     }
 
     /// A required input of at least `rank` dimensions.
@@ -91,13 +85,11 @@ impl<'a> Operator<'a> {
         Ok(view)
     }
 
-    /// The first two inputs, of one type.
     pub(crate) fn pair(&self) -> Result<(&View, &View), Fault> {
         let first = self.input(0)?;
         Ok((first, self.typed(1, first.dtype())?))
     }
 
-    /// An integer attribute.
     pub(crate) fn int(&self, name: &str, default: i64) -> Result<i64, Fault> {
         Ok(self.node.int(name)?.unwrap_or(default))
     }
@@ -116,12 +108,10 @@ impl<'a> Operator<'a> {
         Ok(self.node.int(name)?.map_or(default, |value| value != 0))
     }
 
-    /// A number attribute.
     pub(crate) fn float(&self, name: &str, default: f32) -> Result<f32, Fault> {
         Ok(self.node.float(name)?.unwrap_or(default))
     }
 
-    /// A text attribute.
     pub(crate) fn string(&self, name: &str, default: &'static str) -> Result<&str, Fault> {
         Ok(self.node.string(name)?.unwrap_or(default))
     }

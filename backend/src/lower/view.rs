@@ -7,7 +7,6 @@ use anabranch_kernels::{DType, Shape, TensorSpec};
 /// A value read under some shape of as many elements. Reshaping makes another view of the same value, not a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct View {
-    /// The value.
     pub(crate) value: ValueId,
     /// Its type, and the shape under which it is read.
     pub(crate) spec: TensorSpec,
@@ -19,22 +18,18 @@ impl View {
         self.spec.shape.dims()
     }
 
-    /// The shape.
     pub(crate) fn shape(&self) -> &Shape {
         &self.spec.shape
     }
 
-    /// The number of dimensions.
     pub(crate) fn rank(&self) -> usize {
         self.spec.shape.rank()
     }
 
-    /// The element type.
     pub(crate) fn dtype(&self) -> DType {
         self.spec.dtype
     }
 
-    /// The number of elements.
     pub(crate) fn elements(&self) -> usize {
         self.spec.shape.elements()
     }

@@ -1,6 +1,5 @@
 //! Why a session cannot do what it was asked: one opaque error with a kind, and the file, node, device or input it is about.
 
-use crate::constant::ConstantError;
 use crate::device::DetectError;
 use crate::error_kind::ErrorKind;
 use crate::execute::ExecError;
@@ -147,10 +146,6 @@ impl<'a> About<'a> {
         Self { kind, file: None, node: None, device: None, input: None, symbol: None }
     }
 
-    fn node(self, node: &'a str) -> Self {
-        Self { node: Some(node), ..self }
-    }
-
     fn device(self, device: &'a str) -> Self {
         Self { device: Some(device), ..self }
     }
@@ -161,21 +156,8 @@ impl<'a> About<'a> {
 }
 
 fn lower(error: &LowerError) -> About<'_> {
-    match error {
-        LowerError::Unsupported(unsupported) => About::of(ErrorKind::Unsupported).node(&unsupported.node),
-        LowerError::Opset { .. } => About::of(ErrorKind::Unsupported),
-        LowerError::Unbound { input, symbol, .. } | LowerError::Conflict { input, symbol, .. } => {
-            About { symbol: Some(symbol), ..About::of(ErrorKind::Dimension).input(input) }
-        }
-        LowerError::Unknown { input, .. } => About::of(ErrorKind::Dimension).input(input),
-        LowerError::NoSuchSymbol { symbol, .. } => About { symbol: Some(symbol), ..About::of(ErrorKind::Dimension) },
-        LowerError::InputShape { input, .. }
-        | LowerError::NoSuchInput { input, .. }
-        | LowerError::InputTooLarge { input, .. } => About::of(ErrorKind::Input).input(input),
-        LowerError::Constant(ConstantError::OutOfMemory { .. }) => About::of(ErrorKind::Memory),
-        LowerError::Node { node, .. } => About::of(ErrorKind::Model).node(node),
-        LowerError::Constant(_) | LowerError::NoOutput(_) => About::of(ErrorKind::Model),
-    }
+    let (node, input, symbol) = (error.node.as_deref(), error.input.as_deref(), error.symbol.as_deref());
+    About { node, input, symbol, ..About::of(error.kind) }
 }
 
 fn planning(error: &PlanningError) -> About<'_> {

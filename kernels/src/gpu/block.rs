@@ -1,4 +1,4 @@
-//! Blocks of element-wise nodes as one kernel, which may end in a reduction.
+//! Element-wise nodes, one or (as a block, which may end in a reduction) several, as one kernel.
 //!
 //! One thread computes all members' values of an element, one after the other in registers, as each is computed outside
 //! of blocks; a reduction at the end takes them in the same tree as it does from memory. Broadcast operands come from
@@ -9,7 +9,7 @@ use super::map::ElementWise;
 use super::reduce::Reduction;
 use super::{Recipe, Shader, expression};
 use crate::error::KernelError;
-use crate::op::{Block, Member, NodeSpec, Op, Operand};
+use crate::op::{Block, Map, Member, NodeSpec, Op, Operand};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -29,6 +29,15 @@ struct Members {
 struct Fused {
     map: ElementWise,
     operands: Vec<Operand>,
+}
+
+/// The kernel of a single element-wise node: a block of that.
+pub(super) fn of_map<'n>(node: &NodeSpec, map: &Map) -> Result<Recipe<'n>, KernelError> {
+    let map = ElementWise::new(node, map)?;
+    let (rows, elements) = (map.rows, map.elements);
+    let members = vec![Fused { map, operands: (0..node.inputs.len()).map(Operand::Input).collect() }];
+    let members = Members { members, reduction: None, outputs: vec![0], rows, is_whole: false, elements };
+    Ok(Recipe::new(node, move |recorder| members.record_maps("map", recorder)))
 }
 
 pub(super) fn recipe<'n>(node: &NodeSpec, block: &Block) -> Result<Recipe<'n>, KernelError> {
@@ -139,7 +148,7 @@ impl Members {
     }
 
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let Some((reduction, operand)) = &self.reduction else { return self.record_maps(recorder) };
+        let Some((reduction, operand)) = &self.reduction else { return self.record_maps("block", recorder) };
         let rows = recorder.rows(self.rows);
         let rows = match self.is_whole {
             true if rows == (0..self.rows) => 0..reduction.outputs(),
@@ -158,14 +167,14 @@ impl Members {
     }
 
     /// Records the one dispatch of a block without a reduction.
-    fn record_maps(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+    fn record_maps(&self, name: &'static str, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let rows = recorder.rows(self.rows);
         let row = self.elements / self.rows;
         let (first, count) = (rows.start * row, rows.len() * row);
         let vectors = self.members.iter().all(|member| member.map.vectors(first, count));
         let width = if vectors { 4 } else { 1 };
         let last = self.outputs.len() - 1;
-        let mut shader = Shader::new("block", include_str!("map.wgsl"));
+        let mut shader = Shader::new(name, include_str!("map.wgsl"));
         shader.parameter("first", first / width).parameter("count", count / width);
         self.declare(recorder, &mut shader, vectors, last)?;
         shader.write("y", if vectors { "vec4<f32>" } else { "f32" }, recorder.output(last)?);

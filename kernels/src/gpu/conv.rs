@@ -11,32 +11,51 @@ use crate::op::{Conv, NodeSpec};
 /// With fewer output channels a group than this, most of a tile would be idle.
 const NARROW: usize = 8;
 
-struct Convolution {
-    window: Window,
+/// A convolution, transposed or not.
+pub(super) struct Convolution {
+    pub(super) window: Window,
     group: usize,
-    input: Images,
+    pub(super) input: Images,
     output: Images,
     epilogue: Epilogue,
 }
 
 pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &Conv) -> Result<Recipe<'n>, KernelError> {
-    let [input, weights, output] =
-        [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|spec| Images::of(&spec.shape));
     let Conv { strides, pads, dilations, group, .. } = *op;
-    let window = Window { size: [weights.height, weights.width], strides, pads, dilations };
-    window.check(node)?;
-    window.check_reach(node, input, output)?;
-    let conv = Convolution { window, group, input, output, epilogue: Epilogue::new(node, &coordinates())? };
+    let conv = Convolution::new(node, strides, pads, dilations, group)?;
+    conv.window.check_reach(node, conv.input, conv.output)?;
+    let (channels, [height, width]) = (conv.input.channels / group, conv.window.size);
     let passes = match conv.is_narrow() {
-        true => weights.channels * (1 + weights.height * (1 + weights.width)),
-        false => conv.tile().passes(weights.channels * weights.height * weights.width),
+        true => channels * (1 + height * (1 + width)),
+        false => conv.tile().passes(channels * height * width),
     };
-    let recipe =
-        Recipe::new(node, move |recorder| if conv.is_narrow() { conv.direct(recorder) } else { conv.tiled(recorder) });
+    let recipe = Recipe::new(node, move |recorder| match conv.is_narrow() {
+        true => conv.direct("conv_direct", include_str!("conv_direct.wgsl"), recorder),
+        false => conv.tiled(recorder),
+    });
     Ok(Recipe { passes, ..recipe })
 }
 
 impl Convolution {
+    pub(super) fn new(
+        node: &NodeSpec,
+        strides: [usize; 2],
+        pads: [usize; 4],
+        dilations: [usize; 2],
+        group: usize,
+    ) -> Result<Self, KernelError> {
+        let [input, weights, output] =
+            [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|spec| Images::of(&spec.shape));
+        let window = Window { size: [weights.height, weights.width], strides, pads, dilations };
+        window.check(node)?;
+        let coordinates = [
+            Coordinate { name: "image", axes: 0..1 },
+            Coordinate { name: "channel", axes: 1..2 },
+            Coordinate { name: "pixel", axes: 2..4 },
+        ];
+        Ok(Self { window, group, input, output, epilogue: Epilogue::new(node, &coordinates)? })
+    }
+
     fn declare<'a>(&self, shader: &mut Shader<'a>, recorder: &Recorder<'a>) -> Result<(), KernelError> {
         self.window.declare(shader);
         shader.parameter("channels", self.input.channels / self.group);
@@ -72,24 +91,21 @@ impl Convolution {
         recorder.dispatch(&shader, groups)
     }
 
-    fn direct(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+    /// One thread for each element of the output.
+    pub(super) fn direct(
+        &self,
+        name: &'static str,
+        body: &str,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), KernelError> {
         let count = self.output.count * self.output.channels * self.output.area();
-        let mut shader = Shader::new("conv_direct", include_str!("conv_direct.wgsl"));
+        let mut shader = Shader::new(name, body);
         self.declare(&mut shader, recorder)?;
         shader.parameter("count", count).parameter("groups", self.group);
         shader.parameter("out_channels", self.output.channels / self.group);
         shader.parameter("out_height", self.output.height);
         recorder.dispatch_each(&shader, count)
     }
-}
-
-/// The coordinates that the shaders of both convolutions know of an output.
-pub(crate) fn coordinates() -> [Coordinate; 3] {
-    [
-        Coordinate { name: "image", axes: 0..1 },
-        Coordinate { name: "channel", axes: 1..2 },
-        Coordinate { name: "pixel", axes: 2..4 },
-    ]
 }
 
 #[cfg(test)]

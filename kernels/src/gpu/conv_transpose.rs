@@ -1,33 +1,18 @@
 //! Two-dimensional transposed convolution, with an epilogue.
 
-use super::conv::coordinates;
-use super::epilogue::Epilogue;
-use super::window::{Images, Window};
-use super::{Recipe, Shader};
+use super::Recipe;
+use super::conv::Convolution;
 use crate::error::KernelError;
 use crate::op::{ConvTranspose, NodeSpec};
 
-pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n ConvTranspose) -> Result<Recipe<'n>, KernelError> {
-    let [input, weights, output] =
-        [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|spec| Images::of(&spec.shape));
+pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &ConvTranspose) -> Result<Recipe<'n>, KernelError> {
     let ConvTranspose { strides, pads, dilations, group, .. } = *op;
-    let window = Window { size: [weights.height, weights.width], strides, pads, dilations };
-    window.check(node)?;
-    let epilogue = Epilogue::new(node, &coordinates())?;
-    let count = output.count * output.channels * output.area();
-    let recipe = Recipe::new(node, move |recorder| {
-        let mut shader = Shader::new("conv_transpose", include_str!("conv_transpose.wgsl"));
-        window.declare(&mut shader);
-        shader.parameter("count", count).parameter("groups", group);
-        shader.parameter("channels", input.channels / group).parameter("out_channels", output.channels / group);
-        shader.parameter("height", input.height).parameter("width", input.width);
-        shader.parameter("out_height", output.height).parameter("out_width", output.width);
-        shader.read("x", "f32", recorder.input(0)?).read("w", "f32", recorder.input(1)?);
-        shader.write("y", "f32", recorder.output(0)?);
-        epilogue.declare(&mut shader, recorder)?;
-        recorder.dispatch_each(&shader, count)
-    });
-    Ok(Recipe { passes: weights.height * (1 + weights.width * (1 + input.channels / group)), ..recipe })
+    let conv = Convolution::new(node, strides, pads, dilations, group)?;
+    let [height, width] = conv.window.size;
+    let passes = height * (1 + width * (1 + conv.input.channels / group));
+    let body = include_str!("conv_transpose.wgsl");
+    let recipe = Recipe::new(node, move |recorder| conv.direct("conv_transpose", body, recorder));
+    Ok(Recipe { passes, ..recipe })
 }
 
 #[cfg(test)]

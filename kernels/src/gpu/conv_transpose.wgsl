@@ -1,6 +1,6 @@
 // One thread an output, which gathers the inputs that reach it; 256 threads a group.
 //
-// Declared by conv_transpose.rs: x, w, y, WINDOW_Y … PAD_LEFT, finish; parameters.count (outputs), .channels and
+// Declared by conv.rs: x, w, y, WINDOW_Y … PAD_LEFT, finish; parameters.count (outputs), .channels and
 // .out_channels (of one group), .groups, .height, .width, .out_height, .out_width.
 
 @compute @workgroup_size(256)

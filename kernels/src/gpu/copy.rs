@@ -20,7 +20,6 @@ impl StridedCopy {
         Self { space: Space::collapsed(dims, &[source.1, target.1]), source: source.0, target: target.0 }
     }
 
-    /// Whether there is nothing to copy.
     pub(crate) fn is_empty(&self) -> bool {
         self.space.dims.contains(&0)
     }

@@ -33,7 +33,6 @@ impl Kernel {
         }
     }
 
-    /// A kernel that does nothing.
     pub(crate) fn empty() -> Self {
         Self { dispatches: Vec::new() }
     }
@@ -66,24 +65,20 @@ impl<'a> Recorder<'a> {
         Ok(Kernel { dispatches: self.dispatches })
     }
 
-    /// The node's input.
     pub(crate) fn input(&self, index: usize) -> Result<&'a wgpu::Buffer, KernelError> {
         let found = self.buffers.inputs.get(index).copied().flatten();
         found.ok_or_else(|| self.error(format!("input {index} has no buffer")))
     }
 
-    /// The node's output.
     pub(crate) fn output(&self, index: usize) -> Result<&'a wgpu::Buffer, KernelError> {
         let found = self.buffers.outputs.get(index).copied();
         found.ok_or_else(|| self.error(format!("output {index} has no buffer")))
     }
 
-    /// The scratch buffer.
     pub(crate) fn scratch(&self) -> Result<&'a wgpu::Buffer, KernelError> {
         self.buffers.scratch.ok_or_else(|| self.error("a scratch buffer is needed".into()))
     }
 
-    /// The value of a constant input.
     pub(crate) fn constant(&self, index: usize) -> Result<&'a Tensor, KernelError> {
         let found = self.constants.get(index).and_then(Option::as_ref);
         found.ok_or_else(|| self.error(format!("input {index} is not constant")))

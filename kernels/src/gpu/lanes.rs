@@ -22,7 +22,6 @@ impl Lanes {
         Self { lanes: length.div_ceil(4).next_power_of_two().clamp(1, most), across }
     }
 
-    /// Rows of one workgroup.
     fn rows(&self) -> usize {
         THREADS as usize / self.lanes
     }
@@ -32,7 +31,6 @@ impl Lanes {
         length.div_ceil(self.lanes) + self.lanes.ilog2() as usize
     }
 
-    /// Workgroups for `rows` rows.
     pub(crate) fn groups(&self, rows: usize) -> usize {
         rows.div_ceil(self.rows())
     }

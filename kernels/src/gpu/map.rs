@@ -1,25 +1,18 @@
-//! Element-wise expressions over broadcast operands.
+//! Element-wise expressions over broadcast operands; `block` makes kernels of them.
 
-use super::kernel::Recorder;
 use super::space::{Space, broadcast_strides};
-use super::{Recipe, Shader, expression};
 use crate::error::KernelError;
 use crate::op::{Domain, Expression, Map, NodeSpec};
-use std::fmt::Write;
 
 /// Operands beyond this do not fit a WGSL function's parameters.
 const MOST_OPERANDS: usize = 200;
 
-pub(super) fn recipe<'n>(node: &NodeSpec, map: &Map) -> Result<Recipe<'n>, KernelError> {
-    let map = ElementWise::new(node, map)?;
-    Ok(Recipe::new(node, move |recorder| map.record(recorder)))
-}
-
+/// An element-wise node, or member of a block.
 pub(crate) struct ElementWise {
     pub(crate) expression: Expression,
     pub(crate) space: Space,
     pub(crate) elements: usize,
-    rows: usize,
+    pub(crate) rows: usize,
 }
 
 impl ElementWise {
@@ -55,55 +48,9 @@ impl ElementWise {
             && self.space.strides.iter().all(|strides| whole(strides))
     }
 
-    /// The shader's `element` for single elements.
-    fn element(&self) -> String {
-        let operands = (0..self.space.strides.len()).map(|i| format!("x{i}[{}]", self.offset(i)));
-        let arguments: Vec<_> = operands.collect();
-        let coordinates = self.space.coordinates("index");
-        format!("fn element(index: u32) -> f32 {{\n{coordinates}    return evaluate({});\n}}\n", arguments.join(", "))
-    }
-
-    /// The shader's `element` for vectors of four elements.
-    fn vector(&self) -> String {
-        let mut text = String::from("fn element(vector: u32) -> vec4<f32> {\n    let index = vector * 4u;\n");
-        text.push_str(&self.space.coordinates("index"));
-        for operand in 0..self.space.strides.len() {
-            let offset = self.offset(operand);
-            let _ = match self.varies(operand) {
-                true => writeln!(text, "    let v{operand} = x{operand}[({offset}) / 4u];"),
-                false => writeln!(text, "    let v{operand} = vec4<f32>(x{operand}[{offset}]);"),
-            };
-        }
-        let lane = |component: &str| {
-            let arguments: Vec<_> = (0..self.space.strides.len()).map(|i| format!("v{i}.{component}")).collect();
-            format!("evaluate({})", arguments.join(", "))
-        };
-        let lanes = ["x", "y", "z", "w"].map(lane);
-        let _ = writeln!(text, "    return vec4<f32>({});\n}}", lanes.join(", "));
-        text
-    }
-
     /// Whether the operand changes from one element to the next.
     pub(crate) fn varies(&self, operand: usize) -> bool {
         self.space.strides[operand].last().is_some_and(|stride| *stride != 0)
-    }
-
-    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let rows = recorder.rows(self.rows);
-        let row = self.elements / self.rows;
-        let (first, count) = (rows.start * row, rows.len() * row);
-        let vectors = self.vectors(first, count);
-        let width = if vectors { 4 } else { 1 };
-        let mut shader = Shader::new("map", include_str!("map.wgsl"));
-        shader.parameter("first", first / width).parameter("count", count / width);
-        for operand in 0..self.space.strides.len() {
-            let element = if vectors && self.varies(operand) { "vec4<f32>" } else { "f32" };
-            shader.read(format!("x{operand}"), element, recorder.input(operand)?);
-        }
-        shader.write("y", if vectors { "vec4<f32>" } else { "f32" }, recorder.output(0)?);
-        shader.code(&expression::function("evaluate", &self.expression));
-        shader.code(&if vectors { self.vector() } else { self.element() });
-        recorder.dispatch_each(&shader, count / width)
     }
 
     /// The operand's offset. That of one in the output's own order does not name the sizes, so that nodes of all sizes

@@ -1,6 +1,6 @@
 // One thread an element, or a vector of four neighbouring elements where every operand allows; 256 threads a group.
 //
-// Declared by map.rs: y, the operands, parameters.first and .count (in elements, or in vectors), `evaluate` and `element`,
+// Declared by block.rs: y, the operands, parameters.first and .count (in elements, or in vectors), and `element`,
 // which computes element or vector `index` of the output.
 
 @compute @workgroup_size(256)

@@ -78,13 +78,11 @@ impl Product {
         self.batch.dims.iter().product()
     }
 
-    /// The batches to compute.
     fn at_hand(&self, recorder: &Recorder<'_>) -> std::ops::Range<usize> {
         let (rows, row) = (recorder.rows(self.rows), self.batches() / self.rows);
         rows.start * row..rows.end * row
     }
 
-    /// Declares what both shaders read and write.
     fn declare<'a>(&self, shader: &mut Shader<'a>, recorder: &Recorder<'a>) -> Result<(), KernelError> {
         shader.parameter("first", self.at_hand(recorder).start);
         shader.parameter("a_row", self.a[0]).parameter("a_depth", self.a[1]);

@@ -65,7 +65,6 @@ pub struct Buffers<'a> {
     pub scratch: Option<&'a wgpu::Buffer>,
 }
 
-/// Records the dispatches of a node.
 type Record<'n> = dyn for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> + 'n;
 
 /// How one node is computed: what each kernel's file makes of a node that fits its op's definition, so that what it does with
@@ -73,7 +72,6 @@ type Record<'n> = dyn for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> +
 struct Recipe<'n> {
     /// Storage buffers that its greediest dispatch binds.
     bindings: usize,
-    /// Bytes of scratch memory.
     scratch_bytes: u64,
     /// Bytes of tables and packed constants that the kernel keeps.
     resident_bytes: u64,
@@ -81,7 +79,6 @@ struct Recipe<'n> {
     passes: usize,
     /// Inputs whose plain buffer is not read.
     unbound: Vec<usize>,
-    /// Records the dispatches.
     record: Box<Record<'n>>,
 }
 
@@ -188,7 +185,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
     }
     node.check()?;
     let recipe = match &node.op {
-        Op::Map(op) => map::recipe(node, op)?,
+        Op::Map(op) => block::of_map(node, op)?,
         Op::MatMul(op) => matmul::recipe(node, op)?,
         Op::Conv(op) => conv::recipe(node, op)?,
         Op::ConvTranspose(op) => conv_transpose::recipe(node, op)?,

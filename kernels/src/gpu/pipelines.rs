@@ -11,14 +11,12 @@ pub(crate) struct Signature {
     pub(crate) writes: u32,
 }
 
-/// The layouts of one signature.
 #[derive(Clone)]
 pub(crate) struct Layouts {
     pub(crate) bindings: wgpu::BindGroupLayout,
     pipeline: wgpu::PipelineLayout,
 }
 
-/// The pipelines and layouts of one device.
 #[derive(Default)]
 pub(crate) struct Pipelines {
     layouts: Mutex<BTreeMap<Signature, Layouts>>,
@@ -26,7 +24,6 @@ pub(crate) struct Pipelines {
 }
 
 impl Pipelines {
-    /// The layouts of a signature.
     pub(crate) fn layouts(&self, device: &wgpu::Device, signature: Signature) -> Layouts {
         let mut layouts = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
         layouts.entry(signature).or_insert_with(|| create_layouts(device, signature)).clone()
@@ -65,7 +62,6 @@ impl Pipelines {
         pipelines.entry(source).or_insert(pipeline).clone()
     }
 
-    /// The number of pipelines.
     pub(crate) fn count(&self) -> usize {
         self.pipelines.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

@@ -69,7 +69,6 @@ impl Reduction {
         Lanes::new(self.chunk(), across && self.outputs > 1)
     }
 
-    /// Bytes of one state.
     fn state_bytes(&self) -> u64 {
         if self.kind == ReduceKind::LogSumExp { 8 } else { 4 }
     }
@@ -84,7 +83,6 @@ impl Reduction {
         if self.parts == 1 { 0 } else { (self.outputs * self.parts) as u64 * self.state_bytes() }
     }
 
-    /// The outputs.
     pub(crate) fn outputs(&self) -> usize {
         self.outputs
     }

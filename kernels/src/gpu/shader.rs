@@ -38,13 +38,11 @@ impl<'a> Shader<'a> {
         }
     }
 
-    /// Declares a constant of type `u32`.
     pub(crate) fn constant(&mut self, name: &str, value: impl Display) -> &mut Self {
         let _ = writeln!(self.constants, "const {name} = {value}u;");
         self
     }
 
-    /// Declares `parameters.name`, a `u32`.
     pub(crate) fn parameter(&mut self, name: &'static str, value: usize) -> &mut Self {
         // Offsets and counts are below 2³²: a buffer that can be bound has fewer than 2³⁰ elements.
         self.parameters.push((name, value as u32));
@@ -73,7 +71,6 @@ impl<'a> Shader<'a> {
         self
     }
 
-    /// Adds functions to the source.
     pub(crate) fn code(&mut self, text: &str) -> &mut Self {
         self.body.push('\n');
         self.body.push_str(text);
@@ -108,7 +105,6 @@ impl<'a> Shader<'a> {
         self.reads.iter().chain(&self.writes).map(|binding| binding.buffer)
     }
 
-    /// The whole module.
     pub(crate) fn source(&self) -> String {
         let mut source = self.declarations();
         source.push_str(&self.constants);

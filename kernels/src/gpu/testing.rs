@@ -47,7 +47,6 @@ pub(crate) fn noise(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Noise for each input of a node.
 pub(crate) fn inputs(node: &NodeSpec, seed: u64) -> Vec<Tensor> {
     let fill = |(index, spec): (usize, &TensorSpec)| {
         tensor(spec.shape.dims(), &noise(seed + index as u64, spec.shape.elements()))
@@ -72,7 +71,6 @@ impl<'a> Run<'a> {
         Self { gpu: gpu(), node, constants: vec![false; node.inputs.len()], rows: None }
     }
 
-    /// The outputs' elements.
     pub(crate) fn outputs(self, inputs: &[Tensor]) -> Result<Vec<Vec<f32>>, KernelError> {
         let Self { gpu, node, constants, rows } = self;
         let bound = binds(node, &constants);

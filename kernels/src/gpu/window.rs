@@ -24,7 +24,6 @@ impl Images {
         Self { count, channels, height, width }
     }
 
-    /// Elements of one channel of one image.
     pub(crate) fn area(&self) -> usize {
         self.height * self.width
     }
@@ -61,7 +60,6 @@ impl Window {
         node.require(all, "windows that begin within the input are expected")
     }
 
-    /// Declares the window's numbers as constants.
     pub(crate) fn declare(&self, shader: &mut Shader<'_>) {
         let names = ["WINDOW", "STRIDE", "DILATION"];
         for (name, values) in names.into_iter().zip([self.size, self.strides, self.dilations]) {

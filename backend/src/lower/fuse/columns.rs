@@ -2,12 +2,12 @@
 //! attention, which are computed together and then taken apart, become three products that need no taking apart.
 
 use super::graph::Graph;
-use super::maps::{both, folded};
+use super::maps::{both, folded, operands_of, reading};
 use super::operands::Operand;
 use crate::constant::{Constant, ConstantError};
 use crate::lower::fold::Folding;
 use crate::program::{Node, ValueId};
-use anabranch_kernels::op::{MatMul, NodeSpec, Op, Slice};
+use anabranch_kernels::op::{Op, Slice};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::ops::Range;
 
@@ -98,7 +98,7 @@ fn cut(
     if !folding.take(bytes) {
         return None;
     }
-    let mut operands: Vec<Operand> = super::maps::operands_of(&node);
+    let mut operands: Vec<Operand> = operands_of(&node);
     for (index, tensor) in parts {
         let spec = tensor.spec().clone();
         let value: ValueId = graph.add_constant(format!("{}:columns", slice.name), tensor);
@@ -106,11 +106,9 @@ fn cut(
     }
     let mut dims = made.dims().to_vec();
     *dims.last_mut()? = columns.len();
-    let (inputs, specs) = operands.into_iter().unzip();
     let output = TensorSpec::new(DType::F32, Shape::new(dims).ok()?);
-    let spec = NodeSpec { op: Op::MatMul(MatMul { ..op.clone() }), inputs: specs, outputs: vec![output] };
     let operators = both(&node.operators, &folded(&slice.operators));
-    Some(Node { name: slice.name, operators, spec, inputs, outputs: slice.outputs })
+    Some(Node { operators, ..reading(&slice, node.spec.op.clone(), operands, output) })
 }
 
 /// The indices `range` along one axis of an `f32` tensor.

@@ -1,11 +1,11 @@
 //! Makes expression nodes part of the product, convolution or normalisation whose result they read.
 
 use super::graph::{Graph, as_map};
-use super::maps::{MOST_INPUTS, both, distinct, operands_of};
+use super::maps::{MOST_INPUTS, both, distinct, operands_of, reading};
 use super::operands::{Operand, tidied};
 use super::reread::reread;
 use crate::program::Node;
-use anabranch_kernels::op::{Domain, Expression, NodeSpec, Op};
+use anabranch_kernels::op::{Domain, Expression, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 /// Takes each expression node into the producer of one of its inputs, where nothing else reads that input. The joined
@@ -103,6 +103,5 @@ fn with_epilogue(node: &Node, expression: Expression, operands: Vec<Operand>, ou
     if let Some(place) = op.epilogue_mut() {
         *place = Some(expression).filter(|expression| *expression != Expression::identity());
     }
-    let (inputs, specs) = operands.into_iter().unzip();
-    Node { inputs, spec: NodeSpec { op, inputs: specs, outputs: vec![output] }, ..node.clone() }
+    reading(node, op, operands, output)
 }

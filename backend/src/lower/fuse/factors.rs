@@ -8,12 +8,8 @@ use anabranch_kernels::op::{Binary, Expression, Literal, MatMul, Op, Register, S
 
 /// Moves factors of operands that only the product reads.
 pub(super) fn move_factors(graph: &mut Graph) {
-    for position in 0..graph.end() {
-        for side in 0..2 {
-            if let Some(node) = scaled_after(graph, position, side) {
-                graph.replace(position, node);
-            }
-        }
+    for side in 0..2 {
+        graph.rewrite(|graph, position| scaled_after(graph, position, side));
     }
 }
 

@@ -20,7 +20,6 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// The program's nodes at their positions.
     pub(super) fn new(program: Program) -> Self {
         let mut readers = vec![BTreeSet::new(); program.values.len()];
         for (position, node) in program.nodes.iter().enumerate() {
@@ -55,7 +54,6 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// The node at a position, unless it was removed.
     pub(super) fn node(&self, position: usize) -> Option<&Node> {
         self.nodes[position].as_ref()
     }
@@ -81,17 +79,14 @@ impl Graph {
         self.readers[value.index()].iter().copied().collect()
     }
 
-    /// Whether the caller receives the value.
     pub(super) fn is_received(&self, value: ValueId) -> bool {
         self.received[value.index()]
     }
 
-    /// Whether anything reads the value.
     fn is_read(&self, value: ValueId) -> bool {
         self.received[value.index()] || !self.readers[value.index()].is_empty()
     }
 
-    /// The value if it is constant.
     pub(super) fn constant(&self, value: ValueId) -> Option<&Constant> {
         match &self.values[value.index()].origin {
             Origin::Constant(constant) => Some(constant),
@@ -105,7 +100,6 @@ impl Graph {
         constant.reshaped(node.spec.inputs[index].shape.clone()).ok()
     }
 
-    /// Adds a constant.
     pub(super) fn add_constant(&mut self, name: String, constant: impl Into<Constant>) -> ValueId {
         let (id, constant) = (ValueId(self.values.len() as u32), constant.into());
         self.values.push(Value { name, spec: constant.spec().clone(), origin: Origin::Constant(constant) });

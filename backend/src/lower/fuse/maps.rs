@@ -26,7 +26,6 @@ pub(super) fn tidy_maps(graph: &mut Graph, folding: &mut Folding) {
     }
 }
 
-/// Joins all expression nodes, in order.
 pub(super) fn fuse_maps(graph: &mut Graph) {
     for position in 0..graph.end() {
         while let Some(node) = joined(graph, position) {
@@ -77,7 +76,6 @@ fn convert_constants(graph: &mut Graph, position: usize, folding: &mut Folding) 
     }
 }
 
-/// The tensor's elements as `f32`.
 fn as_f32(tensor: &Tensor) -> Result<Tensor, String> {
     let numbers = numbers(tensor).ok_or("its elements are no numbers")?;
     let elements: Vec<f32> = numbers.into_iter().map(|element| element as f32).collect();
@@ -184,7 +182,11 @@ pub(super) fn folded(operators: &[ModelOperator]) -> Vec<ModelOperator> {
 }
 
 pub(super) fn with_map(node: &Node, map: Map, operands: Vec<Operand>) -> Node {
+    reading(node, Op::Map(map), operands, node.spec.outputs[0].clone())
+}
+
+/// The node with another op, on these operands to one output.
+pub(super) fn reading(node: &Node, op: Op, operands: Vec<Operand>, output: TensorSpec) -> Node {
     let (inputs, specs) = operands.into_iter().unzip();
-    let spec = NodeSpec { op: Op::Map(map), inputs: specs, outputs: node.spec.outputs.clone() };
-    Node { inputs, spec, ..node.clone() }
+    Node { inputs, spec: NodeSpec { op, inputs: specs, outputs: vec![output] }, ..node.clone() }
 }

@@ -2,11 +2,11 @@
 //! write layer norms and most write root-mean-square norms, and makes each one node.
 
 use super::graph::{Graph, as_map};
-use super::maps::{both, operands_of, with_map};
+use super::maps::{both, operands_of, reading, with_map};
 use super::rebuild::{Rebuilt, Source, rebuild};
 use crate::program::{ModelOperator, Node, ValueId};
 use anabranch_kernels::op::{
-    Binary, Domain, Expression, Literal, Map, NodeSpec, Normalize, Op, Reduce, ReduceKind, Register, Step, Unary,
+    Binary, Domain, Expression, Literal, Map, Normalize, Op, Reduce, ReduceKind, Register, Step, Unary,
 };
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
@@ -14,27 +14,23 @@ use anabranch_kernels::{DType, Shape, TensorSpec};
 /// expression computes stays an expression, which reads the normalisation.
 pub(super) fn recognise_norms(graph: &mut Graph) {
     for position in 0..graph.end() {
-        let Some(norm) = recognised(graph, position) else { continue };
-        graph.replace(norm.position, norm.node);
-        graph.replace(position, norm.rest);
+        let Some((at, norm, rest)) = recognised(graph, position) else { continue };
+        graph.replace(at, norm);
+        graph.replace(position, rest);
     }
 }
 
-/// A normalisation that was found.
-struct Norm {
-    /// Where the node stands that made the root, which only the quotient reads: the normalisation takes its place.
-    position: usize,
-    /// The normalisation.
-    node: Node,
-    /// The expression with the normalisation in place of the quotient.
-    rest: Node,
-}
-
-fn recognised(graph: &Graph, position: usize) -> Option<Norm> {
+/// The normalisation, the position that it takes (of the node that made the root, which only the quotient reads), and the
+/// expression with it in place of the quotient.
+fn recognised(graph: &Graph, position: usize) -> Option<(usize, Node, Node)> {
     let node = graph.node(position)?;
     let map = as_map(&node.spec).filter(|map| map.domain == Domain::F32)?;
     let inputs = node.inputs.len();
     let input = |register: Register| Some(usize::from(register.0)).filter(|input| *input < inputs);
+    let uses = |input: usize| {
+        let read = map.expression.steps().iter().flat_map(Step::operands);
+        read.filter(|register| usize::from(register.0) == input).count()
+    };
     map.expression.steps().iter().enumerate().find_map(|(index, step)| {
         let (sides, reciprocal) = match *step {
             Step::Binary(Binary::Divide, a, b) => (vec![(a, b)], false),
@@ -43,59 +39,51 @@ fn recognised(graph: &Graph, position: usize) -> Option<Norm> {
         };
         sides.into_iter().find_map(|(value, root)| {
             let (value, root) = (input(value)?, input(root)?);
-            let once = [value, root].iter().all(|input| uses(&map.expression, *input) == 1);
-            let found = Parts::find(graph, position, value, root, reciprocal).filter(|_| once)?;
-            joined(graph, position, found, without(map, index, value)?, value)
+            let once = [value, root].iter().all(|input| uses(*input) == 1);
+            let (at, norm) = norm_of(graph, position, value, root, reciprocal).filter(|_| once)?;
+            let Rebuilt { expression, used } = without(map, index, value)?;
+            let own = operands_of(node);
+            let operand = |input: &u16| match usize::from(*input) {
+                input if input == value => (norm.outputs[0], norm.spec.outputs[0].clone()),
+                input => own[input].clone(),
+            };
+            let operands = used.iter().map(operand).collect();
+            let rest = with_map(node, Map { domain: Domain::F32, expression }, operands);
+            Some((at, norm, rest))
         })
     })
 }
 
-/// How often an expression reads an input.
-fn uses(expression: &Expression, input: usize) -> usize {
-    expression.steps().iter().flat_map(Step::operands).filter(|register| usize::from(register.0) == input).count()
-}
-
-/// What a normalisation was spelt out in.
-struct Parts {
-    position: usize,
-    source: ValueId,
-    /// The shape of the source, and the first of the axes that are normalised together.
-    shape: Shape,
-    first: usize,
-    epsilon: f32,
-    center: bool,
-    operators: Vec<ModelOperator>,
-}
-
-impl Parts {
-    /// The parts behind the quotient of inputs `value` and `root` of the node at `position`; their product if the root
-    /// is made `reciprocal`.
-    fn find(graph: &Graph, position: usize, value: usize, root: usize, reciprocal: bool) -> Option<Self> {
-        let node = graph.node(position)?;
-        let read = &node.spec.inputs[value];
-        let (at, root_node) = graph.sole_maker(node.inputs[root], position)?;
-        let epsilon = epsilon_of(as_map(&root_node.spec)?, reciprocal)?;
-        let (first, mean) = mean_of(graph, root_node.inputs[0])?;
-        let square = graph.node(graph.maker(mean.inputs[0])?)?;
-        let source = square_source(square)?;
-        let shape = &read.shape;
-        let sound = read.dtype == DType::F32
-            && source == node.inputs[value]
-            && mean.spec.inputs[0].shape == *shape
-            && node.spec.outputs[0].shape == *shape
-            && is_one_a_row(&node.spec.inputs[root].shape, shape, first);
-        if !sound {
-            return None;
-        }
-        let mut operators = both(&both(&square.operators, &mean.operators), &root_node.operators);
-        let centered = centered_source(graph, source, shape, first);
-        if let Some((_, earlier)) = &centered {
-            operators = both(earlier, &operators);
-        }
-        let center = centered.is_some();
-        let source = centered.map_or(source, |(source, _)| source);
-        Some(Self { position: at, source, shape: shape.clone(), first, epsilon, center, operators })
+/// The normalisation that the quotient of inputs `value` and `root` of the node at `position` is (their product if the root is
+/// made `reciprocal`), and the position of the root.
+fn norm_of(graph: &Graph, position: usize, value: usize, root: usize, reciprocal: bool) -> Option<(usize, Node)> {
+    let node = graph.node(position)?;
+    let read = &node.spec.inputs[value];
+    let (at, root_node) = graph.sole_maker(node.inputs[root], position)?;
+    let epsilon = epsilon_of(as_map(&root_node.spec)?, reciprocal)?;
+    let (first, mean) = mean_of(graph, root_node.inputs[0])?;
+    let square = graph.node(graph.maker(mean.inputs[0])?)?;
+    let source = square_source(square)?;
+    let shape = &read.shape;
+    let sound = read.dtype == DType::F32
+        && source == node.inputs[value]
+        && mean.spec.inputs[0].shape == *shape
+        && node.spec.outputs[0].shape == *shape
+        && is_one_a_row(&node.spec.inputs[root].shape, shape, first);
+    if !sound {
+        return None;
     }
+    let operators = both(&both(&square.operators, &mean.operators), &root_node.operators);
+    let (source, operators, center) = match centered_source(graph, source, shape, first) {
+        Some((source, earlier)) => (source, both(&earlier, &operators), true),
+        None => (source, operators, false),
+    };
+    let dims = shape.dims();
+    let rows = vec![dims[..first].iter().product(), dims[first..].iter().product::<usize>()];
+    let operand = (source, TensorSpec::new(DType::F32, Shape::new(rows).ok()?));
+    let op = Op::Normalize(Normalize { axis: 1, epsilon, center, epilogue: None });
+    let norm = reading(root_node, op, vec![operand], TensorSpec::new(DType::F32, shape.clone()));
+    Some((at, Node { operators, ..norm }))
 }
 
 /// Whether `shape` has one element for each row of `full`, a row being all axes from `first` on.
@@ -174,26 +162,4 @@ fn without(map: &Map, index: usize, value: usize) -> Option<Rebuilt> {
     let steps = map.expression.steps().iter().map(|step| step.renamed(rename)).collect();
     let sources: Vec<_> = (0..u16::try_from(inputs).ok()?).map(Source::Input).collect();
     rebuild(&Expression::new(inputs, steps).ok()?, map.domain, &sources)
-}
-
-/// The normalisation, and the expression that reads it where it read `value`.
-fn joined(graph: &Graph, position: usize, parts: Parts, rebuilt: Rebuilt, value: usize) -> Option<Norm> {
-    let (node, old) = (graph.node(position)?, graph.node(parts.position)?);
-    let dims = parts.shape.dims();
-    let rows = vec![dims[..parts.first].iter().product(), dims[parts.first..].iter().product::<usize>()];
-    let spec = NodeSpec {
-        op: Op::Normalize(Normalize { axis: 1, epsilon: parts.epsilon, center: parts.center, epilogue: None }),
-        inputs: vec![TensorSpec::new(DType::F32, Shape::new(rows).ok()?)],
-        outputs: vec![TensorSpec::new(DType::F32, parts.shape)],
-    };
-    let own = operands_of(node);
-    let operand = |input: &u16| match usize::from(*input) {
-        input if input == value => (old.outputs[0], spec.outputs[0].clone()),
-        input => own[input].clone(),
-    };
-    let operands = rebuilt.used.iter().map(operand).collect();
-    let mut rest = with_map(node, Map { domain: Domain::F32, expression: rebuilt.expression }, operands);
-    rest.operators = node.operators.clone();
-    let node = Node { spec, inputs: vec![parts.source], operators: parts.operators, ..old.clone() };
-    Some(Norm { position: parts.position, node, rest })
 }

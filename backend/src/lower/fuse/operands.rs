@@ -61,7 +61,6 @@ fn exact_float(dtype: DType, number: f64) -> bool {
     dtype.is_float() || number.abs() < 9.0e15
 }
 
-/// A scalar of the tensor's first element.
 fn first_element(tensor: &Tensor) -> Option<Tensor> {
     let spec = TensorSpec::new(tensor.dtype(), anabranch_kernels::Shape::scalar());
     let bytes = tensor.bytes().get(..tensor.dtype().size())?;

@@ -5,7 +5,6 @@ use super::maps::{both, folded};
 use crate::program::Node;
 use anabranch_kernels::op::{Conv, Op, Pad, PadMode};
 
-/// Takes zero borders into convolutions.
 pub(super) fn absorb_pads(graph: &mut Graph) {
     graph.rewrite(widened);
 }

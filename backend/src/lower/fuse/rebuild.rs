@@ -7,7 +7,6 @@ use anabranch_kernels::op::{Binary, Domain, Expression, Literal, Register, Step,
 pub(super) enum Source {
     /// It is this input of the rebuilt expression, counted before unused ones are left out.
     Input(u16),
-    /// It is a constant.
     Literal(Literal),
 }
 

@@ -12,19 +12,12 @@ use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 /// Folds scaling expressions into the convolutions before them, as long as `folding` allows the new weights.
 pub(super) fn fold_scales(graph: &mut Graph, folding: &mut Folding) {
     for position in 0..graph.end() {
-        let Some(scaled) = scaled(graph, position, folding) else { continue };
-        if !folding.take(scaled.weights.spec().bytes() + 4 * scaled.bias.len()) {
+        let Some((conv, weights, bias)) = scaled(graph, position, folding) else { continue };
+        if !folding.take(weights.spec().bytes() + 4 * bias.len()) {
             return;
         }
-        replace(graph, position, scaled);
+        replace(graph, position, conv, weights, &bias);
     }
-}
-
-/// A convolution with the expression after it taken into new weights and bias.
-struct Scaled {
-    conv: Node,
-    weights: Constant,
-    bias: Vec<f32>,
 }
 
 /// `x · factor + offset`, a pair for each channel, in `f64` until they are stored.
@@ -34,7 +27,8 @@ struct Line {
     offset: Vec<f64>,
 }
 
-fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<Scaled> {
+/// A convolution into which the expression at `position` after it is taken, with the new weights and bias.
+fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<(Node, Constant, Vec<f32>)> {
     let node = graph.node(position)?;
     as_map(&node.spec)?;
     let single = |spec: &TensorSpec| spec.dtype == DType::F32;
@@ -60,7 +54,7 @@ fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<Scaled> {
         conv.name = node.name.clone();
         conv.operators = both(&conv.operators, &folded(&node.operators));
         conv.outputs = node.outputs.clone();
-        Some(Scaled { conv, weights, bias })
+        Some((conv, weights, bias))
     })
 }
 
@@ -174,8 +168,7 @@ fn multiplied(weights: Constant, factors: &[f64]) -> Option<Result<Constant, Con
 }
 
 /// Puts the scaled convolution where the expression stood.
-fn replace(graph: &mut Graph, position: usize, scaled: Scaled) {
-    let Scaled { mut conv, weights, bias } = scaled;
+fn replace(graph: &mut Graph, position: usize, mut conv: Node, weights: Constant, bias: &[f32]) {
     conv.inputs.truncate(2);
     conv.spec.inputs.truncate(2);
     conv.spec.inputs[1] = weights.spec().clone();
@@ -186,7 +179,7 @@ fn replace(graph: &mut Graph, position: usize, scaled: Scaled) {
     }
     if any {
         let shape = Shape::new(vec![bias.len(), 1, 1]).expect("as many elements as a vector that exists");
-        let bias = Tensor::from_elements(shape, &bias).expect("one element for each channel");
+        let bias = Tensor::from_elements(shape, bias).expect("one element for each channel");
         conv.spec.inputs.push(bias.spec().clone());
         conv.inputs.push(graph.add_constant(format!("{}:bias", conv.name), bias));
     }

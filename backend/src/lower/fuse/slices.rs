@@ -1,10 +1,10 @@
 //! Takes slices before transpositions rather than after: less is moved, and often nothing has to change places any more.
 
 use super::graph::Graph;
-use super::maps::{both, folded};
+use super::maps::{both, folded, operands_of, reading};
 use super::transposes::{moves_nothing, permutation};
 use crate::program::Node;
-use anabranch_kernels::op::{NodeSpec, Op, Slice};
+use anabranch_kernels::op::{Op, Slice};
 use anabranch_kernels::{Shape, TensorSpec};
 
 /// Lets slices read past transpositions where the slice that is left needs no transposition.
@@ -30,13 +30,9 @@ fn sliced_first(graph: &Graph, position: usize) -> Option<Node> {
     if !moves_nothing(permutation, &output) {
         return None;
     }
-    let spec = NodeSpec {
-        op: Op::Slice(Slice { starts: first, steps: by }),
-        inputs: earlier.spec.inputs.clone(),
-        outputs: vec![TensorSpec::new(made.dtype, output)],
-    };
+    let op = Op::Slice(Slice { starts: first, steps: by });
     let operators = both(&folded(&earlier.operators), &node.operators);
-    Some(Node { spec, operators, inputs: earlier.inputs.clone(), ..node.clone() })
+    Some(Node { operators, ..reading(node, op, operands_of(earlier), TensorSpec::new(made.dtype, output)) })
 }
 
 /// The slice's starts, steps and counts in a tensor of shape `made` that it reads as `read`: the same but for axes of one

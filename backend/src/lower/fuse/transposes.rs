@@ -1,9 +1,9 @@
 //! Does away with transpositions: two in a row become one, and a product reads its matrices transposed.
 
 use super::graph::Graph;
-use super::maps::{both, folded};
+use super::maps::{both, folded, reading};
 use crate::program::Node;
-use anabranch_kernels::op::{MatMul, NodeSpec, Op, Transpose};
+use anabranch_kernels::op::{MatMul, Op, Transpose};
 use anabranch_kernels::{Shape, TensorSpec};
 
 /// Joins transpositions with those before them, then takes them into products.
@@ -43,9 +43,8 @@ fn merge(graph: &mut Graph, position: usize) {
         return;
     }
     let op = Op::Transpose(Transpose { permutation: whole });
-    let spec = NodeSpec { op, inputs: vec![read], outputs: node.spec.outputs.clone() };
     let operators = both(&earlier.operators, &node.operators);
-    let node = Node { spec, inputs: vec![source], operators, ..node.clone() };
+    let node = Node { operators, ..reading(node, op, vec![(source, read)], node.spec.outputs[0].clone()) };
     graph.replace(position, node);
 }
 

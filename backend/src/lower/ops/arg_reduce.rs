@@ -1,6 +1,6 @@
 //! Indices of greatest and least elements.
 
-use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View};
+use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::op::{ArgReduce, Binary, Domain, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::slice::from_ref;
@@ -45,7 +45,6 @@ fn hardmax(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     };
     let index = index_of(builder, &rows, ArgReduce { axis, greatest: true, last: false })?;
     let positions = builder.indices(DType::I64, rows.dims()[axis], axis, rows.rank())?;
-    let expression = ExpressionBuilder::of_two(Domain::I64, Binary::Equal);
-    let hot = builder.map(expression, &[index, positions], x.dtype())?;
+    let hot = builder.map(Domain::I64, [&index, &positions], x.dtype(), |[a, b]| a.with(Binary::Equal, b))?;
     Ok(vec![hot.reshaped(x.dims())?])
 }

@@ -2,10 +2,9 @@
 
 use super::matmul::multiplied;
 use super::softmax::normalized;
-use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, domain_of};
-use anabranch_kernels::op::{Binary, PadMode, Register, Unary};
-use anabranch_kernels::{DType, TensorSpec};
-use std::slice::from_ref;
+use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use anabranch_kernels::DType;
+use anabranch_kernels::op::{Binary, PadMode, Unary};
 
 pub(super) const TABLE: &[Entry] = &[("Attention", attention)];
 
@@ -116,41 +115,30 @@ fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Faul
 fn scaled(operator: &Operator<'_>, builder: &mut Builder, scores: &View, depth: usize) -> Result<View, Fault> {
     let scale = operator.node.float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
     let cap = f64::from(operator.float("softcap", 0.0)?);
-    let mut expression = ExpressionBuilder::new(domain_of(scores.dtype()), 1);
-    let scaled = expression.with(Binary::Multiply, Register(0), scale);
-    if cap > 0.0 {
-        let inner = expression.with(Binary::Divide, scaled, cap);
-        let bent = expression.unary(Unary::Tanh, inner);
-        expression.with(Binary::Multiply, bent, cap);
-    }
-    builder.map(expression, from_ref(scores), scores.dtype())
+    builder.map(domain_of(scores.dtype()), [scores], scores.dtype(), |[score]| {
+        let scaled = score * scale;
+        if cap > 0.0 { (scaled / cap).apply(Unary::Tanh) * cap } else { scaled }
+    })
 }
 
 /// The scores with the mask added, and with what comes later than the query left out if the attention is causal.
 fn masked(operator: &Operator<'_>, builder: &mut Builder, scores: &View, past: usize) -> Result<View, Fault> {
-    let total = scores.dims()[3];
+    let (total, domain) = (scores.dims()[3], domain_of(scores.dtype()));
     let mut result = scores.clone();
     if operator.optional(3).is_some() {
         let mask = full_mask(operator, builder, total)?;
         mask.shape().broadcast_strides(scores.shape())?;
-        let mut expression = ExpressionBuilder::new(domain_of(scores.dtype()), 2);
-        if mask.dtype() == DType::Bool {
-            let nothing = expression.literal(f64::NEG_INFINITY);
-            expression.select(Register(1), Register(0), nothing);
-        } else {
-            expression.binary(Binary::Add, Register(0), Register(1));
-        }
-        result = builder.map(expression, &[result, mask], scores.dtype())?;
+        result = builder.map(domain, [&result, &mask], scores.dtype(), |[score, seen]| match mask.dtype() {
+            DType::Bool => seen.select(score, f64::NEG_INFINITY),
+            _ => score + seen,
+        })?;
     }
     if operator.flag("is_causal", false)? {
         let queries = builder.indices(DType::F32, scores.dims()[2], 2, 4)?;
         let keys = builder.indices(DType::F32, total, 3, 4)?;
-        let mut expression = ExpressionBuilder::new(domain_of(scores.dtype()), 3);
-        let latest = expression.with(Binary::Add, Register(1), past as f64);
-        let seen = expression.binary(Binary::LessOrEqual, Register(2), latest);
-        let nothing = expression.literal(f64::NEG_INFINITY);
-        expression.select(seen, Register(0), nothing);
-        result = builder.map(expression, &[result, queries, keys], scores.dtype())?;
+        result = builder.map(domain, [&result, &queries, &keys], scores.dtype(), |[score, query, key]| {
+            key.with(Binary::LessOrEqual, query + past as f64).select(score, f64::NEG_INFINITY)
+        })?;
     }
     Ok(result)
 }
@@ -170,10 +158,5 @@ fn full_mask(operator: &Operator<'_>, builder: &mut Builder, total: usize) -> Re
 
 /// A query that may look at no key has weights of 0 rather than 0/0.
 fn zero_where_nothing(builder: &mut Builder, weights: &View) -> Result<View, Fault> {
-    let mut expression = ExpressionBuilder::new(domain_of(weights.dtype()), 1);
-    let undefined = expression.unary(Unary::IsNan, Register(0));
-    let zero = expression.literal(0.0);
-    expression.select(undefined, zero, Register(0));
-    let output = TensorSpec::new(weights.dtype(), weights.shape().clone());
-    builder.map_to(expression, from_ref(weights), output)
+    builder.map(domain_of(weights.dtype()), [weights], weights.dtype(), |[x]| x.apply(Unary::IsNan).select(0.0, x))
 }

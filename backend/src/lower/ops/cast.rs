@@ -41,7 +41,6 @@ pub(super) fn element_type(number: i64) -> Result<DType, Fault> {
         .ok_or_else(|| Fault::unsupported(format!("there are no tensors of type {number}")))
 }
 
-/// A constant of the given numbers.
 pub(super) fn floats(values: &[f32]) -> Tensor {
     let shape = anabranch_kernels::Shape::new(vec![values.len()]).expect("a slice that exists fits the address space");
     Tensor::from_elements(shape, values).expect("the shape was made from the slice's length")

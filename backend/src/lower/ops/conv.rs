@@ -1,6 +1,6 @@
 //! Convolution over one or two axes.
 
-use super::window::{AutoPad, Window, as_plane, output_dims, plane};
+use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Epilogue, Fault, Operator, View};
 use anabranch_kernels::op::{Binary, Conv, Expression, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -9,7 +9,7 @@ pub(super) const TABLE: &[Entry] = &[("Conv", conv)];
 
 fn conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let Parts { x, weights, mut window, group } = Parts::read(operator)?;
-    window.resolve(AutoPad::read(operator)?, plane(x)?)?;
+    window.resolve(plane(x)?)?;
     let filters = weights.dims()[0];
     check_channels(x.dims()[1], weights.dims()[1], filters, group)?;
     let size = window.output(plane(x)?, false)?;

@@ -1,7 +1,7 @@
 //! Transposed convolution over one or two axes.
 
 use super::conv::{Parts, convolved};
-use super::window::{AutoPad, Window, plane, sizes};
+use super::window::{Window, plane, sizes};
 use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::op::{ConvTranspose, Op};
 
@@ -24,10 +24,9 @@ fn conv_transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<
 /// Rows and columns of the output. Where the output's size is asked for, by number or as the input's times the stride,
 /// the border is chosen to reach it.
 fn output_plane(operator: &Operator<'_>, window: &mut Window, input: [usize; 2]) -> Result<[usize; 2], Fault> {
-    let auto_pad = AutoPad::read(operator)?;
     let extra = sizes(operator, "output_padding", window.axes, 0)?.unwrap_or([0; 2]);
     let extra = if window.axes == 1 { [0, extra[1]] } else { extra };
-    let asked = asked_size(operator, window, auto_pad, input)?;
+    let asked = asked_size(operator, window, input)?;
     let mut output = [0; 2];
     for axis in 0..2 {
         if extra[axis] >= window.strides[axis].max(window.dilations[axis]) {
@@ -39,7 +38,7 @@ fn output_plane(operator: &Operator<'_>, window: &mut Window, input: [usize; 2])
             .and_then(|reach| reach.checked_add(extra[axis]))
             .ok_or_else(|| Fault::invalid(format!("{} elements at strides of {:?}", input[axis], window.strides)))?;
         if let Some(asked) = asked {
-            window.set_border(axis, auto_pad, full.saturating_sub(asked[axis]));
+            window.set_border(axis, full.saturating_sub(asked[axis]));
             output[axis] = asked[axis];
         } else {
             let (before, after) = (window.pads[axis], window.pads[axis + 2]);
@@ -52,16 +51,11 @@ fn output_plane(operator: &Operator<'_>, window: &mut Window, input: [usize; 2])
     Ok(output)
 }
 
-fn asked_size(
-    operator: &Operator<'_>,
-    window: &Window,
-    auto_pad: AutoPad,
-    input: [usize; 2],
-) -> Result<Option<[usize; 2]>, Fault> {
+fn asked_size(operator: &Operator<'_>, window: &Window, input: [usize; 2]) -> Result<Option<[usize; 2]>, Fault> {
     if let Some(shape) = sizes(operator, "output_shape", window.axes, 1)? {
         return Ok(Some(shape));
     }
-    if !matches!(auto_pad, AutoPad::SameUpper | AutoPad::SameLower) {
+    if !window.keeps_size() {
         return Ok(None);
     }
     let times = |axis: usize| {

@@ -1,9 +1,8 @@
 //! Running sums along an axis, by doubling: after step `i` each element is the sum of the `2^i` elements up to it
 //! (Hillis and Steele 1986, "Data parallel algorithms", partial sums). Takes ⌈log₂ n⌉ passes over the tensor.
 
-use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, axis_of, domain_of};
-use anabranch_kernels::op::{Binary, PadMode};
-use std::slice::from_ref;
+use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
+use anabranch_kernels::op::PadMode;
 
 pub(super) const TABLE: &[Entry] = &[("CumSum", running_sum)];
 
@@ -19,8 +18,7 @@ fn running_sum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let mut distance = 1;
     while distance < x.dims()[axis] {
         let earlier = shifted(builder, &sum, axis, distance, reverse)?;
-        let add = ExpressionBuilder::of_two(domain_of(x.dtype()), Binary::Add);
-        sum = builder.map(add, &[sum, earlier], x.dtype())?;
+        sum = builder.map(domain_of(x.dtype()), [&sum, &earlier], x.dtype(), |[sum, earlier]| sum + earlier)?;
         distance *= 2;
     }
     Ok(vec![sum])
@@ -32,7 +30,5 @@ fn shifted(builder: &mut Builder, x: &View, axis: usize, distance: usize, back: 
     let distance = isize::try_from(distance).map_err(|_| Fault::invalid(format!("an axis of {distance} elements")))?;
     before[axis] = if back { -distance } else { distance };
     // The shape stays, so what is moved beyond the end is cut.
-    let output = x.spec.clone();
-    let op = anabranch_kernels::op::Pad { mode: PadMode::Constant(0.0), before };
-    builder.emit_one(anabranch_kernels::op::Op::Pad(op), from_ref(x), output)
+    builder.padded(x, PadMode::Constant(0.0), before, x.dims().to_vec())
 }

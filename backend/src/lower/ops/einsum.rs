@@ -1,8 +1,8 @@
 //! Sums of products over named axes, as transpositions, products of matrices and sums.
 
 use super::matmul::multiplied;
-use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, domain_of};
-use anabranch_kernels::op::{Binary, ReduceKind};
+use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use anabranch_kernels::op::ReduceKind;
 use std::collections::BTreeMap;
 
 pub(super) const TABLE: &[Entry] = &[("Einsum", einsum)];
@@ -157,8 +157,7 @@ fn contracted(builder: &mut Builder, a: &Term, b: &Term, later: &dyn Fn(&Label) 
         let ones = |count: usize| vec![1; count];
         let a_view = a_view.reshaped([a_view.dims(), &ones(right.len())].concat())?;
         let b_view = b_view.reshaped([b_batch, &ones(left.len()), right_dims].concat())?;
-        let expression = ExpressionBuilder::of_two(domain_of(a_view.dtype()), Binary::Multiply);
-        builder.map(expression, &[a_view.clone(), b_view], a_view.dtype())?
+        builder.map(domain_of(a_view.dtype()), [&a_view, &b_view], a_view.dtype(), |[a, b]| a * b)?
     } else {
         let depth = product(inner_dims);
         let a_matrix = a_view.reshaped([a_batch, &[product(left_dims), depth]].concat())?;

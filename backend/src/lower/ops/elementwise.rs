@@ -1,9 +1,8 @@
 //! Operators that compute each element of the output from the corresponding elements of the inputs.
 
-use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, domain_of};
+use super::{Builder, Entry, Fault, Operator, View, domain_of};
 use anabranch_kernels::DType;
-use anabranch_kernels::op::{Binary, Domain, Register, Unary};
-use std::slice::from_ref;
+use anabranch_kernels::op::{Binary, Domain, Unary};
 
 pub(super) const TABLE: &[Entry] = &[
     ("Abs", |o, b| unary(o, b, Unary::Abs)),
@@ -56,18 +55,12 @@ pub(super) const TABLE: &[Entry] = &[
     ("Clip", clip),
 ];
 
-const A: Register = Register(0);
-const B: Register = Register(1);
-const C: Register = Register(2);
-
 /// A function of one number; the result has its type.
 fn unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
-    let expression = ExpressionBuilder::of_one(domain_of(x.dtype()), function);
-    Ok(vec![builder.map(expression, from_ref(x), x.dtype())?])
+    Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.apply(function))?])
 }
 
-/// A function of one floating-point number.
 fn float_unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     unary(operator, builder, function)
@@ -77,18 +70,15 @@ fn float_unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) 
 fn arithmetic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
     let (a, b) = operator.pair()?;
     operator.number(0)?;
-    let expression = ExpressionBuilder::of_two(domain_of(a.dtype()), function);
-    Ok(vec![builder.map(expression, &[a.clone(), b.clone()], a.dtype())?])
+    Ok(vec![builder.map(domain_of(a.dtype()), [a, b], a.dtype(), |[a, b]| a.with(function, b))?])
 }
 
 /// A truth value from two elements of one type.
 fn compare(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
     let (a, b) = operator.pair()?;
-    let expression = ExpressionBuilder::of_two(domain_of(a.dtype()), function);
-    Ok(vec![builder.map(expression, &[a.clone(), b.clone()], DType::Bool)?])
+    Ok(vec![builder.map(domain_of(a.dtype()), [a, b], DType::Bool, |[a, b]| a.with(function, b))?])
 }
 
-/// A truth value from two truth values.
 fn logic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
     operator.typed(0, DType::Bool)?;
     compare(operator, builder, function)
@@ -96,30 +86,28 @@ fn logic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Re
 
 fn not(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.typed(0, DType::Bool)?;
-    Ok(vec![builder.map(ExpressionBuilder::of_one(Domain::F32, Unary::Not), from_ref(x), DType::Bool)?])
+    Ok(vec![builder.map(Domain::F32, [x], DType::Bool, |[x]| x.apply(Unary::Not))?])
 }
 
 fn is_nan(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
-    Ok(vec![builder.map(ExpressionBuilder::of_one(domain_of(x.dtype()), Unary::IsNan), from_ref(x), DType::Bool)?])
+    Ok(vec![builder.map(domain_of(x.dtype()), [x], DType::Bool, |[x]| x.apply(Unary::IsNan))?])
 }
 
 fn is_infinite(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let negative = operator.flag("detect_negative", true)?;
     let positive = operator.flag("detect_positive", true)?;
-    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 1);
-    let infinite = expression.unary(Unary::IsInfinite, A);
-    let wanted_sign = match (negative, positive) {
-        (true, true) => None,
-        (true, false) => Some(expression.with(Binary::Less, A, 0.0)),
-        (false, true) => Some(expression.with(Binary::Greater, A, 0.0)),
-        (false, false) => Some(expression.literal(0.0)),
-    };
-    if let Some(sign) = wanted_sign {
-        expression.binary(Binary::And, infinite, sign);
-    }
-    Ok(vec![builder.map(expression, from_ref(x), DType::Bool)?])
+    let result = builder.map(domain_of(x.dtype()), [x], DType::Bool, |[x]| {
+        let infinite = x.apply(Unary::IsInfinite);
+        match (negative, positive) {
+            (true, true) => infinite,
+            (true, false) => infinite.with(Binary::And, x.with(Binary::Less, 0.0)),
+            (false, true) => infinite.with(Binary::And, x.with(Binary::Greater, 0.0)),
+            (false, false) => infinite.with(Binary::And, 0.0),
+        }
+    })?;
+    Ok(vec![result])
 }
 
 /// The exponent may have another type than the base, whose type the result has.
@@ -130,8 +118,7 @@ fn power(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
         (Domain::F32, exponent) if exponent != Domain::F64 => Domain::F32,
         _ => Domain::F64,
     };
-    let expression = ExpressionBuilder::of_two(domain, Binary::Power);
-    Ok(vec![builder.map(expression, &[base.clone(), exponent.clone()], base.dtype())?])
+    Ok(vec![builder.map(domain, [base, exponent], base.dtype(), |[x, y]| x.with(Binary::Power, y))?])
 }
 
 fn modulo(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -144,16 +131,14 @@ fn choose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let condition = operator.typed(0, DType::Bool)?;
     let (yes, no) = (operator.input(1)?, operator.input(2)?);
     operator.typed(2, yes.dtype())?;
-    let mut expression = ExpressionBuilder::new(domain_of(yes.dtype()), 3);
-    expression.select(A, B, C);
-    Ok(vec![builder.map(expression, &[condition.clone(), yes.clone(), no.clone()], yes.dtype())?])
+    let (inputs, dtype) = ([condition, yes, no], yes.dtype());
+    Ok(vec![builder.map(domain_of(dtype), inputs, dtype, |[condition, yes, no]| condition.select(yes, no))?])
 }
 
 fn mean(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let total = variadic(operator, builder, Binary::Add)?;
-    let mut expression = ExpressionBuilder::new(domain_of(total.dtype()), 1);
-    expression.with(Binary::Divide, A, operator.count() as f64);
-    Ok(vec![builder.map(expression, from_ref(&total), total.dtype())?])
+    let count = operator.count() as f64;
+    Ok(vec![builder.map(domain_of(total.dtype()), [&total], total.dtype(), |[total]| total / count)?])
 }
 
 /// A function of two numbers over one or more inputs, from left to right.
@@ -161,8 +146,8 @@ fn variadic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) ->
     let mut result = operator.number(0)?.clone();
     for index in 1..operator.count() {
         let next = operator.typed(index, result.dtype())?;
-        let expression = ExpressionBuilder::of_two(domain_of(result.dtype()), function);
-        result = builder.map(expression, &[result.clone(), next.clone()], next.dtype())?;
+        let domain = domain_of(result.dtype());
+        result = builder.map(domain, [&result, next], next.dtype(), |[a, b]| a.with(function, b))?;
     }
     Ok(result)
 }
@@ -170,26 +155,27 @@ fn variadic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) ->
 /// Bounds are attributes before version 11, scalars after it; either may be absent. Where they cross, the upper holds.
 fn clip(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
-    let mut inputs = vec![x.clone()];
-    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
-    let mut result = A;
-    for (index, name, function) in [(1, "min", Binary::Max), (2, "max", Binary::Min)] {
+    let mut bound = |index: usize, name: &str| {
         let bound = if operator.opset < 11 {
             operator.node.float(name)?.map(|bound| builder.scalar(x.dtype(), bound.into())).transpose()?
         } else {
             operator.optional(index).map(|_| operator.typed(index, x.dtype()).cloned()).transpose()?
         };
-        let Some(bound) = bound else { continue };
-        if bound.elements() != 1 {
-            return Err(Fault::invalid(format!("the bound `{name}` has shape {}, not one element", bound.shape())));
+        match bound {
+            Some(bound) if bound.elements() != 1 => {
+                Err(Fault::invalid(format!("the bound `{name}` has shape {}, not one element", bound.shape())))
+            }
+            bound => bound.map(|bound| bound.reshaped(vec![])).transpose(),
         }
-        inputs.push(bound.reshaped(vec![])?);
-        result = expression.binary(function, result, Register(inputs.len() as u16 - 1));
-    }
-    match inputs.len() {
-        1 => return Ok(vec![x.clone()]),
-        2 => inputs.push(inputs[1].clone()),
-        _ => {}
-    }
-    Ok(vec![builder.map(expression, &inputs, x.dtype())?])
+    };
+    let (low, high) = (bound(1, "min")?, bound(2, "max")?);
+    let (domain, dtype) = (domain_of(x.dtype()), x.dtype());
+    let clipped = match (&low, &high) {
+        (None, None) => x.clone(),
+        (Some(low), None) => builder.map(domain, [x, low], dtype, |[x, low]| x.with(Binary::Max, low))?,
+        (None, Some(high)) => builder.map(domain, [x, high], dtype, |[x, high]| x.with(Binary::Min, high))?,
+        (Some(low), Some(high)) => builder
+            .map(domain, [x, low, high], dtype, |[x, low, high]| x.with(Binary::Max, low).with(Binary::Min, high))?,
+    };
+    Ok(vec![clipped])
 }

@@ -1,7 +1,7 @@
 //! Elements chosen by indices.
 
-use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, integers};
-use anabranch_kernels::op::{Binary, Domain, Gather, Op, Register};
+use super::{Builder, Entry, Fault, Operator, Term, View, integers};
+use anabranch_kernels::op::{Binary, Domain, Gather, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] =
@@ -86,18 +86,19 @@ pub(super) fn flat_indices(
 
 /// `flat · size + index`, with a negative index counted from the end.
 fn combined(builder: &mut Builder, flat: Option<View>, index: &View, size: usize) -> Result<View, Fault> {
-    let mut expression = ExpressionBuilder::new(Domain::I64, if flat.is_some() { 2 } else { 1 });
-    let own = Register(0);
-    let negative = expression.with(Binary::Less, own, 0.0);
-    let from_end = expression.with(Binary::Add, own, size as f64);
-    let counted = expression.select(negative, from_end, own);
-    let mut inputs = vec![index.clone()];
-    if let Some(flat) = flat {
-        let scaled = expression.with(Binary::Multiply, Register(1), size as f64);
-        expression.binary(Binary::Add, scaled, counted);
-        inputs.push(flat);
+    let size = size as f64;
+    match flat {
+        None => builder.map(Domain::I64, [index], DType::I64, |[index]| from_start(index, size)),
+        Some(flat) => builder.map(Domain::I64, [index, &flat], DType::I64, |[index, flat]| {
+            let counted = from_start(index, size);
+            flat * size + counted
+        }),
     }
-    builder.map(expression, &inputs, DType::I64)
+}
+
+/// An index of `size`, counted from the end if it is negative.
+pub(super) fn from_start(index: Term<'_>, size: f64) -> Term<'_> {
+    index.with(Binary::Less, 0.0).select(index + size, index)
 }
 
 /// Slices of `x` along `axis`, as the indices say.

@@ -2,8 +2,9 @@
 
 use super::cast::{element_type, floats};
 use super::expand::sizes;
-use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, axis_of, domain_of, numbers};
-use anabranch_kernels::op::{Binary, Domain, Register};
+use super::gather::from_start;
+use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of, numbers};
+use anabranch_kernels::op::{Binary, Domain};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
@@ -91,12 +92,9 @@ fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
         return Err(Fault::invalid(format!("a range of {count} elements")));
     }
     let index = builder.indices(dtype, count as usize, 0, 1)?;
-    let mut expression = ExpressionBuilder::new(domain_of(dtype), 3);
-    let offset = expression.binary(Binary::Multiply, Register(0), Register(2));
-    expression.binary(Binary::Add, Register(1), offset);
-    let ends = [operator.input(0)?.reshaped(vec![])?, operator.input(2)?.reshaped(vec![])?];
-    let [start, delta] = ends;
-    Ok(vec![builder.map(expression, &[index, start, delta], dtype)?])
+    let (start, delta) = (operator.input(0)?.reshaped(vec![])?, operator.input(2)?.reshaped(vec![])?);
+    let inputs = [&index, &start, &delta];
+    Ok(vec![builder.map(domain_of(dtype), inputs, dtype, |[index, start, delta]| start + index * delta)?])
 }
 
 /// The indices of the elements of a known tensor that are not zero, one row an axis.
@@ -140,15 +138,11 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let positions = builder.indices(DType::I64, depth, axis, row.rank())?;
     let off = builder.part(&flat, 0, 0, 1)?;
     let on = builder.part(&flat, 0, 1, 1)?;
-
-    let mut expression = ExpressionBuilder::new(domain, 4);
-    let index = Register(0);
-    let negative = expression.with(Binary::Less, index, 0.0);
-    let from_end = expression.with(Binary::Add, index, depth as f64);
-    let index = expression.select(negative, from_end, index);
-    let hit = expression.binary(Binary::Equal, index, Register(1));
-    expression.select(hit, Register(3), Register(2));
-    Ok(vec![builder.map(expression, &[indices.reshaped(row)?, positions, off, on], values.dtype())?])
+    let inputs = [&indices.reshaped(row)?, &positions, &off, &on];
+    let hot = builder.map(domain, inputs, values.dtype(), |[index, position, off, on]| {
+        from_start(index, depth as f64).with(Binary::Equal, position).select(on, off)
+    })?;
+    Ok(vec![hot])
 }
 
 /// The elements on and above the `k`-th diagonal, or on and below it; zero elsewhere.
@@ -160,7 +154,7 @@ fn triangle(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
         None => 0,
     };
     let compare = if upper { Binary::GreaterOrEqual } else { Binary::LessOrEqual };
-    Ok(vec![by_diagonal(builder, x, x.clone(), compare, diagonal)?])
+    Ok(vec![by_diagonal(builder, x, x, compare, diagonal)?])
 }
 
 fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -173,25 +167,22 @@ fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
         None => x.dtype(),
     };
     let one = builder.scalar(dtype, 1.0)?;
-    Ok(vec![by_diagonal(builder, x, one, Binary::Equal, operator.int("k", 0)?)?])
+    Ok(vec![by_diagonal(builder, x, &one, Binary::Equal, operator.int("k", 0)?)?])
 }
 
 /// `kept`, in the shape of `x`, where an element's column compares so with its row plus `diagonal`; zero elsewhere. Rows and
 /// columns are those of the two innermost axes, counted in the domain of the type of `x`.
-fn by_diagonal(builder: &mut Builder, x: &View, kept: View, compare: Binary, diagonal: i64) -> Result<View, Fault> {
+fn by_diagonal(builder: &mut Builder, x: &View, kept: &View, compare: Binary, diagonal: i64) -> Result<View, Fault> {
     let (rank, dims) = (x.rank(), x.dims());
     if domain_of(x.dtype()) == Domain::F32 && dims[rank - 2].max(dims[rank - 1]) >= 1 << 24 {
         return Err(Fault::unsupported(format!("a triangle of shape {}", x.shape())));
     }
     let rows = builder.indices(x.dtype(), dims[rank - 2], rank - 2, rank)?;
     let columns = builder.indices(x.dtype(), dims[rank - 1], rank - 1, rank)?;
-    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
-    let limit = expression.with(Binary::Add, Register(1), bounded(diagonal));
-    let holds = expression.binary(compare, Register(2), limit);
-    let zero = expression.literal(0.0);
-    expression.select(holds, Register(0), zero);
     let output = TensorSpec::new(kept.dtype(), x.shape().clone());
-    builder.map_to(expression, &[kept, rows, columns], output)
+    builder.map_to(domain_of(x.dtype()), [kept, &rows, &columns], output, |[kept, row, column]| {
+        column.with(compare, row + bounded(diagonal)).select(kept, 0.0)
+    })
 }
 
 /// A diagonal's number; those beyond any matrix are moved to where `f32` still counts exactly.

@@ -1,6 +1,6 @@
 //! Operators that move elements without changing them: permuted axes, and blocks between channels and space.
 
-use super::{Builder, Entry, Fault, Operator, View, axes_of};
+use super::{Builder, Entry, Fault, Operator, View, axes_in_order};
 
 pub(super) const TABLE: &[Entry] =
     &[("Transpose", transpose), ("DepthToSpace", depth_to_space), ("SpaceToDepth", space_to_depth)];
@@ -9,18 +9,13 @@ fn transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let x = operator.input(0)?;
     let permutation = match operator.node.ints("perm")? {
         None => (0..x.rank()).rev().collect(),
-        Some(axes) => permutation_of(axes, x)?,
+        Some(axes) => {
+            let permutation = axes_in_order(Some(axes), x.rank()).ok().filter(|axes| axes.len() == x.rank());
+            let expected = || format!("a permutation of the axes of shape {}", x.shape());
+            permutation.ok_or_else(|| Fault::attribute("perm", axes, expected()))?
+        }
     };
     Ok(vec![builder.transposed(x, &permutation)?])
-}
-
-fn permutation_of(axes: &[i64], x: &View) -> Result<Vec<usize>, Fault> {
-    let whole = axes.len() == x.rank() && axes_of(axes, x.rank()).is_ok();
-    if !whole {
-        return Err(Fault::attribute("perm", axes, format!("a permutation of the axes of shape {}", x.shape())));
-    }
-    let rank = x.rank() as i64;
-    Ok(axes.iter().map(|axis| axis.rem_euclid(rank) as usize).collect())
 }
 
 /// `[n, c, h, w]` and the block size.

@@ -1,8 +1,8 @@
 //! Products of matrices. The op set multiplies in `f32`; other floating-point types are converted on the way.
 
-use super::{Builder, Entry, Epilogue, ExpressionBuilder, Fault, Operator, View};
+use super::{Builder, Entry, Epilogue, Fault, Operator, Term, View, expression};
 use anabranch_kernels::Shape;
-use anabranch_kernels::op::{Binary, Domain, MatMul, Register};
+use anabranch_kernels::op::{Domain, MatMul};
 
 pub(super) const TABLE: &[Entry] = &[("MatMul", matmul), ("Gemm", gemm)];
 
@@ -88,21 +88,13 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
 
 /// `α x + β c`, without the parts that change nothing.
 fn scaled_sum(alpha: f32, beta: f32, addend: Option<View>) -> Epilogue {
-    let operands: Vec<_> = addend.into_iter().collect();
-    if alpha == 1.0 && operands.is_empty() {
-        return Epilogue::default();
-    }
-    let mut expression = ExpressionBuilder::new(Domain::F32, 1 + operands.len());
-    let mut result = Register(0);
-    if alpha != 1.0 {
-        result = expression.with(Binary::Multiply, result, alpha.into());
-    }
-    if !operands.is_empty() {
-        let mut term = Register(1);
-        if beta != 1.0 {
-            term = expression.with(Binary::Multiply, term, beta.into());
-        }
-        expression.binary(Binary::Add, result, term);
-    }
-    Epilogue { expression: Some(expression.finish()), operands }
+    let expression = match &addend {
+        Some(_) => Some(expression(Domain::F32, |[x, c]| times(x, alpha) + times(c, beta))),
+        None => (alpha != 1.0).then(|| expression(Domain::F32, |[x]| times(x, alpha))),
+    };
+    Epilogue { expression, operands: addend.into_iter().collect() }
+}
+
+fn times(x: Term<'_>, factor: f32) -> Term<'_> {
+    if factor == 1.0 { x } else { x * f64::from(factor) }
 }

@@ -30,7 +30,7 @@ mod window;
 use super::builder::Builder;
 use super::compose::Epilogue;
 use super::error::Fault;
-use super::expression::{ExpressionBuilder, domain_of};
+use super::expression::{Term, domain_of, expression};
 use super::operator::{Operator, axes_in_order, axes_of, axis_of, integers, numbers, two_sides};
 use super::view::View;
 

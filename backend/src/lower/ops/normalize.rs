@@ -1,7 +1,7 @@
 //! Normalisation: batch (with stored statistics), layer, instance, group, root-mean-square, by a norm, across channels.
 
-use super::{Builder, Entry, Epilogue, ExpressionBuilder, Fault, Operator, View, domain_of};
-use anabranch_kernels::op::{Binary, Domain, Normalize, Op, Pool, PoolKind, ReduceKind, Register, Unary};
+use super::{Builder, Entry, Epilogue, Fault, Operator, View, domain_of, expression};
+use anabranch_kernels::op::{Binary, Domain, Normalize, Op, Pool, PoolKind, ReduceKind, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::slice::from_ref;
 
@@ -31,21 +31,14 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let work = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let [scale, bias, mean, variance] = &parameters[..] else { return Err(Fault::missing(4)) };
 
-    let mut expression = ExpressionBuilder::new(domain_of(work), 2);
-    let shifted = expression.with(Binary::Add, Register(1), operator.float("epsilon", 1e-5)?.into());
-    let deviation = expression.unary(Unary::Sqrt, shifted);
-    expression.binary(Binary::Divide, Register(0), deviation);
-    let factor = builder.map(expression, &[scale.clone(), variance.clone()], work)?;
-
-    let mut expression = ExpressionBuilder::new(domain_of(work), 3);
-    let moved = expression.binary(Binary::Multiply, Register(1), Register(2));
-    expression.binary(Binary::Subtract, Register(0), moved);
-    let offset = builder.map(expression, &[bias.clone(), mean.clone(), factor.clone()], work)?;
-
-    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 3);
-    let scaled = expression.binary(Binary::Multiply, Register(0), Register(1));
-    expression.binary(Binary::Add, scaled, Register(2));
-    Ok(vec![builder.map(expression, &[x.clone(), factor, offset], x.dtype())?])
+    let epsilon = f64::from(operator.float("epsilon", 1e-5)?);
+    let factor = builder.map(domain_of(work), [scale, variance], work, |[scale, variance]| {
+        scale / (variance + epsilon).apply(Unary::Sqrt)
+    })?;
+    let offset =
+        builder.map(domain_of(work), [bias, mean, &factor], work, |[bias, mean, factor]| bias - mean * factor)?;
+    let inputs = [x, &factor, &offset];
+    Ok(vec![builder.map(domain_of(x.dtype()), inputs, x.dtype(), |[x, factor, offset]| x * factor + offset)?])
 }
 
 fn layer(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -135,15 +128,12 @@ fn normalized(
 }
 
 fn scaled(operands: Vec<View>) -> Epilogue {
-    if operands.is_empty() {
-        return Epilogue::default();
-    }
-    let mut expression = ExpressionBuilder::new(Domain::F32, 1 + operands.len());
-    let scaled = expression.binary(Binary::Multiply, Register(0), Register(1));
-    if operands.len() > 1 {
-        expression.binary(Binary::Add, scaled, Register(2));
-    }
-    Epilogue { expression: Some(expression.finish()), operands }
+    let expression = match operands.len() {
+        0 => None,
+        1 => Some(expression(Domain::F32, |[x, scale]| x * scale)),
+        _ => Some(expression(Domain::F32, |[x, scale, bias]| x * scale + bias)),
+    };
+    Epilogue { expression, operands }
 }
 
 /// `x / ‖x‖` along an axis, with the sum of magnitudes or the root of the sum of squares; 0 where that is 0.
@@ -157,16 +147,12 @@ fn by_norm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         other => return Err(Fault::attribute("p", other, "1 or 2")),
     };
     let sum = builder.reduced(x, kind, &[axis])?;
-    let mut expression = ExpressionBuilder::new(domain_of(x.dtype()), 2);
-    let mut norm = Register(1);
-    if kind == ReduceKind::SumOfSquares {
-        norm = expression.unary(Unary::Sqrt, norm);
-    }
-    let quotient = expression.binary(Binary::Divide, Register(0), norm);
-    let zero = expression.literal(0.0);
-    let nothing = expression.binary(Binary::Equal, norm, zero);
-    expression.select(nothing, zero, quotient);
-    Ok(vec![builder.map(expression, &[x.clone(), sum], x.dtype())?])
+    let scaled = builder.map(domain_of(x.dtype()), [x, &sum], x.dtype(), |[x, sum]| {
+        let norm = if kind == ReduceKind::SumOfSquares { sum.apply(Unary::Sqrt) } else { sum };
+        let quotient = x / norm;
+        norm.with(Binary::Equal, 0.0).select(0.0, quotient)
+    })?;
+    Ok(vec![scaled])
 }
 
 /// `x / (bias + α/size · Σ x²)^β`, the sum over the `size` channels around each.
@@ -180,11 +166,7 @@ fn across_channels(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
     }
     let rest: usize = x.dims()[2..].iter().product();
     let flat = builder.as_f32(x)?.reshaped(vec![batch, 1, channels, rest])?;
-    let square = builder.map(
-        ExpressionBuilder::of_two(Domain::F32, Binary::Multiply),
-        &[flat.clone(), flat.clone()],
-        DType::F32,
-    )?;
+    let square = builder.map(Domain::F32, [&flat, &flat], DType::F32, |[a, b]| a * b)?;
     let pool = Pool {
         kind: PoolKind::Average { count_padding: true },
         window: [size, 1],
@@ -193,12 +175,11 @@ fn across_channels(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
         dilations: [1, 1],
     };
     let mean = builder.emit_one(Op::Pool(pool), from_ref(&square), square.spec.clone())?;
-    let mut expression = ExpressionBuilder::new(Domain::F32, 2);
-    let scaled = expression.with(Binary::Multiply, Register(1), operator.float("alpha", 1e-4)?.into());
-    let base = expression.with(Binary::Add, scaled, operator.float("bias", 1.0)?.into());
-    let divisor = expression.with(Binary::Power, base, operator.float("beta", 0.75)?.into());
-    expression.binary(Binary::Divide, Register(0), divisor);
-    let result = builder.map(expression, &[flat, mean], DType::F32)?;
+    let number = |name, default| operator.float(name, default).map(f64::from);
+    let (alpha, bias, beta) = (number("alpha", 1e-4)?, number("bias", 1.0)?, number("beta", 0.75)?);
+    let result = builder.map(Domain::F32, [&flat, &mean], DType::F32, |[x, mean]| {
+        x / (mean * alpha + bias).with(Binary::Power, beta)
+    })?;
     Ok(vec![builder.cast(&result.reshaped(x.dims())?, x.dtype())?])
 }
 

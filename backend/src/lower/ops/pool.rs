@@ -1,6 +1,6 @@
 //! Pooling over windows of one or two axes, or over all of them.
 
-use super::window::{AutoPad, Window, as_plane, output_dims, plane};
+use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::op::{Op, Pool, PoolKind, ReduceKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -26,7 +26,7 @@ fn average_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
 fn pool(operator: &Operator<'_>, builder: &mut Builder, kind: PoolKind) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let mut window = Window::read(operator, x, None)?;
-    window.resolve(AutoPad::read(operator)?, plane(x)?)?;
+    window.resolve(plane(x)?)?;
     for axis in 0..2 {
         if window.pads[axis].max(window.pads[axis + 2]) >= window.extent(axis)?.max(1) {
             return Err(Fault::attribute("pads", window.pads, "smaller than the window"));

@@ -6,8 +6,10 @@ use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("GRU", gru), ("LSTM", lstm)];
 
-/// Which input is what, and the sizes.
-struct Layer {
+/// A layer that is being lowered, and its sizes.
+struct Layer<'a> {
+    operator: &'a Operator<'a>,
+    builder: &'a mut Builder,
     kind: RecurrentKind,
     /// Whether each direction runs backwards.
     reversed: Vec<bool>,
@@ -22,8 +24,7 @@ struct Layer {
 
 fn gru(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let linear_before_reset = operator.flag("linear_before_reset", false)?;
-    let layer = Layer::read(operator, builder, RecurrentKind::Gru { linear_before_reset }, &["Sigmoid", "Tanh"])?;
-    layer.lower(operator, builder)
+    lowered(operator, builder, RecurrentKind::Gru { linear_before_reset }, &["Sigmoid", "Tanh"])
 }
 
 fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -33,17 +34,22 @@ fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     if operator.optional(7).is_some() {
         return Err(Fault::unsupported("peephole connections"));
     }
-    let layer = Layer::read(operator, builder, RecurrentKind::Lstm, &["Sigmoid", "Tanh", "Tanh"])?;
-    layer.lower(operator, builder)
+    lowered(operator, builder, RecurrentKind::Lstm, &["Sigmoid", "Tanh", "Tanh"])
 }
 
-impl Layer {
-    fn read(
-        operator: &Operator<'_>,
-        builder: &Builder,
-        kind: RecurrentKind,
-        activations: &[&str],
-    ) -> Result<Self, Fault> {
+fn lowered(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    kind: RecurrentKind,
+    activations: &[&str],
+) -> Result<Vec<View>, Fault> {
+    let mut layer = Layer::read(operator, builder, kind)?;
+    layer.check_options(activations)?;
+    layer.lower()
+}
+
+impl<'a> Layer<'a> {
+    fn read(operator: &'a Operator<'a>, builder: &'a mut Builder, kind: RecurrentKind) -> Result<Self, Fault> {
         operator.float_input(0)?;
         let batch_first = operator.flag("layout", false)?;
         let &[outer, inner, features] = operator.input(0)?.dims() else {
@@ -64,13 +70,12 @@ impl Layer {
         if hidden != units || units == 0 {
             return Err(Fault::attribute("hidden_size", hidden, format!("the recurrent weights' {units}")));
         }
-        let layer = Self { kind, reversed, time, batch, features, units, batch_first };
-        layer.check_options(operator, builder, activations)?;
-        Ok(layer)
+        Ok(Self { operator, builder, kind, reversed, time, batch, features, units, batch_first })
     }
 
     /// Refuses what the op does not compute.
-    fn check_options(&self, operator: &Operator<'_>, builder: &Builder, activations: &[&str]) -> Result<(), Fault> {
+    fn check_options(&self, activations: &[&str]) -> Result<(), Fault> {
+        let operator = self.operator;
         if let Some(names) = operator.node.strings("activations")? {
             let usual = activations.iter().cycle();
             let same = names.iter().zip(usual).all(|(name, usual)| name.eq_ignore_ascii_case(usual));
@@ -81,7 +86,7 @@ impl Layer {
         if operator.node.float("clip")?.is_some_and(|clip| clip > 0.0) {
             return Err(Fault::unsupported("clipped gates"));
         }
-        if let Some(lengths) = operator.optional(4).and_then(|lengths| builder.tensor(lengths)) {
+        if let Some(lengths) = operator.optional(4).and_then(|lengths| self.builder.tensor(lengths)) {
             let lengths = integers(&lengths).unwrap_or_default();
             if lengths.len() == self.batch && lengths.iter().all(|length| usize::try_from(*length) == Ok(self.time)) {
                 return Ok(());
@@ -94,35 +99,29 @@ impl Layer {
         }
     }
 
-    fn lower(&self, operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-        let dtype = operator.input(0)?.dtype();
-        let x = builder.as_f32(operator.input(0)?)?;
-        let x = if self.batch_first { builder.transposed(&x, &[1, 0, 2])? } else { x };
+    fn lower(&mut self) -> Result<Vec<View>, Fault> {
+        let input = self.operator.input(0)?;
+        let x = self.builder.as_f32(input)?;
+        let x = if self.batch_first { self.builder.transposed(&x, &[1, 0, 2])? } else { x };
         let mut outputs: Vec<Vec<View>> = Vec::new();
         for direction in 0..self.reversed.len() {
-            outputs.push(self.direction(operator, builder, &x, direction)?);
+            outputs.push(self.direction(&x, direction)?);
         }
-        self.joined(operator, builder, &outputs)?.iter().map(|view| builder.cast(view, dtype)).collect()
+        self.joined(&outputs)?.iter().map(|view| self.builder.cast(view, input.dtype())).collect()
     }
 
     /// Y `[t, b, u]`, the last h `[b, u]`, and for an LSTM the last c, of one direction.
-    fn direction(
-        &self,
-        operator: &Operator<'_>,
-        builder: &mut Builder,
-        x: &View,
-        direction: usize,
-    ) -> Result<Vec<View>, Fault> {
+    fn direction(&mut self, x: &View, direction: usize) -> Result<Vec<View>, Fault> {
         let wide =
             self.kind.gates().checked_mul(self.units).ok_or_else(|| Fault::invalid(format!("{} units", self.units)))?;
-        let weights = self.part(operator, builder, (1, 0), direction, &[wide, self.features])?;
-        let recurrent = self.part(operator, builder, (2, 0), direction, &[wide, self.units])?;
-        let (bias, recurrent_bias) = match operator.optional(3) {
+        let weights = self.part((1, 0), direction, &[wide, self.features])?;
+        let recurrent = self.part((2, 0), direction, &[wide, self.units])?;
+        let (bias, recurrent_bias) = match self.operator.optional(3) {
             Some(_) => {
-                let both = self.part(operator, builder, (3, 0), direction, &[2 * wide])?;
-                (Some(builder.part(&both, 0, 0, wide)?), builder.part(&both, 0, wide, wide)?)
+                let both = self.part((3, 0), direction, &[2 * wide])?;
+                (Some(self.builder.part(&both, 0, 0, wide)?), self.builder.part(&both, 0, wide, wide)?)
             }
-            None => (None, self.zeros(builder, &[wide])?),
+            None => (None, self.zeros(&[wide])?),
         };
         let rows = self.time.checked_mul(self.batch).ok_or_else(|| Fault::invalid("too many steps"))?;
         let epilogue = Epilogue {
@@ -131,78 +130,60 @@ impl Layer {
         };
         let flat = x.reshaped(vec![rows, self.features])?;
         let op = MatMul { transpose_b: true, ..MatMul::default() };
-        let projected = builder.product(op, &flat, &weights, vec![rows, wide], epilogue)?;
+        let projected = self.builder.product(op, &flat, &weights, vec![rows, wide], epilogue)?;
 
         let mut inputs = vec![projected.reshaped(vec![self.time, self.batch, wide])?, recurrent, recurrent_bias];
         let states = self.kind.states();
         for state in 0..states {
-            inputs.push(self.initial(operator, builder, 5 + state, direction)?);
+            inputs.push(self.initial(5 + state, direction)?);
         }
         let state = TensorSpec::new(DType::F32, Shape::new(vec![self.batch, self.units])?);
         let sequence = TensorSpec::new(DType::F32, Shape::new(vec![self.time, self.batch, self.units])?);
         let mut specs = vec![sequence];
         specs.extend(std::iter::repeat_n(state, states));
         let op = Recurrent { kind: self.kind, reverse: self.reversed[direction] };
-        builder.emit(Op::Recurrent(op), &inputs, specs)
+        self.builder.emit(Op::Recurrent(op), &inputs, specs)
     }
 
     /// One direction's part, of shape `dims`, of input `index`, whose directions are along `axis`.
-    fn part(
-        &self,
-        operator: &Operator<'_>,
-        builder: &mut Builder,
-        (index, axis): (usize, usize),
-        direction: usize,
-        dims: &[usize],
-    ) -> Result<View, Fault> {
-        let whole = operator.float_input(index)?;
+    fn part(&mut self, (index, axis): (usize, usize), direction: usize, dims: &[usize]) -> Result<View, Fault> {
+        let whole = self.operator.float_input(index)?;
         let mut expected = dims.to_vec();
         expected.insert(axis, self.reversed.len());
         if *whole.dims() != expected[..] {
             return Err(Fault::invalid(format!("input {index} has shape {}, not {expected:?}", whole.shape())));
         }
-        let part = builder.part(whole, axis, direction, 1)?.reshaped(dims)?;
-        builder.as_f32(&part)
+        let part = self.builder.part(whole, axis, direction, 1)?.reshaped(dims)?;
+        self.builder.as_f32(&part)
     }
 
     /// A direction's first state: input `index`, or zeros.
-    fn initial(
-        &self,
-        operator: &Operator<'_>,
-        builder: &mut Builder,
-        index: usize,
-        direction: usize,
-    ) -> Result<View, Fault> {
+    fn initial(&mut self, index: usize, direction: usize) -> Result<View, Fault> {
         let dims = [self.batch, self.units];
-        match operator.optional(index) {
-            None => self.zeros(builder, &dims),
-            Some(_) => self.part(operator, builder, (index, usize::from(self.batch_first)), direction, &dims),
+        match self.operator.optional(index) {
+            None => self.zeros(&dims),
+            Some(_) => self.part((index, usize::from(self.batch_first)), direction, &dims),
         }
     }
 
-    fn zeros(&self, builder: &mut Builder, dims: &[usize]) -> Result<View, Fault> {
-        builder.filled(TensorSpec::new(DType::F32, Shape::new(dims)?), 0.0)
+    fn zeros(&mut self, dims: &[usize]) -> Result<View, Fault> {
+        self.builder.filled(TensorSpec::new(DType::F32, Shape::new(dims)?), 0.0)
     }
 
     /// The directions' outputs side by side: Y `[t, d, b, u]`, states `[d, b, u]`, or with the batch first.
-    fn joined(
-        &self,
-        operator: &Operator<'_>,
-        builder: &mut Builder,
-        outputs: &[Vec<View>],
-    ) -> Result<Vec<View>, Fault> {
+    fn joined(&mut self, outputs: &[Vec<View>]) -> Result<Vec<View>, Fault> {
         let (time, batch, units) = (self.time, self.batch, self.units);
         let mut joined = Vec::new();
-        for index in 0..operator.output_count().min(outputs[0].len()) {
+        for index in 0..self.operator.output_count().min(outputs[0].len()) {
             let sequence = index == 0;
             let dims = if sequence { vec![time, 1, batch, units] } else { vec![1, batch, units] };
             let parts =
                 outputs.iter().map(|views| views[index].reshaped(dims.clone())).collect::<Result<Vec<_>, _>>()?;
-            let whole = builder.concatenated(&parts, if sequence { 1 } else { 0 })?;
+            let whole = self.builder.concatenated(&parts, if sequence { 1 } else { 0 })?;
             joined.push(match (self.batch_first, sequence) {
                 (false, _) => whole,
-                (true, true) => builder.transposed(&whole, &[2, 0, 1, 3])?,
-                (true, false) => builder.transposed(&whole, &[1, 0, 2])?,
+                (true, true) => self.builder.transposed(&whole, &[2, 0, 1, 3])?,
+                (true, false) => self.builder.transposed(&whole, &[1, 0, 2])?,
             });
         }
         Ok(joined)

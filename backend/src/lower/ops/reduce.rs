@@ -1,6 +1,6 @@
 //! Reductions over axes.
 
-use super::{Builder, Entry, ExpressionBuilder, Fault, Operator, View, axes_of, domain_of};
+use super::{Builder, Entry, Fault, Operator, View, axes_of, domain_of};
 use anabranch_kernels::op::{ReduceKind, Unary};
 
 pub(super) const TABLE: &[Entry] = &[
@@ -41,11 +41,7 @@ fn reduce(
     };
     let mut result = builder.reduced(&input, kind, &reduced)?;
     if let Some(function) = after {
-        result = builder.map(
-            ExpressionBuilder::of_one(domain_of(result.dtype()), function),
-            &[result.clone()],
-            x.dtype(),
-        )?;
+        result = builder.map(domain_of(result.dtype()), [&result], x.dtype(), |[x]| x.apply(function))?;
     }
     let dims = x.dims().iter().enumerate().filter_map(|(axis, dim)| match axes.contains(&axis) {
         _ if nothing => Some(*dim),

@@ -1,6 +1,6 @@
 //! Strided sub-tensors, with NumPy's reading of bounds beyond the tensor.
 
-use super::{Builder, Entry, Fault, Operator, View, axis_of};
+use super::{Builder, Entry, Fault, Operator, View, axes_in_order};
 
 pub(super) const TABLE: &[Entry] = &[("Slice", slice)];
 
@@ -22,12 +22,7 @@ fn slice(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let mut first = vec![0; x.rank()];
     let mut step_of = vec![1isize; x.rank()];
     let mut counts = x.dims().to_vec();
-    let mut seen = vec![false; x.rank()];
-    for (index, axis) in axes.iter().enumerate() {
-        let axis = axis_of(*axis, x.rank())?;
-        if std::mem::replace(&mut seen[axis], true) {
-            return Err(Fault::invalid(format!("axis {axis} is named twice")));
-        }
+    for (index, axis) in axes_in_order(Some(&axes), x.rank())?.into_iter().enumerate() {
         let range = Range::new(starts[index], ends[index], steps[index], x.dims()[axis])?;
         (first[axis], step_of[axis], counts[axis]) = (range.start, range.step, range.count);
     }

@@ -7,7 +7,6 @@ use super::{Fault, Operator, View};
 pub(super) struct Window {
     /// The number of axes that the operator slides over: 1 or 2.
     pub(super) axes: usize,
-    /// Rows and columns of the window.
     pub(super) kernel: [usize; 2],
     /// Step in rows and columns.
     pub(super) strides: [usize; 2],
@@ -15,6 +14,7 @@ pub(super) struct Window {
     pub(super) dilations: [usize; 2],
     /// Border above, left, below, right.
     pub(super) pads: [usize; 4],
+    pub(super) auto_pad: AutoPad,
 }
 
 /// How the border is chosen.
@@ -31,8 +31,7 @@ pub(super) enum AutoPad {
 }
 
 impl AutoPad {
-    /// The attribute of that name.
-    pub(super) fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
+    fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
         match operator.string("auto_pad", "NOTSET")? {
             "NOTSET" | "" => Ok(Self::Explicit),
             "VALID" => Ok(Self::Valid),
@@ -61,11 +60,12 @@ impl Window {
         }
         let strides = sizes(operator, "strides", axes, 1)?.unwrap_or([1; 2]);
         let dilations = sizes(operator, "dilations", axes, 1)?.unwrap_or([1; 2]);
-        let mut window = Self { axes, kernel, strides, dilations, pads: [0; 4] };
+        let auto_pad = AutoPad::read(operator)?;
+        let mut window = Self { axes, kernel, strides, dilations, pads: [0; 4], auto_pad };
         for axis in 0..2 {
             window.extent(axis)?;
         }
-        if AutoPad::read(operator)? == AutoPad::Explicit {
+        if auto_pad == AutoPad::Explicit {
             window.pads = pads(operator, axes)?.unwrap_or([0; 4]);
         }
         Ok(window)
@@ -81,22 +81,27 @@ impl Window {
     }
 
     /// Chooses the border that `auto_pad` asks for, given the input's rows and columns.
-    pub(super) fn resolve(&mut self, auto_pad: AutoPad, input: [usize; 2]) -> Result<(), Fault> {
-        if !matches!(auto_pad, AutoPad::SameUpper | AutoPad::SameLower) {
+    pub(super) fn resolve(&mut self, input: [usize; 2]) -> Result<(), Fault> {
+        if !self.keeps_size() {
             return Ok(());
         }
         for (axis, size) in input.into_iter().enumerate().skip(2 - self.axes) {
             let steps = size.div_ceil(self.strides[axis]).saturating_sub(1);
             let reach = steps.saturating_mul(self.strides[axis]).saturating_add(self.extent(axis)?);
-            self.set_border(axis, auto_pad, reach.saturating_sub(size));
+            self.set_border(axis, reach.saturating_sub(size));
         }
         Ok(())
     }
 
+    /// Whether the border is chosen such that the output has the input's size over the stride.
+    pub(super) fn keeps_size(&self) -> bool {
+        matches!(self.auto_pad, AutoPad::SameUpper | AutoPad::SameLower)
+    }
+
     /// Shares out a border along an axis; an odd element goes before, or after for [`AutoPad::SameUpper`].
-    pub(super) fn set_border(&mut self, axis: usize, auto_pad: AutoPad, total: usize) {
-        let less = total / 2;
-        let (before, after) = if auto_pad == AutoPad::SameUpper { (less, total - less) } else { (total - less, less) };
+    pub(super) fn set_border(&mut self, axis: usize, total: usize) {
+        let (less, upper) = (total / 2, self.auto_pad == AutoPad::SameUpper);
+        let (before, after) = if upper { (less, total - less) } else { (total - less, less) };
         (self.pads[axis], self.pads[axis + 2]) = (before, after);
     }
 

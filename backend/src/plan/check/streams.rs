@@ -8,7 +8,6 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Judges all streams and gangs.
 pub(super) fn judge(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
     let mut gang_at: BTreeMap<usize, usize> = BTreeMap::new();
     for (number, gang) in plan.gangs().iter().enumerate() {

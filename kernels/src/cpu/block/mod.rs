@@ -45,7 +45,6 @@ struct Memory {
     pending: usize,
 }
 
-/// Prepares a block.
 pub(crate) fn prepare(node: &NodeSpec, block: &Block, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     let block = &compose::composed(block);
     let chunk_rows = block.chunk_rows.min(block.rows);

@@ -159,7 +159,6 @@ fn places(block: &Block, chunk_rows: usize) -> (Vec<Place>, usize) {
     ((0..block.members.len()).map(place).collect(), arena)
 }
 
-/// The inputs of member `at`.
 fn sources(node: &NodeSpec, block: &Block, at: usize, places: &[Place]) -> Vec<Source> {
     let member = &block.members[at];
     let plan = member.spec.row_plan();

@@ -84,7 +84,6 @@ impl Kernel {
         if self.weights.is_some() { 0 } else { self.geometry.maps * self.geometry.depth() }
     }
 
-    /// Writes the panels of all products.
     fn write_panels(&self, team: &Team, input: &[f32], panels: &mut [f32]) {
         let (depth, width) = (self.geometry.depth(), self.micro.columns);
         let per_product = self.geometry.pixels().div_ceil(width);

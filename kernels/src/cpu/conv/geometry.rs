@@ -6,21 +6,14 @@ use crate::op::NodeSpec;
 /// A two-dimensional convolution of images of `channels × size` to images of `maps × output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Number of images.
     pub(crate) images: usize,
-    /// Channels of the input.
     pub(crate) channels: usize,
-    /// Rows and columns of the input.
     pub(crate) size: [usize; 2],
-    /// Channels of the output.
     pub(crate) maps: usize,
-    /// Rows and columns of the output.
     pub(crate) output: [usize; 2],
-    /// Rows and columns of the window.
     pub(crate) window: [usize; 2],
     /// The window's parameters.
     pub(crate) steps: Steps,
-    /// Number of groups, which divides `channels` and `maps`.
     pub(crate) group: usize,
 }
 
@@ -76,7 +69,6 @@ impl Geometry {
         self.channels / self.group
     }
 
-    /// Elements of the window.
     pub(crate) fn taps(&self) -> usize {
         self.window[0] * self.window[1]
     }
@@ -86,12 +78,10 @@ impl Geometry {
         self.taps() * self.group_channels()
     }
 
-    /// Elements of a channel of the input.
     pub(crate) fn plane(&self) -> usize {
         self.size[0] * self.size[1]
     }
 
-    /// Elements of a channel of the output.
     pub(crate) fn pixels(&self) -> usize {
         self.output[0] * self.output[1]
     }

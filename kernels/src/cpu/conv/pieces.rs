@@ -159,7 +159,6 @@ mod avx512 {
         source.as_ptr().wrapping_add(piece.origin.wrapping_add(piece.vector * LANES * stride))
     }
 
-    /// One bit for each lane of the piece.
     fn mask_of(piece: &Piece) -> __mmask16 {
         (u16::MAX << piece.first) & (u16::MAX >> (LANES - piece.end))
     }
@@ -186,7 +185,6 @@ mod avx512 {
         _mm512_mask_mov_ps(values, mask, elements)
     }
 
-    /// Moves bit i to bit 2i.
     fn spread(bits: u8) -> u16 {
         let mut spread = u16::from(bits);
         spread = (spread | spread << 4) & 0x0f0f;

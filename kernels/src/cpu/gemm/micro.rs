@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 /// A micro-kernel and the greatest block that it computes.
 #[derive(Debug)]
 pub(crate) struct MicroKernel {
-    /// Name of the instruction set.
     pub(crate) name: &'static str,
     /// Greatest number of rows of a block.
     pub(crate) rows: usize,
@@ -34,21 +33,17 @@ pub(super) struct Block {
     pub(super) rows: usize,
     /// Number of columns, 1 to the kernel's.
     pub(super) columns: usize,
-    /// Number of outer products.
     pub(super) depth: usize,
     /// Element (i, p) of A is at `i · a_row + p · a_step`, readable for each row and step.
     pub(super) a: *const f32,
-    /// Distance of A's rows.
     pub(super) a_row: usize,
     /// Distance of A's elements from step to step.
     pub(super) a_step: usize,
     /// Element (p, j) of B is at `p · b_step + j`, readable for each step and column.
     pub(super) b: *const f32,
-    /// Distance of B's rows.
     pub(super) b_step: usize,
     /// Element (i, j) of C is at `i · c_row + j`, exclusively writable, and readable if `accumulate`.
     pub(super) c: *mut f32,
-    /// Distance of C's rows.
     pub(super) c_row: usize,
     /// Whether the product is added to C rather than stored.
     pub(super) accumulate: bool,

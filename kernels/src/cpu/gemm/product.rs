@@ -22,7 +22,6 @@ pub(crate) type Finish<'a> = &'a dyn Fn(usize, usize, &mut [f32]);
 pub(crate) enum Left<'a> {
     /// As it lies in memory.
     View(View<'a>),
-    /// Packed ahead.
     Packed(Panels<'a>),
 }
 
@@ -31,18 +30,14 @@ pub(crate) enum Left<'a> {
 pub(crate) enum Right<'a> {
     /// As it lies in memory: read in place, or copied tile by tile.
     View(View<'a>),
-    /// Packed ahead.
     Packed(Panels<'a>),
-    /// Generated panel by panel.
     Source(&'a dyn PanelSource),
 }
 
 /// A matrix that writes its panels when they are needed.
 pub(crate) trait PanelSource: Sync {
-    /// Number of rows.
     fn depth(&self) -> usize;
 
-    /// Number of columns.
     fn columns(&self) -> usize;
 
     /// Writes rows `steps` and columns `first..first + width` to `panel`, row by row; what lies beyond the matrix is not

@@ -22,7 +22,6 @@ pub(crate) fn keep(kernel: &mut dyn CpuKernel, inputs: &[Tensor]) {
     crate::cpu::pack(kernel, |input| Some(inputs[input].bytes()));
 }
 
-/// The kernel's only output.
 pub(crate) fn run(kernel: &dyn CpuKernel, node: &NodeSpec, inputs: &[Tensor], team: &Team) -> Vec<f32> {
     let rows = node.row_plan().map_or(1, |plan| plan.rows);
     let made = run_kernel(kernel, node, inputs, team, &[0, rows]).expect("products of floats are defined everywhere");

@@ -58,7 +58,6 @@ impl<'a> View<'a> {
         self.column_stride
     }
 
-    /// The matrix with rows and columns exchanged.
     pub(crate) fn transposed(self) -> Self {
         let Self { data, rows, columns, row_stride, column_stride } = self;
         Self { data, rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride }

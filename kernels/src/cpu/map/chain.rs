@@ -9,7 +9,6 @@ use crate::op::{Binary, Unary};
 /// The function in the middle of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Middle {
-    /// Nothing.
     Identity,
     /// Between two bounds; NaN stays.
     Clamp(f32, f32),

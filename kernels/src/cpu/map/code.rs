@@ -15,9 +15,7 @@ use crate::op::{Binary, Expression, Register, Step, Unary};
 pub(crate) enum Operand<T> {
     /// An input that is read where it lies.
     Input(u16),
-    /// A slot.
     Slot(u16),
-    /// A constant.
     Constant(T),
 }
 
@@ -37,9 +35,7 @@ pub(crate) enum Action<T> {
     Load(u16),
     /// Writes a constant.
     Fill(T),
-    /// A function of one operand.
     Unary(Unary, Operand<T>),
-    /// A function of two operands.
     Binary(Binary, Operand<T>, Operand<T>),
     /// The second operand where the first is not 0, else the third.
     Select(Operand<T>, Operand<T>, Operand<T>),
@@ -50,9 +46,7 @@ pub(crate) enum Action<T> {
 /// One loop over a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Instruction<T> {
-    /// What is computed.
     pub(crate) action: Action<T>,
-    /// Where it goes.
     pub(crate) target: Place,
 }
 
@@ -61,7 +55,6 @@ pub(crate) struct Instruction<T> {
 pub(crate) struct Code<T> {
     /// The instructions, in order; the last one writes the result, and only that one writes [`Place::Output`].
     pub(crate) instructions: Vec<Instruction<T>>,
-    /// The number of slots.
     pub(crate) slots: usize,
 }
 

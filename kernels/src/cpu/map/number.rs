@@ -24,7 +24,6 @@ pub(crate) trait Number: Pod + PartialEq + fmt::Debug + Send + Sync {
         None
     }
 
-    /// A constant's value.
     fn literal(literal: Literal) -> Self;
 
     /// A function of one operand at each element.

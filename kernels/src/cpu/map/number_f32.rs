@@ -4,7 +4,7 @@ use super::chain::Chain;
 use super::chain_f32;
 use super::convert;
 use super::number::{Number, Undefined, floor_modulo};
-use super::source::Source;
+use super::source::{Source, select};
 use crate::cpu::math;
 use crate::cpu::vector::{Isa, Loop, vectorised};
 use crate::dtype::DType;
@@ -21,78 +21,50 @@ trait Function2 {
     fn at<I: Isa>(x: f32, y: f32) -> f32;
 }
 
-struct Each<'a, F>(&'a [f32], &'a mut [f32], PhantomData<F>);
+struct Each<'a, F>(Source<'a, f32>, &'a mut [f32], PhantomData<F>);
 
 impl<F: Function> Loop for Each<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        for (out, x) in self.1.iter_mut().zip(self.0) {
-            *out = F::at::<I>(*x);
+        let Self(a, out, _) = self;
+        match a {
+            Source::Slice(a) => {
+                for (out, x) in out.iter_mut().zip(a) {
+                    *out = F::at::<I>(*x);
+                }
+            }
+            Source::Scalar(a) => out.fill(F::at::<I>(a)),
         }
     }
 }
 
-struct Pairs<'a, F>(&'a [f32], &'a [f32], &'a mut [f32], PhantomData<F>);
+struct Pairs<'a, F>(Source<'a, f32>, Source<'a, f32>, &'a mut [f32], PhantomData<F>);
 
 impl<F: Function2> Loop for Pairs<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        for ((out, x), y) in self.2.iter_mut().zip(self.0).zip(self.1) {
-            *out = F::at::<I>(*x, *y);
-        }
-    }
-}
-
-struct WithSecond<'a, F>(&'a [f32], f32, &'a mut [f32], PhantomData<F>);
-
-impl<F: Function2> Loop for WithSecond<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        for (out, x) in self.2.iter_mut().zip(self.0) {
-            *out = F::at::<I>(*x, self.1);
-        }
-    }
-}
-
-struct WithFirst<'a, F>(f32, &'a [f32], &'a mut [f32], PhantomData<F>);
-
-impl<F: Function2> Loop for WithFirst<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        for (out, y) in self.2.iter_mut().zip(self.1) {
-            *out = F::at::<I>(self.0, *y);
-        }
-    }
-}
-
-fn each<F: Function>(a: Source<'_, f32>, out: &mut [f32]) {
-    match a {
-        Source::Slice(a) => vectorised(Each::<F>(a, out, PhantomData)),
-        Source::Scalar(a) => {
-            let mut value = [0.0];
-            vectorised(Each::<F>(&[a], &mut value, PhantomData));
-            out.fill(value[0]);
-        }
-    }
-}
-
-fn pairs<F: Function2>(a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
-    match (a, b) {
-        (Source::Slice(a), Source::Slice(b)) => vectorised(Pairs::<F>(a, b, out, PhantomData)),
-        (Source::Slice(a), Source::Scalar(b)) => vectorised(WithSecond::<F>(a, b, out, PhantomData)),
-        (Source::Scalar(a), Source::Slice(b)) => vectorised(WithFirst::<F>(a, b, out, PhantomData)),
-        (Source::Scalar(a), Source::Scalar(b)) => {
-            let mut value = [0.0];
-            vectorised(WithSecond::<F>(&[a], b, &mut value, PhantomData));
-            out.fill(value[0]);
+        let Self(a, b, out, _) = self;
+        match (a, b) {
+            (Source::Slice(a), Source::Slice(b)) => {
+                for ((out, x), y) in out.iter_mut().zip(a).zip(b) {
+                    *out = F::at::<I>(*x, *y);
+                }
+            }
+            (Source::Slice(a), Source::Scalar(b)) => {
+                for (out, x) in out.iter_mut().zip(a) {
+                    *out = F::at::<I>(*x, b);
+                }
+            }
+            (Source::Scalar(a), Source::Slice(b)) => {
+                for (out, y) in out.iter_mut().zip(b) {
+                    *out = F::at::<I>(a, *y);
+                }
+            }
+            (Source::Scalar(a), Source::Scalar(b)) => out.fill(F::at::<I>(a, b)),
         }
     }
 }
@@ -126,7 +98,7 @@ macro_rules! each {
                 $body
             }
         }
-        each::<This>($a, $out)
+        vectorised(Each::<This>($a, $out, PhantomData))
     }};
 }
 
@@ -140,7 +112,7 @@ macro_rules! pairs {
                 $body
             }
         }
-        pairs::<This>($a, $b, $out)
+        vectorised(Pairs::<This>($a, $b, $out, PhantomData))
     }};
 }
 
@@ -263,20 +235,6 @@ impl Loop for Choose<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self(a, b, c, out) = self;
-        match (a, b, c) {
-            (Source::Slice(a), Source::Slice(b), Source::Slice(c)) => choose(a, |i| b[i], |i| c[i], out),
-            (Source::Slice(a), Source::Slice(b), Source::Scalar(c)) => choose(a, |i| b[i], |_| c, out),
-            (Source::Slice(a), Source::Scalar(b), Source::Slice(c)) => choose(a, |_| b, |i| c[i], out),
-            (Source::Slice(a), Source::Scalar(b), Source::Scalar(c)) => choose(a, |_| b, |_| c, out),
-            (Source::Scalar(a), b, c) => if a != 0.0 { b } else { c }.copy_to(out),
-        }
-    }
-}
-
-#[inline(always)]
-fn choose(a: &[f32], b: impl Fn(usize) -> f32, c: impl Fn(usize) -> f32, out: &mut [f32]) {
-    for (index, (out, a)) in out.iter_mut().zip(a).enumerate() {
-        *out = if *a != 0.0 { b(index) } else { c(index) };
+        select(self.0, self.1, self.2, self.3, |condition| condition != 0.0);
     }
 }

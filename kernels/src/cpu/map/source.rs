@@ -10,7 +10,6 @@ pub(crate) enum Source<'a, T> {
 }
 
 impl<T: Copy> Source<'_, T> {
-    /// The value at `index`.
     #[inline(always)]
     pub(crate) fn at(&self, index: usize) -> T {
         match self {
@@ -19,7 +18,6 @@ impl<T: Copy> Source<'_, T> {
         }
     }
 
-    /// Copies the values into `out`.
     pub(crate) fn copy_to(self, out: &mut [T]) {
         match self {
             Self::Slice(slice) => out.copy_from_slice(slice),
@@ -42,17 +40,13 @@ pub(crate) fn pairs<T: Copy>(a: Source<'_, T>, b: Source<'_, T>, out: &mut [T], 
         (Source::Slice(a), Source::Slice(b)) => {
             out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = function(*a, *b));
         }
-        (Source::Slice(a), Source::Scalar(b)) => {
-            out.iter_mut().zip(a).for_each(|(out, a)| *out = function(*a, b));
-        }
-        (Source::Scalar(a), Source::Slice(b)) => {
-            out.iter_mut().zip(b).for_each(|(out, b)| *out = function(a, *b));
-        }
-        (Source::Scalar(a), Source::Scalar(b)) => out.fill(function(a, b)),
+        (Source::Slice(a), Source::Scalar(b)) => each(Source::Slice(a), out, |a| function(a, b)),
+        (Source::Scalar(a), b) => each(b, out, |b| function(a, b)),
     }
 }
 
 /// `out[i] = b[i]` where `holds(a[i])`, else `c[i]`.
+#[inline(always)]
 pub(crate) fn select<T: Copy>(
     a: Source<'_, T>,
     b: Source<'_, T>,
@@ -60,12 +54,21 @@ pub(crate) fn select<T: Copy>(
     out: &mut [T],
     holds: impl Fn(T) -> bool,
 ) {
-    match a {
-        Source::Scalar(a) => if holds(a) { b } else { c }.copy_to(out),
-        Source::Slice(a) => {
-            for (index, (out, a)) in out.iter_mut().zip(a).enumerate() {
-                *out = if holds(*a) { b.at(index) } else { c.at(index) };
-            }
-        }
+    let a = match a {
+        Source::Slice(a) => a,
+        Source::Scalar(a) => return if holds(a) { b } else { c }.copy_to(out),
+    };
+    match (b, c) {
+        (Source::Slice(b), Source::Slice(c)) => choose(a, |i| b[i], |i| c[i], out, holds),
+        (Source::Slice(b), Source::Scalar(c)) => choose(a, |i| b[i], |_| c, out, holds),
+        (Source::Scalar(b), Source::Slice(c)) => choose(a, |_| b, |i| c[i], out, holds),
+        (Source::Scalar(b), Source::Scalar(c)) => choose(a, |_| b, |_| c, out, holds),
+    }
+}
+
+#[inline(always)]
+fn choose<T: Copy>(a: &[T], b: impl Fn(usize) -> T, c: impl Fn(usize) -> T, out: &mut [T], holds: impl Fn(T) -> bool) {
+    for (index, (out, a)) in out.iter_mut().zip(a).enumerate() {
+        *out = if holds(*a) { b(index) } else { c(index) };
     }
 }

@@ -21,10 +21,8 @@ pub(crate) trait Streamed: CpuKernel {
     /// Bytes of the whole input, more than 0.
     fn input_bytes(&self) -> usize;
 
-    /// Bytes of the fold of a part.
     fn fold_bytes(&self) -> usize;
 
-    /// Folds consecutive whole parts.
     fn fold(&self, parts: &[u8], folds: &mut [u8]);
 
     /// Joins the folds of all parts.

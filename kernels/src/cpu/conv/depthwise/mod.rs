@@ -28,7 +28,6 @@ const WIDE: usize = 64;
 /// As [`WIDE`], for narrow images.
 const NARROW: usize = 16;
 
-/// A depthwise convolution.
 pub(super) struct Kernel {
     geometry: Geometry,
     direct: Option<Direct>,
@@ -129,7 +128,6 @@ impl CpuKernel for Kernel {
 }
 
 impl PaddedRows {
-    /// Elements of a copied row.
     fn floats(&self) -> usize {
         self.stride * self.length
     }
