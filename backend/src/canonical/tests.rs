@@ -1,5 +1,6 @@
 //! Volumes of every op are exact, graphs are canonical and have a streaming depth, and sizes are the paper's.
 
+use super::product::{ProductKind, product_kind};
 use super::*;
 use crate::import::{self, Dim};
 use crate::lower::{LowerOptions, lower};
