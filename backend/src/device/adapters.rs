@@ -4,7 +4,7 @@
 use super::cpu::CpuDevice;
 use super::duplicates::unique;
 use super::gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
-use super::key::DeviceKey;
+use super::key::device_key;
 use super::pci::{self, PciAddress};
 use std::path::Path;
 
@@ -76,7 +76,7 @@ fn gpu(name: String, adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, host_mem
     let backend = info.backend.to_str();
     GpuDevice {
         name,
-        key: DeviceKey::new("gpu", &[&info.name, &model, backend, &info.driver, &info.driver_info]),
+        key: device_key("gpu", &[&info.name, &model, backend, &info.driver, &info.driver_info]),
         description: info.name.clone(),
         kind,
         vendor: info.vendor,
@@ -174,6 +174,7 @@ mod tests {
     use super::super::cpu::CpuGranularity;
     use super::super::duplicates::tests::info;
     use super::super::granularity::cpu_devices;
+    use super::super::pci::tests::bus;
     use super::super::topology::synthetic::{Shape, machine};
     use super::*;
 
@@ -203,12 +204,8 @@ mod tests {
 
     #[test]
     fn a_gpu_on_the_bus_without_a_driver_is_noted() {
-        let root = tempfile::tempdir().expect("a temporary folder can be made");
-        let folder = root.path().join("sys/bus/pci/devices/0000:01:00.0");
-        std::fs::create_dir_all(&folder).expect("the folder can be made");
-        for (name, text) in [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x0001")] {
-            std::fs::write(folder.join(name), text).expect("the file can be written");
-        }
+        let files = [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x0001")];
+        let root = bus(&[("0000:01:00.0", &files)]);
         let notes = |infos: &[wgpu::AdapterInfo]| undriven(root.path(), infos);
         assert!(matches!(&notes(&[])[..], [note] if note.contains("0000:01:00.0 (10de:0001)")));
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:01:00.0")]), Vec::<String>::new());

@@ -1,7 +1,7 @@
 //! A CPU device: cores that work as one team on one node at a time.
 #![forbid(unsafe_code)]
 
-use super::{CacheSummary, DeviceKey};
+use super::CacheSummary;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -68,7 +68,7 @@ pub struct CpuDevice {
     /// Name in plans and on the command line: `cpu0`, `cpu1`, …
     pub name: String,
     /// Identity for the cost store.
-    pub key: DeviceKey,
+    pub key: String,
     /// The processor's model.
     pub description: String,
     /// Number of cores.
@@ -104,7 +104,7 @@ impl CpuDevice {
         let threads = threads.get().min(self.pus.len());
         if threads != self.threads {
             self.threads = threads;
-            self.key = self.key.threaded(threads);
+            self.key = format!("{} | by {threads} threads", self.key);
         }
     }
 }

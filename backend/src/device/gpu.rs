@@ -1,7 +1,6 @@
 //! A GPU device: one adapter of wgpu, with what kernels and placement must know of it.
 #![forbid(unsafe_code)]
 
-use super::key::DeviceKey;
 use super::pci::PciAddress;
 use serde::Serialize;
 
@@ -152,7 +151,7 @@ pub struct GpuDevice {
     /// Name in plans and on the command line: `gpu0`, `gpu1`, …
     pub name: String,
     /// Identity for the cost store.
-    pub key: DeviceKey,
+    pub key: String,
     /// The adapter's name.
     pub description: String,
     /// What sort it is.

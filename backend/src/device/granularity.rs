@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::cpu::{CpuDevice, CpuGranularity};
-use super::key::DeviceKey;
+use super::key::device_key;
 use super::topology::{Pu, Topology, caches_of};
 use super::{CacheSummary, format_bytes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,7 @@ fn one_per_core_first(pus: &[Pu]) -> (usize, Vec<u32>) {
     (seen.len(), ranked.into_iter().map(|(_, index)| index).collect())
 }
 
-fn key(model: &str, cores: usize, caches: [Option<CacheSummary>; 3]) -> DeviceKey {
+fn key(model: &str, cores: usize, caches: [Option<CacheSummary>; 3]) -> String {
     let mut parts = vec![model.to_owned(), format!("{cores} cores")];
     for (level, cache) in ["L1d", "L2", "L3"].into_iter().zip(caches) {
         if let Some(cache) = cache {
@@ -101,7 +101,7 @@ fn key(model: &str, cores: usize, caches: [Option<CacheSummary>; 3]) -> DeviceKe
         }
     }
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    DeviceKey::new("cpu", &parts)
+    device_key("cpu", &parts)
 }
 
 fn distinct(pus: &[Pu], part: impl Fn(&Pu) -> u32) -> Vec<u32> {
@@ -235,6 +235,6 @@ mod tests {
         let by_cache = devices(EPYC, CpuGranularity::L3);
         assert_eq!(by_cache[0].key, by_cache[3].key);
         assert_ne!(by_cache[0].key, devices(EPYC, CpuGranularity::Package)[0].key);
-        assert_eq!(by_cache[0].key.as_str(), "cpu | Model | 4 cores | L1d 4x48 KiB | L2 4x1 MiB | L3 1x32 MiB");
+        assert_eq!(by_cache[0].key, "cpu | Model | 4 cores | L1d 4x48 KiB | L2 4x1 MiB | L3 1x32 MiB");
     }
 }

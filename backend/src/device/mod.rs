@@ -32,6 +32,5 @@ pub use cpulist::format_list;
 pub use gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
 pub use host::Host;
 pub use inventory::{DetectError, DetectOptions, DeviceRef, Inventory, detect};
-pub use key::DeviceKey;
 pub use pci::PciAddress;
 pub use topology::{CacheSummary, NumaNode, Source};
