@@ -35,12 +35,7 @@ pub struct Lowered {
 
 impl Planned {
     /// What every device and link will do.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The plan, to be kept.
-    pub fn shared_plan(&self) -> &Arc<Plan> {
+    pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 

@@ -74,6 +74,13 @@ pub struct NodeCost {
     pub source: CostSource,
 }
 
+impl NodeCost {
+    /// The cost on a device that takes so many times as long.
+    pub fn times(self, times: f64) -> Self {
+        Self { seconds: self.seconds * times, ..self }
+    }
+}
+
 impl fmt::Display for NodeCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.half_width {
