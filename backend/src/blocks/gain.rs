@@ -107,19 +107,14 @@ mod tests {
     use super::super::tests::cpu_device;
     use super::super::{Readers, block_node};
     use super::*;
-    use crate::plan::test_programs::{Maker, relu};
+    use crate::plan::test_programs::chain;
     use crate::profile::{DeviceCosts, MachineCosts, Sample};
 
     const RATES: Rates = Rates { matmul_flops: 1e11, conv_flops: 1e11, map_flops: 1e11, bandwidth: 1e10, launch: 1e-6 };
 
     /// Three element-wise nodes in a row on `rows` rows of 256 elements, as a block of chunks of a quarter of the rows.
     fn gain(rows: usize, threads: usize, change: impl Fn(&mut MachineCosts, &Program, &BlockNode)) -> BlockGain {
-        let mut maker = Maker::new();
-        let mut value = maker.input(&[rows, 256]);
-        for _ in 0..3 {
-            value = maker.node(relu(), &[value], &[rows, 256]);
-        }
-        let program = maker.finish(&[value]);
+        let program = chain(3, &[rows, 256]);
         let members = [0, 1, 2].map(NodeId);
         let chunk_rows = rows * 256 / 4;
         let block = block_node(&program, &Readers::of(&program), &members, chunk_rows).expect("a block");

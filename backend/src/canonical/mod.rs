@@ -26,7 +26,7 @@ pub use residual::residual_network;
 
 use crate::program::{NodeId, Program};
 use anabranch_kernels::op::Op;
-use anabranch_placement::streaming::{self, CanonicalGraph};
+use anabranch_placement::streaming::CanonicalGraph;
 use writer::GraphWriter;
 
 /// How fine the graph is.
@@ -52,8 +52,10 @@ pub struct ConversionError(String);
 /// A program's canonical task graph, and where its nodes come from.
 #[derive(Clone, Debug)]
 pub struct CanonicalProgram {
-    graph: CanonicalGraph,
-    origins: Vec<NodeId>,
+    /// The graph.
+    pub graph: CanonicalGraph,
+    /// The program's node from which each task comes; of memory, the node that was the first to read it so.
+    pub origins: Vec<NodeId>,
 }
 
 impl CanonicalProgram {
@@ -97,21 +99,6 @@ impl CanonicalProgram {
         let advice = "a coarser graph may fit: give products fewer tasks, or give smaller inputs";
         let (graph, origins) = writer.finish().map_err(|error| ConversionError(format!("{error}; {advice}")))?;
         Ok(Self { graph, origins })
-    }
-
-    /// The graph.
-    pub fn graph(&self) -> &CanonicalGraph {
-        &self.graph
-    }
-
-    /// The graph alone.
-    pub fn into_graph(self) -> CanonicalGraph {
-        self.graph
-    }
-
-    /// The program's node from which a task comes; of memory, the node that was the first to read it so.
-    pub fn origin(&self, node: streaming::NodeId) -> NodeId {
-        self.origins[node.index()]
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Contest<'a> {
     options: &'a RunOptions,
     contenders: Vec<Contender>,
     /// Whether all keep their memory between runs.
-    alive: bool,
+    pub(crate) alive: bool,
 }
 
 impl Contender {
@@ -94,11 +94,6 @@ impl<'a> Contest<'a> {
     ) -> Self {
         let alive = fit(&contenders);
         Self { session, inputs, options, contenders, alive }
-    }
-
-    /// Whether all keep their memory between runs.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.alive
     }
 
     /// Runs each `rounds` times, in turn, and gives each run to `see` with the number of its contender. Each round begins with

@@ -169,7 +169,7 @@ pub fn compare(
         repeat: options.repeat,
         warmup: options.warmup,
         refine: options.refine,
-        side_by_side: contest.is_alive(),
+        side_by_side: contest.alive,
         devices: first.plan().devices().to_vec(),
         outcomes,
         failed,

@@ -6,6 +6,7 @@ use super::duplicates::unique;
 use super::gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
 use super::key::device_key;
 use super::pci::{self, PciAddress};
+use super::vulkan::{Heaps, heaps};
 use std::path::Path;
 
 /// The GPUs found, and what is to be said about them.
@@ -27,7 +28,7 @@ pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuD
         let is_software = infos[at].device_type == wgpu::DeviceType::Cpu;
         if software || !is_software {
             let name = format!("gpu{}", gpus.len());
-            gpus.push(gpu(name, &adapters[at], &infos[at], host_memory).placed(root, cpus));
+            gpus.push(gpu(name, &adapters[at], &infos[at], host_memory, root, cpus));
         }
     }
     notes.extend(absence(&infos, software));
@@ -68,10 +69,19 @@ fn preference(info: &wgpu::AdapterInfo) -> (u8, u8) {
     (kind, backend)
 }
 
-fn gpu(name: String, adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, host_memory: u64) -> GpuDevice {
+fn gpu(
+    name: String,
+    adapter: &wgpu::Adapter,
+    info: &wgpu::AdapterInfo,
+    host_memory: u64,
+    root: &Path,
+    cpus: &[CpuDevice],
+) -> GpuDevice {
     let kind = GpuKind::of(info.device_type);
     let limits = GpuLimits::of(&adapter.limits());
-    let (memory, memory_source) = memory(adapter, kind, host_memory, limits.buffer);
+    let (memory, memory_source) = memory(heaps(adapter), kind, host_memory, limits.buffer);
+    let pci = PciAddress::parse(&info.device_pci_bus_id);
+    let locality = pci.and_then(|address| pci::locality(root, address)).unwrap_or_default();
     let model = format!("{:04x}:{:04x}", info.vendor, info.device);
     let backend = info.backend.to_str();
     GpuDevice {
@@ -86,9 +96,9 @@ fn gpu(name: String, adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, host_mem
         driver_info: info.driver_info.clone(),
         memory,
         memory_source,
-        pci: PciAddress::parse(&info.device_pci_bus_id),
-        numa: None,
-        near: Vec::new(),
+        pci,
+        numa: locality.numa,
+        near: near(&locality, cpus),
         subgroup_size: [info.subgroup_min_size, info.subgroup_max_size],
         features: GpuFeatures::of(adapter.features()),
         limits,
@@ -96,31 +106,12 @@ fn gpu(name: String, adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, host_mem
     }
 }
 
-#[cfg(any(windows, target_os = "linux"))]
-fn memory(adapter: &wgpu::Adapter, kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
-    match super::vulkan::heaps(adapter) {
+fn memory(heaps: Option<Heaps>, kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
+    match heaps {
         Some(heaps) if kind.shares_host_memory() => (host.min(heaps.all), MemorySource::Host),
         Some(heaps) if heaps.device_local > 0 => (heaps.device_local, MemorySource::Heaps),
-        _ => memory_without_heaps(kind, host, largest_buffer),
-    }
-}
-
-#[cfg(not(any(windows, target_os = "linux")))]
-fn memory(_: &wgpu::Adapter, kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
-    memory_without_heaps(kind, host, largest_buffer)
-}
-
-fn memory_without_heaps(kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
-    if kind.shares_host_memory() { (host, MemorySource::Host) } else { (largest_buffer, MemorySource::Limits) }
-}
-
-impl GpuDevice {
-    /// Fills in what is near.
-    fn placed(mut self, root: &Path, cpus: &[CpuDevice]) -> Self {
-        let locality = self.pci.and_then(|address| pci::locality(root, address)).unwrap_or_default();
-        self.near = near(&locality, cpus);
-        self.numa = locality.numa;
-        self
+        _ if kind.shares_host_memory() => (host, MemorySource::Host),
+        _ => (largest_buffer, MemorySource::Limits),
     }
 }
 
@@ -215,8 +206,8 @@ mod tests {
 
     #[test]
     fn memory_without_heaps_is_the_hosts_or_the_largest_buffer() {
-        assert_eq!(memory_without_heaps(GpuKind::Integrated, 10, 3), (10, MemorySource::Host));
-        assert_eq!(memory_without_heaps(GpuKind::Discrete, 10, 3), (3, MemorySource::Limits));
+        assert_eq!(memory(None, GpuKind::Integrated, 10, 3), (10, MemorySource::Host));
+        assert_eq!(memory(None, GpuKind::Discrete, 10, 3), (3, MemorySource::Limits));
     }
 
     /// Does nothing but in the child process.

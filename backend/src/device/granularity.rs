@@ -7,16 +7,6 @@ use super::topology::{Pu, Topology, caches_of};
 use super::{CacheSummary, format_bytes};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What two processing units have in common when they belong to one device.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum SharedLevel {
-    Machine,
-    Package(u32),
-    Numa(u32),
-    L3(u32),
-    Core(u32),
-}
-
 /// The CPU devices of `topology`, in its order, named `cpu0`, `cpu1`, …
 ///
 /// `memory` is what the whole process may fill. A device's share of a NUMA node is that of its cores among the
@@ -37,26 +27,25 @@ pub(super) fn cpu_devices(
 
 /// Processing units by group; groups in the order of their first member.
 fn group(pus: &[Pu], granularity: CpuGranularity) -> Vec<Vec<Pu>> {
-    let mut groups: Vec<(SharedLevel, Vec<Pu>)> = Vec::new();
-    let mut position: BTreeMap<SharedLevel, usize> = BTreeMap::new();
+    let mut groups: Vec<((CpuGranularity, u32), Vec<Pu>)> = Vec::new();
     for pu in pus {
-        let key = group_of(pu, granularity);
-        let at = *position.entry(key).or_insert_with(|| {
-            groups.push((key, Vec::new()));
-            groups.len() - 1
-        });
-        groups[at].1.push(pu.clone());
+        let shared = shared(pu, granularity);
+        match groups.iter_mut().find(|(other, _)| *other == shared) {
+            Some((_, members)) => members.push(pu.clone()),
+            None => groups.push((shared, vec![pu.clone()])),
+        }
     }
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-fn group_of(pu: &Pu, granularity: CpuGranularity) -> SharedLevel {
-    match granularity {
-        CpuGranularity::Machine => SharedLevel::Machine,
-        CpuGranularity::Package => SharedLevel::Package(pu.package),
-        CpuGranularity::Numa => SharedLevel::Numa(pu.numa),
-        CpuGranularity::L3 => pu.caches[2].map_or(SharedLevel::Numa(pu.numa), |cache| SharedLevel::L3(cache.id)),
-        CpuGranularity::Core => SharedLevel::Core(pu.core),
+/// What a processing unit has in common with the others of its device: a level of the machine, and which one there.
+fn shared(pu: &Pu, granularity: CpuGranularity) -> (CpuGranularity, u32) {
+    match (granularity, pu.caches[2]) {
+        (CpuGranularity::Machine, _) => (granularity, 0),
+        (CpuGranularity::Package, _) => (granularity, pu.package),
+        (CpuGranularity::L3, Some(cache)) => (granularity, cache.id),
+        (CpuGranularity::Numa | CpuGranularity::L3, _) => (CpuGranularity::Numa, pu.numa),
+        (CpuGranularity::Core, _) => (granularity, pu.core),
     }
 }
 

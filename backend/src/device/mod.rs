@@ -23,7 +23,6 @@ mod memory;
 mod pci;
 mod sysfs;
 mod topology;
-#[cfg(any(windows, target_os = "linux"))]
 mod vulkan;
 
 pub use bytes::{SizeError, format_bytes, parse_bytes, parse_memory_override};

@@ -76,6 +76,14 @@ impl Maker {
     }
 }
 
+/// So many simple nodes, one after the other.
+pub(crate) fn chain(nodes: usize, dims: &[usize]) -> Program {
+    let mut maker = Maker::new();
+    let input = maker.input(dims);
+    let last = (0..nodes).fold(input, |value, _| maker.node(relu(), &[value], dims));
+    maker.finish(&[last])
+}
+
 /// A program with a device for each node.
 pub(crate) struct Placed {
     pub(crate) program: Program,
@@ -113,12 +121,7 @@ impl Placed {
 
     /// Nodes one after the other on these devices.
     pub(crate) fn chain(kinds: &[&str], device_of: &[u32], dims: &[usize]) -> Self {
-        let mut maker = Maker::new();
-        let mut value = maker.input(dims);
-        for _ in device_of {
-            value = maker.node(relu(), &[value], dims);
-        }
-        Self::new(maker.finish(&[value]), kinds, device_of)
+        Self::new(chain(device_of.len(), dims), kinds, device_of)
     }
 
     pub(crate) fn plan(&self, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// The version of the file format that this build writes.
 pub const FORMAT_VERSION: u32 = 2;
@@ -130,13 +131,7 @@ impl CostStore {
 
     /// The costs of the machine that this is.
     pub fn here(&self) -> &MachineCosts {
-        static NOTHING: MachineCosts = MachineCosts {
-            devices: BTreeMap::new(),
-            links: BTreeMap::new(),
-            runs: BTreeMap::new(),
-            slowdowns: BTreeMap::new(),
-            calibrated: BTreeMap::new(),
-        };
+        static NOTHING: LazyLock<MachineCosts> = LazyLock::new(MachineCosts::default);
         self.machines.get(&self.here).unwrap_or(&NOTHING)
     }
 

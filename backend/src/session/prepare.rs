@@ -150,7 +150,8 @@ impl Session {
             self.check_names(inputs)?;
             let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
             let lowering = LowerOptions { dims, input_shapes: shapes_of(inputs), fuse, ..LowerOptions::default() };
-            Ok(Lowered::new(lower(&self.model, &lowering)?, Arc::clone(&self.weights)))
+            let program = Arc::new(lower(&self.model, &lowering)?);
+            Ok(Lowered { program, weights: Arc::clone(&self.weights) })
         };
         cached(&self.lowered, inputs, || (), make)
     }

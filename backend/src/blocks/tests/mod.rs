@@ -3,7 +3,7 @@
 mod runs;
 
 use super::*;
-use crate::plan::test_programs::{Maker, add, map, random_program, relu};
+use crate::plan::test_programs::{Maker, add, chain, map, random_program, relu};
 use crate::plan::{ChunkRule, MachineDevice, StreamMode};
 use crate::program::{Program, ValueId};
 use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Reduce, ReduceKind, Unary};
@@ -49,12 +49,7 @@ fn softmax(maker: &mut Maker, x: ValueId) -> ValueId {
 
 #[test]
 fn chains_stream_and_other_devices_end_them() {
-    let mut maker = Maker::new();
-    let mut value = maker.input(&[64, 32]);
-    for _ in 0..4 {
-        value = maker.node(relu(), &[value], &[64, 32]);
-    }
-    let program = maker.finish(&[value]);
+    let program = chain(4, &[64, 32]);
     assert_eq!(members(&program, &[0; 4]), [[0, 1, 2, 3]]);
     assert_eq!(members(&program, &[0, 0, 1, 1]), [[0, 1], [2, 3]]);
     assert_eq!(members(&program, &[0, 1, 0, 1]), [[0; 0]; 0]);
