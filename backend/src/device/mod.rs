@@ -26,7 +26,7 @@ mod topology;
 mod vulkan;
 
 pub use bytes::{SizeError, format_bytes, parse_bytes, parse_memory_override};
-pub use cpu::{CpuDevice, CpuGranularity, UnknownGranularity};
+pub use cpu::{CpuDevice, CpuGranularity};
 pub use cpulist::format_list;
 pub use gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
 pub use host::Host;

@@ -29,4 +29,4 @@ pub use placing::{Placed, Placing};
 pub use planned::{Lowered, Planned};
 pub use platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 pub use request::{BlockSource, PlacementRequest, PlanChoice};
-pub use strategy::{Algorithm, Order, Strategy, UnknownOrder};
+pub use strategy::{Algorithm, Order, Strategy};

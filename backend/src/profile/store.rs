@@ -264,15 +264,16 @@ mod tests {
 
     #[test]
     fn an_unreadable_store_is_kept_aside() {
-        let whole = filled().to_json().expect("text");
-        let cut = String::from_utf8(whole[..whole.len() / 2].to_vec()).expect("ASCII");
-        for text in ["{\"devices\": {", "\"text\"", "{\"version\": 1}", "{\"version\": 999}", "\u{0}", "", &cut] {
+        let whole = String::from_utf8(filled().to_json().expect("text")).expect("ASCII");
+        let cuts = [0, 1, whole.len() / 3, whole.len() / 2, whole.len() - 3].map(|length| &whole[..length]);
+        let others = ["{\"devices\": {", "\"text\"", "{\"version\": 1}", "{\"version\": 999}", "\u{0}"];
+        for text in cuts.into_iter().chain(others) {
             let (directory, path) = written(text);
             let loaded = CostStore::load(&path).expect("set aside");
             assert_eq!(loaded.store, CostStore::default());
             assert_eq!(loaded.warnings.len(), 1);
             let aside = directory.path().join("costs.json.unreadable-1");
-            assert_eq!(fs::read_to_string(aside).expect("kept"), *text);
+            assert_eq!(fs::read_to_string(aside).expect("kept"), text);
         }
     }
 
