@@ -166,13 +166,12 @@ mod tests {
     use super::super::duplicates::tests::info;
     use super::super::granularity::cpu_devices;
     use super::super::pci::tests::bus;
-    use super::super::topology::synthetic::{Shape, machine};
+    use super::super::topology::synthetic::{EPYC, Shape, machine};
     use super::*;
 
     #[test]
     fn a_gpu_is_near_the_cpus_that_its_address_says() {
-        let shape =
-            Shape { packages: 2, numa_per_package: 1, l3_per_numa: 2, cores_per_l3: 2, pus_per_core: 2, has_l3: true };
+        let shape = Shape { cores_per_l3: 2, ..EPYC };
         let cpus = cpu_devices(&machine(shape), CpuGranularity::L3, "Model", 1 << 40);
         let at = |numa, pus: &[u32]| near(&pci::Locality { numa, pus: pus.to_vec() }, &cpus);
         assert_eq!(at(Some(1), &[4, 5, 6, 7, 12, 13, 14, 15]), ["cpu2", "cpu3"]);
@@ -218,7 +217,7 @@ mod tests {
         }
         let found = detect(Path::new("/"), std::env::var_os(SOFTWARE).is_some(), 1 << 30, &[]);
         for gpu in &found.gpus {
-            println!("gpu: {} {} {} {:?}", gpu.name, gpu.kind.name(), gpu.memory, gpu.memory_source);
+            println!("gpu: {} {} {} {:?}", gpu.name, gpu.kind, gpu.memory, gpu.memory_source);
         }
         for note in &found.notes {
             println!("note: {note}");

@@ -134,12 +134,10 @@ impl MemoryShares {
 
 #[cfg(test)]
 mod tests {
-    use super::super::topology::synthetic::{Shape, machine};
+    use super::super::topology::synthetic::{EPYC, Shape, machine};
     use super::*;
 
     const GIB: u64 = 1 << 30;
-    const EPYC: Shape =
-        Shape { packages: 2, numa_per_package: 1, l3_per_numa: 2, cores_per_l3: 4, pus_per_core: 2, has_l3: true };
     const NO_L3: Shape = Shape { has_l3: false, ..EPYC };
     const SUB_NUMA: Shape = Shape { packages: 1, numa_per_package: 4, l3_per_numa: 1, ..EPYC };
 

@@ -16,9 +16,6 @@ use std::sync::LazyLock;
 /// The version of the file format that this build writes.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// The machine of which nothing is known but its costs: that of a store made by hand.
-pub(super) const UNNAMED: &str = "";
-
 /// Measured costs by machine. Only those of the machine that [`CostStore::settle`] names are predicted from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CostStore {
@@ -108,7 +105,7 @@ impl CostStore {
     pub fn settle(&mut self, fingerprint: &str) -> Vec<String> {
         let mut notes = Vec::new();
         self.here = fingerprint.to_owned();
-        if let Some(unnamed) = self.machines.remove(UNNAMED)
+        if let Some(unnamed) = self.machines.remove("")
             && !unnamed.is_empty()
         {
             self.here_mut().merge(&unnamed);

@@ -80,7 +80,8 @@ pub(super) fn read(name: &str, text: &[u8]) -> Result<CostStore, String> {
             let known = own.nodes.get(&(at, entry.footprint)).cloned();
             let key = known.unwrap_or_else(|| format!("{symbol} footprint {:08x}", entry.footprint));
             let mean = entry.mean * 1e3;
-            let history = History::of_sums(entry.count, mean, (entry.deviation * 1e3).powi(2), mean, 0);
+            let (count, variance) = (entry.count, (entry.deviation * 1e3).powi(2));
+            let history = History { count, mean, variance, min: mean, ..History::default() };
             let node = store.machine_mut(&machine).devices.entry(device.clone()).or_default().nodes.entry(key);
             let node = node.or_insert_with(|| NodeCosts {
                 op: symbol.to_owned(),
