@@ -152,7 +152,7 @@ impl Executor {
         }
         let work = Work {
             executor: self.share(),
-            inputs: inputs.iter().map(|tensor| Tensor::clone(tensor)).collect(),
+            inputs: inputs.iter().copied().cloned().collect(),
             resident: resident.to_vec(),
             options: options.clone(),
             origin,

@@ -222,7 +222,8 @@ fn damaged_contractions_are_found_out() {
         let Op::Block(block) = &mut contraction.program.nodes[0].spec.op else { panic!("a block") };
         damage(block);
     };
-    let cases: [(&dyn Fn(&mut Contraction), &str); 10] = [
+    type Case<'a> = (&'a dyn Fn(&mut Contraction), &'a str);
+    let cases: [Case<'_>; 10] = [
         (&|c| _ = c.members[0].pop(), "is computed 0 times"),
         (&|c| c.members[1] = vec![NodeId(0)], " times"),
         (&|c| c.members[0].swap(1, 2), "does not compute what"),
