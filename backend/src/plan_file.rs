@@ -197,7 +197,7 @@ impl PlanFile {
             };
             let members = entry.members.iter().map(member).collect::<Result<Vec<_>, _>>()?;
             match members.len() {
-                0 => Err(FileError::block(&entry.block, BlockError::Few)),
+                0 => Err(FileError::block(&entry.block, BlockError::few())),
                 _ => Ok(ListedBlock { name: entry.block.clone(), members, chunk_rows: entry.chunk_rows }),
             }
         };

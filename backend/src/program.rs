@@ -1,8 +1,8 @@
 //! The lowered program: nodes that kernels compute, on values of known types and shapes.
 
 use crate::constant::Constant;
-use anabranch_kernels::TensorSpec;
-use anabranch_kernels::op::{NodeSpec, Op};
+use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op};
+use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::fmt;
 
 /// Index of a value of a [`Program`].
@@ -133,16 +133,31 @@ impl Program {
         id
     }
 
-    /// Adds a node of one operator that reads `inputs` under these shapes, and makes `output`.
-    pub(crate) fn add_node(&mut self, name: &str, op: Op, inputs: Vec<(ValueId, TensorSpec)>, output: ValueId) {
-        let (inputs, specs) = inputs.into_iter().unzip();
+    /// Adds a node of one operator that reads `inputs` as they are, and makes a value of its own name.
+    pub(crate) fn add_node(
+        &mut self,
+        name: impl Into<String>,
+        op: Op,
+        inputs: &[ValueId],
+        made: TensorSpec,
+    ) -> ValueId {
+        let name = name.into();
+        let specs = inputs.iter().map(|input| self.value(*input).spec.clone()).collect();
+        let output = self.add_value(name.clone(), made.clone(), Origin::Node(NodeId(self.nodes.len() as u32)));
         self.nodes.push(Node {
-            name: name.into(),
-            operators: vec![ModelOperator::new(name, op.name())],
-            spec: NodeSpec { op, inputs: specs, outputs: vec![self.value(output).spec.clone()] },
-            inputs,
+            operators: vec![ModelOperator::new(name.clone(), op.name())],
+            name,
+            spec: NodeSpec { op, inputs: specs, outputs: vec![made] },
+            inputs: inputs.to_vec(),
             outputs: vec![output],
         });
+        output
+    }
+
+    /// Gives a value to the caller, in the shape in which it is made.
+    pub(crate) fn add_output(&mut self, name: impl Into<String>, value: ValueId) {
+        let spec = self.value(value).spec.clone();
+        self.outputs.push(Output { name: name.into(), value, spec });
     }
 
     /// A value.
@@ -181,4 +196,14 @@ impl Program {
         }
         consumers
     }
+}
+
+/// Floats in a shape that is written down in this program, and so is one.
+pub(crate) fn floats(dims: &[usize]) -> TensorSpec {
+    TensorSpec::new(DType::F32, Shape::new(dims).expect("the dimensions are small"))
+}
+
+/// An element-wise node of floats.
+pub(crate) fn map(expression: Expression) -> Op {
+    Op::Map(Map { domain: Domain::F32, expression })
 }

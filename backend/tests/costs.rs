@@ -6,7 +6,6 @@ use anabranch::profile::{CostSource, CostStore, MachineCosts, NodeCost, Predicto
 use anabranch::session::{Inputs, Session, SessionOptions};
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
-use std::fs;
 use std::path::Path;
 
 const DEVICE: &str = "cpu | a processor";
@@ -68,23 +67,6 @@ fn store_file(directory: &Path, fingerprint: &str) -> std::path::PathBuf {
     let path = directory.join("costs.json");
     store.save(&path).expect("writable");
     path
-}
-
-#[test]
-fn a_truncated_store_is_kept_beside_the_new_one() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = store_file(directory.path(), "here");
-    let whole = fs::read(&path).expect("readable");
-    for length in [0, 1, whole.len() / 3, whole.len() - 3] {
-        let path = directory.path().join(format!("cut{length}.json"));
-        fs::write(&path, &whole[..length]).expect("writable");
-        let mut loaded = CostStore::load(&path).expect("set aside");
-        loaded.store.settle("here");
-        assert_eq!(loaded.warnings.len(), 1);
-        assert_eq!(predict(loaded.store.here(), 64).source, CostSource::Assumed);
-        let aside = directory.path().join(format!("cut{length}.json.unreadable-1"));
-        assert_eq!(fs::read(aside).expect("kept"), whole[..length]);
-    }
 }
 
 #[test]

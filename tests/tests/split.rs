@@ -22,7 +22,7 @@ fn forced(session: &Session, speed: f64, rate: f64) -> CostStore {
         let costs = DeviceCosts { rates: Some(rates(factor)), ..DeviceCosts::default() };
         store.here_mut().devices.insert(device.key().to_string(), costs);
         for other in &devices {
-            let key = MachineCosts::link_key(device.key().as_str(), other.key().as_str());
+            let key = MachineCosts::link_key(device.key(), other.key());
             store.here_mut().links.insert(key, LinkCosts::affine(1e-6, rate));
         }
     }

@@ -22,30 +22,8 @@ const SIMULATED_STEPS: u64 = 1 << 24;
 
 /// What is wrong with a contracted program. Nodes are named.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// A node of the program that is not computed exactly once.
-    #[error("node {0:?} is computed {1} times")]
-    Count(String, usize),
-    /// A contracted node that is not the node, or not the block of the nodes, that it stands for.
-    #[error("node {0:?} does not compute what its nodes did")]
-    Spec(String),
-    /// An operand that is another value, or not there yet.
-    #[error("node {0:?} reads something else at its input {1}, or reads it too early")]
-    Operand(String, usize),
-    /// An output that is another value.
-    #[error("node {0:?} makes something else at its output {1}")]
-    Output(String, usize),
-    /// A caller's input or output that is another value.
-    #[error("the program's {0} {1} is another value")]
-    Caller(&'static str, usize),
-    /// Rows that do not divide a member, or a tensor between members that is not read row by row.
-    #[error("block {0:?} does not stream at its member {1}")]
-    Rows(String, usize),
-    /// Members that wait for each other.
-    #[error("block {0:?} deadlocks: {1}")]
-    Deadlock(String, String),
-}
+#[error("{0}")]
+pub struct Fault(String);
 
 /// Everything that is wrong with `contraction` for `program`. O((nodes + edges) · log), and the simulations.
 pub fn check(program: &Program, contraction: &Contraction) -> Vec<Fault> {
@@ -68,6 +46,22 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    fn fault(&mut self, problem: String) {
+        self.found.push(Fault(problem));
+    }
+
+    fn not_computed(&mut self, new: &Node) {
+        self.fault(format!("node {:?} does not compute what its nodes did", new.name));
+    }
+
+    fn other_operand(&mut self, new: &Node, at: usize) {
+        self.fault(format!("node {:?} reads something else at its input {at}, or reads it too early", new.name));
+    }
+
+    fn other_output(&mut self, new: &Node, at: usize) {
+        self.fault(format!("node {:?} makes something else at its output {at}", new.name));
+    }
+
     fn counts(&mut self) {
         let mut times = vec![0; self.program.nodes.len()];
         for node in self.contraction.members.iter().flatten() {
@@ -76,10 +70,17 @@ impl Judge<'_> {
             }
         }
         let wrong = times.iter().enumerate().filter(|(_, times)| **times != 1);
-        self.found.extend(wrong.map(|(at, times)| Fault::Count(self.program.nodes[at].name.clone(), *times)));
+        let count = |(at, times): (usize, &usize)| {
+            Fault(format!("node {:?} is computed {times} times", self.program.nodes[at].name))
+        };
+        self.found.extend(wrong.map(count));
         let (nodes, lists) = (&self.contraction.program.nodes, &self.contraction.members);
         if nodes.len() != lists.len() || lists.iter().any(Vec::is_empty) {
-            self.found.push(Fault::Count("of the contracted program".into(), lists.len()));
+            self.fault(format!(
+                "its {} nodes stand for {} lists of nodes, or for empty ones",
+                nodes.len(),
+                lists.len()
+            ));
         }
     }
 
@@ -88,7 +89,7 @@ impl Judge<'_> {
         for at in 0..old.len().max(new.len()) {
             match (old.get(at), new.get(at)) {
                 (Some(old), Some(new)) if self.same(*old, *new) => _ = self.known.insert(*new, *old),
-                _ => self.found.push(Fault::Caller("input", at)),
+                _ => self.fault(format!("the program's input {at} is another value")),
             }
         }
     }
@@ -99,7 +100,7 @@ impl Judge<'_> {
             let right = matches!((old.get(at), new.get(at)), (Some(old), Some(new))
                 if old.name == new.name && old.spec == new.spec && self.is(new.value, old.value));
             if !right {
-                self.found.push(Fault::Caller("output", at));
+                self.fault(format!("the program's output {at} is another value"));
             }
         }
     }
@@ -133,7 +134,7 @@ impl Judge<'_> {
                 self.operands(new, &node.inputs);
                 node.outputs.clone()
             }
-            _ => return self.found.push(Fault::Spec(new.name.clone())),
+            _ => return self.not_computed(new),
         };
         for at in 0..made.len().max(new.outputs.len()) {
             let pair = made.get(at).zip(new.outputs.get(at)).filter(|(old, new)| self.same(**old, **new));
@@ -141,7 +142,7 @@ impl Judge<'_> {
                 |new: &ValueId| matches!(contraction.program.value(*new).origin, Origin::Node(node) if node == id);
             match pair {
                 Some((old, new)) if own(new) => _ = self.known.insert(*new, *old),
-                _ => self.found.push(Fault::Output(new.name.clone(), at)),
+                _ => self.other_output(new, at),
             }
         }
     }
@@ -150,7 +151,7 @@ impl Judge<'_> {
         for at in 0..old.len().max(new.inputs.len()) {
             let right = old.get(at).zip(new.inputs.get(at)).is_some_and(|(old, new)| self.is(*new, *old));
             if !right {
-                self.found.push(Fault::Operand(new.name.clone(), at));
+                self.other_operand(new, at);
             }
         }
     }
@@ -160,7 +161,7 @@ impl Judge<'_> {
         let same = block.members.iter().zip(old).all(|(member, node)| member.spec == node.spec);
         let specs = new.spec.inputs.len() == new.inputs.len() && new.spec.outputs.len() == block.outputs.len();
         if !shape || !same || !specs || block.rows < 2 || block.chunk_rows == 0 {
-            return self.found.push(Fault::Spec(new.name.clone()));
+            return self.not_computed(new);
         }
         let mut made: BTreeMap<ValueId, usize> = BTreeMap::new();
         for (at, (member, node)) in block.members.iter().zip(old).enumerate() {
@@ -174,21 +175,21 @@ impl Judge<'_> {
                     None => false,
                 };
                 if !right {
-                    self.found.push(Fault::Operand(new.name.clone(), input));
+                    self.other_operand(new, input);
                 }
             }
             if !self.streams(block, at) {
-                self.found.push(Fault::Rows(new.name.clone(), at));
+                self.fault(format!("block {:?} does not stream at its member {at}", new.name));
             }
             made.extend(node.outputs.first().map(|value| (*value, at)));
         }
         for (at, member) in block.outputs.iter().enumerate() {
             if old.get(*member).is_none_or(|node| node.spec.outputs.first() != new.spec.outputs.get(at)) {
-                self.found.push(Fault::Output(new.name.clone(), at));
+                self.other_output(new, at);
             }
         }
         if let Err(reason) = simulate(block) {
-            self.found.push(Fault::Deadlock(new.name.clone(), reason));
+            self.fault(format!("block {:?} deadlocks: {reason}", new.name));
         }
     }
 

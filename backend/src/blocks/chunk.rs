@@ -1,25 +1,8 @@
 //! How many rows go through a block at a time.
 
 use super::BlockNode;
-use crate::plan::ChunkRule;
+use crate::plan::{ChunkRule, MachineDevice};
 use anabranch_placement::platform::DeviceKind;
-
-/// A device as streaming sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BlockDevice {
-    /// Its name.
-    pub name: String,
-    /// Its kind.
-    pub kind: DeviceKind,
-    /// What its costs are filed under.
-    pub key: String,
-    /// What the times filed under the key are multiplied by; 1 for a device that is there.
-    pub times: f64,
-    /// Threads that compute at a time; 1 for a GPU.
-    pub threads: usize,
-    /// Bytes of cache that one thread has for itself: its core's level 2, or its share of it. 0 where unknown.
-    pub cache: u64,
-}
 
 /// Bytes of level 2 cache that a core is assumed to have where nobody knows.
 const ASSUMED_CACHE: u64 = 256 << 10;
@@ -30,11 +13,9 @@ const CHUNKS_A_THREAD: usize = 4;
 /// Bytes below which a chunk is not made smaller to have more of them: a few microseconds of a core's memory traffic.
 const LEAST_BYTES: u64 = 32 << 10;
 
-impl BlockDevice {
-    /// Bytes that a chunk may touch: half of the cache, because constants and stacks are there too.
-    pub fn room(&self) -> u64 {
-        if self.cache == 0 { ASSUMED_CACHE / 2 } else { self.cache / 2 }
-    }
+/// Bytes that a chunk may touch: half of the cache, because constants and stacks are there too.
+pub(super) fn room(device: &MachineDevice) -> u64 {
+    if device.cache == 0 { ASSUMED_CACHE / 2 } else { device.cache / 2 }
 }
 
 /// The rows of a chunk: under [`ChunkRule::Auto`] so many that all that a chunk touches fits half of the core's level 2
@@ -43,7 +24,7 @@ impl BlockDevice {
 ///
 /// It depends on shapes and caches alone, not on measured times: a block whose chunks changed from run to run would have
 /// no history.
-pub fn chunk_rows(block: &BlockNode, rule: ChunkRule, device: &BlockDevice) -> usize {
+pub fn chunk_rows(block: &BlockNode, rule: ChunkRule, device: &MachineDevice) -> usize {
     let (rows, row) = (block.rows(), block.row_bytes().max(1));
     let fitting = |bytes: u64| usize::try_from(bytes / row).unwrap_or(usize::MAX);
     let wanted = match rule {
@@ -52,7 +33,7 @@ pub fn chunk_rows(block: &BlockNode, rule: ChunkRule, device: &BlockDevice) -> u
         ChunkRule::Bytes(bytes) => fitting(bytes as u64),
         ChunkRule::Auto => {
             let shared = rows.div_ceil(device.threads.max(1) * CHUNKS_A_THREAD);
-            fitting(device.room()).min(shared.max(fitting(LEAST_BYTES)))
+            fitting(room(device)).min(shared.max(fitting(LEAST_BYTES)))
         }
     };
     wanted.clamp(1, rows)

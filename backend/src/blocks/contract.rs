@@ -30,7 +30,7 @@ pub fn contract(program: &Program, groups: &[BlockMembers]) -> Result<Contractio
         let block = block_node(program, &readers, &group.members, group.chunk_rows).map_err(|error| (at, error))?;
         for node in &block.members {
             if group_of[node.index()].replace(at).is_some() {
-                return Err((at, BlockError::Twice { node: program.node(*node).name.clone() }));
+                return Err((at, BlockError::twice(&program.node(*node).name)));
             }
         }
         let into = block.members[0].index();
@@ -39,8 +39,9 @@ pub fn contract(program: &Program, groups: &[BlockMembers]) -> Result<Contractio
     }
     let order = quotient.order().map_err(|stuck| {
         let at = group_of[quotient.nodes(stuck)[0].index()].unwrap_or(0);
-        let through = quotient.between(stuck, stuck).map_or_else(String::new, |node| program.node(node).name.clone());
-        (at, BlockError::Cycle { through })
+        let through = quotient.between(stuck, stuck).map_or("", |node| &program.node(node).name);
+        let problem = "it waits for itself: a path leaves the block and comes back through";
+        (at, BlockError::new(format!("{problem} {through:?}; take that node in too, or split the block")))
     })?;
     let mut rebuilt = Rebuilt::new(program);
     for group in order {

@@ -4,10 +4,11 @@
 //! long as the block's volume does not grow. Here what matters is what need not go through memory, so edges are taken in the
 //! order of the bytes that they carry, and the groups at both ends of an edge become one wherever that is still a block.
 
+use super::chunk::room;
 use super::node::divides;
 use super::quotient::Quotient;
-use super::{BlockDevice, BlockMembers, BlockNode, Readers, block_node, chunk_rows};
-use crate::plan::{ChunkRule, StreamMode};
+use super::{BlockMembers, BlockNode, Readers, block_node, chunk_rows};
+use crate::plan::{ChunkRule, MachineDevice, StreamMode};
 use crate::program::{NodeId, Program};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -24,7 +25,7 @@ pub struct Forming<'a> {
     /// The device of each node.
     pub device_of: &'a [DeviceId],
     /// All devices.
-    pub devices: &'a [BlockDevice],
+    pub devices: &'a [MachineDevice],
     /// Under [`StreamMode::Auto`], blocks of which not even one row fits the cache are not formed.
     pub mode: StreamMode,
     /// How large chunks are.
@@ -94,7 +95,7 @@ impl Growth<'_> {
         let id = device_of[members[0].index()];
         let device = devices.get(id.index())?;
         let mut block = block_node(program, self.readers, members, usize::MAX).ok()?;
-        let crowded = device.kind == DeviceKind::Cpu && block.row_bytes() > device.room();
+        let crowded = device.kind == DeviceKind::Cpu && block.row_bytes() > room(device);
         if crowded && self.forming.mode == StreamMode::Auto {
             return None;
         }

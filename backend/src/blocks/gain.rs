@@ -1,6 +1,8 @@
 //! What a block gains: its time as one node against the times of its members.
 
-use super::{BlockDevice, BlockNode};
+use super::BlockNode;
+use super::chunk::room;
+use crate::plan::MachineDevice;
 use crate::profile::{CostSource, DeviceCosts, NodeCost, Predictor, Rates};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::DeviceKind;
@@ -27,14 +29,13 @@ impl BlockGain {
     /// Without a history of the block, a member takes what it takes alone, less what its traffic with other members took to
     /// and from memory, but never less than its arithmetic; and all start once. Tensors that fit the device's own caches
     /// anyway save nothing. Threads share a block's chunks, so that few chunks leave some idle. O(members + edges).
-    pub fn of(program: &Program, block: &BlockNode, device: &BlockDevice, known: Option<&DeviceCosts>) -> Self {
+    pub fn of(program: &Program, block: &BlockNode, device: &MachineDevice, known: Option<&DeviceCosts>) -> Self {
         let Self { without, with } = Self::at_hand(program, block, device, known);
-        let there = |cost: NodeCost| NodeCost { seconds: cost.seconds * device.times, ..cost };
-        Self { without: there(without), with: there(with) }
+        Self { without: without.times(device.times), with: with.times(device.times) }
     }
 
     /// On the device whose costs are filed.
-    fn at_hand(program: &Program, block: &BlockNode, device: &BlockDevice, known: Option<&DeviceCosts>) -> Self {
+    fn at_hand(program: &Program, block: &BlockNode, device: &MachineDevice, known: Option<&DeviceCosts>) -> Self {
         let predictor = Predictor::new(known);
         let alone: Vec<NodeCost> =
             block.members.iter().map(|node| predictor.predict(&program.node(*node).spec)).collect();
@@ -65,7 +66,7 @@ impl BlockGain {
 }
 
 /// How much longer a block takes because its chunks do not divide evenly among the threads. On a GPU nothing is cut.
-fn idle_factor(block: &BlockNode, device: &BlockDevice) -> f64 {
+fn idle_factor(block: &BlockNode, device: &MachineDevice) -> f64 {
     if device.kind != DeviceKind::Cpu {
         return 1.0;
     }
@@ -75,11 +76,11 @@ fn idle_factor(block: &BlockNode, device: &BlockDevice) -> f64 {
 }
 
 /// Bytes that a member need not bring from or to memory. What others than members want is still written.
-fn saved_bytes(program: &Program, block: &BlockNode, node: NodeId, device: &BlockDevice) -> f64 {
+fn saved_bytes(program: &Program, block: &BlockNode, node: NodeId, device: &MachineDevice) -> f64 {
     let node = program.node(node);
     let bytes = |value: &&ValueId| program.value(**value).spec.bytes() as u64;
     // Between two kernels of one device a small tensor stays in the cores' caches as it is.
-    let cached = if device.kind == DeviceKind::Cpu { device.room() * device.threads as u64 } else { 0 };
+    let cached = if device.kind == DeviceKind::Cpu { room(device) * device.threads as u64 } else { 0 };
     let inside = |value: &&ValueId| block.members.iter().any(|member| program.node(*member).outputs.contains(value));
     let read = node.inputs.iter().filter(inside);
     let written = node.outputs.iter().filter(|value| !block.outputs.contains(value));
@@ -106,23 +107,18 @@ mod tests {
     use super::super::tests::cpu_device;
     use super::super::{Readers, block_node};
     use super::*;
-    use crate::plan::test_programs::{Maker, relu};
+    use crate::plan::test_programs::chain;
     use crate::profile::{DeviceCosts, MachineCosts, Sample};
 
     const RATES: Rates = Rates { matmul_flops: 1e11, conv_flops: 1e11, map_flops: 1e11, bandwidth: 1e10, launch: 1e-6 };
 
     /// Three element-wise nodes in a row on `rows` rows of 256 elements, as a block of chunks of a quarter of the rows.
     fn gain(rows: usize, threads: usize, change: impl Fn(&mut MachineCosts, &Program, &BlockNode)) -> BlockGain {
-        let mut maker = Maker::new();
-        let mut value = maker.input(&[rows, 256]);
-        for _ in 0..3 {
-            value = maker.node(relu(), &[value], &[rows, 256]);
-        }
-        let program = maker.finish(&[value]);
+        let program = chain(3, &[rows, 256]);
         let members = [0, 1, 2].map(NodeId);
         let chunk_rows = rows * 256 / 4;
         let block = block_node(&program, &Readers::of(&program), &members, chunk_rows).expect("a block");
-        let device = BlockDevice { threads, cache: 2 << 20, ..cpu_device("cpu") };
+        let device = MachineDevice { threads, cache: 2 << 20, ..cpu_device("cpu") };
         let mut store = MachineCosts::default();
         store.devices.insert("cpu".into(), DeviceCosts { rates: Some(RATES), ..DeviceCosts::default() });
         change(&mut store, &program, &block);

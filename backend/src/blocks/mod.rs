@@ -24,7 +24,7 @@ mod node;
 mod quotient;
 
 pub use check::{Fault, check};
-pub use chunk::{BlockDevice, chunk_rows};
+pub use chunk::chunk_rows;
 pub use contract::{Contraction, contract};
 pub use error::BlockError;
 pub use form::{Forming, form};

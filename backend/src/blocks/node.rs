@@ -130,15 +130,14 @@ pub fn block_node(
 ) -> Result<BlockNode, BlockError> {
     let mut sorted = members.to_vec();
     sorted.sort_unstable();
-    let name = |node: NodeId| program.node(node).name.clone();
     if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(BlockError::Twice { node: name(pair[0]) });
+        return Err(BlockError::twice(&program.node(pair[0]).name));
     }
     if sorted.len() < 2 {
-        return Err(BlockError::Few);
+        return Err(BlockError::few());
     }
     if chunk_rows == 0 {
-        return Err(BlockError::Chunk);
+        return Err(BlockError::new("its chunks have no rows; write a chunk_rows of at least 1, or none"));
     }
     let (ordered, plans) = ordered(program, &sorted)?;
     let rows = common_rows(program, &ordered, &plans)?;
@@ -165,13 +164,19 @@ fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, BlockError> 
         match divides(node) {
             Some(plan) => plans.push((*id, Some(plan))),
             None if node.spec.accumulated_rows().is_some() && last.is_none() => last = Some(*id),
-            None => return Err(BlockError::Divides { node: node.name.clone(), op: node.spec.op.name() }),
+            None => {
+                let (name, op) = (&node.name, node.spec.op.name());
+                return Err(BlockError::new(format!("node {name:?} ({op}) does not divide into rows; leave it out")));
+            }
         }
     }
     if let Some(last) = last {
         let made = program.node(last).outputs[0];
         if sorted.iter().any(|node| program.node(*node).inputs.contains(&made)) {
-            return Err(BlockError::Ends { node: program.node(last).name.clone() });
+            return Err(BlockError::new(format!(
+                "node {:?} reduces over all rows, so no other node of the block can come behind it; let the block end with it",
+                program.node(last).name
+            )));
         }
         plans.push((last, None));
     }
@@ -193,7 +198,10 @@ fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>])
         // A reduction takes rows of any length.
         rows = common_divisor(rows, plan.as_ref().map_or(node.spec.inputs[0].shape.elements(), |plan| plan.rows));
         if rows < 2 {
-            return Err(BlockError::Rows { node: node.name.clone() });
+            let name = &node.name;
+            let problem =
+                format!("node {name:?} has no number of rows in common with the nodes before it; leave it out");
+            return Err(BlockError::new(problem));
         }
     }
     Ok(rows)
@@ -227,8 +235,11 @@ impl<'a> Wiring<'a> {
             operands.push(match producer {
                 Some((_, place)) if windowed => Operand::Member(place),
                 Some((producer, _)) => {
-                    let from = self.program.node(producer).name.clone();
-                    return Err(BlockError::Whole { node: node.name.clone(), from });
+                    return Err(BlockError::new(format!(
+                        "node {:?} reads the whole of what {:?} makes, not row by row; put them into different blocks",
+                        node.name,
+                        self.program.node(producer).name
+                    )));
                 }
                 None => Operand::Input(self.input(*value, &node.spec.inputs[at], windowed)),
             });

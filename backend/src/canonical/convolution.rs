@@ -1,7 +1,7 @@
 //! Convolutions as products over patches (im2col, Chellapilla 2006, as in the paper's section 7.3), and pooling and resampling.
 
 use super::elements::epilogue;
-use super::product::{Product, by_depth, shares};
+use super::product::{by_depth, shares};
 use super::writer::{GraphWriter, Held, Id};
 use anabranch_kernels::op::{Conv, ConvTranspose, Interpolation, Resize};
 
@@ -16,7 +16,7 @@ pub(super) fn conv(writer: &mut GraphWriter<'_>, op: &Conv) -> Option<()> {
     let (rows, columns) = ((images * height * width) as u64, channels as u64);
     let levels = u64::from(depth.next_power_of_two().trailing_zeros());
     let result = if op.group == 1 && columns.saturating_mul(1 + levels) < depth {
-        by_depth(writer, &Product { rows, depth, columns })
+        by_depth(writer, rows, depth, columns)?
     } else {
         by_channels(writer, rows, depth, columns)?
     };

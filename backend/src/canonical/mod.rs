@@ -22,12 +22,11 @@ mod residual;
 mod views;
 mod writer;
 
-pub use product::{ProductKind, product_kind};
 pub use residual::residual_network;
 
 use crate::program::{NodeId, Program};
 use anabranch_kernels::op::Op;
-use anabranch_placement::streaming::{self, CanonicalError, CanonicalGraph};
+use anabranch_placement::streaming::CanonicalGraph;
 use writer::GraphWriter;
 
 /// How fine the graph is.
@@ -45,32 +44,18 @@ impl Default for Granularity {
     }
 }
 
-/// Why a program has no canonical task graph.
+/// Why a program has no canonical task graph: the node that has none, or the graph that is too large.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "fields are what the messages call them")]
-pub enum ConversionError {
-    /// A tensor without elements.
-    #[error(
-        "node {node:?} has a tensor without elements, of which nothing can stream; give inputs of at least one element"
-    )]
-    Empty { node: String },
-    /// Tensors whose shapes do not fit the op.
-    #[error("node {node:?} is a {op} of tensors that do not fit it")]
-    Shapes { node: String, op: &'static str },
-    /// Nodes that were contracted to one.
-    #[error("node {node:?} is a streaming block; convert the program as it was before its nodes were contracted")]
-    Block { node: String },
-    /// More than a canonical task graph can hold.
-    #[error("{0}; a coarser graph may fit: give products fewer tasks, or give smaller inputs")]
-    Canonical(#[from] CanonicalError),
-}
+#[error("{0}")]
+pub struct ConversionError(String);
 
 /// A program's canonical task graph, and where its nodes come from.
 #[derive(Clone, Debug)]
 pub struct CanonicalProgram {
-    graph: CanonicalGraph,
-    origins: Vec<NodeId>,
+    /// The graph.
+    pub graph: CanonicalGraph,
+    /// The program's node from which each task comes; of memory, the node that was the first to read it so.
+    pub origins: Vec<NodeId>,
 }
 
 impl CanonicalProgram {
@@ -83,9 +68,11 @@ impl CanonicalProgram {
         for id in program.node_ids() {
             writer.begin(id);
             let node = program.node(id);
-            let tensors = node.spec.inputs.iter().chain(&node.spec.outputs);
-            if tensors.clone().any(|tensor| tensor.shape.elements() == 0) {
-                return Err(ConversionError::Empty { node: node.name.clone() });
+            let refused = |problem: String| ConversionError(format!("node {:?} {problem}", node.name));
+            let mut tensors = node.spec.inputs.iter().chain(&node.spec.outputs);
+            if tensors.any(|tensor| tensor.shape.elements() == 0) {
+                let problem = "has a tensor without elements, of which nothing can stream";
+                return Err(refused(format!("{problem}; give inputs of at least one element")));
             }
             let fits = match &node.spec.op {
                 Op::Map(_) => elements::map(&mut writer),
@@ -102,27 +89,16 @@ impl CanonicalProgram {
                 Op::Transpose(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) | Op::Concat(_) => {
                     views::view(&mut writer)
                 }
-                Op::Block(_) => return Err(ConversionError::Block { node: node.name.clone() }),
+                Op::Block(_) => {
+                    let advice = "convert the program as it was before its nodes were contracted";
+                    return Err(refused(format!("is a streaming block; {advice}")));
+                }
             };
-            fits.ok_or_else(|| ConversionError::Shapes { node: node.name.clone(), op: node.spec.op.name() })?;
+            fits.ok_or_else(|| refused(format!("is a {} of tensors that do not fit it", node.spec.op.name())))?;
         }
-        let (graph, origins) = writer.finish()?;
+        let advice = "a coarser graph may fit: give products fewer tasks, or give smaller inputs";
+        let (graph, origins) = writer.finish().map_err(|error| ConversionError(format!("{error}; {advice}")))?;
         Ok(Self { graph, origins })
-    }
-
-    /// The graph.
-    pub fn graph(&self) -> &CanonicalGraph {
-        &self.graph
-    }
-
-    /// The graph alone.
-    pub fn into_graph(self) -> CanonicalGraph {
-        self.graph
-    }
-
-    /// The program's node from which a task comes; of memory, the node that was the first to read it so.
-    pub fn origin(&self, node: streaming::NodeId) -> NodeId {
-        self.origins[node.index()]
     }
 }
 

@@ -19,7 +19,7 @@ use anabranch_kernels::op::MatMul;
 
 /// Along which dimension the tasks of a product share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProductKind {
+pub(super) enum ProductKind {
     /// Figure 3 ➁; with one task ➀.
     Columns,
     /// Figure 3 ➁ with rows and columns exchanged.
@@ -30,23 +30,13 @@ pub enum ProductKind {
 
 /// The implementation with the most parallel tasks: by columns or by rows, whichever are more; by depth where even without
 /// streaming the outer products and the levels of their sums take less time than either.
-pub fn product_kind(rows: u64, depth: u64, columns: u64) -> ProductKind {
+pub(super) fn product_kind(rows: u64, depth: u64, columns: u64) -> ProductKind {
     let levels = u64::from(depth.next_power_of_two().trailing_zeros());
     // rows × columns × (1 + levels) against depth × min(rows, columns), the work of one task of the other two.
     if rows.max(columns).saturating_mul(1 + levels) < depth {
         return ProductKind::Depth;
     }
     if columns >= rows { ProductKind::Columns } else { ProductKind::Rows }
-}
-
-/// The sizes of a product, and where its operands are read from.
-pub(super) struct Product {
-    /// Rows of the first matrix, those of the whole batch.
-    pub(super) rows: u64,
-    /// Columns of the first matrix.
-    pub(super) depth: u64,
-    /// Columns of the second matrix.
-    pub(super) columns: u64,
 }
 
 /// A [`MatMul`], with its epilogue.
@@ -62,7 +52,7 @@ pub(super) fn matmul(writer: &mut GraphWriter<'_>, op: &MatMul) -> Option<()> {
     let (left, right) = (writer.input(0)?, writer.input(1)?);
     let kind = product_kind(rows, depth, columns);
     let result = match kind {
-        ProductKind::Depth => by_depth(writer, &Product { rows: batch * rows, depth, columns }),
+        ProductKind::Depth => by_depth(writer, batch * rows, depth, columns)?,
         ProductKind::Columns | ProductKind::Rows => {
             let by_columns = kind == ProductKind::Columns;
             let (lines, other) = if by_columns { (columns, rows) } else { (rows, columns) };
@@ -93,11 +83,10 @@ pub(super) fn matmul(writer: &mut GraphWriter<'_>, op: &MatMul) -> Option<()> {
     epilogue(writer, result)
 }
 
-/// A product by depth: outer products and their sums.
-pub(super) fn by_depth(writer: &mut GraphWriter<'_>, product: &Product) -> Held {
-    let Product { rows, depth, columns } = *product;
+/// A product by depth: outer products and their sums. `rows` are those of the whole batch.
+pub(super) fn by_depth(writer: &mut GraphWriter<'_>, rows: u64, depth: u64, columns: u64) -> Option<Held> {
     let area = rows * columns;
-    let (Some(left), Some(right)) = (writer.input(0), writer.input(1)) else { return Held::Given };
+    let (left, right) = (writer.input(0)?, writer.input(1)?);
     let shares = shares(depth, writer.granularity.product_tasks as u64);
     let mut sums: Vec<Id> = Vec::with_capacity(shares.len());
     for (number, share) in shares.into_iter().enumerate() {
@@ -106,18 +95,14 @@ pub(super) fn by_depth(writer: &mut GraphWriter<'_>, product: &Product) -> Held 
     }
     let mut level = 0;
     while sums.len() > 1 {
-        let pairs: Vec<Vec<Id>> = sums.chunks(2).map(<[Id]>::to_vec).collect();
-        sums = pairs
-            .into_iter()
-            .enumerate()
-            .map(|(number, pair)| match pair[..] {
-                [one] => one,
-                _ => writer.task(&format!("sum {level}.{number}"), &pair, area, area),
-            })
-            .collect();
+        let sum = |(number, pair): (usize, &[Id])| match pair {
+            [one] => *one,
+            _ => writer.task(&format!("sum {level}.{number}"), pair, area, area),
+        };
+        sums = sums.chunks(2).enumerate().map(sum).collect();
         level += 1;
     }
-    sums.first().map_or(Held::Given, |&sum| Held::Stream(sum))
+    sums.first().map(|&sum| Held::Stream(sum))
 }
 
 /// `lines` in at most `tasks` shares, all but the last equal.

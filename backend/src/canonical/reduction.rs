@@ -23,12 +23,10 @@ pub(super) fn softmax(writer: &mut GraphWriter<'_>, op: &Softmax) -> Option<()> 
     let count = volume / size.max(1);
     let ordered = lines(writer, |axis| axis == op.axis)?;
     let input = if ordered { writer.stream(value) } else { writer.memory(value, volume) };
-    let greatest = writer.task("greatest", &[input], volume, count);
-    let greatest = writer.store("greatest, repeated", &[greatest], count, volume);
+    let greatest = repeated(writer, "greatest", input, volume, count);
     let difference = writer.task("difference", &[input, greatest], volume, volume);
     let exponential = writer.task("exponential", &[difference], volume, volume);
-    let sum = writer.task("sum", &[exponential], volume, count);
-    let sum = writer.store("sum, repeated", &[sum], count, volume);
+    let sum = repeated(writer, "sum", exponential, volume, count);
     let result = match op.log {
         false => writer.task("quotient", &[exponential, sum], volume, volume),
         true => writer.task("logarithm", &[difference, sum], volume, volume),

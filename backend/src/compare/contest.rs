@@ -1,6 +1,7 @@
 //! Runs of several plans of one model, interleaved, so that what drifts on the machine (clocks, temperature, other programs)
 //! touches all alike.
 
+use super::Median;
 use crate::execute::{RunOptions, RunOutput};
 use crate::planning::Planned;
 use crate::session::{Dynamic, Inputs, Outputs, Prepared, Run, Session, SessionError};
@@ -29,7 +30,7 @@ pub(crate) struct Contest<'a> {
     options: &'a RunOptions,
     contenders: Vec<Contender>,
     /// Whether all keep their memory between runs.
-    alive: bool,
+    pub(crate) alive: bool,
 }
 
 impl Contender {
@@ -55,6 +56,32 @@ impl Ran {
             Self::Dynamic(_, measured) => measured,
         }
     }
+
+    /// The measured makespan, in milliseconds.
+    pub(crate) fn makespan_ms(&self) -> f64 {
+        self.measured().makespan.as_secs_f64() * 1e3
+    }
+}
+
+/// How far profiled runs of a plan were from what was predicted, in percent.
+#[derive(Default)]
+pub(crate) struct Errors {
+    nodes: Vec<f64>,
+    links: Vec<f64>,
+}
+
+impl Errors {
+    /// Adds a profiled run.
+    pub(crate) fn add(&mut self, run: &Run) {
+        let accuracy = run.accuracy();
+        self.nodes.extend(accuracy.node_error().map(|error| 100.0 * error));
+        self.links.extend(accuracy.link_error().map(|error| 100.0 * error));
+    }
+
+    /// The medians of the runs' mean absolute errors: of nodes, and of copies over links.
+    pub(crate) fn medians(&self) -> [Option<f64>; 2] {
+        [&self.nodes, &self.links].map(|errors| Median::of(errors).map(|errors| errors.median))
+    }
 }
 
 impl<'a> Contest<'a> {
@@ -69,11 +96,6 @@ impl<'a> Contest<'a> {
         Self { session, inputs, options, contenders, alive }
     }
 
-    /// Whether all keep their memory between runs.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.alive
-    }
-
     /// Runs each `rounds` times, in turn, and gives each run to `see` with the number of its contender. Each round begins with
     /// the next contender, so that none always follows the same idle time.
     ///
@@ -83,7 +105,7 @@ impl<'a> Contest<'a> {
         &mut self,
         rounds: u32,
         profile: bool,
-        see: &mut dyn FnMut(usize, Ran) -> Result<(), SessionError>,
+        see: &mut dyn FnMut(usize, Ran),
     ) -> Result<(), SessionError> {
         let options = self.options.clone().with_profile(profile);
         for round in 0..rounds as usize {
@@ -97,7 +119,7 @@ impl<'a> Contest<'a> {
                 if !self.alive {
                     self.rest(at);
                 }
-                see(at, ran)?;
+                see(at, ran);
             }
         }
         Ok(())

@@ -13,10 +13,10 @@ mod outcome;
 
 pub use agreement::Agreement;
 pub use median::Median;
-pub use outcome::{DeviceFacts, DeviceOutcome, Outcome};
+pub use outcome::{DeviceOutcome, Outcome};
 
 use crate::execute::RunOptions;
-use crate::plan::StreamMode;
+use crate::plan::{PlanDevice, StreamMode};
 use crate::planning::{Order, PlanChoice, Planned, PlanningError};
 use crate::session::{Inputs, Outputs, Session, SessionError};
 use contest::{Contender, Contest, Ran};
@@ -75,7 +75,7 @@ pub struct Comparison {
     /// Whether all plans had their memory at the same time; else each was readied anew, and run once, before each measured run.
     pub side_by_side: bool,
     /// The devices.
-    pub devices: Vec<DeviceFacts>,
+    pub devices: Vec<PlanDevice>,
     /// What was measured of each way; the dynamic scheduler comes last.
     pub outcomes: Vec<Outcome>,
     /// Ways without a plan, and why.
@@ -162,20 +162,15 @@ pub fn compare(
     // A run counts for all ways of the same plan; the dynamic scheduler is alone.
     let mut step = |at: usize| (0..of.iter().filter(|plan| **plan == at).count().max(1)).for_each(|_| step());
     let mut contest = Contest::new(session, inputs, &options.run, contenders);
-    contest.play(options.warmup, false, &mut |at, _| {
-        step(at);
-        Ok(())
-    })?;
+    contest.play(options.warmup, false, &mut |at, _| step(at))?;
     contest.play(options.repeat, false, &mut |at, ran| {
         step(at);
-        tallies[at].samples.push(ran.measured().makespan.as_secs_f64() * 1e3);
-        Ok(())
+        tallies[at].samples.push(ran.makespan_ms());
     })?;
     let mut reference: Option<Outputs> = None;
     contest.play(PROFILED, true, &mut |at, ran| {
         step(at);
         tallies[at].add_profiled(&ran, reference.get_or_insert_with(|| ran.outputs().clone()));
-        Ok(())
     })?;
     let first = &plans[0].1;
     let same = |at: usize| of[..at].iter().position(|plan| *plan == of[at]).map(|other| plans[other].0.place.clone());
@@ -190,8 +185,8 @@ pub fn compare(
         repeat: options.repeat,
         warmup: options.warmup,
         refine: options.refine,
-        side_by_side: contest.is_alive(),
-        devices: first.plan().devices().iter().map(DeviceFacts::of).collect(),
+        side_by_side: contest.alive,
+        devices: first.plan().devices().to_vec(),
         outcomes,
         failed,
         notes: session.inventory().notes.clone(),
@@ -257,15 +252,11 @@ fn learn(
     let contenders = plans.into_iter().map(Contender::plan).collect();
     let mut step = |at: usize| of.iter().filter(|plan| **plan == at).for_each(|_| step());
     let mut contest = Contest::new(session, inputs, &options.run, contenders);
-    contest.play(1, false, &mut |at, _| {
-        step(at);
-        Ok(())
-    })?;
+    contest.play(1, false, &mut |at, _| step(at))?;
     contest.play(LEARNING, true, &mut |at, ran| {
         step(at);
         if let Ran::Planned(run) = &ran {
             session.learn(run);
         }
-        Ok(())
     })
 }

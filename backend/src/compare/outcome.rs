@@ -1,25 +1,12 @@
 //! What was measured of one way.
 
-use super::contest::Ran;
+use super::contest::{Errors, Ran};
 use super::{Agreement, Median, Way};
 use crate::execute::{Activity, Event, Lane};
-use crate::plan::PlanDevice;
 use crate::planning::Planned;
 use crate::session::Outputs;
-use anabranch_placement::platform::DeviceKind;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// A device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceFacts {
-    /// Its name.
-    pub name: String,
-    /// CPU or GPU.
-    pub kind: DeviceKind,
-    /// Bytes that plans may use there.
-    pub limit_bytes: Option<u64>,
-}
 
 /// One way. What only a plan knows is `None` for the dynamic scheduler. Times in milliseconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,19 +55,12 @@ pub struct DeviceOutcome {
     pub peak_bytes: u64,
 }
 
-impl DeviceFacts {
-    pub(super) fn of(device: &PlanDevice) -> Self {
-        Self { name: device.name.clone(), kind: device.kind, limit_bytes: device.limit }
-    }
-}
-
 /// What is gathered of one way while it runs.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) samples: Vec<f64>,
     agreement: Option<Agreement>,
-    node_errors: Vec<f64>,
-    link_errors: Vec<f64>,
+    errors: Errors,
     traffic: u64,
     profiled_seconds: f64,
     busy: Vec<f64>,
@@ -95,9 +75,7 @@ impl Tally {
         let agreement = Agreement::of(ran.outputs(), reference);
         self.agreement = Some(self.agreement.map_or(agreement, |so_far| so_far.and(agreement)));
         if let Ran::Planned(run) = ran {
-            let accuracy = run.accuracy();
-            self.node_errors.extend(accuracy.node_error().map(|error| 100.0 * error));
-            self.link_errors.extend(accuracy.link_error().map(|error| 100.0 * error));
+            self.errors.add(run);
         }
         self.traffic = measured.traffic();
         self.profiled_seconds += measured.makespan.as_secs_f64();
@@ -117,14 +95,14 @@ impl Tally {
         let (measured_ms, outputs) = (Median::of(&self.samples)?, self.agreement?);
         let predicted = planned.map(|planned| planned.plan().predicted());
         let predicted_ms = predicted.map(|predicted| predicted.makespan * 1e3);
-        let middle = |errors: &[f64]| Median::of(errors).map(|errors| errors.median);
+        let [node_error_percent, link_error_percent] = self.errors.medians();
         Some(Outcome {
             place_ms: planned.map(|planned| planned.place_time.as_secs_f64() * 1e3),
             predicted_ms,
             error_percent: predicted_ms.map(|ms| (ms - measured_ms.median) / measured_ms.median * 100.0),
             measured_ms,
-            node_error_percent: middle(&self.node_errors),
-            link_error_percent: middle(&self.link_errors),
+            node_error_percent,
+            link_error_percent,
             predicted_traffic_bytes: predicted.map(|predicted| predicted.traffic),
             traffic_bytes: self.traffic,
             devices: (0..self.peaks.len()).map(|at| self.device(at, planned)).collect(),

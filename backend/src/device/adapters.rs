@@ -4,8 +4,9 @@
 use super::cpu::CpuDevice;
 use super::duplicates::unique;
 use super::gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
-use super::key::DeviceKey;
+use super::key::device_key;
 use super::pci::{self, PciAddress};
+use super::vulkan::{Heaps, heaps};
 use std::path::Path;
 
 /// The GPUs found, and what is to be said about them.
@@ -27,7 +28,7 @@ pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuD
         let is_software = infos[at].device_type == wgpu::DeviceType::Cpu;
         if software || !is_software {
             let name = format!("gpu{}", gpus.len());
-            gpus.push(gpu(name, &adapters[at], &infos[at], host_memory).placed(root, cpus));
+            gpus.push(gpu(name, &adapters[at], &infos[at], host_memory, root, cpus));
         }
     }
     notes.extend(absence(&infos, software));
@@ -68,15 +69,24 @@ fn preference(info: &wgpu::AdapterInfo) -> (u8, u8) {
     (kind, backend)
 }
 
-fn gpu(name: String, adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, host_memory: u64) -> GpuDevice {
+fn gpu(
+    name: String,
+    adapter: &wgpu::Adapter,
+    info: &wgpu::AdapterInfo,
+    host_memory: u64,
+    root: &Path,
+    cpus: &[CpuDevice],
+) -> GpuDevice {
     let kind = GpuKind::of(info.device_type);
     let limits = GpuLimits::of(&adapter.limits());
-    let (memory, memory_source) = memory(adapter, kind, host_memory, limits.buffer);
+    let (memory, memory_source) = memory(heaps(adapter), kind, host_memory, limits.buffer);
+    let pci = PciAddress::parse(&info.device_pci_bus_id);
+    let locality = pci.and_then(|address| pci::locality(root, address)).unwrap_or_default();
     let model = format!("{:04x}:{:04x}", info.vendor, info.device);
     let backend = info.backend.to_str();
     GpuDevice {
         name,
-        key: DeviceKey::new("gpu", &[&info.name, &model, backend, &info.driver, &info.driver_info]),
+        key: device_key("gpu", &[&info.name, &model, backend, &info.driver, &info.driver_info]),
         description: info.name.clone(),
         kind,
         vendor: info.vendor,
@@ -86,9 +96,9 @@ fn gpu(name: String, adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, host_mem
         driver_info: info.driver_info.clone(),
         memory,
         memory_source,
-        pci: PciAddress::parse(&info.device_pci_bus_id),
-        numa: None,
-        near: Vec::new(),
+        pci,
+        numa: locality.numa,
+        near: near(&locality, cpus),
         subgroup_size: [info.subgroup_min_size, info.subgroup_max_size],
         features: GpuFeatures::of(adapter.features()),
         limits,
@@ -96,31 +106,12 @@ fn gpu(name: String, adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo, host_mem
     }
 }
 
-#[cfg(any(windows, target_os = "linux"))]
-fn memory(adapter: &wgpu::Adapter, kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
-    match super::vulkan::heaps(adapter) {
+fn memory(heaps: Option<Heaps>, kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
+    match heaps {
         Some(heaps) if kind.shares_host_memory() => (host.min(heaps.all), MemorySource::Host),
         Some(heaps) if heaps.device_local > 0 => (heaps.device_local, MemorySource::Heaps),
-        _ => memory_without_heaps(kind, host, largest_buffer),
-    }
-}
-
-#[cfg(not(any(windows, target_os = "linux")))]
-fn memory(_: &wgpu::Adapter, kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
-    memory_without_heaps(kind, host, largest_buffer)
-}
-
-fn memory_without_heaps(kind: GpuKind, host: u64, largest_buffer: u64) -> (u64, MemorySource) {
-    if kind.shares_host_memory() { (host, MemorySource::Host) } else { (largest_buffer, MemorySource::Limits) }
-}
-
-impl GpuDevice {
-    /// Fills in what is near.
-    fn placed(mut self, root: &Path, cpus: &[CpuDevice]) -> Self {
-        let locality = self.pci.and_then(|address| pci::locality(root, address)).unwrap_or_default();
-        self.near = near(&locality, cpus);
-        self.numa = locality.numa;
-        self
+        _ if kind.shares_host_memory() => (host, MemorySource::Host),
+        _ => (largest_buffer, MemorySource::Limits),
     }
 }
 
@@ -174,13 +165,13 @@ mod tests {
     use super::super::cpu::CpuGranularity;
     use super::super::duplicates::tests::info;
     use super::super::granularity::cpu_devices;
-    use super::super::topology::synthetic::{Shape, machine};
+    use super::super::pci::tests::bus;
+    use super::super::topology::synthetic::{EPYC, Shape, machine};
     use super::*;
 
     #[test]
     fn a_gpu_is_near_the_cpus_that_its_address_says() {
-        let shape =
-            Shape { packages: 2, numa_per_package: 1, l3_per_numa: 2, cores_per_l3: 2, pus_per_core: 2, has_l3: true };
+        let shape = Shape { cores_per_l3: 2, ..EPYC };
         let cpus = cpu_devices(&machine(shape), CpuGranularity::L3, "Model", 1 << 40);
         let at = |numa, pus: &[u32]| near(&pci::Locality { numa, pus: pus.to_vec() }, &cpus);
         assert_eq!(at(Some(1), &[4, 5, 6, 7, 12, 13, 14, 15]), ["cpu2", "cpu3"]);
@@ -203,12 +194,8 @@ mod tests {
 
     #[test]
     fn a_gpu_on_the_bus_without_a_driver_is_noted() {
-        let root = tempfile::tempdir().expect("a temporary folder can be made");
-        let folder = root.path().join("sys/bus/pci/devices/0000:01:00.0");
-        std::fs::create_dir_all(&folder).expect("the folder can be made");
-        for (name, text) in [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x0001")] {
-            std::fs::write(folder.join(name), text).expect("the file can be written");
-        }
+        let files = [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x0001")];
+        let root = bus(&[("0000:01:00.0", &files)]);
         let notes = |infos: &[wgpu::AdapterInfo]| undriven(root.path(), infos);
         assert!(matches!(&notes(&[])[..], [note] if note.contains("0000:01:00.0 (10de:0001)")));
         assert_eq!(notes(&[info("A", wgpu::Backend::Vulkan, "nv", "0000:01:00.0")]), Vec::<String>::new());
@@ -218,8 +205,8 @@ mod tests {
 
     #[test]
     fn memory_without_heaps_is_the_hosts_or_the_largest_buffer() {
-        assert_eq!(memory_without_heaps(GpuKind::Integrated, 10, 3), (10, MemorySource::Host));
-        assert_eq!(memory_without_heaps(GpuKind::Discrete, 10, 3), (3, MemorySource::Limits));
+        assert_eq!(memory(None, GpuKind::Integrated, 10, 3), (10, MemorySource::Host));
+        assert_eq!(memory(None, GpuKind::Discrete, 10, 3), (3, MemorySource::Limits));
     }
 
     /// Does nothing but in the child process.
@@ -230,7 +217,7 @@ mod tests {
         }
         let found = detect(Path::new("/"), std::env::var_os(SOFTWARE).is_some(), 1 << 30, &[]);
         for gpu in &found.gpus {
-            println!("gpu: {} {} {} {:?}", gpu.name, gpu.kind.name(), gpu.memory, gpu.memory_source);
+            println!("gpu: {} {} {} {:?}", gpu.name, gpu.kind, gpu.memory, gpu.memory_source);
         }
         for note in &found.notes {
             println!("note: {note}");

@@ -1,12 +1,12 @@
 //! A CPU device: cores that work as one team on one node at a time.
 #![forbid(unsafe_code)]
 
-use super::{CacheSummary, DeviceKey};
+use super::CacheSummary;
+use serde::de::{IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
-use thiserror::Error;
 
 /// How much of the machine's cores one CPU device takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,37 +28,20 @@ pub enum CpuGranularity {
 impl CpuGranularity {
     /// All of them, from the coarsest to the finest.
     pub const ALL: [Self; 5] = [Self::Machine, Self::Package, Self::Numa, Self::L3, Self::Core];
-
-    /// The name by which the command line knows it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Machine => "machine",
-            Self::Package => "package",
-            Self::Numa => "numa",
-            Self::L3 => "l3",
-            Self::Core => "core",
-        }
-    }
 }
 
+/// The name by which the command line knows it, as in JSON.
 impl fmt::Display for CpuGranularity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
-/// A text that names no [`CpuGranularity`].
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no division of the CPU; known are machine, package, numa, l3 and core")]
-pub struct UnknownGranularity(String);
-
 impl FromStr for CpuGranularity {
-    type Err = UnknownGranularity;
+    type Err = value::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let lower = text.to_ascii_lowercase();
-        let known = Self::ALL.into_iter().find(|granularity| granularity.name() == lower);
-        known.ok_or_else(|| UnknownGranularity(text.to_owned()))
+        Self::deserialize(text.to_ascii_lowercase().into_deserializer())
     }
 }
 
@@ -68,7 +51,7 @@ pub struct CpuDevice {
     /// Name in plans and on the command line: `cpu0`, `cpu1`, …
     pub name: String,
     /// Identity for the cost store.
-    pub key: DeviceKey,
+    pub key: String,
     /// The processor's model.
     pub description: String,
     /// Number of cores.
@@ -104,7 +87,7 @@ impl CpuDevice {
         let threads = threads.get().min(self.pus.len());
         if threads != self.threads {
             self.threads = threads;
-            self.key = self.key.threaded(threads);
+            self.key = format!("{} | by {threads} threads", self.key);
         }
     }
 }
@@ -119,6 +102,7 @@ mod tests {
             assert_eq!(granularity.to_string().parse(), Ok(granularity));
         }
         assert_eq!("NUMA".parse(), Ok(CpuGranularity::Numa));
-        assert_eq!("socket".parse::<CpuGranularity>(), Err(UnknownGranularity("socket".to_owned())));
+        let error = "socket".parse::<CpuGranularity>().expect_err("there is none").to_string();
+        assert!(error.contains("`socket`") && error.contains("`machine`"), "{error}");
     }
 }

@@ -1,9 +1,9 @@
 //! A GPU device: one adapter of wgpu, with what kernels and placement must know of it.
 #![forbid(unsafe_code)]
 
-use super::key::DeviceKey;
 use super::pci::PciAddress;
 use serde::Serialize;
+use std::fmt;
 
 /// What sort of GPU an adapter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -22,17 +22,6 @@ pub enum GpuKind {
 }
 
 impl GpuKind {
-    /// In a word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Discrete => "discrete",
-            Self::Integrated => "integrated",
-            Self::Virtual => "virtual",
-            Self::Software => "software",
-            Self::Other => "other",
-        }
-    }
-
     /// Whether its memory is the host's.
     pub fn shares_host_memory(self) -> bool {
         matches!(self, Self::Integrated | Self::Software)
@@ -46,6 +35,13 @@ impl GpuKind {
             wgpu::DeviceType::Cpu => Self::Software,
             wgpu::DeviceType::Other => Self::Other,
         }
+    }
+}
+
+/// In a word, as in JSON.
+impl fmt::Display for GpuKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -152,7 +148,7 @@ pub struct GpuDevice {
     /// Name in plans and on the command line: `gpu0`, `gpu1`, …
     pub name: String,
     /// Identity for the cost store.
-    pub key: DeviceKey,
+    pub key: String,
     /// The adapter's name.
     pub description: String,
     /// What sort it is.

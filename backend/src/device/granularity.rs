@@ -2,20 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::cpu::{CpuDevice, CpuGranularity};
-use super::key::DeviceKey;
+use super::key::device_key;
 use super::topology::{Pu, Topology, caches_of};
 use super::{CacheSummary, format_bytes};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What two processing units have in common when they belong to one device.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum SharedLevel {
-    Machine,
-    Package(u32),
-    Numa(u32),
-    L3(u32),
-    Core(u32),
-}
 
 /// The CPU devices of `topology`, in its order, named `cpu0`, `cpu1`, …
 ///
@@ -37,26 +27,25 @@ pub(super) fn cpu_devices(
 
 /// Processing units by group; groups in the order of their first member.
 fn group(pus: &[Pu], granularity: CpuGranularity) -> Vec<Vec<Pu>> {
-    let mut groups: Vec<(SharedLevel, Vec<Pu>)> = Vec::new();
-    let mut position: BTreeMap<SharedLevel, usize> = BTreeMap::new();
+    let mut groups: Vec<((CpuGranularity, u32), Vec<Pu>)> = Vec::new();
     for pu in pus {
-        let key = group_of(pu, granularity);
-        let at = *position.entry(key).or_insert_with(|| {
-            groups.push((key, Vec::new()));
-            groups.len() - 1
-        });
-        groups[at].1.push(pu.clone());
+        let shared = shared(pu, granularity);
+        match groups.iter_mut().find(|(other, _)| *other == shared) {
+            Some((_, members)) => members.push(pu.clone()),
+            None => groups.push((shared, vec![pu.clone()])),
+        }
     }
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-fn group_of(pu: &Pu, granularity: CpuGranularity) -> SharedLevel {
-    match granularity {
-        CpuGranularity::Machine => SharedLevel::Machine,
-        CpuGranularity::Package => SharedLevel::Package(pu.package),
-        CpuGranularity::Numa => SharedLevel::Numa(pu.numa),
-        CpuGranularity::L3 => pu.caches[2].map_or(SharedLevel::Numa(pu.numa), |cache| SharedLevel::L3(cache.id)),
-        CpuGranularity::Core => SharedLevel::Core(pu.core),
+/// What a processing unit has in common with the others of its device: a level of the machine, and which one there.
+fn shared(pu: &Pu, granularity: CpuGranularity) -> (CpuGranularity, u32) {
+    match (granularity, pu.caches[2]) {
+        (CpuGranularity::Machine, _) => (granularity, 0),
+        (CpuGranularity::Package, _) => (granularity, pu.package),
+        (CpuGranularity::L3, Some(cache)) => (granularity, cache.id),
+        (CpuGranularity::Numa | CpuGranularity::L3, _) => (CpuGranularity::Numa, pu.numa),
+        (CpuGranularity::Core, _) => (granularity, pu.core),
     }
 }
 
@@ -93,7 +82,7 @@ fn one_per_core_first(pus: &[Pu]) -> (usize, Vec<u32>) {
     (seen.len(), ranked.into_iter().map(|(_, index)| index).collect())
 }
 
-fn key(model: &str, cores: usize, caches: [Option<CacheSummary>; 3]) -> DeviceKey {
+fn key(model: &str, cores: usize, caches: [Option<CacheSummary>; 3]) -> String {
     let mut parts = vec![model.to_owned(), format!("{cores} cores")];
     for (level, cache) in ["L1d", "L2", "L3"].into_iter().zip(caches) {
         if let Some(cache) = cache {
@@ -101,7 +90,7 @@ fn key(model: &str, cores: usize, caches: [Option<CacheSummary>; 3]) -> DeviceKe
         }
     }
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    DeviceKey::new("cpu", &parts)
+    device_key("cpu", &parts)
 }
 
 fn distinct(pus: &[Pu], part: impl Fn(&Pu) -> u32) -> Vec<u32> {
@@ -145,12 +134,10 @@ impl MemoryShares {
 
 #[cfg(test)]
 mod tests {
-    use super::super::topology::synthetic::{Shape, machine};
+    use super::super::topology::synthetic::{EPYC, Shape, machine};
     use super::*;
 
     const GIB: u64 = 1 << 30;
-    const EPYC: Shape =
-        Shape { packages: 2, numa_per_package: 1, l3_per_numa: 2, cores_per_l3: 4, pus_per_core: 2, has_l3: true };
     const NO_L3: Shape = Shape { has_l3: false, ..EPYC };
     const SUB_NUMA: Shape = Shape { packages: 1, numa_per_package: 4, l3_per_numa: 1, ..EPYC };
 
@@ -235,6 +222,6 @@ mod tests {
         let by_cache = devices(EPYC, CpuGranularity::L3);
         assert_eq!(by_cache[0].key, by_cache[3].key);
         assert_ne!(by_cache[0].key, devices(EPYC, CpuGranularity::Package)[0].key);
-        assert_eq!(by_cache[0].key.as_str(), "cpu | Model | 4 cores | L1d 4x48 KiB | L2 4x1 MiB | L3 1x32 MiB");
+        assert_eq!(by_cache[0].key, "cpu | Model | 4 cores | L1d 4x48 KiB | L2 4x1 MiB | L3 1x32 MiB");
     }
 }

@@ -108,7 +108,8 @@ fn topology(root: &Path, notes: &mut Vec<String>) -> (Topology, Topology) {
         // A description of another machine (hwloc can be told to read one) has none of our units.
         (!usable.pus.is_empty()).then_some((topology, usable))
     };
-    if let Some(found) = from_hwloc().and_then(usable_part) {
+    #[cfg(feature = "hwloc")]
+    if let Some(found) = super::hwloc::read().and_then(usable_part) {
         return found;
     }
     if let Some(found) = sysfs::read(root).and_then(usable_part) {
@@ -118,16 +119,6 @@ fn topology(root: &Path, notes: &mut Vec<String>) -> (Topology, Topology) {
     notes.push("the topology is not known: cores are counted as one device without caches".to_owned());
     let count = std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX));
     (Topology::flat(count), Topology::flat(count))
-}
-
-#[cfg(feature = "hwloc")]
-fn from_hwloc() -> Option<Topology> {
-    super::hwloc::read()
-}
-
-#[cfg(not(feature = "hwloc"))]
-fn from_hwloc() -> Option<Topology> {
-    None
 }
 
 fn host(root: &Path, topology: &Topology, usable: &Topology, memory: HostMemory) -> Host {

@@ -3,10 +3,10 @@
 
 use super::adapters::{self, Found};
 use super::cpu::{CpuDevice, CpuGranularity};
+use super::format_bytes;
 use super::gpu::{GpuDevice, MemorySource};
 use super::granularity::cpu_devices;
 use super::host::{self, Host};
-use super::{DeviceKey, format_bytes};
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -56,12 +56,6 @@ impl DetectOptions {
         self.memory_overrides.push((device.into(), bytes));
         self
     }
-
-    /// Runs the CPU device of this name so many times slower than it is.
-    pub fn with_slowdown(mut self, device: impl Into<String>, times: f64) -> Self {
-        self.slowdowns.push((device.into(), times));
-        self
-    }
 }
 
 /// The machine and its devices.
@@ -80,17 +74,12 @@ pub struct Inventory {
     pub notes: Vec<String>,
 }
 
-/// Options that do not fit this machine.
-#[derive(Clone, Debug, PartialEq, Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "fields are what the messages call them")]
-pub enum DetectError {
-    /// Memory was set for a device that is not there.
-    #[error("memory is set for `{device}`, but the devices are {known}")]
-    UnknownDevice { device: String, known: String },
-    /// Only CPU devices can be slowed down, and only by a factor of at least 1.
-    #[error("`{device}` cannot be made {times} times slower: name a CPU device ({known}), and a number from 1 to 1000")]
-    Slowdown { device: String, times: f64, known: String },
+/// Options that do not fit this machine: what is asked of which device.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{problem}")]
+pub struct DetectError {
+    pub(crate) device: String,
+    problem: String,
 }
 
 /// One device of either family.
@@ -158,11 +147,15 @@ impl Inventory {
         match self.cpus.iter_mut().find(|cpu| cpu.name == name) {
             Some(cpu) if (1.0..=1000.0).contains(&times) => {
                 cpu.slowdown = times;
-                cpu.key = cpu.key.slowed(times);
+                cpu.key = format!("{} | {times} times slower", cpu.key);
                 self.notes.push(format!("{name}: each node takes {times} times as long as it needs"));
                 Ok(())
             }
-            _ => Err(DetectError::Slowdown { device: name.to_owned(), times, known }),
+            _ => {
+                let advice = format!("name a CPU device ({known}), and a number from 1 to 1000");
+                let problem = format!("`{name}` cannot be made {times} times slower: {advice}");
+                Err(DetectError { device: name.to_owned(), problem })
+            }
         }
     }
 
@@ -173,8 +166,9 @@ impl Inventory {
             gpu.memory_source = MemorySource::Override;
             std::mem::replace(&mut gpu.memory, bytes)
         } else {
-            let known: Vec<&str> = self.devices().map(DeviceRef::name).collect();
-            return Err(DetectError::UnknownDevice { device: name.to_owned(), known: known.join(", ") });
+            let known = self.devices().map(DeviceRef::name).collect::<Vec<_>>().join(", ");
+            let problem = format!("memory is set for `{name}`, but the devices are {known}");
+            return Err(DetectError { device: name.to_owned(), problem });
         };
         if bytes > found {
             let (wanted, found) = (format_bytes(bytes), format_bytes(found));
@@ -194,7 +188,7 @@ impl<'a> DeviceRef<'a> {
     }
 
     /// Its identity for the cost store.
-    pub fn key(self) -> &'a DeviceKey {
+    pub fn key(self) -> &'a str {
         match self {
             Self::Cpu(cpu) => &cpu.key,
             Self::Gpu(gpu) => &gpu.key,

@@ -23,15 +23,13 @@ mod memory;
 mod pci;
 mod sysfs;
 mod topology;
-#[cfg(any(windows, target_os = "linux"))]
 mod vulkan;
 
 pub use bytes::{SizeError, format_bytes, parse_bytes, parse_memory_override};
-pub use cpu::{CpuDevice, CpuGranularity, UnknownGranularity};
+pub use cpu::{CpuDevice, CpuGranularity};
 pub use cpulist::format_list;
 pub use gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
 pub use host::Host;
 pub use inventory::{DetectError, DetectOptions, DeviceRef, Inventory, detect};
-pub use key::DeviceKey;
 pub use pci::PciAddress;
 pub use topology::{CacheSummary, NumaNode, Source};

@@ -3,7 +3,7 @@
 //! hwloc knows this too, but its binding does not reach I/O objects.
 #![forbid(unsafe_code)]
 
-use super::cpulist::parse_list;
+use super::sysfs::{list, number, text};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::fs;
@@ -62,11 +62,9 @@ pub(super) fn locality(root: &Path, address: PciAddress) -> Option<Locality> {
     if !folder.is_dir() {
         return None;
     }
-    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     // The kernel writes -1 where the firmware names no node.
-    let numa = read("numa_node").and_then(|text| text.trim().parse().ok());
-    let pus = read("local_cpulist").and_then(|text| parse_list(&text)).unwrap_or_default();
-    Some(Locality { numa, pus })
+    let numa = number(&folder.join("numa_node"));
+    Some(Locality { numa, pus: list(&folder.join("local_cpulist")).unwrap_or_default() })
 }
 
 /// A GPU that the bus lists.
@@ -84,10 +82,8 @@ pub(super) fn bus_gpus(root: &Path) -> Vec<BusGpu> {
         return Vec::new();
     };
     let gpu = |entry: fs::DirEntry| {
-        let hexadecimal = |name: &str| {
-            let text = fs::read_to_string(entry.path().join(name)).ok()?;
-            u32::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
-        };
+        let hexadecimal =
+            |name: &str| u32::from_str_radix(text(&entry.path().join(name))?.strip_prefix("0x")?, 16).ok();
         // The base class 03 is that of display controllers, VGA and 3D alike.
         let display = hexadecimal("class")? >> 16 == 0x03;
         let address = PciAddress::parse(entry.file_name().to_str()?)?;
@@ -100,10 +96,11 @@ pub(super) fn bus_gpus(root: &Path) -> Vec<BusGpu> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn bus(devices: &[(&str, &[(&str, &str)])]) -> tempfile::TempDir {
+    /// A root whose bus lists these devices: the files of each, by its address.
+    pub(in super::super) fn bus(devices: &[(&str, &[(&str, &str)])]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a temporary folder can be made");
         for (address, files) in devices {
             let folder = root.path().join("sys/bus/pci/devices").join(address);

@@ -90,15 +90,15 @@ fn cache(folder: &Path) -> Option<Cache> {
     Some(Cache { id, bytes })
 }
 
-fn text(path: &Path) -> Option<String> {
+pub(super) fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-fn number<T: FromStr>(path: &Path) -> Option<T> {
+pub(super) fn number<T: FromStr>(path: &Path) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-fn list(path: &Path) -> Option<Vec<u32>> {
+pub(super) fn list(path: &Path) -> Option<Vec<u32>> {
     parse_list(&text(path)?)
 }
 

@@ -118,6 +118,10 @@ pub(crate) mod synthetic {
         pub(crate) has_l3: bool,
     }
 
+    /// Two packages, one NUMA node each, with two caches of level 3 for four cores of two threads each.
+    pub(crate) const EPYC: Shape =
+        Shape { packages: 2, numa_per_package: 1, l3_per_numa: 2, cores_per_l3: 4, pus_per_core: 2, has_l3: true };
+
     /// The machine of `shape`: 8 GiB a node, 48 KiB L1d, 1 MiB L2, 32 MiB L3. As on Linux, the first hardware threads of
     /// all cores are numbered before the second ones.
     pub(crate) fn machine(shape: Shape) -> Topology {
@@ -142,15 +146,12 @@ pub(crate) mod synthetic {
 
 #[cfg(test)]
 mod tests {
-    use super::synthetic::{Shape, machine};
+    use super::synthetic::{EPYC, machine};
     use super::*;
-
-    const TWO_SOCKETS: Shape =
-        Shape { packages: 2, numa_per_package: 1, l3_per_numa: 2, cores_per_l3: 4, pus_per_core: 2, has_l3: true };
 
     #[test]
     fn parts_are_counted() {
-        let topology = machine(TWO_SOCKETS);
+        let topology = machine(EPYC);
         assert_eq!(topology.pus.len(), 32);
         assert_eq!(count_of(&topology.pus, |pu| pu.core), 16);
         assert_eq!(count_of(&topology.pus, |pu| pu.package), 2);
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn a_restricted_machine_keeps_only_what_is_allowed() {
         let allowed = BTreeSet::from([0, 1, 17, 99]);
-        let part = machine(TWO_SOCKETS).restricted_to(&allowed);
+        let part = machine(EPYC).restricted_to(&allowed);
         assert_eq!(part.pus.iter().map(|pu| pu.index).collect::<Vec<_>>(), [0, 1, 17]);
         assert_eq!(count_of(&part.pus, |pu| pu.core), 2);
         assert_eq!(part.numa.len(), 2);

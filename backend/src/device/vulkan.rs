@@ -10,6 +10,7 @@ pub(super) struct Heaps {
 }
 
 /// The heaps of `adapter`; `None` where it is not driven through Vulkan.
+#[cfg(any(windows, target_os = "linux"))]
 pub(super) fn heaps(adapter: &wgpu::Adapter) -> Option<Heaps> {
     // SAFETY: nothing of the adapter is destroyed: the guard is only read from and dropped at the end of this function.
     let raw = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
@@ -25,4 +26,10 @@ pub(super) fn heaps(adapter: &wgpu::Adapter) -> Option<Heaps> {
         }
     }
     Some(heaps)
+}
+
+/// Elsewhere wgpu is built without Vulkan.
+#[cfg(not(any(windows, target_os = "linux")))]
+pub(super) fn heaps(_: &wgpu::Adapter) -> Option<Heaps> {
+    None
 }

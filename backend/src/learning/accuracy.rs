@@ -69,20 +69,6 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// Mean absolute relative error of the nodes' times (MAPE, as a share of 1); `None` if no node was long enough to be measured.
-    pub fn node_error(&self) -> Option<f64> {
-        mean(self.nodes.iter().filter_map(|node| node.time.error()))
-    }
-
-    /// Mean absolute relative error of the transfers' times over all links; `None` without transfers.
-    pub fn link_error(&self) -> Option<f64> {
-        let errors = self.links.iter().filter_map(|link| Some((link.error?, link.transfers as f64)));
-        let (sum, count) = errors.fold((0.0, 0.0), |(sum, all), (error, count)| (sum + error * count, all + count));
-        (count > 0.0).then(|| sum / count)
-    }
-}
-
-impl Accuracy {
     /// What was predicted of a run of `planned` beside what was measured; needs the run's profile.
     pub fn of(planned: &Planned, measured: &RunOutput) -> Self {
         let plan = planned.plan();
@@ -97,6 +83,18 @@ impl Accuracy {
             nodes: nodes.collect(),
             links: link_accuracy(planned, measured),
         }
+    }
+
+    /// Mean absolute relative error of the nodes' times (MAPE, as a share of 1); `None` if no node was long enough to be measured.
+    pub fn node_error(&self) -> Option<f64> {
+        mean(self.nodes.iter().filter_map(|node| node.time.error()))
+    }
+
+    /// Mean absolute relative error of the transfers' times over all links; `None` without transfers.
+    pub fn link_error(&self) -> Option<f64> {
+        let errors = self.links.iter().filter_map(|link| Some((link.error?, link.transfers as f64)));
+        let (sum, count) = errors.fold((0.0, 0.0), |(sum, all), (error, count)| (sum + error * count, all + count));
+        (count > 0.0).then(|| sum / count)
     }
 }
 

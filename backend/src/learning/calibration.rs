@@ -76,23 +76,30 @@ impl fmt::Display for CalibrationStep {
     }
 }
 
-/// A full calibration of the devices of an inventory.
+/// Measures the devices of an inventory by running probes on them.
 pub struct Calibrator<'a> {
-    bench: Bench<'a>,
+    inventory: &'a Inventory,
+    devices: Vec<MachineDevice>,
+}
+
+/// The runs of one probe.
+struct Trial {
+    program: Arc<Program>,
+    executor: Executor,
+    runs: Vec<RunOutput>,
 }
 
 impl<'a> Calibrator<'a> {
     /// The calibration of these devices. Equal devices are measured once.
     pub fn new(inventory: &'a Inventory) -> Self {
-        Self { bench: Bench::new(inventory) }
+        Self { inventory, devices: machine_devices(inventory) }
     }
 
     /// All steps, the most telling first.
     pub fn steps(&self) -> Vec<CalibrationStep> {
-        let devices = &self.bench.devices;
+        let devices = &self.devices;
         let first_of_key = |at: &usize| devices[..*at].iter().all(|other| other.key != devices[*at].key);
-        let distinct: Vec<usize> =
-            (0..devices.len()).filter(first_of_key).filter(|at| self.bench.has_room(*at)).collect();
+        let distinct: Vec<usize> = (0..devices.len()).filter(first_of_key).filter(|at| self.has_room(*at)).collect();
         let mut steps = Vec::new();
         let mut step = |what: What, name: String| steps.push(CalibrationStep { name, what });
         let id = |at: usize| DeviceId(at as u32);
@@ -140,25 +147,24 @@ impl<'a> Calibrator<'a> {
     /// # Errors
     /// If a probe fails to run: then models would, too.
     pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), CalibrationError> {
-        let bench = &self.bench;
         match step.what {
-            What::Rates(device) => bench.learn_rates(device, known)?,
+            What::Rates(device) => self.learn_rates(device, known)?,
             What::Class(device, class, size) => {
                 let program = class.program(size);
-                if bench.runs_all(&program, device) {
-                    bench.record(&bench.run(program, &|_| device, false)?, known);
+                if self.runs_all(&program, device) {
+                    self.record(&self.run(program, &|_| device, false)?, known);
                 }
             }
             What::Link { device, elements, streamed } => {
                 // A stream needs a reader on the host, too.
                 let there = |node: usize| if node == 0 { device } else { HOST };
-                bench.record(&bench.run(relay(elements, 1 + u32::from(streamed)), &there, streamed)?, known);
+                self.record(&self.run(relay(elements, 1 + u32::from(streamed)), &there, streamed)?, known);
             }
             What::Hop { from, to, elements } => {
                 let alternate = |node: usize| if node.is_multiple_of(2) { to } else { from };
-                bench.record(&bench.run(relay(elements, 16), &alternate, false)?, known);
+                self.record(&self.run(relay(elements, 16), &alternate, false)?, known);
             }
-            What::Beside(first, second) => bench.learn_slowdown([first, second], known)?,
+            What::Beside(first, second) => self.learn_slowdown([first, second], known)?,
         }
         known.calibrated.insert(step.name.clone(), anabranch_kernels::VERSION);
         Ok(())
@@ -166,52 +172,17 @@ impl<'a> Calibrator<'a> {
 
     /// Two devices for each pair of keys.
     fn pairs(&self) -> Vec<(usize, usize)> {
-        let devices = &self.bench.devices;
+        let devices = &self.devices;
         let mut seen = Vec::new();
         let mut pairs = Vec::new();
         for (a, b) in (0..devices.len()).flat_map(|a| (a + 1..devices.len()).map(move |b| (a, b))) {
             let keys = (&devices[a].key, &devices[b].key);
-            if !seen.contains(&keys) && self.bench.has_room(a) && self.bench.has_room(b) {
+            if !seen.contains(&keys) && self.has_room(a) && self.has_room(b) {
                 seen.push(keys);
                 pairs.push((a, b));
             }
         }
         pairs
-    }
-}
-
-/// Measures every device that no rates are known of, and its links with the host. Takes about a second a device. A
-/// device on which probes do not fit keeps assumed rates.
-///
-/// # Errors
-/// If a probe fails to run: then models would, too.
-pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), CalibrationError> {
-    let bench = Bench::new(inventory);
-    for (index, device) in bench.devices.iter().enumerate() {
-        let done = known.devices.get(&device.key).is_some_and(|costs| costs.rates.is_some());
-        if !done && bench.has_room(index) {
-            bench.learn_rates(DeviceId(index as u32), known)?;
-        }
-    }
-    Ok(())
-}
-
-/// Where probes run.
-struct Bench<'a> {
-    inventory: &'a Inventory,
-    devices: Vec<MachineDevice>,
-}
-
-/// The runs of one probe.
-struct Trial {
-    program: Arc<Program>,
-    executor: Executor,
-    runs: Vec<RunOutput>,
-}
-
-impl<'a> Bench<'a> {
-    fn new(inventory: &'a Inventory) -> Self {
-        Self { inventory, devices: machine_devices(inventory) }
     }
 
     /// The devices with nothing known of them.
@@ -345,6 +316,22 @@ impl<'a> Bench<'a> {
             record(known, profiled);
         }
     }
+}
+
+/// Measures every device that no rates are known of, and its links with the host. Takes about a second a device. A
+/// device on which probes do not fit keeps assumed rates.
+///
+/// # Errors
+/// If a probe fails to run: then models would, too.
+pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+    let bench = Calibrator::new(inventory);
+    for (index, device) in bench.devices.iter().enumerate() {
+        let done = known.devices.get(&device.key).is_some_and(|costs| costs.rates.is_some());
+        if !done && bench.has_room(index) {
+            bench.learn_rates(DeviceId(index as u32), known)?;
+        }
+    }
+    Ok(())
 }
 
 impl Trial {

@@ -1,11 +1,10 @@
 //! The programs that calibration runs: each stresses one rate of a device, one class of kernels, or one link.
 
-use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
+use crate::program::{Origin, Program, floats, map};
+use anabranch_kernels::Tensor;
 use anabranch_kernels::op::{
-    Binary, Conv, Domain, Expression, Map, MatMul, Normalize, Op, Pool, PoolKind, Register, Softmax, Step, Transpose,
-    Unary,
+    Binary, Conv, Expression, MatMul, Normalize, Op, Pool, PoolKind, Register, Softmax, Step, Transpose, Unary,
 };
-use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
 /// What a probe measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,34 +91,11 @@ pub(crate) fn relay(elements: usize, nodes: u32) -> Program {
 
 /// Two chains of products of 192×192 matrices side by side, of these lengths.
 pub(crate) fn side_by_side(lengths: [u32; 2]) -> Program {
-    let [mut first, second] =
-        lengths.map(|length| chain(&[192, 192], Some(&[192, 192]), &Op::MatMul(MatMul::default()), length));
-    let (values, nodes) = (first.values.len() as u32, first.nodes.len() as u32);
-    let moved = |id: ValueId| ValueId(id.0 + values);
-    first.values.extend(second.values.into_iter().map(|value| Value {
-        name: format!("beside {}", value.name),
-        origin: match value.origin {
-            Origin::Node(node) => Origin::Node(NodeId(node.0 + nodes)),
-            other => other,
-        },
-        ..value
-    }));
-    first.nodes.extend(second.nodes.into_iter().map(|node| Node {
-        inputs: node.inputs.into_iter().map(moved).collect(),
-        outputs: node.outputs.into_iter().map(moved).collect(),
-        ..node
-    }));
-    first.inputs.extend(second.inputs.into_iter().map(moved));
-    first.outputs.extend(second.outputs.into_iter().map(|output| Output {
-        name: "beside y".into(),
-        value: moved(output.value),
-        ..output
-    }));
-    first
-}
-
-fn map(expression: Expression) -> Op {
-    Op::Map(Map { domain: Domain::F32, expression })
+    let mut program = Program::default();
+    for (name, length) in ["", "beside "].into_iter().zip(lengths) {
+        add_chain(&mut program, name, &[192, 192], Some(&[192, 192]), &Op::MatMul(MatMul::default()), length);
+    }
+    program
 }
 
 fn negate() -> Op {
@@ -147,29 +123,33 @@ fn long_expression() -> Expression {
     Expression::new(1, steps.collect()).expect("each step reads the input and the step before it")
 }
 
-/// `length` nodes of one op, each on the result of the one before and on one constant of small elements.
 fn chain(dims: &[usize], constant: Option<&[usize]>, op: &Op, length: u32) -> Program {
-    let spec = |dims: &[usize]| TensorSpec::new(DType::F32, Shape::new(dims).expect("probes are small"));
     let mut program = Program::default();
-    let mut last = program.add_input("x", spec(dims));
+    add_chain(&mut program, "", dims, constant, op, length);
+    program
+}
+
+/// `length` nodes of one op, each on the result of the one before and on one constant of small elements; all names begin with
+/// `name`.
+fn add_chain(program: &mut Program, name: &str, dims: &[usize], constant: Option<&[usize]>, op: &Op, length: u32) {
+    let mut last = program.add_input(format!("{name}x"), floats(dims));
     let weights = constant.map(|dims| {
-        let shape = spec(dims).shape;
-        let elements: Vec<f32> = (0..shape.elements()).map(|i| (i % 17) as f32 * 1e-3).collect();
-        let tensor = Tensor::from_elements(shape, &elements).expect("one element for each of the shape's");
-        program.add_value("weights", spec(dims), Origin::Constant(tensor.into()))
+        let spec = floats(dims);
+        let elements: Vec<f32> = (0..spec.shape.elements()).map(|i| (i % 17) as f32 * 1e-3).collect();
+        let tensor = Tensor::from_elements(spec.shape.clone(), &elements).expect("one element for each of the shape's");
+        program.add_value(format!("{name}weights"), spec, Origin::Constant(tensor.into()))
     });
     for index in 0..length {
-        let inputs = std::iter::once(last).chain(weights).map(|id| (id, program.value(id).spec.clone())).collect();
-        last = program.add_value(format!("y{index}"), spec(dims), Origin::Node(NodeId(index)));
-        program.add_node(&format!("probe{index}"), op.clone(), inputs, last);
+        let inputs: Vec<_> = std::iter::once(last).chain(weights).collect();
+        last = program.add_node(format!("{name}y{index}"), op.clone(), &inputs, floats(dims));
     }
-    program.outputs.push(Output { name: "y".into(), value: last, spec: spec(dims) });
-    program
+    program.add_output(format!("{name}y"), last);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::NodeId;
 
     #[test]
     fn probes_are_chains_of_equal_nodes() {

@@ -33,7 +33,7 @@ mod transfer;
 mod uses;
 
 pub use check::{Violation, check};
-pub use device::{HOST, PlanDevice};
+pub use device::{HOST, MachineDevice, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
 pub(crate) use gang::common_divisor;
 pub use link::LinkPlan;

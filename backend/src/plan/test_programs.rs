@@ -2,10 +2,11 @@
 
 use super::{KernelNeeds, Needs, Plan, PlanDevice, PlanError, PlanOptions};
 use crate::plan::HOST;
-use crate::program::{NodeId, Origin, Output, Program, ValueId};
+use crate::program::{NodeId, Origin, Program, ValueId};
+pub(crate) use crate::program::{floats as spec, map};
 use crate::tasks::{NodeLimits, ProgramTasks, Residence};
-use anabranch_kernels::op::{Binary, Domain, Expression, Map, MatMul, Op, Reduce, ReduceKind, Unary};
-use anabranch_kernels::{DType, KernelError, Shape, Tensor, TensorSpec};
+use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Reduce, ReduceKind, Unary};
+use anabranch_kernels::{KernelError, Tensor, TensorSpec};
 use anabranch_placement::cost::CostTable;
 use anabranch_placement::order::Pct;
 use anabranch_placement::place::{Fixed, Placement, Placer};
@@ -22,14 +23,6 @@ pub(crate) struct Maker {
     program: Program,
 }
 
-pub(crate) fn spec(dims: &[usize]) -> TensorSpec {
-    TensorSpec::new(DType::F32, Shape::new(dims).expect("tests are small"))
-}
-
-pub(crate) fn map(expression: Expression) -> Op {
-    Op::Map(Map { domain: Domain::F32, expression })
-}
-
 pub(crate) fn relu() -> Op {
     map(Expression::unary(Unary::Relu))
 }
@@ -43,24 +36,23 @@ impl Maker {
         Self::default()
     }
 
-    fn value(&mut self, dims: &[usize], origin: Origin) -> ValueId {
-        self.program.add_value(format!("value{}", self.program.values.len()), spec(dims), origin)
+    fn next_value(&self) -> String {
+        format!("value{}", self.program.values.len())
     }
 
     pub(crate) fn input(&mut self, dims: &[usize]) -> ValueId {
-        self.program.add_input(format!("value{}", self.program.values.len()), spec(dims))
+        self.program.add_input(self.next_value(), spec(dims))
     }
 
     pub(crate) fn constant(&mut self, dims: &[usize], element: impl Fn(usize) -> f32) -> ValueId {
         let spec = spec(dims);
         let elements: Vec<f32> = (0..spec.shape.elements()).map(element).collect();
         let tensor = Tensor::from_elements(spec.shape, &elements).expect("one for each");
-        self.value(dims, Origin::Constant(tensor.into()))
+        self.program.add_value(self.next_value(), tensor.spec().clone(), Origin::Constant(tensor.into()))
     }
 
     pub(crate) fn node(&mut self, op: Op, inputs: &[ValueId], dims: &[usize]) -> ValueId {
-        let specs = inputs.iter().map(|input| self.program.value(*input).spec.clone()).collect();
-        self.node_reading(op, inputs, specs, dims)
+        self.program.add_node(format!("node{}", self.program.nodes.len()), op, inputs, spec(dims))
     }
 
     /// A node that reads its inputs under shapes of their own.
@@ -71,21 +63,25 @@ impl Maker {
         specs: Vec<TensorSpec>,
         dims: &[usize],
     ) -> ValueId {
-        let node = NodeId(self.program.nodes.len() as u32);
-        let output = self.value(dims, Origin::Node(node));
-        let read = inputs.iter().copied().zip(specs).collect();
-        self.program.add_node(&format!("node{}", node.0), op, read, output);
+        let output = self.node(op, inputs, dims);
+        self.program.nodes.last_mut().expect("it was just added").spec.inputs = specs;
         output
     }
 
     pub(crate) fn finish(mut self, outputs: &[ValueId]) -> Program {
         for value in outputs {
-            let name = format!("out{}", self.program.outputs.len());
-            let spec = self.program.value(*value).spec.clone();
-            self.program.outputs.push(Output { name, value: *value, spec });
+            self.program.add_output(format!("out{}", self.program.outputs.len()), *value);
         }
         self.program
     }
+}
+
+/// So many simple nodes, one after the other.
+pub(crate) fn chain(nodes: usize, dims: &[usize]) -> Program {
+    let mut maker = Maker::new();
+    let input = maker.input(dims);
+    let last = (0..nodes).fold(input, |value, _| maker.node(relu(), &[value], dims));
+    maker.finish(&[last])
 }
 
 /// A program with a device for each node.
@@ -125,12 +121,7 @@ impl Placed {
 
     /// Nodes one after the other on these devices.
     pub(crate) fn chain(kinds: &[&str], device_of: &[u32], dims: &[usize]) -> Self {
-        let mut maker = Maker::new();
-        let mut value = maker.input(dims);
-        for _ in device_of {
-            value = maker.node(relu(), &[value], dims);
-        }
-        Self::new(maker.finish(&[value]), kinds, device_of)
+        Self::new(chain(device_of.len(), dims), kinds, device_of)
     }
 
     pub(crate) fn plan(&self, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {

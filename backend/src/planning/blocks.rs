@@ -4,12 +4,11 @@ use super::constraints::Constraints;
 use super::error::PlanningError;
 use super::machine::Machine;
 use super::placing::{Placed, Placing};
-use super::request::{BlockSource, NamedPlanFile, PlacementRequest};
+use super::request::{BlockSource, PlacementRequest};
 use crate::blocks::{
-    self, BlockDevice, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Forming, Readers, block_node,
-    contract, form,
+    self, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Forming, Readers, block_node, contract, form,
 };
-use crate::plan::{PlanOptions, StreamMode};
+use crate::plan::{MachineDevice, PlanOptions, StreamMode};
 use crate::plan_file::{FileError, PlanFile};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::platform::DeviceId;
@@ -53,7 +52,7 @@ impl<'a> BlockPlanner<'a> {
         let given = match &request.blocks {
             BlockSource::Formed => None,
             BlockSource::Given { groups, .. } => Some(groups.clone()),
-            BlockSource::File(NamedPlanFile { path, plan }) => {
+            BlockSource::File { path, plan } => {
                 let unfit = |error: FileError| PlanningError::plan_file(path, error);
                 self.given(program, device_of, plan).map_err(unfit)?
             }
@@ -84,7 +83,7 @@ impl<'a> BlockPlanner<'a> {
         let forming = Forming {
             program,
             device_of,
-            devices: &self.machine.streams,
+            devices: &self.machine.devices,
             mode: self.options.streaming,
             chunk: self.options.chunk,
             supports: &|device, spec, constant| self.machine.supports(device, spec, constant),
@@ -93,7 +92,7 @@ impl<'a> BlockPlanner<'a> {
         if self.options.streaming == StreamMode::Auto {
             let readers = Readers::of(program);
             groups.retain(|group| {
-                let device = &self.machine.streams[device_of[group.members[0].index()].index()];
+                let device = &self.machine.devices[device_of[group.members[0].index()].index()];
                 block_node(program, &readers, &group.members, group.chunk_rows)
                     .is_ok_and(|block| self.gain(program, &block, device).pays())
             });
@@ -122,11 +121,13 @@ impl<'a> BlockPlanner<'a> {
                 block.set_chunk_rows(blocks::chunk_rows(
                     &block,
                     self.options.chunk,
-                    &self.machine.streams[device.index()],
+                    &self.machine.devices[device.index()],
                 ));
             }
             if !self.machine.supports(device, &block.spec, &constants(program, &block.inputs)) {
-                return Err(refuse(BlockError::Kernel { device: self.machine.streams[device.index()].name.clone() }));
+                let name = &self.machine.devices[device.index()].name;
+                let problem = format!("{name:?} has no kernel for it; leave out the nodes that {name:?} cannot stream");
+                return Err(refuse(BlockError::new(problem)));
             }
             groups.push((listed.name, BlockMembers { chunk_rows: block.chunk_rows(), members: block.members }));
         }
@@ -157,7 +158,7 @@ impl<'a> BlockPlanner<'a> {
         let order = match &request.blocks {
             BlockSource::Formed => None,
             BlockSource::Given { order, .. } => Some(order.clone()),
-            BlockSource::File(file) => file.plan.order(made, &self.machine.plan_devices(), &device_of),
+            BlockSource::File { plan, .. } => plan.order(made, &self.machine.plan_devices(), &device_of),
         };
         let blocks: Vec<_> = contraction
             .blocks
@@ -183,7 +184,7 @@ impl<'a> BlockPlanner<'a> {
         })
     }
 
-    fn gain(&self, program: &Program, block: &BlockNode, device: &BlockDevice) -> BlockGain {
+    fn gain(&self, program: &Program, block: &BlockNode, device: &MachineDevice) -> BlockGain {
         BlockGain::of(program, block, device, self.machine.costs.devices.get(&device.key))
     }
 
@@ -198,7 +199,7 @@ impl<'a> BlockPlanner<'a> {
             chunk_rows: block.chunk_rows(),
             chunk_bytes: block.row_bytes() * block.chunk_rows() as u64,
             kept_bytes: block.kept_bytes(program),
-            gain: self.gain(program, block, &self.machine.streams[device.index()]),
+            gain: self.gain(program, block, &self.machine.devices[device.index()]),
         }
     }
 }

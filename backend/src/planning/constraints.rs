@@ -1,10 +1,9 @@
 //! What the caller demands of a placement: nodes pinned to devices, nodes kept together, tensors kept on devices.
 
 use super::error::PlanningError;
-use super::machine::MachineDevice;
 use super::name_pattern::matches;
 use crate::error_kind::ErrorKind;
-use crate::plan::HOST;
+use crate::plan::{HOST, MachineDevice};
 use crate::program::{NodeId, Program};
 use crate::tasks::Residence;
 use anabranch_placement::platform::{DeviceId, DeviceKind};

@@ -1,10 +1,10 @@
 //! The machine that a platform file describes, as placement sees it.
 
 use super::error::PlanningError;
-use super::machine::{Machine, MachineDevice, link};
+use super::machine::{Machine, link};
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformFile};
-use crate::blocks::BlockDevice;
 use crate::device::Inventory;
+use crate::plan::MachineDevice;
 use crate::profile::{DeviceCosts, LinkCosts, MachineCosts};
 use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::platform::DeviceKind;
@@ -21,9 +21,9 @@ impl Machine {
         let entries = file.devices_over(&present.devices)?;
         // What a run takes beside its nodes and transfers does not depend on which devices these are.
         let costs = MachineCosts { runs: known.runs.clone(), ..MachineCosts::default() };
-        let mut machine = Self { devices: Vec::new(), gpus: Vec::new(), streams: Vec::new(), costs };
+        let mut machine = Self { devices: Vec::new(), gpus: Vec::new(), costs };
         for entry in &entries {
-            machine.add(entry, &present.streams, known);
+            machine.add(entry, &present.devices, known);
         }
         for from in &entries {
             for to in entries.iter().filter(|to| to.name != from.name) {
@@ -38,14 +38,14 @@ impl Machine {
     }
 
     /// Adds a device. Its cores and caches are those of the device at hand that it is like.
-    fn add(&mut self, entry: &DeviceEntry, present: &[BlockDevice], known: &MachineCosts) {
-        let MachineDevice { name, kind, key, memory, times } = entry.machine_device();
-        let like = present.iter().find(|device| entry.key.as_ref() == Some(&device.key));
-        let (threads, cache) = like.map_or((1, 0), |device| (device.threads, device.cache));
-        self.streams.push(BlockDevice { name: name.clone(), kind, key: key.clone(), times, threads, cache });
+    fn add(&mut self, entry: &DeviceEntry, present: &[MachineDevice], known: &MachineCosts) {
+        let mut device = entry.machine_device();
+        if let Some(like) = present.iter().find(|device| entry.key.as_ref() == Some(&device.key)) {
+            (device.threads, device.cache) = (like.threads, like.cache);
+        }
         let costs = entry.key.as_ref().and_then(|like| known.devices.get(like)).cloned().unwrap_or_default();
-        self.costs.devices.insert(key.clone(), DeviceCosts { rates: entry.rates.or(costs.rates), ..costs });
-        self.devices.push(MachineDevice { name, kind, key, memory, times });
+        self.costs.devices.insert(device.key.clone(), DeviceCosts { rates: entry.rates.or(costs.rates), ..costs });
+        self.devices.push(device);
     }
 
     fn connect(&mut self, from: &DeviceEntry, to: &DeviceEntry, given: Option<&LinkEntry>, known: &MachineCosts) {

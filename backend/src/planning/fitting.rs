@@ -14,7 +14,6 @@ use crate::plan::{Plan, PlanError, PlanOptions};
 use crate::program::Program;
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Fixed;
-use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,7 +37,7 @@ impl Planner<'_> {
     /// # Errors
     /// If there is no plan within the constraints, or the choice names what is not there.
     pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
-        let request = PlacementRequest::of(self.lowered.program(), self.machine, choice)?;
+        let request = PlacementRequest::of(&self.lowered.program, self.machine, choice)?;
         self.plan_request(&request, &choice.plan)
     }
 
@@ -73,82 +72,63 @@ impl Planner<'_> {
     }
 
     fn placing(&self) -> Result<Placing<'_>, PlanningError> {
-        Placing::new(self.lowered.program(), self.machine, self.constraints)
+        Placing::new(&self.lowered.program, self.machine, self.constraints)
     }
 
-    fn plan_request(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
-        let started = Instant::now();
-        let planner = BlockPlanner::new(self.machine, options, self.constraints);
-        let fitting = Fitting { planner: *self, placing: self.placing()?, request, blocks: planner, options };
-        let Fitted { made, device_of, plan } = fitting.fit()?;
-        let PlacedProgram { program, placed, groups, blocks, .. } = made;
-        if let Some(violation) = crate::plan::check(&program, &plan).first() {
-            return Err(PlanningError::invalid(violation));
-        }
-        let place_time = started.elapsed();
-        let (plan, weights) = (Arc::new(plan), Arc::clone(self.lowered.weights()));
-        Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan, weights })
-    }
-}
-
-/// All that decides a plan.
-struct Fitting<'a> {
-    planner: Planner<'a>,
-    placing: Placing<'a>,
-    request: &'a PlacementRequest,
-    blocks: BlockPlanner<'a>,
-    options: &'a PlanOptions,
-}
-
-/// A plan with its program, and the devices of the tasks before blocks were made.
-struct Fitted {
-    made: PlacedProgram,
-    device_of: Vec<DeviceId>,
-    plan: Plan,
-}
-
-impl Fitting<'_> {
     /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
     /// stays there. If nothing fits, the first shortage is the error.
-    fn fit(&self) -> Result<Fitted, PlanningError> {
-        let Planner { lowered, machine, .. } = self.planner;
-        let devices = machine.plan_devices();
-        let mut budgets = machine.memory();
+    fn plan_request(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
+        let started = Instant::now();
+        let placing = self.placing()?;
+        let blocks = BlockPlanner::new(self.machine, options, self.constraints);
+        let mut budgets = self.machine.memory();
         let mut first = None;
         for _ in 0..ATTEMPTS {
-            let placed = match self.placing.place(self.request, &budgets) {
+            let placed = match placing.place(request, &budgets) {
                 Ok(placed) => placed,
                 Err(error) => return Err(first.unwrap_or(error)),
             };
             let device_of = placed.placement.device_of.clone();
-            let made = self.with_blocks(placed, &budgets)?;
-            let kernels = lowered.kernels(&made.program);
-            let PlacedProgram { program, placed, reasons, .. } = &made;
-            let (placement, schedule, reasons) = (&placed.placement, &placed.schedule, reasons.clone());
-            let result = Plan::build(program, &devices, placement, schedule, reasons, &kernels, self.options);
-            let shortage = match result {
+            let whole = PlacedProgram::whole(&self.lowered.program, placed);
+            let made = blocks.contract(&whole, &budgets, request)?.unwrap_or(whole);
+            let shortage = match self.build(&made, options) {
                 Ok(plan) => {
-                    let predicted = forecast(program, &plan, &placed.costs, machine);
-                    return Ok(Fitted { plan: plan.with_prediction(predicted), made, device_of });
+                    if let Some(violation) = crate::plan::check(&made.program, &plan).first() {
+                        return Err(PlanningError::invalid(violation));
+                    }
+                    let place_time = started.elapsed();
+                    let PlacedProgram { program, placed, groups, blocks, .. } = made;
+                    let (plan, weights) = (Arc::new(plan), Arc::clone(&self.lowered.weights));
+                    return Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan, weights });
                 }
                 Err(PlanError::Memory(shortage)) => shortage,
                 Err(error) => return Err(error.into()),
             };
-            let Some(short) = devices.iter().position(|device| device.name == shortage.device) else { break };
-            let resident = placed.resident(short);
+            let short = self.machine.devices.iter().position(|device| device.name == shortage.device);
+            let Some(short) = short else { break };
+            let resident = made.placed.resident(short);
             budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
             first.get_or_insert(PlanError::Memory(shortage).into());
         }
         Err(first.unwrap_or_else(PlanningError::no_plan))
     }
 
-    /// The placed program with its blocks contracted, or as it is.
-    fn with_blocks(&self, placed: Placed, budgets: &[u64]) -> Result<PlacedProgram, PlanningError> {
-        let program = self.planner.lowered.program();
-        let reasons = reasons(program, &placed);
-        let (groups, blocks) = (Vec::new(), Vec::new());
-        let whole = PlacedProgram { program: Arc::clone(program), placed, reasons, groups, blocks };
-        Ok(self.blocks.contract(&whole, budgets, self.request)?.unwrap_or(whole))
+    /// The plan of a placed program, with what it will take.
+    fn build(&self, made: &PlacedProgram, options: &PlanOptions) -> Result<Plan, PlanError> {
+        let PlacedProgram { program, placed, reasons, .. } = made;
+        let (devices, kernels) = (self.machine.plan_devices(), self.lowered.kernels(program));
+        let (placement, schedule) = (&placed.placement, &placed.schedule);
+        let plan = Plan::build(program, &devices, placement, schedule, reasons.clone(), &kernels, options)?;
+        let predicted = forecast(program, &plan, &placed.costs, self.machine);
+        Ok(plan.with_prediction(predicted))
+    }
+}
+
+impl PlacedProgram {
+    /// A program as it was lowered.
+    fn whole(program: &Arc<Program>, placed: Placed) -> Self {
+        let (reasons, groups, blocks) = (reasons(program, &placed), Vec::new(), Vec::new());
+        Self { program: Arc::clone(program), placed, reasons, groups, blocks }
     }
 }
 

@@ -1,37 +1,14 @@
 //! The machine that a program is placed on: its devices and what is known of their costs.
 
-use crate::blocks::BlockDevice;
 use crate::device::{CacheSummary, DeviceRef, Inventory};
-use crate::plan::PlanDevice;
-use crate::profile::{LinkCosts, MachineCosts, NodeCost, Predictor};
+use crate::execute::{ComputeDevice, CpuTeam, GpuOpener};
+use crate::plan::{MachineDevice, PlanDevice};
+use crate::profile::{LinkCosts, MachineCosts};
 use crate::program::{Node, Program};
 use anabranch_kernels::cpu;
 use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
-
-/// A device as placement sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MachineDevice {
-    /// Name within this machine: `cpu0`, `gpu0`.
-    pub name: String,
-    /// CPU or GPU.
-    pub kind: DeviceKind,
-    /// What its costs are filed under.
-    pub key: String,
-    /// Bytes that a plan may use there.
-    pub memory: u64,
-    /// What the times filed under the key are multiplied by; 1 for a device that is there.
-    pub times: f64,
-}
-
-impl MachineDevice {
-    /// The predicted time of a node here, by the predictor of its key.
-    pub fn predict(&self, known: &Predictor<'_>, node: &NodeSpec) -> NodeCost {
-        let cost = known.predict(node);
-        NodeCost { seconds: cost.seconds * self.times, ..cost }
-    }
-}
 
 /// Devices as placement sees them, and what their costs are.
 pub struct Machine {
@@ -39,8 +16,6 @@ pub struct Machine {
     pub devices: Vec<MachineDevice>,
     /// What the GPUs among them can hold and start.
     pub(super) gpus: Vec<GpuLimits>,
-    /// What streaming on each device depends on.
-    pub(super) streams: Vec<BlockDevice>,
     /// What nodes, transfers and runs cost there.
     pub costs: MachineCosts,
 }
@@ -49,8 +24,7 @@ impl Machine {
     /// The machine that is there.
     pub fn present(inventory: &Inventory, known: &MachineCosts) -> Self {
         let gpus = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
-        let streams = inventory.devices().map(stream_device).collect();
-        Self { devices: machine_devices(inventory), gpus, streams, costs: known.clone() }
+        Self { devices: machine_devices(inventory), gpus, costs: known.clone() }
     }
 
     /// Whether a device has a kernel for a node some of whose inputs are constant. A GPU has it only if all GPUs do.
@@ -91,31 +65,32 @@ impl Machine {
     }
 }
 
-/// The devices of an inventory as placement sees them.
+/// The devices of an inventory as placement sees them. A core's level 2 cache counts, or its share of one that cores have together.
 pub fn machine_devices(inventory: &Inventory) -> Vec<MachineDevice> {
-    let described = |device: DeviceRef<'_>| MachineDevice {
-        name: device.name().to_owned(),
-        kind: match device {
-            DeviceRef::Cpu(_) => DeviceKind::Cpu,
-            DeviceRef::Gpu(_) => DeviceKind::Gpu,
-        },
-        key: device.key().to_string(),
-        memory: device.memory(),
-        times: 1.0,
+    let described = |device: DeviceRef<'_>| {
+        let (kind, threads, cache) = match device {
+            DeviceRef::Cpu(cpu) => {
+                let share = |cache: CacheSummary| cache.bytes / cache.cores.max(1) as u64;
+                (DeviceKind::Cpu, cpu.team().len(), cpu.l2.map_or(0, share))
+            }
+            DeviceRef::Gpu(_) => (DeviceKind::Gpu, 1, 0),
+        };
+        let (name, key) = (device.name().to_owned(), device.key().to_owned());
+        MachineDevice { name, kind, key, memory: device.memory(), times: 1.0, threads, cache }
     };
     inventory.devices().map(described).collect()
 }
 
-/// A device as streaming sees it. A core's level 2 cache counts, or its share of one that cores have together.
-fn stream_device(device: DeviceRef<'_>) -> BlockDevice {
-    let (kind, threads, cache) = match device {
+/// The devices of an inventory to run on, in the same order.
+pub fn compute_devices(inventory: &Inventory) -> Vec<ComputeDevice> {
+    let device = |device: DeviceRef<'_>| match device {
         DeviceRef::Cpu(cpu) => {
-            let share = |cache: CacheSummary| cache.bytes / cache.cores.max(1) as u64;
-            (DeviceKind::Cpu, cpu.team().len(), cpu.l2.map_or(0, share))
+            let units = cpu.team().to_vec();
+            ComputeDevice::Cpu(CpuTeam { name: cpu.name.clone(), threads: units.len(), units, slowdown: cpu.slowdown })
         }
-        DeviceRef::Gpu(_) => (DeviceKind::Gpu, 1, 0),
+        DeviceRef::Gpu(gpu) => ComputeDevice::Gpu(GpuOpener::new(gpu.name.clone(), gpu.adapter.clone())),
     };
-    BlockDevice { name: device.name().to_owned(), kind, key: device.key().to_string(), times: 1.0, threads, cache }
+    inventory.devices().map(device).collect()
 }
 
 /// The link between two devices as measured; else assumed: between CPU devices only a message and cache misses, else a bus of

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
-mod compute_devices;
 mod constraints;
 mod described_machine;
 mod error;
@@ -20,14 +19,14 @@ mod platform_file;
 mod request;
 mod strategy;
 
-pub use compute_devices::compute_devices;
+pub use crate::plan::MachineDevice;
 pub use constraints::{Constraints, Pin, Resident};
 pub use error::PlanningError;
 pub use fitting::Planner;
 pub(crate) use forecast::{batches, run_key};
-pub use machine::{Machine, MachineDevice, link, machine_devices};
+pub use machine::{Machine, compute_devices, link, machine_devices};
 pub use placing::{Placed, Placing};
 pub use planned::{Lowered, Planned};
 pub use platform_file::{DeviceEntry, LinkEntry, PlatformFile};
-pub use request::{BlockSource, NamedPlanFile, PlacementRequest, PlanChoice};
-pub use strategy::{Algorithm, Order, Strategy, UnknownOrder};
+pub use request::{BlockSource, PlacementRequest, PlanChoice};
+pub use strategy::{Algorithm, Order, Strategy};

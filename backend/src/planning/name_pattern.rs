@@ -2,31 +2,20 @@
 
 /// Whether the whole of `name` matches `pattern`. O(pattern × name).
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-    let (mut p, mut n) = (0, 0);
-    // Where to go on from when the text after the last star does not fit: the star, and how much it has swallowed.
-    let mut star = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(c) if *c == '?' || *c == name[n] => {
-                p += 1;
-                n += 1;
-            }
-            _ => match star {
-                Some((at, swallowed)) => {
-                    star = Some((at, swallowed + 1));
-                    p = at + 1;
-                    n = swallowed + 1;
-                }
-                None => return false,
-            },
+    let name: Vec<char> = name.chars().collect();
+    // Which beginnings of the name, by their lengths, the pattern matches as far as it has been read.
+    let mut reached = vec![false; name.len() + 1];
+    reached[0] = true;
+    for wanted in pattern.chars() {
+        if wanted == '*' {
+            let shortest = reached.iter().position(|reached| *reached).unwrap_or(reached.len());
+            reached[shortest..].fill(true);
+        } else {
+            let longer = |(reached, found): (&bool, &char)| *reached && (wanted == '?' || wanted == *found);
+            reached = std::iter::once(false).chain(reached.iter().zip(&name).map(longer)).collect();
         }
     }
-    pattern[p..].iter().all(|c| *c == '*')
+    reached[name.len()]
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
-use super::machine::{Machine, MachineDevice};
+use super::machine::Machine;
 use super::request::PlacementRequest;
 use crate::error_kind::ErrorKind;
 use crate::execute::Forecast;
+use crate::plan::MachineDevice;
 use crate::profile::{NodeCost, Predictor};
 use crate::program::{NodeId, Program};
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
@@ -100,7 +101,9 @@ impl<'a> Placing<'a> {
             .map(|(node, allowed)| {
                 let runs = |device: &MachineDevice| allowed.contains(device.kind);
                 let predicted = devices.iter().zip(&predictors);
-                predicted.map(|(device, known)| runs(device).then(|| device.predict(known, &node.spec))).collect()
+                let cost =
+                    |device: &MachineDevice, known: &Predictor<'_>| known.predict(&node.spec).times(device.times);
+                predicted.map(|(device, known)| runs(device).then(|| cost(device, known))).collect()
             })
             .collect();
         let ids = (0..devices.len() as u32).map(DeviceId);

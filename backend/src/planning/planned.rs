@@ -29,18 +29,15 @@ pub struct Planned {
 
 /// A model lowered for one set of input shapes, and the weights that all its plans share with those for other shapes.
 pub struct Lowered {
-    program: Arc<Program>,
-    weights: Arc<Weights>,
+    /// The program.
+    pub program: Arc<Program>,
+    /// The weights.
+    pub weights: Arc<Weights>,
 }
 
 impl Planned {
     /// What every device and link will do.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The plan, to be kept.
-    pub fn shared_plan(&self) -> &Arc<Plan> {
+    pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
@@ -71,21 +68,6 @@ impl Planned {
 }
 
 impl Lowered {
-    /// A lowered program whose kernels keep their constants in `weights`.
-    pub fn new(program: Program, weights: Arc<Weights>) -> Self {
-        Self { program: Arc::new(program), weights }
-    }
-
-    /// The program.
-    pub fn program(&self) -> &Arc<Program> {
-        &self.program
-    }
-
-    /// The weights.
-    pub fn weights(&self) -> &Arc<Weights> {
-        &self.weights
-    }
-
     /// Kernels for a program that was made of this one, none of them prepared yet.
     pub fn kernels(&self, program: &Arc<Program>) -> Kernels {
         Kernels::with(Arc::clone(program), Arc::clone(&self.weights))

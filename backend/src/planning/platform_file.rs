@@ -11,8 +11,9 @@
 //! ```
 
 use super::error::PlanningError;
-use super::machine::{MachineDevice, link, machine_devices};
+use super::machine::{link, machine_devices};
 use crate::device::{Inventory, format_bytes, parse_bytes};
+use crate::plan::MachineDevice;
 use crate::profile::{MachineCosts, Rates};
 use anabranch_placement::platform::DeviceKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -193,6 +194,8 @@ impl DeviceEntry {
             key: format!("platform file | {}", self.name),
             memory: self.memory.unwrap_or(u64::MAX),
             times: self.times,
+            threads: 1,
+            cache: 0,
         }
     }
 
@@ -286,6 +289,8 @@ mod tests {
             key: format!("{name}'s key"),
             memory,
             times: 1.0,
+            threads: 1,
+            cache: 0,
         };
         vec![device("cpu0", DeviceKind::Cpu, 1 << 30), device("gpu0", DeviceKind::Gpu, 1 << 20)]
     }

@@ -43,7 +43,12 @@ pub enum BlockSource {
     /// The options of plans.
     Formed,
     /// A plan file, if it says anything about blocks; else the options.
-    File(NamedPlanFile),
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// What it says.
+        plan: PlanFile,
+    },
     /// These.
     Given {
         /// The nodes of each block.
@@ -51,14 +56,6 @@ pub enum BlockSource {
         /// An order of all tasks of the contracted program.
         order: Vec<TaskId>,
     },
-}
-
-/// A plan file, and where it is.
-pub struct NamedPlanFile {
-    /// Where it is.
-    pub path: PathBuf,
-    /// What it says.
-    pub plan: PlanFile,
 }
 
 impl PlacementRequest {
@@ -87,7 +84,7 @@ impl PlacementRequest {
         let assignment = plan.assignment(program, &devices);
         let assignment = assignment.map_err(|error| PlanningError::plan_file(path, error))?;
         let order = plan.order(program, &devices, &assignment);
-        let blocks = BlockSource::File(NamedPlanFile { path: path.to_owned(), plan });
+        let blocks = BlockSource::File { path: path.to_owned(), plan };
         Ok(Self { placer: Box::new(FixedNodes(assignment)), rule, order, blocks })
     }
 }

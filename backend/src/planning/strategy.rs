@@ -2,6 +2,7 @@
 
 use anabranch_placement::order as rules;
 use anabranch_placement::place::{STRATEGIES, strategy_names};
+use serde::de::{IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::fmt;
@@ -103,23 +104,9 @@ pub enum Order {
     Fifo,
 }
 
-/// A text that names no [`Order`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no order `{0}`; known are pct, msr and fifo")]
-pub struct UnknownOrder(String);
-
 impl Order {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Pct, Self::Msr, Self::Fifo];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pct => "pct",
-            Self::Msr => "msr",
-            Self::Fifo => "fifo",
-        }
-    }
 
     /// The rule that simulation follows.
     pub(super) fn rule(self) -> Box<dyn rules::Order> {
@@ -131,17 +118,18 @@ impl Order {
     }
 }
 
+/// The name by which the command line knows it, as in JSON.
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
 impl FromStr for Order {
-    type Err = UnknownOrder;
+    type Err = value::Error;
 
-    fn from_str(text: &str) -> Result<Self, UnknownOrder> {
-        Self::ALL.into_iter().find(|order| order.name() == text).ok_or_else(|| UnknownOrder(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::deserialize(text.into_deserializer())
     }
 }
 
@@ -166,11 +154,12 @@ mod tests {
 
     #[test]
     fn every_order_has_its_rule() {
-        assert_eq!(Order::ALL.map(Order::name), ORDERS);
+        assert_eq!(Order::ALL.map(|order| order.to_string()), ORDERS);
         for order in Order::ALL {
-            assert_eq!(order.rule().name(), order.name());
+            assert_eq!(order.rule().name(), order.to_string());
             assert_eq!(order.to_string().parse(), Ok(order));
         }
-        assert_eq!("lifo".parse::<Order>(), Err(UnknownOrder("lifo".into())));
+        let error = "lifo".parse::<Order>().expect_err("there is none").to_string();
+        assert!(error.contains("`lifo`") && error.contains("`msr`"), "{error}");
     }
 }

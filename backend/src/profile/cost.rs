@@ -74,6 +74,13 @@ pub struct NodeCost {
     pub source: CostSource,
 }
 
+impl NodeCost {
+    /// The cost on a device that takes so many times as long.
+    pub fn times(self, times: f64) -> Self {
+        Self { seconds: self.seconds * times, ..self }
+    }
+}
+
 impl fmt::Display for NodeCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.half_width {
@@ -179,7 +186,7 @@ impl Laws {
     fn fitted(&self, node: &NodeSpec) -> Option<NodeCost> {
         let (fit, work) = (self.fit.as_ref()?, node.work());
         let (seconds, half_width) = fit.predict(amount(work.flops, work.bytes()))?;
-        Some(NodeCost { seconds, half_width: Some(half_width), source: CostSource::Fitted { nodes: fit.points() } })
+        Some(NodeCost { seconds, half_width: Some(half_width), source: CostSource::Fitted { nodes: fit.points } })
     }
 }
 
@@ -208,21 +215,17 @@ fn of_other_kernels(node: &NodeCosts) -> Option<NodeCost> {
 mod tests {
     use super::*;
     use crate::profile::{CostStore, MachineCosts, Sample};
-    use anabranch_kernels::op::{Domain, Expression, Map, MatMul, Op, Unary};
-    use anabranch_kernels::{DType, Shape, TensorSpec};
-
-    fn spec(dims: &[usize]) -> TensorSpec {
-        TensorSpec::new(DType::F32, Shape::new(dims).expect("small"))
-    }
+    use crate::program::{floats, map};
+    use anabranch_kernels::op::{Expression, MatMul, Op, Unary};
 
     fn matmul() -> NodeSpec {
-        let inputs = vec![spec(&[100, 200]), spec(&[200, 300])];
-        NodeSpec { op: Op::MatMul(MatMul::default()), inputs, outputs: vec![spec(&[100, 300])] }
+        let inputs = vec![floats(&[100, 200]), floats(&[200, 300])];
+        NodeSpec { op: Op::MatMul(MatMul::default()), inputs, outputs: vec![floats(&[100, 300])] }
     }
 
     fn relu(elements: usize) -> NodeSpec {
-        let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
-        NodeSpec { op, inputs: vec![spec(&[elements])], outputs: vec![spec(&[elements])] }
+        let spec = floats(&[elements]);
+        NodeSpec { op: map(Expression::unary(Unary::Relu)), inputs: vec![spec.clone()], outputs: vec![spec] }
     }
 
     const RATES: Rates = Rates { matmul_flops: 12e6, conv_flops: 1e9, map_flops: 1e9, bandwidth: 8e6, launch: 0.5 };

@@ -30,7 +30,8 @@ pub(super) struct Fit {
     law: Law,
     least: f64,
     most: f64,
-    points: usize,
+    /// Nodes that it was fitted to.
+    pub(super) points: usize,
     /// The 90 % quantile of the relative errors at the points.
     half_width: f64,
 }
@@ -73,11 +74,6 @@ impl Fit {
         let seconds = self.law.at(work);
         let inside = work >= self.least && work <= self.most && seconds.is_finite() && seconds > 0.0;
         inside.then_some((seconds, self.half_width))
-    }
-
-    /// Nodes that it was fitted to.
-    pub(super) fn points(&self) -> usize {
-        self.points
     }
 }
 

@@ -89,11 +89,6 @@ pub struct Estimate {
 }
 
 impl History {
-    /// The history that is known by its sums alone.
-    pub fn of_sums(count: u64, mean: f64, variance: f64, min: f64, measured_at: u64) -> Self {
-        Self { count, mean, variance, min, measured_at, ..Self::default() }
-    }
-
     /// Adds a sample; whether it was taken. Zero, negative, infinite and NaN are no times. O([`RECENT`] log [`RECENT`]).
     pub fn add(&mut self, sample: Sample) -> bool {
         let time = sample.nanoseconds;

@@ -11,12 +11,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// The version of the file format that this build writes.
 pub const FORMAT_VERSION: u32 = 2;
-
-/// The machine of which nothing is known but its costs: that of a store made by hand.
-pub(super) const UNNAMED: &str = "";
 
 /// Measured costs by machine. Only those of the machine that [`CostStore::settle`] names are predicted from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -107,7 +105,7 @@ impl CostStore {
     pub fn settle(&mut self, fingerprint: &str) -> Vec<String> {
         let mut notes = Vec::new();
         self.here = fingerprint.to_owned();
-        if let Some(unnamed) = self.machines.remove(UNNAMED)
+        if let Some(unnamed) = self.machines.remove("")
             && !unnamed.is_empty()
         {
             self.here_mut().merge(&unnamed);
@@ -130,13 +128,7 @@ impl CostStore {
 
     /// The costs of the machine that this is.
     pub fn here(&self) -> &MachineCosts {
-        static NOTHING: MachineCosts = MachineCosts {
-            devices: BTreeMap::new(),
-            links: BTreeMap::new(),
-            runs: BTreeMap::new(),
-            slowdowns: BTreeMap::new(),
-            calibrated: BTreeMap::new(),
-        };
+        static NOTHING: LazyLock<MachineCosts> = LazyLock::new(MachineCosts::default);
         self.machines.get(&self.here).unwrap_or(&NOTHING)
     }
 
@@ -269,15 +261,16 @@ mod tests {
 
     #[test]
     fn an_unreadable_store_is_kept_aside() {
-        let whole = filled().to_json().expect("text");
-        let cut = String::from_utf8(whole[..whole.len() / 2].to_vec()).expect("ASCII");
-        for text in ["{\"devices\": {", "\"text\"", "{\"version\": 1}", "{\"version\": 999}", "\u{0}", "", &cut] {
+        let whole = String::from_utf8(filled().to_json().expect("text")).expect("ASCII");
+        let cuts = [0, 1, whole.len() / 3, whole.len() / 2, whole.len() - 3].map(|length| &whole[..length]);
+        let others = ["{\"devices\": {", "\"text\"", "{\"version\": 1}", "{\"version\": 999}", "\u{0}"];
+        for text in cuts.into_iter().chain(others) {
             let (directory, path) = written(text);
             let loaded = CostStore::load(&path).expect("set aside");
             assert_eq!(loaded.store, CostStore::default());
             assert_eq!(loaded.warnings.len(), 1);
             let aside = directory.path().join("costs.json.unreadable-1");
-            assert_eq!(fs::read_to_string(aside).expect("kept"), *text);
+            assert_eq!(fs::read_to_string(aside).expect("kept"), text);
         }
     }
 

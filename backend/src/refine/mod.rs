@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use crate::compare::Median;
-use crate::compare::contest::{Contender, Contest, Ran};
+use crate::compare::contest::{Contender, Contest, Errors, Ran};
 use crate::execute::RunOptions;
 use crate::planning::{PlanChoice, Planned, PlanningError, Strategy};
 use crate::session::{Inputs, Run, Session, SessionError};
@@ -155,10 +155,10 @@ pub fn refine(
         let proposed = proposal.is_some();
         entries.extend(proposal);
         add_singles(session, inputs, &choice, &mut entries)?;
-        let played = play(session, inputs, options, &entries, step)?;
-        let fastest = (0..entries.len()).min_by(|a, b| played.medians[*a].median.total_cmp(&played.medians[*b].median));
+        let (medians, [node_error_percent, link_error_percent]) = play(session, inputs, options, &entries, step)?;
+        let fastest = (0..entries.len()).min_by(|a, b| medians[*a].median.total_cmp(&medians[*b].median));
         let fastest = fastest.unwrap_or(0);
-        let mut measured = entries.iter().zip(&played.medians).map(|(entry, median)| entry.measured(*median));
+        let mut measured = entries.iter().zip(&medians).map(|(entry, median)| entry.measured(*median));
         rounds.push(Round {
             round,
             plan: measured.next().ok_or_else(PlanningError::no_plan)?,
@@ -166,8 +166,8 @@ pub fn refine(
             proposal: if proposed { measured.next() } else { None },
             singles: measured.collect(),
             verdict: Verdict::of(fastest, proposed),
-            node_error_percent: played.node_error,
-            link_error_percent: played.link_error,
+            node_error_percent,
+            link_error_percent,
         });
         current = entries.swap_remove(fastest);
     }
@@ -251,50 +251,31 @@ fn add_singles(
     Ok(())
 }
 
-/// What a round has measured: medians by entry, errors of the first.
-struct Played {
-    medians: Vec<Median>,
-    node_error: Option<f64>,
-    link_error: Option<f64>,
-}
-
-/// Runs all entries in turn and learns from them.
+/// Runs all entries in turn and learns from them: the medians by entry, and the errors of the first.
 fn play(
     session: &Session,
     inputs: &Inputs,
     options: &RefineOptions,
     entries: &[Entry],
     step: &mut dyn FnMut(),
-) -> Result<Played, SessionError> {
+) -> Result<(Vec<Median>, [Option<f64>; 2]), SessionError> {
     let contenders = entries.iter().map(|entry| Contender::plan(Arc::clone(&entry.planned))).collect();
     let mut contest = Contest::new(session, inputs, &options.run, contenders);
-    contest.play(WARMUP, false, &mut |_, _| {
-        step();
-        Ok(())
-    })?;
+    contest.play(WARMUP, false, &mut |_, _| step())?;
     let mut samples = vec![Vec::new(); entries.len()];
     contest.play(options.repeat.max(1), false, &mut |at, ran| {
         step();
-        samples[at].push(ran.measured().makespan.as_secs_f64() * 1e3);
-        Ok(())
+        samples[at].push(ran.makespan_ms());
     })?;
-    let (mut node_errors, mut link_errors) = (Vec::new(), Vec::new());
+    let mut errors = Errors::default();
     contest.play(PROFILED, true, &mut |at, ran| {
         step();
         if let Ran::Planned(run) = &ran {
             session.learn(run);
             if at == 0 {
-                let accuracy = run.accuracy();
-                node_errors.extend(accuracy.node_error().map(|error| 100.0 * error));
-                link_errors.extend(accuracy.link_error().map(|error| 100.0 * error));
+                errors.add(run);
             }
         }
-        Ok(())
     })?;
-    let middle = |errors: &[f64]| Median::of(errors).map(|errors| errors.median);
-    Ok(Played {
-        medians: samples.iter().filter_map(|samples| Median::of(samples)).collect(),
-        node_error: middle(&node_errors),
-        link_error: middle(&link_errors),
-    })
+    Ok((samples.iter().filter_map(|samples| Median::of(samples)).collect(), errors.medians()))
 }

@@ -26,10 +26,10 @@ impl Session {
     pub fn dynamic(&self, inputs: &Inputs) -> Result<Dynamic, SessionError> {
         let (lowered, machine) = (self.lowered(inputs)?, self.machine_here()?);
         let forecast = self.planner(&lowered, &machine).forecast()?;
-        let kernels = Arc::new(lowered.kernels(lowered.program()));
+        let kernels = Arc::new(lowered.kernels(&lowered.program));
         let executor = DynamicExecutor::new(kernels, &self.pool, machine.plan_devices(), forecast)?;
-        let output_names = lowered.program().outputs.iter().map(|output| output.name.clone()).collect();
-        Ok(Dynamic { program: Arc::clone(lowered.program()), executor, output_names })
+        let output_names = lowered.program.outputs.iter().map(|output| output.name.clone()).collect();
+        Ok(Dynamic { program: Arc::clone(&lowered.program), executor, output_names })
     }
 
     /// Runs a model whose nodes are scheduled at run time.

@@ -125,9 +125,7 @@ impl SessionError {
         match &*self.cause {
             Cause::Import(error) => About { file: error.file(), node: error.node(), ..About::of(ErrorKind::Model) },
             Cause::Lower(error) => lower(error),
-            Cause::Detect(DetectError::UnknownDevice { device, .. } | DetectError::Slowdown { device, .. }) => {
-                About::of(ErrorKind::Device).device(device)
-            }
+            Cause::Detect(error) => About::of(ErrorKind::Device).device(&error.device),
             Cause::Planning(error) | Cause::Calibration(CalibrationError::Planning(error)) => planning(error),
             Cause::Calibration(CalibrationError::Exec(error)) | Cause::Exec(error) => exec(error),
             Cause::Shared(shortage) => About::of(ErrorKind::Memory).device(&shortage.device),

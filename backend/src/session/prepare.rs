@@ -126,7 +126,7 @@ impl Session {
     fn make_ready(&self, planned: &Arc<Planned>) -> Result<Prepared, SessionError> {
         verify_devices(planned.plan().devices(), self.pool.devices())?;
         let _charge = self.budget.charge(Demand::of(planned), || self.forget_idle())?;
-        let executor = Executor::new(Arc::clone(planned.shared_plan()), Arc::new(planned.kernels()), &self.pool)?;
+        let executor = Executor::new(Arc::clone(planned.plan()), Arc::new(planned.kernels()), &self.pool)?;
         let output_names = planned.program.outputs.iter().map(|output| output.name.clone()).collect();
         Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm: AtomicBool::new(false), _charge })
     }
@@ -150,7 +150,8 @@ impl Session {
             self.check_names(inputs)?;
             let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
             let lowering = LowerOptions { dims, input_shapes: shapes_of(inputs), fuse, ..LowerOptions::default() };
-            Ok(Lowered::new(lower(&self.model, &lowering)?, Arc::clone(&self.weights)))
+            let program = Arc::new(lower(&self.model, &lowering)?);
+            Ok(Lowered { program, weights: Arc::clone(&self.weights) })
         };
         cached(&self.lowered, inputs, || (), make)
     }

@@ -112,7 +112,7 @@ fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
         "device | >matmul GFLOP/s | >conv GFLOP/s | >element-wise GFLOP/s | >memory GB/s | >launch | >nodes known",
     );
     for device in inventory.devices() {
-        let costs = known.devices.get(device.key().as_str());
+        let costs = known.devices.get(device.key());
         let rates = costs.and_then(|costs| costs.rates);
         let giga = |rate: f64| format!("{:.1}", rate / 1e9);
         let cell = |text: Option<String>| text.unwrap_or_else(|| "–".into());
@@ -147,7 +147,7 @@ fn link_table(inventory: &Inventory, known: &MachineCosts) -> Table {
 fn links<'a>(inventory: &'a Inventory, known: &'a MachineCosts) -> Vec<KnownLink<'a>> {
     let mut seen = BTreeSet::new();
     let link = |(from, to): (DeviceRef<'a>, DeviceRef<'a>)| {
-        let key = MachineCosts::link_key(from.key().as_str(), to.key().as_str());
+        let key = MachineCosts::link_key(from.key(), to.key());
         let costs = known.links.get(&key).filter(|_| seen.insert(key.clone()))?;
         Some((from, to, costs))
     };
@@ -174,7 +174,7 @@ fn times(costs: &LinkCosts) -> Vec<TransferTime> {
 
 fn contentions(inventory: &Inventory, known: &MachineCosts) -> Vec<Contention> {
     let measured = pairs(inventory).filter_map(|(device, beside)| {
-        let key = MachineCosts::slowdown_key(device.key().as_str(), beside.key().as_str());
+        let key = MachineCosts::slowdown_key(device.key(), beside.key());
         let ratio = known.slowdowns.get(&key)?.ratio();
         Some(Contention { device: device.name().to_owned(), beside: beside.name().to_owned(), ratio })
     });
@@ -183,7 +183,7 @@ fn contentions(inventory: &Inventory, known: &MachineCosts) -> Vec<Contention> {
 
 fn as_json(inventory: &Inventory, known: &MachineCosts, [measured, all]: [usize; 2]) -> Value {
     let device = |device: DeviceRef<'_>| {
-        let costs = known.devices.get(device.key().as_str());
+        let costs = known.devices.get(device.key());
         json!({
             "name": device.name(),
             "key": device.key(),

@@ -155,7 +155,7 @@ fn gpu_cells(gpu: &GpuDevice, several_cpus: bool) -> [String; 6] {
     };
     [
         gpu.name.clone(),
-        gpu.kind.name().to_owned(),
+        gpu.kind.to_string(),
         format!("{}, {}", gpu.description, gpu.driver_info),
         abilities(gpu.features, gpu.subgroup_size),
         format_bytes(gpu.memory),

@@ -41,7 +41,7 @@ fn callers_on_host(placed: &Placed) -> Placed {
 /// The same program with its blocks contracted, and how many these are: in all, and on GPUs.
 fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
     let nodes = placed.program.nodes.len();
-    let device = |device: &PlanDevice| BlockDevice { kind: device.kind, ..cpu_device(&device.name) };
+    let device = |device: &PlanDevice| MachineDevice { kind: device.kind, ..cpu_device(&device.name) };
     let groups = form(&Forming {
         program: &placed.program,
         device_of: &placed.placement.device_of[..nodes],

@@ -38,23 +38,8 @@ impl ExchangeError {
     }
 
     /// The file does not hold what it should; nothing of it was taken.
-    fn content(path: &Path, wrong: Wrong) -> Self {
-        let Wrong { line, problem } = wrong;
-        let line = line.map_or(String::new(), |line| format!(", line {line}"));
-        Self(format!("{}{line}: {problem}; nothing was imported", path.display()))
-    }
-}
-
-/// What is wrong, and in which line.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
-    line: Option<usize>,
-    problem: String,
-}
-
-impl Wrong {
-    fn at(line: usize, problem: impl Into<String>) -> Self {
-        Self { line: Some(line), problem: problem.into() }
+    fn content(path: &Path, problem: &str) -> Self {
+        Self(format!("{}: {problem}; nothing was imported", path.display()))
     }
 }
 
@@ -96,15 +81,14 @@ impl Exchange {
     pub fn import(self, path: &Path) -> Result<CostStore, ExchangeError> {
         let read = |path: &Path| read_bounded(path).map_err(|error| ExchangeError::io(path, &error));
         match self {
-            Self::Json => parse_json(&read(path)?).map_err(|wrong| ExchangeError::content(path, wrong)),
+            Self::Json => parse_json(&read(path)?).map_err(|problem| ExchangeError::content(path, &problem)),
             Self::StarPu => {
                 let mut store = CostStore::default();
                 let files = files(path).map_err(|error| ExchangeError::io(path, &error))?;
                 for file in files {
                     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-                    let model =
-                        starpu::read(&name, &read(&file)?).map_err(|wrong| ExchangeError::content(&file, wrong))?;
-                    store.merge(&model);
+                    let model = starpu::read(&name, &read(&file)?);
+                    store.merge(&model.map_err(|problem| ExchangeError::content(&file, &problem))?);
                 }
                 Ok(store)
             }
@@ -112,11 +96,10 @@ impl Exchange {
     }
 }
 
-fn parse_json(text: &[u8]) -> Result<CostStore, Wrong> {
-    let whole = |problem| Wrong { line: None, problem };
-    match CostStore::parse(text).map_err(whole)? {
+fn parse_json(text: &[u8]) -> Result<CostStore, String> {
+    match CostStore::parse(text)? {
         (store, 0) => Ok(store),
-        (_, dropped) => Err(whole(format!("{dropped} entries are no costs"))),
+        (_, dropped) => Err(format!("{dropped} entries are no costs")),
     }
 }
 

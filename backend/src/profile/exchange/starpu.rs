@@ -4,7 +4,6 @@
 //! comments before the first value, which StarPU skips. A model of StarPU's own is filed under a machine of its host's name: its
 //! entries are kept, and taken for nobody else's.
 
-use super::Wrong;
 use super::starpu_text::{Combination, Device, Entry, Model, parse, print};
 use crate::profile::history::History;
 use crate::profile::machine::NodeCosts;
@@ -68,8 +67,8 @@ fn host(fingerprint: &str) -> String {
     words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }
 
-/// Reads the model in a file of this name.
-pub(super) fn read(name: &str, text: &[u8]) -> Result<CostStore, Wrong> {
+/// Reads the model in a file of this name. The error says what is wrong, and in which line.
+pub(super) fn read(name: &str, text: &[u8]) -> Result<CostStore, String> {
     let model = parse(text)?;
     let (symbol, host) = name.split_once('.').unwrap_or((name, "unknown"));
     let own = Own::of(&model.comments);
@@ -81,7 +80,8 @@ pub(super) fn read(name: &str, text: &[u8]) -> Result<CostStore, Wrong> {
             let known = own.nodes.get(&(at, entry.footprint)).cloned();
             let key = known.unwrap_or_else(|| format!("{symbol} footprint {:08x}", entry.footprint));
             let mean = entry.mean * 1e3;
-            let history = History::of_sums(entry.count, mean, (entry.deviation * 1e3).powi(2), mean, 0);
+            let (count, variance) = (entry.count, (entry.deviation * 1e3).powi(2));
+            let history = History { count, mean, variance, min: mean, ..History::default() };
             let node = store.machine_mut(&machine).devices.entry(device.clone()).or_default().nodes.entry(key);
             let node = node.or_insert_with(|| NodeCosts {
                 op: symbol.to_owned(),

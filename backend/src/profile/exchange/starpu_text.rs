@@ -4,7 +4,6 @@
 //! combinations of devices; for each combination its devices (type, number, cores) and implementations; for each implementation the
 //! number of entries, the sums and parameters of three regressions, and the entries.
 
-use super::Wrong;
 use std::fmt::Write;
 
 const VERSION: u64 = 45;
@@ -106,6 +105,10 @@ fn exponential(value: f64) -> String {
     }
 }
 
+fn wrong_at(line: usize, problem: impl std::fmt::Display) -> String {
+    format!("line {line}: {problem}")
+}
+
 /// Lines that are no comments, with their numbers.
 struct Lines<'a> {
     lines: std::iter::Enumerate<std::str::Lines<'a>>,
@@ -113,13 +116,13 @@ struct Lines<'a> {
 }
 
 /// Reads a model. O(bytes); memory for no more than the entries that are there.
-pub(super) fn parse(text: &[u8]) -> Result<Model, Wrong> {
-    let text = std::str::from_utf8(text).map_err(|_| Wrong { line: None, problem: "it is no text".into() })?;
+pub(super) fn parse(text: &[u8]) -> Result<Model, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "it is no text".to_owned())?;
     let comments = text.lines().map_while(|line| line.strip_prefix("# ")).map(str::to_owned).collect();
     let mut lines = Lines { lines: text.lines().enumerate(), last: 0 };
     let version = lines.count("the format's version", u64::MAX)?;
     if version != VERSION {
-        return Err(Wrong::at(lines.last, format!("the performance model has format {version}; known is {VERSION}")));
+        return Err(wrong_at(lines.last, format!("the performance model has format {version}; known is {VERSION}")));
     }
     let mut combinations = Vec::new();
     for _ in 0..lines.count("the number of combinations", MOST_COMBINATIONS)? {
@@ -127,7 +130,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Model, Wrong> {
     }
     match lines.next() {
         None => Ok(Model { comments, combinations }),
-        Some((line, _)) => Err(Wrong::at(line, "something follows the last entry")),
+        Some((line, _)) => Err(wrong_at(line, "something follows the last entry")),
     }
 }
 
@@ -139,24 +142,24 @@ impl<'a> Lines<'a> {
     }
 
     /// The values of the next line, which must be as many as wanted.
-    fn values(&mut self, what: &str, wanted: Option<usize>) -> Result<(usize, Vec<&'a str>), Wrong> {
+    fn values(&mut self, what: &str, wanted: Option<usize>) -> Result<(usize, Vec<&'a str>), String> {
         let Some((line, text)) = self.next() else {
-            return Err(Wrong::at(self.last + 1, format!("{what} should stand here, but the file ends")));
+            return Err(wrong_at(self.last + 1, format!("{what} should stand here, but the file ends")));
         };
         let values: Vec<&str> = text.split_ascii_whitespace().collect();
         match wanted.is_none_or(|wanted| wanted == values.len()) {
             true => Ok((line, values)),
-            false => Err(Wrong::at(line, format!("{what} should stand here, not {} values", values.len()))),
+            false => Err(wrong_at(line, format!("{what} should stand here, not {} values", values.len()))),
         }
     }
 
-    fn count(&mut self, what: &str, most: u64) -> Result<u64, Wrong> {
+    fn count(&mut self, what: &str, most: u64) -> Result<u64, String> {
         let (line, values) = self.values(what, Some(1))?;
         let count = values[0].parse::<u64>().ok().filter(|count| *count <= most);
-        count.ok_or_else(|| Wrong::at(line, format!("{what} cannot be {}", values[0])))
+        count.ok_or_else(|| wrong_at(line, format!("{what} cannot be {}", values[0])))
     }
 
-    fn combination(&mut self) -> Result<Combination, Wrong> {
+    fn combination(&mut self) -> Result<Combination, String> {
         let mut combination = Combination::default();
         for _ in 0..self.count("the number of devices", MOST_DEVICES)? {
             combination.devices.push(Device {
@@ -178,9 +181,9 @@ impl<'a> Lines<'a> {
     }
 
     /// An entry; none if nothing was counted yet.
-    fn entry(&mut self) -> Result<Option<Entry>, Wrong> {
+    fn entry(&mut self) -> Result<Option<Entry>, String> {
         let (line, values) = self.values("an entry", Some(8))?;
-        let wrong = |what: &str, text: &str| Wrong::at(line, format!("{what} cannot be {text}"));
+        let wrong = |what: &str, text: &str| wrong_at(line, format!("{what} cannot be {text}"));
         let figure = |at: usize, what: &str| {
             let value = values[at].parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
             value.ok_or_else(|| wrong(what, values[at]))
@@ -252,7 +255,7 @@ mod tests {
             let at = MODEL.rfind(from).expect("it is there");
             let text = format!("{}{to}{}", &MODEL[..at], &MODEL[at + from.len()..]);
             let wrong = parse(text.as_bytes()).expect_err(to);
-            assert!(wrong.problem.contains(what) && wrong.line.is_some(), "{wrong:?} for {to:?}");
+            assert!(wrong.contains(what) && wrong.starts_with("line "), "{wrong} for {to:?}");
         }
         for length in 0..MODEL.len() - 2 {
             assert!(parse(&MODEL.as_bytes()[..length]).is_err(), "cut at {length}");

@@ -92,7 +92,7 @@ impl Chart<'_> {
         value: (&str, Format),
         bars: impl Fn(&DeviceOutcome) -> [Option<Bar>; 2],
     ) -> String {
-        let panel = |(at, device): (usize, &anabranch::compare::DeviceFacts)| {
+        let panel = |(at, device): (usize, &anabranch::plan::PlanDevice)| {
             self.panel(&device.name, |outcome| outcome.devices.get(at).map_or([None, None], &bars))
         };
         self.draw(title, subtitle, value, self.comparison.devices.iter().enumerate().map(panel).collect())

@@ -56,7 +56,7 @@ impl Source {
         let granularity = Granularity { product_tasks: args.tasks.map_or(usize::MAX, NonZero::get) };
         let converted = CanonicalProgram::of(program, granularity)?;
         let seconds = started.elapsed().as_secs_f64();
-        let graph = converted.into_graph();
+        let graph = converted.graph;
         Ok(Source { name: name.into(), graph, converted: Some((program.nodes.len(), seconds)) })
     }
 }
