@@ -7,7 +7,6 @@ use crate::order::{PlacedGraph, Rule, path_computation_times, remaining_times};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::simulate::{Engine, LinkContention, Scene, SimulateOptions};
-use crate::total::Total;
 
 /// Times are sums of rounded numbers, in another order than those of what follows; so much, relatively, is still no excess.
 const ROUNDING: f64 = 1e-9;
@@ -21,7 +20,6 @@ pub(super) struct Evaluator<'p> {
     /// By item: the time from its start to the end of all that follows from it, if no device kept anything waiting.
     rest: Vec<f64>,
     engine: Engine,
-    sequence: Vec<usize>,
 }
 
 impl<'p> Evaluator<'p> {
@@ -32,7 +30,6 @@ impl<'p> Evaluator<'p> {
             rule: Rule::Greatest(Vec::new()),
             rest: Vec::new(),
             engine: Engine::default(),
-            sequence: Vec::new(),
         }
     }
 
@@ -43,25 +40,7 @@ impl<'p> Evaluator<'p> {
         self.rest = remaining_times(&self.placed);
         let scene = Scene::new(&self.placed, &self.rule, self.contention);
         let within = self.engine.run(&Scene { limit: Some((limit * (1.0 + ROUNDING), &self.rest)), ..scene });
-        self.find_sequence();
         (within && self.engine.makespan() <= limit).then_some(self.engine.makespan())
-    }
-
-    /// As things started; where links are shared by start and time, and what is alike in both as it is connected.
-    fn find_sequence(&mut self) {
-        self.sequence.clear();
-        if self.contention == LinkContention::None {
-            return self.sequence.extend(self.engine.sequence());
-        }
-        let graph = self.placed.problem().graph();
-        for &task in graph.topological() {
-            self.sequence.push(self.placed.item(task));
-            if self.placed.send_costs().send_operations > 0.0 {
-                self.sequence.extend(graph.outputs(task).iter().flat_map(|&datum| self.placed.sends().of_datum(datum)));
-            }
-        }
-        let times = |item: usize| (Total(self.engine.starts()[item]), Total(self.placed.time(item)));
-        self.sequence.sort_by_key(|&item| times(item));
     }
 
     pub(super) fn placed(&self) -> &PlacedGraph<'p> {
@@ -95,7 +74,7 @@ impl<'p> Evaluator<'p> {
 
     /// Tasks, and sends where sends take time, by start; each after what it waits for.
     pub(super) fn sequence(&self) -> &[usize] {
-        &self.sequence
+        self.engine.sequence()
     }
 }
 
