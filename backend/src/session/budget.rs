@@ -11,7 +11,7 @@ use crate::lock::lock;
 use crate::planning::Planned;
 use anabranch_kernels::cpu::Layout;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often who finds all other callers waiting looks again before it gives up, and how long it waits in between: a caller whose
@@ -48,6 +48,8 @@ pub(super) struct State {
     active: usize,
     /// Those of them that wait for room.
     waiting: usize,
+    /// Those that are asleep until something changes.
+    asleep: usize,
 }
 
 /// A constant as plans share it on a device.
@@ -121,8 +123,9 @@ impl Budget {
     }
 
     fn count(&self, count: fn(&mut State) -> &mut usize) -> Counted<'_> {
-        *count(&mut lock(&self.state)) += 1;
-        self.changed.notify_all();
+        let mut state = lock(&self.state);
+        *count(&mut state) += 1;
+        self.tell(state);
         Counted { budget: self, count }
     }
 
@@ -178,7 +181,9 @@ impl Budget {
         state.waiting += 1;
         let others = state.active > state.waiting;
         if others {
+            state.asleep += 1;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.asleep -= 1;
         }
         state.waiting -= 1;
         others
@@ -186,12 +191,22 @@ impl Budget {
 
     /// Waits for a moment if there are other callers.
     fn wait_a_moment(&self) -> bool {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
         let others = state.active > 1;
         if others {
-            drop(self.changed.wait_timeout(state, MOMENT).unwrap_or_else(PoisonError::into_inner));
+            state.asleep += 1;
+            state = self.changed.wait_timeout(state, MOMENT).unwrap_or_else(PoisonError::into_inner).0;
+            state.asleep -= 1;
         }
         others
+    }
+
+    /// Wakes who waits for a change. A call to the system, so only if there is somebody.
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        if state.asleep > 0 {
+            drop(state);
+            self.changed.notify_all();
+        }
     }
 
     fn fits(&self, bytes: &[u64]) -> bool {
@@ -213,8 +228,7 @@ impl Budget {
                 state.held[form.device] -= bytes;
             }
         }
-        drop(state);
-        self.changed.notify_all();
+        self.tell(state);
     }
 }
 
@@ -240,8 +254,9 @@ impl Drop for Charge {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        *(self.count)(&mut lock(&self.budget.state)) -= 1;
-        self.budget.changed.notify_all();
+        let mut state = lock(&self.budget.state);
+        *(self.count)(&mut state) -= 1;
+        self.budget.tell(state);
     }
 }
 

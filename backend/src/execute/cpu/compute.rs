@@ -59,6 +59,8 @@ impl CpuWorker {
         result
     }
 
+    // Inlined, so that whole nodes do not look for parts at each operand.
+    #[inline(always)]
     fn call(
         &mut self,
         script: &DeviceScript,
@@ -108,6 +110,7 @@ impl CpuWorker {
 }
 
 /// Where the output of this number is written.
+#[inline(always)]
 fn output<'a>(
     cell: &'a mut Cell,
     operand: &Operand,
@@ -137,6 +140,7 @@ pub(in crate::execute) fn perform(
 
 impl Operand {
     /// Where in its cell the bytes of the whole, or of a part, are.
+    #[inline(always)]
     fn window(&self, part: Option<&Part<'_>>) -> Range<usize> {
         match (self.row, part) {
             (Some(row), Some(part)) => part.rows.start * row..part.rows.end * row,
