@@ -32,13 +32,26 @@ pub struct Weights {
     /// Held by who makes forms.
     making: Mutex<()>,
     host: Mutex<BTreeMap<Form, Arc<Buffer>>>,
-    gpus: Mutex<Vec<Uploads>>,
+    gpus: Mutex<Vec<Box<dyn Uploads>>>,
 }
 
-/// The constants that are on one opened GPU.
-struct Uploads {
-    gpu: Weak<Gpu>,
-    buffers: BTreeMap<Identity, Arc<wgpu::Buffer>>,
+/// The constants that are on one opened GPU. A trait object, because a GPU's type is so deep that whoever wants weights to be `Send` would
+/// otherwise have to raise the compiler's recursion limit.
+trait Uploads: Send + Sync {
+    fn gpu(&self) -> &Weak<Gpu>;
+    fn buffers(&mut self) -> &mut Buffers;
+}
+
+type Buffers = BTreeMap<Identity, Arc<wgpu::Buffer>>;
+
+impl Uploads for (Weak<Gpu>, Buffers) {
+    fn gpu(&self) -> &Weak<Gpu> {
+        &self.0
+    }
+
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.1
+    }
 }
 
 /// A constant as it is, or in the layout of a kernel.
@@ -131,13 +144,13 @@ impl Weights {
     ) -> Result<Arc<wgpu::Buffer>, ExecError> {
         // Held meanwhile: a GPU's queue takes one upload after the other in any case.
         let mut gpus = lock(&self.gpus);
-        gpus.retain(|uploads| uploads.gpu.upgrade().is_some_and(|gpu| gpu.fault().is_none()));
-        let known = gpus.iter().position(|uploads| std::ptr::eq(uploads.gpu.as_ptr(), Arc::as_ptr(gpu)));
+        gpus.retain(|uploads| uploads.gpu().upgrade().is_some_and(|gpu| gpu.fault().is_none()));
+        let known = gpus.iter().position(|uploads| std::ptr::eq(uploads.gpu().as_ptr(), Arc::as_ptr(gpu)));
         let at = known.unwrap_or_else(|| {
-            gpus.push(Uploads { gpu: Arc::downgrade(gpu), buffers: BTreeMap::new() });
+            gpus.push(Box::new((Arc::downgrade(gpu), Buffers::new())));
             gpus.len() - 1
         });
-        let buffers = &mut gpus[at].buffers;
+        let buffers = gpus[at].buffers();
         if let Some(buffer) = buffers.get(constant.identity()) {
             return Ok(Arc::clone(buffer));
         }
@@ -151,7 +164,7 @@ impl Weights {
     /// Frees what no plan uses.
     pub fn trim(&self) {
         forget_unused(&mut lock(&self.host));
-        lock(&self.gpus).iter_mut().for_each(|uploads| forget_unused(&mut uploads.buffers));
+        lock(&self.gpus).iter_mut().for_each(|uploads| forget_unused(uploads.buffers()));
     }
 
     /// Bytes on the host, and of those the ones that no plan uses.
