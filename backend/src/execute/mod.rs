@@ -1,4 +1,4 @@
-//! Execution: a plan followed by its caller's thread and one thread for each further device and each link.
+//! Execution: a plan followed by its caller's thread, or one that stands in for it, and one thread for each further device and each link.
 //!
 //! A [`DevicePool`] holds the devices: threads, opened GPUs and a count of their memory, for all plans. An [`Executor`] takes the memory
 //! and prepares the kernels of one [`Plan`] once, and then runs it as often as wanted. During a run nothing is decided: every worker has
@@ -120,7 +120,8 @@ impl Executor {
     }
 
     /// The same, with the result in the place of a former one. Where nobody else has a tensor of that, its memory is used again:
-    /// on CPUs a run that is repeated with the same `output`, and is not queued, allocates nothing. After an error `output` holds nothing of use.
+    /// on CPUs a run that is repeated with the same `output`, and is not queued, allocates nothing. After an error `output` holds
+    /// nothing of use.
     ///
     /// # Errors
     /// As [`Self::run`].

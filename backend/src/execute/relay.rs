@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Runs whose plans predict less, in seconds, are made by their callers: waking these costs more than it saves.
+/// Runs whose plans predict less, in seconds, are made by their callers: waking these costs more than it saves (`README.md`).
 pub(super) const LONG: f64 = 5e-4;
 
 /// The thread; it ends when this is dropped.

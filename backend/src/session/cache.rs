@@ -29,7 +29,7 @@ impl<K, V, E: Clone> Cache<K, V, E> {
     }
 
     /// The value whose key `is_it` knows, or else the one that `make` makes, kept under `key`. What `pause` gives is held while the value is
-    /// waited for. O(entries) comparisons, and no allocation where the value is there.
+    /// waited for, and for the moment before it is made here. O(entries) comparisons, and no allocation where the value is there.
     ///
     /// # Errors
     /// If `make` fails, here or where the same value was being made.
