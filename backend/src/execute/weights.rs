@@ -74,11 +74,12 @@ impl Wanted {
 
     /// Bytes that are in memory beside the form while it is made.
     fn raw(&self) -> usize {
+        let bytes = self.constant.bytes();
         match &self.layout {
-            Some(layout) if self.constant.is_in_file() => {
-                layout.pieces(PIECE).next().map_or(0, |piece| piece.len().max(PIECE))
-            }
-            _ => self.constant.bytes(),
+            _ if !self.constant.is_in_file() => bytes,
+            Some(layout) => layout.pieces(PIECE).next().map_or(0, |piece| piece.len().max(PIECE)).min(bytes),
+            // It is read to where it stays.
+            None => 0,
         }
     }
 
