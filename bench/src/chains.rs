@@ -15,7 +15,7 @@ use anabranch_placement::order::Pct;
 use anabranch_placement::place::{Fixed, Placer};
 use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
-use anabranch_placement::simulate::{SimulateOptions, simulate};
+use anabranch_placement::simulate::simulate;
 use std::sync::Arc;
 
 /// A chain: `op` applied so many times to a tensor of `spec`, each time with a tensor of `spec` as the result.
@@ -59,7 +59,7 @@ impl Chain {
         let turn = |at: usize| DeviceId((at % devices.len()) as u32);
         let device_of = (0..self.length).map(turn).chain([HOST, HOST]).collect();
         let placement = Fixed::new(device_of).place(&problem).ok()?;
-        let schedule = simulate(&problem, &placement.device_of, &Pct, &SimulateOptions::default()).ok()?;
+        let schedule = simulate(&problem, &placement.device_of, &Pct).ok()?;
         let kernels = Kernels::new(Arc::clone(&program));
         if let Some(kernel) = &self.kernel {
             program.node_ids().for_each(|node| kernels.replace(node, Arc::clone(kernel)));

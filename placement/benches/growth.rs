@@ -12,7 +12,8 @@ use anabranch_placement::generate::{Devices, Layered};
 use anabranch_placement::order::Pct;
 use anabranch_placement::place::{STRATEGIES, strategy_by_name};
 use anabranch_placement::problem::{MemoryRule, Problem};
-use anabranch_placement::simulate::{SimulateOptions, simulate};
+use anabranch_placement::rules::Rules;
+use anabranch_placement::simulate::simulate;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::time::Duration;
@@ -27,6 +28,11 @@ fn problem(levels: u32, devices: u32) -> LoadedProblem {
     LoadedProblem::new("layered", graph, platform, MemoryRule::SizeEstimate)
 }
 
+fn under_thesis_rules(loaded: &LoadedProblem) -> Problem<'_> {
+    let problem = loaded.problem().expect("every unit has a device");
+    problem.under(Rules::THESIS).expect("the thesis' rules are valid")
+}
+
 /// Measures every strategy that does not search, the simulator and the bounds.
 fn measure(group: &mut BenchmarkGroup<'_, WallTime>, problem: &Problem<'_>, size: u64) {
     group.throughput(Throughput::Elements(problem.graph().task_count() as u64));
@@ -36,7 +42,7 @@ fn measure(group: &mut BenchmarkGroup<'_, WallTime>, problem: &Problem<'_>, size
         group.bench_function(BenchmarkId::new(name, size), |bencher| bencher.iter(|| strategy.place(problem)));
     }
     let heft = strategy_by_name("heft").expect("it is listed").place(problem).expect("memory is plenty");
-    let run = || simulate(problem, &heft.device_of, &Pct, &SimulateOptions::THESIS);
+    let run = || simulate(problem, &heft.device_of, &Pct);
     group.bench_function(BenchmarkId::new("simulation", size), |bencher| bencher.iter(run));
     group.bench_function(BenchmarkId::new("lower bound", size), |bencher| bencher.iter(|| lower_bound(problem)));
 }
@@ -45,14 +51,14 @@ fn growth(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tasks");
     for levels in LEVELS {
         let loaded = problem(levels, 16);
-        let problem = loaded.problem().expect("every unit has a device");
+        let problem = under_thesis_rules(&loaded);
         measure(&mut group, &problem, problem.graph().task_count() as u64);
     }
     group.finish();
     let mut group = criterion.benchmark_group("devices");
     for devices in DEVICES {
         let loaded = problem(40, devices);
-        measure(&mut group, &loaded.problem().expect("every unit has a device"), devices.into());
+        measure(&mut group, &under_thesis_rules(&loaded), devices.into());
     }
     group.finish();
 }

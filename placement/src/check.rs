@@ -4,6 +4,7 @@
 //! transfer sets and the simulator whose results it judges. It reads the graph, the platform and the cost model, and derives
 //! everything else anew. An empty list means that nothing was found.
 
+mod alone;
 mod placement;
 mod schedule;
 mod violation;

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use crate::order::Pct;
     use crate::sample;
-    use crate::simulate::{SimulateOptions, simulate};
+    use crate::simulate::simulate;
 
     /// Task 0 sends one datum of 40 bytes to device 1, where tasks 1 and 2 read it; task 3 stays.
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         let loaded = sample::problem(builder.build().unwrap(), &[1.0, 2.0]);
         let problem = loaded.problem().unwrap();
         let device_of = [0, 1, 1, 0].map(DeviceId);
-        let schedule = simulate(&problem, &device_of, &Pct, &SimulateOptions::default()).unwrap();
+        let schedule = simulate(&problem, &device_of, &Pct).unwrap();
         let metrics = Metrics::of(&problem, &Baseline::of(&problem), &schedule);
         // Device 0 works from 0 to 8; the datum arrives at 6, and device 1 works from 6 to 10. Alone, device 1 takes 8; the
         // longest way takes 1 + 3 there.
@@ -188,7 +188,7 @@ mod tests {
     fn an_empty_schedule_has_no_ratios() {
         let loaded = sample::problem(sample::graph(&[], &[]), &[1.0]);
         let problem = loaded.problem().unwrap();
-        let schedule = simulate(&problem, &[], &Pct, &SimulateOptions::default()).unwrap();
+        let schedule = simulate(&problem, &[], &Pct).unwrap();
         let metrics = Metrics::of(&problem, &Baseline::of(&problem), &schedule);
         assert_eq!((metrics.gap, metrics.slr, metrics.speedup), (Some(0.0), None, None));
         assert_eq!(metrics.devices[0].utilisation, 0.0);

@@ -25,7 +25,7 @@ use crate::place::{Placer, STRATEGIES, strategy_by_name};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
-use crate::simulate::{SimulateOptions, simulate};
+use crate::simulate::simulate;
 use search::Search;
 
 /// Most tasks that are searched for. A dozen takes a fraction of a second; more take long, unless bounds are close.
@@ -125,12 +125,11 @@ pub fn optimum(problem: &Problem<'_>, options: &ExactOptions) -> Result<Optimum,
 
 /// What every strategy does, as sequences of appends.
 fn known_sequences(problem: &Problem<'_>) -> Vec<Vec<(TaskId, DeviceId)>> {
-    let options = SimulateOptions::default();
     let strategies = STRATEGIES.iter().filter_map(|(name, _)| strategy_by_name(name));
     let placements = strategies.filter_map(|strategy: Box<dyn Placer>| strategy.place(problem).ok());
     let mut sequences = Vec::new();
     for placement in placements {
-        let simulated = simulate(problem, &placement.device_of, &Pct, &options).ok();
+        let simulated = simulate(problem, &placement.device_of, &Pct).ok();
         for schedule in placement.planned.into_iter().chain(simulated) {
             let device = |&task: &TaskId| (task, placement.device_of[task.index()]);
             sequences.push(schedule.order.iter().map(device).collect());

@@ -4,7 +4,7 @@
 //! the same result.
 //!
 //! The way through the crate: build a [`graph::TaskGraph`] and a [`platform::Platform`], say what things cost with a
-//! [`cost::CostModel`], verify all three together as a [`problem::Problem`], let a [`place::Placer`] choose devices, and let
+//! [`cost::CostModel`], verify all three together as a [`problem::Problem`] under its [`rules::Rules`], let a [`place::Placer`] choose devices, and let
 //! [`simulate::simulate`] say what the devices will then do and when, under an [`order::Order`]. [`check`] judges placements and
 //! schedules independently of how they came about.
 //!
@@ -22,7 +22,7 @@
 //! use anabranch_placement::place::{Heft, Placer};
 //! use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
 //! use anabranch_placement::problem::{MemoryRule, Problem};
-//! use anabranch_placement::simulate::{SimulateOptions, simulate};
+//! use anabranch_placement::simulate::simulate;
 //!
 //! // A source for the model's input and a sink for its output, both on the host, and two kernels between them.
 //! let host = DeviceId(0);
@@ -52,10 +52,9 @@
 //! assert_eq!(placement.device_of[matmul.index()], DeviceId(1));
 //! println!("{}", placement.reasons[matmul.index()].explained(&graph, &platform));
 //!
-//! let options = SimulateOptions::default();
-//! let schedule = simulate(&problem, &placement.device_of, &Pct, &options)?;
+//! let schedule = simulate(&problem, &placement.device_of, &Pct)?;
 //! assert!(check_placement(&problem, &placement.device_of).is_empty());
-//! assert!(check_schedule(&problem, &placement.device_of, &schedule, &options).is_empty());
+//! assert!(check_schedule(&problem, &placement.device_of, &schedule).is_empty());
 //!
 //! // What to run: one order over all tasks, and one for each device.
 //! assert_eq!(schedule.order, [input, matmul, top_k, output]);
@@ -80,6 +79,7 @@ pub mod place;
 pub mod platform;
 pub mod problem;
 pub mod rank;
+pub mod rules;
 #[cfg(test)]
 mod sample;
 pub mod schedule;

@@ -13,8 +13,8 @@ pub use fifo::{Fifo, ShuffledFifo};
 pub use msr::Msr;
 pub(crate) use path::remaining_times;
 pub use path::{Pct, path_computation_times};
-pub use placed_graph::{PlacedGraph, SendCosts};
-pub use planned::Planned;
+pub use placed_graph::PlacedGraph;
+pub use planned::{InOrder, Planned};
 
 /// A scheduling strategy for what is ready on a device.
 pub trait Order: Sync {
@@ -35,6 +35,8 @@ pub enum Rule {
     },
     /// The item of the greatest number.
     Greatest(Vec<f64>),
+    /// Of all tasks of the device that have not run the one of the greatest number, once it is ready; sends before.
+    InOrder(Vec<f64>),
     /// The item of the greatest successor rank at the moment of the decision (see [`Msr`]), and among these of the greatest
     /// number.
     SuccessorRank {
@@ -48,7 +50,7 @@ impl Rule {
     pub(crate) fn rank(&self, item: usize) -> f64 {
         match self {
             Rule::Earliest { .. } => 0.0,
-            Rule::Greatest(ranks) | Rule::SuccessorRank { otherwise: ranks } => ranks[item],
+            Rule::Greatest(ranks) | Rule::InOrder(ranks) | Rule::SuccessorRank { otherwise: ranks } => ranks[item],
         }
     }
 }

@@ -98,9 +98,6 @@ pub enum PlaceError {
         /// Its manual rank, or the machine that the task is bound to against that rank.
         machine: u32,
     },
-    /// Schedules cannot be compared with such costs (auto).
-    #[error("send costs are finite and not negative, here they are {0:?}")]
-    SendCosts(crate::order::SendCosts),
     /// A given assignment breaks a constraint.
     #[error("the given placement does not fit the problem: {0}")]
     Violation(crate::check::Violation),

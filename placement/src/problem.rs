@@ -8,6 +8,7 @@ use crate::cost::{CostError, CostModel, TimeTable};
 use crate::device_sets::DeviceSets;
 use crate::graph::{TaskGraph, TaskId, UnitId};
 use crate::platform::{DeviceId, Platform};
+use crate::rules::Rules;
 use serde::{Deserialize, Serialize};
 
 /// What counts against a device's memory.
@@ -34,6 +35,7 @@ pub struct Problem<'a> {
     platform: &'a Platform,
     costs: &'a dyn CostModel,
     memory_rule: MemoryRule,
+    rules: Rules,
     times: TimeTable,
     /// By task.
     work: Vec<f64>,
@@ -70,6 +72,7 @@ impl<'a> Problem<'a> {
             platform,
             costs,
             memory_rule,
+            rules: Rules::default(),
             times,
             work: nominal.means,
             is_restricted: false,
@@ -81,6 +84,18 @@ impl<'a> Problem<'a> {
         problem.find_feasible()?;
         problem.is_restricted = problem.excludes_any(&nominal.known);
         Ok(problem)
+    }
+
+    /// The same problem under other rules than the default ones.
+    ///
+    /// # Errors
+    /// Send costs or slowdowns that are none, or slowdowns of another number of devices.
+    pub fn under(self, rules: Rules) -> Result<Self, ProblemError> {
+        if rules.send_costs.is_valid() && rules.slowdowns.is_valid(self.platform.device_count()) {
+            Ok(Problem { rules, ..self })
+        } else {
+            Err(ProblemError::rules(&rules))
+        }
     }
 
     fn find_feasible(&mut self) -> Result<(), ProblemError> {
@@ -117,6 +132,11 @@ impl<'a> Problem<'a> {
     /// The cost model.
     pub fn costs(&self) -> &'a dyn CostModel {
         self.costs
+    }
+
+    /// What holds beside times.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// What counts against memory.

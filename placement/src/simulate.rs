@@ -1,6 +1,7 @@
 //! Discrete-event execution of a placed graph: what the devices will do and when, under a given order.
 //!
-//! A device does one item at a time and is never interrupted. It is never idle while one of its items is ready. When several
+//! A device does one item at a time and is never interrupted. It is never idle while one of its items is ready, unless the order
+//! must be kept ([`InOrder`](crate::order::InOrder)). When several
 //! things happen at the same time all of them are known before any device decides, and items that take no time are done before
 //! those that do. A task is ready as soon as all its inputs are on its device; a transfer starts as soon as its datum is there
 //! (and its send has been worked on, where sends cost something) and goes on beside computation.
@@ -8,39 +9,15 @@
 mod engine;
 mod links;
 mod ready;
+mod running;
 mod successors;
 
 pub(crate) use engine::{Engine, Scene};
 
-use crate::order::{Order, PlacedGraph, SendCosts};
+use crate::order::{Order, PlacedGraph};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
-
-/// How transfers over the same link meet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LinkContention {
-    /// They do not: each takes as long as it would alone.
-    #[default]
-    None,
-    /// One at a time from one device to another, in the order in which they become ready, then by priority, then by datum.
-    Serial,
-}
-
-/// What a simulation counts beside tasks and transfers.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct SimulateOptions {
-    /// What sends and receives cost; nothing by default.
-    pub send_costs: SendCosts,
-    /// How transfers meet; not at all by default.
-    pub contention: LinkContention,
-}
-
-impl SimulateOptions {
-    /// The semantics of the thesis' evaluation: 10 operations a send, no contention.
-    pub const THESIS: SimulateOptions =
-        SimulateOptions { send_costs: SendCosts::THESIS, contention: LinkContention::None };
-}
 
 /// Why a placement cannot be simulated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -56,9 +33,11 @@ pub enum SimulateError {
     /// A device that cannot run its task.
     #[error("task {task:?} is placed on device {device:?}, which cannot run it")]
     CannotRun { task: String, device: String },
-    /// Send costs that are no costs.
-    #[error("send costs are finite and not negative, here they are {0:?}")]
-    SendCosts(SendCosts),
+    /// An order in which some task never comes to be next on its device.
+    #[error(
+        "task {task:?} never comes to be next on device {device:?}; give an order in which every task stands behind its inputs"
+    )]
+    Stuck { task: String, device: String },
 }
 
 /// Executes `problem` with task `t` on `device_of[t]`. `O((V + E) log (V + E))`; under [`Msr`](crate::order::Msr) each decision also
@@ -68,22 +47,23 @@ pub enum SimulateError {
 /// kinds, pins, colocation and memory is for [`check_placement`](crate::check::check_placement) to say.
 ///
 /// # Errors
-/// A missing, unknown or unable device, or impossible send costs.
-pub fn simulate(
-    problem: &Problem<'_>,
-    device_of: &[DeviceId],
-    order: &dyn Order,
-    options: &SimulateOptions,
-) -> Result<Schedule, SimulateError> {
-    validate(problem, device_of, options)?;
-    let placed = PlacedGraph::new(problem, device_of, options.send_costs);
+/// A missing, unknown or unable device, or an order that cannot be followed to the end.
+pub fn simulate(problem: &Problem<'_>, device_of: &[DeviceId], order: &dyn Order) -> Result<Schedule, SimulateError> {
+    validate(problem, device_of)?;
+    let placed = PlacedGraph::new(problem, device_of);
     let rule = order.rule(&placed);
     let mut engine = Engine::default();
-    engine.run(&Scene::new(&placed, &rule, options.contention));
-    Ok(engine.schedule(&placed))
+    engine.run(&Scene::new(&placed, &rule));
+    match engine.stuck(&placed) {
+        None => Ok(engine.schedule(&placed)),
+        Some(task) => {
+            let (task, device) = (problem.graph().task(task), problem.platform().device(placed.device_of(task)));
+            Err(SimulateError::Stuck { task: task.name.clone(), device: device.name.clone() })
+        }
+    }
 }
 
-fn validate(problem: &Problem<'_>, device_of: &[DeviceId], options: &SimulateOptions) -> Result<(), SimulateError> {
+fn validate(problem: &Problem<'_>, device_of: &[DeviceId]) -> Result<(), SimulateError> {
     let (graph, platform) = (problem.graph(), problem.platform());
     if device_of.len() != graph.task_count() {
         return Err(SimulateError::Length { tasks: graph.task_count(), given: device_of.len() });
@@ -97,17 +77,16 @@ fn validate(problem: &Problem<'_>, device_of: &[DeviceId], options: &SimulateOpt
             return Err(SimulateError::CannotRun { task: name(), device: platform.device(device).name.clone() });
         }
     }
-    if !options.send_costs.is_valid() {
-        return Err(SimulateError::SendCosts(options.send_costs));
-    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::check_schedule;
     use crate::graph::TaskId;
-    use crate::order::Pct;
+    use crate::order::{InOrder, Pct};
+    use crate::rules::{LinkContention, Rules, SendCosts, Slowdowns};
     use crate::sample;
 
     /// What takes no time is done at once, and what it sets free is known before a device starts something longer.
@@ -117,7 +96,7 @@ mod tests {
         let graph = sample::graph(&[0.0, 0.0, 1.0, 9.0], &[(0, 2, 0), (1, 3, 0)]);
         let loaded = sample::problem(graph, &[1.0; 2]);
         let problem = loaded.problem().unwrap();
-        let schedule = simulate(&problem, &[0, 0, 1, 1].map(DeviceId), &Pct, &SimulateOptions::default()).unwrap();
+        let schedule = simulate(&problem, &[0, 0, 1, 1].map(DeviceId), &Pct).unwrap();
         assert_eq!(schedule.device_orders(2)[1], [TaskId(3), TaskId(2)]);
         assert_eq!((schedule.makespan, schedule.busy(2)), (10.0, vec![0.0, 10.0]));
     }
@@ -127,9 +106,9 @@ mod tests {
     fn serial_links_take_the_most_urgent_of_what_is_ready_together() {
         let graph = sample::graph(&[1.0, 1.0, 5.0], &[(0, 1, 10), (0, 2, 10)]);
         let loaded = sample::problem(graph, &[1.0; 2]);
-        let problem = loaded.problem().unwrap();
-        let options = SimulateOptions { contention: LinkContention::Serial, ..SimulateOptions::default() };
-        let schedule = simulate(&problem, &[0, 1, 1].map(DeviceId), &Pct, &options).unwrap();
+        let rules = Rules::default().with_contention(LinkContention::Serial);
+        let problem = loaded.problem().unwrap().under(rules).unwrap();
+        let schedule = simulate(&problem, &[0, 1, 1].map(DeviceId), &Pct).unwrap();
         let arrivals: Vec<f64> = schedule.transfers.iter().map(|transfer| transfer.end).collect();
         assert_eq!(arrivals, [3.0, 2.0]);
         assert_eq!(schedule.makespan, 8.0);
@@ -139,18 +118,51 @@ mod tests {
     fn what_cannot_be_simulated_is_refused() {
         let loaded = sample::timed(sample::graph(&[1.0], &[]), &[[Some(1.0), None]]);
         let problem = loaded.problem().unwrap();
-        let run = |devices: &[u32], send_operations| {
-            let send_costs = SendCosts { send_operations, receive_operations: 0.0 };
-            let options = SimulateOptions { send_costs, ..SimulateOptions::default() };
+        let run = |devices: &[u32]| {
             let device_of: Vec<DeviceId> = devices.iter().copied().map(DeviceId).collect();
-            simulate(&problem, &device_of, &Pct, &options)
+            simulate(&problem, &device_of, &Pct)
         };
-        assert!(run(&[0], 0.0).is_ok());
-        assert!(matches!(run(&[], 0.0), Err(SimulateError::Length { tasks: 1, given: 0 })));
-        assert!(matches!(run(&[1], 0.0), Err(SimulateError::CannotRun { device, .. }) if device == "d1"));
-        assert!(matches!(run(&[2], 0.0), Err(SimulateError::UnknownDevice { count: 2, .. })));
+        assert!(run(&[0]).is_ok());
+        assert!(matches!(run(&[]), Err(SimulateError::Length { tasks: 1, given: 0 })));
+        assert!(matches!(run(&[1]), Err(SimulateError::CannotRun { device, .. }) if device == "d1"));
+        assert!(matches!(run(&[2]), Err(SimulateError::UnknownDevice { count: 2, .. })));
         for send_operations in [f64::NAN, -1.0, f64::INFINITY] {
-            assert!(matches!(run(&[0], send_operations), Err(SimulateError::SendCosts(_))));
+            let send_costs = SendCosts { send_operations, receive_operations: 0.0 };
+            let refused = problem.clone().under(Rules::default().with_send_costs(send_costs)).err().unwrap();
+            assert!(refused.to_string().contains("send costs"), "{refused}");
         }
+        for slowdowns in [Slowdowns::from_fn(2, |_, _| 0.5), Slowdowns::from_fn(3, |_, _| 2.0)] {
+            assert!(problem.clone().under(Rules::default().with_slowdowns(slowdowns)).is_err());
+        }
+    }
+
+    /// A device that must keep an order waits for what is next in it, though something else is ready.
+    #[test]
+    fn an_order_that_must_be_kept_is() {
+        let graph = sample::graph(&[1.0, 4.0, 2.0, 3.0], &[(1, 2, 0)]);
+        let loaded = sample::problem(graph, &[1.0; 2]);
+        let problem = loaded.problem().unwrap();
+        let run = |order: [u32; 4]| simulate(&problem, &[0, 1, 0, 0].map(DeviceId), &InOrder::new(&order.map(TaskId)));
+        let schedule = run([0, 1, 2, 3]).unwrap();
+        assert_eq!((schedule.tasks[2].start, schedule.tasks[3].start, schedule.makespan), (4.0, 6.0, 9.0));
+        assert_eq!(run([0, 3, 1, 2]).unwrap().makespan, 6.0);
+        let graph = sample::graph(&[1.0, 1.0], &[(0, 1, 0)]);
+        let loaded = sample::problem(graph, &[1.0; 2]);
+        let stuck = simulate(&loaded.problem().unwrap(), &[DeviceId(0); 2], &InOrder::new(&[TaskId(1), TaskId(0)]));
+        assert!(matches!(stuck, Err(SimulateError::Stuck { .. })));
+    }
+
+    /// Both at half speed until the shorter is done at 2; then one second of the longer is left.
+    #[test]
+    fn what_runs_beside_another_takes_longer_for_as_long() {
+        let loaded = sample::problem(sample::graph(&[2.0, 1.0, 1.0], &[(1, 2, 10)]), &[1.0; 2]);
+        let rules = Rules::default().with_slowdowns(Slowdowns::from_fn(2, |_, _| 2.0));
+        let problem = loaded.problem().unwrap().under(rules).unwrap();
+        let device_of = [0, 1, 1].map(DeviceId);
+        let schedule = simulate(&problem, &device_of, &Pct).unwrap();
+        let ends: Vec<f64> = schedule.tasks.iter().map(|span| span.end).collect();
+        // Task 2 follows task 1 at once, and is slowed down by what is left of task 0, which it slows down in turn.
+        assert_eq!((ends, schedule.makespan), (vec![4.0, 2.0, 4.0], 4.0));
+        assert_eq!(check_schedule(&problem, &device_of, &schedule), []);
     }
 }

@@ -3,7 +3,7 @@
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::format::read_problems;
 use anabranch_placement::place::{Auto, STRATEGIES};
-use anabranch_placement::simulate::SimulateOptions;
+use anabranch_placement::rules::Rules;
 
 /// On the thesis' convolutional network the best strategies come to 77.5 and 62.4.
 #[test]
@@ -12,12 +12,11 @@ fn the_convolutional_network_gets_shorter() {
         let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/");
         let paths = ["convolutional_network_graph.csv", devices].map(|name| format!("{data}{name}"));
         let loaded = read_problems(&paths).unwrap().remove(0);
-        let problem = loaded.problem().unwrap();
-        let options = SimulateOptions::THESIS;
-        let improved = Auto { evaluations: Some(1000), seed: 0, options }.improve(&problem, |_, _| {}).unwrap();
+        let problem = loaded.problem().unwrap().under(Rules::THESIS).unwrap();
+        let improved = Auto { evaluations: Some(1000), seed: 0 }.improve(&problem, |_, _| {}).unwrap();
         let makespan = improved.schedule.makespan;
         assert_eq!(check_placement(&problem, &improved.placement.device_of), []);
-        assert_eq!(check_schedule(&problem, &improved.placement.device_of, &improved.schedule, &options), []);
+        assert_eq!(check_schedule(&problem, &improved.placement.device_of, &improved.schedule), []);
         assert_eq!(improved.portfolio.len(), STRATEGIES.len());
         assert!(improved.portfolio[0].1 <= strategies, "{devices}: {:?}", improved.portfolio);
         assert!(improved.bound.value <= makespan && makespan <= at_most, "{devices}: {makespan}");

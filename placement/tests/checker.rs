@@ -8,8 +8,9 @@ use anabranch_placement::order::Pct;
 use anabranch_placement::place::{CriticalPath, Placer};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::rules::{LinkContention, Rules, Slowdowns};
 use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
-use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
+use anabranch_placement::simulate::simulate;
 use arbtest::arbitrary::{Result, Unstructured};
 use instances::Instance;
 
@@ -171,14 +172,17 @@ fn move_transfer(sent: &mut TransferSpan, start: f64) {
 /// CP spreads tasks over devices, so that there is something to send.
 fn damage_and_check(problem: &Problem<'_>, random: &mut Unstructured<'_>) -> Result<()> {
     let Ok(placement) = CriticalPath.place(problem) else { return Ok(()) };
-    let serial = SimulateOptions { contention: LinkContention::Serial, ..SimulateOptions::default() };
-    let options = *random.choose(&[SimulateOptions::default(), SimulateOptions::THESIS, serial])?;
-    let valid = simulate(problem, &placement.device_of, &Pct, &options).unwrap();
-    assert_eq!(check_schedule(problem, &placement.device_of, &valid, &options), []);
+    let serial = Rules::default().with_contention(LinkContention::Serial);
+    let slowdowns = Slowdowns::from_fn(problem.platform().device_count(), |a, b| 1.0 + 0.25 * f64::from(a.0 + b.0));
+    let slowed = Rules::THESIS.with_slowdowns(slowdowns);
+    let rules = random.choose(&[Rules::default(), Rules::THESIS, serial, slowed])?.clone();
+    let problem = &problem.clone().under(rules).unwrap();
+    let valid = simulate(problem, &placement.device_of, &Pct).unwrap();
+    assert_eq!(check_schedule(problem, &placement.device_of, &valid), []);
     for (name, expected, damage) in DAMAGES {
         let mut damaged = valid.clone();
         if damage(problem, &mut damaged, random)? {
-            let found = check_schedule(problem, &placement.device_of, &damaged, &options);
+            let found = check_schedule(problem, &placement.device_of, &damaged);
             assert!(found.iter().any(expected), "{name}: {found:?}");
         }
     }
@@ -283,11 +287,11 @@ fn overlapping_transfers_are_refused_on_serial_links() {
     let costs = OperationsOverSpeed::new(&graph, &platform);
     let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
     let device_of = [0, 1, 1].map(DeviceId);
-    let serial = SimulateOptions { contention: LinkContention::Serial, ..SimulateOptions::default() };
-    let free = simulate(&problem, &device_of, &Pct, &SimulateOptions::default()).unwrap();
-    let shared = simulate(&problem, &device_of, &Pct, &serial).unwrap();
+    let serial = problem.clone().under(Rules::default().with_contention(LinkContention::Serial)).unwrap();
+    let free = simulate(&problem, &device_of, &Pct).unwrap();
+    let shared = simulate(&serial, &device_of, &Pct).unwrap();
     assert_eq!((free.makespan, shared.makespan), (5.0, 6.0));
-    assert_eq!(check_schedule(&problem, &device_of, &shared, &serial), []);
-    let found = check_schedule(&problem, &device_of, &free, &serial);
+    assert_eq!(check_schedule(&serial, &device_of, &shared), []);
+    let found = check_schedule(&serial, &device_of, &free);
     assert!(matches!(found[..], [Violation::SharedLink { .. }]), "{found:?}");
 }

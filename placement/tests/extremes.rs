@@ -7,7 +7,7 @@ use anabranch_placement::order::{ORDERS, order_by_name};
 use anabranch_placement::place::{Auto, STRATEGIES, strategy_by_name};
 use anabranch_placement::platform::{Device, DeviceKind, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
-use anabranch_placement::simulate::{SimulateOptions, simulate};
+use anabranch_placement::simulate::simulate;
 
 /// A CPU and a GPU device.
 fn pair() -> Platform {
@@ -19,7 +19,6 @@ fn pair() -> Platform {
 fn run_in_every_way(graph: &TaskGraph, platform: &Platform, time: f64) -> Vec<f64> {
     let costs = CostTable::from_fn(graph, platform, |_, _| Some(time)).unwrap();
     let problem = Problem::new(graph, platform, &costs, MemoryRule::SizeEstimate).unwrap();
-    let options = SimulateOptions::default();
     let mut makespans = Vec::new();
     let mut strategies: Vec<_> = STRATEGIES.iter().filter_map(|&(name, _)| strategy_by_name(name)).collect();
     strategies.push(Box::new(Auto { evaluations: Some(20), ..Auto::default() }));
@@ -28,8 +27,8 @@ fn run_in_every_way(graph: &TaskGraph, platform: &Platform, time: f64) -> Vec<f6
         assert_eq!(check_placement(&problem, &placement.device_of), []);
         for order in ORDERS {
             let order = order_by_name(order).unwrap();
-            let schedule = simulate(&problem, &placement.device_of, order.as_ref(), &options).unwrap();
-            assert_eq!(check_schedule(&problem, &placement.device_of, &schedule, &options), []);
+            let schedule = simulate(&problem, &placement.device_of, order.as_ref()).unwrap();
+            assert_eq!(check_schedule(&problem, &placement.device_of, &schedule), []);
             makespans.push(schedule.makespan);
         }
     }

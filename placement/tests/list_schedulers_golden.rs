@@ -6,7 +6,6 @@
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::format::{Loaded, LoadedProblem, read};
 use anabranch_placement::place::{Cpop, Heft, Placer};
-use anabranch_placement::simulate::SimulateOptions;
 use std::path::PathBuf;
 
 fn problems() -> Vec<LoadedProblem> {
@@ -29,7 +28,7 @@ fn makespan(loaded: &LoadedProblem, strategy: &dyn Placer) -> f64 {
     let placement = strategy.place(&problem).unwrap();
     let planned = placement.planned.unwrap();
     assert_eq!(check_placement(&problem, &placement.device_of), [], "{}", loaded.name);
-    assert_eq!(check_schedule(&problem, &placement.device_of, &planned, &SimulateOptions::default()), []);
+    assert_eq!(check_schedule(&problem, &placement.device_of, &planned), []);
     planned.makespan
 }
 

@@ -7,9 +7,10 @@ use anabranch_placement::bound::{BoundKind, lower_bound, lower_bounds};
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::exact::{ExactError, ExactOptions, StopReason, optimum};
 use anabranch_placement::format::read_problems;
-use anabranch_placement::order::{ORDERS, SendCosts, order_by_name};
+use anabranch_placement::order::{ORDERS, order_by_name};
 use anabranch_placement::place::{Auto, Placer, STRATEGIES, strategy_by_name};
-use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
+use anabranch_placement::rules::{LinkContention, Rules, SendCosts};
+use anabranch_placement::simulate::simulate;
 use instances::Instance;
 use small::{least_makespan, with_problem};
 
@@ -31,8 +32,7 @@ fn the_search_finds_what_trying_everything_finds() {
                         "{makespan} {expected:?}"
                     );
                     assert_eq!(check_placement(problem, &found.device_of), []);
-                    let options = SimulateOptions::default();
-                    assert_eq!(check_schedule(problem, &found.device_of, &found.schedule, &options), []);
+                    assert_eq!(check_schedule(problem, &found.device_of, &found.schedule), []);
                 }
             }
         })
@@ -51,8 +51,7 @@ fn auto_ends_between_the_optimum_and_the_strategies() {
             };
             let makespan = improved.schedule.makespan;
             assert_eq!(check_placement(problem, &improved.placement.device_of), []);
-            let options = SimulateOptions::default();
-            assert_eq!(check_schedule(problem, &improved.placement.device_of, &improved.schedule, &options), []);
+            assert_eq!(check_schedule(problem, &improved.placement.device_of, &improved.schedule), []);
             assert!(improved.portfolio.iter().all(|&(_, strategy)| makespan <= strategy));
             assert_eq!(auto.place(problem).unwrap(), improved.placement);
             if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000 })
@@ -87,24 +86,19 @@ fn no_bound_is_above_the_optimum() {
 
 #[test]
 fn no_schedule_is_below_a_bound() {
-    let options = [
-        SimulateOptions::default(),
-        SimulateOptions::THESIS,
-        SimulateOptions {
-            send_costs: SendCosts { send_operations: 0.5, receive_operations: 0.0 },
-            contention: LinkContention::Serial,
-        },
-    ];
+    let send_costs = SendCosts { send_operations: 0.5, receive_operations: 0.0 };
+    let serial = Rules::default().with_send_costs(send_costs).with_contention(LinkContention::Serial);
+    let all = [Rules::default(), Rules::THESIS, serial];
     arbtest::arbtest(|random| {
         if let Some(instance) = Instance::draw(random)? {
             instance.with_problem(|problem| {
                 let bounds = lower_bounds(problem);
                 for (strategy, _) in STRATEGIES {
                     let Ok(placement) = strategy_by_name(strategy).unwrap().place(problem) else { continue };
-                    let simulated = ORDERS.iter().flat_map(|order| options.iter().map(move |options| (order, options)));
-                    let simulated = simulated.map(|(order, options)| {
-                        let order = order_by_name(order).unwrap();
-                        simulate(problem, &placement.device_of, order.as_ref(), options).unwrap().makespan
+                    let simulated = ORDERS.iter().flat_map(|order| all.iter().map(move |rules| (order, rules)));
+                    let simulated = simulated.map(|(order, rules)| {
+                        let (order, problem) = (order_by_name(order).unwrap(), problem.clone().under(rules.clone()));
+                        simulate(&problem.unwrap(), &placement.device_of, order.as_ref()).unwrap().makespan
                     });
                     for makespan in simulated.chain(placement.planned.iter().map(|planned| planned.makespan)) {
                         for bound in &bounds {

@@ -6,25 +6,26 @@ use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::generate::{Sweep, graph_by_name};
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::order::{ORDERS, Order, Pct, Planned, SendCosts, order_by_name};
+use anabranch_placement::order::{ORDERS, Order, Pct, Planned, order_by_name};
 use anabranch_placement::place::{PlaceError, Placement, STRATEGIES, strategy_by_name};
 use anabranch_placement::problem::Problem;
+use anabranch_placement::rules::{LinkContention, Rules, SendCosts, Slowdowns};
 use anabranch_placement::schedule::Schedule;
-use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
+use anabranch_placement::simulate::simulate;
 use anabranch_placement::transfer::Sends;
 use instances::Instance;
 
-const OPTIONS: [SimulateOptions; 3] = [
-    SimulateOptions {
-        send_costs: SendCosts { send_operations: 0.0, receive_operations: 0.0 },
-        contention: LinkContention::None,
-    },
-    SimulateOptions::THESIS,
-    SimulateOptions {
-        send_costs: SendCosts { send_operations: 0.5, receive_operations: 0.0 },
-        contention: LinkContention::Serial,
-    },
-];
+/// Under which schedules are simulated.
+fn all_rules(devices: usize) -> [Rules; 4] {
+    let send_costs = SendCosts { send_operations: 0.5, receive_operations: 0.0 };
+    let serial = Rules::default().with_send_costs(send_costs).with_contention(LinkContention::Serial);
+    let slowdowns = Slowdowns::from_fn(devices, |a, b| 1.0 + 0.25 * f64::from(a.0 + b.0));
+    [Rules::default(), Rules::THESIS, serial.clone(), serial.with_slowdowns(slowdowns)]
+}
+
+fn under<'a>(problem: &Problem<'a>, rules: Rules) -> Problem<'a> {
+    problem.clone().under(rules).unwrap()
+}
 
 /// Runs `check` on random problems that have a solution unit by unit.
 fn for_random_problems(check: impl Fn(&Problem<'_>)) {
@@ -90,13 +91,7 @@ fn placements_are_valid_and_the_same_every_time() {
             assert_eq!(check_placement(problem, &placement.device_of), [], "{}", placement.strategy);
             assert_eq!(placement.reasons.len(), placement.device_of.len());
             if let Some(planned) = &placement.planned {
-                let options = SimulateOptions::default();
-                assert_eq!(
-                    check_schedule(problem, &placement.device_of, planned, &options),
-                    [],
-                    "{}",
-                    placement.strategy
-                );
+                assert_eq!(check_schedule(problem, &placement.device_of, planned), [], "{}", placement.strategy);
                 assert!(planned.makespan >= critical_path_bound(problem) - 1e-9);
             }
         }
@@ -108,18 +103,19 @@ fn placements_are_valid_and_the_same_every_time() {
 fn schedules_are_valid_under_every_order() {
     for_random_problems(|problem| {
         let bound = critical_path_bound(problem);
+        let all = all_rules(problem.platform().device_count());
         for placement in placements(problem) {
             let planned = placement.planned.as_ref().map(|planned| Planned::new(&planned.order));
             let named = ORDERS.iter().map(|name| order_by_name(name).unwrap());
             let orders: Vec<Box<dyn Order + '_>> =
                 named.chain(planned.map(|planned| Box::new(planned) as Box<dyn Order>)).collect();
-            for (order, options) in orders.iter().flat_map(|order| OPTIONS.iter().map(move |options| (order, options)))
-            {
-                let schedule = simulate(problem, &placement.device_of, order.as_ref(), options).unwrap();
-                let violations = check_schedule(problem, &placement.device_of, &schedule, options);
-                assert_eq!(violations, [], "{} {} {options:?}", placement.strategy, order.name());
+            for (order, rules) in orders.iter().flat_map(|order| all.iter().map(move |rules| (order, rules))) {
+                let problem = under(problem, rules.clone());
+                let schedule = simulate(&problem, &placement.device_of, order.as_ref()).unwrap();
+                let violations = check_schedule(&problem, &placement.device_of, &schedule);
+                assert_eq!(violations, [], "{} {} {rules:?}", placement.strategy, order.name());
                 assert!(schedule.makespan >= bound - 1e-9);
-                assert_never_idle(problem, &schedule);
+                assert_never_idle(&problem, &schedule);
             }
         }
     });
@@ -132,7 +128,8 @@ fn metrics_are_those_of_the_placement() {
         let baseline = Baseline::of(problem);
         assert!(baseline.critical_path <= baseline.bound.value + 1e-9);
         for placement in placements(problem) {
-            let schedule = simulate(problem, &placement.device_of, &Pct, &OPTIONS[1]).unwrap();
+            let problem = &under(problem, Rules::THESIS);
+            let schedule = simulate(problem, &placement.device_of, &Pct).unwrap();
             let metrics = Metrics::of(problem, &baseline, &schedule);
             let sends = Sends::of(problem.graph(), &placement.device_of);
             let traffic = (sends.count(), sends.cut_edges(), sends.traffic(), sends.traffic_by_edge());
@@ -158,7 +155,7 @@ fn generated_graphs_are_placed_by_every_strategy() {
     {
         let graph = graph_by_name(family, size, seed).unwrap().unwrap();
         let loaded = Sweep { devices: 4, ..Sweep::default() }.problem(family, graph, seed).unwrap();
-        let problem = loaded.problem().unwrap();
+        let problem = under(&loaded.problem().unwrap(), Rules::THESIS);
         let placements = placements(&problem);
         assert_eq!(placements.len(), STRATEGIES.len(), "{family}");
         for (placement, order) in
@@ -166,8 +163,8 @@ fn generated_graphs_are_placed_by_every_strategy() {
         {
             assert_eq!(check_placement(&problem, &placement.device_of), [], "{family} {}", placement.strategy);
             let order = order_by_name(order).unwrap();
-            let schedule = simulate(&problem, &placement.device_of, order.as_ref(), &OPTIONS[1]).unwrap();
-            assert_eq!(check_schedule(&problem, &placement.device_of, &schedule, &OPTIONS[1]), [], "{family}");
+            let schedule = simulate(&problem, &placement.device_of, order.as_ref()).unwrap();
+            assert_eq!(check_schedule(&problem, &placement.device_of, &schedule), [], "{family}");
         }
     }
 }
@@ -184,8 +181,8 @@ fn one_device_takes_the_sum_of_all_times() {
         for placement in placements(problem) {
             for name in ORDERS {
                 let order = order_by_name(name).unwrap();
-                let schedule =
-                    simulate(problem, &placement.device_of, order.as_ref(), &SimulateOptions::THESIS).unwrap();
+                let problem = under(problem, Rules::THESIS);
+                let schedule = simulate(&problem, &placement.device_of, order.as_ref()).unwrap();
                 assert!((schedule.makespan - sum).abs() < 1e-9);
                 assert_eq!(schedule.traffic, 0);
             }

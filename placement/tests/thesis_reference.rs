@@ -12,7 +12,8 @@ use anabranch_placement::graph::TaskId;
 use anabranch_placement::order::{Fifo, Msr, Order, Pct, ShuffledFifo};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::Problem;
-use anabranch_placement::simulate::{SimulateOptions, simulate};
+use anabranch_placement::rules::Rules;
+use anabranch_placement::simulate::simulate;
 use anabranch_placement::transfer::Sends;
 use reference::msr_makespan;
 use serde_json::Value;
@@ -97,7 +98,7 @@ fn all_cases(folder: &Path) -> Vec<Case> {
 
 fn for_each_case(check: impl Fn(&Case, &Problem<'_>)) {
     for case in cases() {
-        check(&case, &load(&case.graph, &case.devices).problem().unwrap());
+        check(&case, &load(&case.graph, &case.devices).problem().unwrap().under(Rules::THESIS).unwrap());
     }
 }
 
@@ -106,8 +107,8 @@ fn load(graph: &Path, devices: &Path) -> LoadedProblem {
 }
 
 fn makespan(problem: &Problem<'_>, case: &Case, order: &dyn Order) -> f64 {
-    let schedule = simulate(problem, &case.device_of, order, &SimulateOptions::THESIS).unwrap();
-    assert_eq!(check_schedule(problem, &case.device_of, &schedule, &SimulateOptions::THESIS), [], "{}", case.name);
+    let schedule = simulate(problem, &case.device_of, order).unwrap();
+    assert_eq!(check_schedule(problem, &case.device_of, &schedule), [], "{}", case.name);
     schedule.makespan
 }
 
@@ -168,10 +169,10 @@ fn fifo_spans_a_range_that_meets_the_given_one() {
 #[test]
 fn the_schedule_of_section_2_5() {
     let loaded = load(&data("fig2_3_graph.csv"), &data("fig2_3_devices.csv"));
-    let problem = loaded.problem().unwrap();
+    let problem = loaded.problem().unwrap().under(Rules::THESIS).unwrap();
     let device_of = [0, 0, 1, 1, 2, 2].map(DeviceId);
     for order in [&Pct as &dyn Order, &Msr, &Fifo] {
-        let schedule = simulate(&problem, &device_of, order, &SimulateOptions::THESIS).unwrap();
+        let schedule = simulate(&problem, &device_of, order).unwrap();
         let times: Vec<(f64, f64)> = schedule.tasks.iter().map(|span| (span.start, span.end)).collect();
         assert_eq!(times, [(0.0, 3.0), (3.0, 8.0), (11.0, 13.0), (13.0, 14.0), (11.0, 12.0), (12.0, 14.0)]);
         let transfers: Vec<(u32, f64, f64)> =

@@ -13,7 +13,7 @@ use anabranch_placement::place::{Fixed, Placement, Placer};
 use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::schedule::Schedule;
-use anabranch_placement::simulate::{SimulateOptions, simulate};
+use anabranch_placement::simulate::simulate;
 use arbtest::arbitrary::{Result, Unstructured};
 use std::ops::Range;
 
@@ -115,7 +115,7 @@ impl Placed {
         let callers = residence.inputs.iter().chain(&residence.outputs).copied();
         let all = device_of.iter().map(|device| DeviceId(*device)).chain(callers).collect();
         let placement = Fixed::new(all).place(&problem).expect("feasible");
-        let schedule = simulate(&problem, &placement.device_of, &Pct, &SimulateOptions::default()).expect("valid");
+        let schedule = simulate(&problem, &placement.device_of, &Pct).expect("valid");
         Self { program, devices, placement, schedule }
     }
 

@@ -19,7 +19,7 @@ use anabranch_placement::place::Placement;
 use anabranch_placement::platform::{Device, DeviceId, DeviceKinds, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::schedule::Schedule;
-use anabranch_placement::simulate::{SimulateOptions, simulate};
+use anabranch_placement::simulate::simulate;
 
 /// A placed program.
 #[derive(Clone, Debug)]
@@ -136,14 +136,13 @@ impl<'a> Placing<'a> {
         if let Some(violation) = check_placement(&problem, &placement.device_of).first() {
             return Err(refuse(violation.to_string()));
         }
-        let options = SimulateOptions::default();
         let order: Box<dyn Order + '_> = match &request.order {
             Some(order) => Box::new(Planned::new(order)),
             None => request.rule.rule(),
         };
-        let schedule = simulate(&problem, &placement.device_of, &*order, &options);
+        let schedule = simulate(&problem, &placement.device_of, &*order);
         let mut schedule = schedule.map_err(PlanningError::infeasible)?;
-        if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule, &options).first() {
+        if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule).first() {
             return Err(refuse(violation.to_string()));
         }
         // The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.

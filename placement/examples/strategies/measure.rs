@@ -21,12 +21,11 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// The strategies, with the search last; it goes by what the case counts.
-    fn strategies(&self, case: &Case) -> Vec<Box<dyn Placer>> {
+    /// The strategies, with the search last.
+    fn strategies(&self) -> Vec<Box<dyn Placer>> {
         let wanted = |name: &&str| self.only.as_ref().is_none_or(|only| only.iter().any(|wanted| wanted == name));
         let listed = STRATEGIES.iter().map(|&(name, _)| name).filter(wanted).filter_map(strategy_by_name);
-        let auto = Auto { options: case.options, ..Auto::default() };
-        listed.chain(self.auto.then(|| Box::new(auto) as Box<dyn Placer>)).collect()
+        listed.chain(self.auto.then(|| Box::new(Auto::default()) as Box<dyn Placer>)).collect()
     }
 }
 
@@ -94,12 +93,12 @@ impl Row {
 
 /// Measures every strategy of the selection.
 pub(crate) fn survey(case: &Case, selection: &Selection) -> Result<Survey, Box<dyn Error>> {
-    let problem = case.problem.problem()?;
+    let problem = case.problem.problem()?.under(case.rules.clone())?;
     let start = Clock::start();
     let baseline = Baseline::of(&problem);
     let baseline_seconds = start.seconds();
     let mut rows = Vec::new();
-    for strategy in selection.strategies(case) {
+    for strategy in selection.strategies() {
         rows.push(row(case, &problem, &baseline, strategy.as_ref())?);
     }
     Ok(Survey {
@@ -142,10 +141,9 @@ fn runs(
     let mut runs = BTreeMap::new();
     for order in orders {
         let start = Clock::start();
-        let schedule =
-            anabranch_placement::simulate::simulate(problem, &placement.device_of, order.as_ref(), &case.options)?;
+        let schedule = anabranch_placement::simulate::simulate(problem, &placement.device_of, order.as_ref())?;
         let simulate_seconds = start.seconds();
-        let violations = check_schedule(problem, &placement.device_of, &schedule, &case.options);
+        let violations = check_schedule(problem, &placement.device_of, &schedule);
         if let Some(violation) = violations.first() {
             return Err(format!("{} under {} on {}: {violation}", placement.strategy, order.name(), case.graph).into());
         }

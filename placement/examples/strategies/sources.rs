@@ -3,7 +3,7 @@
 use anabranch_placement::format::{LoadedProblem, read_problems};
 use anabranch_placement::generate::{Devices, Layered};
 use anabranch_placement::problem::MemoryRule;
-use anabranch_placement::simulate::SimulateOptions;
+use anabranch_placement::rules::Rules;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub(crate) struct Case {
     /// Graph, devices and costs.
     pub(crate) problem: LoadedProblem,
     /// What sends cost, and how links are shared.
-    pub(crate) options: SimulateOptions,
+    pub(crate) rules: Rules,
 }
 
 /// The thesis' graphs that are there, those of TensorFlow on 7 and 50 devices and synthetic ones on 100, and all profiled networks.
@@ -53,19 +53,14 @@ pub(crate) fn of_this_crate() -> Result<Vec<Case>, Box<dyn Error>> {
         let platform = Devices { count, ..Devices::default() }.generate(0)?;
         let name = format!("layered {number}");
         let problem = LoadedProblem::new(name.clone(), graph, platform, MemoryRule::SizeEstimate);
-        cases.push(Case {
-            graph: name,
-            devices: format!("{count} devices"),
-            problem,
-            options: SimulateOptions::THESIS,
-        });
+        cases.push(Case { graph: name, devices: format!("{count} devices"), problem, rules: Rules::THESIS });
     }
     Ok(cases)
 }
 
 fn of_thesis(graph: &Path, devices: &Path) -> Result<Case, Box<dyn Error>> {
     let problem = read_problems(&[graph, devices])?.remove(0);
-    Ok(Case { graph: stem(graph), devices: stem(devices), problem, options: SimulateOptions::THESIS })
+    Ok(Case { graph: stem(graph), devices: stem(devices), problem, rules: Rules::THESIS })
 }
 
 fn of_network(network: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
@@ -73,7 +68,7 @@ fn of_network(network: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
         graph: problem.name.clone(),
         devices: format!("{} devices", problem.platform.device_count()),
         problem,
-        options: SimulateOptions::default(),
+        rules: Rules::default(),
     };
     Ok(read_problems(&[network])?.into_iter().map(case).collect())
 }

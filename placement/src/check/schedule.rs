@@ -1,37 +1,36 @@
 //! Does a schedule respect data, devices and links, and do its numbers add up?
 
+use super::alone::Alone;
 use super::{Subject, Violation};
 use crate::graph::{DatumId, TaskId};
-use crate::platform::DeviceId;
+use crate::platform::{DeviceId, DeviceKind};
 use crate::problem::Problem;
+use crate::rules::LinkContention;
 use crate::schedule::{Schedule, TransferSpan};
-use crate::simulate::{LinkContention, SimulateOptions};
 use std::collections::BTreeMap;
 
 /// Relative error that sums of times may have.
 const TOLERANCE: f64 = 1e-9;
 
-/// Everything that is wrong with `schedule` as an execution of the placement `device_of` under `options`. `O((V + E) log (V + E))`.
+/// Everything that is wrong with `schedule` as an execution of the placement `device_of` under the problem's rules. `O((V + E) log (V + E))`, and
+/// where devices slow each other down `O(V × devices²)`.
 ///
 /// `device_of` itself is judged by [`check_placement`](super::check_placement) and must have passed it.
-pub fn check_schedule(
-    problem: &Problem<'_>,
-    device_of: &[DeviceId],
-    schedule: &Schedule,
-    options: &SimulateOptions,
-) -> Vec<Violation> {
+pub fn check_schedule(problem: &Problem<'_>, device_of: &[DeviceId], schedule: &Schedule) -> Vec<Violation> {
     let tasks = problem.graph().task_count();
     for given in [device_of.len(), schedule.tasks.len()] {
         if given != tasks {
             return vec![Violation::Length { tasks, given }];
         }
     }
-    let mut checker = Checker { problem, device_of, schedule, options, slack: slack(schedule), violations: Vec::new() };
+    let (slack, alone) = (slack(schedule), Alone { tasks: Vec::new(), sends: Vec::new() });
+    let mut checker = Checker { problem, device_of, schedule, slack, alone, violations: Vec::new() };
     checker.check_times();
     if !checker.violations.is_empty() {
         // Nothing can be compared with a time that is none.
         return checker.violations;
     }
+    checker.alone = Alone::of(problem, schedule);
     checker.check_tasks();
     let arrivals = checker.check_transfers();
     checker.check_precedence(&arrivals);
@@ -46,8 +45,9 @@ struct Checker<'a> {
     problem: &'a Problem<'a>,
     device_of: &'a [DeviceId],
     schedule: &'a Schedule,
-    options: &'a SimulateOptions,
     slack: f64,
+    /// How long tasks and sends would have taken, had their devices been alone.
+    alone: Alone,
     violations: Vec<Violation>,
 }
 
@@ -81,7 +81,7 @@ impl Checker<'_> {
             }
             match self.problem.costs().task_time(task, placed) {
                 None => self.violations.push(Violation::CannotRun { task, device: placed }),
-                Some(cost) => self.check_duration(Subject::Task(task), span.end - span.start, cost),
+                Some(cost) => self.check_duration(Subject::Task(task), self.alone.tasks[number], cost),
             }
         }
     }
@@ -97,7 +97,7 @@ impl Checker<'_> {
         let mut needed = self.needed();
         let mut arrivals = BTreeMap::new();
         let schedule = self.schedule;
-        for transfer in &schedule.transfers {
+        for (number, transfer) in schedule.transfers.iter().enumerate() {
             let &TransferSpan { datum, from, to, bytes, end, .. } = transfer;
             let wanted = needed.remove(&(datum, to));
             if wanted != Some(from) || bytes != self.problem.graph().bytes(datum) {
@@ -105,7 +105,7 @@ impl Checker<'_> {
                 continue;
             }
             arrivals.insert((datum, to), end);
-            self.check_transfer(transfer);
+            self.check_transfer(number, transfer);
         }
         self.violations.extend(needed.into_keys().map(|(datum, to)| Violation::MissingTransfer { datum, to }));
         arrivals
@@ -127,7 +127,7 @@ impl Checker<'_> {
         needed
     }
 
-    fn check_transfer(&mut self, transfer: &TransferSpan) {
+    fn check_transfer(&mut self, number: usize, transfer: &TransferSpan) {
         let &TransferSpan { datum, from, to, bytes, send_start, send_end, start, end } = transfer;
         let produced = self.schedule.tasks[self.problem.graph().producer(datum).index()].end;
         for (start, available) in [(send_start, produced), (start, send_end)] {
@@ -135,8 +135,8 @@ impl Checker<'_> {
                 self.violations.push(Violation::EarlyTransfer { datum, to, start, available });
             }
         }
-        let send_cost = self.options.send_costs.send_operations / self.problem.platform().device(from).speed;
-        self.check_duration(Subject::Send(datum, to), send_end - send_start, send_cost);
+        let send_cost = self.problem.rules().send_costs.send_operations / self.problem.platform().device(from).speed;
+        self.check_duration(Subject::Send(datum, to), self.alone.sends[number], send_cost);
         let cost = self.problem.costs().transfer_time(bytes, from, to);
         self.check_duration(Subject::Transfer(datum, to), end - start, cost);
     }
@@ -170,7 +170,7 @@ impl Checker<'_> {
         for transfer in &self.schedule.transfers {
             let send = Subject::Send(transfer.datum, transfer.to);
             // A send that costs nothing is no work of the device.
-            if self.options.send_costs.send_operations > 0.0 {
+            if self.problem.rules().send_costs.send_operations > 0.0 {
                 work.entry(transfer.from).or_default().push((transfer.send_start, transfer.send_end, send));
             }
         }
@@ -181,11 +181,14 @@ impl Checker<'_> {
     }
 
     fn check_exclusive_links(&mut self) {
-        if self.options.contention == LinkContention::None {
+        if self.problem.rules().contention == LinkContention::None {
             return;
         }
         let mut links: BTreeMap<_, Vec<(f64, f64, DatumId)>> = BTreeMap::new();
         for transfer in &self.schedule.transfers {
+            if self.problem.rules().contention == LinkContention::SerialCopies && self.is_read_in_place(transfer) {
+                continue;
+            }
             let link = links.entry((transfer.from, transfer.to)).or_default();
             link.push((transfer.start, transfer.end, transfer.datum));
         }
@@ -193,6 +196,12 @@ impl Checker<'_> {
             let overlap = |(first, second)| Violation::SharedLink { from, to, first, second };
             self.violations.extend(overlaps(&mut spans, self.slack).into_iter().map(overlap));
         }
+    }
+
+    /// Whether a transfer is between CPU devices.
+    fn is_read_in_place(&self, transfer: &TransferSpan) -> bool {
+        let kind = |device| self.problem.platform().device(device).kind;
+        [transfer.from, transfer.to].into_iter().all(|end| kind(end) == DeviceKind::Cpu)
     }
 
     fn check_order(&mut self) {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::order::Pct;
     use crate::sample;
-    use crate::simulate::{SimulateOptions, simulate};
+    use crate::simulate::simulate;
 
     /// Tasks 0 to 2 wait for device 0 from the start; task 3 comes to it from device 1 at 3, when 0 runs.
     #[test]
@@ -63,7 +63,7 @@ mod tests {
         let loaded = sample::problem(sample::graph(&[4.0, 3.0, 2.0, 1.0, 2.0], &[(4, 3, 10)]), &[1.0; 2]);
         let problem = loaded.problem().unwrap();
         let device_of = [0, 0, 0, 0, 1].map(DeviceId);
-        let schedule = simulate(&problem, &device_of, &Pct, &SimulateOptions::default()).unwrap();
+        let schedule = simulate(&problem, &device_of, &Pct).unwrap();
         let found: Vec<_> =
             decisions(&problem, &schedule).iter().map(|made| (made.time, made.task.0, made.executable)).collect();
         assert_eq!(found, [(0.0, 0, 3), (0.0, 4, 1), (4.0, 1, 3), (7.0, 2, 2), (9.0, 3, 1)]);

@@ -87,7 +87,7 @@ mod tests {
     use crate::order::Pct;
     use crate::platform::{Device, DeviceKind, Platform};
     use crate::problem::MemoryRule;
-    use crate::simulate::{SimulateOptions, simulate};
+    use crate::simulate::simulate;
 
     /// a (0 to 2) and b (2 to 5) on device 0, c on device 1, which reads a's datum from 4 on: it is sent from 2 to 4.
     #[test]
@@ -103,7 +103,7 @@ mod tests {
         let platform = Platform::uniform(vec![Device::new("d", DeviceKind::Cpu); 2], 0.0, 50.0).unwrap();
         let costs = OperationsOverSpeed::new(&graph, &platform);
         let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
-        let schedule = simulate(&problem, &[0, 0, 1].map(DeviceId), &Pct, &SimulateOptions::default()).unwrap();
+        let schedule = simulate(&problem, &[0, 0, 1].map(DeviceId), &Pct).unwrap();
         let found: Vec<Vec<(f64, u64)>> = memory_over_time(&problem, &schedule)
             .iter()
             .map(|device| device.iter().map(|held| (held.time, held.bytes)).collect())

@@ -44,7 +44,7 @@ mod tests {
     use crate::order::{Pct, Planned};
     use crate::platform::DeviceId;
     use crate::sample;
-    use crate::simulate::{SimulateOptions, simulate};
+    use crate::simulate::simulate;
 
     /// Task 2 is ready before task 3, which has the longer way to go; both wait for task 0 to end.
     #[test]
@@ -53,7 +53,7 @@ mod tests {
         let problem = loaded.problem().unwrap();
         let device_of = [0, 1, 0, 0, 0].map(DeviceId);
         let run = |order: &dyn Order| {
-            let schedule = simulate(&problem, &device_of, order, &SimulateOptions::default()).unwrap();
+            let schedule = simulate(&problem, &device_of, order).unwrap();
             schedule.device_orders(2)[0].iter().map(|task| task.0).collect::<Vec<_>>()
         };
         // Tasks 0 and 2 are ready together: which of them goes first is for the shuffle to say.

@@ -35,7 +35,7 @@ mod tests {
     use crate::order::Pct;
     use crate::platform::DeviceId;
     use crate::sample;
-    use crate::simulate::{SimulateOptions, simulate};
+    use crate::simulate::simulate;
 
     /// Of two ready tasks the one with the shorter way wakes two idle devices.
     #[test]
@@ -44,8 +44,7 @@ mod tests {
             sample::problem(sample::graph(&[1.0, 1.0, 9.0, 5.0, 5.0], &[(0, 2, 0), (1, 3, 0), (1, 4, 0)]), &[1.0; 3]);
         let problem = loaded.problem().unwrap();
         let device_of = [0, 0, 0, 1, 2].map(DeviceId);
-        let first =
-            |order: &dyn Order| simulate(&problem, &device_of, order, &SimulateOptions::default()).unwrap().order[0];
+        let first = |order: &dyn Order| simulate(&problem, &device_of, order).unwrap().order[0];
         assert_eq!((first(&Pct), first(&Msr)), (TaskId(0), TaskId(1)));
     }
 }

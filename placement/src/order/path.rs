@@ -60,9 +60,9 @@ mod tests {
     use super::*;
     use crate::cost::OperationsOverSpeed;
     use crate::graph::{GraphBuilder, Task};
-    use crate::order::SendCosts;
     use crate::platform::{Device, DeviceId, DeviceKind, Platform};
     use crate::problem::{MemoryRule, Problem};
+    use crate::rules::Rules;
 
     #[test]
     fn path_computation_times_are_those_of_the_equation() {
@@ -77,9 +77,10 @@ mod tests {
         let costs = OperationsOverSpeed::new(&graph, &platform);
         let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
         let device_of = [0, 0, 1].map(DeviceId);
-        let cases = [(SendCosts::default(), [8.5, 10.5, 1.0, 6.0]), (SendCosts::THESIS, [11.5, 13.5, 1.0, 6.0])];
-        for (costs, expected) in cases {
-            assert_eq!(path_computation_times(&PlacedGraph::new(&problem, &device_of, costs)), expected);
+        let cases = [(Rules::default(), [8.5, 10.5, 1.0, 6.0]), (Rules::THESIS, [11.5, 13.5, 1.0, 6.0])];
+        for (rules, expected) in cases {
+            let problem = problem.clone().under(rules).unwrap();
+            assert_eq!(path_computation_times(&PlacedGraph::new(&problem, &device_of)), expected);
         }
     }
 }

@@ -3,29 +3,8 @@
 use crate::graph::TaskId;
 use crate::platform::{Device, DeviceId};
 use crate::problem::Problem;
+use crate::rules::SendCosts;
 use crate::transfer::{Send, Sends};
-
-/// What sends and receives cost the devices at their ends, in operations (divided by the device's speed).
-///
-/// The default is nothing. In the thesis' evaluation a send takes 10 operations, and a receive takes no time but counts 10
-/// operations in path computation times: [`SendCosts::THESIS`].
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct SendCosts {
-    /// Operations that a send takes on the sender.
-    pub send_operations: f64,
-    /// Operations that a receive counts in path computation times. It never takes time.
-    pub receive_operations: f64,
-}
-
-impl SendCosts {
-    /// The costs of the thesis' evaluation (Laich 2017, sections 2.4 and 2.5; the figures are those of its experiments).
-    pub const THESIS: SendCosts = SendCosts { send_operations: 10.0, receive_operations: 10.0 };
-
-    /// Whether both numbers are finite and not negative.
-    pub(crate) fn is_valid(&self) -> bool {
-        [self.send_operations, self.receive_operations].iter().all(|cost| cost.is_finite() && *cost >= 0.0)
-    }
-}
 
 /// A placed graph: what its devices do are *items*, the work on each send and each task, numbered sends first.
 pub struct PlacedGraph<'a> {
@@ -34,7 +13,6 @@ pub struct PlacedGraph<'a> {
     sends: Sends,
     /// By send: time on its link.
     transfers: Vec<f64>,
-    costs: SendCosts,
     /// By device.
     send_time: Vec<f64>,
 }
@@ -43,18 +21,18 @@ impl<'a> PlacedGraph<'a> {
     /// The items of `problem` when task `t` is on `device_of[t]`. `O(V + E log E)`.
     ///
     /// Every task must have a device of the platform that can run it.
-    pub fn new(problem: &'a Problem<'a>, device_of: &[DeviceId], costs: SendCosts) -> Self {
-        let mut placed = PlacedGraph::unplaced(problem, costs);
+    pub fn new(problem: &'a Problem<'a>, device_of: &[DeviceId]) -> Self {
+        let mut placed = PlacedGraph::unplaced(problem);
         placed.fill(device_of);
         placed
     }
 
     /// Nothing yet: [`PlacedGraph::fill`] says where tasks are.
-    pub(crate) fn unplaced(problem: &'a Problem<'a>, costs: SendCosts) -> Self {
+    pub(crate) fn unplaced(problem: &'a Problem<'a>) -> Self {
         let (device_of, sends, transfers) = (Vec::new(), Sends::default(), Vec::new());
-        let send_time = |device: &Device| costs.send_operations / device.speed;
+        let send_time = |device: &Device| problem.rules().send_costs.send_operations / device.speed;
         let send_time = problem.platform().devices().iter().map(send_time).collect();
-        PlacedGraph { problem, device_of, sends, transfers, costs, send_time }
+        PlacedGraph { problem, device_of, sends, transfers, send_time }
     }
 
     /// Becomes that of another placement, in the same memory.
@@ -79,7 +57,7 @@ impl<'a> PlacedGraph<'a> {
 
     /// What sends cost.
     pub fn send_costs(&self) -> SendCosts {
-        self.costs
+        self.problem.rules().send_costs
     }
 
     /// Number of tasks and sends.

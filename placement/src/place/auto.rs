@@ -25,7 +25,7 @@ use crate::order::Pct;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
-use crate::simulate::{SimulateOptions, simulate};
+use crate::simulate::simulate;
 use portfolio::portfolio;
 use search::Search;
 use std::ops::RangeInclusive;
@@ -45,8 +45,6 @@ pub struct Auto {
     pub evaluations: Option<u64>,
     /// Of the random numbers that it draws.
     pub seed: u64,
-    /// What the schedules count that it compares.
-    pub options: SimulateOptions,
 }
 
 /// What the search found.
@@ -78,15 +76,12 @@ impl Auto {
     /// Searches; `progress` is told how many evaluations are done and what the least makespan is.
     ///
     /// # Errors
-    /// Where no strategy finds a placement, or send costs are none.
+    /// Where no strategy finds a placement.
     pub fn improve(&self, problem: &Problem<'_>, mut progress: impl FnMut(u64, f64)) -> Result<Improved, PlaceError> {
-        if !self.options.send_costs.is_valid() {
-            return Err(PlaceError::SendCosts(self.options.send_costs));
-        }
-        let entries = portfolio(problem, self.options)?;
+        let entries = portfolio(problem)?;
         let first = entries.first().expect("a portfolio is never empty");
         let bound = lower_bound(problem);
-        let mut search = Search::new(problem, self.options, &first.placement.device_of, Random::new(self.seed));
+        let mut search = Search::new(problem, &first.placement.device_of, Random::new(self.seed));
         let evaluations = self.budget(problem);
         let movable = problem.graph().unit_ids().any(|unit| problem.only_feasible(unit).is_none());
         while movable && search.evaluations() < evaluations && search.best_makespan() > bound.value {
@@ -94,7 +89,7 @@ impl Auto {
             progress(search.evaluations(), search.best_makespan());
         }
         let placement = explain(self.name(), &first.placement, search.best());
-        let schedule = simulate(problem, search.best(), &Pct, &self.options);
+        let schedule = simulate(problem, search.best(), &Pct);
         Ok(Improved {
             placement,
             schedule: schedule.expect("every task is on a device that can run it"),
@@ -132,9 +127,8 @@ mod tests {
     use crate::check::check_schedule;
     use crate::format::LoadedProblem;
     use crate::generate::{Grain, Shape, Sweep};
-    use crate::order::SendCosts;
     use crate::place::{STRATEGIES, strategy_by_name};
-    use crate::simulate::LinkContention;
+    use crate::rules::{LinkContention, Rules, Slowdowns};
 
     fn cholesky(tiles: u32) -> LoadedProblem {
         let graph = Shape::Cholesky { tiles }.generate(&Grain::default()).unwrap();
@@ -142,13 +136,13 @@ mod tests {
     }
 
     fn search(evaluations: u64, seed: u64) -> Auto {
-        Auto { evaluations: Some(evaluations), seed, options: SimulateOptions::THESIS }
+        Auto { evaluations: Some(evaluations), seed }
     }
 
     #[test]
     fn a_search_goes_beyond_every_strategy_and_is_repeated_by_its_seed() {
         let loaded = cholesky(7);
-        let problem = loaded.problem().unwrap();
+        let problem = loaded.problem().unwrap().under(Rules::THESIS).unwrap();
         let none = search(0, 1).improve(&problem, |_, _| {}).unwrap();
         let (first, makespan) = none.portfolio[0];
         assert_eq!(none.schedule.makespan, makespan);
@@ -170,16 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn links_may_be_shared_and_send_costs_must_be_costs() {
+    fn links_may_be_shared_and_devices_slow_each_other_down() {
         let loaded = cholesky(5);
-        let problem = loaded.problem().unwrap();
-        let options = SimulateOptions { contention: LinkContention::Serial, ..SimulateOptions::THESIS };
-        let improved = Auto { options, ..search(100, 0) }.improve(&problem, |_, _| {}).unwrap();
-        assert_eq!(check_schedule(&problem, &improved.placement.device_of, &improved.schedule, &options), []);
+        let slowdowns = Slowdowns::from_fn(loaded.platform.device_count(), |_, _| 1.1);
+        let rules = Rules::THESIS.with_contention(LinkContention::Serial).with_slowdowns(slowdowns);
+        let problem = loaded.problem().unwrap().under(rules).unwrap();
+        let improved = search(100, 0).improve(&problem, |_, _| {}).unwrap();
+        assert_eq!(check_schedule(&problem, &improved.placement.device_of, &improved.schedule), []);
         assert!(improved.schedule.makespan < improved.portfolio[0].1);
-
-        let send_costs = SendCosts { send_operations: -1.0, receive_operations: 0.0 };
-        let refused = Auto { options: SimulateOptions { send_costs, ..options }, ..search(100, 0) };
-        assert_eq!(refused.place(&problem), Err(PlaceError::SendCosts(send_costs)));
     }
 }

@@ -4,7 +4,7 @@
 //! long enough; of equals, to the smallest device id. Means range over feasible devices.
 //!
 //! The text leaves two things open, to which no answer is always the better one. There the schedule is built with each answer,
-//! and the shortest is kept:
+//! and the shortest is kept, as planned, or as simulated where the problem has rules that a list schedule knows nothing of:
 //! - Where constraints keep tasks from devices: what means range over, feasible devices or [all](unrestricted_upward_ranks).
 //! - Where tasks are colocated: whether the first member of a group that comes up decides by when it would finish itself, or by
 //!   when all of the group would be over, were the other members to follow one after the other, each after what is known of its
@@ -15,9 +15,12 @@
 
 use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Placer, Reason};
+use crate::order::Pct;
 use crate::problem::Problem;
 use crate::rank::{by_decreasing_rank, unrestricted_upward_ranks, upward_ranks};
+use crate::rules::Rules;
 use crate::schedule::Span;
+use crate::simulate::simulate;
 
 /// The HEFT strategy. Its [`Placement::planned`] is the schedule that it builds.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,12 +43,13 @@ impl Placer for Heft {
         for ranks in &all_ranks {
             for &judgement in judgements {
                 let placed = self.build(problem, ranks, judgement);
-                if best.as_ref().is_none_or(|best| makespan(&placed) < makespan(best)) {
-                    best = Some(placed);
+                let makespan = makespan(problem, &placed);
+                if best.as_ref().is_none_or(|(shortest, _)| makespan < *shortest) {
+                    best = Some((makespan, placed));
                 }
             }
         }
-        best.expect("there is one way at least")
+        best.expect("there is one way at least").1
     }
 }
 
@@ -58,10 +62,14 @@ enum Judgement {
     Group,
 }
 
-/// Infinite where nothing was placed.
-fn makespan(placed: &Result<Placement, PlaceError>) -> f64 {
-    let planned = placed.as_ref().ok().and_then(|placement| placement.planned.as_ref());
-    planned.map_or(f64::INFINITY, |planned| planned.makespan)
+/// Of what was planned; where the problem has rules that list schedules know nothing of, as simulated under them. Infinite where
+/// nothing was placed.
+fn makespan(problem: &Problem<'_>, placed: &Result<Placement, PlaceError>) -> f64 {
+    let Ok(Placement { device_of, planned, .. }) = placed else { return f64::INFINITY };
+    match planned {
+        Some(planned) if *problem.rules() == Rules::default() => planned.makespan,
+        _ => simulate(problem, device_of, &Pct).map_or(f64::INFINITY, |schedule| schedule.makespan),
+    }
 }
 
 impl Heft {

@@ -4,6 +4,7 @@ use super::Problem;
 use crate::cost::CostError;
 use crate::graph::{TaskGraph, TaskId, UnitId};
 use crate::platform::{Device, DeviceId, DeviceKinds, Platform};
+use crate::rules::Rules;
 
 /// Why a problem was refused: what is wrong with which task and device, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +33,15 @@ impl ProblemError {
         let (from, to) = (&platform.device(from).name, &platform.device(to).name);
         Self::new(format!(
             "moving {bytes} bytes from {from:?} to {to:?} takes {time}; a time is finite and not negative"
+        ))
+    }
+
+    /// Rules with impossible numbers.
+    pub(super) fn rules(rules: &Rules) -> Self {
+        let Rules { send_costs, slowdowns, .. } = rules;
+        Self::new(format!(
+            "send costs are finite and not negative, and slowdowns are finite and at least 1, one for each pair of devices; here \
+             they are {send_costs:?} and {slowdowns:?}"
         ))
     }
 

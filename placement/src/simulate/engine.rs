@@ -1,12 +1,13 @@
 //! The event loop of the simulator.
 
-use super::LinkContention;
 use super::links::{Links, Pair};
 use super::ready::Queues;
+use super::running::Running;
 use crate::device_sets::DeviceSets;
 use crate::graph::{DatumId, TaskId};
 use crate::order::{PlacedGraph, Rule};
-use crate::platform::DeviceId;
+use crate::platform::{DeviceId, DeviceKind};
+use crate::rules::{LinkContention, Slowdowns};
 use crate::schedule::{Schedule, Span, TransferSpan};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +17,6 @@ use std::collections::BinaryHeap;
 pub(crate) struct Scene<'r> {
     pub(crate) placed: &'r PlacedGraph<'r>,
     pub(crate) rule: &'r Rule,
-    pub(crate) contention: LinkContention,
     /// Where to give up: at a time, and by item the least time from its start to the end of all that follows from it.
     pub(crate) limit: Option<(f64, &'r [f64])>,
     /// Whether a transfer that starts is noted with those who wait for it, so that there is one event for each task that waits
@@ -26,14 +26,22 @@ pub(crate) struct Scene<'r> {
 
 impl<'r> Scene<'r> {
     /// Without a limit.
-    pub(crate) fn new(placed: &'r PlacedGraph<'r>, rule: &'r Rule, contention: LinkContention) -> Self {
+    pub(crate) fn new(placed: &'r PlacedGraph<'r>, rule: &'r Rule) -> Self {
+        let contention = placed.problem().rules().contention;
         let foresight = contention == LinkContention::None && !matches!(rule, Rule::SuccessorRank { .. });
-        Scene { placed, rule, contention, limit: None, foresight }
+        Scene { placed, rule, limit: None, foresight }
+    }
+
+    fn slowdowns(&self) -> &'r Slowdowns {
+        &self.placed.problem().rules().slowdowns
     }
 }
 
+/// What happens, by time as bits: times are not negative, so that bits compare as numbers do.
+pub(super) type Events = BinaryHeap<Reverse<(u64, Happening)>>;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+pub(super) enum Happening {
     /// A device has finished an item.
     Done(usize),
     /// The last of a task's inputs that was foreseen has arrived.
@@ -46,10 +54,8 @@ enum Happening {
 #[derive(Default)]
 pub(crate) struct Engine {
     now: f64,
-    /// Times as bits: they are not negative, so that bits compare as numbers do.
-    events: BinaryHeap<Reverse<(u64, Happening)>>,
-    /// By device.
-    running: Vec<bool>,
+    events: Events,
+    running: Running,
     ready: Queues,
     /// Devices that may have something to start.
     awake: DeviceSets,
@@ -63,6 +69,8 @@ pub(crate) struct Engine {
     /// Whether something can no longer end within the limit.
     late: bool,
     start: Vec<f64>,
+    /// By item.
+    end: Vec<f64>,
     transfer_start: Vec<f64>,
     sequence: Vec<usize>,
     makespan: f64,
@@ -80,6 +88,7 @@ impl Engine {
         while !self.late {
             self.do_instant_items(scene);
             self.start_items(scene);
+            self.running.retime(scene.slowdowns(), self.now, &mut self.events);
             let Some(&Reverse((time, _))) = self.events.peek() else {
                 break;
             };
@@ -98,9 +107,10 @@ impl Engine {
         self.ready.reset(scene.placed, scene.rule);
         self.links = Links::default();
         (self.awake, self.visited) = (DeviceSets::empty(1, devices), DeviceSets::empty(1, devices));
-        refill(&mut self.running, devices, false);
+        self.running.reset(devices);
         refill(&mut self.arrival, graph.task_count(), 0.0);
         refill(&mut self.start, scene.placed.item_count(), 0.0);
+        refill(&mut self.end, scene.placed.item_count(), 0.0);
         refill(&mut self.transfer_start, scene.placed.sends().count(), 0.0);
         self.missing.clear();
         self.missing.extend(graph.task_ids().map(|task| graph.inputs(task).len() as u32));
@@ -113,17 +123,19 @@ impl Engine {
             && f64::from_bits(time) <= self.now
         {
             self.events.pop();
-            any = true;
             match what {
                 Happening::Ready(task) => self.make_ready(scene, scene.placed.item(task)),
                 Happening::Arrived(send) => self.arrive(scene, send),
                 Happening::Done(item) => {
                     let device = scene.placed.device(item);
-                    self.running[device.index()] = false;
+                    if !self.running.finish(scene.slowdowns(), device, item, time) {
+                        continue;
+                    }
                     self.awake.insert(0, device);
                     self.complete(scene, item);
                 }
             }
+            any = true;
         }
         any
     }
@@ -157,8 +169,8 @@ impl Engine {
         for device in devices.iter(0) {
             if let Some(item) = self.take_next(scene, device, |_| true) {
                 self.record_start(scene, item);
-                self.running[device.index()] = true;
-                self.schedule_event(self.now + scene.placed.time(item), Happening::Done(item));
+                let times = [self.now, scene.placed.time(item)];
+                self.running.start(scene.slowdowns(), device, item, times, &mut self.events);
             }
         }
         self.visited = devices;
@@ -173,10 +185,10 @@ impl Engine {
 
     /// Takes the device's next item out of its queue, if the device is free and the item's time is as wanted.
     fn take_next(&mut self, scene: &Scene<'_>, device: DeviceId, wanted: impl Fn(f64) -> bool) -> Option<usize> {
-        if self.running[device.index()] {
+        if self.running.busy()[device.index()] {
             return None;
         }
-        let item = self.ready.choose(device, &self.running).filter(|&item| wanted(scene.placed.time(item)))?;
+        let item = self.ready.choose(device, self.running.busy()).filter(|&item| wanted(scene.placed.time(item)))?;
         self.ready.remove(device, item);
         Some(item)
     }
@@ -184,9 +196,6 @@ impl Engine {
     fn record_start(&mut self, scene: &Scene<'_>, item: usize) {
         self.start[item] = self.now;
         self.sequence.push(item);
-        if scene.placed.task(item).is_some() {
-            self.makespan = self.makespan.max(self.now + scene.placed.time(item));
-        }
         self.give_up_if_late(scene, self.now, item);
     }
 
@@ -200,9 +209,11 @@ impl Engine {
     /// What follows from an item that has been done.
     fn complete(&mut self, scene: &Scene<'_>, item: usize) {
         let placed = scene.placed;
+        self.end[item] = self.now;
         let Some(task) = placed.task(item) else {
             return self.release_transfer(scene, item);
         };
+        self.makespan = self.makespan.max(self.now);
         for &datum in placed.problem().graph().outputs(task) {
             for &consumer in placed.sends().local_consumers(datum) {
                 self.deliver(scene, datum, consumer);
@@ -211,7 +222,7 @@ impl Engine {
                 if placed.send_costs().send_operations > 0.0 {
                     self.make_ready(scene, send);
                 } else {
-                    self.start[send] = self.now;
+                    (self.start[send], self.end[send]) = (self.now, self.now);
                     self.release_transfer(scene, send);
                 }
             }
@@ -219,9 +230,10 @@ impl Engine {
     }
 
     fn release_transfer(&mut self, scene: &Scene<'_>, send: usize) {
-        match scene.contention {
-            LinkContention::None => self.start_transfer(scene, send),
-            LinkContention::Serial => self.links.wait(pair(scene, send), send, scene.rule.rank(send), self.now),
+        if is_serial(scene, send) {
+            self.links.wait(pair(scene, send), send, scene.rule.rank(send), self.now);
+        } else {
+            self.start_transfer(scene, send);
         }
     }
 
@@ -239,7 +251,7 @@ impl Engine {
     }
 
     fn arrive(&mut self, scene: &Scene<'_>, send: usize) {
-        if scene.contention == LinkContention::Serial {
+        if is_serial(scene, send) {
             self.links.free(pair(scene, send));
         }
         for &task in scene.placed.sends().receivers(send) {
@@ -282,21 +294,34 @@ impl Engine {
         &self.start
     }
 
+    /// By item: when it ended in the last run, which must have gone to the end.
+    pub(crate) fn ends(&self) -> &[f64] {
+        &self.end
+    }
+
     /// Tasks, and sends where sends take time, as they started in the last run.
     pub(crate) fn sequence(&self) -> &[usize] {
         &self.sequence
     }
 
+    /// A task that the last run did not come to, though nothing limited it.
+    pub(crate) fn stuck(&self, placed: &PlacedGraph<'_>) -> Option<TaskId> {
+        let started = self.sequence.iter().filter(|&&item| placed.task(item).is_some()).count();
+        let mut tasks = placed.problem().graph().task_ids();
+        tasks.nth(started)?;
+        placed.problem().graph().task_ids().find(|&task| !self.sequence.contains(&placed.item(task)))
+    }
+
     /// What happened in the last run, which must have gone to the end.
     pub(crate) fn schedule(&self, placed: &PlacedGraph<'_>) -> Schedule {
         let task = |task| {
-            let (device, start) = (placed.device_of(task), self.start[placed.item(task)]);
-            Span { device, start, end: start + placed.time(placed.item(task)) }
+            let item = placed.item(task);
+            Span { device: placed.device_of(task), start: self.start[item], end: self.end[item] }
         };
         let transfer = |(send, sent): (usize, &crate::transfer::Send)| {
             let &crate::transfer::Send { datum, from, to, bytes } = sent;
             let (send_start, start) = (self.start[send], self.transfer_start[send]);
-            let (send_end, end) = (send_start + placed.time(send), start + placed.transfer_time(send));
+            let (send_end, end) = (self.end[send], start + placed.transfer_time(send));
             TransferSpan { datum, from, to, bytes, send_start, send_end, start, end }
         };
         Schedule {
@@ -312,6 +337,20 @@ impl Engine {
 fn refill<T: Clone>(list: &mut Vec<T>, count: usize, value: T) {
     list.clear();
     list.resize(count, value);
+}
+
+/// Whether a transfer has to wait until its link is free.
+fn is_serial(scene: &Scene<'_>, send: usize) -> bool {
+    let problem = scene.placed.problem();
+    let cpu = |device: DeviceId| problem.platform().device(device).kind == DeviceKind::Cpu;
+    match problem.rules().contention {
+        LinkContention::None => false,
+        LinkContention::Serial => true,
+        LinkContention::SerialCopies => {
+            let (from, to) = pair(scene, send);
+            !(cpu(from) && cpu(to))
+        }
+    }
 }
 
 fn pair(scene: &Scene<'_>, send: usize) -> Pair {

@@ -16,6 +16,14 @@ type Ranked = (Total, Reverse<u64>, Reverse<usize>);
 pub(super) struct Queues {
     heaps: Vec<BinaryHeap<Ranked>>,
     successors: Option<SuccessorQueues>,
+    /// Where an order must be kept.
+    in_order: Option<Sequences>,
+}
+
+/// By device: the tasks' items that have not been started, the next one last. Sends, the items below `tasks`, are in none.
+struct Sequences {
+    tasks: usize,
+    waiting: Vec<Vec<usize>>,
 }
 
 impl Queues {
@@ -23,8 +31,12 @@ impl Queues {
         self.heaps.iter_mut().for_each(BinaryHeap::clear);
         self.heaps.resize_with(placed.problem().platform().device_count(), BinaryHeap::new);
         self.successors = match rule {
-            Rule::Earliest { .. } | Rule::Greatest(_) => None,
+            Rule::Earliest { .. } | Rule::Greatest(_) | Rule::InOrder(_) => None,
             Rule::SuccessorRank { otherwise } => Some(SuccessorQueues::new(placed, otherwise)),
+        };
+        self.in_order = match rule {
+            Rule::InOrder(ranks) => Some(Sequences::of(placed, ranks)),
+            Rule::Earliest { .. } | Rule::Greatest(_) | Rule::SuccessorRank { .. } => None,
         };
     }
 
@@ -44,7 +56,10 @@ impl Queues {
     pub(super) fn choose(&self, device: DeviceId, running: &[bool]) -> Option<usize> {
         match &self.successors {
             Some(queues) => queues.choose(device, running),
-            None => self.heaps[device.index()].peek().map(|&(.., Reverse(item))| item),
+            None => {
+                let item = self.heaps[device.index()].peek().map(|&(.., Reverse(item))| item);
+                item.filter(|&item| self.in_order.as_ref().is_none_or(|sequences| sequences.admit(device, item)))
+            }
         }
     }
 
@@ -54,12 +69,35 @@ impl Queues {
             Some(queues) => _ = queues.remove(device, item),
             None => _ = self.heaps[device.index()].pop(),
         }
+        if let Some(sequences) = &mut self.in_order {
+            sequences.start(device, item);
+        }
     }
 
     /// Notes that `datum` has come to `task`.
     pub(super) fn deliver(&mut self, placed: &PlacedGraph<'_>, datum: DatumId, task: TaskId) {
         if let Some(queues) = &mut self.successors {
             queues.deliver(placed, datum, task);
+        }
+    }
+}
+
+impl Sequences {
+    fn of(placed: &PlacedGraph<'_>, ranks: &[f64]) -> Self {
+        let mut waiting = vec![Vec::new(); placed.problem().platform().device_count()];
+        let mut items: Vec<usize> = placed.problem().graph().task_ids().map(|task| placed.item(task)).collect();
+        items.sort_by_key(|&item| (Total(ranks[item]), Reverse(item)));
+        items.into_iter().for_each(|item| waiting[placed.device(item).index()].push(item));
+        Sequences { tasks: placed.sends().count(), waiting }
+    }
+
+    fn admit(&self, device: DeviceId, item: usize) -> bool {
+        item < self.tasks || self.waiting[device.index()].last() == Some(&item)
+    }
+
+    fn start(&mut self, device: DeviceId, item: usize) {
+        if item >= self.tasks {
+            self.waiting[device.index()].pop();
         }
     }
 }

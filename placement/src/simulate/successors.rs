@@ -188,7 +188,7 @@ impl SuccessorQueues {
 mod tests {
     use super::*;
     use crate::graph::GraphBuilder;
-    use crate::order::SendCosts;
+    use crate::rules::Rules;
     use crate::sample;
     use arbtest::arbitrary::{Result, Unstructured};
 
@@ -304,8 +304,8 @@ mod tests {
         arbtest::arbtest(|random| {
             let (graph, device_of) = draw(random)?;
             let loaded = sample::problem(graph, &[1.0; 3]);
-            let problem = loaded.problem().unwrap();
-            compare(&PlacedGraph::new(&problem, &device_of, SendCosts::THESIS), random)
+            let problem = loaded.problem().unwrap().under(Rules::THESIS).unwrap();
+            compare(&PlacedGraph::new(&problem, &device_of), random)
         })
         .budget_ms(500);
     }

@@ -6,15 +6,15 @@
 //! *chosen*, however long that will still run, and a datum when it arrives.
 
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::order::{PlacedGraph, SendCosts, path_computation_times};
+use anabranch_placement::order::{PlacedGraph, path_computation_times};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::Problem;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The makespan of `problem` with task `t` on `device_of[t]`.
+/// The makespan of `problem`, whose rules are the thesis', with task `t` on `device_of[t]`.
 pub(crate) fn msr_makespan(problem: &Problem<'_>, device_of: &[DeviceId]) -> f64 {
-    let placed = PlacedGraph::new(problem, device_of, SendCosts::THESIS);
+    let placed = PlacedGraph::new(problem, device_of);
     Reference::new(&placed).run()
 }
 

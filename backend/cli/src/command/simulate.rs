@@ -95,7 +95,7 @@ impl SimulateCommand {
         let problems = self.read()?;
         let mut outcomes = Vec::with_capacity(problems.len());
         for loaded in &problems {
-            let problem = loaded.problem().map_err(|error| self.about(loaded, &error))?;
+            let problem = self.rules.problem(loaded).map_err(|error| self.about(loaded, &error))?;
             let outcome = self.outcome(loaded, &problem, output)?;
             self.write_files(&problem, &outcome)?;
             outcomes.push(outcome);
@@ -158,7 +158,7 @@ impl SimulateCommand {
         };
         let violations = check_placement(problem, &placed.device_of).iter().map(ToString::to_string).collect();
         let started = Instant::now();
-        let schedule = placed.schedule(problem, self.order, &self.rules.options()).map_err(refuse)?;
+        let schedule = placed.schedule(problem, self.order).map_err(refuse)?;
         let simulate_time = started.elapsed();
         let metrics = Metrics::of(problem, &Baseline::of(problem), &schedule);
         let evaluations = (placed.strategy == AUTO).then(|| self.auto().budget(problem));
@@ -166,7 +166,7 @@ impl SimulateCommand {
     }
 
     fn auto(&self) -> Auto {
-        Auto { evaluations: self.search.evaluations, seed: self.seed, options: self.rules.options() }
+        Auto { evaluations: self.search.evaluations, seed: self.seed }
     }
 
     fn write_files(&self, problem: &Problem<'_>, outcome: &Outcome<'_>) -> Result<(), CliError> {

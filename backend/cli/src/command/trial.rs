@@ -3,12 +3,13 @@
 use super::CliError;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
 use anabranch_placement::format::LoadedProblem;
-use anabranch_placement::order::{Fifo, Msr, Order, Pct, Planned, SendCosts};
+use anabranch_placement::order::{Fifo, Msr, Order, Pct, Planned};
 use anabranch_placement::place::{Auto, Placement, Placer, STRATEGIES, strategy_by_name, strategy_names};
 use anabranch_placement::platform::DeviceId;
-use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::problem::{MemoryRule, Problem, ProblemError};
+use anabranch_placement::rules::{LinkContention, Rules, SendCosts};
 use anabranch_placement::schedule::Schedule;
-use anabranch_placement::simulate::{LinkContention, SimulateOptions, simulate};
+use anabranch_placement::simulate::simulate;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -67,12 +68,11 @@ impl OrderName {
 }
 
 impl RuleArgs {
-    /// The simulator's options. Receives count as much in path computation times as sends, as in the thesis' evaluation.
-    pub(super) fn options(&self) -> SimulateOptions {
-        SimulateOptions {
-            send_costs: SendCosts { send_operations: self.send_ops, receive_operations: self.send_ops },
-            contention: if self.contention { LinkContention::Serial } else { LinkContention::None },
-        }
+    /// What else holds. Receives count as much in path computation times as sends, as in the thesis' evaluation.
+    fn rules(&self) -> Rules {
+        let send_costs = SendCosts { send_operations: self.send_ops, receive_operations: self.send_ops };
+        let contention = if self.contention { LinkContention::Serial } else { LinkContention::None };
+        Rules::default().with_send_costs(send_costs).with_contention(contention)
     }
 
     /// Puts the memory rule of the command line in place of the file's.
@@ -83,6 +83,11 @@ impl RuleArgs {
             Some(Memory::Ignore) => MemoryRule::Ignore,
             None => problem.memory_rule,
         };
+    }
+
+    /// The problem under the rules of the command line.
+    pub(super) fn problem<'a>(&self, loaded: &'a LoadedProblem) -> Result<Problem<'a>, ProblemError> {
+        loaded.problem()?.under(self.rules())
     }
 }
 
@@ -161,12 +166,7 @@ impl Placed {
     }
 
     /// Simulates it under an order, and has the schedule checked.
-    pub(super) fn schedule(
-        &self,
-        problem: &Problem<'_>,
-        order: OrderName,
-        options: &SimulateOptions,
-    ) -> Result<Schedule, CliError> {
+    pub(super) fn schedule(&self, problem: &Problem<'_>, order: OrderName) -> Result<Schedule, CliError> {
         let planned = self.planned.as_ref().map(|planned| Planned::new(&planned.order));
         let rule: &dyn Order = match order {
             OrderName::Pct => &Pct,
@@ -179,8 +179,8 @@ impl Placed {
                 ))
             })?,
         };
-        let schedule = simulate(problem, &self.device_of, rule, options).map_err(CliError::input)?;
-        match check_schedule(problem, &self.device_of, &schedule, options).first() {
+        let schedule = simulate(problem, &self.device_of, rule).map_err(CliError::input)?;
+        match check_schedule(problem, &self.device_of, &schedule).first() {
             None => Ok(schedule),
             Some(violation) => Err(fault(self.strategy, order, violation)),
         }

@@ -149,15 +149,15 @@ mod tests {
     use super::*;
     use crate::generate::{Grain, Shape, Sweep};
     use crate::graph::TaskId;
+    use crate::rules::Rules;
     use crate::sample;
-    use crate::simulate::SimulateOptions;
 
     /// Task 0 sends to 1, which has to wait for 2 on its device; 3 has time.
     #[test]
     fn tails_and_causes_of_a_small_schedule() {
         let loaded = sample::problem(sample::graph(&[2.0, 4.0, 6.0, 1.0], &[(0, 1, 10), (0, 3, 0)]), &[1.0, 1.0]);
         let problem = loaded.problem().unwrap();
-        let mut evaluator = Evaluator::new(&problem, SimulateOptions::default());
+        let mut evaluator = Evaluator::new(&problem);
         let makespan = evaluator.evaluate(&[0, 1, 1, 0].map(DeviceId), f64::INFINITY);
         let mut current = Current::default();
         current.read(&evaluator);
@@ -173,10 +173,10 @@ mod tests {
     fn nothing_on_a_critical_path_could_start_earlier_or_end_later() {
         let graph = Shape::Cholesky { tiles: 6 }.generate(&Grain::default()).unwrap();
         let loaded = Sweep::default().problem("cholesky", graph, 1).unwrap();
-        let problem = loaded.problem().unwrap();
+        let problem = loaded.problem().unwrap().under(Rules::THESIS).unwrap();
         let devices = problem.platform().device_count() as u64;
         let mut random = Random::new(7);
-        let mut evaluator = Evaluator::new(&problem, SimulateOptions::THESIS);
+        let mut evaluator = Evaluator::new(&problem);
         let mut current = Current::default();
         for _ in 0..20 {
             let device_of: Vec<DeviceId> =

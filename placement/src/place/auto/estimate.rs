@@ -125,14 +125,13 @@ impl Estimator {
 mod tests {
     use super::*;
     use crate::sample;
-    use crate::simulate::SimulateOptions;
 
     /// A chain of three between two devices, and a lone task of 9 on device 1 that can wait.
     #[test]
     fn an_estimate_of_a_chain_is_exact() {
         let loaded = sample::problem(sample::graph(&[2.0, 4.0, 3.0, 9.0], &[(0, 1, 10), (1, 2, 20)]), &[1.0, 2.0, 1.0]);
         let problem = loaded.problem().unwrap();
-        let mut evaluator = Evaluator::new(&problem, SimulateOptions::default());
+        let mut evaluator = Evaluator::new(&problem);
         let device_of = [0, 2, 0, 1].map(DeviceId);
         assert_eq!(evaluator.evaluate(&device_of, f64::INFINITY), Some(12.0));
         let mut current = Current::default();

@@ -6,7 +6,7 @@
 use crate::order::{PlacedGraph, Rule, path_computation_times, remaining_times};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
-use crate::simulate::{Engine, LinkContention, Scene, SimulateOptions};
+use crate::simulate::{Engine, Scene};
 
 /// Times are sums of rounded numbers, in another order than those of what follows; so much, relatively, is still no excess.
 const ROUNDING: f64 = 1e-9;
@@ -14,7 +14,6 @@ const ROUNDING: f64 = 1e-9;
 /// When everything happens under the placement that was evaluated last.
 pub(super) struct Evaluator<'p> {
     placed: PlacedGraph<'p>,
-    contention: LinkContention,
     /// By path computation times.
     rule: Rule,
     /// By item: the time from its start to the end of all that follows from it, if no device kept anything waiting.
@@ -23,10 +22,9 @@ pub(super) struct Evaluator<'p> {
 }
 
 impl<'p> Evaluator<'p> {
-    pub(super) fn new(problem: &'p Problem<'p>, options: SimulateOptions) -> Self {
+    pub(super) fn new(problem: &'p Problem<'p>) -> Self {
         Evaluator {
-            placed: PlacedGraph::unplaced(problem, options.send_costs),
-            contention: options.contention,
+            placed: PlacedGraph::unplaced(problem),
             rule: Rule::Greatest(Vec::new()),
             rest: Vec::new(),
             engine: Engine::default(),
@@ -38,7 +36,7 @@ impl<'p> Evaluator<'p> {
         self.placed.fill(device_of);
         self.rule = Rule::Greatest(path_computation_times(&self.placed));
         self.rest = remaining_times(&self.placed);
-        let scene = Scene::new(&self.placed, &self.rule, self.contention);
+        let scene = Scene::new(&self.placed, &self.rule);
         let within = self.engine.run(&Scene { limit: Some((limit * (1.0 + ROUNDING), &self.rest)), ..scene });
         (within && self.engine.makespan() <= limit).then_some(self.engine.makespan())
     }
@@ -54,7 +52,7 @@ impl<'p> Evaluator<'p> {
 
     /// When an item ends.
     pub(super) fn end(&self, item: usize) -> f64 {
-        self.starts()[item] + self.placed.time(item)
+        self.engine.ends()[item]
     }
 
     /// When the datum of `send` is at its target, if nothing keeps its link.
@@ -81,30 +79,28 @@ impl<'p> Evaluator<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::check_schedule;
     use crate::cost::CostTable;
     use crate::graph::{GraphBuilder, Task, TaskId};
-    use crate::order::{Order, Pct, SendCosts};
+    use crate::order::{Order, Pct};
     use crate::platform::{Device, DeviceKind, Platform};
     use crate::problem::MemoryRule;
+    use crate::rules::{LinkContention, Rules, SendCosts, Slowdowns};
     use crate::schedule::Schedule;
     use crate::simulate::simulate;
     use arbtest::arbitrary::{Result, Unstructured};
 
-    const OPTIONS: [SimulateOptions; 4] = [
-        SimulateOptions {
-            send_costs: SendCosts { send_operations: 0.0, receive_operations: 0.0 },
-            contention: LinkContention::None,
-        },
-        SimulateOptions {
-            send_costs: SendCosts { send_operations: 2.0, receive_operations: 1.0 },
-            contention: LinkContention::None,
-        },
-        SimulateOptions::THESIS,
-        SimulateOptions {
-            send_costs: SendCosts { send_operations: 1.0, receive_operations: 0.0 },
-            contention: LinkContention::Serial,
-        },
-    ];
+    fn all_rules() -> [Rules; 6] {
+        let sends = |send_operations, receive_operations| SendCosts { send_operations, receive_operations };
+        [
+            Rules::default(),
+            Rules::default().with_send_costs(sends(2.0, 1.0)),
+            Rules::THESIS,
+            Rules::default().with_send_costs(sends(1.0, 0.0)).with_contention(LinkContention::Serial),
+            Rules::default().with_contention(LinkContention::SerialCopies),
+            Rules::default().with_send_costs(sends(0.5, 0.0)),
+        ]
+    }
 
     /// A small problem with many ties, times of zero among them, and a placement of it.
     fn with_placement(random: &mut Unstructured<'_>, check: impl FnOnce(&Problem<'_>, &[DeviceId])) -> Result<()> {
@@ -140,11 +136,11 @@ mod tests {
     }
 
     /// With an event for each transfer and no limit.
-    fn transfer_by_transfer(problem: &Problem<'_>, device_of: &[DeviceId], options: &SimulateOptions) -> Schedule {
-        let placed = PlacedGraph::new(problem, device_of, options.send_costs);
+    fn transfer_by_transfer(problem: &Problem<'_>, device_of: &[DeviceId]) -> Schedule {
+        let placed = PlacedGraph::new(problem, device_of);
         let (rule, mut engine) = (Pct.rule(&placed), Engine::default());
-        engine.run(&Scene { foresight: false, ..Scene::new(&placed, &rule, options.contention) });
-        assert_eq!(simulate(problem, device_of, &Pct, options), Ok(engine.schedule(&placed)));
+        engine.run(&Scene { foresight: false, ..Scene::new(&placed, &rule) });
+        assert_eq!(simulate(problem, device_of, &Pct), Ok(engine.schedule(&placed)));
         engine.schedule(&placed)
     }
 
@@ -152,17 +148,23 @@ mod tests {
     fn evaluations_are_simulations() {
         arbtest::arbtest(|random| {
             with_placement(random, |problem, device_of| {
-                for options in OPTIONS {
-                    let mut evaluator = Evaluator::new(problem, options);
-                    let schedule = transfer_by_transfer(problem, device_of, &options);
+                let devices = problem.platform().device_count();
+                for (number, rules) in all_rules().into_iter().enumerate() {
+                    let factor = |a: DeviceId, b: DeviceId| 1.0 + 0.5 * f64::from(a.0 + b.0);
+                    let slowdowns = Slowdowns::from_fn(if number < 4 { 0 } else { devices }, factor);
+                    let problem = problem.clone().under(rules.with_slowdowns(slowdowns)).unwrap();
+                    let mut evaluator = Evaluator::new(&problem);
+                    let schedule = transfer_by_transfer(&problem, device_of);
+                    assert_eq!(check_schedule(&problem, device_of, &schedule), []);
                     assert_eq!(evaluator.evaluate(device_of, f64::INFINITY), Some(schedule.makespan));
                     let placed = evaluator.placed();
                     for (task, span) in problem.graph().task_ids().zip(&schedule.tasks) {
-                        assert_eq!(evaluator.starts()[placed.item(task)], span.start, "{options:?}");
+                        let item = placed.item(task);
+                        assert_eq!((evaluator.starts()[item], evaluator.end(item)), (span.start, span.end), "{number}");
                     }
                     for (send, span) in schedule.transfers.iter().enumerate() {
                         assert_eq!(evaluator.starts()[send], span.send_start);
-                        assert_eq!(placed.transfer_time(send), span.end - span.start);
+                        assert!((placed.transfer_time(send) - (span.end - span.start)).abs() < 1e-9);
                     }
                     assert_eq!(evaluator.evaluate(device_of, schedule.makespan), Some(schedule.makespan));
                     assert_eq!(evaluator.evaluate(device_of, schedule.makespan - 0.01), None);
@@ -177,7 +179,8 @@ mod tests {
     fn an_evaluation_that_ended_early_changes_nothing_later() {
         arbtest::arbtest(|random| {
             with_placement(random, |problem, device_of| {
-                let mut evaluator = Evaluator::new(problem, SimulateOptions::THESIS);
+                let problem = problem.clone().under(Rules::THESIS).unwrap();
+                let mut evaluator = Evaluator::new(&problem);
                 let makespan = evaluator.evaluate(device_of, f64::INFINITY);
                 for limit in [0.0, makespan.unwrap_or(0.0) / 2.0] {
                     evaluator.evaluate(device_of, limit);

@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use crate::graph::Task;
     use crate::place::auto::current::Current;
+    use crate::rules::Rules;
     use crate::sample;
-    use crate::simulate::SimulateOptions;
 
     #[test]
     fn blocks_are_whole_units_with_somewhere_to_go() {
@@ -99,9 +99,9 @@ mod tests {
         let pinned = builder.task(Task::new("pinned").with_operations(1.0).with_pin(DeviceId(0)));
         builder.edge(pinned, TaskId(5), 0);
         let loaded = sample::problem(builder.build().unwrap(), &[1.0; 3]);
-        let problem = loaded.problem().unwrap();
+        let problem = loaded.problem().unwrap().under(Rules::THESIS).unwrap();
         let assigned = Assigned::new(&problem, [0, 1, 2, 2, 1, 2, 0].map(DeviceId).to_vec());
-        let mut evaluator = Evaluator::new(&problem, SimulateOptions::THESIS);
+        let mut evaluator = Evaluator::new(&problem);
         evaluator.evaluate(assigned.device_of(), f64::INFINITY);
         let mut current = Current::default();
         current.read(&evaluator);

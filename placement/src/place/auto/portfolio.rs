@@ -3,7 +3,6 @@
 use super::super::{PlaceError, Placement, STRATEGIES, strategy_by_name};
 use super::evaluate::Evaluator;
 use crate::problem::Problem;
-use crate::simulate::SimulateOptions;
 
 /// A strategy's placement and its makespan under PCT.
 pub(super) struct Entry {
@@ -15,8 +14,8 @@ pub(super) struct Entry {
 ///
 /// # Errors
 /// The first strategy's error, where none finds a placement.
-pub(super) fn portfolio(problem: &Problem<'_>, options: SimulateOptions) -> Result<Vec<Entry>, PlaceError> {
-    let mut evaluator = Evaluator::new(problem, options);
+pub(super) fn portfolio(problem: &Problem<'_>) -> Result<Vec<Entry>, PlaceError> {
+    let mut evaluator = Evaluator::new(problem);
     let mut entries = Vec::new();
     let mut refusal = None;
     for strategy in STRATEGIES.iter().filter_map(|&(name, _)| strategy_by_name(name)) {

@@ -255,13 +255,12 @@ fn cost_of_others(evaluator: &Evaluator<'_>, unit: UnitId, task: TaskId, to: Dev
 mod tests {
     use super::*;
     use crate::sample;
-    use crate::simulate::SimulateOptions;
 
     const WEIGHTS: Weights = Weights { foresight: 1.0, thrift: 1.0, noise: 0.0 };
 
     fn rebuilt(problem: &Problem<'_>, device_of: &[u32], free: &[bool], weights: Weights) -> Vec<u32> {
         let mut assigned = Assigned::new(problem, device_of.iter().copied().map(DeviceId).collect());
-        let mut evaluator = Evaluator::new(problem, SimulateOptions::default());
+        let mut evaluator = Evaluator::new(problem);
         evaluator.evaluate(assigned.device_of(), f64::INFINITY);
         Builder::new(problem).rebuild(&evaluator, free, weights, &mut assigned, &mut Random::new(0));
         assigned.device_of().iter().map(|device| device.0).collect()

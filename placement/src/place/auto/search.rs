@@ -10,7 +10,6 @@ use super::rebuild::{Builder, Weights};
 use crate::generate::Random;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
-use crate::simulate::SimulateOptions;
 
 /// How often a step rebuilds a window; else it moves a block.
 const WINDOWS: f64 = 0.7;
@@ -52,21 +51,16 @@ pub(super) struct Search<'p> {
 
 impl<'p> Search<'p> {
     /// Starts from `device_of`, which must keep all constraints.
-    pub(super) fn new(
-        problem: &'p Problem<'p>,
-        options: SimulateOptions,
-        device_of: &[DeviceId],
-        random: Random,
-    ) -> Self {
+    pub(super) fn new(problem: &'p Problem<'p>, device_of: &[DeviceId], random: Random) -> Self {
         let assigned = Assigned::new(problem, device_of.to_vec());
         let mut search = Search {
             problem,
             random,
             tried: assigned.clone(),
             assigned,
-            evaluator: Evaluator::new(problem, options),
+            evaluator: Evaluator::new(problem),
             current: Current::default(),
-            trial: Evaluator::new(problem, options),
+            trial: Evaluator::new(problem),
             builder: Builder::new(problem),
             estimator: Estimator::new(problem.graph().task_count()),
             full_rebuilds: FULL_REBUILDS.map(|(foresight, thrift)| Weights { foresight, thrift, noise: 0.0 }).to_vec(),

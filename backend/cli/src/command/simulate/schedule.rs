@@ -113,16 +113,17 @@ mod tests {
     use anabranch_placement::order::Pct;
     use anabranch_placement::place::{Heft, Placer};
     use anabranch_placement::problem::MemoryRule;
-    use anabranch_placement::simulate::{SimulateOptions, simulate};
+    use anabranch_placement::rules::Rules;
+    use anabranch_placement::simulate::simulate;
 
     #[test]
     fn every_task_send_and_choice_is_there() {
         let graph = Shape::Cholesky { tiles: 4 }.generate(&Grain::default()).expect("a graph");
         let platform = Devices { count: 3, ..Devices::default() }.generate(1).expect("a platform");
         let loaded = LoadedProblem::new("cholesky", graph, platform, MemoryRule::Ignore);
-        let problem = loaded.problem().expect("solvable");
+        let problem = loaded.problem().expect("solvable").under(Rules::THESIS).expect("valid rules");
         let placement = Heft.place(&problem).expect("placed");
-        let schedule = simulate(&problem, &placement.device_of, &Pct, &SimulateOptions::THESIS).expect("a schedule");
+        let schedule = simulate(&problem, &placement.device_of, &Pct).expect("a schedule");
         let lanes = lanes(&problem, &schedule, amount);
         let intervals: usize = lanes.iter().map(|lane| lane.intervals.len()).sum();
         assert_eq!((lanes.len(), intervals), (3, 20 + schedule.transfers.len()));

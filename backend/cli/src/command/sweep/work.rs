@@ -107,10 +107,10 @@ impl Work<'_> {
             Ok(baseline) => baseline,
             Err(error) => return Ok(refused(error)),
         };
-        let problem = loaded.problem()?;
+        let problem = self.rules.problem(loaded)?;
         let Key { seed, strategy: name, .. } = &unit.keys[0];
         let SearchArgs { evaluations } = self.search;
-        let placer = strategy(name, Auto { evaluations, seed: *seed, options: self.rules.options() })?;
+        let placer = strategy(name, Auto { evaluations, seed: *seed })?;
         let placed = match Placed::by(placer.as_ref(), &problem) {
             Err(error) if error.is_fault() => return Err(error),
             Err(error) => return Ok(refused(&error.message)),
@@ -132,7 +132,7 @@ impl Work<'_> {
     /// The schedule in the key's order, and how many seconds it took to simulate.
     fn simulated(&self, problem: &Problem<'_>, placed: &Placed, key: &Key) -> Result<(Schedule, f64), CliError> {
         let started = Instant::now();
-        let schedule = placed.schedule(problem, key.order, &self.rules.options())?;
+        let schedule = placed.schedule(problem, key.order)?;
         Ok((schedule, started.elapsed().as_secs_f64()))
     }
 }

@@ -1,0 +1,109 @@
+//! What holds beside the times of tasks and transfers: what sends cost, how transfers meet, what devices take from each other.
+
+use crate::platform::DeviceId;
+
+/// What sends and receives cost the devices at their ends, in operations (divided by the device's speed).
+///
+/// The default is nothing. In the thesis' evaluation a send takes 10 operations, and a receive takes no time but counts 10
+/// operations in path computation times: [`SendCosts::THESIS`].
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SendCosts {
+    /// Operations that a send takes on the sender.
+    pub send_operations: f64,
+    /// Operations that a receive counts in path computation times. It never takes time.
+    pub receive_operations: f64,
+}
+
+impl SendCosts {
+    /// The costs of the thesis' evaluation (Laich 2017, sections 2.4 and 2.5; the figures are those of its experiments).
+    pub const THESIS: SendCosts = SendCosts { send_operations: 10.0, receive_operations: 10.0 };
+
+    /// Whether both numbers are finite and not negative.
+    pub(crate) fn is_valid(&self) -> bool {
+        [self.send_operations, self.receive_operations].iter().all(|cost| cost.is_finite() && *cost >= 0.0)
+    }
+}
+
+/// How transfers over the same link meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LinkContention {
+    /// They do not: each takes as long as it would alone.
+    #[default]
+    None,
+    /// One at a time from one device to another, in the order in which they become ready, then by priority, then by datum.
+    Serial,
+    /// As [`Self::Serial`], but between CPU devices, which read each other's memory, transfers do not meet.
+    SerialCopies,
+}
+
+/// How many times as long each device takes while another is at work.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Slowdowns {
+    /// Row by row; none where no device takes anything from another.
+    factors: Vec<f64>,
+    devices: usize,
+}
+
+impl Slowdowns {
+    /// Of `devices` devices: `factor(a, b)` is how many times as long `a` takes while `b` is at work, at least 1; what a device does
+    /// to itself does not count. Beside several devices the factors multiply. `O(devices²)`.
+    pub fn from_fn(devices: usize, factor: impl Fn(DeviceId, DeviceId) -> f64) -> Self {
+        let ids = (0..devices as u32).map(DeviceId);
+        let pairs = ids.clone().flat_map(|a| ids.clone().map(move |b| (a, b)));
+        let factors: Vec<f64> = pairs.map(|(a, b)| if a == b { 1.0 } else { factor(a, b) }).collect();
+        if factors.iter().all(|factor| *factor == 1.0) { Slowdowns::default() } else { Slowdowns { factors, devices } }
+    }
+
+    /// Whether no device takes anything from another.
+    pub fn is_none(&self) -> bool {
+        self.factors.is_empty()
+    }
+
+    /// How many times as long `device` takes beside those of the others that are `busy`. `O(devices)`.
+    pub fn beside(&self, device: DeviceId, busy: impl Fn(DeviceId) -> bool) -> f64 {
+        let row = self.factors.iter().skip(device.index() * self.devices).take(self.devices);
+        let others = row.enumerate().filter(|(other, _)| *other != device.index() && busy(DeviceId(*other as u32)));
+        others.map(|(_, factor)| factor).product()
+    }
+
+    /// Whether these are for a platform of so many devices, each finite and at least 1.
+    pub(crate) fn is_valid(&self, devices: usize) -> bool {
+        self.is_none()
+            || (self.devices == devices && self.factors.iter().all(|factor| factor.is_finite() && *factor >= 1.0))
+    }
+}
+
+/// The rules of a [`Problem`](crate::problem::Problem): strategies, simulation and checker all go by them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rules {
+    /// What sends and receives cost; nothing by default.
+    pub send_costs: SendCosts,
+    /// How transfers meet; not at all by default.
+    pub contention: LinkContention,
+    /// What devices take from each other; nothing by default.
+    pub slowdowns: Slowdowns,
+}
+
+impl Rules {
+    /// Those of the thesis' evaluation: 10 operations a send, no contention, no slowdowns.
+    pub const THESIS: Rules = Rules {
+        send_costs: SendCosts::THESIS,
+        contention: LinkContention::None,
+        slowdowns: Slowdowns { factors: Vec::new(), devices: 0 },
+    };
+
+    /// The same with transfers that meet so.
+    pub fn with_contention(self, contention: LinkContention) -> Self {
+        Rules { contention, ..self }
+    }
+
+    /// The same with sends of such costs.
+    pub fn with_send_costs(self, send_costs: SendCosts) -> Self {
+        Rules { send_costs, ..self }
+    }
+
+    /// The same with devices that take so much from each other.
+    pub fn with_slowdowns(self, slowdowns: Slowdowns) -> Self {
+        Rules { slowdowns, ..self }
+    }
+}
