@@ -94,7 +94,7 @@ fn planned(device: &ComputeDevice) -> PlanDevice {
         ComputeDevice::Cpu(_) => DeviceKind::Cpu,
         ComputeDevice::Gpu(_) => DeviceKind::Gpu,
     };
-    PlanDevice { name: device.name().into(), kind, limit: None }
+    PlanDevice { name: device.name().into(), kind, limit: None, wake_ns: 5_000 }
 }
 
 /// A CPU device of one thread, kept on these processing units, if any.

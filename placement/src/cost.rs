@@ -99,6 +99,12 @@ impl TransferCurve {
         TransferCurve { points, latency, rate }
     }
 
+    /// The same with each transfer longer by so much time, which is finite and not negative.
+    pub fn delayed(mut self, time: f64) -> Self {
+        self.points.iter_mut().for_each(|point| point.1 += time);
+        TransferCurve { latency: self.latency + time, ..self }
+    }
+
     /// The time of a transfer of `bytes`. `O(log p)`.
     pub fn time(&self, bytes: u64) -> f64 {
         let slope = |from: u64, to: u64| (to - from) as f64 / self.rate;
@@ -251,6 +257,8 @@ mod tests {
         assert_eq!(curve.time(550), 2.75);
         assert_eq!((curve.time(11_000), curve.time(0)), (4.5, 1.9));
         assert_eq!(TransferCurve::affine(1.0, 10.0).time(20), 3.0);
+        let delayed = curve.clone().delayed(0.5);
+        assert_eq!([100, 550, 11_000].map(|bytes| delayed.time(bytes)), [2.5, 3.25, 5.0]);
         let wild = TransferCurve::through([(1, 1.0), (2, 90.0), (3, 1.5), (4, 2.0), (5, 3.0)], 0.0, 1.0);
         assert_eq!([1, 2, 3, 4, 5].map(|bytes| wild.time(bytes)), [1.0, 2.0, 2.0, 2.0, 3.0]);
         let (graph, platform) = pair();

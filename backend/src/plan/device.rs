@@ -16,6 +16,9 @@ pub struct PlanDevice {
     /// The most bytes that the plan may take of its memory.
     #[serde(rename = "limit_bytes")]
     pub limit: Option<u64>,
+    /// Nanoseconds from when a chunk has come until the device goes on that waits for it.
+    #[serde(default)]
+    pub wake_ns: u64,
 }
 
 /// A device as placement sees it.

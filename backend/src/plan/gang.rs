@@ -26,12 +26,6 @@ const AUTO_BYTES: usize = 1 << 18;
 /// Bytes of a chunk over a link.
 const AUTO_LINK_BYTES: usize = 1 << 20;
 
-/// Seconds that it takes to pass a chunk to a thread that sleeps.
-const HOP: f64 = 5e-6;
-
-/// Seconds that it takes to pass one through a GPU's queue.
-const LINK_HOP: f64 = 1e-4;
-
 /// A chunk is to take this many times as long as its passing on.
 const HOPS_A_CHUNK: f64 = 20.0;
 
@@ -188,8 +182,10 @@ impl Former<'_> {
             }
         }
         let widest = streams.iter().map(|(_, stream)| stream.row_bytes).max().filter(|bytes| *bytes > 0)?;
-        let hop = if links.is_empty() { HOP } else { LINK_HOP };
-        let chunk_rows = self.chunk_rows(&members, rows, widest, hop).checked_next_multiple_of(granule)?;
+        let wakes = streams.iter().map(|(_, stream)| self.devices[self.device(stream.node).index()].wake_ns);
+        let hop = wakes.max().unwrap_or(0) as f64 * 1e-9;
+        let cached = if links.is_empty() { AUTO_BYTES } else { AUTO_LINK_BYTES } / widest;
+        let chunk_rows = self.chunk_rows(&members, rows, (widest, cached), hop).checked_next_multiple_of(granule)?;
         if chunk_rows >= rows || streams.iter().any(|(_, stream)| stream.row_bytes == 0) {
             return None;
         }
@@ -227,13 +223,13 @@ impl Former<'_> {
         (rows > 1).then_some((rows, granule))
     }
 
-    /// Rows of a chunk: as the caller says; else what fits a cache, and as many that passing them on does not count.
-    fn chunk_rows(&self, members: &[NodeId], rows: usize, row_bytes: usize, hop: f64) -> usize {
+    /// Rows of a chunk of rows of so many bytes: as the caller says; else as many as a cache `fits`, and as many that passing them
+    /// on does not count.
+    fn chunk_rows(&self, members: &[NodeId], rows: usize, (row_bytes, fits): (usize, usize), hop: f64) -> usize {
         let wanted = match self.options.chunk {
             ChunkRule::Bytes(bytes) => bytes / row_bytes,
             ChunkRule::Rows(rows) => rows,
             ChunkRule::Auto => {
-                let fits = if hop > HOP { AUTO_LINK_BYTES } else { AUTO_BYTES } / row_bytes;
                 let times = members.iter().filter_map(|node| self.schedule.tasks.get(node.index()));
                 let slowest = times.map(|span| span.end - span.start).fold(0.0, f64::max);
                 match self.options.streaming {

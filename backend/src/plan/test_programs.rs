@@ -103,7 +103,12 @@ impl Placed {
     pub(crate) fn with_residence(program: Program, kinds: &[&str], device_of: &[u32], residence: &Residence) -> Self {
         let kind = |kind: &&str| if *kind == "cpu" { DeviceKind::Cpu } else { DeviceKind::Gpu };
         let name = |at: usize| format!("{}{at}", kinds[at]);
-        let device = |at: usize| PlanDevice { name: name(at), kind: kind(&kinds[at]), limit: None };
+        let device = |at: usize| PlanDevice {
+            name: name(at),
+            kind: kind(&kinds[at]),
+            limit: None,
+            wake_ns: if kinds[at] == "cpu" { 5_000 } else { 100_000 },
+        };
         let devices: Vec<PlanDevice> = (0..kinds.len()).map(device).collect();
         let limits = vec![NodeLimits { allowed: DeviceKinds::ALL, pinned: None, resident: 0 }; program.nodes.len()];
         let tasks = ProgramTasks::new(&program, &limits, &[], residence).expect("no colocation");

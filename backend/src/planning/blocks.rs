@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// Forms the streaming blocks of placed programs.
 pub(super) struct BlockPlanner<'a> {
-    machine: &'a Machine,
-    options: &'a PlanOptions,
+    pub(super) machine: &'a Machine,
+    pub(super) options: &'a PlanOptions,
     /// Of the caller's tensors; nodes stay where they are.
     constraints: Constraints,
 }
@@ -80,15 +80,7 @@ impl<'a> BlockPlanner<'a> {
 
     /// The blocks that the options want: under [`StreamMode::Auto`] those that are predicted to pay.
     fn choose(&self, program: &Program, device_of: &[DeviceId]) -> Vec<BlockMembers> {
-        let forming = Forming {
-            program,
-            device_of,
-            devices: &self.machine.devices,
-            mode: self.options.streaming,
-            chunk: self.options.chunk,
-            supports: &|device, spec, constant| self.machine.supports(device, spec, constant),
-        };
-        let mut groups = form(&forming);
+        let mut groups = self.formed_on(program, device_of);
         if self.options.streaming == StreamMode::Auto {
             let readers = Readers::of(program);
             groups.retain(|group| {
@@ -98,6 +90,18 @@ impl<'a> BlockPlanner<'a> {
             });
         }
         groups
+    }
+
+    /// All that can stream on the devices of the nodes.
+    pub(super) fn formed_on(&self, program: &Program, device_of: &[DeviceId]) -> Vec<BlockMembers> {
+        form(&Forming {
+            program,
+            device_of,
+            devices: &self.machine.devices,
+            mode: self.options.streaming,
+            chunk: self.options.chunk,
+            supports: &|device, spec, constant| self.machine.supports(device, spec, constant),
+        })
     }
 
     /// The blocks that a plan file names, if it says anything about blocks.
@@ -157,7 +161,7 @@ impl<'a> BlockPlanner<'a> {
         let device_of: Vec<DeviceId> = contraction.members.iter().map(device).collect();
         let order = match &request.blocks {
             BlockSource::Formed => None,
-            BlockSource::Given { order, .. } => Some(order.clone()),
+            BlockSource::Given { order, .. } => order.clone(),
             BlockSource::File { plan, .. } => plan.order(made, &self.machine.plan_devices(), &device_of),
         };
         let blocks: Vec<_> = contraction
@@ -166,7 +170,9 @@ impl<'a> BlockPlanner<'a> {
             .map(|(node, block)| self.described(whole, *node, block, device_of[node.index()]))
             .collect();
         let mut placing = Placing::new(made, self.machine, &self.constraints)?;
-        blocks.iter().for_each(|block| placing.assume(block.node, device_of[block.node.index()], block.gain.with));
+        blocks
+            .iter()
+            .for_each(|block| placing.assume(block.node, device_of[block.node.index()], Some(block.gain.with)));
         let fixed = PlacementRequest { order, ..PlacementRequest::fixed(device_of, request.rule) };
         let mut again = placing.place(&fixed, memory)?;
         again.placement.strategy = placed.placement.strategy;
@@ -186,6 +192,15 @@ impl<'a> BlockPlanner<'a> {
 
     fn gain(&self, program: &Program, block: &BlockNode, device: &MachineDevice) -> BlockGain {
         BlockGain::of(program, block, device, self.machine.costs.devices.get(&device.key))
+    }
+
+    /// What a block of any chunks gains on a device; `None` where the device has no kernel for it.
+    pub(super) fn gain_on(&self, program: &Program, block: &BlockNode, device: DeviceId) -> Option<BlockGain> {
+        let at = &self.machine.devices[device.index()];
+        let mut block = block.clone();
+        block.set_chunk_rows(blocks::chunk_rows(&block, self.options.chunk, at));
+        let supported = self.machine.supports(device, &block.spec, &constants(program, &block.inputs));
+        supported.then(|| self.gain(program, &block, at))
     }
 
     /// A block of the contracted program, by the number of its node there.

@@ -8,14 +8,15 @@ use super::machine::Machine;
 use super::placing::{Placed, Placing};
 use super::planned::{Lowered, Planned};
 use super::request::{BlockSource, PlacementRequest, PlanChoice};
-use super::strategy::Order;
+use super::strategy::{Order, Strategy};
 use crate::execute::Forecast;
 use crate::plan::{Plan, PlanError, PlanOptions};
 use crate::program::Program;
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Fixed;
+use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often a plan that is too large for a device is placed again with a smaller budget there.
 const ATTEMPTS: usize = 8;
@@ -32,13 +33,19 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Places and plans as `choice` says, and readies no device.
+    /// Places and plans as `choice` says, and readies no device. [`Strategy::AUTO`] takes of several plans the one that is forecast to
+    /// be the shortest.
     ///
     /// # Errors
     /// If there is no plan within the constraints, or the choice names what is not there.
     pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
-        let request = PlacementRequest::of(&self.lowered.program, self.machine, choice)?;
-        self.plan_request(&request, &choice.plan)
+        let started = Instant::now();
+        let planned = if choice.strategy == Strategy::AUTO {
+            self.shortest(choice)
+        } else {
+            self.streamed_if_shorter(&PlacementRequest::of(&self.lowered.program, self.machine, choice)?, &choice.plan)
+        };
+        Ok(Planned { place_time: started.elapsed(), ..planned? })
     }
 
     /// Plans what `planned` does anew with the machine's costs: same devices, same order, same blocks.
@@ -46,13 +53,15 @@ impl Planner<'_> {
     /// # Errors
     /// If the plan does not fit the devices any more.
     pub fn plan_again(&self, planned: &Planned, options: &PlanOptions) -> Result<Planned, PlanningError> {
+        let started = Instant::now();
         let placer = Box::new(Fixed::new(planned.device_of.clone()));
         let order = planned.placed.schedule.order.clone();
         let (order, blocks) = match &planned.groups[..] {
-            [] => (Some(order), BlockSource::Given { groups: Vec::new(), order: Vec::new() }),
-            groups => (None, BlockSource::Given { groups: groups.to_vec(), order }),
+            [] => (Some(order), BlockSource::Given { groups: Vec::new(), order: None }),
+            groups => (None, BlockSource::Given { groups: groups.to_vec(), order: Some(order) }),
         };
-        self.plan_request(&PlacementRequest { placer, rule: Order::Pct, order, blocks }, options)
+        let again = self.fitted(&PlacementRequest { placer, rule: Order::Pct, order, blocks }, options)?;
+        Ok(Planned { place_time: started.elapsed(), ..again })
     }
 
     /// The problem of placing the program, in seconds, with nothing placed yet.
@@ -71,14 +80,13 @@ impl Planner<'_> {
         Ok(self.placing()?.forecast())
     }
 
-    fn placing(&self) -> Result<Placing<'_>, PlanningError> {
+    pub(super) fn placing(&self) -> Result<Placing<'_>, PlanningError> {
         Placing::new(&self.lowered.program, self.machine, self.constraints)
     }
 
     /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
     /// stays there. If nothing fits, the first shortage is the error.
-    fn plan_request(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
-        let started = Instant::now();
+    pub(super) fn fitted(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
         let placing = self.placing()?;
         let blocks = BlockPlanner::new(self.machine, options, self.constraints);
         let mut budgets = self.machine.memory();
@@ -92,15 +100,7 @@ impl Planner<'_> {
             let whole = PlacedProgram::whole(&self.lowered.program, placed);
             let made = blocks.contract(&whole, &budgets, request)?.unwrap_or(whole);
             let shortage = match self.build(&made, options) {
-                Ok(plan) => {
-                    if let Some(violation) = crate::plan::check(&made.program, &plan).first() {
-                        return Err(PlanningError::invalid(violation));
-                    }
-                    let place_time = started.elapsed();
-                    let PlacedProgram { program, placed, groups, blocks, .. } = made;
-                    let (plan, weights) = (Arc::new(plan), Arc::clone(&self.lowered.weights));
-                    return Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan, weights });
-                }
+                Ok(plan) => return self.predicted(made, plan, device_of),
                 Err(PlanError::Memory(shortage)) => shortage,
                 Err(error) => return Err(error.into()),
             };
@@ -113,14 +113,24 @@ impl Planner<'_> {
         Err(first.unwrap_or_else(PlanningError::no_plan))
     }
 
-    /// The plan of a placed program, with what it will take.
+    /// The plan of a placed program.
     fn build(&self, made: &PlacedProgram, options: &PlanOptions) -> Result<Plan, PlanError> {
         let PlacedProgram { program, placed, reasons, .. } = made;
         let (devices, kernels) = (self.machine.plan_devices(), self.lowered.kernels(program));
         let (placement, schedule) = (&placed.placement, &placed.schedule);
-        let plan = Plan::build(program, &devices, placement, schedule, reasons.clone(), &kernels, options)?;
-        let predicted = forecast(program, &plan, &placed.costs, self.machine);
-        Ok(plan.with_prediction(predicted))
+        Plan::build(program, &devices, placement, schedule, reasons.clone(), &kernels, options)
+    }
+
+    /// A plan that fits, checked, with what it will take. `device_of` is that of the program before its blocks were made.
+    fn predicted(&self, made: PlacedProgram, plan: Plan, device_of: Vec<DeviceId>) -> Result<Planned, PlanningError> {
+        let PlacedProgram { program, placed, groups, blocks, .. } = made;
+        if let Some(violation) = crate::plan::check(&program, &plan).first() {
+            return Err(PlanningError::invalid(violation));
+        }
+        let predicted = forecast(&program, &plan, &placed.costs, self.machine)?;
+        let (plan, weights) = (Arc::new(plan.with_prediction(predicted)), Arc::clone(&self.lowered.weights));
+        let (place_time, candidates) = (Duration::ZERO, Vec::new());
+        Ok(Planned { program, blocks, placed, place_time, candidates, device_of, groups, plan, weights })
     }
 }
 

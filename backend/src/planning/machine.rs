@@ -3,12 +3,14 @@
 use crate::device::{CacheSummary, DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, GpuOpener};
 use crate::plan::{MachineDevice, PlanDevice};
-use crate::profile::{LinkCosts, MachineCosts};
+use crate::profile::{DeviceCosts, History, LinkCosts, MachineCosts, median};
 use crate::program::{Node, Program};
 use anabranch_kernels::cpu;
 use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_kernels::op::NodeSpec;
+use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement::rules::Slowdowns;
 
 /// Devices as placement sees them, and what their costs are.
 pub struct Machine {
@@ -44,6 +46,13 @@ impl Machine {
         program.nodes.iter().map(runs).collect()
     }
 
+    /// What the devices take from each other, as the first of `lanes` of which the others take nothing.
+    pub(super) fn slowdowns(&self, lanes: usize) -> Slowdowns {
+        let key = |lane: DeviceId| self.devices.get(lane.index()).map(|device| device.key.as_str());
+        let slowdown = |a: DeviceId, b: DeviceId| key(a).zip(key(b)).map(|(a, b)| self.costs.slowdown(a, b));
+        Slowdowns::from_fn(lanes, |a, b| slowdown(a, b).unwrap_or(1.0))
+    }
+
     /// The bytes that each device may hold.
     pub fn memory(&self) -> Vec<u64> {
         self.devices.iter().map(|device| device.memory).collect()
@@ -51,18 +60,56 @@ impl Machine {
 
     /// The devices as a plan sees them.
     pub fn plan_devices(&self) -> Vec<PlanDevice> {
-        let device = |device: &MachineDevice| PlanDevice {
-            name: device.name.clone(),
-            kind: device.kind,
-            limit: Some(device.memory),
+        let ids = || (0..self.devices.len() as u32).map(DeviceId);
+        let device = |id: DeviceId| {
+            let MachineDevice { name, kind, memory, .. } = &self.devices[id.index()];
+            let others = ids().filter(|other| *other != id && self.devices[other.index()].kind == DeviceKind::Cpu);
+            let wake = others.map(|other| self.crossing(other, id).time(0)).fold(0.0, f64::max);
+            PlanDevice { name: name.clone(), kind: *kind, limit: Some(*memory), wake_ns: (wake * 1e9) as u64 }
         };
-        self.devices.iter().map(device).collect()
+        ids().map(device).collect()
     }
 
     /// The link between two devices, see [`link`].
     pub(super) fn link(&self, from: DeviceId, to: DeviceId) -> LinkCosts {
         link(&self.costs, &self.devices[from.index()], &self.devices[to.index()])
     }
+
+    /// How long it takes until a node of one device can read what a node of another has made: the transfer, and the waking of the
+    /// thread or the start of the queue that waits for it.
+    pub(super) fn crossing(&self, from: DeviceId, to: DeviceId) -> TransferCurve {
+        let curve = self.link(from, to).curve();
+        match [from, to].map(|end| self.devices[end.index()].kind == DeviceKind::Cpu) {
+            [true, true] => curve,
+            [_, true] => curve.delayed(self.wake()),
+            [_, false] => curve.delayed(self.encode(to) + self.dispatch(to)),
+        }
+    }
+
+    /// Seconds that the host takes to encode a node for a device; 0 for a CPU, and where nobody knows.
+    pub(super) fn encode(&self, device: DeviceId) -> f64 {
+        self.known(device).map_or(0.0, |costs| seconds(&costs.encode))
+    }
+
+    /// Seconds from the submission of nodes to an idle device until that begins, likewise.
+    pub(super) fn dispatch(&self, device: DeviceId) -> f64 {
+        self.known(device).map_or(0.0, |costs| seconds(&costs.dispatch))
+    }
+
+    /// Seconds from the arrival of a transfer until a CPU device that waits for it goes on: the median over all kinds of runs.
+    fn wake(&self) -> f64 {
+        let wakes: Vec<f64> = self.costs.runs.values().map(|run| seconds(&run.wake)).collect();
+        median(&wakes).unwrap_or(0.0)
+    }
+
+    fn known(&self, device: DeviceId) -> Option<&DeviceCosts> {
+        self.costs.devices.get(&self.devices[device.index()].key)
+    }
+}
+
+/// What a history says; 0 where it says nothing.
+pub(super) fn seconds(history: &History) -> f64 {
+    history.estimate().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
 }
 
 /// The devices of an inventory as placement sees them. A core's level 2 cache counts, or its share of one that cores have together.

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod blocks_first;
+mod choosing;
 mod constraints;
 mod described_machine;
 mod error;
@@ -26,7 +28,7 @@ pub use fitting::Planner;
 pub(crate) use forecast::{batches, run_key};
 pub use machine::{Machine, compute_devices, link, machine_devices};
 pub use placing::{Placed, Placing};
-pub use planned::{Lowered, Planned};
+pub use planned::{CandidatePlan, Lowered, Planned};
 pub use platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 pub use request::{BlockSource, PlacementRequest, PlanChoice};
 pub use strategy::{Algorithm, Order, Strategy};

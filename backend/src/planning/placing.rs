@@ -15,9 +15,10 @@ use anabranch_placement::cost::{CostTable, TransferCurve};
 use anabranch_placement::evaluate::{Decision, decisions};
 use anabranch_placement::format::{Facts, LoadedProblem};
 use anabranch_placement::order::{Order, Planned};
-use anabranch_placement::place::Placement;
+use anabranch_placement::place::{Auto, Improved, Placement};
 use anabranch_placement::platform::{Device, DeviceId, DeviceKinds, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::rules::{LinkContention, Rules};
 use anabranch_placement::schedule::Schedule;
 use anabranch_placement::simulate::simulate;
 
@@ -32,6 +33,8 @@ pub struct Placed {
     pub costs: Vec<Vec<Option<NodeCost>>>,
     /// Times of transfers by sender, receiver and size.
     curves: Vec<Vec<TransferCurve>>,
+    /// The least seconds from node to node of each device.
+    intervals: Vec<f64>,
     /// The device of each task, and why.
     pub placement: Placement,
     /// The predicted schedule.
@@ -51,7 +54,7 @@ impl Placed {
     /// # Errors
     /// If the problem cannot be built again, which is a fault of Anabranch.
     pub fn decisions(&self, schedule: &Schedule) -> Result<Vec<Decision>, PlanningError> {
-        let table = table(&self.tasks, &self.platform, &self.costs, &self.curves)?;
+        let table = table(&self.tasks, &self.platform, &self.costs, &self.intervals, &self.curves)?;
         let problem = Problem::new(self.tasks.graph(), &self.platform, &table, MemoryRule::Ignore)
             .map_err(PlanningError::infeasible)?;
         Ok(decisions(&problem, schedule))
@@ -65,6 +68,7 @@ pub struct Placing<'a> {
     tasks: ProgramTasks,
     costs: Vec<Vec<Option<NodeCost>>>,
     curves: Vec<Vec<TransferCurve>>,
+    intervals: Vec<f64>,
 }
 
 impl<'a> Placing<'a> {
@@ -107,13 +111,14 @@ impl<'a> Placing<'a> {
             })
             .collect();
         let ids = (0..devices.len() as u32).map(DeviceId);
-        let curves = ids.clone().map(|from| ids.clone().map(|to| machine.link(from, to).curve()).collect()).collect();
-        Ok(Self { program, machine, tasks, costs, curves })
+        let curves = ids.clone().map(|from| ids.clone().map(|to| machine.crossing(from, to)).collect()).collect();
+        let intervals = ids.map(|device| machine.encode(device)).collect();
+        Ok(Self { program, machine, tasks, costs, curves, intervals })
     }
 
-    /// Predicts `cost` for a node on a device, in the place of what the store says.
-    pub fn assume(&mut self, node: NodeId, device: DeviceId, cost: NodeCost) {
-        self.costs[node.index()][device.index()] = Some(cost);
+    /// Predicts `cost` for a node on a device, in the place of what the store says; none where it cannot run there.
+    pub(super) fn assume(&mut self, node: NodeId, device: DeviceId, cost: Option<NodeCost>) {
+        self.costs[node.index()][device.index()] = cost;
     }
 
     /// Places the program within `memory` bytes per device (in the machine's order), checks the result, and simulates it: under
@@ -123,32 +128,21 @@ impl<'a> Placing<'a> {
     /// If there is no placement within the constraints.
     pub fn place(&self, request: &PlacementRequest, memory: &[u64]) -> Result<Placed, PlanningError> {
         let platform = self.platform(memory)?;
-        let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
-        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)
-            .map_err(PlanningError::infeasible)?;
-        let placement = request.placer.place(&problem)?;
-        let refuse = |violation: String| {
-            let strategy = placement.strategy;
-            let text =
-                format!("the strategy `{strategy}` gave an invalid result, which is a fault of Anabranch: {violation}");
-            PlanningError::new(ErrorKind::Internal, text)
-        };
-        if let Some(violation) = check_placement(&problem, &placement.device_of).first() {
-            return Err(refuse(violation.to_string()));
-        }
-        let order: Box<dyn Order + '_> = match &request.order {
-            Some(order) => Box::new(Planned::new(order)),
-            None => request.rule.rule(),
-        };
-        let schedule = simulate(&problem, &placement.device_of, &*order);
-        let mut schedule = schedule.map_err(PlanningError::infeasible)?;
-        if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule).first() {
-            return Err(refuse(violation.to_string()));
-        }
+        let (placement, mut schedule) = self.with_problem(&platform, |problem| place(problem, request))??;
         // The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.
         schedule.order.sort_by_key(|task| !matches!(self.tasks.role(*task), Role::Input(_)));
-        let (tasks, costs, curves) = (self.tasks.clone(), self.costs.clone(), self.curves.clone());
-        Ok(Placed { tasks, costs, curves, placement, schedule, platform })
+        let (tasks, costs) = (self.tasks.clone(), self.costs.clone());
+        let (curves, intervals) = (self.curves.clone(), self.intervals.clone());
+        Ok(Placed { tasks, costs, curves, intervals, placement, schedule, platform })
+    }
+
+    /// Searches for the best placement within `memory` bytes per device.
+    ///
+    /// # Errors
+    /// If no strategy finds a placement within the constraints.
+    pub(super) fn improve(&self, memory: &[u64]) -> Result<Improved, PlanningError> {
+        let improve = |problem: &Problem<'_>| Auto::default().improve(problem, |_, _| {});
+        Ok(self.with_problem(&self.platform(memory)?, improve)??)
     }
 
     /// The problem that [`Self::place`] gives the strategies, in seconds.
@@ -156,12 +150,20 @@ impl<'a> Placing<'a> {
     /// # Errors
     /// If some node can run nowhere.
     pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlanningError> {
-        let platform = self.platform(memory)?;
-        let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
-        let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)
-            .map_err(PlanningError::infeasible)?;
-        let loaded = LoadedProblem::copy_of("program", &problem);
+        let loaded =
+            self.with_problem(&self.platform(memory)?, |problem| LoadedProblem::copy_of("program", problem))?;
         Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
+    }
+
+    /// Lends out the problem of placing on `platform`, under the rules of this machine: values cross a link one at a time, and
+    /// devices slow each other down.
+    fn with_problem<T>(&self, platform: &Platform, look: impl FnOnce(&Problem<'_>) -> T) -> Result<T, PlanningError> {
+        let table = table(&self.tasks, platform, &self.costs, &self.intervals, &self.curves)?;
+        let problem = Problem::new(self.tasks.graph(), platform, &table, MemoryRule::Resident)
+            .map_err(PlanningError::infeasible)?;
+        let slowdowns = self.machine.slowdowns(self.machine.devices.len());
+        let rules = Rules::default().with_contention(LinkContention::SerialCopies).with_slowdowns(slowdowns);
+        Ok(look(&problem.under(rules).map_err(PlanningError::infeasible)?))
     }
 
     /// What a scheduler at run time goes by: predicted times of nodes, where pins let them run, and of transfers.
@@ -197,15 +199,39 @@ impl<'a> Placing<'a> {
     }
 }
 
-/// Seconds of each task on each device, and of transfers.
+/// Places a problem as requested, and simulates that; both are checked.
+fn place(problem: &Problem<'_>, request: &PlacementRequest) -> Result<(Placement, Schedule), PlanningError> {
+    let placement = request.placer.place(problem)?;
+    let refuse = |violation: String| {
+        let strategy = placement.strategy;
+        let text =
+            format!("the strategy `{strategy}` gave an invalid result, which is a fault of Anabranch: {violation}");
+        PlanningError::new(ErrorKind::Internal, text)
+    };
+    if let Some(violation) = check_placement(problem, &placement.device_of).first() {
+        return Err(refuse(violation.to_string()));
+    }
+    let order: Box<dyn Order + '_> = match &request.order {
+        Some(order) => Box::new(Planned::new(order)),
+        None => request.rule.rule(),
+    };
+    let schedule = simulate(problem, &placement.device_of, &*order).map_err(PlanningError::infeasible)?;
+    match check_schedule(problem, &placement.device_of, &schedule).first() {
+        None => Ok((placement, schedule)),
+        Some(violation) => Err(refuse(violation.to_string())),
+    }
+}
+
+/// Seconds of each task on each device, and of transfers. A GPU does not begin nodes faster than the host encodes them.
 fn table<'g>(
     tasks: &'g ProgramTasks,
     platform: &'g Platform,
     costs: &[Vec<Option<NodeCost>>],
+    intervals: &[f64],
     curves: &[Vec<TransferCurve>],
 ) -> Result<CostTable<'g>, PlanningError> {
     let table = CostTable::from_fn(tasks.graph(), platform, |task, device| match tasks.role(task) {
-        Role::Node(node) => costs[node.index()][device.index()].map(|cost| cost.seconds),
+        Role::Node(node) => costs[node.index()][device.index()].map(|cost| cost.seconds.max(intervals[device.index()])),
         Role::Input(_) | Role::Output(_) => Some(0.0),
     });
     let table = table.map_err(PlanningError::infeasible)?;

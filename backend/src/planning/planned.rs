@@ -6,6 +6,7 @@ use crate::execute::{Kernels, Weights};
 use crate::plan::Plan;
 use crate::program::{NodeId, Program};
 use anabranch_placement::platform::DeviceId;
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +20,26 @@ pub struct Planned {
     pub placed: Placed,
     /// How long placing and planning took.
     pub place_time: Duration,
+    /// The plans that this one was chosen from, the shortest first: itself, and others. Empty if there was no choice.
+    pub candidates: Vec<CandidatePlan>,
     /// The device of each task of the program before its blocks were made.
     pub(super) device_of: Vec<DeviceId>,
     /// The nodes of that program that are its blocks.
     pub(super) groups: Vec<BlockMembers>,
     pub(super) plan: Arc<Plan>,
     pub(super) weights: Arc<Weights>,
+}
+
+/// A plan that [`Strategy::AUTO`](super::Strategy::AUTO) considered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CandidatePlan {
+    /// Where its placement is from: a strategy, the search (`auto`), or the search after blocks were formed (`blocks first`).
+    pub name: String,
+    /// Whether anything is streamed in it.
+    pub streamed: bool,
+    /// What it was forecast to take, in seconds.
+    pub makespan: f64,
 }
 
 /// A model lowered for one set of input shapes, and the weights that all its plans share with those for other shapes.

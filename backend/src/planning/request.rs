@@ -53,8 +53,8 @@ pub enum BlockSource {
     Given {
         /// The nodes of each block.
         groups: Vec<BlockMembers>,
-        /// An order of all tasks of the contracted program.
-        order: Vec<TaskId>,
+        /// An order of all tasks of the contracted program, if there is one.
+        order: Option<Vec<TaskId>>,
     },
 }
 
@@ -64,7 +64,7 @@ impl PlacementRequest {
     /// # Errors
     /// If it names what is not there, or a plan file that cannot be read or does not fit.
     pub(super) fn of(program: &Program, machine: &Machine, choice: &PlanChoice) -> Result<Self, PlanningError> {
-        let formed = |placer| Self { placer, rule: choice.order, order: None, blocks: BlockSource::Formed };
+        let formed = |placer| Self::formed(placer, choice.order);
         match &choice.strategy {
             Strategy::Algorithm(algorithm) => algorithm_placer(machine, algorithm.name()).map(formed),
             Strategy::Device(name) => single_device(program, machine, name).map(formed),
@@ -74,7 +74,22 @@ impl PlacementRequest {
 
     /// Nodes where `assignment` puts them, with nothing streamed but what options form.
     pub(crate) fn fixed(assignment: Vec<DeviceId>, rule: Order) -> Self {
-        Self { placer: Box::new(FixedNodes(assignment)), rule, order: None, blocks: BlockSource::Formed }
+        Self::formed(Box::new(FixedNodes { name: "fixed", device_of: assignment }), rule)
+    }
+
+    /// Nodes where a search has put them.
+    pub(super) fn searched(assignment: Vec<DeviceId>, rule: Order) -> Self {
+        Self::formed(Box::new(FixedNodes { name: "auto", device_of: assignment }), rule)
+    }
+
+    /// As a strategy places, with nothing streamed but what options form.
+    pub(super) fn formed(placer: Box<dyn Placer>, rule: Order) -> Self {
+        Self { placer, rule, order: None, blocks: BlockSource::Formed }
+    }
+
+    /// Whether it is left open what is streamed.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.blocks, BlockSource::Formed)
     }
 
     fn from_file(program: &Program, machine: &Machine, path: &Path, rule: Order) -> Result<Self, PlanningError> {
@@ -85,7 +100,8 @@ impl PlacementRequest {
         let assignment = assignment.map_err(|error| PlanningError::plan_file(path, error))?;
         let order = plan.order(program, &devices, &assignment);
         let blocks = BlockSource::File { path: path.to_owned(), plan };
-        Ok(Self { placer: Box::new(FixedNodes(assignment)), rule, order, blocks })
+        let placer = Box::new(FixedNodes { name: "fixed", device_of: assignment });
+        Ok(Self { placer, rule, order, blocks })
     }
 }
 
@@ -102,7 +118,8 @@ fn single_device(program: &Program, machine: &Machine, name: &str) -> Result<Box
     let only = only.ok_or_else(|| unknown(machine, name))?;
     let cpu = machine.devices[only].kind == DeviceKind::Cpu;
     let device = |runs: &bool| if cpu || *runs { DeviceId(only as u32) } else { HOST };
-    Ok(Box::new(FixedNodes(machine.gpu_runs(program).iter().map(device).collect())))
+    let device_of = machine.gpu_runs(program).iter().map(device).collect();
+    Ok(Box::new(FixedNodes { name: "fixed", device_of }))
 }
 
 fn unknown(machine: &Machine, name: &str) -> PlanningError {
@@ -114,15 +131,20 @@ fn unknown(machine: &Machine, name: &str) -> PlanningError {
 }
 
 /// Nodes as assigned; inputs and outputs, which come after them, where they are pinned.
-struct FixedNodes(Vec<DeviceId>);
+struct FixedNodes {
+    name: &'static str,
+    /// By node.
+    device_of: Vec<DeviceId>,
+}
 
 impl Placer for FixedNodes {
     fn name(&self) -> &'static str {
-        "fixed"
+        self.name
     }
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        let callers = problem.graph().tasks().iter().skip(self.0.len()).map(|task| task.pinned.unwrap_or(HOST));
-        Fixed::new(self.0.iter().copied().chain(callers).collect()).place(problem)
+        let callers = problem.graph().tasks().iter().skip(self.device_of.len()).map(|task| task.pinned.unwrap_or(HOST));
+        let placement = Fixed::new(self.device_of.iter().copied().chain(callers).collect()).place(problem)?;
+        Ok(Placement { strategy: self.name, ..placement })
     }
 }

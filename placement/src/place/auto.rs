@@ -28,6 +28,7 @@ use crate::schedule::Schedule;
 use crate::simulate::simulate;
 use portfolio::portfolio;
 use search::Search;
+use std::iter;
 use std::ops::RangeInclusive;
 
 /// What all evaluations cost together where no number is given: tasks and edges of each, times devices and a constant.
@@ -58,6 +59,8 @@ pub struct Improved {
     pub bound: LowerBound,
     /// The strategies that found a placement, with their makespans under PCT, best first.
     pub portfolio: Vec<(&'static str, f64)>,
+    /// The different placements among those and the best one, with their makespans, best first.
+    pub different: Vec<(f64, Placement)>,
     /// Placements that were evaluated beyond those.
     pub evaluations: u64,
 }
@@ -89,14 +92,16 @@ impl Auto {
             progress(search.evaluations(), search.best_makespan());
         }
         let placement = explain(self.name(), &first.placement, search.best());
-        let schedule = simulate(problem, search.best(), &Pct);
-        Ok(Improved {
-            placement,
-            schedule: schedule.expect("every task is on a device that can run it"),
-            bound,
-            portfolio: entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect(),
-            evaluations: search.evaluations(),
-        })
+        let schedule = simulate(problem, search.best(), &Pct).expect("every task is on a device that can run it");
+        let portfolio = entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect();
+        let found = entries.into_iter().map(|entry| (entry.makespan, entry.placement));
+        let mut different: Vec<(f64, Placement)> = Vec::new();
+        for (makespan, other) in iter::once((schedule.makespan, placement.clone())).chain(found) {
+            if different.iter().all(|(_, known)| known.device_of != other.device_of) {
+                different.push((makespan, other));
+            }
+        }
+        Ok(Improved { placement, schedule, bound, portfolio, different, evaluations: search.evaluations() })
     }
 }
 
@@ -153,6 +158,8 @@ mod tests {
         let some = search(300, 1).improve(&problem, |done, best| told.push((done, best))).unwrap();
         assert!(some.schedule.makespan < makespan, "{} {makespan}", some.schedule.makespan);
         assert!(some.bound.value <= some.schedule.makespan);
+        assert_eq!(some.different[0], (some.schedule.makespan, some.placement.clone()));
+        assert!(some.different.is_sorted_by_key(|(makespan, _)| *makespan) && some.different.len() > 2);
         assert!(told.is_sorted_by(|one, other| one.0 < other.0 && one.1 >= other.1));
         assert_eq!(told.last(), Some(&(some.evaluations, some.schedule.makespan)));
         assert_eq!(search(300, 1).improve(&problem, |_, _| {}).unwrap(), some);

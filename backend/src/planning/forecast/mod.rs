@@ -5,17 +5,18 @@
 //! devices take from each other, and the end of the run. All these are measured: by calibration, and in every run that is learned from.
 
 mod batches;
-mod lanes;
+mod play;
 
 pub(crate) use batches::batches;
 
-use super::machine::Machine;
+use super::error::PlanningError;
+use super::machine::{Machine, seconds};
 use crate::plan::{Plan, Predicted, Route, Step, Transfer, TransferId};
-use crate::profile::{History, NodeCost};
+use crate::profile::{History, NodeCost, RunCosts};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
-use lanes::{Lanes, Operation, play};
+use play::{Operation, play};
 use std::collections::BTreeMap;
 
 /// A plan's operations under construction.
@@ -51,33 +52,38 @@ struct Batch {
 }
 
 /// Predicts a plan whose nodes take `costs` on each device.
+///
+/// # Errors
+/// If costs are none, which is a fault of Anabranch.
 pub(super) fn forecast(
     program: &Program,
     plan: &Plan,
     costs: &[Vec<Option<NodeCost>>],
     machine: &Machine,
-) -> Predicted {
+) -> Result<Predicted, PlanningError> {
     let run = machine.costs.runs.get(&run_key(plan));
-    let seconds = |history: Option<&History>| history.and_then(History::estimate).map_or(0.0, |e| e.nanoseconds * 1e-9);
-    let mut script = Script::new(program, plan, machine, seconds(run.map(|run| &run.wake)));
+    let known = |history: fn(&RunCosts) -> &History| run.map_or(0.0, |run| seconds(history(run)));
+    let mut script = Script::new(program, plan, machine, known(|run| &run.wake));
     for step in plan.steps() {
         script.add(step, costs);
     }
-    let start = seconds(run.map(|run| &run.start));
-    let spans = play(&script.operations, &script.lanes(start));
+    let start = known(|run| &run.start);
+    // All lanes begin when the workers have started.
+    let mut spans = play(&script.operations, script.lanes(), machine.slowdowns(script.lanes()))?;
+    spans.iter_mut().for_each(|(begin, end)| (*begin, *end) = (*begin + start, *end + start));
     let span = |ends: &Option<(usize, usize)>| ends.map_or((0.0, 0.0), |(first, last)| (spans[first].0, spans[last].1));
     let end = spans.iter().map(|(_, end)| *end).fold(start, f64::max);
     let moved = |(ends, hop): (&Option<(usize, usize)>, &f64)| {
         ends.map_or(*hop, |(first, last)| spans[last].1 - spans[first].0)
     };
     let busy = |node: NodeId| costs[node.index()][plan.device_of(node).index()].map_or(0.0, |cost| cost.seconds);
-    Predicted {
+    Ok(Predicted {
         busy: program.node_ids().map(busy).collect(),
         nodes: script.nodes.iter().map(span).collect(),
         transfers: script.transfers.iter().zip(&script.hops).map(moved).collect(),
-        makespan: end + seconds(run.map(|run| &run.finish)),
+        makespan: end + known(|run| &run.finish),
         traffic: plan.predicted().traffic,
-    }
+    })
 }
 
 /// In how many chunks each node computes that reads or feeds a stream.
@@ -123,18 +129,9 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Devices, then the threads that encode for them, then links.
-    fn lanes(&self, start: f64) -> Lanes {
-        let (devices, links) = (self.plan.devices().len(), self.plan.links().len());
-        let count = 2 * devices + links;
-        let mut slowdown = vec![vec![1.0; count]; count];
-        for a in 0..devices {
-            for b in (0..devices).filter(|b| *b != a) {
-                let (a_key, b_key) = (&self.machine.devices[a].key, &self.machine.devices[b].key);
-                slowdown[a][b] = self.machine.costs.slowdown(a_key, b_key);
-            }
-        }
-        Lanes { ready: vec![start; count], slowdown }
+    /// How many lanes there are: devices, then the threads that encode for them, then links.
+    fn lanes(&self) -> usize {
+        2 * self.plan.devices().len() + self.plan.links().len()
     }
 
     fn add(&mut self, step: &Step, costs: &[Vec<Option<NodeCost>>]) {
@@ -162,7 +159,7 @@ impl<'a> Script<'a> {
         let mut after: Vec<_> = inputs.filter_map(|value| self.there.get(&(*value, device)).copied()).collect();
         if let Some(batch) = self.submitted_with.get(&id).copied() {
             let encoded = self.encoded.get(&batch.last).copied().unwrap_or_else(|| self.encode(batch, device, &after));
-            after.push((encoded, self.gpu_seconds(device, |costs| &costs.dispatch)));
+            after.push((encoded, self.machine.dispatch(device)));
         }
         let lane = device.index();
         let first = self.operations.len();
@@ -189,7 +186,7 @@ impl<'a> Script<'a> {
 
     /// Encodes all nodes of a batch, when its first node comes. What the others wait for came before: else they began a batch.
     fn encode(&mut self, batch: Batch, device: DeviceId, after: &[(usize, f64)]) -> usize {
-        let seconds = self.gpu_seconds(device, |costs| &costs.encode) * batch.nodes as f64;
+        let seconds = self.machine.encode(device) * batch.nodes as f64;
         // Nodes of the same GPU need not be done before the next are encoded.
         let gates = after.iter().filter(|(operation, _)| self.operations[*operation].lane != device.index());
         let after = gates.copied().collect();
@@ -248,10 +245,5 @@ impl<'a> Script<'a> {
 
     fn streamed_curve(&self, from: DeviceId, to: DeviceId) -> TransferCurve {
         self.machine.link(from, to).streamed_curve()
-    }
-
-    fn gpu_seconds(&self, device: DeviceId, history: impl Fn(&crate::profile::DeviceCosts) -> &History) -> f64 {
-        let costs = self.machine.costs.devices.get(&self.machine.devices[device.index()].key);
-        costs.and_then(|costs| history(costs).estimate()).map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
     }
 }
