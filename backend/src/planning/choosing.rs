@@ -131,3 +131,81 @@ impl Placer for Kept {
         Auto::default().place(problem)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::Weights;
+    use crate::plan::test_programs::{Maker, add, relu};
+    use crate::plan::{MachineDevice, PlanOptions};
+    use crate::planning::{Constraints, Lowered, Machine, Strategy};
+    use crate::profile::{DeviceCosts, LinkCosts, MachineCosts, Rates};
+    use crate::program::Program;
+    use anabranch_placement::platform::DeviceKind;
+    use std::sync::Arc;
+
+    /// Two equal cores whose arithmetic is free, over memory of 10 GB/s, and 1 µs from one to the other.
+    fn machine() -> Machine {
+        let device = |name: &str| {
+            let (kind, name) = (DeviceKind::Cpu, name.to_owned());
+            MachineDevice { key: name.clone(), name, kind, memory: u64::MAX, times: 1.0, threads: 1, cache: 2 << 20 }
+        };
+        let rates = Rates { matmul_flops: 1e12, conv_flops: 1e12, map_flops: 1e12, bandwidth: 1e10, launch: 1e-6 };
+        let mut costs = MachineCosts::default();
+        for (one, other) in [("cpu0", "cpu1"), ("cpu1", "cpu0")] {
+            costs.devices.insert(one.into(), DeviceCosts { rates: Some(rates), ..DeviceCosts::default() });
+            costs.links.insert(MachineCosts::link_key(one, other), LinkCosts::affine(1e-6, 1e12));
+        }
+        Machine { devices: vec![device("cpu0"), device("cpu1")], gpus: Vec::new(), costs }
+    }
+
+    /// Two branches of three element-wise nodes each on 32 MiB, and their sum.
+    fn branches() -> Program {
+        let dims = [1 << 14, 512];
+        let mut maker = Maker::new();
+        let x = maker.input(&dims);
+        let ends = [0, 1].map(|_| (0..3).fold(x, |last, _| maker.node(relu(), &[last], &dims)));
+        let sum = maker.node(add(), &ends, &dims);
+        maker.finish(&[sum])
+    }
+
+    fn plan(constraints: &Constraints, strategy: Strategy, streaming: StreamMode) -> Planned {
+        let (machine, weights) = (machine(), Arc::new(Weights::default()));
+        let lowered = Lowered { program: Arc::new(branches()), weights };
+        let plan = PlanOptions::default().with_streaming(streaming);
+        let planner = Planner { lowered: &lowered, machine: &machine, constraints };
+        planner.plan(&PlanChoice { strategy, plan, ..PlanChoice::default() }).expect("there is room")
+    }
+
+    #[test]
+    fn the_least_forecast_of_all_candidates_is_taken() {
+        let free = Constraints::default();
+        let chosen = plan(&free, Strategy::AUTO, StreamMode::Auto);
+        assert!(chosen.candidates.len() > 2 && chosen.candidates.is_sorted_by_key(|candidate| candidate.makespan));
+        assert_eq!(chosen.candidates[0].makespan, makespan(&chosen));
+        assert_eq!(chosen.plan().strategy(), "auto");
+        for strategy in [Strategy::HEFT, Strategy::CPU, Strategy::Device("cpu1".into())] {
+            let other = plan(&free, strategy, StreamMode::Auto);
+            assert!(makespan(&chosen) <= makespan(&other) && other.candidates.is_empty());
+        }
+    }
+
+    #[test]
+    fn blocks_are_formed_before_placing_too_but_not_of_what_is_bound() {
+        let first = |planned: &Planned| planned.candidates.iter().any(|candidate| candidate.name == "blocks first");
+        let chosen = plan(&Constraints::default(), Strategy::AUTO, StreamMode::Auto);
+        assert!(first(&chosen) && is_streamed(&chosen), "{:?}", chosen.candidates);
+        let whole = plan(&Constraints::default(), Strategy::AUTO, StreamMode::Off);
+        assert!(!first(&whole) && !is_streamed(&whole) && makespan(&chosen) < makespan(&whole));
+        let bound = plan(&Constraints::default().with_pin("*", "cpu1"), Strategy::AUTO, StreamMode::Auto);
+        assert!(!first(&bound), "{:?}", bound.candidates);
+    }
+
+    /// A block is kept only where its plan is forecast to be shorter.
+    #[test]
+    fn what_streams_is_compared_with_what_does_not() {
+        let free = Constraints::default();
+        let [auto, off] = [StreamMode::Auto, StreamMode::Off].map(|mode| makespan(&plan(&free, Strategy::HEFT, mode)));
+        assert!(auto <= off, "{auto} {off}");
+    }
+}
