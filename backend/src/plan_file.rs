@@ -4,7 +4,7 @@
 //! Everything else is there to be read, and is made anew: transfers, memory, figures.
 
 use crate::blocks::{BlockError, BlockSummary};
-use crate::plan::{Plan, PlanDevice, Route, Step, Stream, Transfer};
+use crate::plan::{CandidatePlan, Plan, PlanDevice, Route, Step, Stream, Transfer};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -39,6 +39,9 @@ pub struct PlanFile {
     /// Bytes of all transfers.
     #[serde(default)]
     traffic_bytes: u64,
+    /// The plans that this one was chosen from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    candidates: Vec<CandidatePlan>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,7 +131,13 @@ impl PlanFile {
             transfers: plan.transfers().iter().map(|transfer| TransferEntry::of(plan, program, transfer)).collect(),
             makespan_us: plan.predicted().makespan * 1e6,
             traffic_bytes: plan.predicted().traffic,
+            candidates: Vec::new(),
         }
+    }
+
+    /// The same with the plans that it was chosen from.
+    pub fn with_candidates(self, candidates: Vec<CandidatePlan>) -> Self {
+        Self { candidates, ..self }
     }
 
     /// The device of each node of `program`.

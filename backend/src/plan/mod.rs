@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod candidate;
 mod channels;
 mod check;
 mod device;
@@ -32,6 +33,7 @@ pub(crate) mod test_programs;
 mod transfer;
 mod uses;
 
+pub use candidate::CandidatePlan;
 pub use check::{Violation, check};
 pub use device::{HOST, MachineDevice, PlanDevice};
 pub use error::{MemoryShortage, PlanError};

@@ -7,9 +7,9 @@
 use super::blocks::BlockPlanner;
 use super::error::PlanningError;
 use super::fitting::Planner;
-use super::planned::{CandidatePlan, Planned};
+use super::planned::Planned;
 use super::request::{PlacementRequest, PlanChoice};
-use crate::plan::{PlanOptions, Route, StreamMode, Transfer};
+use crate::plan::{CandidatePlan, PlanOptions, Route, StreamMode, Transfer};
 use anabranch_placement::check::check_placement;
 use anabranch_placement::place::{Auto, PlaceError, Placement, Placer};
 use anabranch_placement::problem::Problem;

@@ -28,7 +28,7 @@ pub use fitting::Planner;
 pub(crate) use forecast::{batches, run_key};
 pub use machine::{Machine, compute_devices, link, machine_devices};
 pub use placing::{Placed, Placing};
-pub use planned::{CandidatePlan, Lowered, Planned};
+pub use planned::{Lowered, Planned};
 pub use platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 pub use request::{BlockSource, PlacementRequest, PlanChoice};
 pub use strategy::{Algorithm, Order, Strategy};

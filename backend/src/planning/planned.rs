@@ -3,10 +3,9 @@
 use super::placing::Placed;
 use crate::blocks::{BlockMembers, BlockSummary};
 use crate::execute::{Kernels, Weights};
-use crate::plan::Plan;
+use crate::plan::{CandidatePlan, Plan};
 use crate::program::{NodeId, Program};
 use anabranch_placement::platform::DeviceId;
-use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,18 +27,6 @@ pub struct Planned {
     pub(super) groups: Vec<BlockMembers>,
     pub(super) plan: Arc<Plan>,
     pub(super) weights: Arc<Weights>,
-}
-
-/// A plan that [`Strategy::AUTO`](super::Strategy::AUTO) considered.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct CandidatePlan {
-    /// Where its placement is from: a strategy, the search (`auto`), or the search after blocks were formed (`blocks first`).
-    pub name: String,
-    /// Whether anything is streamed in it.
-    pub streamed: bool,
-    /// What it was forecast to take, in seconds.
-    pub makespan: f64,
 }
 
 /// A model lowered for one set of input shapes, and the weights that all its plans share with those for other shapes.

@@ -62,7 +62,10 @@ impl PlaceCommand {
         self.html.write(&opened, &model, &planned, &opened.session.costs(), (None, &[]))?;
         let text = match self.format(output) {
             Format::Table => table(&model, &planned),
-            Format::Json => pretty(&PlanFile::of(planned.plan(), &planned.program, &planned.blocks))?,
+            Format::Json => pretty(
+                &PlanFile::of(planned.plan(), &planned.program, &planned.blocks)
+                    .with_candidates(planned.candidates.clone()),
+            )?,
             Format::Dot => dot(&planned),
         };
         match &self.output {
@@ -93,6 +96,9 @@ fn table(model: &str, planned: &Planned) -> String {
         format_bytes(plan.predicted().traffic),
         plan.transfers().len(),
     );
+    if !planned.candidates.is_empty() {
+        let _ = writeln!(text, "{}", candidates(planned));
+    }
     let mut devices = Table::new("device | >nodes | >predicted busy | >peak memory | >limit");
     for (index, device) in plan.devices().iter().enumerate() {
         let on_it = |node: &anabranch::program::NodeId| plan.device_of(*node) == DeviceId(index as u32);
@@ -126,6 +132,16 @@ fn table(model: &str, planned: &Planned) -> String {
         let _ = write!(text, "\nstreamed in chunks of rows:\n{blocks}");
     }
     text
+}
+
+/// The plans that this one was chosen from.
+fn candidates(planned: &Planned) -> Table {
+    let mut table = Table::new("chosen from | streams | >predicted");
+    for candidate in &planned.candidates {
+        let streams = if candidate.streamed { "yes" } else { "no" };
+        table.row([candidate.name.clone(), streams.into(), duration(candidate.makespan)]);
+    }
+    table
 }
 
 /// The program in Graphviz' language; edges that cross devices are bold and labelled with their bytes.

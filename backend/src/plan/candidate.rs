@@ -1,0 +1,15 @@
+//! What is kept of a plan that another was preferred to.
+
+use serde::{Deserialize, Serialize};
+
+/// A plan that [`Strategy::AUTO`](crate::Strategy::AUTO) considered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CandidatePlan {
+    /// Where its placement is from: a strategy, the search (`auto`), or the search after blocks were formed (`blocks first`).
+    pub name: String,
+    /// Whether anything is streamed in it.
+    pub streamed: bool,
+    /// What it was forecast to take, in seconds.
+    pub makespan: f64,
+}
