@@ -3,7 +3,6 @@
 use crate::plan::TransferId;
 use crate::program::NodeId;
 use anabranch_placement::platform::DeviceId;
-use std::collections::BTreeMap;
 
 /// What took place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,25 +53,24 @@ impl Event {
     }
 }
 
-/// Tells the copying of a value from a GPU from the wait for its node. Who copies turns to a value when its node is submitted, and asks
-/// the device for the bytes behind it; that begins to copy when the node is done, which is therefore taken for the copy's start. What
-/// others have submitted in between still counts as copying. `maker` names the GPU node whose value a transfer is, and whether that is
-/// passed on in chunks while it is made: then the device computes and copies by turns, and the node's time is waited for.
+/// Tells the copying of a value from a GPU from the wait for its node. A link turns to a value when its node is submitted, and asks for the
+/// copy behind that; the copy starts when the node is done there. Where the GPU did other nodes between that and the copy, the copy starts
+/// when the host has seen all done that was submitted before it, as the event says. `maker` names the GPU node whose value a transfer is,
+/// and whether that is passed on in chunks while it is made: then the device computes and copies by turns, and the node's time is waited for.
 pub(super) fn start_copies(events: &mut [Event], maker: impl Fn(TransferId) -> Option<(NodeId, bool)>) {
-    let node = |event: &Event| match event.what {
-        Activity::Node(node) => Some((node, *event)),
-        Activity::Transfer(_) => None,
-    };
-    let nodes: BTreeMap<NodeId, Event> = events.iter().filter_map(node).collect();
+    let nodes: Vec<Event> = events.iter().filter(|event| matches!(event.what, Activity::Node(_))).copied().collect();
     for event in events {
         let Activity::Transfer(id) = event.what else { continue };
-        let Some((made, in_chunks)) = maker(id).and_then(|(node, in_chunks)| Some((nodes.get(&node)?, in_chunks)))
-        else {
-            continue;
-        };
-        match in_chunks {
-            true => event.waited = event.waited.max(made.busy()),
-            false => event.start = event.start.max(made.end).min(event.end),
+        let made = maker(id).and_then(|(node, in_chunks)| {
+            Some((nodes.iter().find(|event| event.what == Activity::Node(node))?, in_chunks))
+        });
+        let Some((made, in_chunks)) = made else { continue };
+        if in_chunks {
+            event.waited = event.waited.max(made.busy());
+        } else {
+            let between = |node: &Event| node.lane == made.lane && node.start >= made.end && node.start < event.start;
+            let others = nodes.iter().any(between);
+            event.start = if others { event.start } else { made.end.max(event.ready) }.min(event.end);
         }
         event.waited = event.waited.min(event.end - event.start);
     }
@@ -87,25 +85,26 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_starts_when_its_node_is_done() {
-        let (node, whole, chunks, other) = (
-            NodeId(7),
-            Activity::Transfer(TransferId(0)),
-            Activity::Transfer(TransferId(1)),
-            Activity::Transfer(TransferId(2)),
-        );
+    fn a_copy_starts_when_its_node_is_done_or_what_came_between() {
+        let (node, other) = (Activity::Node(NodeId(7)), Activity::Node(NodeId(8)));
+        let [whole, chunks, late, input] = [0, 1, 2, 3].map(|id| Activity::Transfer(TransferId(id)));
+        let maker = |id: TransferId| (id.0 < 3).then_some((NodeId(7), id.0 == 1));
         let mut events = [
-            event(Activity::Node(node), [5, 10, 100, 20]),
-            event(whole, [0, 6, 110, 0]),
+            event(node, [5, 10, 100, 20]),
+            event(other, [5, 104, 200, 0]),
+            // The host saw the node done a little later …
+            event(whole, [0, 103, 110, 0]),
             event(chunks, [0, 6, 120, 10]),
-            event(other, [0, 6, 130, 0]),
+            // … and here the other node too.
+            event(late, [0, 203, 210, 0]),
+            event(input, [0, 6, 130, 0]),
         ];
-        start_copies(&mut events, |id| (id.0 < 2).then_some((node, id.0 == 1)));
-        let times = events.map(|event| (event.start, event.busy()));
-        assert_eq!(times, [(10, 70), (100, 10), (6, 114 - 70), (6, 124)]);
+        start_copies(&mut events, maker);
+        let times = events[2..].iter().map(|event| (event.start, event.busy())).collect::<Vec<_>>();
+        assert_eq!(times, [(100, 10), (6, 114 - 70), (203, 7), (6, 124)]);
         // Clocks of a device agree to some microseconds: a copy never ends before it starts.
-        let mut events = [event(Activity::Node(node), [5, 10, 100, 0]), event(whole, [0, 6, 90, 0])];
-        start_copies(&mut events, |_| Some((node, false)));
+        let mut events = [event(node, [5, 10, 100, 0]), event(whole, [0, 6, 90, 0])];
+        start_copies(&mut events, maker);
         assert_eq!((events[1].start, events[1].busy()), (90, 0));
     }
 }

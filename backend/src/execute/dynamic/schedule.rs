@@ -230,7 +230,8 @@ impl<'a> Schedule<'a> {
         };
         self.under_way += 1;
         let link = self.workers.links[gpu.index()].as_ref().map(|links| &links[direction]);
-        let sent = link.is_some_and(|link| link.send(Move { value, bytes, buffer }).is_ok());
+        let profile = self.options.profile;
+        let sent = link.is_some_and(|link| link.send(Move { value, bytes, buffer, profile }).is_ok());
         if sent { Ok(()) } else { Err(ExecError::internal("a link is gone")) }
     }
 
