@@ -62,7 +62,7 @@ impl PlaceCommand {
         let model = open::model_name(&self.model);
         self.html.write(&opened, &model, &planned, &opened.session.costs(), None)?;
         let text = match self.format(output) {
-            Format::Table => table(&model, &planned),
+            Format::Table => table(&model, &planned, self.output.is_some()),
             Format::Json => pretty(&PlanFile::of(planned.plan(), &planned.program, &planned.blocks))?,
             Format::Dot => dot(&planned),
         };
@@ -83,7 +83,8 @@ impl PlaceCommand {
     }
 }
 
-fn table(model: &str, planned: &Planned) -> String {
+/// The plan for people; whole lines for a file.
+fn table(model: &str, planned: &Planned, whole: bool) -> String {
     let (program, plan) = (&planned.program, planned.plan());
     let mut text = format!(
         "{model}: {} nodes placed by {} in {}; predicted {}, {}\n\n",
@@ -120,7 +121,7 @@ fn table(model: &str, planned: &Planned) -> String {
             format!("{}: {}", node.name, plan.reason(id)),
         ]);
     }
-    let _ = write!(text, "{devices}\n{nodes}");
+    let _ = if whole { write!(text, "{devices:#}\n{nodes:#}") } else { write!(text, "{devices}\n{nodes}") };
     if !planned.blocks.is_empty() {
         let blocks = BlockLine::table(&BlockLine::all(planned, None));
         let _ = write!(text, "\nstreamed in chunks of rows:\n{blocks}");

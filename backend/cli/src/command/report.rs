@@ -206,15 +206,14 @@ impl fmt::Display for Latency {
             Self { runs: 1, cold: true, .. } => {
                 return write!(f, "one cold run: the plan's first, with all that is done once");
             }
-            Self { runs: 1, warmup, .. } => write!(f, "one run after {warmup} to warm up")?,
-            Self { runs, low, high, confidence, warmup, min, p90, .. } => {
+            Self { runs: 1, warmup, .. } => writeln!(f, "one run after {warmup} to warm up")?,
+            Self { runs, low, high, confidence, warmup, .. } => {
                 let (interval, confidence) = (interval(low * 1e-3, high * 1e-3), digits(100.0 * confidence, 0));
-                write!(f, "median of {runs} runs after {warmup} to warm up: {interval} ({confidence} % confidence)")?;
-                write!(f, ", least {}, p90 {}", ms(*min), ms(*p90))?;
+                writeln!(f, "median of {runs} runs after {warmup} to warm up: {interval} ({confidence} % confidence)")?;
             }
         }
-        let first = if self.cold { "the first, cold, took" } else { "the first of all took" };
-        write!(f, "\n          {first} {}", ms(self.first))
+        let first = if self.cold { "the first, cold," } else { "the first of all" };
+        write!(f, "          least {}, p90 {}; {first} took {}", ms(self.min), ms(self.p90), ms(self.first))
     }
 }
 

@@ -7,7 +7,8 @@ use std::io::{IsTerminal, stdout};
 /// Columns of a terminal that tables must fit.
 const WIDTH: usize = 100;
 
-/// A table with a head line. In a terminal its last column is cut where a line would be longer; files and pipes get all of it.
+/// A table with a head line. In a terminal its last column is cut where a line would be longer; pipes get all of it, and so do files,
+/// which take the table's alternate form (`{:#}`).
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     /// Names, and whether they are aligned to the right.
@@ -31,7 +32,8 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, if stdout().is_terminal() { WIDTH } else { usize::MAX })
+        let whole = f.alternate() || !stdout().is_terminal();
+        self.write(f, if whole { usize::MAX } else { WIDTH })
     }
 }
 
