@@ -67,10 +67,10 @@ pub(super) fn forecast(
     let spans = play(&script.operations, &script.lanes(start));
     let span = |ends: &Option<(usize, usize)>| ends.map_or((0.0, 0.0), |(first, last)| (spans[first].0, spans[last].1));
     let end = spans.iter().map(|(_, end)| *end).fold(start, f64::max);
-    let moved = |(ends, hop): (&Option<(usize, usize)>, &Option<(usize, [f64; 2])>)| match hop {
-        Some((made, [start, end])) => (spans[*made].1 + start, spans[*made].1 + end),
+    let transfers = script.transfers.iter().zip(&script.hops).map(|(ends, hop)| match *hop {
+        Some((made, [start, end])) => (spans[made].1 + start, spans[made].1 + end),
         None => span(ends),
-    };
+    });
     let worked = |ends: &Option<(usize, usize)>| {
         let parts = ends.map_or(&[][..], |(first, last)| &spans[first..=last]);
         parts.iter().fold(0.0, |sum, (start, end)| sum + end - start)
@@ -78,7 +78,7 @@ pub(super) fn forecast(
     Predicted {
         busy: script.nodes.iter().map(worked).collect(),
         nodes: script.nodes.iter().map(span).collect(),
-        transfers: script.transfers.iter().zip(&script.hops).map(moved).collect(),
+        transfers: transfers.collect(),
         makespan: end + seconds(run.map(|run| &run.finish)),
     }
 }
