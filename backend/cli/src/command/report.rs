@@ -206,7 +206,7 @@ impl fmt::Display for Latency {
             Self { runs: 1, cold: true, .. } => {
                 return write!(f, "one cold run: the plan's first, with all that is done once");
             }
-            Self { runs: 1, warmup, .. } => writeln!(f, "one run after {warmup} to warm up")?,
+            Self { runs: 1, warmup, .. } => writeln!(f, "one run after {warmup} to warm up; --repeat N makes more")?,
             Self { runs, low, high, confidence, warmup, .. } => {
                 let (interval, confidence) = (interval(low * 1e-3, high * 1e-3), digits(100.0 * confidence, 0));
                 writeln!(f, "median of {runs} runs after {warmup} to warm up: {interval} ({confidence} % confidence)")?;
@@ -331,7 +331,7 @@ pub(super) fn traffic_text(traffic: &Traffic) -> String {
         text += &format!(" ({} copied, {} streamed)", copied.transfers, streamed.transfers);
     }
     if in_place.transfers > 0 {
-        text += &format!(", {} values of {} read in place", in_place.transfers, format_bytes(in_place.bytes));
+        text += &format!("; {} read in place ({})", in_place.transfers, format_bytes(in_place.bytes));
     }
     text
 }
@@ -421,7 +421,7 @@ mod tests {
     fn what_is_read_in_place_is_no_traffic() {
         let moved = |transfers, bytes| Moved { transfers, bytes };
         let traffic = Traffic { in_place: moved(3, 4096), copied: moved(2, 1024), streamed: moved(1, 1024) };
-        let text = "2 KiB in 3 transfers (2 copied, 1 streamed), 3 values of 4 KiB read in place";
+        let text = "2 KiB in 3 transfers (2 copied, 1 streamed); 3 read in place (4 KiB)";
         assert_eq!(traffic_text(&traffic), text);
         assert_eq!(traffic_text(&Traffic::default()), "0 B in 0 transfers");
     }

@@ -13,7 +13,7 @@ function drawHeader() {
     const { latencies_ns: latencies, cold, median_ns: median } = facts.runs;
     const name = latencies.length > 1 ? `measured, median of ${latencies.length}` : cold ? "measured, one cold run" : "measured, one run";
     tiles.push(tile(duration(median), name));
-    tiles.push(tile(duration(predicted.makespan_ns), "predicted makespan", errorText(errorFrom(predicted.makespan_ns, median))));
+    tiles.push(tile(duration(predicted.makespan_ns), "predicted; error (p − m) / m", errorText(errorFrom(predicted.makespan_ns, median))));
   } else {
     tiles.push(tile(duration(predicted.makespan_ns), "predicted makespan"));
   }
