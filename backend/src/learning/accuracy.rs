@@ -2,6 +2,7 @@
 
 use super::observation::observe;
 use crate::execute::RunOutput;
+use crate::plan::Route;
 use crate::planning::Planned;
 use crate::profile::NodeCost;
 use crate::program::NodeId;
@@ -70,7 +71,7 @@ pub struct Accuracy {
     pub makespan: Compared,
     /// Each node, in the order in which they started.
     pub nodes: Vec<NodeAccuracy>,
-    /// Each link whose transfers showed their times, by its ends: streamed ones do not, nor what nobody waited for.
+    /// Each link with the copies over it that showed their times, by its ends: streams do not.
     pub links: Vec<LinkAccuracy>,
 }
 
@@ -113,6 +114,10 @@ fn link_accuracy(planned: &Planned, measured: &RunOutput) -> Vec<LinkAccuracy> {
     let mut links: BTreeMap<(DeviceId, DeviceId), LinkAccuracy> = BTreeMap::new();
     for (id, measured) in observe(&planned.program, plan, measured).transfers {
         let (transfer, (start, end)) = (plan.transfer(id), plan.predicted().transfers[id.index()]);
+        // What is read in place shows how long a thread took to wake: no link's time.
+        if transfer.route == Route::Shared {
+            continue;
+        }
         let time = Compared { predicted: end - start, measured };
         let (from, to) = (transfer.from, transfer.to);
         let none = LinkAccuracy { from, to, transfers: 0, bytes: 0, time: Compared::default(), off: 0.0 };
