@@ -79,7 +79,7 @@
 //! profiled.profile = true;
 //! let run = session.run_with(&inputs, &profiled)?;
 //! let learned = session.learn(&run);
-//! println!("{} nodes; predicted to within {:?}", learned.nodes, run.accuracy().makespan.error());
+//! println!("{} nodes; (predicted − measured) / measured: {:?}", learned.nodes, run.accuracy().makespan.error());
 //!
 //! session.costs().save(&store)?;
 //! let costs = CostStore::load(&store)?.store;

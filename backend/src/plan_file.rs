@@ -130,7 +130,7 @@ impl PlanFile {
             devices: (0..plan.devices().len()).map(|at| DeviceEntry::of(plan, program, at)).collect(),
             transfers: plan.transfers().iter().map(|transfer| TransferEntry::of(plan, program, transfer)).collect(),
             makespan_us: plan.predicted().makespan * 1e6,
-            traffic_bytes: plan.predicted().traffic,
+            traffic_bytes: plan.traffic().moved().bytes,
             candidates: Vec::new(),
         }
     }

@@ -135,7 +135,7 @@ fn judge(
 
 fn print_table(title: &str, comparisons: &[Comparison]) {
     println!("## {title}\n");
-    println!("| model | way | predicted ms | measured ms | interval | error % | nodes off % | runs |");
+    println!("| model | way | predicted ms | measured ms | interval ms | (p − m)/m % | nodes off % | runs |");
     println!("|---|---|---:|---:|---|---:|---:|---:|");
     for comparison in comparisons {
         for outcome in &comparison.outcomes {
@@ -155,7 +155,8 @@ fn print_table(title: &str, comparisons: &[Comparison]) {
     let nodes = mean(planned().filter_map(|outcome| outcome.node_error_percent));
     let wrong = comparisons.iter().flat_map(|c| &c.outcomes).filter(|outcome| !outcome.outputs.within).count();
     println!(
-        "\nMean absolute error of makespans {makespans:.1} %, of nodes {nodes:.1} %; {wrong} ways with other outputs.\n"
+        "\nMean absolute error of makespans {makespans:.1} %; nodes are off by {nodes:.1} % of their measured time \
+         (Σ |predicted − measured| of Σ measured) in the mean of the ways; {wrong} ways with other outputs.\n"
     );
 }
 

@@ -1,10 +1,12 @@
 //! Ways that are compared give the same outputs, planned or scheduled at run time, and what is reported of them is consistent.
 
 use anabranch::Session;
-use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, compare};
+use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, SeriesOptions, compare, measure};
 use anabranch::execute::RunOptions;
 use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::planning::PlanChoice;
+use anabranch::profile::CostSource;
+use anabranch::program::NodeId;
 use anabranch::refine::{RefineOptions, Verdict, refine};
 use anabranch::session::Inputs;
 use anabranch_tests::{MODELS, assert_close, options, reference, same, session, strategy};
@@ -109,12 +111,54 @@ fn a_way_without_a_plan_fails_alone() {
 }
 
 #[test]
+fn a_series_tells_cold_runs_from_warm_ones_and_profiles_apart() {
+    let session = session("convnet", options("cpu"));
+    let (inputs, _) = reference("convnet");
+    let prepared = session.prepare(&inputs).expect("there is a plan");
+    let series = |options: SeriesOptions| {
+        let mut runs = Vec::new();
+        let mut see = |run: &anabranch::session::Run| runs.push((run.cold, !run.measured.events.is_empty()));
+        let series = measure(&session, &inputs, &prepared, &options, &mut see).expect("all runs end well");
+        (series, runs)
+    };
+    let times = |repeat, warmup| SeriesOptions::default().with_runs(Some(repeat), Some(warmup));
+    let (cold, runs) = series(times(1, 0));
+    assert_eq!((cold.cold, cold.first_ms, runs), (true, cold.measured_ms.median, vec![(true, true)]));
+    let (warm, runs) = series(times(2, 1));
+    let expected: Vec<_> = [false, false, false, true, true, true].map(|profiled| (false, profiled)).to_vec();
+    assert_eq!((warm.cold, warm.samples_ms.len(), runs), (false, 2, expected));
+    assert!(warm.node_error_percent.is_some());
+    let (usual, runs) = series(SeriesOptions::default());
+    assert!((1..=15).contains(&usual.samples_ms.len()) && runs.len() as u64 <= SeriesOptions::default().steps());
+    assert!(runs.last().is_some_and(|(_, profiled)| *profiled), "the last run shows when what happened");
+}
+
+#[test]
+fn what_cpu_devices_read_in_place_is_no_traffic() {
+    let mut options = options("hash");
+    options.devices.cpu_granularity = anabranch::device::CpuGranularity::Core;
+    let session = session("convnet", options);
+    let (inputs, _) = reference("convnet");
+    let run = session.run_with(&inputs, &RunOptions::default().with_profile(true)).expect("runs");
+    let plan = run.prepared.plan();
+    let (planned, measured) = (plan.traffic(), run.measured.traffic(Some(plan)));
+    assert_eq!(planned, measured);
+    let in_place = |transfer: &&anabranch::plan::Transfer| transfer.route == anabranch::plan::Route::Shared;
+    assert_eq!(planned.in_place.transfers, plan.transfers().iter().filter(in_place).count());
+    assert_eq!(planned.moved().transfers + planned.in_place.transfers, plan.transfers().len());
+    assert!(planned.moved().transfers > 0, "the GPU takes part");
+    let moved =
+        plan.transfers().iter().filter(|transfer| !in_place(transfer)).map(|transfer| transfer.bytes).sum::<u64>();
+    assert_eq!(planned.moved().bytes, moved);
+}
+
+#[test]
 fn a_refined_plan_is_no_slower_than_a_single_device() {
     let session = session("convnet", options("hash"));
     let (inputs, references) = reference("convnet");
     let options = RefineOptions::new(3, 5);
     let refined = refine(&session, &inputs, &options, &mut || {}).expect("all plans run");
-    assert_close("convnet", &refined.last.outputs, &references);
+    assert_close("convnet", &refined.series.last.outputs, &references);
     let rounds = &refined.refinement.rounds;
     assert_eq!(rounds.iter().map(|round| round.round).collect::<Vec<_>>(), [1, 2, 3]);
     let kept = refined.refinement.kept_ms().expect("a round was run").median;
@@ -129,5 +173,20 @@ fn a_refined_plan_is_no_slower_than_a_single_device() {
     assert!(last.singles.iter().all(|single| kept <= single.measured_ms.median));
     assert!(kept <= last.plan.measured_ms.median);
     assert!(last.node_error_percent.is_some(), "every node was measured");
-    assert!(std::sync::Arc::ptr_eq(refined.last.prepared.planned(), &refined.planned));
+    let (series, planned) = (&refined.series, &refined.planned);
+    assert!(std::sync::Arc::ptr_eq(series.last.prepared.planned(), planned));
+    assert_eq!((series.warmup, series.samples_ms.len(), series.cold), (2, 5, false));
+    // What is shown at the end is what is known at the end.
+    let again = session.predict(&inputs, planned, &session.choice().plan).expect("it still fits");
+    assert_eq!(again.plan().predicted(), planned.plan().predicted());
+    for node in planned.program.node_ids() {
+        let cost = planned.placed.costs[node.index()][planned.plan().device_of(node).index()].expect("it ran there");
+        assert!(
+            matches!(cost.source, CostSource::Measured { .. }),
+            "{}: {}",
+            planned.program.node(node).name,
+            cost.source
+        );
+    }
+    assert!(again.is_same_plan(planned) && again.plan().reason(NodeId(0)) == planned.plan().reason(NodeId(0)));
 }

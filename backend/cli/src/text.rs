@@ -8,10 +8,26 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// A number with so many digits after its point; what rounds to nothing has no sign.
+pub(crate) fn digits(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    match text.strip_prefix('-') {
+        Some(zero) if zero.chars().all(|c| matches!(c, '0' | '.')) => zero.to_owned(),
+        _ => text,
+    }
+}
+
+/// An error in percent, `(predicted − measured) / measured`, with its sign: `+1.2 %`, `-3.4 %`, `0.0 %`.
+pub(crate) fn error(percent: f64) -> String {
+    let text = digits(percent, 1);
+    let sign = if percent > 0.0 && text != "0.0" { "+" } else { "" };
+    format!("{sign}{text} %")
+}
+
 /// Seconds with a unit and three digits: `1.23 ms`.
 pub(crate) fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds.abs() {
-        0.0 => return "0".to_owned(),
+        s if s < 5e-12 => return "0".to_owned(),
         s if s < 1e-6 => (seconds * 1e9, "ns"),
         s if s < 1e-3 => (seconds * 1e6, "µs"),
         s if s < 1.0 => (seconds * 1e3, "ms"),
@@ -80,13 +96,27 @@ mod tests {
 
     #[test]
     fn durations_have_three_digits() {
-        for (seconds, want) in
-            [(0.0, "0"), (1.5e-7, "150 ns"), (1.234e-3, "1.23 ms"), (0.0999999, "100 ms"), (12.34, "12.3 s")]
-        {
+        for (seconds, want) in [
+            (-0.0, "0"),
+            (-1e-15, "0"),
+            (1.5e-7, "150 ns"),
+            (1.234e-3, "1.23 ms"),
+            (0.0999999, "100 ms"),
+            (12.34, "12.3 s"),
+        ] {
             assert_eq!(duration(seconds), want);
         }
         assert_eq!(interval(1.2e-3, 1.5e-3), "1.20–1.50 ms");
         assert_eq!(interval(0.5, 1.5), "500 ms–1.50 s");
+    }
+
+    #[test]
+    fn errors_have_their_sign_and_nothing_has_none() {
+        let cases = [(1.24, "+1.2 %"), (-3.0, "-3.0 %"), (0.01, "0.0 %"), (-0.04, "0.0 %"), (-0.0, "0.0 %")];
+        for (percent, text) in cases {
+            assert_eq!(error(percent), text);
+        }
+        assert_eq!((digits(-0.4, 0), digits(-0.6, 0)), ("0".into(), "-1".into()));
     }
 
     #[test]

@@ -3,15 +3,17 @@
 mod command;
 
 use command::{Anabranch, bundled};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
 #[test]
 fn the_built_in_model_runs_and_reports_what_was_promised() {
     let report = Anabranch::new().json(&["run", "--software-gpu", "--place", "mite", "--repeat", "3"]);
-    for key in ["first", "median", "min", "p90"] {
+    for key in ["first", "median", "low", "high", "min", "p90"] {
         assert!(report["latency_ms"][key].as_f64().is_some_and(|ms| ms > 0.0), "latency {key}: {report}");
     }
+    assert_eq!(report["latency_ms"]["runs"], 3);
+    assert_eq!(report["latency_ms"]["median"], report["measured_makespan_ms"]);
     assert!(report["predicted_makespan_ms"].as_f64().is_some_and(|ms| ms > 0.0));
     assert!(report["measured_makespan_ms"].as_f64().is_some_and(|ms| ms > 0.0));
     assert!(report["traffic_bytes"].is_u64());
@@ -24,6 +26,45 @@ fn the_built_in_model_runs_and_reports_what_was_promised() {
             assert!(!device[key].is_null(), "{key} of {device}");
         }
     }
+}
+
+#[test]
+fn a_cold_run_is_called_so_and_others_are_warmed_up() {
+    let command = Anabranch::new();
+    let cold = ["run", "--no-gpu", "--warmup", "0", "--repeat", "1"];
+    let text = command.text(&cold);
+    assert!(text.contains("one cold run") && !text.contains("median"), "{text}");
+    let report = command.json(&cold);
+    assert_eq!((&report["latency_ms"]["cold"], &report["latency_ms"]["warmup"]), (&true.into(), &0.into()));
+    assert_eq!(report["latency_ms"]["first"], report["measured_makespan_ms"]);
+    assert_eq!(report["profiled_makespan_ms"], report["measured_makespan_ms"]);
+    let usual = command.json(&["run", "--no-gpu"]);
+    assert_eq!((&usual["latency_ms"]["cold"], &usual["latency_ms"]["warmup"]), (&false.into(), &1.into()));
+    assert!(usual["latency_ms"]["runs"].as_u64() >= Some(1), "{usual}");
+    command.refuses(&["run", "--no-gpu", "--warmup", "1", "--refine", "1"], &["--warmup", "--refine"]);
+}
+
+#[test]
+fn errors_and_transfers_are_the_same_in_text_and_json() {
+    let command = Anabranch::new();
+    let run = ["run", "--no-gpu", "--cpu-devices", "core", "--place", "heft", "--pin", "*conv1*=cpu0", "--repeat", "2"];
+    let report = command.json(&run);
+    let number = |key: &str| report[key].as_f64().unwrap_or_else(|| panic!("{key} of {report}"));
+    let (predicted, measured) = (number("predicted_makespan_ms"), number("measured_makespan_ms"));
+    assert!((number("makespan_error_percent") - 100.0 * (predicted - measured) / measured).abs() < 1e-6);
+    let worst = &report["worst_node"];
+    let (long, sign) =
+        (worst["predicted_ms"].as_f64() > worst["measured_ms"].as_f64(), worst["error_percent"].as_f64());
+    assert!(sign.is_none_or(|percent| long == (percent > 0.0)), "{worst}");
+    // Between CPU devices nothing moves.
+    let traffic = &report["traffic"];
+    assert_eq!((&report["transfers"], &report["traffic_bytes"], &report["links"]), (&0.into(), &0.into(), &json!([])));
+    let text = command.text(&run);
+    assert!(text.contains("(predicted − measured) / measured") && text.contains("Σ |predicted − measured|"), "{text}");
+    assert!(!text.contains("-0.0"), "{text}");
+    assert!(text.contains("0 B in 0 transfers"), "{text}");
+    let in_place = traffic["in_place"]["transfers"].as_u64().expect("a count");
+    assert_eq!(in_place > 0, text.contains("read in place"), "{text}");
 }
 
 #[test]
@@ -95,8 +136,10 @@ fn blocks_are_planned_reported_and_edited() {
     }
     assert!(command.read("t.json").contains("\"members\""));
     assert_eq!(run(&["--place", "plan.json", "--stream", "off"])["blocks"].as_array().map(Vec::len), Some(0));
+    // Nothing is cut where nobody has a terminal.
     let text = command.text(&[&["run", &model, "--place", "plan.json"], &common[..]].concat());
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let name = ran[0]["block"].as_str().expect("a name");
+    assert!(text.contains(&format!("{name} on cpu0\n")) && !text.contains('…'), "{text}");
 
     let edited = |edit: &dyn Fn(&mut Value)| {
         let mut plan = plan.clone();
@@ -229,6 +272,8 @@ fn a_plan_is_refined_saved_and_run_again() {
     let rounds = report["refinement"]["rounds"].as_array().expect("rounds");
     assert_eq!(rounds.len(), 2);
     assert!(rounds.iter().all(|round| round["plan"]["measured_ms"]["median"].as_f64() > Some(0.0)));
+    // What was learned is what the end is predicted with.
+    assert_eq!(report["costs"]["measured"], report["nodes"], "{report}");
     let again = command.json(&["run", "--software-gpu", "--place", "plan.json"]);
     let nodes = |report: &Value| -> Vec<Value> {
         report["devices"].as_array().expect("devices").iter().map(|device| device["nodes"].clone()).collect()

@@ -63,7 +63,17 @@ fn the_page_of_a_run_works_and_tells_what_was_measured() {
     let data = data(&command, "page.html");
     assert_eq!(data["predicted"]["traffic"], report["predicted_traffic_bytes"]);
     assert_eq!(data["measured"]["traffic"], report["traffic_bytes"]);
-    assert_eq!(data["facts"]["latencies_ns"].as_array().map(Vec::len), Some(3));
+    let (moved, in_place) = (&data["measured"]["moved"], &data["measured"]["in_place"]);
+    assert_eq!((moved, in_place), (&data["predicted"]["moved"], &data["predicted"]["in_place"]));
+    assert_eq!((&moved["transfers"], &moved["bytes"]), (&report["transfers"], &report["traffic_bytes"]));
+    assert_eq!(in_place, &report["traffic"]["in_place"]);
+    let runs = &data["facts"]["runs"];
+    assert_eq!(runs["latencies_ns"].as_array().map(Vec::len), Some(3));
+    let milliseconds = |ns: &Value| number(ns) as f64 * 1e-6;
+    let same = |ns: &Value, ms: &Value| (milliseconds(ns) - ms.as_f64().expect("a time")).abs() < 1e-5;
+    assert!(same(&runs["median_ns"], &report["measured_makespan_ms"]), "{runs} {report}");
+    assert!(same(&data["predicted"]["makespan_ns"], &report["predicted_makespan_ms"]), "{data}");
+    assert!(same(&data["measured"]["makespan_ns"], &report["profiled_makespan_ms"]), "{data}");
     assert!(data["facts"]["command"].as_str().is_some_and(|line| line.contains("--pin '*conv*=gpu0'")));
     let nodes = data["nodes"].as_array().expect("nodes");
     let program: Vec<_> = nodes.iter().filter(|node| node["role"] == "node").collect();
@@ -72,6 +82,7 @@ fn the_page_of_a_run_works_and_tells_what_was_measured() {
         let measured = &node["measured"];
         assert!(number(&measured["ready"]) <= number(&measured["start"]), "{node}");
         assert!(number(&measured["start"]) < number(&measured["end"]), "{node}");
+        assert!(number(&measured["busy"]) <= number(&measured["end"]) - number(&measured["start"]), "{node}");
         assert!(!node["why"]["text"].as_str().expect("a text").is_empty(), "{node}");
     }
     let mite = program.iter().find(|node| node["why"]["terms"].as_array().is_some_and(|terms| terms.len() == 5));
@@ -81,6 +92,12 @@ fn the_page_of_a_run_works_and_tells_what_was_measured() {
             let steps = device[steps].as_array().expect("steps");
             assert!(steps.iter().all(|step| number(&step[1]) >= number(&device["resident"])), "{device}");
             assert!(steps.windows(2).all(|pair| number(&pair[0][0]) < number(&pair[1][0])), "{device}");
+        }
+    }
+    for device in data["devices"].as_array().expect("devices") {
+        for steps in ["executable_predicted", "executable_measured"] {
+            let last = device[steps].as_array().expect("steps").last();
+            assert!(last.is_none_or(|last| last[1] == 0), "something is executable at the end: {device}");
         }
     }
     // Every chain of waits ends with what ends last.

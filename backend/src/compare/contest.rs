@@ -63,7 +63,10 @@ impl Ran {
     }
 }
 
-/// How far profiled runs of a plan were from what was predicted, in percent.
+/// How far profiled runs of a plan were from what was predicted, in percent: [`Accuracy::node_error`] and [`Accuracy::link_error`].
+///
+/// [`Accuracy::node_error`]: crate::learning::Accuracy::node_error
+/// [`Accuracy::link_error`]: crate::learning::Accuracy::link_error
 #[derive(Default)]
 pub(crate) struct Errors {
     nodes: Vec<f64>,
@@ -78,7 +81,7 @@ impl Errors {
         self.links.extend(accuracy.link_error().map(|error| 100.0 * error));
     }
 
-    /// The medians of the runs' mean absolute errors: of nodes, and of copies over links.
+    /// The medians of the runs' errors: of nodes, and of copies over links.
     pub(crate) fn medians(&self) -> [Option<f64>; 2] {
         [&self.nodes, &self.links].map(|errors| Median::of(errors).map(|errors| errors.median))
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 const CONFIDENCE: f64 = 0.95;
 
 /// The median of some samples and an interval around that of the population, in the samples' unit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Median {
     /// The samples' median.
     pub median: f64,

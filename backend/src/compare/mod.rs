@@ -10,10 +10,12 @@ mod agreement;
 pub(crate) mod contest;
 mod median;
 mod outcome;
+mod series;
 
 pub use agreement::Agreement;
 pub use median::Median;
 pub use outcome::{DeviceOutcome, Outcome};
+pub use series::{Series, SeriesOptions, measure};
 
 use crate::execute::RunOptions;
 use crate::plan::{PlanDevice, StreamMode};
@@ -27,8 +29,8 @@ use std::sync::Arc;
 /// The name of the scheduler at run time among the ways.
 pub const DYNAMIC: &str = "dynamic";
 
-/// Profiled runs of each way, after the measured ones.
-const PROFILED: u32 = 3;
+/// Profiled runs of each way or plan, after the measured ones.
+pub(crate) const PROFILED: u32 = 3;
 
 /// What is compared, and how thoroughly.
 #[derive(Clone, Debug)]

@@ -24,15 +24,16 @@ pub struct Outcome {
     pub measured_ms: Median,
     /// Each measured makespan, in the order of the runs.
     pub samples_ms: Vec<f64>,
-    /// The prediction less the measured median, in percent of that.
+    /// `(predicted − measured) / measured` of the makespan, in percent: positive where the prediction was too long.
     pub error_percent: Option<f64>,
-    /// Mean absolute error of the nodes' predicted times, in percent: the median of the profiled runs.
+    /// By how much of their measured time nodes were predicted too long or too short, in percent
+    /// ([`Accuracy::node_error`](crate::learning::Accuracy::node_error)): the median of the profiled runs.
     pub node_error_percent: Option<f64>,
     /// The same of copies over links.
     pub link_error_percent: Option<f64>,
-    /// Predicted bytes of all transfers.
+    /// Bytes that the plan copies or streams between devices.
     pub predicted_traffic_bytes: Option<u64>,
-    /// Bytes of all transfers.
+    /// Bytes that were copied or streamed between devices.
     pub traffic_bytes: u64,
     /// By device.
     pub devices: Vec<DeviceOutcome>,
@@ -74,10 +75,14 @@ impl Tally {
         let measured = ran.measured();
         let agreement = Agreement::of(ran.outputs(), reference);
         self.agreement = Some(self.agreement.map_or(agreement, |so_far| so_far.and(agreement)));
-        if let Ran::Planned(run) = ran {
-            self.errors.add(run);
-        }
-        self.traffic = measured.traffic();
+        let plan = match ran {
+            Ran::Planned(run) => {
+                self.errors.add(run);
+                Some(&**run.prepared.plan())
+            }
+            Ran::Dynamic(..) => None,
+        };
+        self.traffic = measured.traffic(plan).moved().bytes;
         self.profiled_seconds += measured.makespan.as_secs_f64();
         self.peaks.clone_from(&measured.peaks);
         self.busy.resize(measured.peaks.len(), 0.0);
@@ -103,7 +108,7 @@ impl Tally {
             measured_ms,
             node_error_percent,
             link_error_percent,
-            predicted_traffic_bytes: predicted.map(|predicted| predicted.traffic),
+            predicted_traffic_bytes: planned.map(|planned| planned.plan().traffic().moved().bytes),
             traffic_bytes: self.traffic,
             devices: (0..self.peaks.len()).map(|at| self.device(at, planned)).collect(),
             outputs,
@@ -131,5 +136,5 @@ impl Tally {
 }
 
 fn seconds(event: &Event) -> f64 {
-    event.end.saturating_sub(event.start) as f64 * 1e-9
+    event.busy() as f64 * 1e-9
 }

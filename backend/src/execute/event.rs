@@ -36,7 +36,7 @@ pub struct Event {
     pub lane: Lane,
     /// When the lane turned to it and began to wait for what it needs.
     pub ready: u64,
-    /// When all was there.
+    /// When all was there. Of a transfer from a GPU: when the node that made the value was done there.
     pub start: u64,
     /// When it was done.
     pub end: u64,
@@ -50,5 +50,61 @@ impl Event {
     /// Nanoseconds that it took without the waits in it.
     pub fn busy(&self) -> u64 {
         self.end.saturating_sub(self.start).saturating_sub(self.waited)
+    }
+}
+
+/// Tells the copying of a value from a GPU from the wait for its node. A link turns to a value when its node is submitted, and asks for the
+/// copy behind that; the copy starts when the node is done there. Where the GPU did other nodes between that and the copy, the copy starts
+/// when the host has seen all done that was submitted before it, as the event says. `maker` names the GPU node whose value a transfer is,
+/// and whether that is passed on in chunks while it is made: then the device computes and copies by turns, and the node's time is waited for.
+pub(super) fn start_copies(events: &mut [Event], maker: impl Fn(TransferId) -> Option<(NodeId, bool)>) {
+    let nodes: Vec<Event> = events.iter().filter(|event| matches!(event.what, Activity::Node(_))).copied().collect();
+    for event in events {
+        let Activity::Transfer(id) = event.what else { continue };
+        let made = maker(id).and_then(|(node, in_chunks)| {
+            Some((nodes.iter().find(|event| event.what == Activity::Node(node))?, in_chunks))
+        });
+        let Some((made, in_chunks)) = made else { continue };
+        if in_chunks {
+            event.waited = event.waited.max(made.busy());
+        } else {
+            let between = |node: &Event| node.lane == made.lane && node.start >= made.end && node.start < event.start;
+            let others = nodes.iter().any(between);
+            event.start = if others { event.start } else { made.end.max(event.ready) }.min(event.end);
+        }
+        event.waited = event.waited.min(event.end - event.start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(what: Activity, [ready, start, end, waited]: [u64; 4]) -> Event {
+        Event { what, lane: Lane::Device(DeviceId(0)), ready, start, end, waited, bytes: 4 }
+    }
+
+    #[test]
+    fn a_copy_starts_when_its_node_is_done_or_what_came_between() {
+        let (node, other) = (Activity::Node(NodeId(7)), Activity::Node(NodeId(8)));
+        let [whole, chunks, late, input] = [0, 1, 2, 3].map(|id| Activity::Transfer(TransferId(id)));
+        let maker = |id: TransferId| (id.0 < 3).then_some((NodeId(7), id.0 == 1));
+        let mut events = [
+            event(node, [5, 10, 100, 20]),
+            event(other, [5, 104, 200, 0]),
+            // The host saw the node done a little later …
+            event(whole, [0, 103, 110, 0]),
+            event(chunks, [0, 6, 120, 10]),
+            // … and here the other node too.
+            event(late, [0, 203, 210, 0]),
+            event(input, [0, 6, 130, 0]),
+        ];
+        start_copies(&mut events, maker);
+        let times = events[2..].iter().map(|event| (event.start, event.busy())).collect::<Vec<_>>();
+        assert_eq!(times, [(100, 10), (6, 114 - 70), (203, 7), (6, 124)]);
+        // Clocks of a device agree to some microseconds: a copy never ends before it starts.
+        let mut events = [event(node, [5, 10, 100, 0]), event(whole, [0, 6, 90, 0])];
+        start_copies(&mut events, maker);
+        assert_eq!((events[1].start, events[1].busy()), (90, 0));
     }
 }

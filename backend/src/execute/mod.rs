@@ -49,8 +49,8 @@ pub use weights::Weights;
 
 use crate::error_kind::ErrorKind;
 use crate::lock::lock;
-use crate::plan::{HOST, Plan, PlanDevice};
-use crate::program::{Program, Value, ValueId};
+use crate::plan::{HOST, Plan, PlanDevice, TransferId};
+use crate::program::{NodeId, Origin, Program, Value, ValueId};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use engine::{Call, Engine};
@@ -205,10 +205,21 @@ impl Executor {
         output.peaks.clear();
         output.peaks.extend(engine.ledger.peaks());
         engine.take_events(&mut output.events);
+        event::start_copies(&mut output.events, |id| self.maker_on_gpu(id));
         output.events.sort_unstable_by_key(|event| (event.start, event.end, event.lane, event.what));
         output.resident = targets;
         let on_host = |at: usize| self.plan.output_device(at) == HOST;
         state.fill(self.program(), on_host, &engine, output)
+    }
+
+    /// The GPU node whose value a transfer is, and whether it passes that on while it computes.
+    fn maker_on_gpu(&self, id: TransferId) -> Option<(NodeId, bool)> {
+        let transfer = self.plan.transfer(id);
+        let made = match self.program().value(transfer.value).origin {
+            Origin::Node(node) if self.plan.device(transfer.from).kind == DeviceKind::Gpu => node,
+            _ => return None,
+        };
+        Some((made, transfer.stream().is_some_and(|stream| stream.producer.is_some())))
     }
 
     /// The same executor in other hands.

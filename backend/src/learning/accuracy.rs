@@ -2,6 +2,7 @@
 
 use super::observation::observe;
 use crate::execute::RunOutput;
+use crate::plan::Route;
 use crate::planning::Planned;
 use crate::profile::NodeCost;
 use crate::program::NodeId;
@@ -21,9 +22,15 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// `|predicted − measured| / measured`; `None` where the measured time is too short for that to mean anything.
+    /// `(predicted − measured) / measured`: positive where the prediction was too long. `None` where the measured time is too short
+    /// for that to mean anything.
     pub fn error(&self) -> Option<f64> {
-        (self.measured > SHORTEST).then(|| (self.predicted - self.measured).abs() / self.measured)
+        (self.measured > SHORTEST).then(|| (self.predicted - self.measured) / self.measured)
+    }
+
+    /// Seconds between the two.
+    fn off(&self) -> f64 {
+        (self.predicted - self.measured).abs()
     }
 }
 
@@ -53,8 +60,8 @@ pub struct LinkAccuracy {
     pub bytes: u64,
     /// Their times, added up.
     pub time: Compared,
-    /// Mean relative error of their times.
-    pub error: Option<f64>,
+    /// Seconds by which each was predicted too long or too short, added up.
+    pub off: f64,
 }
 
 /// A run as predicted and as measured.
@@ -64,7 +71,7 @@ pub struct Accuracy {
     pub makespan: Compared,
     /// Each node, in the order in which they started.
     pub nodes: Vec<NodeAccuracy>,
-    /// Each link whose transfers showed their times, by its ends: streamed ones do not, nor what nobody waited for.
+    /// Each link with the copies over it that showed their times, by its ends: streams do not.
     pub links: Vec<LinkAccuracy>,
 }
 
@@ -85,70 +92,83 @@ impl Accuracy {
         }
     }
 
-    /// Mean absolute relative error of the nodes' times (MAPE, as a share of 1); `None` if no node was long enough to be measured.
+    /// By how much of their measured time nodes were predicted too long or too short: `Σ |predicted − measured| / Σ measured`. A long
+    /// node counts for as much as it takes; a mean of relative errors would be that of the shortest. `None` if nothing was measured.
     pub fn node_error(&self) -> Option<f64> {
-        mean(self.nodes.iter().filter_map(|node| node.time.error()))
+        share(self.nodes.iter().map(|node| (node.time.off(), node.time.measured)))
     }
 
-    /// Mean absolute relative error of the transfers' times over all links; `None` without transfers.
+    /// The node whose prediction was off by most seconds.
+    pub fn worst_node(&self) -> Option<&NodeAccuracy> {
+        self.nodes.iter().max_by(|one, other| one.time.off().total_cmp(&other.time.off()))
+    }
+
+    /// The same as [`Self::node_error`] of the transfers over all links.
     pub fn link_error(&self) -> Option<f64> {
-        let errors = self.links.iter().filter_map(|link| Some((link.error?, link.transfers as f64)));
-        let (sum, count) = errors.fold((0.0, 0.0), |(sum, all), (error, count)| (sum + error * count, all + count));
-        (count > 0.0).then(|| sum / count)
+        share(self.links.iter().map(|link| (link.off, link.time.measured)))
     }
 }
 
 fn link_accuracy(planned: &Planned, measured: &RunOutput) -> Vec<LinkAccuracy> {
     let plan = planned.plan();
-    let mut links: BTreeMap<(DeviceId, DeviceId), (LinkAccuracy, Vec<f64>)> = BTreeMap::new();
+    let mut links: BTreeMap<(DeviceId, DeviceId), LinkAccuracy> = BTreeMap::new();
     for (id, measured) in observe(&planned.program, plan, measured).transfers {
-        let transfer = plan.transfer(id);
-        let time = Compared { predicted: plan.predicted().transfers[id.index()], measured };
+        let (transfer, (start, end)) = (plan.transfer(id), plan.predicted().transfers[id.index()]);
+        // What is read in place shows how long a thread took to wake: no link's time.
+        if transfer.route == Route::Shared {
+            continue;
+        }
+        let time = Compared { predicted: end - start, measured };
         let (from, to) = (transfer.from, transfer.to);
-        let none = LinkAccuracy { from, to, transfers: 0, bytes: 0, time: Compared::default(), error: None };
-        let (link, errors) = links.entry((from, to)).or_insert((none, Vec::new()));
+        let none = LinkAccuracy { from, to, transfers: 0, bytes: 0, time: Compared::default(), off: 0.0 };
+        let link = links.entry((from, to)).or_insert(none);
         link.transfers += 1;
         link.bytes += transfer.bytes;
         link.time.predicted += time.predicted;
         link.time.measured += time.measured;
-        errors.extend(time.error());
+        link.off += time.off();
     }
-    let averaged = |(link, errors): (LinkAccuracy, Vec<f64>)| LinkAccuracy { error: mean(errors.into_iter()), ..link };
-    links.into_values().map(averaged).collect()
+    links.into_values().collect()
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    (count > 0.0).then(|| sum / count)
+/// Of pairs, the sum of the first over that of the second, where that is a time.
+fn share(pairs: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
+    let (off, measured) = pairs.fold((0.0, 0.0), |(off, all), pair| (off + pair.0, all + pair.1));
+    (measured > SHORTEST).then(|| off / measured)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn node(predicted: f64, measured: f64) -> NodeAccuracy {
+        NodeAccuracy { node: NodeId(0), device: DeviceId(0), time: Compared { predicted, measured }, cost: None }
+    }
+
+    fn of(nodes: Vec<NodeAccuracy>, links: Vec<LinkAccuracy>) -> Accuracy {
+        Accuracy { makespan: Compared { predicted: 1.5, measured: 2.0 }, nodes, links }
+    }
+
     #[test]
-    fn errors_are_relative_to_the_measured_times() {
-        let node = |predicted, measured| NodeAccuracy {
-            node: NodeId(0),
-            device: DeviceId(0),
-            time: Compared { predicted, measured },
-            cost: None,
-        };
-        let link = |error, transfers| LinkAccuracy {
+    fn errors_are_shares_of_the_measured_time() {
+        // A node of a microsecond that was thought to take a hundred is no news beside one of a second.
+        let accuracy = of(vec![node(1.5, 1.0), node(2.0, 3.0), node(1e-4, 1e-6)], Vec::new());
+        assert_eq!(accuracy.makespan.error(), Some(-0.25), "it took longer than predicted");
+        assert!(accuracy.node_error().is_some_and(|error| (error - 0.375).abs() < 1e-4), "{:?}", accuracy.node_error());
+        assert_eq!(accuracy.worst_node().map(|node| node.time.measured), Some(3.0));
+        assert_eq!((accuracy.link_error(), of(Vec::new(), Vec::new()).node_error()), (None, None));
+    }
+
+    #[test]
+    fn links_count_for_the_time_that_they_take() {
+        let link = |off, measured| LinkAccuracy {
             from: DeviceId(0),
             to: DeviceId(1),
-            transfers,
+            transfers: 1,
             bytes: 0,
-            time: Compared::default(),
-            error,
+            time: Compared { predicted: measured, measured },
+            off,
         };
-        let accuracy = Accuracy {
-            makespan: Compared { predicted: 3.0, measured: 2.0 },
-            nodes: vec![node(1.5, 1.0), node(3.0, 3.0), node(1.0, 1e-9)],
-            links: vec![link(Some(0.5), 3), link(Some(0.1), 1), link(None, 2)],
-        };
-        assert_eq!(accuracy.makespan.error(), Some(0.5));
-        assert_eq!(accuracy.node_error(), Some(0.25));
-        assert!(accuracy.link_error().is_some_and(|error| (error - 0.4).abs() < 1e-12));
+        assert_eq!(of(Vec::new(), vec![link(1.0, 3.0), link(0.5, 1.0)]).link_error(), Some(0.375));
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct NodeTime {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Observed {
     pub(super) nodes: Vec<NodeTime>,
-    /// Of transfers that were not streamed: from when the value was there and the link free, until all had arrived or, where nothing
+    /// Of transfers that were not streamed: from when the value was there and the link and its GPU free, until all had arrived or, where nothing
     /// moves, until the first reader that waited for it went on. Others do not show theirs.
     pub(super) transfers: Vec<(TransferId, f64)>,
     /// Of streamed transfers, the same.
@@ -123,7 +123,11 @@ impl Events<'_> {
     fn observe_moves(&self, observed: &mut Observed) {
         for (id, event) in &self.transfers {
             let transfer = self.plan.transfer(*id);
-            let since = event.ready.max(self.made(transfer.value));
+            // From a GPU the event itself says when the copy began: what the device did before was not the link's.
+            let since = match self.plan.device(transfer.from).kind {
+                DeviceKind::Cpu => event.ready.max(self.made(transfer.value)),
+                _ => event.start,
+            };
             let took = (*id, seconds(event.end.saturating_sub(since)));
             match transfer.route {
                 Route::Copied => observed.transfers.push(took),

@@ -1,7 +1,7 @@
 //! Times of nodes and transfers, read from a run's events.
 
 use crate::execute::{Activity, Event, Lane, RunOutput};
-use crate::plan::TransferId;
+use crate::plan::{Plan, Route, Traffic, TransferId};
 use crate::program::NodeId;
 use anabranch_placement::platform::DeviceId;
 
@@ -31,10 +31,15 @@ impl RunOutput {
         })
     }
 
-    /// Bytes of all transfers that took place.
-    pub fn traffic(&self) -> u64 {
-        let transfers = self.events.iter().filter(|event| matches!(event.what, Activity::Transfer(_)));
-        transfers.map(|event| event.bytes).sum()
+    /// What passed between devices. `plan` is the one that was followed; without a plan every transfer is a copy.
+    pub fn traffic(&self, plan: Option<&Plan>) -> Traffic {
+        let mut traffic = Traffic::default();
+        for event in &self.events {
+            if let Activity::Transfer(id) = event.what {
+                traffic.add(plan.map_or(&Route::Copied, |plan| &plan.transfer(id).route), event.bytes);
+            }
+        }
+        traffic
     }
 }
 

@@ -30,6 +30,7 @@ mod slots;
 mod stream;
 #[cfg(test)]
 pub(crate) mod test_programs;
+mod traffic;
 mod transfer;
 mod uses;
 
@@ -44,6 +45,7 @@ pub use memory::{Allocation, DeviceMemory, MemoryPlan, SharedConstant};
 pub use needs::{KernelNeeds, Needs, PackedConstant};
 pub use ring::Ring;
 pub use stream::{ChunkRule, Stream, StreamMode};
+pub use traffic::{Moved, Traffic};
 pub use transfer::{Route, Transfer, TransferId};
 
 use crate::program::{NodeId, Program, ValueId};
@@ -114,14 +116,12 @@ impl Step {
 pub struct Predicted {
     /// Start and end of each node.
     pub nodes: Vec<(f64, f64)>,
-    /// Time that each transfer takes on its link.
-    pub transfers: Vec<f64>,
-    /// How long each node works: in a gang less than from start to end, if others are slower.
+    /// Start and end of each transfer.
+    pub transfers: Vec<(f64, f64)>,
+    /// How long each node works beside what others do then: in a gang less than from start to end, if others are slower.
     pub busy: Vec<f64>,
     /// When the last output is there.
     pub makespan: f64,
-    /// Bytes of all transfers.
-    pub traffic: u64,
 }
 
 impl Predicted {
@@ -133,7 +133,7 @@ impl Predicted {
             None => ((0..program.nodes.len()).map(span).collect(), schedule.makespan),
         };
         let busy = (0..program.nodes.len()).map(span).map(|(start, end)| end - start).collect();
-        Self { nodes, transfers: vec![0.0; transfers], busy, makespan, traffic: schedule.traffic }
+        Self { nodes, transfers: vec![(0.0, 0.0); transfers], busy, makespan }
     }
 }
 
@@ -275,6 +275,11 @@ impl Plan {
     /// A transfer.
     pub fn transfer(&self, id: TransferId) -> &Transfer {
         &self.transfers[id.index()]
+    }
+
+    /// What passes between devices.
+    pub fn traffic(&self) -> Traffic {
+        self.transfers.iter().collect()
     }
 
     /// What happens at the same time: places of nodes and of the streams between them, and of each stream over a link with

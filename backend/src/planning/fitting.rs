@@ -64,6 +64,29 @@ impl Planner<'_> {
         Ok(Planned { place_time: started.elapsed(), ..again })
     }
 
+    /// The same plan with what the machine's costs now say of it.
+    ///
+    /// # Errors
+    /// If the plan does not fit the devices any more.
+    pub fn predict_again(&self, planned: &Planned, options: &PlanOptions) -> Result<Planned, PlanningError> {
+        let Planned { blocks, placed: Placed { costs, .. }, weights, .. } = self.plan_again(planned, options)?;
+        let (program, plan) = (Arc::clone(&planned.program), Plan::clone(&planned.plan));
+        let predicted = forecast(&program, &plan, &costs, self.machine)?;
+        let mut placed = planned.placed.clone();
+        placed.costs = costs;
+        Ok(Planned {
+            program,
+            blocks,
+            placed,
+            place_time: planned.place_time,
+            candidates: planned.candidates.clone(),
+            device_of: planned.device_of.clone(),
+            groups: planned.groups.clone(),
+            plan: Arc::new(plan.with_prediction(predicted)),
+            weights,
+        })
+    }
+
     /// The problem of placing the program, in seconds, with nothing placed yet.
     ///
     /// # Errors
@@ -145,7 +168,7 @@ impl PlacedProgram {
 /// A sentence for each node on why it is where it is.
 fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
     let explained = |reason: &anabranch_placement::place::Reason| {
-        reason.explained(placed.tasks.graph(), &placed.platform).to_string()
+        reason.explained(placed.tasks.graph(), &placed.platform).in_seconds().to_string()
     };
     placed.placement.reasons.iter().take(program.nodes.len()).map(explained).collect()
 }

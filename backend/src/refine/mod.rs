@@ -2,23 +2,21 @@
 //!
 //! In each round the plan kept so far, the plan that the newest costs propose, and every device on its own are run in turn; the
 //! one of least measured median is kept. So the plan that remains was never slower than the best single device, by the
-//! measurements of the last round. What was measured of all of them goes into the costs of the next round.
+//! measurements of the last round. What was measured of all of them goes into the costs of the next round, and into what is predicted
+//! then of the plan that was kept.
 
 #![forbid(unsafe_code)]
 
-use crate::compare::Median;
 use crate::compare::contest::{Contender, Contest, Errors, Ran};
+use crate::compare::{Median, PROFILED, Series, SeriesOptions, measure};
 use crate::execute::RunOptions;
 use crate::planning::{PlanChoice, Planned, PlanningError, Strategy};
-use crate::session::{Inputs, Run, Session, SessionError};
+use crate::session::{Inputs, Session, SessionError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Runs of each plan in a round before those that count: the first touches memory for the first time.
 const WARMUP: u32 = 2;
-
-/// Profiled runs of each plan in a round, after those that count.
-const PROFILED: u32 = 3;
 
 /// How a plan is refined.
 #[derive(Clone, Debug)]
@@ -36,10 +34,10 @@ pub struct RefineOptions {
 
 /// What was tried, and what is kept.
 pub struct Refined {
-    /// The plan that is kept.
+    /// The plan that is kept, with what the costs of all rounds predict of it.
     pub planned: Arc<Planned>,
-    /// A profiled run of it.
-    pub last: Run,
+    /// What was measured of it at the end, after all that was learned.
+    pub series: Series,
     /// What happened.
     pub refinement: Refinement,
 }
@@ -68,7 +66,8 @@ pub struct Round {
     pub singles: Vec<Measured>,
     /// What is kept from this round on.
     pub verdict: Verdict,
-    /// Mean absolute error of the nodes' predicted times under the plan kept so far, in percent.
+    /// By how much of their measured time the nodes of the plan kept so far were predicted too long or too short, with the costs before
+    /// the round, in percent ([`Accuracy::node_error`](crate::learning::Accuracy::node_error)).
     pub node_error_percent: Option<f64>,
     /// The same of its copies over links.
     pub link_error_percent: Option<f64>,
@@ -103,7 +102,6 @@ pub enum Verdict {
 struct Entry {
     place: String,
     planned: Arc<Planned>,
-    predicted: f64,
 }
 
 impl RefineOptions {
@@ -122,10 +120,15 @@ impl RefineOptions {
         Self { run, ..self }
     }
 
+    /// The runs at the end.
+    fn series(&self) -> SeriesOptions {
+        SeriesOptions::default().with_runs(Some(self.repeat.max(1)), Some(WARMUP)).with_run(self.run.clone())
+    }
+
     /// The number of runs at most, each of which is one step of progress.
     pub fn steps(&self, session: &Session) -> u64 {
         let plans = 3 + session.inventory().gpus.len() as u64;
-        u64::from(self.rounds) * u64::from(WARMUP + self.repeat + PROFILED) * plans
+        u64::from(self.rounds) * u64::from(WARMUP + self.repeat + PROFILED) * plans + self.series().steps()
     }
 }
 
@@ -171,11 +174,10 @@ pub fn refine(
         });
         current = entries.swap_remove(fastest);
     }
-    let prepared = session.ready(&current.planned)?;
-    session.run_prepared(&prepared, inputs, &options.run.clone().with_profile(false))?;
-    let last = session.run_prepared(&prepared, inputs, &options.run.clone().with_profile(true))?;
+    let planned = session.predict(inputs, &current.planned, &choice.plan)?;
+    let series = measure(session, inputs, &session.ready(&planned)?, &options.series(), &mut |_| step())?;
     let refinement = Refinement { threshold: options.threshold, rounds };
-    Ok(Refined { planned: current.planned, last, refinement })
+    Ok(Refined { planned, series, refinement })
 }
 
 impl Refinement {
@@ -200,12 +202,16 @@ impl Verdict {
 
 impl Entry {
     fn new(planned: Arc<Planned>) -> Self {
-        let (place, predicted) = (planned.plan().strategy().to_owned(), planned.plan().predicted().makespan);
-        Self { place, planned, predicted }
+        Self { place: planned.plan().strategy().to_owned(), planned }
+    }
+
+    /// The predicted makespan, in seconds.
+    fn predicted(&self) -> f64 {
+        self.planned.plan().predicted().makespan
     }
 
     fn measured(&self, measured_ms: Median) -> Measured {
-        Measured { place: self.place.clone(), predicted_ms: self.predicted * 1e3, measured_ms }
+        Measured { place: self.place.clone(), predicted_ms: self.predicted() * 1e3, measured_ms }
     }
 }
 
@@ -217,13 +223,13 @@ fn propose(
     current: &mut Entry,
     threshold: f64,
 ) -> Result<(Option<f64>, Option<Entry>), SessionError> {
-    current.predicted = session.predict(inputs, &current.planned, &choice.plan)?;
+    current.planned = session.predict(inputs, &current.planned, &choice.plan)?;
     let proposal = session.plan_with(inputs, choice)?;
-    if current.planned.is_same_plan(&proposal) || current.predicted <= 0.0 {
+    if current.planned.is_same_plan(&proposal) || current.predicted() <= 0.0 {
         return Ok((None, None));
     }
     let proposal = Entry::new(proposal);
-    let gain = 1.0 - proposal.predicted / current.predicted;
+    let gain = 1.0 - proposal.predicted() / current.predicted();
     Ok((Some(gain * 100.0), (gain > threshold).then_some(proposal)))
 }
 
@@ -240,7 +246,7 @@ fn add_singles(
         let choice = PlanChoice { strategy, ..choice.clone() };
         match session.plan_with(inputs, &choice) {
             Ok(planned) if !entries.iter().any(|entry| entry.planned.is_same_plan(&planned)) => {
-                entries.push(Entry { place, ..Entry::new(planned) });
+                entries.push(Entry { place, planned });
             }
             // A device that must not or cannot hold the whole is no candidate.
             Ok(_) => {}

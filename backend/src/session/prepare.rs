@@ -104,13 +104,17 @@ impl Session {
         Ok(Arc::new(self.planner(&*self.lowered(inputs)?, &self.machine_here()?).plan(choice)?))
     }
 
-    /// The makespan of a plan as it is predicted with the costs known by now, in seconds: same devices, same order.
+    /// The same plan with the prediction that the costs known by now make of it.
     ///
     /// # Errors
     /// If the plan does not fit the devices any more.
-    pub fn predict(&self, inputs: &Inputs, planned: &Planned, options: &PlanOptions) -> Result<f64, SessionError> {
-        let again = self.planner(&*self.lowered(inputs)?, &self.machine_here()?).plan_again(planned, options)?;
-        Ok(again.plan().predicted().makespan)
+    pub fn predict(
+        &self,
+        inputs: &Inputs,
+        planned: &Planned,
+        options: &PlanOptions,
+    ) -> Result<Arc<Planned>, SessionError> {
+        Ok(Arc::new(self.planner(&*self.lowered(inputs)?, &self.machine_here()?).predict_again(planned, options)?))
     }
 
     /// Takes the memory and starts the threads that a plan needs, beside what the session has: threads, opened GPUs, and weights in

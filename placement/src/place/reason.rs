@@ -81,13 +81,13 @@ impl Reason {
 
     /// This reason with the names of tasks and devices instead of their numbers.
     pub fn explained<'a>(&'a self, graph: &'a TaskGraph, platform: &'a Platform) -> Explained<'a> {
-        Explained { reason: self, names: Some((graph, platform)) }
+        Explained { reason: self, names: Some((graph, platform)), seconds: false }
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Explained { reason: self, names: None }.fmt(formatter)
+        Explained { reason: self, names: None, seconds: false }.fmt(formatter)
     }
 }
 
@@ -96,9 +96,22 @@ impl fmt::Display for Reason {
 pub struct Explained<'a> {
     reason: &'a Reason,
     names: Option<(&'a TaskGraph, &'a Platform)>,
+    /// Whether times are seconds.
+    seconds: bool,
 }
 
 impl Explained<'_> {
+    /// The same of a problem in seconds: times are shown in milliseconds.
+    #[must_use]
+    pub fn in_seconds(self) -> Self {
+        Explained { seconds: true, ..self }
+    }
+
+    fn time(&self, time: f64) -> String {
+        // What rounds to nothing has no sign.
+        if self.seconds { format!("{:.4} ms", (time * 1e7).round() / 1e4 + 0.0) } else { format!("{time:.4e}") }
+    }
+
     fn device(&self, device: DeviceId) -> String {
         match self.names {
             Some((_, platform)) if platform.contains(device) => platform.device(device).name.clone(),
@@ -121,7 +134,7 @@ impl Explained<'_> {
 
 impl fmt::Display for Explained<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let score = |on: &ScoreOn| format!("{} {:.4e}", self.device(on.device), on.score);
+        let score = |on: &ScoreOn| format!("{} {}", self.device(on.device), self.time(on.score));
         let scores = |candidates: &[ScoreOn]| self.list(candidates, score);
         match self.reason {
             Reason::Given => formatter.write_str("given"),
@@ -209,6 +222,10 @@ mod tests {
         let reason = Reason::EarliestFinish(vec![ScoreOn { device: DeviceId(0), score: 1.5 }]);
         assert_eq!(reason.to_string(), "earliest finish: device 0 1.5000e0");
         assert_eq!(reason.explained(&graph, &platform).to_string(), "earliest finish: cpu0 1.5000e0");
+        let milliseconds = reason.explained(&graph, &platform).in_seconds().to_string();
+        assert_eq!(milliseconds, "earliest finish: cpu0 1500.0000 ms");
+        let nothing = Reason::LeastLoaded(vec![ScoreOn { device: DeviceId(0), score: -1e-9 }]);
+        assert_eq!(nothing.explained(&graph, &platform).in_seconds().to_string(), "least loaded: cpu0 0.0000 ms");
         assert_eq!(Reason::ColocatedWith(TaskId(0)).explained(&graph, &platform).to_string(), "colocated with conv");
     }
 }

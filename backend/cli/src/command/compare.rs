@@ -7,7 +7,7 @@ use super::html::command;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::table::{Table, duration, interval};
+use super::table::{Table, digits, duration, error, interval};
 use super::trial::strategy_help;
 use super::{CliError, Output, write_file};
 use crate::report::utc;
@@ -121,6 +121,9 @@ impl CompareCommand {
     }
 }
 
+/// What errors are, for the heads of tables.
+const ERRORS: &str = "error: (predicted − measured) / measured; nodes off: Σ |predicted − measured| of Σ measured";
+
 /// Names ways by what differs among them.
 struct Names {
     orders: bool,
@@ -164,7 +167,7 @@ fn text(comparison: &Comparison) -> String {
         rounds => format!(" after {rounds} rounds of learning"),
     };
     let mut text = format!(
-        "{}: {} nodes, {} runs of each way in turn{refined}\n\n{}\n{}\n",
+        "{}: {} nodes, {} runs of each way in turn{refined}\n\n{ERRORS}\n{}\n{}\n",
         comparison.model,
         comparison.nodes,
         comparison.repeat,
@@ -218,8 +221,8 @@ fn makespans(comparison: &Comparison, names: &Names) -> Table {
             ms(outcome.predicted_ms),
             duration(median.median * 1e-3),
             interval(median.low * 1e-3, median.high * 1e-3),
-            outcome.error_percent.map_or("–".into(), |error| format!("{error:+.1} %")),
-            outcome.node_error_percent.map_or("–".into(), |error| format!("{error:.0} %")),
+            outcome.error_percent.map_or("–".into(), error),
+            outcome.node_error_percent.map_or("–".into(), |off| format!("{} %", digits(off, 0))),
             format_bytes(outcome.traffic_bytes),
             ms(outcome.place_ms),
             agreement(outcome).into(),
@@ -240,7 +243,7 @@ fn devices(comparison: &Comparison, names: &Names) -> Table {
     let mut table = Table::new("way | device | >nodes | >busy predicted | >busy | >peak planned | >peak");
     for outcome in comparison.outcomes.iter().filter(|outcome| outcome.same_plan_as.is_none()) {
         for (facts, device) in comparison.devices.iter().zip(&outcome.devices) {
-            let percent = |part: f64| format!("{:.0} %", part * 100.0);
+            let percent = |part: f64| format!("{} %", digits(part * 100.0, 0));
             table.row([
                 names.name(&outcome.way),
                 facts.name.clone(),

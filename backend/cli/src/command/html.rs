@@ -3,12 +3,12 @@
 use super::open::Opened;
 use super::{CliError, write_file};
 use crate::report::{About, data, page, utc};
+use anabranch::compare::Series;
 use anabranch::planning::Planned;
 use anabranch::profile::CostStore;
-use anabranch::session::Run;
 use clap::Args;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Where the page goes.
 #[derive(Args, Clone, Debug)]
@@ -19,20 +19,19 @@ pub(super) struct HtmlArgs {
 }
 
 impl HtmlArgs {
-    /// Writes the page, if one is wanted. `costs` is what was known when the plan was made, `latencies` those of every run, the first
-    /// first.
+    /// Writes the page, if one is wanted. `costs` is what was known when the plan was predicted, `series` what was measured of it.
     pub(super) fn write(
         &self,
         opened: &Opened,
         model: &str,
         planned: &Planned,
         costs: &CostStore,
-        (run, latencies): (Option<&Run>, &[Duration]),
+        series: Option<&Series>,
     ) -> Result<(), CliError> {
         let Some(path) = &self.report else { return Ok(()) };
         let (command, date) = (command(std::env::args()), utc(SystemTime::now()));
-        let about = About { model, command, date, inventory: opened.session.inventory(), costs, latencies };
-        write_file(path, page(model, &data(planned, run, &about)?))
+        let about = About { model, command, date, inventory: opened.session.inventory(), costs, series };
+        write_file(path, page(model, &data(planned, &about)?))
     }
 }
 

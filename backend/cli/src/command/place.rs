@@ -4,6 +4,7 @@ use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
 use super::blocks::BlockLine;
 use super::html::HtmlArgs;
 use super::open::{self, open};
+use super::report::{summed, traffic_text};
 use super::table::{Table, duration};
 use super::{CliError, Output, pretty, write_file};
 use anabranch::device::format_bytes;
@@ -59,9 +60,9 @@ impl PlaceCommand {
         let planned = opened.session.plan(&opened.inputs)?;
         opened.save_costs()?;
         let model = open::model_name(&self.model);
-        self.html.write(&opened, &model, &planned, &opened.session.costs(), (None, &[]))?;
+        self.html.write(&opened, &model, &planned, &opened.session.costs(), None)?;
         let text = match self.format(output) {
-            Format::Table => table(&model, &planned),
+            Format::Table => table(&model, &planned, self.output.is_some()),
             Format::Json => pretty(
                 &PlanFile::of(planned.plan(), &planned.program, &planned.blocks)
                     .with_candidates(planned.candidates.clone()),
@@ -85,16 +86,16 @@ impl PlaceCommand {
     }
 }
 
-fn table(model: &str, planned: &Planned) -> String {
+/// The plan for people; whole lines for a file.
+fn table(model: &str, planned: &Planned, whole: bool) -> String {
     let (program, plan) = (&planned.program, planned.plan());
     let mut text = format!(
-        "{model}: {} nodes placed by {} in {}; predicted {}, {} over {} transfers\n\n",
+        "{model}: {} nodes placed by {} in {}; predicted {}, {}\n\n",
         program.nodes.len(),
         plan.strategy(),
         duration(planned.place_time.as_secs_f64()),
         duration(plan.predicted().makespan),
-        format_bytes(plan.predicted().traffic),
-        plan.transfers().len(),
+        traffic_text(&plan.traffic()),
     );
     if !planned.candidates.is_empty() {
         let _ = writeln!(text, "{}", candidates(planned));
@@ -103,7 +104,7 @@ fn table(model: &str, planned: &Planned) -> String {
     for (index, device) in plan.devices().iter().enumerate() {
         let on_it = |node: &anabranch::program::NodeId| plan.device_of(*node) == DeviceId(index as u32);
         let nodes: Vec<_> = program.node_ids().filter(on_it).collect();
-        let busy: f64 = nodes.iter().map(|node| plan.predicted().busy[node.index()]).sum();
+        let busy = summed(nodes.iter().map(|node| plan.predicted().busy[node.index()]));
         devices.row([
             device.name.clone(),
             nodes.len().to_string(),
@@ -126,7 +127,7 @@ fn table(model: &str, planned: &Planned) -> String {
             format!("{}: {}", node.name, plan.reason(id)),
         ]);
     }
-    let _ = write!(text, "{devices}\n{nodes}");
+    let _ = if whole { write!(text, "{devices:#}\n{nodes:#}") } else { write!(text, "{devices}\n{nodes}") };
     if !planned.blocks.is_empty() {
         let blocks = BlockLine::table(&BlockLine::all(planned, None));
         let _ = write!(text, "\nstreamed in chunks of rows:\n{blocks}");

@@ -3,14 +3,12 @@
 use super::interrupt::cancelled;
 use super::open::Opened;
 use super::progress::Progress;
-use super::table::{Table, duration, interval};
+use super::table::{Table, digits, duration, interval};
 use super::{CliError, Output};
 use anabranch::execute::RunOptions;
-use anabranch::refine::{Measured, RefineOptions, Refinement, Round, Verdict, refine};
-use anabranch::session::Run;
+use anabranch::refine::{Measured, RefineOptions, Refined, Refinement, Round, Verdict, refine};
 use clap::Args;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Rounds of refinement.
 #[derive(Args, Clone, Debug)]
@@ -31,29 +29,19 @@ pub(super) struct RefineArgs {
 /// Fewest measured runs of a plan in a round: with fewer, a median says little.
 const FEWEST: u32 = 5;
 
-/// Runs, and how their plan came about.
-pub(super) struct RefinedRuns {
-    pub(super) latencies: Vec<Duration>,
-    pub(super) last: Run,
-    pub(super) refinement: Option<Refinement>,
-}
-
 impl RefineArgs {
     pub(super) fn refine(
         &self,
         rounds: u32,
-        repeat: u32,
+        repeat: Option<u32>,
         opened: &Opened,
         run: RunOptions,
         output: Output,
-    ) -> Result<RefinedRuns, CliError> {
-        let options = RefineOptions::new(rounds, repeat.max(FEWEST));
+    ) -> Result<Refined, CliError> {
+        let options = RefineOptions::new(rounds, repeat.unwrap_or(FEWEST).max(FEWEST));
         let options = options.with_threshold(self.refine_threshold / 100.0).with_run(run);
         let progress = Progress::new(output, "runs", options.steps(&opened.session));
-        let refined = refine(&opened.session, &opened.inputs, &options, &mut || progress.advance());
-        let refined = refined.map_err(cancelled)?;
-        let latencies = vec![refined.last.measured.makespan];
-        Ok(RefinedRuns { latencies, last: refined.last, refinement: Some(refined.refinement) })
+        refine(&opened.session, &opened.inputs, &options, &mut || progress.advance()).map_err(cancelled)
     }
 }
 
@@ -82,12 +70,14 @@ pub(super) fn table(refinement: &Refinement) -> String {
             ]);
         }
     }
-    format!("{table}\n")
+    format!("nodes off, links off: Σ |predicted − measured| of Σ measured, with the costs before the round\n{table}\n")
 }
 
 /// The plans of a round, and what is said of each.
 fn lines(round: &Round) -> Vec<(&Measured, String)> {
-    let gain = round.predicted_gain_percent.map_or(String::new(), |gain| format!(", predicted {gain:+.0} % faster"));
+    let gain = round.predicted_gain_percent.map_or(String::new(), |gain| {
+        format!(", predicted {} % {}", digits(gain.abs(), 0), if gain < 0.0 { "slower" } else { "faster" })
+    });
     let (plan, proposal) = match round.verdict {
         Verdict::Unchanged => (format!("kept{gain}"), ""),
         Verdict::Kept => ("replaced".into(), "anew, kept"),

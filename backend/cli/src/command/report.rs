@@ -1,8 +1,11 @@
 //! What `anabranch run` tells of a run: predicted beside measured, for the whole and for each device.
 
 use super::blocks::BlockLine;
-use super::table::{Table, duration};
+use super::table::{Table, digits, duration, error, interval};
+use anabranch::compare::{Median, Series};
 use anabranch::device::format_bytes;
+use anabranch::learning::NodeAccuracy;
+use anabranch::plan::{Route, Traffic};
 use anabranch::profile::CostSource;
 use anabranch::session::{Run, Session};
 use anabranch_kernels::TensorSpec;
@@ -10,7 +13,7 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// A report, as text and as JSON. Times in milliseconds, sizes in bytes.
+/// A report, as text and as JSON. Times in milliseconds, sizes in bytes, errors in percent: `(predicted − measured) / measured`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     model: String,
@@ -19,12 +22,25 @@ pub(super) struct Report {
     outputs: Vec<OutputLine>,
     latency_ms: Latency,
     predicted_makespan_ms: f64,
+    /// The median of the measured runs.
     measured_makespan_ms: f64,
+    makespan_error_percent: Option<f64>,
+    /// That of the last run, which was profiled: what is told of nodes, devices, links and blocks is of it.
+    profiled_makespan_ms: f64,
     place_ms: f64,
+    /// Copied or streamed, as planned …
     predicted_traffic_bytes: u64,
+    /// … and as measured.
     traffic_bytes: u64,
+    /// Copied or streamed, as measured.
     transfers: usize,
+    traffic: Traffic,
+    /// Σ |predicted − measured| of Σ measured, of nodes and of copies over links: the median of the profiled runs.
     node_error_percent: Option<f64>,
+    link_error_percent: Option<f64>,
+    /// The node that was off by most in the last run.
+    worst_node: Option<NodeLine>,
+    /// What the predictions rest on.
     costs: CostBasis,
     devices: Vec<DeviceLine>,
     links: Vec<LinkLine>,
@@ -42,13 +58,33 @@ struct OutputLine {
     mean: Option<f64>,
 }
 
+/// The makespans of the measured runs.
 #[derive(Clone, Debug, Serialize)]
 struct Latency {
+    /// Runs before, which do not count.
+    warmup: u32,
+    /// Measured runs.
     runs: usize,
+    /// Whether the first of these was the first of all.
+    cold: bool,
+    /// The first run of all.
     first: f64,
     median: f64,
+    /// Where the median is with this confidence.
+    low: f64,
+    high: f64,
+    confidence: f64,
     min: f64,
     p90: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct NodeLine {
+    node: String,
+    device: String,
+    predicted_ms: f64,
+    measured_ms: f64,
+    error_percent: Option<f64>,
 }
 
 /// On how many nodes' predictions rest on what.
@@ -83,27 +119,47 @@ struct LinkLine {
 }
 
 impl Report {
-    /// The report of the last of some runs, of which all latencies are given, the first run's first.
-    pub(super) fn new(model: String, session: &Session, run: &Run, latencies: &[Duration]) -> Self {
-        let (plan, measured) = (run.prepared.plan(), &run.measured);
+    /// The report of a plan that was measured.
+    pub(super) fn new(model: String, session: &Session, series: &Series) -> Self {
+        let run = &series.last;
+        let (plan, measured, accuracy) = (run.prepared.plan(), &run.measured, run.accuracy());
+        let (predicted, median) = (plan.predicted().makespan * 1e3, series.measured_ms.median);
+        let traffic = measured.traffic(Some(plan));
         Self {
             model,
             strategy: plan.strategy().to_owned(),
             nodes: run.prepared.program.nodes.len(),
             outputs: run.outputs.iter().map(|(name, tensor)| OutputLine::new(name, tensor)).collect(),
-            latency_ms: Latency::new(latencies),
-            predicted_makespan_ms: plan.predicted().makespan * 1e3,
-            measured_makespan_ms: milliseconds(measured.makespan),
+            latency_ms: Latency::new(series),
+            predicted_makespan_ms: predicted,
+            measured_makespan_ms: median,
+            makespan_error_percent: (median > 0.0).then(|| 100.0 * (predicted - median) / median),
+            profiled_makespan_ms: milliseconds(measured.makespan),
             place_ms: milliseconds(run.prepared.place_time),
-            predicted_traffic_bytes: plan.predicted().traffic,
-            traffic_bytes: run.measured.traffic(),
-            transfers: plan.transfers().len(),
-            node_error_percent: run.accuracy().node_error().map(|error| 100.0 * error),
+            predicted_traffic_bytes: plan.traffic().moved().bytes,
+            traffic_bytes: traffic.moved().bytes,
+            transfers: traffic.moved().transfers,
+            traffic,
+            node_error_percent: series.node_error_percent,
+            link_error_percent: series.link_error_percent,
+            worst_node: accuracy.worst_node().map(|worst| NodeLine::new(worst, run)),
             costs: CostBasis::of(run),
             devices: devices(run),
             links: links(run),
             blocks: BlockLine::all(&run.prepared, Some(run)),
             notes: session.inventory().notes.clone(),
+        }
+    }
+}
+
+impl NodeLine {
+    fn new(accuracy: &NodeAccuracy, run: &Run) -> Self {
+        Self {
+            node: run.prepared.program.node(accuracy.node).name.clone(),
+            device: run.prepared.plan().device(accuracy.device).name.clone(),
+            predicted_ms: accuracy.time.predicted * 1e3,
+            measured_ms: accuracy.time.measured * 1e3,
+            error_percent: accuracy.time.error().map(|error| 100.0 * error),
         }
     }
 }
@@ -126,16 +182,38 @@ impl OutputLine {
 }
 
 impl Latency {
-    fn new(latencies: &[Duration]) -> Self {
-        let first = latencies.first().copied().map_or(0.0, milliseconds);
-        let mut sorted: Vec<f64> = latencies.iter().copied().map(milliseconds).collect();
+    fn new(series: &Series) -> Self {
+        let Series { warmup, cold, first_ms, measured_ms, ref samples_ms, .. } = *series;
+        Self::of(warmup, cold, first_ms, measured_ms, samples_ms)
+    }
+
+    fn of(warmup: u32, cold: bool, first: f64, measured: Median, samples: &[f64]) -> Self {
+        let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
-        // The nearest rank: the least latency that at least this share of the runs do not exceed.
-        let rank = |share: f64| {
-            let place = (share * sorted.len() as f64).ceil() as usize;
-            sorted.get(place.saturating_sub(1)).copied().unwrap_or(0.0)
-        };
-        Self { runs: sorted.len(), first, median: rank(0.5), min: rank(0.0), p90: rank(0.9) }
+        // The nearest rank: the least latency that at least nine of ten runs do not exceed.
+        let rank = (0.9 * sorted.len() as f64).ceil() as usize;
+        let p90 = sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0);
+        let min = sorted.first().copied().unwrap_or(0.0);
+        let Median { median, low, high, confidence } = measured;
+        Self { warmup, runs: sorted.len(), cold, first, median, low, high, confidence, min, p90 }
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ms: f64| duration(ms * 1e-3);
+        match self {
+            Self { runs: 1, cold: true, .. } => {
+                return write!(f, "one cold run: the plan's first, with all that is done once");
+            }
+            Self { runs: 1, warmup, .. } => writeln!(f, "one run after {warmup} to warm up; --repeat N makes more")?,
+            Self { runs, low, high, confidence, warmup, .. } => {
+                let (interval, confidence) = (interval(low * 1e-3, high * 1e-3), digits(100.0 * confidence, 0));
+                writeln!(f, "median of {runs} runs after {warmup} to warm up: {interval} ({confidence} % confidence)")?;
+            }
+        }
+        let first = if self.cold { "the first, cold," } else { "the first of all" };
+        write!(f, "          least {}, p90 {}; {first} took {}", ms(self.min), ms(self.p90), ms(self.first))
     }
 }
 
@@ -161,13 +239,13 @@ fn devices(run: &Run) -> Vec<DeviceLine> {
     let line = |(index, device): (usize, &anabranch::plan::PlanDevice)| {
         let here = |node: &anabranch::program::NodeId| plan.device_of(*node).index() == index;
         let predicted = program.node_ids().filter(here).map(|n| plan.predicted().busy[n.index()]);
-        let busy: f64 = run.measured.node_times().filter(|(node, _)| here(node)).map(|(_, seconds)| seconds).sum();
+        let busy = run.measured.node_times().filter(|(node, _)| here(node)).map(|(_, seconds)| seconds);
         DeviceLine {
             name: device.name.clone(),
             kind: device.kind.to_string(),
             nodes: program.node_ids().filter(here).count(),
-            predicted_busy_ms: predicted.map(|seconds| seconds * 1e3).sum(),
-            busy_ms: busy * 1e3,
+            predicted_busy_ms: summed(predicted) * 1e3,
+            busy_ms: summed(busy) * 1e3,
             planned_peak_bytes: plan.memory().devices()[index].peak(),
             peak_bytes: run.measured.peaks[index],
             limit_bytes: device.limit,
@@ -181,6 +259,9 @@ fn links(run: &Run) -> Vec<LinkLine> {
     let mut lines: Vec<LinkLine> = Vec::new();
     for (id, seconds) in run.measured.transfer_times() {
         let transfer = plan.transfer(id);
+        if transfer.route == Route::Shared {
+            continue;
+        }
         let (from, to) = (&plan.device(transfer.from).name, &plan.device(transfer.to).name);
         let found = lines.iter().position(|line| line.from == *from && line.to == *to);
         let at = found.unwrap_or_else(|| {
@@ -197,6 +278,11 @@ fn links(run: &Run) -> Vec<LinkLine> {
     lines
 }
 
+/// A sum that is 0 without anything, and not −0.
+pub(super) fn summed(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
+}
+
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
@@ -208,26 +294,25 @@ impl fmt::Display for Report {
         writeln!(f, "{}: {} nodes placed by {} in {}", self.model, self.nodes, self.strategy, ms(self.place_ms))?;
         writeln!(
             f,
-            "\nmakespan  predicted {}, measured {}",
+            "\nmakespan  predicted {}, measured {}; (predicted − measured) / measured: {}",
             ms(self.predicted_makespan_ms),
-            ms(self.measured_makespan_ms)
+            ms(self.measured_makespan_ms),
+            self.makespan_error_percent.map_or("–".into(), error)
         )?;
-        if let Latency { runs: runs @ 2.., first, median, min, p90 } = *latency_ms {
-            let (first, median, min, p90) = (ms(first), ms(median), ms(min), ms(p90));
-            writeln!(f, "latency   first {first}, median {median}, min {min}, p90 {p90} of {runs} runs")?;
-        }
-        let (predicted, traffic) = (format_bytes(self.predicted_traffic_bytes), format_bytes(self.traffic_bytes));
-        writeln!(f, "traffic   predicted {predicted}, measured {traffic} over {} transfers", self.transfers)?;
-        write!(
+        writeln!(f, "measured  {latency_ms}")?;
+        writeln!(f, "traffic   {}", traffic_text(&self.traffic))?;
+        writeln!(
             f,
-            "costs     {} nodes measured, {} fitted, {} roofline, {} assumed",
+            "costs     {} nodes measured, {} fitted, {} roofline, {} assumed when this was predicted",
             costs.measured, costs.fitted, costs.roofline, costs.assumed
         )?;
-        match self.node_error_percent {
-            Some(error) => writeln!(f, "; node times are off by {error:.0} % on average\n")?,
-            None => writeln!(f, "\n")?,
+        if let (Some(off), Some(worst)) = (self.node_error_percent, &self.worst_node) {
+            let NodeLine { node, device, predicted_ms, measured_ms, .. } = worst;
+            let (predicted, measured) = (ms(*predicted_ms), ms(*measured_ms));
+            writeln!(f, "nodes     off by {} % (Σ |predicted − measured| of Σ measured); most:", digits(off, 0))?;
+            writeln!(f, "          {node} on {device}, predicted {predicted}, measured {measured}")?;
         }
-        writeln!(f, "{}", self.device_table())?;
+        writeln!(f, "\nin the last run, profiled: {}\n\n{}", ms(self.profiled_makespan_ms), self.device_table())?;
         if !self.links.is_empty() {
             writeln!(f, "{}", self.link_table())?;
         }
@@ -238,17 +323,30 @@ impl fmt::Display for Report {
     }
 }
 
+/// What passes between devices, in words.
+pub(super) fn traffic_text(traffic: &Traffic) -> String {
+    let Traffic { in_place, copied, streamed } = *traffic;
+    let mut text = format!("{} in {} transfers", format_bytes(traffic.moved().bytes), traffic.moved().transfers);
+    if streamed.transfers > 0 {
+        text += &format!(" ({} copied, {} streamed)", copied.transfers, streamed.transfers);
+    }
+    if in_place.transfers > 0 {
+        text += &format!("; {} read in place ({})", in_place.transfers, format_bytes(in_place.bytes));
+    }
+    text
+}
+
 impl Report {
     /// The figures of the whole, in a line.
     pub(super) fn headline(&self) -> String {
         format!(
-            "{} nodes placed by {}; makespan predicted {}, measured {}; {} over {} transfers",
+            "{} nodes placed by {}; makespan predicted {}, measured {} (the last run {}); {}",
             self.nodes,
             self.strategy,
             duration(self.predicted_makespan_ms * 1e-3),
             duration(self.measured_makespan_ms * 1e-3),
-            format_bytes(self.traffic_bytes),
-            self.transfers
+            duration(self.profiled_makespan_ms * 1e-3),
+            traffic_text(&self.traffic)
         )
     }
 
@@ -270,7 +368,7 @@ impl Report {
     }
 
     fn link_table(&self) -> Table {
-        let mut table = Table::new("link | >transfers | >streamed | >bytes | >busy");
+        let mut table = Table::new("link | >transfers | >streamed | >bytes | >copying");
         for link in &self.links {
             table.row([
                 format!("{} → {}", link.from, link.to),
@@ -298,13 +396,33 @@ impl fmt::Display for OutputLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch::plan::Moved;
+
+    fn latency(samples: &[f64], warmup: u32, cold: bool) -> Latency {
+        let measured_ms = Median::of(samples).expect("samples");
+        Latency::of(warmup, cold, 99.0, measured_ms, samples)
+    }
 
     #[test]
-    fn latencies_are_ranked() {
-        let runs: Vec<_> = [9, 1, 2, 3, 4, 5, 6, 7, 8, 10].map(Duration::from_millis).to_vec();
-        let latency = Latency::new(&runs);
-        assert_eq!((latency.first, latency.min, latency.median, latency.p90), (9.0, 1.0, 5.0, 9.0));
-        let one = Latency::new(&runs[..1]);
-        assert_eq!((one.first, one.min, one.median, one.p90), (9.0, 9.0, 9.0, 9.0));
+    fn latencies_are_ranked_and_named() {
+        let many = latency(&[9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0], 1, false);
+        assert_eq!((many.first, many.min, many.median, many.p90), (99.0, 1.0, 5.5, 9.0));
+        assert!(
+            many.to_string().starts_with("median of 10 runs after 1 to warm up: 2.00–9.00 ms (98 % confidence)"),
+            "{many}"
+        );
+        let one = latency(&[9.0], 2, false);
+        assert_eq!((one.min, one.median, one.p90), (9.0, 9.0, 9.0));
+        assert!(one.to_string().starts_with("one run after 2 to warm up"), "{one}");
+        assert!(latency(&[9.0], 0, true).to_string().starts_with("one cold run"));
+    }
+
+    #[test]
+    fn what_is_read_in_place_is_no_traffic() {
+        let moved = |transfers, bytes| Moved { transfers, bytes };
+        let traffic = Traffic { in_place: moved(3, 4096), copied: moved(2, 1024), streamed: moved(1, 1024) };
+        let text = "2 KiB in 3 transfers (2 copied, 1 streamed); 3 read in place (4 KiB)";
+        assert_eq!(traffic_text(&traffic), text);
+        assert_eq!(traffic_text(&Traffic::default()), "0 B in 0 transfers");
     }
 }

@@ -6,19 +6,22 @@ use super::html::HtmlArgs;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::refine::{RefineArgs, RefinedRuns};
+use super::refine::RefineArgs;
 use super::report::Report;
 use super::{CliError, Output, pretty, write_file};
 use crate::npy::{write_npy, write_npz};
 use crate::report::trace;
+use anabranch::compare::{Series, SeriesOptions, measure};
 use anabranch::execute::RunOptions;
 use anabranch::plan_file::PlanFile;
+use anabranch::refine::Refined;
 use anabranch::session::events_json;
-use anabranch::session::{Outputs, Run};
+use anabranch::session::{Outputs, Prepared, Run};
 use clap::{Args, ValueEnum};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Place a model on the devices, run it, and compare what was predicted with what was measured
@@ -26,9 +29,13 @@ use std::time::Duration;
 pub(crate) struct RunCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Run this often; the first run is reported apart, because it touches memory for the first time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
+    /// Measured runs, of which the median counts [default: as many as a second holds with all others, 15 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: Option<u32>,
+    /// Runs before those, which do not count: the first touches memory for the first time [default: 1]. `--warmup 0 --repeat 1` is
+    /// one cold run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000), conflicts_with = "refine")]
+    warmup: Option<u32>,
     /// Write the outputs: one .npy each into a directory, or all into FILE.npz
     #[arg(long, value_name = "DIR|FILE.npz")]
     output: Option<PathBuf>,
@@ -72,16 +79,18 @@ impl RunCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let opened = open(&self.devices, None, &self.model, &self.place)?;
         open::print_notes(&opened.session, output);
-        let (costs, RefinedRuns { latencies, last, refinement }) = match self.refine.refine {
+        let (costs, series, refinement) = match self.refine.refine {
             None => {
-                opened.session.prepare(&opened.inputs)?;
-                (opened.session.costs(), self.repeat(&opened, output)?)
+                let prepared = opened.session.prepare(&opened.inputs)?;
+                (opened.session.costs(), self.measure(&opened, &prepared, output)?, None)
             }
             Some(rounds) => {
-                let refined = self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?;
-                (opened.session.costs(), refined)
+                let Refined { series, refinement, .. } =
+                    self.refine.refine(rounds, self.repeat, &opened, self.options()?, output)?;
+                (opened.session.costs(), series, Some(refinement))
             }
         };
+        let last = &series.last;
         if let Some(path) = &self.refine.plan {
             let planned = &last.prepared;
             write_file(path, pretty(&PlanFile::of(planned.plan(), &planned.program, &planned.blocks))?)?;
@@ -89,15 +98,15 @@ impl RunCommand {
         if let Some(path) = &self.output {
             write_outputs(path, &last.outputs)?;
         }
-        self.write_events(&last)?;
+        self.write_events(last)?;
         let model = open::model_name(&self.model);
-        self.html.write(&opened, &model, &last.prepared, &costs, (Some(&last), &latencies))?;
+        self.html.write(&opened, &model, &last.prepared, &costs, Some(&series))?;
         if !self.no_learn {
             opened.save_costs()?;
         }
-        let (report, gantt) = (Report::new(model.clone(), &opened.session, &last, &latencies), Gantt::of(&last));
+        let (report, gantt) = (Report::new(model.clone(), &opened.session, &series), Gantt::of(last));
         if let Some(path) = &self.gantt {
-            let text = gantt.svg(format!("{model}: a run"), report.headline());
+            let text = gantt.svg(format!("{model}: the last run"), report.headline());
             write_file(path, text)?;
         }
         if !output.json {
@@ -111,29 +120,21 @@ impl RunCommand {
         output.json(&value)
     }
 
-    /// Runs the model as often as asked. Costs are learned from all runs; those of the first are kept apart.
-    fn repeat(&self, opened: &Opened, output: Output) -> Result<RefinedRuns, CliError> {
-        let options = self.options()?;
-        let progress = Progress::new(output, "runs", u64::from(self.repeat));
-        let mut latencies = Vec::new();
-        let mut run = || {
-            let run = opened.session.run_with(&opened.inputs, &options).map_err(cancelled)?;
-            latencies.push(run.measured.makespan);
+    /// Runs the model as often as asked, and learns from the runs that are profiled; what the first tells is kept apart.
+    fn measure(&self, opened: &Opened, prepared: &Arc<Prepared>, output: Output) -> Result<Series, CliError> {
+        let options = SeriesOptions::default().with_runs(self.repeat, self.warmup).with_run(self.options()?);
+        let progress = Progress::new(output, "runs", options.steps());
+        let mut see = |run: &Run| {
             progress.advance();
             if !self.no_learn {
-                opened.session.learn(&run);
+                opened.session.learn(run);
             }
-            Ok::<_, CliError>(run)
         };
-        let mut last = run()?;
-        for _ in 1..self.repeat {
-            last = run()?;
-        }
-        Ok(RefinedRuns { latencies, last, refinement: None })
+        measure(&opened.session, &opened.inputs, prepared, &options, &mut see).map_err(cancelled)
     }
 
     fn options(&self) -> Result<RunOptions, CliError> {
-        let options = RunOptions::default().with_cancel(cancel_on_interrupt()?).with_profile(true);
+        let options = RunOptions::default().with_cancel(cancel_on_interrupt()?);
         Ok(match self.timeout.map(Duration::try_from_secs_f64).transpose()? {
             Some(timeout) => options.with_timeout(timeout),
             None => options,

@@ -183,7 +183,7 @@ fn heading((_, rows): &SeedGroup<'_>) -> String {
         (_, 1) => (format!("{devices} ({device_count} devices)"), String::new()),
         (_, seeds) => (format!("{devices} ({device_count} devices)"), format!(", means over {seeds} seeds")),
     };
-    format!("{graph} ({tasks} tasks, {edges} edges) on {platform}{count}")
+    format!("{graph} ({tasks} tasks, {edges} edges) on {platform}{count}; makespans in the graph's unit of time")
 }
 
 /// Why some strategies have no result, for one seed each.

@@ -1,12 +1,14 @@
 //! Plain tables and figures for terminals of 100 columns.
 
-pub(super) use crate::text::{duration, interval, shortened};
+pub(super) use crate::text::{digits, duration, error, interval, shortened};
 use std::fmt;
+use std::io::{IsTerminal, stdout};
 
 /// Columns of a terminal that tables must fit.
 const WIDTH: usize = 100;
 
-/// A table with a head line. Its last column is cut where a line would be longer than a terminal.
+/// A table with a head line. In a terminal its last column is cut where a line would be longer; pipes get all of it, and so do files,
+/// which take the table's alternate form (`{:#}`).
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     /// Names, and whether they are aligned to the right.
@@ -30,6 +32,14 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = f.alternate() || !stdout().is_terminal();
+        self.write(f, if whole { usize::MAX } else { WIDTH })
+    }
+}
+
+impl Table {
+    /// Writes the lines, cut to `most` characters.
+    fn write(&self, f: &mut impl fmt::Write, most: usize) -> fmt::Result {
         if self.rows.is_empty() {
             return Ok(());
         }
@@ -43,7 +53,7 @@ impl fmt::Display for Table {
             for ((cell, width), (_, right)) in line.iter().zip(&widths).zip(&self.columns) {
                 text.push_str(&if *right { format!(" {cell:>width$} ") } else { format!(" {cell:<width$} ") });
             }
-            writeln!(f, "{}", shortened(text.trim_end(), WIDTH))?;
+            writeln!(f, "{}", shortened(text.trim_end(), most))?;
         }
         Ok(())
     }
@@ -54,15 +64,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_long_lines_cut() {
+    fn columns_are_aligned_and_long_lines_cut_in_terminals_alone() {
         let mut table = Table::new(">time | node");
         table.row(["1 ms".into(), "conv".into()]);
         table.row(["12.5 ms".into(), "x".repeat(200)]);
-        let text = table.to_string();
+        let written = |most: usize| {
+            let mut text = String::new();
+            table.write(&mut text, most).expect("a text takes all");
+            text
+        };
+        let text = written(WIDTH);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "     time  node");
         assert_eq!(lines[1], "     1 ms  conv");
         assert_eq!(lines[2].chars().count(), 100);
         assert!(lines[2].ends_with("x…"));
+        assert!(written(usize::MAX).contains(&"x".repeat(200)));
     }
 }

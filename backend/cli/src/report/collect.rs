@@ -3,10 +3,11 @@
 
 use super::critical::{self, Chain};
 use super::layout::{NODE_HEIGHT, NODE_WIDTH, layout};
-use super::spans::{Spans, Steps, nanoseconds};
+use super::spans::{Spans, Steps, Times};
 use super::{memory, why};
+use anabranch::compare::Series;
 use anabranch::device::{DeviceRef, Inventory};
-use anabranch::plan::{Plan, Route};
+use anabranch::plan::{Plan, Route, Traffic};
 use anabranch::planning::{Planned, PlanningError};
 use anabranch::profile::CostStore;
 use anabranch::program::{NodeId, Program, ValueId};
@@ -16,7 +17,6 @@ use anabranch_kernels::op::Op;
 use anabranch_placement::graph::{DatumId, TaskId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// What a report says beside the plan and the run.
 pub(crate) struct About<'a> {
@@ -28,21 +28,22 @@ pub(crate) struct About<'a> {
     pub(crate) inventory: &'a Inventory,
     /// What was known of the costs when the plan was made.
     pub(crate) costs: &'a CostStore,
-    /// Latency of every run, the first first.
-    pub(crate) latencies: &'a [Duration],
+    /// What was measured, if the plan was run.
+    pub(crate) series: Option<&'a Series>,
 }
 
-/// The data of a plan and, if given, of a run that followed it.
+/// The data of a plan and, if it was run, of the last run of it.
 ///
 /// # Errors
 /// If the placement's problem cannot be built again, which is a fault of Anabranch.
-pub(crate) fn data(planned: &Planned, run: Option<&Run>, about: &About<'_>) -> Result<Value, PlanningError> {
+pub(crate) fn data(planned: &Planned, about: &About<'_>) -> Result<Value, PlanningError> {
+    let run = about.series.map(|series| &series.last);
     let collect = Collect {
         planned,
         program: &planned.program,
         plan: planned.plan(),
         about,
-        predicted: Timing::new(planned, Spans::predicted(planned.plan(), &planned.placed))?,
+        predicted: Timing::new(planned, Spans::predicted(planned))?,
         measured: run.map(|run| Timing::new(planned, Spans::measured(run))).transpose()?,
     };
     let (mut nodes, mut edges) = (collect.nodes(), collect.edges());
@@ -51,13 +52,16 @@ pub(crate) fn data(planned: &Planned, run: Option<&Run>, about: &About<'_>) -> R
     for (edge, bends) in edges.iter_mut().zip(&drawn.bends) {
         edge.bends = bends.iter().copied().map(pixels).collect();
     }
-    let total = |traffic: u64, timing: &Timing| json!({ "makespan_ns": timing.spans.makespan, "traffic": traffic });
+    let total = |traffic: Traffic, timing: &Timing| {
+        let (moved, in_place) = (traffic.moved(), traffic.in_place);
+        json!({ "makespan_ns": timing.spans.makespan, "traffic": moved.bytes, "moved": moved, "in_place": in_place })
+    };
     let measured = run.zip(collect.measured.as_ref());
     Ok(json!({
         "facts": collect.facts(),
-        "predicted": total(planned.plan().predicted().traffic, &collect.predicted),
-        // Null where nothing ran, as everything that is measured.
-        "measured": measured.map(|(run, timing)| total(run.measured.traffic(), timing)),
+        "predicted": total(planned.plan().traffic(), &collect.predicted),
+        // Of the last run; null where nothing ran, as everything that is measured.
+        "measured": measured.map(|(run, timing)| total(run.measured.traffic(Some(planned.plan())), timing)),
         // The first is the host.
         "devices": collect.devices(run),
         // In topological order, then the model's inputs and outputs.
@@ -104,7 +108,7 @@ struct Timing {
     chain: Chain,
     /// Bytes that hold something, by device.
     memory: Vec<Steps>,
-    /// Tasks that a device can choose from when it starts one (Laich 2017, figure 7.10), by device.
+    /// Tasks that a device can choose from when it starts one (Laich 2017, figure 7.10), by device; 0 while it is idle.
     executable: Vec<Steps>,
 }
 
@@ -113,8 +117,9 @@ impl Timing {
         let (plan, placed) = (planned.plan(), &planned.placed);
         let mut executable = vec![Steps::new(); plan.devices().len()];
         for decision in placed.decisions(&spans.schedule(plan, placed))? {
+            let times = spans.tasks[decision.task.index()];
             let steps = &mut executable[decision.device.index()];
-            steps.push([nanoseconds(decision.time), decision.executable.max(1) as u64]);
+            decide(steps, times, decision.executable.max(1) as u64, spans.makespan / 1000);
         }
         Ok(Self {
             chain: critical::chain(plan, placed, &spans),
@@ -123,6 +128,34 @@ impl Timing {
             spans,
         })
     }
+}
+
+/// Adds a task that a device chose from so many: once it is done there are none to choose from until the next is started. A `pause`
+/// between two tasks is no idleness: the next was there.
+fn decide(steps: &mut Steps, times: Times, executable: u64, pause: u64) {
+    steps.pop_if(|idle| idle[1] == 0 && times.start <= idle[0] + pause);
+    for step in [[times.start, executable], [times.end.max(times.start), 0]] {
+        steps.pop_if(|last| last[0] == step[0]);
+        steps.push(step);
+    }
+}
+
+/// How often what was run, and the makespans: in nanoseconds, as everything here.
+fn runs(series: &Series) -> Value {
+    let ns = |ms: f64| (ms * 1e6).round() as u64;
+    let median = series.measured_ms;
+    json!({
+        "warmup": series.warmup,
+        "cold": series.cold,
+        "first_ns": ns(series.first_ms),
+        "latencies_ns": series.samples_ms.iter().copied().map(ns).collect::<Vec<_>>(),
+        "median_ns": ns(median.median),
+        "low_ns": ns(median.low),
+        "high_ns": ns(median.high),
+        "confidence": median.confidence,
+        "node_error_percent": series.node_error_percent,
+        "link_error_percent": series.link_error_percent,
+    })
 }
 
 struct Collect<'a> {
@@ -136,7 +169,7 @@ struct Collect<'a> {
 
 impl Collect<'_> {
     fn facts(&self) -> Value {
-        let About { model, command, date, inventory, latencies, .. } = self.about;
+        let About { model, command, date, inventory, series, .. } = self.about;
         let host = &inventory.host;
         json!({
             "model": model,
@@ -146,7 +179,7 @@ impl Collect<'_> {
             "version": env!("CARGO_PKG_VERSION"),
             "strategy": self.plan.strategy(),
             "place_ns": self.planned.place_time.as_nanos() as u64,
-            "latencies_ns": latencies.iter().map(|latency| latency.as_nanos() as u64).collect::<Vec<_>>(),
+            "runs": series.map(runs),
         })
     }
 
@@ -307,5 +340,19 @@ impl Collect<'_> {
             })
         };
         self.plan.transfers().iter().enumerate().map(transfer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_executable_while_a_device_is_idle() {
+        let mut steps = Steps::new();
+        for ([start, end], executable) in [([0, 10], 3), ([11, 20], 2), ([40, 50], 4), ([50, 50], 1)] {
+            decide(&mut steps, Times { ready: start, start, end, busy: end - start }, executable, 2);
+        }
+        assert_eq!(steps, [[0, 3], [11, 2], [20, 0], [40, 4], [50, 0]]);
     }
 }

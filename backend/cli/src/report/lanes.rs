@@ -15,7 +15,7 @@ pub(crate) type RunLane = (String, [Vec<Interval>; 2]);
 /// The lanes of all devices, then those of the links over which something is moved; and the ends, predicted and measured. In seconds.
 pub(crate) fn lanes(run: &Run) -> (Vec<RunLane>, [f64; 2]) {
     let (plan, program) = (run.prepared.plan(), &run.prepared.program);
-    let spans = [Spans::predicted(plan, &run.prepared.placed), Spans::measured(run)];
+    let spans = [Spans::predicted(&run.prepared), Spans::measured(run)];
     let empty = |name: String| (name, [Vec::new(), Vec::new()]);
     let mut lanes: Vec<RunLane> = plan.devices().iter().map(|device| empty(device.name.clone())).collect();
     for id in program.node_ids() {

@@ -2,7 +2,7 @@
 
 use anabranch::execute::Activity;
 use anabranch::plan::{Plan, Route};
-use anabranch::planning::Placed;
+use anabranch::planning::{Placed, Planned};
 use anabranch::program::{Origin, Program, ValueId};
 use anabranch::session::Run;
 use anabranch_placement::graph::TaskId;
@@ -17,6 +17,8 @@ pub(super) struct Times {
     /// When all that it needs was there.
     pub(super) start: u64,
     pub(super) end: u64,
+    /// How much of the time from start to end it worked.
+    pub(super) busy: u64,
 }
 
 /// Values that each hold until the next: pairs of a time and a value, ascending.
@@ -32,19 +34,17 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    /// As the simulation of the placement saw it.
-    pub(super) fn predicted(plan: &Plan, placed: &Placed) -> Self {
-        let schedule = &placed.schedule;
-        let transfers = plan.transfers().iter().map(|transfer| {
-            let key = (placed.tasks.datum(transfer.value)?, transfer.to);
-            let at = schedule.transfers.binary_search_by_key(&key, |sent| (sent.datum, sent.to)).ok()?;
-            Some(times(schedule.transfers[at].start, schedule.transfers[at].end))
-        });
-        Self {
-            tasks: schedule.tasks.iter().map(|span| times(span.start, span.end)).collect(),
-            transfers: transfers.collect(),
-            makespan: nanoseconds(schedule.makespan),
-        }
+    /// As the plan is predicted.
+    pub(super) fn predicted(planned: &Planned) -> Self {
+        let (plan, program, predicted) = (planned.plan(), &planned.program, planned.plan().predicted());
+        let nodes = predicted.nodes.iter().zip(&predicted.busy);
+        let mut tasks: Vec<Times> =
+            nodes.map(|(span, busy)| Times { busy: nanoseconds(*busy), ..times(*span) }).collect();
+        tasks.resize(planned.placed.schedule.tasks.len(), Times::default());
+        let transfers = predicted.transfers.iter().map(|span| (span.1 > span.0).then(|| times(*span)));
+        let mut spans = Self { tasks, transfers: transfers.collect(), makespan: nanoseconds(predicted.makespan) };
+        spans.set_outputs(program, plan);
+        spans
     }
 
     /// As the events of a run tell it. Inputs are there at the start, outputs when what they show is.
@@ -54,20 +54,25 @@ impl Spans {
         let mut spans =
             Self { tasks: vec![Times::default(); tasks], transfers: vec![None; plan.transfers().len()], makespan: 0 };
         for event in &run.measured.events {
-            let times = Times { ready: event.ready, start: event.start, end: event.end };
+            let times = Times { ready: event.ready, start: event.start, end: event.end, busy: event.busy() };
             match event.what {
                 Activity::Node(node) => spans.tasks[node.index()] = times,
                 Activity::Transfer(transfer) => spans.transfers[transfer.index()] = Some(times),
             }
             spans.makespan = spans.makespan.max(event.end);
         }
-        let outputs = program.nodes.len() + program.inputs.len();
-        for (index, output) in program.outputs.iter().enumerate() {
-            let there = spans.arrival(program, plan, output.value);
-            spans.tasks[outputs + index] = Times { ready: there, start: there, end: there };
-        }
+        spans.set_outputs(program, plan);
         spans.makespan = spans.makespan.max(run.measured.makespan.as_nanos() as u64);
         spans
+    }
+
+    /// Outputs are there when what they show is.
+    fn set_outputs(&mut self, program: &Program, plan: &Plan) {
+        let outputs = program.nodes.len() + program.inputs.len();
+        for (index, output) in program.outputs.iter().enumerate() {
+            let there = self.arrival(program, plan, output.value);
+            self.tasks[outputs + index] = Times { ready: there, start: there, end: there, busy: 0 };
+        }
     }
 
     /// When a value is on the host.
@@ -93,7 +98,7 @@ impl Spans {
         let transfer = |(index, transfer): (usize, &anabranch::plan::Transfer)| {
             let datum = placed.tasks.datum(transfer.value)?;
             let made = self.tasks[placed.tasks.graph().producer(datum).index()].end;
-            let times = self.transfers[index].unwrap_or(Times { ready: made, start: made, end: made });
+            let times = self.transfers[index].unwrap_or(Times { ready: made, start: made, end: made, busy: 0 });
             let end = if matches!(transfer.route, Route::Streamed(_)) { times.start } else { times.end };
             let (start, end) = (seconds(times.start), seconds(end));
             let (from, to, bytes) = (transfer.from, transfer.to, transfer.bytes);
@@ -116,12 +121,12 @@ impl Spans {
     }
 }
 
-fn times(start: f64, end: f64) -> Times {
-    let start = nanoseconds(start);
-    Times { ready: start, start, end: nanoseconds(end).max(start) }
+fn times((start, end): (f64, f64)) -> Times {
+    let (start, end) = (nanoseconds(start), nanoseconds(end));
+    Times { ready: start, start, end: end.max(start), busy: end.saturating_sub(start) }
 }
 
 /// Seconds to the nearest nanosecond; what is no time is 0.
-pub(super) fn nanoseconds(seconds: f64) -> u64 {
+fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }

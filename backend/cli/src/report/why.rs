@@ -20,17 +20,17 @@ pub(super) struct Why {
 /// The reason in words, and what was compared. `node` gives a task's name, `device` a device's.
 pub(super) fn why<'a>(reason: &Reason, node: impl Fn(TaskId) -> &'a str, device: impl Fn(DeviceId) -> &'a str) -> Why {
     let said = |text: &str| Why { text: text.to_owned(), ..Why::default() };
-    let one = |text: &str, term, seconds, candidates: &[ScoreOn]| Why {
+    let one = |text: &str, term, candidates: &[ScoreOn]| Why {
         text: text.to_owned(),
         terms: vec![term],
         candidates: candidates.iter().map(|on| (on.device.index(), vec![on.score])).collect(),
-        seconds,
+        seconds: true,
     };
     match reason {
         Reason::ColocatedWith(task) => said(&format!("colocated with {}", node(*task))),
-        Reason::EarliestFinish(found) => one("it finishes there first", "earliest finish", true, found),
-        Reason::Smallest { what, candidates } => one(&format!("the {what} is smallest there"), what, false, candidates),
-        Reason::LeastLoaded(found) => one("the device has the least to do", "load", true, found),
+        Reason::EarliestFinish(found) => one("it finishes there first", "earliest finish", found),
+        Reason::Smallest { what, candidates } => one(&format!("the {what} is smallest there"), what, candidates),
+        Reason::LeastLoaded(found) => one("the device has the least to do", "load", found),
         Reason::Mite(found) => Why {
             text: "the product of MITE's factors is smallest there".into(),
             terms: vec!["product", "memory", "importance", "traffic", "execution"],

@@ -13,6 +13,7 @@ use crate::program::{NodeId, ValueId};
 use anabranch_kernels::KernelError;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -211,7 +212,7 @@ fn cell_of(cells: &BTreeMap<ValueId, u32>, value: ValueId) -> Result<u32, Failur
 
 /// Copies a value to the GPU.
 fn carry_in(reporter: &Reporter, end: &mut End, cells: &BTreeMap<ValueId, u32>, lift: Move) -> Result<(), Halt> {
-    let Move { value, bytes, buffer } = lift;
+    let Move { value, bytes, buffer, .. } = lift;
     let (start, cell, piece) = (Instant::now(), cell_of(cells, value)?, STAGING.bytes as usize);
     for (number, part) in buffer.bytes()[..bytes].chunks(piece).enumerate() {
         reporter.stop.check()?;
@@ -225,15 +226,17 @@ fn carry_in(reporter: &Reporter, end: &mut End, cells: &BTreeMap<ValueId, u32>, 
 
 /// Copies a value from the GPU.
 fn carry_out(reporter: &Reporter, end: &mut End, cells: &BTreeMap<ValueId, u32>, fetch: Move) -> Result<(), Halt> {
-    let Move { value, bytes, mut buffer } = fetch;
-    let (start, cell) = (Instant::now(), cell_of(cells, value)?);
+    let Move { value, bytes, mut buffer, profile } = fetch;
+    let (start, cell) = (Cell::new(Instant::now()), cell_of(cells, value)?);
     let target = Arc::get_mut(&mut buffer).ok_or_else(|| Failure::internal("a buffer to fill is still read"))?;
     let take = |offset: usize, part: &[u8]| {
         target.bytes_mut()[offset..offset + part.len()].copy_from_slice(part);
         Ok(())
     };
-    end.read(cell, (bytes, STAGING.bytes as usize), reporter.site(Place::Nowhere), |_| Ok(true), take)?;
-    let span = (start, Instant::now());
+    let begins: &dyn Fn() = &|| start.set(Instant::now());
+    let begins = profile.then_some(begins);
+    end.read(cell, (bytes, STAGING.bytes as usize), reporter.site(Place::Nowhere), |_| Ok(true), begins, take)?;
+    let span = (start.get(), Instant::now());
     reporter.report(Reply::Moved { value, from: reporter.device, to: HOST, buffer: Some(buffer), span });
     Ok(())
 }

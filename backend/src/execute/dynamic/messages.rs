@@ -28,6 +28,8 @@ pub(super) struct Move {
     pub(super) value: ValueId,
     pub(super) bytes: usize,
     pub(super) buffer: Arc<Buffer>,
+    /// Whether to take times.
+    pub(super) profile: bool,
 }
 
 /// What threads say to the scheduler.

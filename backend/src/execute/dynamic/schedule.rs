@@ -7,7 +7,7 @@ use super::messages::{Move, Reply, Span, Task};
 use super::workers::Workers;
 use crate::execute::RunOptions;
 use crate::execute::error::ExecError;
-use crate::execute::event::{Activity, Event, Lane};
+use crate::execute::event::{Activity, Event, Lane, start_copies};
 use crate::execute::supervise::Deadline;
 use crate::plan::{HOST, TransferId};
 use crate::program::{NodeId, Origin, Program, ValueId};
@@ -64,7 +64,8 @@ pub(super) struct Schedule<'a> {
     /// Nodes that have not ended, and tasks that threads have.
     unfinished: usize,
     under_way: usize,
-    transfers: u32,
+    /// The values that were moved, by transfer.
+    sent: Vec<ValueId>,
     events: Vec<Event>,
     outputs: Vec<(u32, Arc<Buffer>)>,
 }
@@ -88,7 +89,7 @@ impl<'a> Schedule<'a> {
             waiting: BTreeMap::new(),
             unfinished: program.nodes.len(),
             under_way: 0,
-            transfers: 0,
+            sent: Vec::new(),
             events: Vec::new(),
             outputs: Vec::new(),
             workers,
@@ -125,7 +126,13 @@ impl<'a> Schedule<'a> {
             self.start_ready()?;
         }
         self.workers.ledger.give(HOST, given);
-        Ok((self.events, self.outputs))
+        let Self { setup, program, decisions, sent, mut events, outputs, .. } = self;
+        let on_gpu = |on: &Decision| setup.devices[on.device.index()].kind == DeviceKind::Gpu;
+        start_copies(&mut events, |id| match program.value(sent[id.index()]).origin {
+            Origin::Node(node) => decisions[node.index()].filter(on_gpu).map(|_| (node, false)),
+            Origin::Input | Origin::Constant(_) => None,
+        });
+        Ok((events, outputs))
     }
 
     fn now(&self) -> f64 {
@@ -223,7 +230,8 @@ impl<'a> Schedule<'a> {
         };
         self.under_way += 1;
         let link = self.workers.links[gpu.index()].as_ref().map(|links| &links[direction]);
-        let sent = link.is_some_and(|link| link.send(Move { value, bytes, buffer }).is_ok());
+        let profile = self.options.profile;
+        let sent = link.is_some_and(|link| link.send(Move { value, bytes, buffer, profile }).is_ok());
         if sent { Ok(()) } else { Err(ExecError::internal("a link is gone")) }
     }
 
@@ -301,8 +309,8 @@ impl<'a> Schedule<'a> {
 
     fn transfer_ended(&mut self, value: ValueId, (from, to): (DeviceId, DeviceId), span: Span) {
         self.under_way -= 1;
-        let id = TransferId(self.transfers);
-        self.transfers += 1;
+        let id = TransferId(self.sent.len() as u32);
+        self.sent.push(value);
         self.note(Activity::Transfer(id), Lane::Link { from, to }, span, self.bytes(value) as u64);
     }
 

@@ -42,10 +42,33 @@ pub(in crate::execute) fn wait_for_work(
     submission: &wgpu::SubmissionIndex,
     site: Site<'_>,
 ) -> Result<(), Halt> {
+    let done = told_when_done(gpu);
+    wait_for(gpu, submission, site, || done.load(Ordering::Acquire))
+}
+
+/// All that is in a GPU's queue at a moment.
+pub(in crate::execute) struct Ahead {
+    last: wgpu::SubmissionIndex,
+    done: Arc<AtomicBool>,
+}
+
+impl Ahead {
+    /// What is submitted by now.
+    pub(in crate::execute) fn of(gpu: &Gpu) -> Self {
+        Self { last: gpu.queue().submit([]), done: told_when_done(gpu) }
+    }
+
+    /// Waits until it is finished.
+    pub(in crate::execute) fn wait(&self, gpu: &Gpu, site: Site<'_>) -> Result<(), Halt> {
+        wait_for(gpu, &self.last, site, || self.done.load(Ordering::Acquire))
+    }
+}
+
+fn told_when_done(gpu: &Gpu) -> Arc<AtomicBool> {
     let done = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&done);
     gpu.queue().on_submitted_work_done(move || told.store(true, Ordering::Release));
-    wait_for(gpu, submission, site, || done.load(Ordering::Acquire))
+    done
 }
 
 /// Polls until `done`, at least until the submission is finished.

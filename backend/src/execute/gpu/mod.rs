@@ -8,7 +8,7 @@ mod lost;
 mod side;
 mod timing;
 
-pub(super) use lost::{failure, healthy, wait_for};
+pub(super) use lost::{Ahead, failure, healthy, wait_for};
 pub(super) use side::GpuSide;
 
 use super::error::{Failure, Place};

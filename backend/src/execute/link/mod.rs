@@ -49,12 +49,13 @@ impl LinkWorker {
         })
     }
 
-    /// Moves the value of one step, and tells who waits for it and for its source. Returns how long it waited for chunks.
-    fn carry(&mut self, step: &LinkStep, brought: Brought, run: &Run<'_>) -> Result<u64, Halt> {
+    /// Moves the value of one step, and tells who waits for it and for its source. Returns when that began, if it shows, and how
+    /// long it waited for chunks.
+    fn carry(&mut self, step: &LinkStep, brought: Brought, run: &Run<'_>) -> Result<(u64, u64), Halt> {
         let Brought { source, mut landing } = brought;
         let stream = self.plan.transfer(step.transfer).stream();
         let piece = stream.map_or(self.script.staging.bytes as usize, |stream| stream.chunk_rows * stream.row_bytes);
-        let moving = &Moving { run, step, waited: Cell::new(0) };
+        let moving = &Moving { run, step, waited: Cell::new(0), begun: Cell::new(0) };
         let mut target = match (step.target, &mut self.upload) {
             (Some(slot), Some(upload)) => Target::Gpu(upload, slot),
             (None, None) => Target::Ring,
@@ -69,7 +70,9 @@ impl LinkWorker {
             (Some(download), _) => {
                 let slot = step.source.ok_or_else(|| Failure::internal("a value of a GPU has no place there"))?;
                 let take = |offset, bytes: &[u8]| target.take(moving, offset, bytes);
-                download.read(slot, (step.bytes, piece), moving.site(), |must| moving.is_made(must), take)?;
+                let begins: &dyn Fn() = &|| moving.begun.set(run.now());
+                let begins = (run.terms.profile && step.feed.is_none()).then_some(begins);
+                download.read(slot, (step.bytes, piece), moving.site(), |must| moving.is_made(must), begins, take)?;
             }
             (None, Some(feed)) => forward(feed, piece, moving, &mut target)?,
             (None, None) => {
@@ -88,7 +91,7 @@ impl LinkWorker {
         for gate in &step.after {
             run.exchange.open(*gate)?;
         }
-        Ok(moving.waited.get())
+        Ok((moving.begun.get(), moving.waited.get()))
     }
 }
 
@@ -104,7 +107,8 @@ impl Worker for LinkWorker {
             let mut brought = Brought::default();
             run.pass(step.gate, |delivery| brought.take(delivery, step))?;
             let start = run.now();
-            let waited = self.carry(step, brought, run)?;
+            let (begun, waited) = self.carry(step, brought, run)?;
+            let start = start.max(begun);
             now = run.now();
             if run.terms.profile {
                 let (what, bytes) = (Activity::Transfer(step.transfer), step.bytes as u64);

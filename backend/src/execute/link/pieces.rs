@@ -15,6 +15,8 @@ pub(super) struct Moving<'a> {
     pub(super) step: &'a LinkStep,
     /// Nanoseconds that went by in waiting for chunks and for empty buffers.
     pub(super) waited: Cell<u64>,
+    /// When a GPU turned to it; 0 where that does not show.
+    pub(super) begun: Cell<u64>,
 }
 
 impl Moving<'_> {

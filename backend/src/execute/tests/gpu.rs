@@ -9,8 +9,10 @@ use crate::execute::{Activity, ComputeDevice, DevicePool, GpuOpener, Lane, RunOp
 use crate::lock::lock;
 use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
 use crate::plan::{ChunkRule, PlanOptions, Route, StreamMode};
+use crate::program::Origin;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::op::{Op, Reduce, ReduceKind};
+use anabranch_placement::platform::DeviceKind;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -70,6 +72,26 @@ fn streamed_and_whole_transfers_give_the_same_bits() {
         &executor(&placed, &PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() }, 1),
         &RunOptions::default(),
     );
+}
+
+#[test]
+fn the_wait_for_a_gpu_node_is_no_time_of_the_copy() {
+    let Some(_) = gpu() else { return };
+    let placed = ladder(&["cpu", "gpu"], 4, &[1300, 1024]);
+    let options = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
+    let executor = executor(&placed, &options, 1);
+    let run = executor.run(&inputs(&placed.program), &RunOptions::default().with_profile(true)).expect("nothing fails");
+    let (plan, mut copies) = (executor.plan(), 0);
+    for copy in &run.events {
+        let Activity::Transfer(id) = copy.what else { continue };
+        let Origin::Node(maker) = placed.program.value(plan.transfer(id).value).origin else { continue };
+        if plan.device(plan.transfer(id).from).kind == DeviceKind::Gpu {
+            let made = run.events.iter().find(|event| event.what == Activity::Node(maker)).expect("it ran");
+            assert!(copy.start >= made.end.min(copy.end), "{copy:?} of {made:?}");
+            copies += 1;
+        }
+    }
+    assert!(copies > 0);
 }
 
 #[test]

@@ -30,8 +30,8 @@ struct Script<'a> {
     nodes: Vec<Option<(usize, usize)>>,
     /// The same of each transfer; none where nothing moves.
     transfers: Vec<Option<(usize, usize)>>,
-    /// Seconds of each transfer in which nothing moves.
-    hops: Vec<f64>,
+    /// Of each transfer in which nothing moves: what it comes after, and seconds from that to its start and to its end.
+    hops: Vec<Option<(usize, [f64; 2])>>,
     /// What brings a value to a device, and the seconds after it until a node there can begin.
     there: BTreeMap<(ValueId, DeviceId), (usize, f64)>,
     /// The batch that each GPU node is submitted with.
@@ -73,16 +73,19 @@ pub(super) fn forecast(
     spans.iter_mut().for_each(|(begin, end)| (*begin, *end) = (*begin + start, *end + start));
     let span = |ends: &Option<(usize, usize)>| ends.map_or((0.0, 0.0), |(first, last)| (spans[first].0, spans[last].1));
     let end = spans.iter().map(|(_, end)| *end).fold(start, f64::max);
-    let moved = |(ends, hop): (&Option<(usize, usize)>, &f64)| {
-        ends.map_or(*hop, |(first, last)| spans[last].1 - spans[first].0)
+    let transfers = script.transfers.iter().zip(&script.hops).map(|(ends, hop)| match *hop {
+        Some((made, [start, end])) => (spans[made].1 + start, spans[made].1 + end),
+        None => span(ends),
+    });
+    let worked = |ends: &Option<(usize, usize)>| {
+        let parts = ends.map_or(&[][..], |(first, last)| &spans[first..=last]);
+        parts.iter().fold(0.0, |sum, (start, end)| sum + end - start)
     };
-    let busy = |node: NodeId| costs[node.index()][plan.device_of(node).index()].map_or(0.0, |cost| cost.seconds);
     Ok(Predicted {
-        busy: program.node_ids().map(busy).collect(),
+        busy: script.nodes.iter().map(worked).collect(),
         nodes: script.nodes.iter().map(span).collect(),
-        transfers: script.transfers.iter().zip(&script.hops).map(moved).collect(),
+        transfers: transfers.collect(),
         makespan: end + known(|run| &run.finish),
-        traffic: plan.predicted().traffic,
     })
 }
 
@@ -119,7 +122,7 @@ impl<'a> Script<'a> {
             operations: Vec::new(),
             nodes: vec![None; program.nodes.len()],
             transfers: vec![None; plan.transfers().len()],
-            hops: vec![0.0; plan.transfers().len()],
+            hops: vec![None; plan.transfers().len()],
             there: BTreeMap::new(),
             submitted_with: submitted_with.collect(),
             chunks: chunks(plan),
@@ -209,9 +212,11 @@ impl<'a> Script<'a> {
         let lane = self.plan.links().iter().position(|link| link.from == from && link.to == to);
         let (Some(lane), false) = (lane.map(|at| 2 * self.plan.devices().len() + at), route == Route::Shared) else {
             let hop = curve.time(bytes);
-            self.hops[id.index()] = hop;
             self.transfers[id.index()] = feeder;
             if let Some((operation, delay)) = made {
+                if feeder.is_none() {
+                    self.hops[id.index()] = Some((operation, [delay, delay + hop]));
+                }
                 self.there.insert((value, to), (operation, delay + hop));
             }
             return;

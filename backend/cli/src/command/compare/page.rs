@@ -1,8 +1,8 @@
 //! `--html FILE`: a comparison as charts and tables on one page that needs no network.
 
-use super::{Column, Names, agreement};
+use super::{Column, ERRORS, Names, agreement};
 use crate::chart::{Bar, BarChart, Format, Group, Panel, html_table, page};
-use crate::command::table::duration;
+use crate::command::table::{digits, duration, error};
 use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
 use anabranch::device::format_bytes;
 
@@ -25,7 +25,7 @@ pub(super) fn html(comparison: &Comparison, names: &Names, facts: &[(&str, Strin
         table(comparison, names),
         chart.draw(
             "Traffic",
-            "bytes of all transfers between devices",
+            "bytes copied or streamed between devices",
             ("traffic", bytes),
             vec![chart.panel(&comparison.model, traffic)],
         ),
@@ -39,7 +39,8 @@ pub(super) fn html(comparison: &Comparison, names: &Names, facts: &[(&str, Strin
             [device.predicted_peak_bytes, Some(device.peak_bytes)].map(|peak| peak.map(|b| Bar::exactly(b as f64)))
         }),
     ];
-    page(&format!("{}: ways to place it", comparison.model), facts, &charts)
+    let facts: Vec<_> = facts.iter().cloned().chain([("errors", ERRORS.to_owned())]).collect();
+    page(&format!("{}: ways to place it", comparison.model), &facts, &charts)
 }
 
 /// The columns of the table beside the ways' names.
@@ -48,9 +49,9 @@ const COLUMNS: [Column<Outcome>; 10] = [
     ("measured", |outcome| milliseconds(outcome.measured_ms.median)),
     ("at least", |outcome| milliseconds(outcome.measured_ms.low)),
     ("at most", |outcome| milliseconds(outcome.measured_ms.high)),
-    ("error", |outcome| or_dash(outcome.error_percent, |error| format!("{error:+.1} %"))),
-    ("nodes off", |outcome| or_dash(outcome.node_error_percent, |error| format!("{error:.0} %"))),
-    ("links off", |outcome| or_dash(outcome.link_error_percent, |error| format!("{error:.0} %"))),
+    ("error", |outcome| or_dash(outcome.error_percent, error)),
+    ("nodes off", |outcome| or_dash(outcome.node_error_percent, whole_percent)),
+    ("links off", |outcome| or_dash(outcome.link_error_percent, whole_percent)),
     ("traffic", |outcome| format_bytes(outcome.traffic_bytes)),
     ("placing", |outcome| or_dash(outcome.place_ms, milliseconds)),
     ("outputs", |outcome| agreement(outcome).to_owned()),
@@ -124,6 +125,9 @@ fn bytes(bytes: f64) -> String {
 }
 
 fn percent(part: f64) -> String {
-    // A sum of nothing is −0.
-    format!("{:.0} %", part.abs() * 100.0)
+    whole_percent(part * 100.0)
+}
+
+fn whole_percent(percent: f64) -> String {
+    format!("{} %", digits(percent, 0))
 }

@@ -24,7 +24,7 @@ pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> Timeline {
         }
     };
     let mut subtitle = format!(
-        "{}, {} processing elements: makespan {}, speedup {:.2}",
+        "{}, {} processing elements: makespan {} time units, speedup {:.2}",
         outcome.variant.name(),
         outcome.elements,
         outcome.makespan(),

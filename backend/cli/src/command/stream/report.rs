@@ -48,7 +48,7 @@ fn facts(source: &Source, outcomes: &[Outcome<'_>]) -> String {
     if let Some((operators, seconds)) = source.converted {
         let _ = write!(text, "; of {operators} operators, converted in {}", duration(seconds));
     }
-    let _ = write!(text, "\n  work {work} (the time on one processing element), ");
+    let _ = write!(text, "\n  work {work} time units (on one processing element), ");
     let _ = match outcomes.first().map(|outcome| &outcome.depth) {
         Some(Ok(depth)) => writeln!(text, "streaming depth {} (at least {})", depth.bound, depth.lower),
         Some(Err(error)) => writeln!(text, "no streaming depth: {error}"),
@@ -59,7 +59,7 @@ fn facts(source: &Source, outcomes: &[Outcome<'_>]) -> String {
 
 fn schedule(outcome: &Outcome<'_>) -> String {
     let mut text = format!(
-        "\n{} on {} processing elements: makespan {}, scheduled in {}\n  speedup {:.2}, utilisation {:.1} %",
+        "\n{} on {} processing elements: makespan {} time units, scheduled in {}\n  speedup {:.2}, utilisation {:.1} %",
         outcome.variant.name(),
         outcome.elements,
         outcome.makespan(),
@@ -77,7 +77,7 @@ fn schedule(outcome: &Outcome<'_>) -> String {
             let (list, seconds) = (outcome.list.makespan, duration(outcome.list_seconds));
             let _ = writeln!(
                 text,
-                "  {:.2} times as fast as without streaming (makespan {list}, speedup {:.2}, scheduled in {seconds})",
+                "  {:.2} times as fast as without streaming (makespan {list} time units, speedup {:.2}, scheduled in {seconds})",
                 outcome.gain(),
                 outcome.list_speedup()
             );

@@ -15,10 +15,13 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/// With so many digits after the point; what rounds to nothing has no sign.
+const rounded = (value, places) => value.toFixed(places).replace(/^-(0(\.0*)?)$/, "$1");
+
 /// Three digits.
 function digits(value) {
   const size = Math.abs(value);
-  return value.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+  return rounded(value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 
 /// Nanoseconds with a unit.
@@ -47,16 +50,22 @@ function amount(value) {
   return digits(value / 10 ** (3 * power)) + ["", "k", "M", "G", "T"][power];
 }
 
-const percent = (share) => `${Math.abs(share) < 0.0995 ? (100 * share).toFixed(1) : Math.round(100 * share)} %`;
+const percent = (share) => `${Math.abs(share) < 0.0995 ? rounded(100 * share, 1) : Math.round(100 * share)} %`;
 
-/// What was measured over what was predicted, minus one; undefined where there is nothing to compare.
-function errorOf(node) {
-  const measured = node.measured ? node.measured.end - node.measured.start : 0;
-  const predicted = node.predicted.end - node.predicted.start;
-  return measured > 100 ? (predicted - measured) / measured : undefined;
+/// How long something works: without waits for chunks.
+const lengthOf = (times) => (times ? times.busy : 0);
+
+/// `(predicted − measured) / measured`; undefined where there is nothing to compare.
+const errorFrom = (predicted, measured) => (measured > 100 ? (predicted - measured) / measured : undefined);
+const errorOf = (thing) => errorFrom(lengthOf(thing.predicted), lengthOf(thing.measured));
+
+/// An error in percent with its sign; nothing where there is none.
+function errorText(error) {
+  if (error === undefined) return "";
+  const text = percent(Math.abs(error));
+  return `${text.startsWith("0.0 ") ? "" : error < 0 ? "−" : "+"}${text}`;
 }
 
-const lengthOf = (times) => (times ? times.end - times.start : 0);
 const isMeasured = data.measured !== null;
 /// What is known best: measured times where there are some.
 const timesOf = (thing) => thing.measured || thing.predicted;

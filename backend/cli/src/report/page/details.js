@@ -9,19 +9,11 @@ const details = (() => {
   const facts = (...rows) => element("table", { class: "wide" }, element("tbody", {}, rows.filter(Boolean)));
   const close = () => element("button", { class: "close", type: "button", title: "Back to the run (Esc)", onclick: () => select(null) }, "✕");
 
-  /// `30 % longer than predicted`, if that can be said.
+  /// `predicted 30 % too short`, if that can be said.
   function compared(thing) {
-    const [measured, predicted] = [lengthOf(thing.measured), lengthOf(thing.predicted)];
-    if (!(predicted > 0) || !(measured > 0)) return "";
-    if (measured >= 3 * predicted) return `${amount(measured / predicted)} times as long as predicted`;
-    return `${percent(Math.abs(measured / predicted - 1))} ${measured < predicted ? "shorter" : "longer"} than predicted`;
-  }
-
-  /// `+30 %` or `−20 %`: how the measured time compares.
-  function off(measured, predicted) {
-    if (!(predicted > 0) || !(measured > 0)) return "";
-    const share = measured / predicted - 1;
-    return `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}`;
+    const error = errorOf(thing);
+    if (error === undefined || !(lengthOf(thing.predicted) > 0)) return "";
+    return `predicted ${percent(Math.abs(error))} too ${error < 0 ? "short" : "long"}: (predicted − measured) / measured`;
   }
 
   function timesTable(thing) {
@@ -52,6 +44,17 @@ const details = (() => {
         device.limit === null ? "" : `, limit ${bytes(device.limit)}`));
   }
 
+  /// How often it was run, and what the makespans were; the rest of the page is of the last run.
+  function runs(told) {
+    const ranked = [...told.latencies_ns].sort((one, other) => one - other);
+    const median = `${duration(told.median_ns)}${ranked.length > 1 ? `, between ${duration(told.low_ns)} and ${duration(told.high_ns)} with ${Math.round(100 * told.confidence)} % confidence` : ""}`;
+    return facts(
+      row("measured", `${ranked.length}${told.cold ? ", the first of them cold" : ` after ${told.warmup} to warm up`}`),
+      row("median", median), row("least", duration(ranked[0])), row("90 % within", duration(ranked[Math.max(0, Math.ceil(0.9 * ranked.length) - 1)])),
+      row("first of all", duration(told.first_ns)), told.node_error_percent !== null && row("nodes off by", `${percent(told.node_error_percent / 100)} (Σ |predicted − measured| of Σ measured)`),
+      row("the one shown", `${duration(data.measured.makespan_ns)}, profiled`));
+  }
+
   function run() {
     const { facts: told } = data;
     const links = timeline.lanes.filter((lane) => lane.device === undefined);
@@ -61,15 +64,13 @@ const details = (() => {
       const source = cost === null || cost === undefined ? "unknown" : cost.source.replace(/ ×.*/, "");
       sources.set(source, (sources.get(source) || 0) + 1);
     });
-    const ranked = [...told.latencies_ns].sort((one, other) => one - other);
-    const rank = (share) => duration(ranked[Math.max(0, Math.ceil(share * ranked.length) - 1)]);
     return [
       heading("Devices"), data.devices.map(gauge),
       links.length > 0 && [heading("Links"), element("table", {}, element("tbody", {}, links.map((lane) => {
         const sum = lane.items.reduce((total, item) => total + item.thing.bytes, 0);
         return row(lane.name, `${lane.items.length} ×`, bytes(sum), duration(lane.busy));
       })))],
-      ranked.length > 1 && [heading("Latency"), facts(row("runs", `${ranked.length}`), row("first", duration(told.latencies_ns[0])), row("median", rank(0.5)), row("least", rank(0)), row("90 % within", rank(0.9)))],
+      isMeasured && [heading("Runs"), runs(told.runs)],
       heading("Predictions rest on"), facts(...[...sources].map(([source, count]) => row(source, `${count} nodes`))),
       heading("Made by"),
       element("p", {}, element("code", {}, told.command)),
@@ -154,5 +155,5 @@ const details = (() => {
   }
 
   onSelect(show);
-  return { show, off };
+  return { show };
 })();

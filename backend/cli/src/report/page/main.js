@@ -7,11 +7,18 @@ function drawHeader() {
   byId("model").title = facts.model;
   byId("subtitle").textContent = `${facts.strategy} on ${data.devices.map((device) => device.name).join(", ")} · ${facts.machine} · ${facts.date}`;
   byId("subtitle").title = byId("subtitle").textContent;
-  const tile = (value, name, off) => element("div", { class: "tile" }, element("b", {}, value, off ? element("span", { class: "off" }, off) : ""), element("span", {}, name));
-  const tiles = [tile(duration(predicted.makespan_ns), "predicted makespan")];
-  if (isMeasured) tiles.unshift(tile(duration(measured.makespan_ns), "measured makespan", details.off(measured.makespan_ns, predicted.makespan_ns)));
-  const moved = data.transfers.filter((transfer) => transfer.route !== "shared").length;
-  tiles.push(tile(bytes(isMeasured ? measured.traffic : predicted.traffic), `over ${moved} transfers`));
+  const tile = (value, name, off) => element("div", { class: "tile" }, element("b", {}, value, off ? element("span", { class: "off", title: "(predicted − measured) / measured" }, off) : ""), element("span", {}, name));
+  const tiles = [];
+  if (isMeasured) {
+    const { latencies_ns: latencies, cold, median_ns: median } = facts.runs;
+    const name = latencies.length > 1 ? `measured, median of ${latencies.length}` : cold ? "measured, one cold run" : "measured, one run";
+    tiles.push(tile(duration(median), name));
+    tiles.push(tile(duration(predicted.makespan_ns), "predicted; error (p − m) / m", errorText(errorFrom(predicted.makespan_ns, median))));
+  } else {
+    tiles.push(tile(duration(predicted.makespan_ns), "predicted makespan"));
+  }
+  const { moved, in_place: inPlace } = isMeasured ? measured : predicted;
+  tiles.push(tile(bytes(moved.bytes), `over ${moved.transfers} transfers${inPlace.transfers > 0 ? `, ${inPlace.transfers} read in place` : ""}`));
   const peak = (device) => device.measured_peak ?? device.planned_peak;
   for (const device of data.devices.filter((one) => peak(one) > 0).slice(0, 3)) tiles.push(tile(bytes(peak(device)), `peak on ${device.name}`));
   tiles.push(tile(`${data.nodes.filter((node) => node.role === "node").length}`, "nodes"));

@@ -6,7 +6,7 @@ const table = (() => {
   const cost = (node) => node.costs[node.device];
   const waited = (node) => (node.measured ? node.measured.start - node.measured.ready : 0);
 
-  /// Name, width, value to sort by, text; figures start with the greatest.
+  /// Name, what it is of, width, value to sort by, text; figures start with the greatest. An error is (predicted − measured) / measured.
   const columns = [
     { name: "node", width: "24%", value: (node) => node.name.toLowerCase(), text: (node) => node.name, words: true },
     { name: "op", width: "11%", value: (node) => node.op, text: (node) => node.op, words: true },
@@ -14,18 +14,17 @@ const table = (() => {
     { name: "start", value: (node) => timesOf(node).start, text: (node) => duration(timesOf(node).start), ascending: true },
     { name: "predicted", value: (node) => lengthOf(node.predicted), text: (node) => duration(lengthOf(node.predicted)) },
     { name: "measured", value: (node) => lengthOf(node.measured), text: (node) => duration(lengthOf(node.measured)), measured: true },
-    { name: "error", value: (node) => Math.abs(errorOf(node) ?? -1), text: (node) => errorText(node), measured: true },
+    { name: "error", of: " (p − m) / m", value: (node) => Math.abs(errorOf(node) ?? -1), text: (node) => errorCell(node), measured: true },
     { name: "critical share", value: share, text: (node) => (share(node) > 0 ? percent(share(node)) : "") },
     { name: "waited", value: waited, text: (node) => (waited(node) > 0 ? duration(waited(node)) : ""), measured: true },
     { name: "cost from", width: "11%", value: (node) => (cost(node) ? cost(node).source : ""), text: (node) => (cost(node) ? cost(node).source : ""), words: true },
   ].filter((column) => isMeasured || !column.measured);
 
-  function errorText(node) {
+  function errorCell(node) {
     const error = errorOf(node);
     if (error === undefined) return "";
     const off = Math.abs(error) > 0.5 ? "bad" : Math.abs(error) < 0.15 ? "good" : undefined;
-    const shown = Math.abs(error) >= 10 ? `×${amount(1 + error)}` : `${error < 0 ? "−" : "+"}${percent(Math.abs(error))}`;
-    return element("span", { class: off }, shown);
+    return element("span", { class: off }, Math.abs(error) >= 10 ? `×${amount(1 + error)}` : errorText(error));
   }
 
   let sorted = { column: columns.find((column) => column.name === (isMeasured ? "measured" : "predicted")), down: true };
@@ -52,7 +51,7 @@ const table = (() => {
       const here = sorted.column === column;
       const arrow = here ? (sorted.down ? " ↓" : " ↑") : "";
       return element("th", { class: column.words ? undefined : "right", style: column.width ? `width:${column.width}` : undefined, "aria-sort": here ? (sorted.down ? "descending" : "ascending") : undefined },
-        element("button", { type: "button", onclick: () => sortBy(column.name), style: `text-align:${column.words ? "left" : "right"}` }, column.name + arrow));
+        element("button", { type: "button", onclick: () => sortBy(column.name), style: `text-align:${column.words ? "left" : "right"}` }, column.name + (column.of || "") + arrow));
     };
     head.replaceChildren(element("tr", {}, columns.map(cell)));
   }

@@ -14,7 +14,7 @@ const timeline = (() => {
   /// By start. Predicted transfers may share a link: `reach` is when all so far have ended, `room` when the next begins.
   function bars(items, when) {
     const list = items.filter((item) => item.thing[when])
-      .map((item) => ({ ...item, start: item.thing[when].start, end: item.thing[when].end, critical: item.thing[`critical_${when}`] }))
+      .map((item) => ({ ...item, start: item.thing[when].start, end: item.thing[when].end, busy: item.thing[when].busy, critical: item.thing[`critical_${when}`] }))
       .sort(byStart);
     list.forEach((bar, at) => {
       bar.reach = Math.max(bar.end, at > 0 ? list[at - 1].reach : 0);
@@ -45,7 +45,7 @@ const timeline = (() => {
     const streamInto = new Set(data.transfers.map((transfer) => transfer.into).filter((node) => node !== null));
     return [...made, ...sorted].map((lane) => {
       lane.items.forEach((item) => { item.streamed ??= item.thing.block !== null || streamInto.has(item.index); });
-      const busy = (list) => list.reduce((sum, bar) => sum + bar.end - bar.start, 0);
+      const busy = (list) => list.reduce((sum, bar) => sum + bar.busy, 0);
       const [predicted, measured] = [bars(lane.items, "predicted"), bars(lane.items, "measured")];
       return { ...lane, predicted, measured, busy: busy(isMeasured ? measured : predicted) };
     });

@@ -1,0 +1,116 @@
+//! Runs of one plan, one after the other: first those that warm it up, then those that are measured, last those that show when what
+//! happened. Makespans are measured without profile, as those of ways that are compared; a single measured run is profiled itself.
+
+use super::contest::Errors;
+use super::{Median, PROFILED};
+use crate::execute::RunOptions;
+use crate::session::{Inputs, Prepared, Run, Session, SessionError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What all runs together take at most where their number is not given, beyond one that warms up and one that is measured.
+const BUDGET: Duration = Duration::from_secs(1);
+
+/// Measured runs at most where their number is not given: enough for an interval of 95 % that leaves three of each end out.
+const MOST: u32 = 15;
+
+/// How often a plan is run.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SeriesOptions {
+    /// Runs before those that are measured; one if not given.
+    pub warmup: Option<u32>,
+    /// Measured runs, ≥ 1; as many as about a second holds if not given, but 15 at most.
+    pub repeat: Option<u32>,
+    /// Cancellation and time limit of each run.
+    pub run: RunOptions,
+}
+
+/// What was measured of one plan. Times in milliseconds.
+pub struct Series {
+    /// Runs before those that were measured.
+    pub warmup: u32,
+    /// The first of all runs: it touches memory for the first time, unless the plan was run before.
+    pub first_ms: f64,
+    /// Each measured makespan, in the order of the runs.
+    pub samples_ms: Vec<f64>,
+    /// Their median.
+    pub measured_ms: Median,
+    /// Whether the first measured run was the plan's first of all.
+    pub cold: bool,
+    /// By how much of their measured time nodes were predicted too long or too short, in percent
+    /// ([`Accuracy::node_error`](crate::learning::Accuracy::node_error)): the median of the profiled runs.
+    pub node_error_percent: Option<f64>,
+    /// The same of copies over links.
+    pub link_error_percent: Option<f64>,
+    /// The last run, which was profiled.
+    pub last: Run,
+}
+
+impl SeriesOptions {
+    /// The same with so many measured runs, after so many that do not count.
+    pub fn with_runs(self, repeat: Option<u32>, warmup: Option<u32>) -> Self {
+        Self { repeat, warmup, ..self }
+    }
+
+    /// The same with runs made like this.
+    pub fn with_run(self, run: RunOptions) -> Self {
+        Self { run, ..self }
+    }
+
+    /// The number of runs at most.
+    pub fn steps(&self) -> u64 {
+        let (warmup, repeat) = (self.warmup.unwrap_or(1), self.repeat.unwrap_or(MOST));
+        u64::from(warmup + repeat + if repeat == 1 { 0 } else { PROFILED })
+    }
+}
+
+/// Runs a plan that is ready; `see` is given each run, of which those that have a profile can be learned from.
+///
+/// # Errors
+/// If a run fails.
+pub fn measure(
+    session: &Session,
+    inputs: &Inputs,
+    prepared: &Arc<Prepared>,
+    options: &SeriesOptions,
+    see: &mut dyn FnMut(&Run),
+) -> Result<Series, SessionError> {
+    let begun = Instant::now();
+    let (mut first_ms, mut errors) = (None, Errors::default());
+    let mut run = |profile: bool| {
+        let run = session.run_prepared(prepared, inputs, &options.run.clone().with_profile(profile))?;
+        first_ms.get_or_insert(makespan_ms(&run));
+        if profile {
+            errors.add(&run);
+        }
+        see(&run);
+        Ok::<_, SessionError>(run)
+    };
+    let warmup = options.warmup.unwrap_or(1);
+    for _ in 0..warmup {
+        run(false)?;
+    }
+    // Where there is no time for more, the measured run shows when what happened.
+    let single = options.repeat.map_or(begun.elapsed() > BUDGET / 2, |repeat| repeat <= 1);
+    let mut last = run(single)?;
+    let cold = last.cold;
+    let mut samples_ms = vec![makespan_ms(&last)];
+    let out_of_time = |share: f64| options.repeat.is_none() && begun.elapsed() > BUDGET.mul_f64(share);
+    while !single && samples_ms.len() < options.repeat.unwrap_or(MOST) as usize && !out_of_time(0.75) {
+        samples_ms.push(makespan_ms(&run(false)?));
+    }
+    for profiled in 0..if single { 0 } else { PROFILED } {
+        if profiled == 0 || !out_of_time(1.0) {
+            last = run(true)?;
+        }
+    }
+    let measured_ms = Median::of(&samples_ms).unwrap_or_default();
+    let first_ms = first_ms.unwrap_or_default();
+    let [node_error_percent, link_error_percent] = errors.medians();
+    Ok(Series { warmup, first_ms, samples_ms, measured_ms, cold, node_error_percent, link_error_percent, last })
+}
+
+fn makespan_ms(run: &Run) -> f64 {
+    run.measured.makespan.as_secs_f64() * 1e3
+}
