@@ -7,18 +7,17 @@ use super::forecast::forecast;
 use super::machine::Machine;
 use super::placing::{Placed, Placing};
 use super::planned::{Lowered, Planned};
+use super::repair::Ways;
 use super::request::{BlockSource, PlacementRequest, PlanChoice};
 use super::strategy::Order;
+use crate::error_kind::ErrorKind;
 use crate::execute::Forecast;
 use crate::plan::{Plan, PlanError, PlanOptions};
 use crate::program::Program;
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Fixed;
 use std::sync::Arc;
-use std::time::Instant;
-
-/// How often a plan that is too large for a device is placed again with a smaller budget there.
-const ATTEMPTS: usize = 8;
+use std::time::{Duration, Instant};
 
 /// A program to be placed on a machine.
 #[derive(Clone, Copy)]
@@ -52,7 +51,8 @@ impl Planner<'_> {
             [] => (Some(order), BlockSource::Given { groups: Vec::new(), order: Vec::new() }),
             groups => (None, BlockSource::Given { groups: groups.to_vec(), order }),
         };
-        self.plan_request(&PlacementRequest { placer, rule: Order::Pct, order, blocks }, options)
+        let options = options.clone().with_streaming(planned.streaming);
+        self.plan_request(&PlacementRequest { placer, rule: Order::Pct, order, blocks }, &options)
     }
 
     /// The problem of placing the program, in seconds, with nothing placed yet.
@@ -75,42 +75,46 @@ impl Planner<'_> {
         Placing::new(&self.lowered.program, self.machine, self.constraints)
     }
 
-    /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
-    /// stays there. If nothing fits, the first shortage is the error.
     fn plan_request(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
         let started = Instant::now();
-        let placing = self.placing()?;
-        let blocks = BlockPlanner::new(self.machine, options, self.constraints);
-        let mut budgets = self.machine.memory();
-        let mut first = None;
-        for _ in 0..ATTEMPTS {
-            let placed = match placing.place(request, &budgets) {
-                Ok(placed) => placed,
-                Err(error) => return Err(first.unwrap_or(error)),
-            };
-            let device_of = placed.placement.device_of.clone();
-            let whole = PlacedProgram::whole(&self.lowered.program, placed);
-            let made = blocks.contract(&whole, &budgets, request)?.unwrap_or(whole);
-            let shortage = match self.build(&made, options) {
-                Ok(plan) => {
-                    if let Some(violation) = crate::plan::check(&made.program, &plan).first() {
-                        return Err(PlanningError::invalid(violation));
-                    }
-                    let place_time = started.elapsed();
-                    let PlacedProgram { program, placed, groups, blocks, .. } = made;
-                    let (plan, weights) = (Arc::new(plan), Arc::clone(&self.lowered.weights));
-                    return Ok(Planned { program, blocks, placed, place_time, device_of, groups, plan, weights });
-                }
-                Err(PlanError::Memory(shortage)) => shortage,
-                Err(error) => return Err(error.into()),
-            };
-            let short = self.machine.devices.iter().position(|device| device.name == shortage.device);
-            let Some(short) = short else { break };
-            let resident = made.placed.resident(short);
-            budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
-            first.get_or_insert(PlanError::Memory(shortage).into());
+        let planned = self.fitted(&self.placing()?, request, options)?;
+        Ok(Planned { place_time: started.elapsed(), ..planned })
+    }
+
+    /// Places and plans once. What does not fit the devices is planned in another way that does, if there is one; else the shortage
+    /// of the first plan is the error.
+    fn fitted(
+        &self,
+        placing: &Placing<'_>,
+        request: &PlacementRequest,
+        options: &PlanOptions,
+    ) -> Result<Planned, PlanningError> {
+        let placed = placing.place_roomy(request)?;
+        match self.planned(PlacedProgram::whole(&self.lowered.program, placed.clone()), request, options) {
+            Err(error) if error.kind() == ErrorKind::Memory => {
+                Ways { planner: self, placing, request, options }.least(placed)?.ok_or(error)
+            }
+            planned => planned,
         }
-        Err(first.unwrap_or_else(PlanningError::no_plan))
+    }
+
+    /// Plans a placed program, with its streaming blocks, if that fits the devices.
+    pub(super) fn planned(
+        &self,
+        whole: PlacedProgram,
+        request: &PlacementRequest,
+        options: &PlanOptions,
+    ) -> Result<Planned, PlanningError> {
+        let device_of = whole.placed.placement.device_of.clone();
+        let blocks = BlockPlanner::new(self.machine, options, self.constraints);
+        let made = blocks.contract(&whole, request)?.unwrap_or(whole);
+        let plan = self.build(&made, options)?;
+        if let Some(violation) = crate::plan::check(&made.program, &plan).first() {
+            return Err(PlanningError::invalid(violation));
+        }
+        let PlacedProgram { program, placed, groups, blocks, .. } = made;
+        let (plan, weights, streaming) = (Arc::new(plan), Arc::clone(&self.lowered.weights), options.streaming);
+        Ok(Planned { program, blocks, placed, place_time: Duration::ZERO, device_of, groups, streaming, plan, weights })
     }
 
     /// The plan of a placed program, with what it will take.
@@ -126,7 +130,7 @@ impl Planner<'_> {
 
 impl PlacedProgram {
     /// A program as it was lowered.
-    fn whole(program: &Arc<Program>, placed: Placed) -> Self {
+    pub(super) fn whole(program: &Arc<Program>, placed: Placed) -> Self {
         let (reasons, groups, blocks) = (reasons(program, &placed), Vec::new(), Vec::new());
         Self { program: Arc::clone(program), placed, reasons, groups, blocks }
     }

@@ -40,7 +40,7 @@ pub struct Placed {
 
 impl Placed {
     /// Bytes that the nodes of a device keep there, as placement counted them.
-    pub fn resident(&self, device: usize) -> u64 {
+    pub(super) fn resident(&self, device: usize) -> u64 {
         let here = self.tasks.graph().tasks().iter().zip(&self.placement.device_of);
         here.filter(|(_, on)| on.index() == device).map(|(task, _)| task.memory).sum()
     }
@@ -123,7 +123,7 @@ impl<'a> Placing<'a> {
     /// If there is no placement within the constraints.
     pub fn place(&self, request: &PlacementRequest, memory: &[u64]) -> Result<Placed, PlanningError> {
         let platform = self.platform(memory)?;
-        let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
+        let table = self.table(&platform)?;
         let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)
             .map_err(PlanningError::infeasible)?;
         let placement = request.placer.place(&problem)?;
@@ -146,10 +146,19 @@ impl<'a> Placing<'a> {
         if let Some(violation) = check_schedule(&problem, &placement.device_of, &schedule, &options).first() {
             return Err(refuse(violation.to_string()));
         }
-        // The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.
-        schedule.order.sort_by_key(|task| !matches!(self.tasks.role(*task), Role::Input(_)));
+        self.begin_with_inputs(&mut schedule);
         let (tasks, costs, curves) = (self.tasks.clone(), self.costs.clone(), self.curves.clone());
         Ok(Placed { tasks, costs, curves, placement, schedule, platform })
+    }
+
+    /// [`Self::place`] within what the machine has; where the strategy finds no room, as if there were enough: what is counted here is a guess
+    /// of what a plan takes.
+    ///
+    /// # Errors
+    /// If there is no placement within the other constraints.
+    pub(super) fn place_roomy(&self, request: &PlacementRequest) -> Result<Placed, PlanningError> {
+        let roomy = vec![u64::MAX; self.machine.devices.len()];
+        self.place(request, &self.machine.memory()).or_else(|error| self.place(request, &roomy).map_err(|_| error))
     }
 
     /// The problem that [`Self::place`] gives the strategies, in seconds.
@@ -158,7 +167,7 @@ impl<'a> Placing<'a> {
     /// If some node can run nowhere.
     pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlanningError> {
         let platform = self.platform(memory)?;
-        let table = table(&self.tasks, &platform, &self.costs, &self.curves)?;
+        let table = self.table(&platform)?;
         let problem = Problem::new(self.tasks.graph(), &platform, &table, MemoryRule::Resident)
             .map_err(PlanningError::infeasible)?;
         let loaded = LoadedProblem::copy_of("program", &problem);
@@ -177,7 +186,28 @@ impl<'a> Placing<'a> {
         Forecast { nodes: nodes.collect(), links: self.curves.clone() }
     }
 
-    fn platform(&self, memory: &[u64]) -> Result<Platform, PlanningError> {
+    /// The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.
+    pub(super) fn begin_with_inputs(&self, schedule: &mut Schedule) {
+        schedule.order.sort_by_key(|task| !matches!(self.tasks.role(*task), Role::Input(_)));
+    }
+
+    /// The task graph.
+    pub(super) fn tasks(&self) -> &ProgramTasks {
+        &self.tasks
+    }
+
+    /// Predicted cost of each node on each device.
+    pub(super) fn costs(&self) -> &[Vec<Option<NodeCost>>] {
+        &self.costs
+    }
+
+    /// Seconds of each task on each device of the platform, and of transfers.
+    pub(super) fn table<'g>(&'g self, platform: &'g Platform) -> Result<CostTable<'g>, PlanningError> {
+        table(&self.tasks, platform, &self.costs, &self.curves)
+    }
+
+    /// The devices with so much memory, and their links.
+    pub(super) fn platform(&self, memory: &[u64]) -> Result<Platform, PlanningError> {
         let speed = |device: usize| {
             // Ranks that want one figure a device get its mean rate over the nodes that it can run.
             let costs = self.costs.iter().zip(&self.program.nodes);
