@@ -4,12 +4,14 @@
 //! sends, by datum and target, because another device waits for each of them, and then to tasks, by id.
 
 mod fifo;
+mod frugal;
 mod msr;
 mod path;
 mod placed_graph;
 mod planned;
 
 pub use fifo::{Fifo, ShuffledFifo};
+pub use frugal::Frugal;
 pub use msr::Msr;
 pub(crate) use path::remaining_times;
 pub use path::{Pct, path_computation_times};
@@ -56,7 +58,7 @@ impl Rule {
 }
 
 /// Every order that [`order_by_name`] knows.
-pub const ORDERS: &[&str] = &["pct", "msr", "fifo"];
+pub const ORDERS: &[&str] = &["pct", "msr", "fifo", "frugal"];
 
 /// The order called `name`, if there is one.
 pub fn order_by_name(name: &str) -> Option<Box<dyn Order>> {
@@ -64,6 +66,7 @@ pub fn order_by_name(name: &str) -> Option<Box<dyn Order>> {
         "pct" => Some(Box::new(Pct)),
         "msr" => Some(Box::new(Msr)),
         "fifo" => Some(Box::new(Fifo)),
+        "frugal" => Some(Box::new(Frugal)),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use anabranch::device::CpuGranularity;
 use anabranch::execute::RunOptions;
 use anabranch::session::{Session, SessionOptions};
-use anabranch_tests::{MODELS, options, reference, session};
+use anabranch_tests::{MODELS, assert_close, options, reference, session};
 
 /// One CPU device and the GPU, with these limits.
 fn limited(place: &str, limits: &[(String, u64)]) -> SessionOptions {
@@ -56,7 +56,7 @@ fn a_limit_at_the_peak_passes_and_one_byte_less_is_refused() {
                 let message = refused.to_string();
                 assert!(message.contains(device) && message.contains("node"), "{message}");
             }
-            // Placed again with a smaller budget, the plan keeps to it.
+            // What moved off the device makes the plan fit.
             Ok(prepared) => {
                 assert_eq!(place, "gpu", "one byte is missing on the only device that is left");
                 let peaks = prepared.plan().memory().devices().iter().map(|memory| memory.peak());
@@ -72,4 +72,20 @@ fn a_model_that_fits_nowhere_is_refused_by_name() {
     let session = session("convnet", limited("heft", &limits));
     let message = session.run(&reference("convnet").0).expect_err("1000 bytes hold no model").to_string();
     assert!(message.contains("1000") && (message.contains("cpu0") || message.contains("gpu0")), "{message}");
+}
+
+#[test]
+fn what_was_moved_for_memory_runs_within_the_limits() {
+    for name in ["fire", "unet", "vit"] {
+        let (inputs, references) = reference(name);
+        let peak = |place: &str| peaks(&session(name, limited(place, &[])), name)[0].1;
+        let limit = (peak("cpu") + peak("gpu")) / 2;
+        let session = session(name, limited("cpu", &[("cpu0".into(), limit)]));
+        for _ in 0..2 {
+            let run = session.run_with(&inputs, &RunOptions::default()).expect("the GPU has room");
+            assert_close(name, &run.outputs, &references);
+            let measured = run.measured.peaks[0];
+            assert!(measured <= limit, "{name}: {measured} bytes of {limit}");
+        }
+    }
 }

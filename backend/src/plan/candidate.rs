@@ -11,5 +11,6 @@ pub struct CandidatePlan {
     /// Whether anything is streamed in it.
     pub streamed: bool,
     /// What it was forecast to take, in seconds.
+    #[serde(rename = "makespan_s")]
     pub makespan: f64,
 }

@@ -1,5 +1,6 @@
 //! Why a plan cannot be made.
 
+use super::holding::Holding;
 use anabranch_kernels::KernelError;
 
 /// Why there is no plan for a program on these devices under this placement.
@@ -36,4 +37,8 @@ pub struct MemoryShortage {
     pub resident: u64,
     /// The device's limit, in bytes.
     pub available: u64,
+    /// What takes the device's memory.
+    pub holdings: Vec<Holding>,
+    /// The plan's peak on each device, in bytes.
+    pub peaks: Vec<u64>,
 }

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// The largest staging buffers of one end: one is filled, one travels, one is emptied.
 pub(crate) const STAGING: Ring = Ring { bytes: 4 << 20, depth: 3 };
 
+/// The same where memory is short: more pieces, each of which costs some calls to the GPU's driver.
+pub(super) const SMALL_STAGING: u64 = 256 << 10;
+
 /// A directed link over which bytes move. CPU devices have none between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkPlan {
@@ -39,8 +42,8 @@ impl LinkPlan {
     }
 }
 
-/// The links of these transfers, which are in total order, by their ends.
-pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer]) -> Vec<LinkPlan> {
+/// The links of these transfers, which are in total order, by their ends. Values are cut into pieces of at most `piece` bytes.
+pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer], piece: u64) -> Vec<LinkPlan> {
     let mut links: BTreeMap<(DeviceId, DeviceId), LinkPlan> = BTreeMap::new();
     for (index, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.moves(devices)) {
         let link = links.entry((transfer.from, transfer.to)).or_insert_with(|| LinkPlan {
@@ -52,7 +55,7 @@ pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer]) -> Vec<LinkPla
         });
         link.transfers.push(TransferId(index as u32));
         // A chunk of a stream goes through one staging buffer; other values are cut into as many pieces as it takes.
-        let piece = transfer.stream().map_or(transfer.bytes.min(STAGING.bytes), |stream| stream.chunk_bytes());
+        let piece = transfer.stream().map_or(transfer.bytes.min(piece), |stream| stream.chunk_bytes());
         link.staging.bytes = link.staging.bytes.max(piece.next_multiple_of(4));
         if let Some(stream) = transfer.stream()
             && devices[transfer.to.index()].kind == DeviceKind::Cpu

@@ -176,7 +176,7 @@ fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError>
     charges.sort_by_key(|charge| charge.place);
     for (index, device) in frame.devices.iter().enumerate() {
         if device.limit.is_some_and(|limit| memory.devices[index].peak() > limit) {
-            return Err(PlanError::Memory(Box::new(frame.shortage(index, &memory.devices[index], &charges))));
+            return Err(PlanError::Memory(Box::new(frame.shortage(index, &memory, &charges))));
         }
     }
     Ok(memory)
@@ -416,7 +416,8 @@ impl Frame<'_> {
     }
 
     /// Names the first node with which the device's memory goes over its limit.
-    fn shortage(&self, device: usize, used: &DeviceMemory, charges: &[Charge]) -> MemoryShortage {
+    fn shortage(&self, device: usize, memory: &MemoryPlan, charges: &[Charge]) -> MemoryShortage {
+        let used = &memory.devices[device];
         let available = self.devices[device].limit.unwrap_or(u64::MAX);
         let mut sum = used.given.saturating_add(used.rings).saturating_add(used.staging);
         let mut place = 0;
@@ -433,6 +434,8 @@ impl Frame<'_> {
             needed: used.peak(),
             resident: used.resident(),
             available,
+            holdings: self.holdings(memory, DeviceId(device as u32)),
+            peaks: memory.devices.iter().map(DeviceMemory::peak).collect(),
         }
     }
 

@@ -20,6 +20,7 @@ mod check;
 mod device;
 mod error;
 mod gang;
+mod holding;
 mod link;
 mod memory;
 mod needs;
@@ -39,6 +40,7 @@ pub use check::{Violation, check};
 pub use device::{HOST, MachineDevice, PlanDevice};
 pub use error::{MemoryShortage, PlanError};
 pub(crate) use gang::common_divisor;
+pub use holding::{Held, Holding};
 pub use link::LinkPlan;
 pub(crate) use link::STAGING;
 pub use memory::{Allocation, DeviceMemory, MemoryPlan, SharedConstant};
@@ -186,20 +188,27 @@ impl Plan {
         let Formed { gangs, order, forecast } = former.form();
         transfer::stream(program, &uses, schedule, options, &gangs, &mut transfers);
         let Total { steps, transfers, gangs } = order::total(program, &order, transfers, &gangs);
-        let links = link::all(devices, &transfers);
         let predicted = Predicted::of(program, schedule, forecast, transfers.len());
-        let memory = memory::plan(&memory::Frame {
-            program,
-            devices,
-            device_of: &device_of,
-            uses: &uses,
-            steps: &steps,
-            gangs: &gangs,
-            transfers: &transfers,
-            links: &links,
-            needs,
-            expected: &predicted.nodes,
-        })?;
+        let planned = |piece: u64| {
+            let links = link::all(devices, &transfers, piece);
+            let memory = memory::plan(&memory::Frame {
+                program,
+                devices,
+                device_of: &device_of,
+                uses: &uses,
+                steps: &steps,
+                gangs: &gangs,
+                transfers: &transfers,
+                links: &links,
+                needs,
+                expected: &predicted.nodes,
+            })?;
+            Ok((links, memory))
+        };
+        let (links, memory) = match planned(STAGING.bytes) {
+            Err(PlanError::Memory(_)) => planned(link::SMALL_STAGING)?,
+            planned => planned?,
+        };
         let strategy = placement.strategy.to_owned();
         let devices = devices.to_vec();
         let (nodes, inputs) = (program.nodes.len(), program.inputs.len());

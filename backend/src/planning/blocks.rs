@@ -44,7 +44,6 @@ impl<'a> BlockPlanner<'a> {
     pub(super) fn contract(
         &self,
         whole: &PlacedProgram,
-        memory: &[u64],
         request: &PlacementRequest,
     ) -> Result<Option<PlacedProgram>, PlanningError> {
         let (program, placed) = (&*whole.program, &whole.placed);
@@ -63,7 +62,7 @@ impl<'a> BlockPlanner<'a> {
             StreamMode::Auto | StreamMode::Always => given.unwrap_or_else(|| self.choose(program, device_of)),
         };
         while !groups.is_empty() {
-            let streamed = self.contracted(whole, &groups, memory, request)?;
+            let streamed = self.contracted(whole, &groups, request)?;
             if !judged || streamed.placed.schedule.makespan <= placed.schedule.makespan {
                 return Ok(Some(streamed));
             }
@@ -148,7 +147,6 @@ impl<'a> BlockPlanner<'a> {
         &self,
         whole: &PlacedProgram,
         groups: &[BlockMembers],
-        memory: &[u64],
         request: &PlacementRequest,
     ) -> Result<PlacedProgram, PlanningError> {
         let PlacedProgram { program, placed, reasons, .. } = whole;
@@ -174,7 +172,7 @@ impl<'a> BlockPlanner<'a> {
             .iter()
             .for_each(|block| placing.assume(block.node, device_of[block.node.index()], Some(block.gain.with)));
         let fixed = PlacementRequest { order, ..PlacementRequest::fixed(device_of, request.rule) };
-        let mut again = placing.place(&fixed, memory)?;
+        let mut again = placing.place_roomy(&fixed)?;
         again.placement.strategy = placed.placement.strategy;
         let reason = |nodes: &Vec<NodeId>| match &nodes[..] {
             [node] => reasons[node.index()].clone(),

@@ -9,10 +9,12 @@ use super::error::PlanningError;
 use super::fitting::Planner;
 use super::planned::Planned;
 use super::request::{PlacementRequest, PlanChoice};
+use super::strategy::Strategy;
+use crate::error_kind::ErrorKind;
 use crate::plan::{CandidatePlan, PlanOptions, Route, StreamMode, Transfer};
-use anabranch_placement::check::check_placement;
 use anabranch_placement::place::{Auto, PlaceError, Placement, Placer};
 use anabranch_placement::problem::Problem;
+use std::time::Instant;
 
 /// Placements that are planned at most …
 const MOST: usize = 8;
@@ -24,46 +26,66 @@ const NODES: usize = 20_000;
 const HOPELESS: f64 = 1.5;
 
 impl Planner<'_> {
+    /// Places and plans as `choice` says, and readies no device. [`Strategy::AUTO`] takes of several plans the one that is forecast to
+    /// be the shortest.
+    ///
+    /// # Errors
+    /// If there is no plan within the constraints, or the choice names what is not there.
+    pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
+        let started = Instant::now();
+        let planned = if choice.strategy == Strategy::AUTO {
+            self.shortest(choice)
+        } else {
+            let request = PlacementRequest::of(&self.lowered.program, self.machine, choice)?;
+            streamed_if_shorter(&choice.plan, request.is_open(), |options| self.fitted(&request, options))
+        };
+        Ok(Planned { place_time: started.elapsed(), ..planned? })
+    }
+
     /// The plan that is forecast to be the shortest. Plans one placement, and up to [`MOST`] more while all their plans together have at
     /// most [`NODES`] nodes: about half a second beyond the search.
-    pub(super) fn shortest(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
+    fn shortest(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let mut contest = Contest::default();
         let request = |placement: Placement| PlacementRequest::formed(Box::new(Kept(placement)), choice.order);
         let different = self.placing()?.improve(&self.machine.memory())?.different;
         let most = (NODES / self.lowered.program.nodes.len().max(1)).clamp(1, MOST);
         for (makespan, placement) in different.into_iter().take(most) {
             if contest.is_open(makespan) {
-                let name = placement.strategy;
-                contest.enter(name, self.streamed_if_shorter(&request(placement), &choice.plan));
+                let (name, request) = (placement.strategy, request(placement));
+                contest.enter(name, streamed_if_shorter(&choice.plan, true, |options| self.once(&request, options)));
             }
+        }
+        if contest.is_short_of_memory() {
+            let search = PlacementRequest::formed(Box::new(Auto::default()), choice.order);
+            contest.enter("repaired", self.fitted(&search, &choice.plan));
         }
         if choice.plan.streaming == StreamMode::Auto && most > 1 {
             let blocks = BlockPlanner::new(self.machine, &choice.plan, self.constraints);
             for placed in blocks.before_placing(&self.lowered.program, self.constraints, choice.order)? {
-                contest.enter("blocks first", self.fitted(&placed, &choice.plan));
+                contest.enter("blocks first", self.once(&placed, &choice.plan));
             }
         }
         contest.winner()
     }
+}
 
-    /// The plan of a request; where the options leave it open what is streamed, the one with streams or the one without, whichever is
-    /// forecast to be shorter.
-    pub(super) fn streamed_if_shorter(
-        &self,
-        request: &PlacementRequest,
-        options: &PlanOptions,
-    ) -> Result<Planned, PlanningError> {
-        let streamed = self.fitted(request, options);
-        let open = options.streaming == StreamMode::Auto && request.is_open();
-        if !open || streamed.as_ref().is_ok_and(|planned| !is_streamed(planned)) {
-            return streamed;
-        }
-        let whole = self.fitted(request, &options.clone().with_streaming(StreamMode::Off));
-        match (streamed, whole) {
-            (Ok(streamed), Ok(whole)) if makespan(&whole) < makespan(&streamed) => Ok(whole),
-            (Err(_), Ok(whole)) => Ok(whole),
-            (streamed, _) => streamed,
-        }
+/// The plan of a request as `plan` makes it; where the options leave it open what is streamed, and the request does (`open`), the one
+/// with streams or the one without, whichever is forecast to be shorter.
+fn streamed_if_shorter(
+    options: &PlanOptions,
+    open: bool,
+    plan: impl Fn(&PlanOptions) -> Result<Planned, PlanningError>,
+) -> Result<Planned, PlanningError> {
+    let streamed = plan(options);
+    let open = open && options.streaming == StreamMode::Auto;
+    if !open || streamed.as_ref().is_ok_and(|planned| !is_streamed(planned)) {
+        return streamed;
+    }
+    let whole = plan(&options.clone().with_streaming(StreamMode::Off));
+    match (streamed, whole) {
+        (Ok(streamed), Ok(whole)) if makespan(&whole) < makespan(&streamed) => Ok(whole),
+        (Err(_), Ok(whole)) => Ok(whole),
+        (streamed, _) => streamed,
     }
 }
 
@@ -79,6 +101,11 @@ impl Contest {
     /// Whether a placement of this simulated makespan might win.
     fn is_open(&self, simulated: f64) -> bool {
         self.best.as_ref().is_none_or(|best| simulated <= HOPELESS * makespan(best))
+    }
+
+    /// Whether some plan did not fit.
+    fn is_short_of_memory(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| error.kind() == ErrorKind::Memory)
     }
 
     fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) {
@@ -116,7 +143,7 @@ fn is_streamed(planned: &Planned) -> bool {
     !planned.groups.is_empty() || planned.plan.transfers().iter().any(moves)
 }
 
-/// A placement that the search has made, as long as devices have room for it.
+/// A placement that the search has made.
 struct Kept(Placement);
 
 impl Placer for Kept {
@@ -124,11 +151,8 @@ impl Placer for Kept {
         "auto"
     }
 
-    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        if check_placement(problem, &self.0.device_of).is_empty() {
-            return Ok(Placement { strategy: self.name(), ..self.0.clone() });
-        }
-        Auto::default().place(problem)
+    fn place(&self, _: &Problem<'_>) -> Result<Placement, PlaceError> {
+        Ok(Placement { strategy: self.name(), ..self.0.clone() })
     }
 }
 
@@ -138,7 +162,7 @@ mod tests {
     use crate::execute::Weights;
     use crate::plan::test_programs::{Maker, add, relu};
     use crate::plan::{MachineDevice, PlanOptions};
-    use crate::planning::{Constraints, Lowered, Machine, Strategy};
+    use crate::planning::{Constraints, Lowered, Machine};
     use crate::profile::{DeviceCosts, LinkCosts, MachineCosts, Rates};
     use crate::program::Program;
     use anabranch_placement::platform::DeviceKind;

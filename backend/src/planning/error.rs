@@ -33,7 +33,7 @@ impl PlanningError {
         Self::new(ErrorKind::Internal, text)
     }
 
-    /// Placing again with smaller budgets led nowhere.
+    /// No way of planning fits.
     pub(crate) fn no_plan() -> Self {
         let text = "no plan fits the devices' memory; let the devices hold more, or use more devices";
         Self::new(ErrorKind::Memory, text)

@@ -7,19 +7,17 @@ use super::forecast::forecast;
 use super::machine::Machine;
 use super::placing::{Placed, Placing};
 use super::planned::{Lowered, Planned};
-use super::request::{BlockSource, PlacementRequest, PlanChoice};
-use super::strategy::{Order, Strategy};
+use super::repair::Ways;
+use super::request::{BlockSource, PlacementRequest};
+use super::strategy::Order;
+use crate::error_kind::ErrorKind;
 use crate::execute::Forecast;
 use crate::plan::{Plan, PlanError, PlanOptions};
 use crate::program::Program;
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Fixed;
-use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How often a plan that is too large for a device is placed again with a smaller budget there.
-const ATTEMPTS: usize = 8;
 
 /// A program to be placed on a machine.
 #[derive(Clone, Copy)]
@@ -33,21 +31,6 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Places and plans as `choice` says, and readies no device. [`Strategy::AUTO`] takes of several plans the one that is forecast to
-    /// be the shortest.
-    ///
-    /// # Errors
-    /// If there is no plan within the constraints, or the choice names what is not there.
-    pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
-        let started = Instant::now();
-        let planned = if choice.strategy == Strategy::AUTO {
-            self.shortest(choice)
-        } else {
-            self.streamed_if_shorter(&PlacementRequest::of(&self.lowered.program, self.machine, choice)?, &choice.plan)
-        };
-        Ok(Planned { place_time: started.elapsed(), ..planned? })
-    }
-
     /// Plans what `planned` does anew with the machine's costs: same devices, same order, same blocks.
     ///
     /// # Errors
@@ -60,7 +43,8 @@ impl Planner<'_> {
             [] => (Some(order), BlockSource::Given { groups: Vec::new(), order: None }),
             groups => (None, BlockSource::Given { groups: groups.to_vec(), order: Some(order) }),
         };
-        let again = self.fitted(&PlacementRequest { placer, rule: Order::Pct, order, blocks }, options)?;
+        let options = options.clone().with_streaming(planned.streaming);
+        let again = self.fitted(&PlacementRequest { placer, rule: Order::Pct, order, blocks }, &options)?;
         Ok(Planned { place_time: started.elapsed(), ..again })
     }
 
@@ -82,6 +66,7 @@ impl Planner<'_> {
             candidates: planned.candidates.clone(),
             device_of: planned.device_of.clone(),
             groups: planned.groups.clone(),
+            streaming: planned.streaming,
             plan: Arc::new(plan.with_prediction(predicted)),
             weights,
         })
@@ -107,33 +92,56 @@ impl Planner<'_> {
         Placing::new(&self.lowered.program, self.machine, self.constraints)
     }
 
-    /// Places until the plan fits every device: where one is over its limit, the next attempt gets that much less for what
-    /// stays there. If nothing fits, the first shortage is the error.
+    /// Places and plans once.
+    ///
+    /// # Errors
+    /// If that does not fit, or there is no placement within the constraints.
+    pub(super) fn once(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
+        let placed = self.placing()?.place_roomy(request)?;
+        self.planned(PlacedProgram::whole(&self.lowered.program, placed), request, options)
+    }
+
+    /// Places and plans once. What does not fit the devices is planned in another way that does, if there is one; else the shortage
+    /// of the first plan is the error.
     pub(super) fn fitted(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
         let placing = self.placing()?;
-        let blocks = BlockPlanner::new(self.machine, options, self.constraints);
-        let mut budgets = self.machine.memory();
-        let mut first = None;
-        for _ in 0..ATTEMPTS {
-            let placed = match placing.place(request, &budgets) {
-                Ok(placed) => placed,
-                Err(error) => return Err(first.unwrap_or(error)),
-            };
-            let device_of = placed.placement.device_of.clone();
-            let whole = PlacedProgram::whole(&self.lowered.program, placed);
-            let made = blocks.contract(&whole, &budgets, request)?.unwrap_or(whole);
-            let shortage = match self.build(&made, options) {
-                Ok(plan) => return self.predicted(made, plan, device_of),
-                Err(PlanError::Memory(shortage)) => shortage,
-                Err(error) => return Err(error.into()),
-            };
-            let short = self.machine.devices.iter().position(|device| device.name == shortage.device);
-            let Some(short) = short else { break };
-            let resident = made.placed.resident(short);
-            budgets[short] = resident.min(budgets[short]).saturating_sub(shortage.needed - shortage.available);
-            first.get_or_insert(PlanError::Memory(shortage).into());
+        let placed = placing.place_roomy(request)?;
+        match self.planned(PlacedProgram::whole(&self.lowered.program, placed.clone()), request, options) {
+            Err(error) if error.kind() == ErrorKind::Memory => {
+                Ways { planner: self, placing: &placing, request, options }.least(placed)?.ok_or(error)
+            }
+            planned => planned,
         }
-        Err(first.unwrap_or_else(PlanningError::no_plan))
+    }
+
+    /// Plans a placed program, with its streaming blocks, if that fits the devices.
+    pub(super) fn planned(
+        &self,
+        whole: PlacedProgram,
+        request: &PlacementRequest,
+        options: &PlanOptions,
+    ) -> Result<Planned, PlanningError> {
+        let device_of = whole.placed.placement.device_of.clone();
+        let blocks = BlockPlanner::new(self.machine, options, self.constraints);
+        let made = blocks.contract(&whole, request)?.unwrap_or(whole);
+        let plan = self.build(&made, options)?;
+        let PlacedProgram { program, placed, groups, blocks, .. } = made;
+        if let Some(violation) = crate::plan::check(&program, &plan).first() {
+            return Err(PlanningError::invalid(violation));
+        }
+        let predicted = forecast(&program, &plan, &placed.costs, self.machine)?;
+        Ok(Planned {
+            program,
+            blocks,
+            placed,
+            place_time: Duration::ZERO,
+            candidates: Vec::new(),
+            device_of,
+            groups,
+            streaming: options.streaming,
+            plan: Arc::new(plan.with_prediction(predicted)),
+            weights: Arc::clone(&self.lowered.weights),
+        })
     }
 
     /// The plan of a placed program.
@@ -143,23 +151,11 @@ impl Planner<'_> {
         let (placement, schedule) = (&placed.placement, &placed.schedule);
         Plan::build(program, &devices, placement, schedule, reasons.clone(), &kernels, options)
     }
-
-    /// A plan that fits, checked, with what it will take. `device_of` is that of the program before its blocks were made.
-    fn predicted(&self, made: PlacedProgram, plan: Plan, device_of: Vec<DeviceId>) -> Result<Planned, PlanningError> {
-        let PlacedProgram { program, placed, groups, blocks, .. } = made;
-        if let Some(violation) = crate::plan::check(&program, &plan).first() {
-            return Err(PlanningError::invalid(violation));
-        }
-        let predicted = forecast(&program, &plan, &placed.costs, self.machine)?;
-        let (plan, weights) = (Arc::new(plan.with_prediction(predicted)), Arc::clone(&self.lowered.weights));
-        let (place_time, candidates) = (Duration::ZERO, Vec::new());
-        Ok(Planned { program, blocks, placed, place_time, candidates, device_of, groups, plan, weights })
-    }
 }
 
 impl PlacedProgram {
     /// A program as it was lowered.
-    fn whole(program: &Arc<Program>, placed: Placed) -> Self {
+    pub(super) fn whole(program: &Arc<Program>, placed: Placed) -> Self {
         let (reasons, groups, blocks) = (reasons(program, &placed), Vec::new(), Vec::new());
         Self { program: Arc::clone(program), placed, reasons, groups, blocks }
     }

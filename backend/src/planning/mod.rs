@@ -18,6 +18,7 @@ mod name_pattern;
 mod placing;
 mod planned;
 mod platform_file;
+mod repair;
 mod request;
 mod strategy;
 

@@ -43,7 +43,7 @@ pub struct Placed {
 
 impl Placed {
     /// Bytes that the nodes of a device keep there, as placement counted them.
-    pub fn resident(&self, device: usize) -> u64 {
+    pub(super) fn resident(&self, device: usize) -> u64 {
         let here = self.tasks.graph().tasks().iter().zip(&self.placement.device_of);
         here.filter(|(_, on)| on.index() == device).map(|(task, _)| task.memory).sum()
     }
@@ -128,9 +128,9 @@ impl<'a> Placing<'a> {
     /// If there is no placement within the constraints.
     pub fn place(&self, request: &PlacementRequest, memory: &[u64]) -> Result<Placed, PlanningError> {
         let platform = self.platform(memory)?;
-        let (placement, mut schedule) = self.with_problem(&platform, |problem| place(problem, request))??;
-        // The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.
-        schedule.order.sort_by_key(|task| !matches!(self.tasks.role(*task), Role::Input(_)));
+        let (placement, mut schedule) =
+            self.with_problem(&platform, MemoryRule::Resident, |problem| place(problem, request))??;
+        self.begin_with_inputs(&mut schedule);
         let (tasks, costs) = (self.tasks.clone(), self.costs.clone());
         let (curves, intervals) = (self.curves.clone(), self.intervals.clone());
         Ok(Placed { tasks, costs, curves, intervals, placement, schedule, platform })
@@ -142,7 +142,17 @@ impl<'a> Placing<'a> {
     /// If no strategy finds a placement within the constraints.
     pub(super) fn improve(&self, memory: &[u64]) -> Result<Improved, PlanningError> {
         let improve = |problem: &Problem<'_>| Auto::default().improve(problem, |_, _| {});
-        Ok(self.with_problem(&self.platform(memory)?, improve)??)
+        Ok(self.with_problem(&self.platform(memory)?, MemoryRule::Resident, improve)??)
+    }
+
+    /// [`Self::place`] within what the machine has; where the strategy finds no room, as if there were enough: what is counted here is a guess
+    /// of what a plan takes.
+    ///
+    /// # Errors
+    /// If there is no placement within the other constraints.
+    pub(super) fn place_roomy(&self, request: &PlacementRequest) -> Result<Placed, PlanningError> {
+        let roomy = vec![u64::MAX; self.machine.devices.len()];
+        self.place(request, &self.machine.memory()).or_else(|error| self.place(request, &roomy).map_err(|_| error))
     }
 
     /// The problem that [`Self::place`] gives the strategies, in seconds.
@@ -150,17 +160,21 @@ impl<'a> Placing<'a> {
     /// # Errors
     /// If some node can run nowhere.
     pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlanningError> {
-        let loaded =
-            self.with_problem(&self.platform(memory)?, |problem| LoadedProblem::copy_of("program", problem))?;
+        let copy = |problem: &Problem<'_>| LoadedProblem::copy_of("program", problem);
+        let loaded = self.with_problem(&self.platform(memory)?, MemoryRule::Resident, copy)?;
         Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
     }
 
     /// Lends out the problem of placing on `platform`, under the rules of this machine: values cross a link one at a time, and
     /// devices slow each other down.
-    fn with_problem<T>(&self, platform: &Platform, look: impl FnOnce(&Problem<'_>) -> T) -> Result<T, PlanningError> {
+    pub(super) fn with_problem<T>(
+        &self,
+        platform: &Platform,
+        counts: MemoryRule,
+        look: impl FnOnce(&Problem<'_>) -> T,
+    ) -> Result<T, PlanningError> {
         let table = table(&self.tasks, platform, &self.costs, &self.intervals, &self.curves)?;
-        let problem = Problem::new(self.tasks.graph(), platform, &table, MemoryRule::Resident)
-            .map_err(PlanningError::infeasible)?;
+        let problem = Problem::new(self.tasks.graph(), platform, &table, counts).map_err(PlanningError::infeasible)?;
         let slowdowns = self.machine.slowdowns(self.machine.devices.len());
         let rules = Rules::default().with_contention(LinkContention::SerialCopies).with_slowdowns(slowdowns);
         Ok(look(&problem.under(rules).map_err(PlanningError::infeasible)?))
@@ -178,7 +192,23 @@ impl<'a> Placing<'a> {
         Forecast { nodes: nodes.collect(), links: self.curves.clone() }
     }
 
-    fn platform(&self, memory: &[u64]) -> Result<Platform, PlanningError> {
+    /// The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.
+    pub(super) fn begin_with_inputs(&self, schedule: &mut Schedule) {
+        schedule.order.sort_by_key(|task| !matches!(self.tasks.role(*task), Role::Input(_)));
+    }
+
+    /// The task graph.
+    pub(super) fn tasks(&self) -> &ProgramTasks {
+        &self.tasks
+    }
+
+    /// Predicted cost of each node on each device.
+    pub(super) fn costs(&self) -> &[Vec<Option<NodeCost>>] {
+        &self.costs
+    }
+
+    /// The devices with so much memory, and their links.
+    pub(super) fn platform(&self, memory: &[u64]) -> Result<Platform, PlanningError> {
         let speed = |device: usize| {
             // Ranks that want one figure a device get its mean rate over the nodes that it can run.
             let costs = self.costs.iter().zip(&self.program.nodes);

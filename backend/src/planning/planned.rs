@@ -3,7 +3,7 @@
 use super::placing::Placed;
 use crate::blocks::{BlockMembers, BlockSummary};
 use crate::execute::{Kernels, Weights};
-use crate::plan::{CandidatePlan, Plan};
+use crate::plan::{CandidatePlan, Plan, StreamMode};
 use crate::program::{NodeId, Program};
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub struct Planned {
     pub(super) device_of: Vec<DeviceId>,
     /// The nodes of that program that are its blocks.
     pub(super) groups: Vec<BlockMembers>,
+    /// What was streamed.
+    pub(super) streaming: StreamMode,
     pub(super) plan: Arc<Plan>,
     pub(super) weights: Arc<Weights>,
 }

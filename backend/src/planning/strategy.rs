@@ -102,11 +102,13 @@ pub enum Order {
     Msr,
     /// The one that became ready first.
     Fifo,
+    /// The one that sets most memory free and takes least, so that little is alive at a time.
+    Frugal,
 }
 
 impl Order {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Pct, Self::Msr, Self::Fifo];
+    pub const ALL: [Self; 4] = [Self::Pct, Self::Msr, Self::Fifo, Self::Frugal];
 
     /// The rule that simulation follows.
     pub(super) fn rule(self) -> Box<dyn rules::Order> {
@@ -114,6 +116,7 @@ impl Order {
             Self::Pct => Box::new(rules::Pct),
             Self::Msr => Box::new(rules::Msr),
             Self::Fifo => Box::new(rules::Fifo),
+            Self::Frugal => Box::new(rules::Frugal),
         }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "STRATEGY|PLAN.json", default_value = "heft",
         long_help = strategy_help("A plan file that `anabranch place` wrote, or a strategy:"))]
     pub(crate) place: String,
-    /// Which of a device's ready nodes goes first: pct, msr or fifo; a plan file brings its own order along
+    /// Which of a device's ready nodes goes first: pct, msr, fifo or frugal; a plan file brings its own order along
     #[arg(long, value_name = "ORDER", default_value = "pct")]
     pub(crate) order: Order,
     #[command(flatten)]

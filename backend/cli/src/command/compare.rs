@@ -35,7 +35,7 @@ pub(crate) struct CompareCommand {
         long_help = strategy_help("Plan files that `anabranch place` wrote, devices' names, or strategies [default: \
             auto,heft,mite,cpu, and gpu where there is one]:"))]
     place: Vec<String>,
-    /// Which of a device's ready nodes goes first: pct, msr, fifo
+    /// Which of a device's ready nodes goes first: pct, msr, fifo, frugal
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Ways")]
     order: Vec<Order>,
     /// What is streamed in chunks

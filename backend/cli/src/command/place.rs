@@ -63,10 +63,7 @@ impl PlaceCommand {
         self.html.write(&opened, &model, &planned, &opened.session.costs(), None)?;
         let text = match self.format(output) {
             Format::Table => table(&model, &planned, self.output.is_some()),
-            Format::Json => pretty(
-                &PlanFile::of(planned.plan(), &planned.program, &planned.blocks)
-                    .with_candidates(planned.candidates.clone()),
-            )?,
+            Format::Json => pretty(&plan_file(&planned))?,
             Format::Dot => dot(&planned),
         };
         match &self.output {
@@ -133,6 +130,12 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
         let _ = write!(text, "\nstreamed in chunks of rows:\n{blocks}");
     }
     text
+}
+
+/// The plan as a file, with those that it was chosen from.
+pub(super) fn plan_file(planned: &Planned) -> PlanFile {
+    let file = PlanFile::of(planned.plan(), &planned.program, &planned.blocks);
+    file.with_candidates(planned.candidates.clone())
 }
 
 /// The plans that this one was chosen from.

@@ -5,7 +5,7 @@ use super::table::{Table, digits, duration, error, interval};
 use anabranch::compare::{Median, Series};
 use anabranch::device::format_bytes;
 use anabranch::learning::NodeAccuracy;
-use anabranch::plan::{Route, Traffic};
+use anabranch::plan::{CandidatePlan, Route, Traffic};
 use anabranch::profile::CostSource;
 use anabranch::session::{Run, Session};
 use anabranch_kernels::TensorSpec;
@@ -28,6 +28,9 @@ pub(super) struct Report {
     /// That of the last run, which was profiled: what is told of nodes, devices, links and blocks is of it.
     profiled_makespan_ms: f64,
     place_ms: f64,
+    /// What the plan was chosen from, the shortest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    candidates: Vec<CandidatePlan>,
     /// Copied or streamed, as planned …
     predicted_traffic_bytes: u64,
     /// … and as measured.
@@ -136,6 +139,7 @@ impl Report {
             makespan_error_percent: (median > 0.0).then(|| 100.0 * (predicted - median) / median),
             profiled_makespan_ms: milliseconds(measured.makespan),
             place_ms: milliseconds(run.prepared.place_time),
+            candidates: run.prepared.candidates.clone(),
             predicted_traffic_bytes: plan.traffic().moved().bytes,
             traffic_bytes: traffic.moved().bytes,
             transfers: traffic.moved().transfers,
@@ -292,6 +296,11 @@ impl fmt::Display for Report {
         let ms = |ms: f64| duration(ms * 1e-3);
         let Self { latency_ms, costs, .. } = self;
         writeln!(f, "{}: {} nodes placed by {} in {}", self.model, self.nodes, self.strategy, ms(self.place_ms))?;
+        if let [first, others @ ..] = &self.candidates[..] {
+            let told = |c: &CandidatePlan| format!("{} {}", c.name, duration(c.makespan));
+            let others: Vec<_> = others.iter().map(told).collect();
+            writeln!(f, "chosen    {}; of {}", told(first), others.join(", "))?;
+        }
         writeln!(
             f,
             "\nmakespan  predicted {}, measured {}; (predicted − measured) / measured: {}",

@@ -5,6 +5,7 @@ use super::gantt::Gantt;
 use super::html::HtmlArgs;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
+use super::place::plan_file;
 use super::progress::Progress;
 use super::refine::RefineArgs;
 use super::report::Report;
@@ -13,7 +14,6 @@ use crate::npy::{write_npy, write_npz};
 use crate::report::trace;
 use anabranch::compare::{Series, SeriesOptions, measure};
 use anabranch::execute::RunOptions;
-use anabranch::plan_file::PlanFile;
 use anabranch::refine::Refined;
 use anabranch::session::events_json;
 use anabranch::session::{Outputs, Prepared, Run};
@@ -92,8 +92,7 @@ impl RunCommand {
         };
         let last = &series.last;
         if let Some(path) = &self.refine.plan {
-            let planned = &last.prepared;
-            write_file(path, pretty(&PlanFile::of(planned.plan(), &planned.program, &planned.blocks))?)?;
+            write_file(path, pretty(&plan_file(&last.prepared))?)?;
         }
         if let Some(path) = &self.output {
             write_outputs(path, &last.outputs)?;

@@ -3,7 +3,7 @@
 use super::CliError;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
 use anabranch_placement::format::LoadedProblem;
-use anabranch_placement::order::{Fifo, Msr, Order, Pct, Planned};
+use anabranch_placement::order::{Fifo, Frugal, Msr, Order, Pct, Planned};
 use anabranch_placement::place::{Auto, Placement, Placer, STRATEGIES, strategy_by_name, strategy_names};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem, ProblemError};
@@ -51,6 +51,8 @@ pub(super) enum OrderName {
     Msr,
     /// First in, first out
     Fifo,
+    /// Least memory first
+    Frugal,
     /// The order that the strategy planned, where it plans one
     Planned,
 }
@@ -62,6 +64,7 @@ impl OrderName {
             OrderName::Pct => "pct",
             OrderName::Msr => "msr",
             OrderName::Fifo => "fifo",
+            OrderName::Frugal => "frugal",
             OrderName::Planned => "planned",
         }
     }
@@ -172,6 +175,7 @@ impl Placed {
             OrderName::Pct => &Pct,
             OrderName::Msr => &Msr,
             OrderName::Fifo => &Fifo,
+            OrderName::Frugal => &Frugal,
             OrderName::Planned => planned.as_ref().ok_or_else(|| {
                 let name = self.strategy;
                 CliError::input(format!(

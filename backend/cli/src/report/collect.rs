@@ -178,6 +178,7 @@ impl Collect<'_> {
             "machine": format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch),
             "version": env!("CARGO_PKG_VERSION"),
             "strategy": self.plan.strategy(),
+            "candidates": self.planned.candidates,
             "place_ns": self.planned.place_time.as_nanos() as u64,
             "runs": series.map(runs),
         })

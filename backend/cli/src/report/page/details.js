@@ -72,6 +72,8 @@ const details = (() => {
       })))],
       isMeasured && [heading("Runs"), runs(told.runs)],
       heading("Predictions rest on"), facts(...[...sources].map(([source, count]) => row(source, `${count} nodes`))),
+      told.candidates.length > 0 && [heading("Chosen from"), facts(...told.candidates.map((other) =>
+        row(other.streamed ? `${other.name}, streamed` : other.name, duration(other.makespan_s * 1e9))))],
       heading("Made by"),
       element("p", {}, element("code", {}, told.command)),
       element("p", { class: "quiet" }, told.machine),

@@ -1,0 +1,184 @@
+//! Which nodes leave a device so that its memory suffices: those that lose least time for each byte that they free.
+//!
+//! A thing that takes memory is gone when all nodes are for whose sake it is there, so each of them counts with its share, and with the
+//! whole where it is the last one. What is there at a place of the order at which nothing is short frees nothing. Time lost is that of
+//! the nodes and of the transfers that come and go, each as if nothing else were to do.
+
+use crate::plan::MemoryShortage;
+use anabranch_placement::graph::{DatumId, TaskId, UnitId};
+use anabranch_placement::platform::DeviceId;
+use anabranch_placement::problem::Problem;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A device that is short of memory, while units leave it.
+pub(super) struct Relief<'a> {
+    problem: &'a Problem<'a>,
+    short: DeviceId,
+    device_of: Vec<DeviceId>,
+    shares: Vec<Share>,
+    /// The shares of each unit that may leave.
+    of_unit: BTreeMap<UnitId, Vec<usize>>,
+    /// By place of the order: bytes that are there beyond the limit.
+    excess: Vec<i128>,
+    /// By device: bytes that are free.
+    room: Vec<u64>,
+    left: BTreeMap<UnitId, u64>,
+}
+
+/// Something that takes memory, and how many units keep it there.
+struct Share {
+    bytes: u64,
+    from: usize,
+    until: usize,
+    units: u64,
+}
+
+/// A unit on its way to another device.
+struct Move {
+    unit: UnitId,
+    to: DeviceId,
+    /// Seconds lost for a byte, or seconds gained, below 0.
+    price: f64,
+}
+
+impl<'a> Relief<'a> {
+    /// The device `short` of an assignment whose plan takes that much; `limits` by device. It shall take `margin` bytes less than it has.
+    pub(super) fn new(
+        problem: &'a Problem<'a>,
+        device_of: &[DeviceId],
+        short: DeviceId,
+        shortage: &MemoryShortage,
+        limits: &[u64],
+        margin: u64,
+    ) -> Self {
+        let graph = problem.graph();
+        let mut relief = Relief {
+            problem,
+            short,
+            device_of: device_of.to_vec(),
+            shares: Vec::new(),
+            of_unit: BTreeMap::new(),
+            excess: Vec::new(),
+            room: limits.iter().zip(&shortage.peaks).map(|(limit, peak)| limit.saturating_sub(*peak)).collect(),
+            left: BTreeMap::new(),
+        };
+        for holding in &shortage.holdings {
+            let (from, until) = (*holding.places.start() as usize, *holding.places.end() as usize);
+            relief.excess.resize(relief.excess.len().max(until + 1), 0);
+            relief.excess[from..=until].iter_mut().for_each(|alive| *alive += i128::from(holding.bytes));
+            let units: BTreeSet<UnitId> = holding.nodes.iter().map(|node| graph.unit(TaskId(node.0))).collect();
+            units.iter().for_each(|unit| relief.of_unit.entry(*unit).or_default().push(relief.shares.len()));
+            relief.shares.push(Share { bytes: holding.bytes, from, until, units: units.len() as u64 });
+        }
+        // Slots are as large as the largest of what is in them one after the other, so that more is taken than is ever alive.
+        let most = relief.excess.iter().copied().max().unwrap_or(0);
+        let unused = i128::from(shortage.needed) - most;
+        let limit = i128::from(shortage.available.saturating_sub(margin));
+        relief.excess.iter_mut().for_each(|alive| *alive += unused - limit);
+        relief.of_unit.retain(|unit, _| problem.only_feasible(*unit).is_none());
+        relief
+    }
+
+    /// Moves units until nothing is expected to be short, or none is left that may go. `barred` are devices to which units do not go.
+    pub(super) fn run(&mut self, barred: &BTreeSet<(UnitId, DeviceId)>) {
+        while self.excess.iter().any(|excess| *excess > 0) {
+            let Some(best) = self.cheapest(barred) else { return };
+            self.leave(&best);
+        }
+    }
+
+    /// The assignment, and the units that left with their shares of the memory, in bytes.
+    pub(super) fn into_moves(self) -> (Vec<DeviceId>, BTreeMap<UnitId, u64>) {
+        (self.device_of, self.left)
+    }
+
+    fn cheapest(&self, barred: &BTreeSet<(UnitId, DeviceId)>) -> Option<Move> {
+        let needed = Sums::of(&self.excess);
+        let mut best: Option<Move> = None;
+        for (&unit, shares) in &self.of_unit {
+            let freed: f64 = shares.iter().map(|share| self.shares[*share].freed(&needed)).sum();
+            if freed <= 0.0 {
+                continue;
+            }
+            let stay = self.seconds(unit, self.short);
+            let memory = self.resident(unit);
+            let open =
+                |to: &DeviceId| *to != self.short && memory <= self.room[to.index()] && !barred.contains(&(unit, *to));
+            for to in self.problem.feasible(unit).filter(open) {
+                let lost = self.seconds(unit, to) - stay;
+                let price = if lost > 0.0 { lost / freed } else { lost * freed };
+                if best.as_ref().is_none_or(|best| price < best.price) {
+                    best = Some(Move { unit, to, price });
+                }
+            }
+        }
+        best
+    }
+
+    fn leave(&mut self, best: &Move) {
+        for &member in self.problem.graph().members(best.unit) {
+            self.device_of[member.index()] = best.to;
+        }
+        self.room[best.to.index()] -= self.resident(best.unit);
+        let mut held = 0;
+        for share in self.of_unit.remove(&best.unit).unwrap_or_default() {
+            let share = &mut self.shares[share];
+            held += share.bytes / share.units;
+            share.units -= 1;
+            if share.units == 0 {
+                self.excess[share.from..=share.until].iter_mut().for_each(|excess| *excess -= i128::from(share.bytes));
+            }
+        }
+        self.left.insert(best.unit, held);
+    }
+
+    /// Bytes of a unit's constants.
+    fn resident(&self, unit: UnitId) -> u64 {
+        let graph = self.problem.graph();
+        graph.members(unit).iter().fold(0, |sum: u64, task| sum.saturating_add(graph.task(*task).memory))
+    }
+
+    /// Seconds of a unit and of all transfers from and to it, if it is on a device.
+    fn seconds(&self, unit: UnitId, device: DeviceId) -> f64 {
+        let graph = self.problem.graph();
+        let members = graph.members(unit);
+        let data = members.iter().flat_map(|task| graph.inputs(*task).iter().chain(graph.outputs(*task)));
+        let data: BTreeSet<DatumId> = data.copied().collect();
+        let traffic: f64 = data.into_iter().map(|datum| self.traffic(datum, unit, device)).sum();
+        self.problem.unit_time(unit, device) + traffic
+    }
+
+    /// Seconds of all transfers of a datum, if a unit is on a device.
+    fn traffic(&self, datum: DatumId, unit: UnitId, device: DeviceId) -> f64 {
+        let graph = self.problem.graph();
+        let on = |task: TaskId| if graph.unit(task) == unit { device } else { self.device_of[task.index()] };
+        let from = on(graph.producer(datum));
+        let to: BTreeSet<DeviceId> = graph.consumers(datum).iter().map(|task| on(*task)).collect();
+        to.into_iter().map(|to| self.problem.transfer_time(graph.bytes(datum), from, to)).sum()
+    }
+}
+
+impl Share {
+    /// Its part for one unit, as far as it is there where memory is short.
+    fn freed(&self, needed: &Sums) -> f64 {
+        self.bytes as f64 / self.units as f64 * needed.part(self.from, self.until)
+    }
+}
+
+/// Sums of what is short at the first places of the order.
+struct Sums(Vec<f64>);
+
+impl Sums {
+    fn of(excess: &[i128]) -> Self {
+        let sums = excess.iter().scan(0.0, |sum, excess| {
+            *sum += (*excess).max(0) as f64;
+            Some(*sum)
+        });
+        Self(std::iter::once(0.0).chain(sums).collect())
+    }
+
+    /// The part of all that is short between two places.
+    fn part(&self, from: usize, until: usize) -> f64 {
+        (self.0[until + 1] - self.0[from]) / self.0[self.0.len() - 1].max(1.0)
+    }
+}

@@ -1,0 +1,263 @@
+//! The ways to plan what does not fit as it was placed, and the one of them that is predicted to take least.
+//!
+//! Nothing moves where another order ([`Order::Frugal`]) or streaming less or more is enough; else work moves off the devices that are
+//! short: off the placement, and off what its strategy makes of less memory there. A given assignment stays as it is. `auto` begins
+//! not only with its own placement, but with those of all strategies.
+
+use super::super::blocks::PlacedProgram;
+use super::super::error::PlanningError;
+use super::super::fitting::Planner;
+use super::super::placing::{Placed, Placing};
+use super::super::planned::Planned;
+use super::super::request::{BlockSource, PlacementRequest};
+use super::super::strategy::Order;
+use super::{Repair, Repaired};
+use crate::error_kind::ErrorKind;
+use crate::plan::{PlanOptions, StreamMode};
+use crate::program::NodeId;
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::place::{STRATEGIES, strategy_by_name};
+use anabranch_placement::problem::{MemoryRule, Problem};
+use std::collections::BTreeMap;
+
+/// Repaired assignments that are improved with a few plans each, and of these the ones that are improved as far as it pays.
+const LOOKED_AT: usize = 16;
+const FIRST_LOOK: usize = 16;
+const IMPROVED: usize = 3;
+
+/// Placements of one strategy within less and less memory.
+const BUDGETS: usize = 4;
+
+/// A placement that does not fit, and what it was asked to be.
+pub(in super::super) struct Ways<'a> {
+    pub(in super::super) planner: &'a Planner<'a>,
+    pub(in super::super) placing: &'a Placing<'a>,
+    pub(in super::super) request: &'a PlacementRequest,
+    pub(in super::super) options: &'a PlanOptions,
+}
+
+/// The strategy's own placement, and what each node held on the device that is short, in bytes.
+struct Own {
+    placed: Placed,
+    held: BTreeMap<NodeId, u64>,
+}
+
+/// A repaired assignment, where it came from, and the order in which devices run it.
+struct Candidate<'p> {
+    start: &'p Placed,
+    rule: Order,
+    repaired: Repaired,
+}
+
+impl Ways<'_> {
+    /// Of all ways that fit the one that is predicted to take least; `None` if none fits.
+    ///
+    /// # Errors
+    /// If there is no plan for another reason than memory.
+    pub(in super::super) fn least(&self, placed: Placed) -> Result<Option<Planned>, PlanningError> {
+        if self.request.order.is_some() || !matches!(self.request.blocks, BlockSource::Formed) {
+            let mut best = None;
+            for streaming in self.streamings().skip(1) {
+                self.offer(self.whole(placed.clone()), self.request, streaming, &mut best)?;
+            }
+            return Ok(best);
+        }
+        let platform = self.placing.platform(&vec![u64::MAX; self.planner.machine.devices.len()])?;
+        self.placing.with_problem(&platform, MemoryRule::Ignore, |problem| self.least_of(problem, placed))?
+    }
+
+    /// [`Self::least`], of a placement of `problem` that may be changed.
+    fn least_of(&self, problem: &Problem<'_>, placed: Placed) -> Result<Option<Planned>, PlanningError> {
+        let mut best = None;
+        let Planner { lowered, machine, .. } = self.planner;
+        let kernels = lowered.kernels(&lowered.program);
+        let (program, placing) = (&*lowered.program, self.placing);
+        let repair = |rule| Repair { program, machine, placing, problem, kernels: &kernels, rule };
+        let own = Own::of(&repair(self.request.rule), placed)?;
+        self.offer_unmoved(&own, &own.placed, &mut best)?;
+        if self.request.placer.name() == "fixed" {
+            return Ok(best);
+        }
+        let starts = self.starts(&repair(self.request.rule), &own)?;
+        for candidate in self.repaired(&repair, &starts)? {
+            self.offer_all(&own, &candidate, &mut best)?;
+        }
+        // Where something must be streamed to fit, moving alone does not help.
+        if best.is_none() {
+            starts.iter().skip(1).try_for_each(|start| self.offer_unmoved(&own, start, &mut best))?;
+        }
+        Ok(best)
+    }
+
+    /// Plans a placement in every order and with more and with less streamed.
+    fn offer_unmoved(&self, own: &Own, start: &Placed, best: &mut Option<Planned>) -> Result<(), PlanningError> {
+        self.rules().try_for_each(|rule| {
+            let device_of = start.placement.device_of.clone();
+            let repaired = Repaired { device_of, held: BTreeMap::new(), makespan: f64::INFINITY };
+            self.offer_all(own, &Candidate { start, rule, repaired }, best)
+        })
+    }
+
+    /// What is streamed: first what was asked for.
+    fn streamings(&self) -> impl Iterator<Item = StreamMode> + use<> {
+        let others: &[StreamMode] = match self.options.streaming {
+            StreamMode::Auto => &[StreamMode::Auto, StreamMode::Off, StreamMode::Always],
+            StreamMode::Always => &[StreamMode::Always, StreamMode::Off],
+            StreamMode::Off => &[StreamMode::Off],
+        };
+        others.iter().copied()
+    }
+
+    /// Which of the ready nodes goes first: by the rule that was asked for, and by that of least memory.
+    fn rules(&self) -> impl Iterator<Item = Order> + use<> {
+        let frugal = Some(Order::Frugal).filter(|rule| *rule != self.request.rule);
+        [self.request.rule].into_iter().chain(frugal)
+    }
+
+    /// The placement and what the strategy makes of less memory; for `auto`, those of all strategies.
+    fn starts(&self, repair: &Repair<'_>, own: &Own) -> Result<Vec<Placed>, PlanningError> {
+        let mut starts = Vec::new();
+        self.within_less(repair, self.request, own.placed.clone(), &mut starts)?;
+        let others = STRATEGIES.iter().filter(|_| self.request.placer.name() == "auto");
+        for placer in others.filter_map(|(name, _)| strategy_by_name(name)) {
+            let request =
+                PlacementRequest { placer, rule: self.request.rule, order: None, blocks: BlockSource::Formed };
+            if let Ok(other) = self.placing.place_roomy(&request) {
+                self.within_less(repair, &request, other, &mut starts)?;
+            }
+        }
+        Ok(starts)
+    }
+
+    /// Adds a placement that is not there yet, and as long as its plan does not fit, what the strategy makes of so much less for what stays on
+    /// the device that is short.
+    fn within_less(
+        &self,
+        repair: &Repair<'_>,
+        request: &PlacementRequest,
+        mut placed: Placed,
+        starts: &mut Vec<Placed>,
+    ) -> Result<(), PlanningError> {
+        let mut budgets = self.planner.machine.memory();
+        for _ in 0..BUDGETS {
+            if !starts.iter().any(|known| known.placement.device_of == placed.placement.device_of) {
+                starts.push(placed.clone());
+            }
+            let Err(shortage) = repair.planned(&placed.placement.device_of)? else { break };
+            let short = repair.position(&shortage).index();
+            let resident = placed.resident(short).min(budgets[short]);
+            budgets[short] = resident.saturating_sub(shortage.needed - shortage.available);
+            let Ok(next) = self.placing.place(request, &budgets) else { break };
+            placed = next;
+        }
+        Ok(())
+    }
+
+    /// The best assignments that fit after units were moved.
+    fn repaired<'a>(
+        &self,
+        repair: &dyn Fn(Order) -> Repair<'a>,
+        starts: &'a [Placed],
+    ) -> Result<Vec<Candidate<'a>>, PlanningError> {
+        let mut candidates: Vec<Candidate<'_>> = Vec::new();
+        for start in starts {
+            for rule in self.rules() {
+                let repaired = repair(rule).repaired(&start.placement.device_of)?;
+                candidates.extend(repaired.map(|repaired| Candidate { start, rule, repaired }));
+            }
+        }
+        for (kept, plans) in [(LOOKED_AT, FIRST_LOOK), (IMPROVED, usize::MAX)] {
+            candidates.sort_by(|one, other| one.repaired.makespan.total_cmp(&other.repaired.makespan));
+            candidates.dedup_by(|one, other| one.is_like(other));
+            candidates.truncate(kept);
+            for Candidate { start, rule, repaired } in &mut candidates {
+                let repair = repair(*rule);
+                repair.improve(&start.placement.device_of, repaired, plans.min(repair.improvements()))?;
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// Plans an assignment with more and with less streamed.
+    fn offer_all(&self, own: &Own, candidate: &Candidate<'_>, best: &mut Option<Planned>) -> Result<(), PlanningError> {
+        let Candidate { start, rule, repaired } = candidate;
+        let nodes = self.planner.lowered.program.nodes.len();
+        let fixed = PlacementRequest::fixed(repaired.device_of[..nodes].to_vec(), *rule);
+        let mut placed = self.placing.place_roomy(&fixed)?;
+        placed.placement.strategy = self.request.placer.name();
+        let tasks = repaired.device_of.iter().zip(&start.placement.device_of);
+        for (task, _) in tasks.enumerate().filter(|(_, (now, before))| now == before) {
+            placed.placement.reasons[task] = start.placement.reasons[task].clone();
+        }
+        for streaming in self.streamings() {
+            let mut whole = self.whole(placed.clone());
+            for (node, reason) in self.moved(own, repaired) {
+                whole.reasons[node.index()] = reason;
+            }
+            self.offer(whole, &fixed, streaming, best)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a plan if it fits, and is predicted to take less than the best.
+    fn offer(
+        &self,
+        whole: PlacedProgram,
+        request: &PlacementRequest,
+        streaming: StreamMode,
+        best: &mut Option<Planned>,
+    ) -> Result<(), PlanningError> {
+        let makespan = |planned: &Planned| planned.plan().predicted().makespan;
+        match self.planner.planned(whole, request, &self.options.clone().with_streaming(streaming)) {
+            Ok(planned) if best.as_ref().is_none_or(|best| makespan(&planned) < makespan(best)) => {
+                *best = Some(planned)
+            }
+            Err(error) if error.kind() != ErrorKind::Memory => return Err(error),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn whole(&self, placed: Placed) -> PlacedProgram {
+        let program = &self.planner.lowered.program;
+        PlacedProgram::whole(program, placed)
+    }
+
+    /// Why nodes are elsewhere than the strategy had them.
+    fn moved(&self, own: &Own, repaired: &Repaired) -> BTreeMap<NodeId, String> {
+        let (graph, strategy) = (self.placing.tasks().graph(), self.request.placer.name());
+        let ids = self.planner.lowered.program.node_ids();
+        let moved = ids.filter_map(|node| {
+            let before = own.placed.placement.device_of[node.index()];
+            if repaired.device_of[node.index()] == before {
+                return None;
+            }
+            let from = &self.planner.machine.devices[before.index()].name;
+            let held = repaired.held.get(&graph.unit(TaskId(node.0))).or(own.held.get(&node));
+            let why = held.map_or("beside nodes that were moved because memory is short".into(), |bytes| {
+                format!("because memory is short there: it held {bytes} bytes")
+            });
+            Some((node, format!("moved from {from}, where {strategy} had it, {why}")))
+        });
+        moved.collect()
+    }
+}
+
+impl Own {
+    fn of(repair: &Repair<'_>, placed: Placed) -> Result<Self, PlanningError> {
+        let mut held = BTreeMap::new();
+        if let Err(shortage) = repair.planned(&placed.placement.device_of)? {
+            for holding in &shortage.holdings {
+                let share = holding.bytes / holding.nodes.len().max(1) as u64;
+                holding.nodes.iter().for_each(|node| *held.entry(*node).or_default() += share);
+            }
+        }
+        Ok(Self { placed, held })
+    }
+}
+
+impl Candidate<'_> {
+    fn is_like(&self, other: &Self) -> bool {
+        self.rule == other.rule && self.repaired.device_of == other.repaired.device_of
+    }
+}
