@@ -40,7 +40,8 @@ impl BlockGain {
         let alone: Vec<NodeCost> =
             block.members.iter().map(|node| predictor.predict(&program.node(*node).spec)).collect();
         let seconds = alone.iter().map(|cost| cost.seconds).sum();
-        let without = NodeCost { seconds, half_width: None, source: weakest(&alone) };
+        let spread = widest(&alone);
+        let without = NodeCost { seconds, spread, source: weakest(&alone) };
         let with = predictor.predict(&block.spec);
         if matches!(with.source, CostSource::Measured { .. }) {
             return Self { without, with };
@@ -56,7 +57,7 @@ impl BlockGain {
         };
         let work = block.members.iter().zip(&alone).map(streamed).sum::<f64>();
         let seconds = rates.launch + work * idle_factor(block, device);
-        Self { without, with: NodeCost { seconds, half_width: None, source } }
+        Self { without, with: NodeCost { seconds, spread, source } }
     }
 
     /// Whether streaming is predicted to gain clearly.
@@ -100,6 +101,11 @@ fn weakest(costs: &[NodeCost]) -> CostSource {
         CostSource::Measured { samples } => (5, *samples),
     };
     costs.iter().map(|cost| cost.source).min_by_key(rank).unwrap_or(CostSource::Assumed)
+}
+
+/// The factor within which a sum of costs lies, if all its parts are too low or too high together.
+fn widest(costs: &[NodeCost]) -> Option<f64> {
+    costs.iter().map(|cost| cost.spread).reduce(|a, b| Some(a?.max(b?))).flatten()
 }
 
 #[cfg(test)]
