@@ -1,11 +1,12 @@
 //! Calibration: what devices and links can do, measured by running probes through the very executor that will run the models.
 //!
 //! A quick one, of devices that nothing is known of, goes before the first placement. A full one ([`Calibrator`]) takes steps that can
-//! each be saved: peak rates, each class of kernels in several sizes, each link in several sizes whole and in chunks, hops between CPU
+//! each be saved: peak rates, each class of kernels in many sizes, each link in several sizes whole and in chunks, hops between CPU
 //! devices, and what devices take from each other.
 
+use super::classes::Class;
 use super::observation::observe;
-use super::probe::{Class, Probe, relay, side_by_side};
+use super::probe::{Probe, relay, side_by_side};
 use super::record::{ProfiledRun, record};
 use crate::device::Inventory;
 use crate::execute::{DevicePool, ExecError, Executor, Kernels, RunOptions, RunOutput};
@@ -17,7 +18,7 @@ use crate::planning::{
 };
 use crate::profile::{LinkCosts, MachineCosts, Rates};
 use crate::program::Program;
-use anabranch_kernels::Tensor;
+use crate::session::random_tensor;
 use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::fmt;
@@ -25,10 +26,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Runs of a probe: at least, one of them cold, and at most.
-const RUNS: [usize; 2] = [4, 9];
+const RUNS: [usize; 2] = [6, 16];
 
 /// After this long a probe has run often enough.
-const ENOUGH: Duration = Duration::from_millis(250);
+const ENOUGH: Duration = Duration::from_millis(300);
 
 /// The fastest rate that a link is believed to have: what is faster took no time that could be measured.
 const MOST_RATE: f64 = 1e12;
@@ -64,7 +65,7 @@ pub struct CalibrationStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Rates(DeviceId),
-    Class(DeviceId, Class, usize),
+    Class(DeviceId, Class),
     Link { device: DeviceId, elements: usize, streamed: bool },
     Hop { from: DeviceId, to: DeviceId, elements: usize },
     Beside(DeviceId, DeviceId),
@@ -128,10 +129,7 @@ impl<'a> Calibrator<'a> {
         }
         for at in distinct {
             for class in Class::ALL {
-                for size in 0..Class::SIZES {
-                    let name = format!("{class:?} of size {} on {}", size + 1, devices[at].key);
-                    step(What::Class(id(at), class, size), name);
-                }
+                step(What::Class(id(at), class), format!("kernels of class {class:?} on {}", devices[at].key));
             }
         }
         steps
@@ -149,11 +147,13 @@ impl<'a> Calibrator<'a> {
     pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         match step.what {
             What::Rates(device) => self.learn_rates(device, known)?,
-            What::Class(device, class, size) => {
-                let program = class.program(size);
-                if self.runs_all(&program, device) {
-                    self.record(&self.run(program, &|_| device, false)?, known);
-                }
+            What::Class(device, class) => {
+                let program = class.program();
+                let cpu = self.devices[device.index()].kind == DeviceKind::Cpu;
+                let runs = self.machine().gpu_runs(&program);
+                // What the device has no kernel for is computed beside it.
+                let there = |node: usize| if cpu || runs[node] { device } else { HOST };
+                self.record(&self.run(program, &there, false)?, known);
             }
             What::Link { device, elements, streamed } => {
                 // A stream needs a reader on the host, too.
@@ -196,12 +196,6 @@ impl<'a> Calibrator<'a> {
         let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
         let bound = gpu.map(|gpu| GpuLimits::of(&gpu.adapter));
         target.memory >= 256 << 20 && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
-    }
-
-    /// Whether the device has kernels for all nodes.
-    fn runs_all(&self, program: &Program, device: DeviceId) -> bool {
-        self.devices[device.index()].kind == DeviceKind::Cpu
-            || self.machine().gpu_runs(program).iter().all(|runs| *runs)
     }
 
     /// Measures the rates of a device, and the affine law of its links.
@@ -293,7 +287,9 @@ impl<'a> Calibrator<'a> {
         )
         .map_err(PlanningError::from)?;
         let executor = Executor::new(plan, kernels, &DevicePool::new(compute_devices(self.inventory)))?;
-        let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
+        // Zeros would be pages that the system has not made yet.
+        let given = program.inputs.iter().map(|id| program.value(*id));
+        let inputs: Vec<_> = given.map(|value| random_tensor(&value.name, &value.spec, 0)).collect();
         let profiled = RunOptions::default().with_profile(true);
         let (mut runs, started) = (Vec::new(), Instant::now());
         while runs.len() < RUNS[0] || (runs.len() < RUNS[1] && started.elapsed() < ENOUGH) {

@@ -150,21 +150,22 @@ impl<'a> Predictor<'a> {
         if let Some(cost) = equal.and_then(|costs| costs.versions.get(&anabranch_kernels::VERSION)).and_then(measured) {
             return cost;
         }
-        let Family { name, amounts } = node.family();
+        let family = node.family();
         let mut laws = self.laws.borrow_mut();
-        let known = laws.entry(name).or_insert_with(|| self.known(name, node.op.name()));
+        let known = laws.entry(family.name).or_insert_with(|| self.known(&family, node.op.name()));
         let fitted = known.law.as_ref().and_then(|law| {
-            let (seconds, spread) = law.predict(&amounts)?;
+            let (seconds, spread) = law.predict(&family.amounts)?;
             Some(NodeCost { seconds, spread: Some(spread), source: CostSource::Fitted { nodes: law.points } })
         });
         fitted.or_else(|| equal.and_then(of_other_kernels)).unwrap_or_else(|| self.roofline(node, known.scale))
     }
 
     /// What the nodes of a family, and of its op, that this build's kernels were measured on while warm tell of others.
-    fn known(&self, family: &str, op: &str) -> Known {
+    fn known(&self, family: &Family, op: &str) -> Known {
         let nodes = || self.costs.into_iter().flat_map(|costs| costs.nodes.values());
         let seconds = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.median()? * 1e-9);
-        let alike = || nodes().filter(|node| node.family == family);
+        let count = family.amounts.len();
+        let alike = || nodes().filter(|node| node.family == family.name && node.amounts.len() == count);
         let points: Vec<Point> = alike().filter_map(|node| Some((node.amounts.clone(), seconds(node)?))).collect();
         let rates = self.costs.and_then(|costs| costs.rates).unwrap_or(Rates::ASSUMED);
         let ratio = |node: &NodeCosts| Some(seconds(node)? / rates.roofline(op, node.flops, node.bytes));
