@@ -167,11 +167,13 @@ impl<'a> Predictor<'a> {
         let count = family.amounts.len();
         let alike = || nodes().filter(|node| node.family == family.name && node.amounts.len() == count);
         let points: Vec<Point> = alike().filter_map(|node| Some((node.amounts.clone(), seconds(node)?))).collect();
+        let spread = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.estimate()?.spread.ln());
+        let scatter = median(&alike().filter_map(spread).collect::<Vec<_>>()).unwrap_or(0.0);
         let rates = self.costs.and_then(|costs| costs.rates).unwrap_or(Rates::ASSUMED);
         let ratio = |node: &NodeCosts| Some(seconds(node)? / rates.roofline(op, node.flops, node.bytes));
         let family = Scale::of(alike().filter_map(ratio));
         let scale = family.or_else(|| Scale::of(nodes().filter(|node| node.op == op).filter_map(ratio)));
-        Known { law: Law::of(points), scale }
+        Known { law: Law::of(points, scatter), scale }
     }
 
     fn roofline(&self, node: &NodeSpec, scale: Option<Scale>) -> NodeCost {

@@ -43,13 +43,15 @@ pub(super) struct Law {
     /// The greatest of each amount.
     most: Vec<f64>,
     residuals: Residuals,
+    /// By which factor, as a logarithm, runs of one node differ.
+    scatter: f64,
     /// Nodes that it was fitted to.
     pub(super) points: usize,
 }
 
 impl Law {
-    /// The law of these points; `None` if they are too few. O(p³) for p ≤ 64 points; of more, an even choice.
-    pub(super) fn of(mut points: Vec<Point>) -> Option<Self> {
+    /// The law of these points, each of which differs from run to run by the factor e^`scatter`; `None` if they are too few. O(p³) for p ≤ 64 points; of more, an even choice.
+    pub(super) fn of(mut points: Vec<Point>, scatter: f64) -> Option<Self> {
         points.retain(|(amounts, seconds)| {
             *seconds > 0.0 && amounts.iter().all(|amount| amount.is_finite() && *amount >= 0.0)
         });
@@ -66,7 +68,7 @@ impl Law {
         let deviations = points.iter().map(|(amounts, seconds)| (seconds / at(&coefficients, amounts)).ln()).collect();
         let free = coefficients.iter().filter(|coefficient| **coefficient > 0.0).count();
         let residuals = Residuals::of(points.into_iter().map(|(amounts, _)| amounts).collect(), deviations, free)?;
-        Some(Self { coefficients, most, residuals, points: all })
+        Some(Self { coefficients, most, residuals, scatter, points: all })
     }
 
     /// Seconds, and the factor within which the time lies in nine of ten cases, if the law reaches so far.
@@ -74,7 +76,7 @@ impl Law {
         let reached =
             amounts.len() == self.most.len() && amounts.iter().zip(&self.most).all(|(a, most)| *a <= REACH * most);
         let (deviation, spread) = self.residuals.at(amounts);
-        reached.then(|| (at(&self.coefficients, amounts) * deviation.exp(), spread.exp()))
+        reached.then(|| (at(&self.coefficients, amounts) * deviation.exp(), spread.hypot(self.scatter).exp()))
     }
 }
 
@@ -166,12 +168,14 @@ mod tests {
 
     #[test]
     fn a_law_is_found_and_reaches_beyond_what_was_measured() {
-        let law = Law::of(sound()).expect("a law");
+        let law = Law::of(sound(), 0.0).expect("a law");
         for (amounts, want) in [([5e4, 2e4], 131e-6), ([1e7, 1e5], 10_401e-6), ([100.0, 100.0], 1.5e-6)] {
             let (seconds, spread) = law.predict(&amounts).expect("within reach");
             assert!((seconds / want - 1.0).abs() < 0.02, "{seconds} for {want}");
             assert!((1.0..1.1).contains(&spread), "{spread}");
         }
+        let (_, spread) = Law::of(sound(), 0.5).and_then(|law| law.predict(&[5e4, 2e4])).expect("a law");
+        assert!((0.5..0.52).contains(&spread.ln()), "runs differ: {spread}");
         assert!(law.predict(&[1e9, 1e5]).is_none(), "too far beyond");
         assert!(law.predict(&[1e3]).is_none(), "of another family");
     }
@@ -180,7 +184,7 @@ mod tests {
     fn a_wild_point_moves_little_and_widens() {
         let mut points = sound();
         points[4].1 *= 50.0;
-        let law = Law::of(points).expect("a law");
+        let law = Law::of(points, 0.0).expect("a law");
         let (seconds, spread) = law.predict(&[1e6, 2e4]).expect("within reach");
         assert!((seconds / 1081e-6 - 1.0).abs() < 0.3, "{seconds}");
         assert!(spread > 1.1, "{spread}");
@@ -191,7 +195,7 @@ mod tests {
         // Twice as slow as the law from 1000 rows on.
         let point = |(a, b): (f64, f64)| (vec![a, b], (1e-6 + a * 1e-9) * if b > 1000.0 { 2.0 } else { 1.0 });
         let grid = (0..6).flat_map(|i| (0..6).map(move |j| (4f64.powi(i) * 1e3, 4f64.powi(j) * 40.0)));
-        let law = Law::of(grid.map(point).collect()).expect("a law");
+        let law = Law::of(grid.map(point).collect(), 0.0).expect("a law");
         for sizes in [(3e4, 60.0), (3e4, 25_000.0), (3e5, 100.0)] {
             let (amounts, want) = point(sizes);
             let (seconds, _) = law.predict(&amounts).expect("within reach");
@@ -201,11 +205,11 @@ mod tests {
 
     #[test]
     fn few_points_and_what_is_no_time_give_no_law() {
-        assert_eq!(Law::of(sound()[..4].to_vec()), None);
-        assert_eq!(Law::of(vec![(vec![1.0], 0.0); 9]), None);
-        assert_eq!(Law::of(vec![(vec![f64::NAN], 1.0); 9]), None);
+        assert_eq!(Law::of(sound()[..4].to_vec(), 0.0), None);
+        assert_eq!(Law::of(vec![(vec![1.0], 0.0); 9], 0.0), None);
+        assert_eq!(Law::of(vec![(vec![f64::NAN], 1.0); 9], 0.0), None);
         assert!(
-            Law::of(vec![(vec![1.0], 1.0); 9])
+            Law::of(vec![(vec![1.0], 1.0); 9], 0.0)
                 .is_some_and(|law| law.predict(&[1.0]).is_some_and(|(s, _)| (s - 1.0).abs() < 1e-3))
         );
     }

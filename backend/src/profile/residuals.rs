@@ -5,8 +5,12 @@
 //! how much each node deviates by itself, is chosen by how likely each node is by the others (chapter 5.4.2). From the same
 //! comparison follows how wide an interval must be that holds nine of ten nodes.
 
-/// Distances over which deviations are alike: in how many natural logarithms amounts differ.
-const LENGTHS: [f64; 4] = [0.7, 1.5, 3.0, 6.0];
+/// Distances over which deviations are alike: in how many natural logarithms amounts differ. At the first, no two nodes are.
+const LENGTHS: [f64; 5] = [1e-3, 0.7, 1.5, 3.0, 6.0];
+
+/// What a distance must gain over the first in likelihood (twice its logarithm) to be believed: the two parameters that it takes
+/// (Akaike 1974), so that few nodes are not taken for a pattern.
+const GAIN: f64 = 4.0;
 
 /// Variance of what nodes deviate by themselves, over that of what they have in common.
 const NOISES: [f64; 3] = [0.05, 0.3, 1.5];
@@ -46,6 +50,7 @@ impl Residuals {
             let inverse = inverse(correlations(&places, length, noise))?;
             let weights = product(&inverse, &deviations);
             let (unlikely, width) = left_out(&inverse, &weights);
+            let unlikely = if length == LENGTHS[0] { unlikely - GAIN } else { unlikely };
             let found = Self { least: least.clone(), places: places.clone(), length, noise, inverse, weights, width };
             unlikely.is_finite().then_some((unlikely, found))
         });

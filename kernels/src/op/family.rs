@@ -3,7 +3,7 @@
 //! A time is predicted from those of other nodes of its family: a device's seconds for each of the family's amounts are fitted to
 //! what was measured. Which amounts there are follows from the kernels: what they multiply, copy, pack, or begin anew.
 
-use super::{Binary, Domain, Expression, NodeSpec, Op, RecurrentKind, Step, Unary};
+use super::{Binary, Domain, Expression, NodeSpec, Op, RecurrentKind, ReduceKind, Step, Unary};
 use crate::dtype::DType;
 use crate::shape::merged;
 
@@ -12,6 +12,9 @@ const SMALL_IMAGE: (f64, f64) = (64.0, 32.0);
 
 /// … where their pixels do not fill vectors of so many.
 const LANES: f64 = 16.0;
+
+/// Bytes that a core's own cache holds, about.
+const CACHE: f64 = (1 << 20) as f64;
 
 /// Nodes whose times follow one law.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,14 +52,18 @@ impl NodeSpec {
             }
             Op::Pool(op) => {
                 let taken = written * (op.window[0] * op.window[1]) as f64;
+                let width =
+                    self.outputs.first().and_then(|output| output.shape.dims().last()).map_or(1.0, |w| *w as f64);
                 // Neighbouring windows are joined as vectors, others element by element.
                 let near = f64::from(u8::from(op.strides[1] == 1));
-                ("pool", vec![taken * near, taken * (1.0 - near), read, written])
+                ("pool", vec![taken * near, taken * (1.0 - near), read, taken / width])
             }
-            Op::Reduce(op) => match op.axes.last().is_some_and(|last| *last + 1 == self.rank()) {
-                true => ("reduce rows", vec![read, written]),
-                false => ("reduce columns", vec![read, written]),
-            },
+            Op::Reduce(op) => {
+                let rows = op.axes.last().is_some_and(|last| *last + 1 == self.rank());
+                let summed = f64::from(u8::from(matches!(op.kind, ReduceKind::Sum | ReduceKind::Mean)));
+                let amounts = vec![read * summed, read * (1.0 - summed), written];
+                (if rows { "reduce rows" } else { "reduce columns" }, amounts)
+            }
             Op::ArgReduce(op) => match op.axis + 1 == self.rank() {
                 true => ("arg_reduce rows", vec![read, written]),
                 false => ("arg_reduce columns", vec![read, written]),
@@ -88,13 +95,14 @@ impl NodeSpec {
         }
     }
 
-    /// Simple and dear steps, bytes, and rows: along one every operand is a single value or consecutive.
+    /// Simple and dear steps, bytes, those beyond a cache's, and rows: along one every operand is a single value or consecutive.
     fn map_family(&self, domain: Domain, expression: &Expression) -> (&'static str, Vec<f64>) {
         let tensors = || self.inputs.iter().chain(&self.outputs);
         let plain = domain == Domain::F32 && tensors().all(|tensor| tensor.dtype == DType::F32);
         let bytes = tensors().map(|tensor| tensor.bytes() as f64).sum();
         let [simple, dear] = steps(expression).map(|steps| steps * self.written());
-        (if plain { "map" } else { "map converted" }, vec![simple, dear, bytes, self.written() / self.broadcast_row()])
+        let rows = self.written() / self.broadcast_row();
+        (if plain { "map" } else { "map converted" }, vec![simple, dear, bytes, beyond_caches(bytes), rows])
     }
 
     /// Elements of the output along which each input is a single value or consecutive.
@@ -109,7 +117,7 @@ impl NodeSpec {
         joined.last().map_or(1.0, |(size, _)| *size as f64)
     }
 
-    /// Operations, and the elements of both matrices and of the result. Products that share their right matrix are one.
+    /// Operations, the elements of both matrices and of the result, and the bytes of the right ones beyond a cache's. Products that share their right matrix are one.
     fn product_family(&self, transpose_a: bool) -> (&'static str, Vec<f64>) {
         let back = |tensor: usize, back: usize| {
             let dims = self.inputs.get(tensor).map_or(&[][..], |input| input.shape.dims());
@@ -127,7 +135,10 @@ impl NodeSpec {
             (.., true) => "matmul",
             (.., false) => "matmul batched",
         };
-        (name, vec![2.0 * self.written() * depth, self.read(0), right * matrices, self.written()])
+        let weights = right * matrices;
+        let amounts =
+            vec![2.0 * self.written() * depth, self.read(0), weights, self.written(), beyond_caches(4.0 * weights)];
+        (name, amounts)
     }
 
     /// Of products: operations, elements of the windows that are written as the right matrices, weights, image and result.
@@ -138,7 +149,8 @@ impl NodeSpec {
         let depth = self.size(1, 1) * taps;
         let (flops, windows) = (2.0 * self.written() * depth, images * group * depth * pixels);
         if group == channels && (channels > 1.0 || maps == 1.0) {
-            return ("conv depthwise", vec![flops, self.read(0), self.written()]);
+            let name = if taps == 9.0 { "conv depthwise" } else { "conv depthwise other" };
+            return (name, vec![flops, self.read(0), self.written(), self.rows_written()]);
         }
         let amounts = vec![flops, windows, self.read(1), self.read(0), self.written()];
         let small = pixels <= SMALL_IMAGE.0 && maps / group >= SMALL_IMAGE.1 && pixels % LANES > 0.0;
@@ -205,6 +217,11 @@ impl NodeSpec {
     }
 }
 
+/// Bytes that come from farther than a core's own cache.
+fn beyond_caches(bytes: f64) -> f64 {
+    (bytes - CACHE).max(0.0)
+}
+
 /// How many steps are simple and how many are dear: a dear one is a series rather than an instruction.
 fn steps(expression: &Expression) -> [f64; 2] {
     use Unary::{Abs, Ceil, Floor, IsInfinite, IsNan, Negate, Not, Reciprocal, Relu, Round, Sign, Sqrt, Truncate};
@@ -240,15 +257,15 @@ mod tests {
     #[test]
     fn products_are_told_apart_by_what_they_share() {
         let matmul = || Op::MatMul(MatMul::default());
-        let want = vec![2.0 * 60.0 * 7.0, 84.0, 35.0, 60.0, 0.0, 0.0];
+        let want = vec![2.0 * 60.0 * 7.0, 84.0, 35.0, 60.0, 0.0, 0.0, 0.0];
         assert_eq!(family(matmul(), &[&[3, 4, 7], &[7, 5]], &[3, 4, 5]), ("matmul", want));
-        let want = vec![2.0 * 60.0 * 7.0, 84.0, 105.0, 60.0, 0.0, 0.0];
+        let want = vec![2.0 * 60.0 * 7.0, 84.0, 105.0, 60.0, 0.0, 0.0, 0.0];
         assert_eq!(family(matmul(), &[&[3, 4, 7], &[3, 7, 5]], &[3, 4, 5]), ("matmul batched", want));
         assert_eq!(family(matmul(), &[&[1, 7], &[7, 5]], &[1, 5]).0, "matmul row");
         assert_eq!(family(matmul(), &[&[2, 1, 7], &[2, 7, 5]], &[2, 1, 5]).0, "matmul vector");
         assert_eq!(family(matmul(), &[&[9, 7], &[7, 1]], &[9, 1]).0, "matmul vector");
         let both = MatMul { transpose_a: true, transpose_b: true, epilogue: None };
-        let want = vec![2.0 * 20.0 * 7.0, 28.0, 35.0, 20.0, 0.0, 0.0];
+        let want = vec![2.0 * 20.0 * 7.0, 28.0, 35.0, 20.0, 0.0, 0.0, 0.0];
         assert_eq!(family(Op::MatMul(both), &[&[7, 4], &[5, 7]], &[4, 5]), ("matmul batched", want));
     }
 
@@ -287,10 +304,12 @@ mod tests {
         let add = || Expression::binary(Binary::Add);
         // A value for each channel: rows are planes of 5 · 6.
         let bias = family(map(add()), &[&[2, 4, 5, 6], &[4, 1, 1]], &[2, 4, 5, 6]);
-        assert_eq!(bias, ("map", vec![240.0, 0.0, 4.0 * 484.0, 8.0]));
+        assert_eq!(bias, ("map", vec![240.0, 0.0, 4.0 * 484.0, 0.0, 8.0]));
         let whole = family(map(add()), &[&[2, 4, 5, 6], &[2, 4, 5, 6]], &[2, 4, 5, 6]);
-        assert_eq!(whole.1, [240.0, 0.0, 4.0 * 720.0, 1.0]);
-        assert_eq!(family(map(Expression::unary(Unary::Tanh)), &[&[50]], &[50]).1, [0.0, 50.0, 400.0, 1.0]);
+        assert_eq!(whole.1, [240.0, 0.0, 4.0 * 720.0, 0.0, 1.0]);
+        // A megabyte is read and one is written.
+        assert_eq!(family(map(Expression::unary(Unary::Abs)), &[&[1 << 18]], &[1 << 18]).1[3], f64::from(1 << 20));
+        assert_eq!(family(map(Expression::unary(Unary::Tanh)), &[&[50]], &[50]).1, [0.0, 50.0, 400.0, 0.0, 1.0]);
     }
 
     #[test]

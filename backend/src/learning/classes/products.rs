@@ -5,9 +5,12 @@ use super::Probe;
 use crate::program::floats;
 use anabranch_kernels::op::{MatMul, NodeSpec, Op, Recurrent, RecurrentKind};
 
-/// With weights: of many rows, and of one.
+/// A product with weights: rows, depth and columns, whether the weights are transposed, and what is done to the result.
+type Weighed = ([usize; 3], bool, Finish);
+
+/// With weights: of many rows, and of one with weights that no cache keeps from run to run.
 pub(super) fn shared() -> Vec<Probe> {
-    let sizes: [([usize; 3], bool, Finish); 18] = [
+    let sizes: [Weighed; 14] = [
         ([4, 32, 16], false, Nothing),
         ([16, 64, 64], false, Relu),
         ([512, 64, 64], false, Nothing),
@@ -19,26 +22,23 @@ pub(super) fn shared() -> Vec<Probe> {
         ([64, 2048, 256], true, Relu),
         ([128, 512, 512], false, Nothing),
         ([2, 256, 256], false, Relu),
-        ([1, 64, 64], false, Nothing),
-        ([1, 256, 10], true, Relu),
-        ([1, 512, 1000], true, Relu),
-        ([1, 784, 512], true, Relu),
         ([1, 1280, 1000], false, Nothing),
         ([1, 768, 3072], false, Silu),
         ([1, 2048, 1536], false, Relu),
     ];
-    let probe = |([rows, depth, columns], transpose_b, finish): ([usize; 3], bool, Finish)| {
-        let epilogue = finish.expression();
-        let right: [usize; 2] = if transpose_b { [columns, depth] } else { [depth, columns] };
-        let inputs: [&[usize]; 3] = [&[rows, depth], &right, &[columns]];
-        let given = if epilogue.is_some() { 3 } else { 2 };
-        let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue });
-        Probe::new(op, 1, &inputs[..given], &[rows, columns])
-    };
-    sizes.into_iter().map(probe).collect()
+    sizes.iter().map(weighed).collect()
 }
 
-/// Of batches, as in attention, and with vectors.
+fn weighed(&([rows, depth, columns], transpose_b, finish): &Weighed) -> Probe {
+    let epilogue = finish.expression();
+    let right: [usize; 2] = if transpose_b { [columns, depth] } else { [depth, columns] };
+    let inputs: [&[usize]; 3] = [&[rows, depth], &right, &[columns]];
+    let given = if epilogue.is_some() { 3 } else { 2 };
+    let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue });
+    Probe::new(op, 1, &inputs[..given], &[rows, columns])
+}
+
+/// Of batches, as in attention, and with vectors; of one row with weights that stay in a cache: small ones belong to small networks.
 pub(super) fn batched() -> Vec<Probe> {
     let sizes: [([usize; 4], bool); 14] = [
         ([2, 16, 16, 16], false),
@@ -61,7 +61,14 @@ pub(super) fn batched() -> Vec<Probe> {
         let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue: None });
         Probe::new(op, 2, &[&[batch, rows, depth], &right], &[batch, rows, columns])
     };
-    sizes.into_iter().map(probe).collect()
+    let rows: [Weighed; 5] = [
+        ([1, 64, 64], false, Nothing),
+        ([1, 256, 10], true, Relu),
+        ([1, 200, 300], true, Relu),
+        ([1, 768, 256], false, Silu),
+        ([1, 512, 400], true, Relu),
+    ];
+    sizes.into_iter().map(probe).chain(rows.iter().map(weighed)).collect()
 }
 
 /// Both cells, of few and many units, over few and many steps.

@@ -10,7 +10,9 @@ use anabranch_kernels::op::{
 
 /// Along the innermost axes and along outer ones.
 pub(super) fn reductions() -> Vec<Probe> {
-    let reduces: [(&[usize], &[usize], ReduceKind); 12] = [
+    let reduces: [(&[usize], &[usize], ReduceKind); 14] = [
+        (&[64, 256], &[1], ReduceKind::Max),
+        (&[64, 256], &[0], ReduceKind::Max),
         (&[16, 32], &[1], ReduceKind::Sum),
         (&[128, 512], &[1], ReduceKind::Max),
         (&[512, 512], &[1], ReduceKind::Mean),
@@ -67,7 +69,9 @@ fn normalize(rows: usize, length: usize, affine: bool) -> Probe {
 
 /// Transposition of matrices, heads and channels, slices, concatenation, borders and tables.
 pub(super) fn moves() -> Vec<Probe> {
-    let transposes: [(&[usize], &[usize]); 14] = [
+    let transposes: [(&[usize], &[usize]); 16] = [
+        (&[1, 8, 100, 64], &[0, 2, 1, 3]),
+        (&[1, 4, 256, 32], &[0, 2, 1, 3]),
         (&[4, 6, 8], &[1, 0, 2]),
         (&[1, 128, 8, 64], &[0, 2, 1, 3]),
         (&[1, 50, 3, 32], &[0, 2, 1, 3]),
