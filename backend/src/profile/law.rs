@@ -29,6 +29,10 @@ const RIDGE: f64 = 1e-6;
 /// Rounds in which each unknown is set to its best value, the others being fixed.
 const ROUNDS: usize = 100;
 
+/// By which factor, as a logarithm, a node in a network differs from an equal one elsewhere: its neighbours leave other things in the
+/// caches. Without this, intervals held 88 and 97 of 100 nodes of seven networks that nothing was fitted to, in two runs.
+const CONTEXT: f64 = 0.1;
+
 /// The least time that is predicted, in seconds.
 const SHORTEST: f64 = 1e-9;
 
@@ -76,7 +80,8 @@ impl Law {
         let reached =
             amounts.len() == self.most.len() && amounts.iter().zip(&self.most).all(|(a, most)| *a <= REACH * most);
         let (deviation, spread) = self.residuals.at(amounts);
-        reached.then(|| (at(&self.coefficients, amounts) * deviation.exp(), spread.hypot(self.scatter).exp()))
+        let spread = spread.hypot(self.scatter).hypot(CONTEXT);
+        reached.then(|| (at(&self.coefficients, amounts) * deviation.exp(), spread.exp()))
     }
 }
 
@@ -172,10 +177,10 @@ mod tests {
         for (amounts, want) in [([5e4, 2e4], 131e-6), ([1e7, 1e5], 10_401e-6), ([100.0, 100.0], 1.5e-6)] {
             let (seconds, spread) = law.predict(&amounts).expect("within reach");
             assert!((seconds / want - 1.0).abs() < 0.02, "{seconds} for {want}");
-            assert!((1.0..1.1).contains(&spread), "{spread}");
+            assert!((1.0..1.2).contains(&spread), "{spread}");
         }
         let (_, spread) = Law::of(sound(), 0.5).and_then(|law| law.predict(&[5e4, 2e4])).expect("a law");
-        assert!((0.5..0.52).contains(&spread.ln()), "runs differ: {spread}");
+        assert!((0.5..0.54).contains(&spread.ln()), "runs differ: {spread}");
         assert!(law.predict(&[1e9, 1e5]).is_none(), "too far beyond");
         assert!(law.predict(&[1e3]).is_none(), "of another family");
     }
@@ -187,7 +192,7 @@ mod tests {
         let law = Law::of(points, 0.0).expect("a law");
         let (seconds, spread) = law.predict(&[1e6, 2e4]).expect("within reach");
         assert!((seconds / 1081e-6 - 1.0).abs() < 0.3, "{seconds}");
-        assert!(spread > 1.1, "{spread}");
+        assert!(spread > 1.2, "{spread}");
     }
 
     #[test]

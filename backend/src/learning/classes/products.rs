@@ -61,7 +61,9 @@ pub(super) fn batched() -> Vec<Probe> {
         let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue: None });
         Probe::new(op, 2, &[&[batch, rows, depth], &right], &[batch, rows, columns])
     };
-    let rows: [Weighed; 5] = [
+    let rows: [Weighed; 7] = [
+        ([1, 300, 900], false, Relu),
+        ([1, 1000, 400], true, Relu),
         ([1, 64, 64], false, Nothing),
         ([1, 256, 10], true, Relu),
         ([1, 200, 300], true, Relu),
