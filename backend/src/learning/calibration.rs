@@ -32,8 +32,8 @@ const RUNS: [usize; 2] = [4, 9];
 /// After this long a probe has run often enough.
 const ENOUGH: Duration = Duration::from_millis(250);
 
-/// Rounds over all classes of kernels: at least, one of them cold, and at most.
-const ROUNDS: [usize; 2] = [6, 16];
+/// Rounds over all kernels: at least, one of them cold, and at most.
+const ROUNDS: [usize; 2] = [4, 16];
 
 /// After this long all classes have run often enough.
 const ENOUGH_ROUNDS: Duration = Duration::from_millis(2500);
@@ -185,7 +185,12 @@ impl<'a> Calibrator<'a> {
             if round >= ROUNDS[0] && started.elapsed() > ENOUGH_ROUNDS {
                 break;
             }
-            trials.iter_mut().try_for_each(Trial::run_warm)?;
+            for trial in &mut trials {
+                trial.run()?;
+                if started.elapsed() < ENOUGH_ROUNDS {
+                    trial.run_again()?;
+                }
+            }
         }
         trials.iter().for_each(|trial| self.record(trial, known));
         Ok(())
@@ -370,11 +375,9 @@ impl Trial {
         Ok(())
     }
 
-    /// Runs twice, of which only the first of all and each second count: caches hold what they hold when a network is run again.
-    fn run_warm(&mut self) -> Result<(), CalibrationError> {
-        let before = self.runs.len().max(1);
-        self.run()?;
-        self.runs.truncate(before);
+    /// Runs in the place of the last run, unless that was the first: caches hold what they do when a network is run again.
+    fn run_again(&mut self) -> Result<(), CalibrationError> {
+        self.runs.truncate((self.runs.len() - 1).max(1));
         self.run()
     }
 
