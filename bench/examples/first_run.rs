@@ -18,6 +18,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Nodes count that take at least this share of the run.
@@ -73,6 +74,13 @@ struct NodeRun {
     predicted: f64,
     spread: Option<f64>,
     measured: f64,
+}
+
+/// Seconds of all runs of a model, and of each node in them.
+#[derive(Default)]
+struct Times {
+    makespans: Vec<f64>,
+    nodes: BTreeMap<NodeId, Vec<f64>>,
 }
 
 /// A model's first run; times in seconds.
@@ -131,7 +139,7 @@ fn first_run(arguments: &Arguments, file: &Path, options: SessionOptions) -> Res
     let session = Session::open(file, options)?;
     let inputs = with_random(&session, inputs_beside(file)?.unwrap_or_default(), arguments.size, arguments.seed)?;
     let planned = session.plan_with(&inputs, &session.choice())?;
-    let (makespans, times) = measured(arguments, &session, &planned, &inputs)?;
+    let times = measured(arguments, &session, &planned, &inputs)?;
     let plan = planned.plan();
     let cost = |node: NodeId| planned.placed.costs[node.index()][plan.device_of(node).index()];
     let family = |node: NodeId| planned.program.node(node).spec.family();
@@ -151,28 +159,27 @@ fn first_run(arguments: &Arguments, file: &Path, options: SessionOptions) -> Res
         model: file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         predicted,
         interval: interval(predicted, costs),
-        measured: median(makespans),
-        nodes: times.into_iter().map(node_run).collect(),
+        measured: median(times.makespans),
+        nodes: times.nodes.into_iter().map(node_run).collect(),
     })
 }
 
-/// Seconds of all runs, and of each node in them.
 fn measured(
     arguments: &Arguments,
     session: &Session,
-    planned: &std::sync::Arc<Planned>,
+    planned: &Arc<Planned>,
     inputs: &Inputs,
-) -> Result<(Vec<f64>, BTreeMap<NodeId, Vec<f64>>), Failure> {
+) -> Result<Times, Failure> {
     let prepared = session.ready(planned)?;
-    let (mut makespans, mut times) = (Vec::new(), BTreeMap::<NodeId, Vec<f64>>::new());
+    let mut times = Times::default();
     for number in 0..WARM_UP + arguments.repeat.max(1) {
         let run = session.run_prepared(&prepared, inputs, &RunOptions::default().with_profile(true))?;
         if number >= WARM_UP {
-            makespans.push(run.measured.makespan.as_secs_f64());
-            run.measured.node_times().for_each(|(node, seconds)| times.entry(node).or_default().push(seconds));
+            times.makespans.push(run.measured.makespan.as_secs_f64());
+            run.measured.node_times().for_each(|(node, seconds)| times.nodes.entry(node).or_default().push(seconds));
         }
     }
-    Ok((makespans, times))
+    Ok(times)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

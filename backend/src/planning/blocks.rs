@@ -10,6 +10,7 @@ use crate::blocks::{
 };
 use crate::plan::{MachineDevice, PlanOptions, StreamMode};
 use crate::plan_file::{FileError, PlanFile};
+use crate::profile::Predictor;
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
@@ -90,11 +91,12 @@ impl<'a> BlockPlanner<'a> {
         };
         let mut groups = form(&forming);
         if self.options.streaming == StreamMode::Auto {
-            let readers = Readers::of(program);
+            let (readers, devices) = (Readers::of(program), &self.machine.devices);
+            let predictors: Vec<_> = devices.iter().map(|device| self.predictor(device)).collect();
             groups.retain(|group| {
-                let device = &self.machine.devices[device_of[group.members[0].index()].index()];
+                let at = device_of[group.members[0].index()].index();
                 block_node(program, &readers, &group.members, group.chunk_rows)
-                    .is_ok_and(|block| self.gain(program, &block, device).pays())
+                    .is_ok_and(|block| BlockGain::of(program, &block, &devices[at], &predictors[at]).pays())
             });
         }
         groups
@@ -184,13 +186,14 @@ impl<'a> BlockPlanner<'a> {
         })
     }
 
-    fn gain(&self, program: &Program, block: &BlockNode, device: &MachineDevice) -> BlockGain {
-        BlockGain::of(program, block, device, self.machine.costs.devices.get(&device.key))
+    fn predictor(&self, device: &MachineDevice) -> Predictor<'_> {
+        Predictor::new(self.machine.costs.devices.get(&device.key))
     }
 
     /// A block of the contracted program, by the number of its node there.
     fn described(&self, whole: &PlacedProgram, node: NodeId, block: &BlockNode, device: DeviceId) -> BlockSummary {
         let PlacedProgram { program, reasons, .. } = whole;
+        let on = &self.machine.devices[device.index()];
         BlockSummary {
             node,
             members: block.members.iter().map(|member| program.node(*member).name.clone()).collect(),
@@ -199,7 +202,7 @@ impl<'a> BlockPlanner<'a> {
             chunk_rows: block.chunk_rows(),
             chunk_bytes: block.row_bytes() * block.chunk_rows() as u64,
             kept_bytes: block.kept_bytes(program),
-            gain: self.gain(program, block, &self.machine.devices[device.index()]),
+            gain: BlockGain::of(program, block, on, &self.predictor(on)),
         }
     }
 }

@@ -144,7 +144,12 @@ impl<'a> Predictor<'a> {
         Self { costs, laws: RefCell::default() }
     }
 
-    /// The time of a node. O(log nodes), and once for each family O(k³) for its k measured nodes, of which 64 count at most.
+    /// The rates measured by calibration.
+    pub(crate) fn rates(&self) -> Option<Rates> {
+        self.costs.and_then(|costs| costs.rates)
+    }
+
+    /// The time of a node. O(log nodes), and once for each family O(k³) for its k measured nodes, of which 48 count at most.
     pub fn predict(&self, node: &NodeSpec) -> NodeCost {
         let equal = self.costs.and_then(|costs| costs.nodes.get(&node.key()));
         if let Some(cost) = equal.and_then(|costs| costs.versions.get(&anabranch_kernels::VERSION)).and_then(measured) {
@@ -169,7 +174,7 @@ impl<'a> Predictor<'a> {
         let points: Vec<Point> = alike().filter_map(|node| Some((node.amounts.clone(), seconds(node)?))).collect();
         let spread = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.estimate()?.spread.ln());
         let scatter = median(&alike().filter_map(spread).collect::<Vec<_>>()).unwrap_or(0.0);
-        let rates = self.costs.and_then(|costs| costs.rates).unwrap_or(Rates::ASSUMED);
+        let rates = self.rates().unwrap_or(Rates::ASSUMED);
         let ratio = |node: &NodeCosts| Some(seconds(node)? / rates.roofline(op, node.flops, node.bytes));
         let family = Scale::of(alike().filter_map(ratio));
         let scale = family.or_else(|| Scale::of(nodes().filter(|node| node.op == op).filter_map(ratio)));
@@ -177,7 +182,7 @@ impl<'a> Predictor<'a> {
     }
 
     fn roofline(&self, node: &NodeSpec, scale: Option<Scale>) -> NodeCost {
-        let rates = self.costs.and_then(|costs| costs.rates);
+        let rates = self.rates();
         let seconds = rates.unwrap_or(Rates::ASSUMED).predict(node);
         match scale {
             Some(Scale { ratio, spread, nodes }) => NodeCost {

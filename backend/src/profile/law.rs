@@ -11,7 +11,7 @@ use super::residuals::Residuals;
 const FEWEST: usize = 5;
 
 /// Nodes that a law is fitted to at most: what is done with the residuals takes their cube.
-const MOST: usize = 64;
+const MOST: usize = 48;
 
 /// How far beyond the measured amounts a law speaks.
 const REACH: f64 = 16.0;
@@ -54,7 +54,7 @@ pub(super) struct Law {
 }
 
 impl Law {
-    /// The law of these points, each of which differs from run to run by the factor e^`scatter`; `None` if they are too few. O(p³) for p ≤ 64 points; of more, an even choice.
+    /// The law of these points, each of which differs from run to run by the factor e^`scatter`; `None` if they are too few. O(p³) for p ≤ 48 points; of more, an even choice.
     pub(super) fn of(mut points: Vec<Point>, scatter: f64) -> Option<Self> {
         points.retain(|(amounts, seconds)| {
             *seconds > 0.0 && amounts.iter().all(|amount| amount.is_finite() && *amount >= 0.0)
