@@ -9,7 +9,7 @@ use std::fs;
 fn calibration_goes_on_where_it_was_and_costs_travel_in_files() {
     let command = Anabranch::new();
     let first = command.json(&["calibrate", "--no-gpu", "--cpu-devices", "machine"]);
-    assert!(first["measured"].as_u64().is_some_and(|steps| steps > 10) && first["measured"] == first["steps"]);
+    assert!(first["measured"].as_u64().is_some_and(|steps| steps >= 2) && first["measured"] == first["steps"]);
     assert!(first["devices"][0]["rates"]["matmul_flops"].as_f64().is_some_and(|rate| rate > 0.0), "{first}");
     let again = command.json(&["calibrate", "--no-gpu", "--cpu-devices", "machine"]);
     assert_eq!(again["measured"], 0);

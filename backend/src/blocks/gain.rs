@@ -3,7 +3,7 @@
 use super::BlockNode;
 use super::chunk::room;
 use crate::plan::MachineDevice;
-use crate::profile::{CostSource, DeviceCosts, NodeCost, Predictor, Rates};
+use crate::profile::{CostSource, NodeCost, Predictor, Rates};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::DeviceKind;
 
@@ -29,23 +29,23 @@ impl BlockGain {
     /// Without a history of the block, a member takes what it takes alone, less what its traffic with other members took to
     /// and from memory, but never less than its arithmetic; and all start once. Tensors that fit the device's own caches
     /// anyway save nothing. Threads share a block's chunks, so that few chunks leave some idle. O(members + edges).
-    pub fn of(program: &Program, block: &BlockNode, device: &MachineDevice, known: Option<&DeviceCosts>) -> Self {
+    pub fn of(program: &Program, block: &BlockNode, device: &MachineDevice, known: &Predictor<'_>) -> Self {
         let Self { without, with } = Self::at_hand(program, block, device, known);
         Self { without: without.times(device.times), with: with.times(device.times) }
     }
 
     /// On the device whose costs are filed.
-    fn at_hand(program: &Program, block: &BlockNode, device: &MachineDevice, known: Option<&DeviceCosts>) -> Self {
-        let predictor = Predictor::new(known);
+    fn at_hand(program: &Program, block: &BlockNode, device: &MachineDevice, predictor: &Predictor<'_>) -> Self {
         let alone: Vec<NodeCost> =
             block.members.iter().map(|node| predictor.predict(&program.node(*node).spec)).collect();
         let seconds = alone.iter().map(|cost| cost.seconds).sum();
-        let without = NodeCost { seconds, half_width: None, source: weakest(&alone) };
+        let spread = widest(&alone);
+        let without = NodeCost { seconds, spread, source: weakest(&alone) };
         let with = predictor.predict(&block.spec);
         if matches!(with.source, CostSource::Measured { .. }) {
             return Self { without, with };
         }
-        let rates = known.and_then(|costs| costs.rates);
+        let rates = predictor.rates();
         let source = if rates.is_some() { CostSource::Roofline } else { CostSource::Assumed };
         let rates = rates.unwrap_or(Rates::ASSUMED);
         let unbounded = Rates { bandwidth: f64::INFINITY, launch: 0.0, ..rates };
@@ -56,7 +56,7 @@ impl BlockGain {
         };
         let work = block.members.iter().zip(&alone).map(streamed).sum::<f64>();
         let seconds = rates.launch + work * idle_factor(block, device);
-        Self { without, with: NodeCost { seconds, half_width: None, source } }
+        Self { without, with: NodeCost { seconds, spread, source } }
     }
 
     /// Whether streaming is predicted to gain clearly.
@@ -102,6 +102,11 @@ fn weakest(costs: &[NodeCost]) -> CostSource {
     costs.iter().map(|cost| cost.source).min_by_key(rank).unwrap_or(CostSource::Assumed)
 }
 
+/// The factor within which a sum of costs lies, if all its parts are too low or too high together.
+fn widest(costs: &[NodeCost]) -> Option<f64> {
+    costs.iter().map(|cost| cost.spread).reduce(|a, b| Some(a?.max(b?))).flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::cpu_device;
@@ -122,7 +127,7 @@ mod tests {
         let mut store = MachineCosts::default();
         store.devices.insert("cpu".into(), DeviceCosts { rates: Some(RATES), ..DeviceCosts::default() });
         change(&mut store, &program, &block);
-        BlockGain::of(&program, &block, &device, store.devices.get("cpu"))
+        BlockGain::of(&program, &block, &device, &Predictor::new(store.devices.get("cpu")))
     }
 
     #[test]

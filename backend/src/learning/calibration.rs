@@ -1,11 +1,12 @@
 //! Calibration: what devices and links can do, measured by running probes through the very executor that will run the models.
 //!
 //! A quick one, of devices that nothing is known of, goes before the first placement. A full one ([`Calibrator`]) takes steps that can
-//! each be saved: peak rates, each class of kernels in several sizes, each link in several sizes whole and in chunks, hops between CPU
+//! each be saved: peak rates, all kernels in many sizes, each link in several sizes whole and in chunks, hops between CPU
 //! devices, and what devices take from each other.
 
+use super::classes::Class;
 use super::observation::observe;
-use super::probe::{Class, Probe, relay, side_by_side};
+use super::probe::{Probe, relay, side_by_side};
 use super::record::{ProfiledRun, record};
 use crate::device::Inventory;
 use crate::execute::{DevicePool, ExecError, Executor, Kernels, RunOptions, RunOutput};
@@ -17,6 +18,7 @@ use crate::planning::{
 };
 use crate::profile::{LinkCosts, MachineCosts, Rates};
 use crate::program::Program;
+use crate::session::random_tensor;
 use anabranch_kernels::Tensor;
 use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -29,6 +31,12 @@ const RUNS: [usize; 2] = [4, 9];
 
 /// After this long a probe has run often enough.
 const ENOUGH: Duration = Duration::from_millis(250);
+
+/// Rounds over all kernels: at least, one of them cold, and at most.
+const ROUNDS: [usize; 2] = [4, 16];
+
+/// After this long all classes have run often enough.
+const ENOUGH_ROUNDS: Duration = Duration::from_millis(2500);
 
 /// The fastest rate that a link is believed to have: what is faster took no time that could be measured.
 const MOST_RATE: f64 = 1e12;
@@ -64,7 +72,7 @@ pub struct CalibrationStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Rates(DeviceId),
-    Class(DeviceId, Class, usize),
+    Kernels(DeviceId),
     Link { device: DeviceId, elements: usize, streamed: bool },
     Hop { from: DeviceId, to: DeviceId, elements: usize },
     Beside(DeviceId, DeviceId),
@@ -86,6 +94,7 @@ pub struct Calibrator<'a> {
 struct Trial {
     program: Arc<Program>,
     executor: Executor,
+    inputs: Vec<Tensor>,
     runs: Vec<RunOutput>,
 }
 
@@ -127,12 +136,7 @@ impl<'a> Calibrator<'a> {
             step(What::Beside(id(a), id(b)), format!("{both} side by side"));
         }
         for at in distinct {
-            for class in Class::ALL {
-                for size in 0..Class::SIZES {
-                    let name = format!("{class:?} of size {} on {}", size + 1, devices[at].key);
-                    step(What::Class(id(at), class, size), name);
-                }
-            }
+            step(What::Kernels(id(at)), format!("kernels on {}", devices[at].key));
         }
         steps
     }
@@ -142,19 +146,14 @@ impl<'a> Calibrator<'a> {
         known.calibrated.get(&step.name) == Some(&anabranch_kernels::VERSION)
     }
 
-    /// Does one step and adds what it shows to what is known. Takes less than a second on most devices.
+    /// Does one step and adds what it shows to what is known. Takes less than a second on most devices, the kernels some.
     ///
     /// # Errors
     /// If a probe fails to run: then models would, too.
     pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         match step.what {
             What::Rates(device) => self.learn_rates(device, known)?,
-            What::Class(device, class, size) => {
-                let program = class.program(size);
-                if self.runs_all(&program, device) {
-                    self.record(&self.run(program, &|_| device, false)?, known);
-                }
-            }
+            What::Kernels(device) => self.learn_kernels(device, known)?,
             What::Link { device, elements, streamed } => {
                 // A stream needs a reader on the host, too.
                 let there = |node: usize| if node == 0 { device } else { HOST };
@@ -167,6 +166,33 @@ impl<'a> Calibrator<'a> {
             What::Beside(first, second) => self.learn_slowdown([first, second], known)?,
         }
         known.calibrated.insert(step.name.clone(), anabranch_kernels::VERSION);
+        Ok(())
+    }
+
+    /// Runs all classes of kernels in turn, so that whatever else the machine does hits all alike.
+    fn learn_kernels(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        let pool = DevicePool::new(compute_devices(self.inventory));
+        let mut trials = Vec::new();
+        for program in Class::ALL.into_iter().flat_map(Class::programs) {
+            let cpu = self.devices[device.index()].kind == DeviceKind::Cpu;
+            let runs = self.machine().gpu_runs(&program);
+            // What the device has no kernel for is computed beside it.
+            let there = |node: usize| if cpu || runs[node] { device } else { HOST };
+            trials.push(self.ready(program, &there, false, &pool)?);
+        }
+        let started = Instant::now();
+        for round in 0..ROUNDS[1] {
+            if round >= ROUNDS[0] && started.elapsed() > ENOUGH_ROUNDS {
+                break;
+            }
+            for trial in &mut trials {
+                trial.run()?;
+                if started.elapsed() < ENOUGH_ROUNDS {
+                    trial.run_again()?;
+                }
+            }
+        }
+        trials.iter().for_each(|trial| self.record(trial, known));
         Ok(())
     }
 
@@ -196,12 +222,6 @@ impl<'a> Calibrator<'a> {
         let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
         let bound = gpu.map(|gpu| GpuLimits::of(&gpu.adapter));
         target.memory >= 256 << 20 && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
-    }
-
-    /// Whether the device has kernels for all nodes.
-    fn runs_all(&self, program: &Program, device: DeviceId) -> bool {
-        self.devices[device.index()].kind == DeviceKind::Cpu
-            || self.machine().gpu_runs(program).iter().all(|runs| *runs)
     }
 
     /// Measures the rates of a device, and the affine law of its links.
@@ -273,6 +293,23 @@ impl<'a> Calibrator<'a> {
         device_of: &dyn Fn(usize) -> DeviceId,
         streamed: bool,
     ) -> Result<Trial, CalibrationError> {
+        let pool = DevicePool::new(compute_devices(self.inventory));
+        let mut trial = self.ready(program, device_of, streamed, &pool)?;
+        let started = Instant::now();
+        while trial.runs.len() < RUNS[0] || (trial.runs.len() < RUNS[1] && started.elapsed() < ENOUGH) {
+            trial.run()?;
+        }
+        Ok(trial)
+    }
+
+    /// Plans and readies a probe.
+    fn ready(
+        &self,
+        program: Program,
+        device_of: &dyn Fn(usize) -> DeviceId,
+        streamed: bool,
+        pool: &Arc<DevicePool>,
+    ) -> Result<Trial, CalibrationError> {
         let program = Arc::new(program);
         let machine = self.machine();
         let placing = Placing::new(&program, &machine, &Constraints::default())?;
@@ -292,14 +329,11 @@ impl<'a> Calibrator<'a> {
             &options,
         )
         .map_err(PlanningError::from)?;
-        let executor = Executor::new(plan, kernels, &DevicePool::new(compute_devices(self.inventory)))?;
-        let inputs: Vec<_> = program.inputs.iter().map(|id| Tensor::zeroed(program.value(*id).spec.clone())).collect();
-        let profiled = RunOptions::default().with_profile(true);
-        let (mut runs, started) = (Vec::new(), Instant::now());
-        while runs.len() < RUNS[0] || (runs.len() < RUNS[1] && started.elapsed() < ENOUGH) {
-            runs.push(executor.run(&inputs, &profiled)?);
-        }
-        Ok(Trial { program, executor, runs })
+        let executor = Executor::new(plan, kernels, pool)?;
+        // Zeros would be pages that the system has not made yet.
+        let given = program.inputs.iter().map(|id| program.value(*id));
+        let inputs: Vec<_> = given.map(|value| random_tensor(&value.name, &value.spec, 0)).collect();
+        Ok(Trial { program, executor, inputs, runs: Vec::new() })
     }
 
     /// Adds the times of all runs of a trial; the first is cold.
@@ -335,6 +369,18 @@ pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), 
 }
 
 impl Trial {
+    /// Runs once more.
+    fn run(&mut self) -> Result<(), CalibrationError> {
+        self.runs.push(self.executor.run(&self.inputs, &RunOptions::default().with_profile(true))?);
+        Ok(())
+    }
+
+    /// Runs in the place of the last run, unless that was the first: caches hold what they do when a network is run again.
+    fn run_again(&mut self) -> Result<(), CalibrationError> {
+        self.runs.truncate((self.runs.len() - 1).max(1));
+        self.run()
+    }
+
     /// The least time of a node: that of the one that was disturbed least.
     fn least_node(&self) -> f64 {
         let nodes = self.runs.iter().flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);

@@ -4,6 +4,7 @@
 
 mod accuracy;
 mod calibration;
+mod classes;
 mod observation;
 mod probe;
 mod record;

@@ -1,10 +1,8 @@
-//! The programs that calibration runs: each stresses one rate of a device, one class of kernels, or one link.
+//! The programs that calibration runs: each stresses one rate of a device, or one link.
 
 use crate::program::{Origin, Program, floats, map};
 use anabranch_kernels::Tensor;
-use anabranch_kernels::op::{
-    Binary, Conv, Expression, MatMul, Normalize, Op, Pool, PoolKind, Register, Softmax, Step, Transpose, Unary,
-};
+use anabranch_kernels::op::{Binary, Conv, Expression, MatMul, Op, Register, Step, Unary};
 
 /// What a probe measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,53 +35,6 @@ impl Probe {
     }
 }
 
-/// A class of kernels, measured in several sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// A product of square matrices.
-    MatMul,
-    /// A 3×3 convolution.
-    Conv,
-    /// One step.
-    Map,
-    /// A 3×3 maximum.
-    Pool,
-    /// Along rows.
-    Softmax,
-    /// Along rows.
-    Normalize,
-    /// Of rows and columns.
-    Transpose,
-}
-
-impl Class {
-    /// All of them.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::MatMul, Self::Conv, Self::Map, Self::Pool, Self::Softmax, Self::Normalize, Self::Transpose];
-
-    /// How many sizes there are.
-    pub(crate) const SIZES: usize = 4;
-
-    /// A chain of two nodes of the class in one of its sizes.
-    pub(crate) fn program(self, size: usize) -> Program {
-        let rows = [[16, 64], [64, 256], [256, 1024], [1024, 1024]][size];
-        let image = [[1, 8, 28, 28], [1, 16, 28, 28], [1, 32, 28, 28], [1, 32, 56, 56]][size];
-        let (channels, side) = (image[1], 32 << size);
-        match self {
-            Self::MatMul => chain(&[side, side], Some(&[side, side]), &Op::MatMul(MatMul::default()), 2),
-            Self::Conv => chain(&image, Some(&[channels, channels, 3, 3]), &Op::Conv(same_conv()), 2),
-            Self::Map => chain(&rows, None, &negate(), 2),
-            Self::Pool => chain(&image, None, &Op::Pool(same_pool()), 2),
-            Self::Softmax => chain(&rows, None, &Op::Softmax(Softmax { axis: 1, log: false }), 2),
-            Self::Normalize => chain(&rows, None, &Op::Normalize(row_normalization()), 2),
-            Self::Transpose => {
-                let side = rows[0];
-                chain(&[side, side], None, &Op::Transpose(Transpose { permutation: vec![1, 0] }), 2)
-            }
-        }
-    }
-}
-
 /// A chain of nodes of so many elements, to be divided among devices: what goes from one to the next shows the links.
 pub(crate) fn relay(elements: usize, nodes: u32) -> Program {
     chain(&[elements], None, &negate(), nodes)
@@ -100,15 +51,6 @@ pub(crate) fn side_by_side(lengths: [u32; 2]) -> Program {
 
 fn negate() -> Op {
     map(Expression::unary(Unary::Negate))
-}
-
-/// A 3×3 maximum that keeps the image's size.
-fn same_pool() -> Pool {
-    Pool { kind: PoolKind::Max, window: [3, 3], strides: [1, 1], pads: [1; 4], dilations: [1, 1] }
-}
-
-fn row_normalization() -> Normalize {
-    Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue: None }
 }
 
 /// A 3×3 convolution that keeps the image's size.
@@ -163,15 +105,6 @@ mod tests {
                     Origin::Input | Origin::Constant(_) => true,
                 }));
             }
-        }
-    }
-
-    #[test]
-    fn classes_grow_with_their_size() {
-        for class in Class::ALL {
-            let work = |size| class.program(size).nodes[0].spec.work();
-            let amount = |size| work(size).flops.max(work(size).bytes());
-            assert!((1..Class::SIZES).all(|size| amount(size) > 1.5 * amount(size - 1)), "{class:?}");
         }
     }
 

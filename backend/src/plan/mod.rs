@@ -124,6 +124,8 @@ pub struct Predicted {
     pub busy: Vec<f64>,
     /// When the last output is there.
     pub makespan: f64,
+    /// Between which makespans a run lies in nine of ten cases; `None` where nobody knows how far to trust a node's cost.
+    pub interval: Option<(f64, f64)>,
 }
 
 impl Predicted {
@@ -135,7 +137,7 @@ impl Predicted {
             None => ((0..program.nodes.len()).map(span).collect(), schedule.makespan),
         };
         let busy = (0..program.nodes.len()).map(span).map(|(start, end)| end - start).collect();
-        Self { nodes, transfers: vec![(0.0, 0.0); transfers], busy, makespan }
+        Self { nodes, transfers: vec![(0.0, 0.0); transfers], busy, makespan, interval: None }
     }
 }
 

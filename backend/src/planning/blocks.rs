@@ -8,7 +8,7 @@ use super::request::{BlockSource, PlacementRequest};
 use crate::blocks::{
     self, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Forming, Readers, block_node, contract, form,
 };
-use crate::plan::{MachineDevice, PlanOptions, StreamMode};
+use crate::plan::{PlanOptions, StreamMode};
 use crate::plan_file::{FileError, PlanFile};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::platform::DeviceId;
@@ -81,11 +81,12 @@ impl<'a> BlockPlanner<'a> {
     fn choose(&self, program: &Program, device_of: &[DeviceId]) -> Vec<BlockMembers> {
         let mut groups = self.formed_on(program, device_of);
         if self.options.streaming == StreamMode::Auto {
-            let readers = Readers::of(program);
+            let (readers, devices) = (Readers::of(program), &self.machine.devices);
             groups.retain(|group| {
-                let device = &self.machine.devices[device_of[group.members[0].index()].index()];
-                block_node(program, &readers, &group.members, group.chunk_rows)
-                    .is_ok_and(|block| self.gain(program, &block, device).pays())
+                let at = device_of[group.members[0].index()].index();
+                block_node(program, &readers, &group.members, group.chunk_rows).is_ok_and(|block| {
+                    BlockGain::of(program, &block, &devices[at], &self.machine.predictor(&devices[at])).pays()
+                })
             });
         }
         groups
@@ -188,22 +189,19 @@ impl<'a> BlockPlanner<'a> {
         })
     }
 
-    fn gain(&self, program: &Program, block: &BlockNode, device: &MachineDevice) -> BlockGain {
-        BlockGain::of(program, block, device, self.machine.costs.devices.get(&device.key))
-    }
-
     /// What a block of any chunks gains on a device; `None` where the device has no kernel for it.
     pub(super) fn gain_on(&self, program: &Program, block: &BlockNode, device: DeviceId) -> Option<BlockGain> {
         let at = &self.machine.devices[device.index()];
         let mut block = block.clone();
         block.set_chunk_rows(blocks::chunk_rows(&block, self.options.chunk, at));
         let supported = self.machine.supports(device, &block.spec, &constants(program, &block.inputs));
-        supported.then(|| self.gain(program, &block, at))
+        supported.then(|| BlockGain::of(program, &block, at, &self.machine.predictor(at)))
     }
 
     /// A block of the contracted program, by the number of its node there.
     fn described(&self, whole: &PlacedProgram, node: NodeId, block: &BlockNode, device: DeviceId) -> BlockSummary {
         let PlacedProgram { program, reasons, .. } = whole;
+        let on = &self.machine.devices[device.index()];
         BlockSummary {
             node,
             members: block.members.iter().map(|member| program.node(*member).name.clone()).collect(),
@@ -212,7 +210,7 @@ impl<'a> BlockPlanner<'a> {
             chunk_rows: block.chunk_rows(),
             chunk_bytes: block.row_bytes() * block.chunk_rows() as u64,
             kept_bytes: block.kept_bytes(program),
-            gain: self.gain(program, block, &self.machine.devices[device.index()]),
+            gain: BlockGain::of(program, block, on, &self.machine.predictor(on)),
         }
     }
 }

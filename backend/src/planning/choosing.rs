@@ -163,7 +163,7 @@ mod tests {
     use crate::plan::test_programs::{Maker, add, relu};
     use crate::plan::{MachineDevice, PlanOptions};
     use crate::planning::{Constraints, Lowered, Machine};
-    use crate::profile::{DeviceCosts, LinkCosts, MachineCosts, Rates};
+    use crate::profile::{DeviceCosts, Laws, LinkCosts, MachineCosts, Rates};
     use crate::program::Program;
     use anabranch_placement::platform::DeviceKind;
     use std::sync::Arc;
@@ -180,7 +180,7 @@ mod tests {
             costs.devices.insert(one.into(), DeviceCosts { rates: Some(rates), ..DeviceCosts::default() });
             costs.links.insert(MachineCosts::link_key(one, other), LinkCosts::affine(1e-6, 1e12));
         }
-        Machine { devices: vec![device("cpu0"), device("cpu1")], gpus: Vec::new(), costs }
+        Machine { devices: vec![device("cpu0"), device("cpu1")], gpus: Vec::new(), costs, laws: Laws::default() }
     }
 
     /// Two branches of three element-wise nodes each on 32 MiB, and their sum.

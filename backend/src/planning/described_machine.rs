@@ -5,7 +5,7 @@ use super::machine::{Machine, link};
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 use crate::device::Inventory;
 use crate::plan::MachineDevice;
-use crate::profile::{DeviceCosts, LinkCosts, MachineCosts};
+use crate::profile::{DeviceCosts, Laws, LinkCosts, MachineCosts};
 use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::platform::DeviceKind;
 
@@ -21,7 +21,7 @@ impl Machine {
         let entries = file.devices_over(&present.devices)?;
         // What a run takes beside its nodes and transfers does not depend on which devices these are.
         let costs = MachineCosts { runs: known.runs.clone(), ..MachineCosts::default() };
-        let mut machine = Self { devices: Vec::new(), gpus: Vec::new(), costs };
+        let mut machine = Self { devices: Vec::new(), gpus: Vec::new(), costs, laws: Laws::default() };
         for entry in &entries {
             machine.add(entry, &present.devices, known);
         }

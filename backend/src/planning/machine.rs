@@ -3,7 +3,7 @@
 use crate::device::{CacheSummary, DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, GpuOpener};
 use crate::plan::{MachineDevice, PlanDevice};
-use crate::profile::{DeviceCosts, History, LinkCosts, MachineCosts, median};
+use crate::profile::{DeviceCosts, History, Laws, LinkCosts, MachineCosts, Predictor, median};
 use crate::program::{Node, Program};
 use anabranch_kernels::cpu;
 use anabranch_kernels::gpu::{self, GpuLimits};
@@ -20,13 +20,15 @@ pub struct Machine {
     pub(super) gpus: Vec<GpuLimits>,
     /// What nodes, transfers and runs cost there.
     pub costs: MachineCosts,
+    /// What is inferred from these costs.
+    pub(super) laws: Laws,
 }
 
 impl Machine {
     /// The machine that is there.
     pub fn present(inventory: &Inventory, known: &MachineCosts) -> Self {
         let gpus = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
-        Self { devices: machine_devices(inventory), gpus, costs: known.clone() }
+        Self { devices: machine_devices(inventory), gpus, costs: known.clone(), laws: Laws::default() }
     }
 
     /// Whether a device has a kernel for a node some of whose inputs are constant. A GPU has it only if all GPUs do.
@@ -51,6 +53,11 @@ impl Machine {
         let key = |lane: DeviceId| self.devices.get(lane.index()).map(|device| device.key.as_str());
         let slowdown = |a: DeviceId, b: DeviceId| key(a).zip(key(b)).map(|(a, b)| self.costs.slowdown(a, b));
         Slowdowns::from_fn(lanes, |a, b| slowdown(a, b).unwrap_or(1.0))
+    }
+
+    /// What predicts nodes on a device.
+    pub(super) fn predictor<'a>(&'a self, device: &'a MachineDevice) -> Predictor<'a> {
+        Predictor::sharing(&self.laws, self.costs.devices.get(&device.key), &device.key)
     }
 
     /// The bytes that each device may hold.

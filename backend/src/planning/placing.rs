@@ -78,7 +78,7 @@ impl<'a> Placing<'a> {
     /// # Errors
     /// If a constraint names what is not there, or constraints contradict each other.
     pub fn new(program: &'a Program, machine: &'a Machine, constraints: &Constraints) -> Result<Self, PlanningError> {
-        let (devices, known) = (&machine.devices, &machine.costs);
+        let devices = &machine.devices;
         let kinds = |runs: &bool| if *runs { DeviceKinds::ALL } else { DeviceKinds::CPU };
         let allowed: Vec<_> = machine.gpu_runs(program).iter().map(kinds).collect();
         let pins = constraints.pinned(program, devices)?;
@@ -97,7 +97,7 @@ impl<'a> Placing<'a> {
             &constraints.residence(program, devices)?,
         )
         .map_err(PlanningError::infeasible)?;
-        let predictors: Vec<_> = devices.iter().map(|device| Predictor::new(known.devices.get(&device.key))).collect();
+        let predictors: Vec<_> = devices.iter().map(|device| machine.predictor(device)).collect();
         let costs = program
             .nodes
             .iter()

@@ -1,18 +1,19 @@
 //! Predicted times of a program's nodes on a device, and how far to trust them.
 //!
-//! First what was measured of an equal node; then the law that the device's measured nodes of the same op follow, within the range
-//! of their work; then what kernels of another version took; then a roofline, lowered to what the device's measured nodes of the same
-//! op reach of theirs.
+//! First what was measured of an equal node; then the law that the device's measured nodes of the same family follow, as far as it
+//! reaches; then what kernels of another version took; then a roofline, times what the device's measured nodes of the same family, or
+//! else of the same op, take of theirs.
 
-use super::fit::Fit;
 use super::history::History;
+use super::law::{Law, Point};
 use super::machine::{DeviceCosts, NodeCosts, Rates};
 use super::robust::median;
-use anabranch_kernels::op::NodeSpec;
+use crate::lock::lock;
+use anabranch_kernels::op::{Family, NodeSpec};
 use serde::Serialize;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex};
 
 /// Where a predicted time comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +29,7 @@ pub enum CostSource {
         /// Samples that it rests on.
         samples: u64,
     },
-    /// Interpolated between measured nodes of the same op with less and with more work.
+    /// The law of the measured nodes of the same family.
     Fitted {
         /// Nodes that the law was fitted to.
         nodes: usize,
@@ -38,7 +39,7 @@ pub enum CostSource {
         /// Their version.
         version: u32,
     },
-    /// The roofline, times what measured nodes of the same op take of theirs.
+    /// The roofline, times what measured nodes of the same family or op take of theirs.
     Scaled {
         /// Nodes that were compared with their rooflines.
         nodes: usize,
@@ -68,8 +69,9 @@ impl fmt::Display for CostSource {
 pub struct NodeCost {
     /// Seconds.
     pub seconds: f64,
-    /// Half the width of the 95 % confidence interval, relative to `seconds`; `None` where nobody knows.
-    pub half_width: Option<f64>,
+    /// The factor within which the time lies in nine of ten cases, from `seconds / spread` to `seconds · spread`; `None` where nobody
+    /// knows.
+    pub spread: Option<f64>,
     /// What the prediction rests on.
     pub source: CostSource,
 }
@@ -83,8 +85,8 @@ impl NodeCost {
 
 impl fmt::Display for NodeCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.half_width {
-            Some(width) => write!(f, "{} ± {:.0} %", self.source, 100.0 * width),
+        match self.spread {
+            Some(spread) => write!(f, "{}, within {spread:.2}×", self.source),
             None => self.source.fmt(f),
         }
     }
@@ -113,86 +115,111 @@ impl Rates {
     }
 }
 
-/// Predicts the nodes of one device. The laws of its ops are fitted once, when they are first asked for.
+/// Predicts the nodes of one device. The laws of its families are fitted once, when they are first asked for.
 #[derive(Debug)]
 pub struct Predictor<'a> {
     costs: Option<&'a DeviceCosts>,
-    fits: RefCell<BTreeMap<&'static str, Laws>>,
+    key: &'a str,
+    laws: Laws,
 }
 
-/// What the measured nodes of one op tell of others.
+/// The laws of all devices of a machine as far as they are fitted, by the device's key and the family. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Laws(Arc<Mutex<BTreeMap<(String, &'static str), Known>>>);
+
+/// What the measured nodes of a family tell of others.
 #[derive(Clone, Debug, PartialEq)]
-struct Laws {
-    fit: Option<Fit>,
-    /// The median of their times over their rooflines, the 90 % quantile of the deviations from it, and how many they are.
-    scale: Option<(f64, f64, usize)>,
+struct Known {
+    law: Option<Law>,
+    scale: Option<Scale>,
+}
+
+/// What nodes take of their rooflines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Scale {
+    /// The median.
+    ratio: f64,
+    /// The factor within which nine of ten lie.
+    spread: f64,
+    nodes: usize,
 }
 
 impl<'a> Predictor<'a> {
     /// A predictor from what is known of a device, if anything is.
     pub fn new(costs: Option<&'a DeviceCosts>) -> Self {
-        Self { costs, fits: RefCell::default() }
+        Self { costs, key: "", laws: Laws::default() }
     }
 
-    /// The time of a node. O(log nodes), and once for each op O(k²) for its k measured nodes.
+    /// A predictor of the device of this key that shares its laws with others of the same costs.
+    pub(crate) fn sharing(laws: &Laws, costs: Option<&'a DeviceCosts>, key: &'a str) -> Self {
+        Self { costs, key, laws: laws.clone() }
+    }
+
+    /// The rates measured by calibration.
+    pub(crate) fn rates(&self) -> Option<Rates> {
+        self.costs.and_then(|costs| costs.rates)
+    }
+
+    /// The time of a node. O(log nodes), and once for each family O(k³) for its k measured nodes, of which 48 count at most.
     pub fn predict(&self, node: &NodeSpec) -> NodeCost {
         let equal = self.costs.and_then(|costs| costs.nodes.get(&node.key()));
         if let Some(cost) = equal.and_then(|costs| costs.versions.get(&anabranch_kernels::VERSION)).and_then(measured) {
             return cost;
         }
-        let op = node.op.name();
-        let mut fits = self.fits.borrow_mut();
-        let laws = fits.entry(op).or_insert_with(|| self.laws(op));
-        laws.fitted(node).or_else(|| equal.and_then(of_other_kernels)).unwrap_or_else(|| self.roofline(node, laws))
-    }
-
-    /// The laws of the op's nodes that this build's kernels were measured on while warm.
-    fn laws(&self, op: &str) -> Laws {
-        let nodes = self.costs.into_iter().flat_map(|costs| costs.nodes.values()).filter(|node| node.op == op);
-        let measured =
-            nodes.filter_map(|node| Some((node, node.versions.get(&anabranch_kernels::VERSION)?.median()? * 1e-9)));
-        let measured: Vec<_> = measured.collect();
-        let points = measured.iter().map(|(node, seconds)| (amount(node.flops, node.bytes), *seconds)).collect();
-        let rates = self.costs.and_then(|costs| costs.rates).unwrap_or(Rates::ASSUMED);
-        let ratio = |(node, seconds): &(&NodeCosts, f64)| seconds / rates.roofline(op, node.flops, node.bytes);
-        let mut ratios: Vec<f64> = measured.iter().map(ratio).filter(|ratio| ratio.is_finite()).collect();
-        let scale = median(&ratios).filter(|scale| *scale > 0.0).map(|scale| {
-            ratios.iter_mut().for_each(|ratio| *ratio = (*ratio / scale - 1.0).abs());
-            ratios.sort_by(f64::total_cmp);
-            (scale, ratios[(ratios.len() * 9).div_ceil(10) - 1], ratios.len())
+        let family = node.family();
+        let mut laws = lock(&self.laws.0);
+        let place = laws.entry((self.key.to_owned(), family.name));
+        let known = place.or_insert_with(|| self.known(&family, node.op.name()));
+        let fitted = known.law.as_ref().and_then(|law| {
+            let (seconds, spread) = law.predict(&family.amounts)?;
+            Some(NodeCost { seconds, spread: Some(spread), source: CostSource::Fitted { nodes: law.points } })
         });
-        Laws { fit: Fit::of(points), scale }
+        fitted.or_else(|| equal.and_then(of_other_kernels)).unwrap_or_else(|| self.roofline(node, known.scale))
     }
 
-    fn roofline(&self, node: &NodeSpec, laws: &Laws) -> NodeCost {
-        let rates = self.costs.and_then(|costs| costs.rates);
+    /// What the nodes of a family, and of its op, that this build's kernels were measured on while warm tell of others.
+    fn known(&self, family: &Family, op: &str) -> Known {
+        let nodes = || self.costs.into_iter().flat_map(|costs| costs.nodes.values());
+        let seconds = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.median()? * 1e-9);
+        let count = family.amounts.len();
+        let alike = || nodes().filter(|node| node.family == family.name && node.amounts.len() == count);
+        let points: Vec<Point> = alike().filter_map(|node| Some((node.amounts.clone(), seconds(node)?))).collect();
+        let spread = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.estimate()?.spread.ln());
+        let scatter = median(&alike().filter_map(spread).collect::<Vec<_>>()).unwrap_or(0.0);
+        let rates = self.rates().unwrap_or(Rates::ASSUMED);
+        let ratio = |node: &NodeCosts| Some(seconds(node)? / rates.roofline(op, node.flops, node.bytes));
+        let family = Scale::of(alike().filter_map(ratio));
+        let scale = family.or_else(|| Scale::of(nodes().filter(|node| node.op == op).filter_map(ratio)));
+        Known { law: Law::of(points, scatter), scale }
+    }
+
+    fn roofline(&self, node: &NodeSpec, scale: Option<Scale>) -> NodeCost {
+        let rates = self.rates();
         let seconds = rates.unwrap_or(Rates::ASSUMED).predict(node);
-        match laws.scale {
-            Some((scale, spread, nodes)) => NodeCost {
-                seconds: seconds * scale,
+        match scale {
+            Some(Scale { ratio, spread, nodes }) => NodeCost {
+                seconds: seconds * ratio,
                 // One node does not say how much others differ.
-                half_width: (nodes > 1).then_some(spread.min(1.0)),
+                spread: (nodes > 1).then_some(spread),
                 source: CostSource::Scaled { nodes },
             },
             None => {
                 let source = if rates.is_some() { CostSource::Roofline } else { CostSource::Assumed };
-                NodeCost { seconds, half_width: None, source }
+                NodeCost { seconds, spread: None, source }
             }
         }
     }
 }
 
-impl Laws {
-    fn fitted(&self, node: &NodeSpec) -> Option<NodeCost> {
-        let (fit, work) = (self.fit.as_ref()?, node.work());
-        let (seconds, half_width) = fit.predict(amount(work.flops, work.bytes()))?;
-        Some(NodeCost { seconds, half_width: Some(half_width), source: CostSource::Fitted { nodes: fit.points } })
+impl Scale {
+    fn of(ratios: impl Iterator<Item = f64>) -> Option<Self> {
+        let ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect();
+        let ratio = median(&ratios)?;
+        let mut factors: Vec<f64> = ratios.iter().map(|other| (other / ratio).max(ratio / other)).collect();
+        factors.sort_by(f64::total_cmp);
+        let held = (factors.len() * 9).div_ceil(10);
+        Some(Self { ratio, spread: factors[held - 1], nodes: factors.len() })
     }
-}
-
-/// A node's work in one number: operations, or bytes where these are more.
-fn amount(flops: f64, bytes: f64) -> f64 {
-    flops.max(bytes)
 }
 
 fn measured(history: &History) -> Option<NodeCost> {
@@ -201,14 +228,14 @@ fn measured(history: &History) -> Option<NodeCost> {
         true => CostSource::Cold { samples: estimate.samples },
         false => CostSource::Measured { samples: estimate.samples },
     };
-    Some(NodeCost { seconds: estimate.nanoseconds * 1e-9, half_width: Some(estimate.half_width), source })
+    Some(NodeCost { seconds: estimate.nanoseconds * 1e-9, spread: Some(estimate.spread), source })
 }
 
 /// The newest kernels' time, without confidence: what it says of this build's kernels is not known.
 fn of_other_kernels(node: &NodeCosts) -> Option<NodeCost> {
     let (version, history) = node.versions.last_key_value()?;
     let seconds = history.estimate()?.nanoseconds * 1e-9;
-    Some(NodeCost { seconds, half_width: None, source: CostSource::OtherKernels { version: *version } })
+    Some(NodeCost { seconds, spread: None, source: CostSource::OtherKernels { version: *version } })
 }
 
 #[cfg(test)]
@@ -251,31 +278,61 @@ mod tests {
         let costs = store.here_mut();
         assert_eq!(predict(costs, "cpu", &matmul()).source, CostSource::Assumed);
         costs.devices.entry("cpu".into()).or_default().rates = Some(RATES);
-        let roofline = NodeCost { seconds: 1.5, half_width: None, source: CostSource::Roofline };
+        let roofline = NodeCost { seconds: 1.5, spread: None, source: CostSource::Roofline };
         assert_eq!(predict(costs, "cpu", &matmul()), roofline);
         record(costs, &matmul(), 9.0, true);
         assert_eq!(predict(costs, "cpu", &matmul()).source, CostSource::Cold { samples: 1 });
         [2.0, 4.0, 3.0].iter().for_each(|seconds| record(costs, &matmul(), *seconds, false));
         let measured = predict(costs, "cpu", &matmul());
         assert_eq!((measured.seconds, measured.source), (3.0, CostSource::Measured { samples: 3 }));
-        assert!(measured.half_width.is_some_and(|width| width > 0.0 && width <= 1.0));
+        assert!(measured.spread.is_some_and(|spread| spread > 1.0 && spread <= 2.0));
         assert_eq!(predict(costs, "gpu", &matmul()).source, CostSource::Assumed);
     }
 
     #[test]
-    fn unseen_sizes_are_fitted_between_measured_ones_only() {
+    fn unseen_sizes_follow_their_familys_law_as_far_as_it_reaches() {
         let mut costs = MachineCosts::default();
         for elements in [1000, 2000, 4000, 8000, 16_000] {
-            record(&mut costs, &relu(elements), 1e-6 + elements as f64 * 1e-9, false);
+            // One sample would not say how much runs differ.
+            (0..6).for_each(|_| record(&mut costs, &relu(elements), 1e-6 + elements as f64 * 1e-9, false));
         }
-        let inside = predict(&costs, "cpu", &relu(3000));
-        assert_eq!(inside.source, CostSource::Fitted { nodes: 5 });
-        assert!((inside.seconds - 4e-6).abs() < 0.5e-6, "{inside:?}");
-        // Outside, the roofline is lowered to what the op reaches of it.
-        let outside = predict(&costs, "cpu", &relu(64_000));
+        for elements in [3000, 64_000] {
+            let near = predict(&costs, "cpu", &relu(elements));
+            assert_eq!(near.source, CostSource::Fitted { nodes: 5 });
+            assert!((near.seconds / (1e-6 + elements as f64 * 1e-9) - 1.0).abs() < 0.1, "{near:?}");
+            assert!(near.spread.is_some_and(|spread| spread < 1.3), "{near:?}");
+        }
+        // Farther out, the roofline is lowered to what the family reaches of it.
+        let outside = predict(&costs, "cpu", &relu(640_000));
         assert_eq!(outside.source, CostSource::Scaled { nodes: 5 });
-        assert!(outside.seconds > 32e-6 && outside.seconds < 128e-6, "{outside:?}");
+        assert!(outside.seconds > 320e-6 && outside.seconds < 1280e-6, "{outside:?}");
         assert_eq!(predict(&costs, "cpu", &matmul()).source, CostSource::Assumed);
+    }
+
+    #[test]
+    fn families_of_one_op_are_told_apart_and_stand_in_for_each_other() {
+        let product = |rows: usize, depth: usize| {
+            let inputs = vec![floats(&[rows, depth]), floats(&[depth, 50])];
+            NodeSpec { op: Op::MatMul(MatMul::default()), inputs, outputs: vec![floats(&[rows, 50])] }
+        };
+        let mut costs = MachineCosts::default();
+        for (rows, rate) in [(1, 1e9), (40, 50e9)] {
+            for depth in [20, 50, 90, 200, 700] {
+                let node = product(rows, depth);
+                record(&mut costs, &node, node.work().flops / rate, false);
+            }
+        }
+        for (rows, rate) in [(1, 1e9), (40, 50e9)] {
+            let node = product(rows, 400);
+            let cost = predict(&costs, "cpu", &node);
+            assert!((cost.seconds / (node.work().flops / rate) - 1.0).abs() < 0.1, "{rows} rows: {cost:?}");
+        }
+        let batched = NodeSpec {
+            op: Op::MatMul(MatMul::default()),
+            inputs: vec![floats(&[6, 9, 9]), floats(&[6, 9, 9])],
+            outputs: vec![floats(&[6, 9, 9])],
+        };
+        assert_eq!(predict(&costs, "cpu", &batched).source, CostSource::Scaled { nodes: 10 });
     }
 
     #[test]
@@ -287,6 +344,6 @@ mod tests {
         let history = versions.remove(&anabranch_kernels::VERSION).expect("recorded");
         versions.insert(0, history);
         let cost = predict(&costs, "cpu", &matmul());
-        assert_eq!(cost, NodeCost { seconds: 2.0, half_width: None, source: CostSource::OtherKernels { version: 0 } });
+        assert_eq!(cost, NodeCost { seconds: 2.0, spread: None, source: CostSource::OtherKernels { version: 0 } });
     }
 }

@@ -22,6 +22,12 @@ const DRIFT_DEVIATIONS: f64 = 4.0;
 /// The standard deviation of normally distributed samples over their median absolute deviation.
 const SIGMA_OF_MAD: f64 = 1.4826;
 
+/// Nine of ten normally distributed samples lie within so many standard deviations.
+const NINE_OF_TEN: f64 = 1.645;
+
+/// Runs of a machine at rest differ by this part at least from one minute to the next.
+const LEAST_SCATTER: f64 = 0.05;
+
 /// The standard error of a median over that of a mean, for normally distributed samples.
 const MEDIAN_OVER_MEAN: f64 = 1.2533;
 
@@ -82,6 +88,8 @@ pub struct Estimate {
     pub nanoseconds: f64,
     /// Half the width of its 95 % confidence interval, relative to it; 1 where one sample says nothing of that.
     pub half_width: f64,
+    /// The factor within which nine of ten other runs lie.
+    pub spread: f64,
     /// Samples that it rests on.
     pub samples: u64,
     /// Whether all of them are cold.
@@ -115,14 +123,18 @@ impl History {
     pub fn estimate(&self) -> Option<Estimate> {
         if let Some(nanoseconds) = self.median() {
             let samples = self.recent.len() as u64;
-            return Some(Estimate { nanoseconds, half_width: self.half_width(nanoseconds), samples, cold: false });
+            let half_width = self.half_width(nanoseconds);
+            let scatter = NINE_OF_TEN * SIGMA_OF_MAD * mad(&self.recent).unwrap_or(0.0) / nanoseconds;
+            let spread = 1.0 + scatter.max(half_width).max(LEAST_SCATTER);
+            return Some(Estimate { nanoseconds, half_width, spread, samples, cold: false });
         }
         if self.count > 0 {
             let half_width = (1.96 * self.deviation() / (self.count as f64).sqrt() / self.mean).min(1.0);
-            return Some(Estimate { nanoseconds: self.mean, half_width, samples: self.count, cold: false });
+            let spread = 1.0 + (NINE_OF_TEN * self.deviation() / self.mean).max(half_width).max(LEAST_SCATTER);
+            return Some(Estimate { nanoseconds: self.mean, half_width, spread, samples: self.count, cold: false });
         }
         let Cold { count, min, .. } = self.cold;
-        (count > 0).then_some(Estimate { nanoseconds: min, half_width: 1.0, samples: count, cold: true })
+        (count > 0).then_some(Estimate { nanoseconds: min, half_width: 1.0, spread: 2.0, samples: count, cold: true })
     }
 
     /// Whether nothing was ever measured.

@@ -3,7 +3,7 @@
 use super::history::{History, RECENT, Sample};
 use super::link::LinkCosts;
 use super::robust::median;
-use anabranch_kernels::op::NodeSpec;
+use anabranch_kernels::op::{Family, NodeSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -74,6 +74,12 @@ pub struct NodeCosts {
     /// Bytes read and written.
     #[serde(default)]
     pub bytes: f64,
+    /// The family's name ([`NodeSpec::family`]); empty in a store of an older version, until the node is measured again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub family: String,
+    /// The family's amounts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amounts: Vec<f64>,
     /// By the version of the kernels ([`anabranch_kernels::VERSION`]) that were measured.
     pub versions: BTreeMap<u32, History>,
 }
@@ -154,9 +160,10 @@ impl MachineCosts {
             None => &mut self.devices.entry(device.to_owned()).or_default().nodes,
         };
         let costs = nodes.entry(node.key()).or_default();
-        if costs.op.is_empty() {
-            let work = node.work();
+        if costs.family.is_empty() {
+            let (work, Family { name, amounts }) = (node.work(), node.family());
             (costs.op, costs.flops, costs.bytes) = (node.op.name().to_owned(), work.flops, work.bytes());
+            (costs.family, costs.amounts) = (name.to_owned(), amounts);
         }
         costs.current_mut().add(sample)
     }
@@ -253,8 +260,9 @@ impl NodeCosts {
     }
 
     fn merge(&mut self, other: &Self) {
-        if self.op.is_empty() {
+        if self.family.is_empty() {
             (self.op, self.flops, self.bytes) = (other.op.clone(), other.flops, other.bytes);
+            (self.family, self.amounts) = (other.family.clone(), other.amounts.clone());
         }
         for (version, history) in &other.versions {
             self.versions.entry(*version).or_default().merge(history);

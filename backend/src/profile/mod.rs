@@ -2,16 +2,20 @@
 
 mod cost;
 mod exchange;
-mod fit;
 mod history;
+mod interval;
+mod law;
 mod link;
 mod machine;
+mod residuals;
 mod robust;
 mod store;
 
+pub(crate) use cost::Laws;
 pub use cost::{CostSource, NodeCost, Predictor};
 pub use exchange::{Exchange, ExchangeError};
 pub use history::{Cold, Estimate, History, RECENT, Sample};
+pub use interval::interval;
 pub use link::LinkCosts;
 pub use machine::{DeviceCosts, MachineCosts, NodeCosts, Rates, RunCosts, Slowdown};
 pub(crate) use robust::median;

@@ -235,7 +235,7 @@ mod tests {
             history.add(Sample { nanoseconds, cold: false, at: 7 });
         }
         let versions = BTreeMap::from([(anabranch_kernels::VERSION, history)]);
-        let node = NodeCosts { op: "map".into(), flops: 4.0, bytes: 8.0, versions };
+        let node = NodeCosts { op: "map".into(), flops: 4.0, bytes: 8.0, versions, ..NodeCosts::default() };
         let here = store.here_mut();
         here.devices.entry("cpu".into()).or_default().nodes.insert("relu".into(), node);
         here.links.insert(MachineCosts::link_key("cpu", "gpu"), LinkCosts::affine(1e-5, 1e10));

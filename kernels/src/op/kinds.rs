@@ -196,6 +196,17 @@ pub struct Resize {
     pub scales: [f64; 2],
 }
 
+impl Interpolation {
+    /// How many elements one is made from.
+    pub(crate) const fn neighbours(self) -> f64 {
+        match self {
+            Self::Nearest(_) => 1.0,
+            Self::Linear => 4.0,
+            Self::Cubic { .. } => 16.0,
+        }
+    }
+}
+
 impl NearestRounding {
     /// The neighbour of a coordinate.
     pub(crate) fn rounded(self, at: f64) -> f64 {

@@ -7,12 +7,14 @@
 mod block;
 mod check;
 mod expression;
+mod family;
 mod kinds;
 mod rows;
 mod work;
 
 pub use block::{Block, Member, Operand};
 pub use expression::{Binary, Domain, Expression, ExpressionError, Literal, Register, Step, Unary};
+pub use family::Family;
 pub(crate) use kinds::cubic_weights;
 pub use kinds::{
     ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Gather, Interpolation, MatMul, NearestRounding, Normalize,

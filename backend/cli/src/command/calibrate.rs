@@ -18,8 +18,8 @@ use std::path::PathBuf;
 
 /// Measure what each device and each link of this machine can do, and keep it in the cost store
 ///
-/// Takes less than a minute on a small machine. Every step is saved as it is done: after an interruption the same command goes on where
-/// it was.
+/// Takes some seconds for a CPU device, and up to a minute for a software GPU. Every step is saved as it is done: after an interruption
+/// the same command goes on where it was.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch calibrate\n  anabranch calibrate --cpu-devices core --software-gpu\n  \
     anabranch calibrate --redo --json > machine.json")]

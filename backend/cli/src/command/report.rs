@@ -22,6 +22,8 @@ pub(super) struct Report {
     outputs: Vec<OutputLine>,
     latency_ms: Latency,
     predicted_makespan_ms: f64,
+    /// Between which makespans nine of ten runs are expected, as far as anybody knows.
+    predicted_interval_ms: Option<(f64, f64)>,
     /// The median of the measured runs.
     measured_makespan_ms: f64,
     makespan_error_percent: Option<f64>,
@@ -135,6 +137,7 @@ impl Report {
             outputs: run.outputs.iter().map(|(name, tensor)| OutputLine::new(name, tensor)).collect(),
             latency_ms: Latency::new(series),
             predicted_makespan_ms: predicted,
+            predicted_interval_ms: plan.predicted().interval.map(|(low, high)| (low * 1e3, high * 1e3)),
             measured_makespan_ms: median,
             makespan_error_percent: (median > 0.0).then(|| 100.0 * (predicted - median) / median),
             profiled_makespan_ms: milliseconds(measured.makespan),
@@ -295,6 +298,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ms: f64| duration(ms * 1e-3);
         let Self { latency_ms, costs, .. } = self;
+        let expected = |(low, high): (f64, f64)| format!(" (nine of ten within {})", interval(low * 1e-3, high * 1e-3));
         writeln!(f, "{}: {} nodes placed by {} in {}", self.model, self.nodes, self.strategy, ms(self.place_ms))?;
         if let [first, others @ ..] = &self.candidates[..] {
             let told = |c: &CandidatePlan| format!("{} {}", c.name, duration(c.makespan));
@@ -303,8 +307,9 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "\nmakespan  predicted {}, measured {}; (predicted − measured) / measured: {}",
+            "\nmakespan  predicted {}{}, measured {}; (predicted − measured) / measured: {}",
             ms(self.predicted_makespan_ms),
+            self.predicted_interval_ms.map_or(String::new(), expected),
             ms(self.measured_makespan_ms),
             self.makespan_error_percent.map_or("–".into(), error)
         )?;

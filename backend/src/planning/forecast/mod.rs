@@ -12,7 +12,7 @@ pub(crate) use batches::batches;
 use super::error::PlanningError;
 use super::machine::{Machine, seconds};
 use crate::plan::{Plan, Predicted, Route, Step, Transfer, TransferId};
-use crate::profile::{History, NodeCost, RunCosts};
+use crate::profile::{History, NodeCost, RunCosts, interval};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -81,11 +81,17 @@ pub(super) fn forecast(
         let parts = ends.map_or(&[][..], |(first, last)| &spans[first..=last]);
         parts.iter().fold(0.0, |sum, (start, end)| sum + end - start)
     };
+    let makespan = end + known(|run| &run.finish);
+    let cost = |node: NodeId| {
+        let device = plan.device_of(node);
+        costs[node.index()][device.index()].map(|cost| ((device, program.node(node).spec.family().name), cost))
+    };
     Ok(Predicted {
         busy: script.nodes.iter().map(worked).collect(),
         nodes: script.nodes.iter().map(span).collect(),
         transfers: transfers.collect(),
-        makespan: end + known(|run| &run.finish),
+        makespan,
+        interval: interval(makespan, program.node_ids().filter_map(cost)),
     })
 }
 

@@ -154,6 +154,7 @@ mod tests {
             flops: 2e6,
             bytes: 4096.0,
             versions: BTreeMap::from([(anabranch_kernels::VERSION, history(times))]),
+            ..NodeCosts::default()
         };
         let here = store.here_mut();
         let cpu = here.devices.entry("cpu | A, B".into()).or_default();

@@ -1,0 +1,208 @@
+//! The classes of kernels that calibration measures: for each a program of nodes in the sizes that networks have, small and large.
+//!
+//! Every node has weights of its own and reads what an element-wise node has just made, as in a network: weights come from memory or a
+//! far cache, what was made last from a near one. Small nodes stand together, for small networks stay in near caches from run to run.
+//! The element-wise nodes are measured as well.
+
+mod images;
+mod products;
+mod rows;
+
+use crate::program::{Node, NodeId, Origin, Program, ValueId, floats, map};
+use anabranch_kernels::op::{Binary, Expression, NodeSpec, Op, Register, Step, Unary};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+
+/// A class of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Convolutions of windows.
+    Windows,
+    /// Convolutions of pixels, and to small images.
+    Pointwise,
+    /// Convolutions of channels by themselves, in groups, and transposed.
+    Grouped,
+    /// Products of matrices.
+    MatMul,
+    /// Products of batches of matrices, and with vectors.
+    Batched,
+    /// Recurrent layers.
+    Recurrent,
+    /// Pooling and resizing.
+    Pool,
+    /// Reductions, softmax and normalisation.
+    Reduce,
+    /// What moves elements.
+    Move,
+    /// Element-wise expressions.
+    Map,
+}
+
+/// Bytes up to which nodes are tiny, and small.
+const SIZES: [f64; 2] = [65_536.0, 2_097_152.0];
+
+/// A node to be measured.
+struct Probe {
+    spec: NodeSpec,
+    /// How many of its inputs are made at each run; the others are constants.
+    made: usize,
+}
+
+impl Class {
+    /// All of them, those first on which networks spend most.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Windows,
+        Self::Pointwise,
+        Self::MatMul,
+        Self::Grouped,
+        Self::Batched,
+        Self::Map,
+        Self::Reduce,
+        Self::Move,
+        Self::Pool,
+        Self::Recurrent,
+    ];
+
+    /// Its nodes, each behind an element-wise one, in one program for each size.
+    pub(crate) fn programs(self) -> impl Iterator<Item = Program> {
+        let mut sizes: [Vec<Probe>; SIZES.len() + 1] = Default::default();
+        for probe in self.probes() {
+            let bytes = probe.spec.work().bytes();
+            sizes[SIZES.iter().filter(|size| bytes > **size).count()].push(probe);
+        }
+        sizes.into_iter().filter(|probes| !probes.is_empty()).map(Self::program)
+    }
+
+    fn program(probes: Vec<Probe>) -> Program {
+        let mut program = Program::default();
+        let mut last = None;
+        for (number, Probe { spec, made }) in probes.into_iter().enumerate() {
+            let inputs = spec.inputs.iter().enumerate().map(|(input, tensor)| {
+                let name = |what: &str| format!("{what}{number}.{input}");
+                if input >= made {
+                    return program.add_value(name("w"), tensor.clone(), Origin::Constant(constant(tensor).into()));
+                }
+                let given = program.add_input(name("x"), tensor.clone());
+                program.add_node(name("made"), map(Expression::unary(Unary::Negate)), &[given], tensor.clone())
+            });
+            let inputs = inputs.collect();
+            last = Some(add(&mut program, format!("y{number}"), spec, inputs));
+        }
+        last.into_iter().for_each(|value| program.add_output("y", value));
+        program
+    }
+
+    fn probes(self) -> Vec<Probe> {
+        match self {
+            Self::Windows => images::windows(),
+            Self::Pointwise => images::pointwise(),
+            Self::Grouped => images::grouped(),
+            Self::Pool => images::pools(),
+            Self::MatMul => products::shared(),
+            Self::Batched => products::batched(),
+            Self::Recurrent => products::recurrent(),
+            Self::Reduce => rows::reductions(),
+            Self::Move => rows::moves(),
+            Self::Map => rows::maps(),
+        }
+    }
+}
+
+/// What is done to a product's or a convolution's result on the way out.
+#[derive(Clone, Copy, Debug)]
+enum Finish {
+    Nothing,
+    /// A bias and `max(x, 0)`.
+    Relu,
+    /// A bias and `x · sigmoid(x)`.
+    Silu,
+}
+
+impl Finish {
+    /// Of the result and a bias.
+    fn expression(self) -> Option<Expression> {
+        let [result, bias, sum, gate] = [0, 1, 2, 3].map(Register);
+        let added = Step::Binary(Binary::Add, result, bias);
+        let steps = match self {
+            Self::Nothing => return None,
+            Self::Relu => vec![added, Step::Unary(Unary::Relu, sum)],
+            Self::Silu => vec![added, Step::Unary(Unary::Sigmoid, sum), Step::Binary(Binary::Multiply, sum, gate)],
+        };
+        Some(Expression::new(2, steps).expect("each step reads what is before it"))
+    }
+}
+
+impl Probe {
+    /// A node of floats whose first `made` inputs are made at each run.
+    fn new(op: Op, made: usize, inputs: &[&[usize]], output: &[usize]) -> Self {
+        let inputs = inputs.iter().map(|dims| floats(dims)).collect();
+        Self { spec: NodeSpec { op, inputs, outputs: vec![floats(output)] }, made }
+    }
+}
+
+/// Small numbers; of integers, indices into the shortest table.
+fn constant(spec: &TensorSpec) -> Tensor {
+    let shape = spec.shape.clone();
+    let count = shape.elements();
+    let tensor = match spec.dtype {
+        DType::I64 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7 % 16) as i64).collect::<Vec<_>>()),
+        _ => Tensor::from_elements(shape, &(0..count).map(|i| (i % 17) as f32 * 1e-3).collect::<Vec<_>>()),
+    };
+    tensor.expect("one element for each of the shape's")
+}
+
+/// Adds a node with all its outputs, and returns the first.
+fn add(program: &mut Program, name: String, spec: NodeSpec, inputs: Vec<ValueId>) -> ValueId {
+    let node = NodeId(program.nodes.len() as u32);
+    let made = spec.outputs.iter().enumerate();
+    let outputs: Vec<_> =
+        made.map(|(at, made)| program.add_value(format!("{name}.{at}"), made.clone(), Origin::Node(node))).collect();
+    let first = outputs[0];
+    program.nodes.push(Node { name, operators: Vec::new(), spec, inputs, outputs });
+    first
+}
+
+/// A tensor's type, of dimensions that are written down here.
+fn tensor(dtype: DType, dims: &[usize]) -> TensorSpec {
+    TensorSpec::new(dtype, Shape::new(dims).expect("the dimensions are small"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_kernels::cpu::prepare;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn every_probe_can_be_computed() {
+        for class in Class::ALL {
+            for Probe { spec, made } in class.probes() {
+                let constants: Vec<bool> = (0..spec.inputs.len()).map(|input| input >= made).collect();
+                if let Err(error) = prepare(&spec, &constants) {
+                    panic!("{class:?}: {error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn families_are_measured_in_enough_sizes_for_a_law() {
+        let mut families: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for node in Class::ALL.into_iter().flat_map(Class::programs).flat_map(|program| program.nodes) {
+            let family = node.spec.family();
+            families.entry(family.name).or_default().push(family.amounts.iter().sum());
+        }
+        for (name, amounts) in &families {
+            let (least, most) = amounts.iter().fold((f64::INFINITY, 0f64), |(l, m), a| (l.min(*a), m.max(*a)));
+            assert!(amounts.len() >= 5 && most > 20.0 * least, "{name}: {} of {least} to {most}", amounts.len());
+        }
+        assert!(families.len() >= 25, "{:?}", families.keys());
+    }
+
+    #[test]
+    fn calibration_of_a_class_is_short() {
+        for class in Class::ALL {
+            let flops: f64 = class.probes().iter().map(|probe| probe.spec.work().flops).sum();
+            assert!(flops < 1.2e9, "{class:?}: {flops}");
+        }
+    }
+}

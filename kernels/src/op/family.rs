@@ -1,0 +1,328 @@
+//! Families: nodes that kernels compute in the same way, and what their times are about linear in.
+//!
+//! A time is predicted from those of other nodes of its family: a device's seconds for each of the family's amounts are fitted to
+//! what was measured. Which amounts there are follows from the kernels: what they multiply, copy, pack, or begin anew.
+
+use super::{Binary, Domain, Expression, NodeSpec, Op, RecurrentKind, ReduceKind, Step, Unary};
+use crate::dtype::DType;
+use crate::shape::merged;
+
+/// Convolutions to no more pixels than these, and no fewer channels than those, have their channels along the vectors …
+const SMALL_IMAGE: (f64, f64) = (64.0, 32.0);
+
+/// … where their pixels do not fill vectors of so many.
+const LANES: f64 = 16.0;
+
+/// Bytes that a core's own cache holds, about.
+const CACHE: f64 = (1 << 20) as f64;
+
+/// Nodes whose times follow one law.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Family {
+    /// Its name, such as `conv pointwise`.
+    pub name: &'static str,
+    /// What the time is about linear in: operations, elements moved, rows begun. As many for all nodes of the family.
+    pub amounts: Vec<f64>,
+}
+
+impl NodeSpec {
+    /// The node's family. O(number of tensors × rank + steps of its expression).
+    pub fn family(&self) -> Family {
+        let (name, mut amounts) = self.own_family();
+        if matches!(self.op, Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Normalize(_)) {
+            let steps = self.op.epilogue().map_or([0.0; 2], steps);
+            amounts.extend(steps.map(|steps| steps * self.written()));
+        }
+        // A shape without elements makes amounts that are none.
+        amounts.iter_mut().for_each(|amount| *amount = if amount.is_finite() { *amount } else { 0.0 });
+        Family { name, amounts }
+    }
+
+    /// Without what an epilogue adds.
+    fn own_family(&self) -> (&'static str, Vec<f64>) {
+        let (read, written) = (self.read(0), self.written());
+        match &self.op {
+            Op::Map(map) => self.map_family(map.domain, &map.expression),
+            Op::MatMul(op) => self.product_family(op.transpose_a),
+            Op::Conv(op) => self.conv_family(op.group, op.strides),
+            Op::ConvTranspose(_) => {
+                // Each row of the image is added to one of the result for each map and element of the window.
+                let spread = read * (1..4).map(|axis| self.size(1, axis)).product::<f64>();
+                ("conv transposed", vec![2.0 * spread, spread / self.size(0, 3), written])
+            }
+            Op::Pool(op) => {
+                let taken = written * (op.window[0] * op.window[1]) as f64;
+                let width =
+                    self.outputs.first().and_then(|output| output.shape.dims().last()).map_or(1.0, |w| *w as f64);
+                // Neighbouring windows are joined as vectors, others element by element.
+                let near = f64::from(u8::from(op.strides[1] == 1));
+                ("pool", vec![taken * near, taken * (1.0 - near), read, taken / width])
+            }
+            Op::Reduce(op) => {
+                let rows = op.axes.last().is_some_and(|last| *last + 1 == self.rank());
+                let summed = f64::from(u8::from(matches!(op.kind, ReduceKind::Sum | ReduceKind::Mean)));
+                let amounts = vec![read * summed, read * (1.0 - summed), written];
+                (if rows { "reduce rows" } else { "reduce columns" }, amounts)
+            }
+            Op::ArgReduce(op) => match op.axis + 1 == self.rank() {
+                true => ("arg_reduce rows", vec![read, written]),
+                false => ("arg_reduce columns", vec![read, written]),
+            },
+            Op::Softmax(op) => match op.axis + 1 == self.rank() {
+                true => ("softmax rows", vec![read, read / self.size(0, op.axis)]),
+                false => ("softmax columns", vec![read, read / self.size(0, op.axis)]),
+            },
+            Op::Normalize(op) => ("normalize", vec![read, self.before(op.axis)]),
+            Op::Resize(op) => ("resize", vec![written, written * op.interpolation.neighbours()]),
+            Op::Recurrent(op) => self.recurrent_family(op.kind),
+            Op::Transpose(op) => {
+                let strides = self.inputs.first().map_or(Vec::new(), |input| input.shape.strides());
+                let stride = |axis: &usize| strides.get(*axis).map_or(0, |stride| *stride as isize);
+                self.copy_family(&op.permutation.iter().map(stride).collect::<Vec<_>>())
+            }
+            Op::Slice(op) => match (self.inputs.first(), self.outputs.first()) {
+                (Some(input), Some(output)) => self.copy_family(&op.source(&input.shape, &output.shape).1),
+                _ => self.copy_family(&[]),
+            },
+            Op::Concat(op) => ("concat", vec![self.bytes_written(), self.before(op.axis) * self.inputs.len() as f64]),
+            Op::Pad(_) => ("pad", vec![self.bytes_written(), self.rows_written()]),
+            Op::Gather(op) if op.elementwise => ("gather elements", vec![self.bytes_written(), written]),
+            Op::Gather(op) => {
+                let slices = self.before(op.axis) * self.read(1);
+                ("gather", vec![self.bytes_written(), slices])
+            }
+            Op::Block(block) => ("block", vec![self.work().flops, self.work().bytes(), block.members.len() as f64]),
+        }
+    }
+
+    /// Simple and dear steps, bytes, those beyond a cache's, and rows: along one every operand is a single value or consecutive.
+    fn map_family(&self, domain: Domain, expression: &Expression) -> (&'static str, Vec<f64>) {
+        let tensors = || self.inputs.iter().chain(&self.outputs);
+        let plain = domain == Domain::F32 && tensors().all(|tensor| tensor.dtype == DType::F32);
+        let bytes = tensors().map(|tensor| tensor.bytes() as f64).sum();
+        let [simple, dear] = steps(expression).map(|steps| steps * self.written());
+        let rows = self.written() / self.broadcast_row();
+        (if plain { "map" } else { "map converted" }, vec![simple, dear, bytes, beyond_caches(bytes), rows])
+    }
+
+    /// Elements of the output along which each input is a single value or consecutive.
+    fn broadcast_row(&self) -> f64 {
+        let Some(output) = self.outputs.first().map(|output| &output.shape) else { return 1.0 };
+        let strides: Result<Vec<_>, _> =
+            self.inputs.iter().map(|input| input.shape.broadcast_strides(output)).collect();
+        let strides = strides.unwrap_or_default();
+        let axes = output.dims().iter().enumerate();
+        let axes = axes.map(|(axis, size)| (*size, strides.iter().map(|s| s[axis]).collect::<Vec<_>>()));
+        let joined = merged(axes, |outer, inner, size| outer.iter().zip(inner).all(|(o, i)| *o == i * size));
+        joined.last().map_or(1.0, |(size, _)| *size as f64)
+    }
+
+    /// Operations, the elements of both matrices and of the result, and the bytes of the right ones beyond a cache's. Products that share their right matrix are one.
+    fn product_family(&self, transpose_a: bool) -> (&'static str, Vec<f64>) {
+        let back = |tensor: usize, back: usize| {
+            let dims = self.inputs.get(tensor).map_or(&[][..], |input| input.shape.dims());
+            dims.len().checked_sub(back).map_or(0.0, |axis| dims[axis] as f64)
+        };
+        let (own, depth) = if transpose_a { (back(0, 1), back(0, 2)) } else { (back(0, 2), back(0, 1)) };
+        let right = back(1, 1) * back(1, 2);
+        let columns = right / depth;
+        let shared = !transpose_a && self.read(1) <= right;
+        let rows = if shared { self.written() / columns } else { own };
+        let matrices = self.written() / columns / rows;
+        let name = match (rows <= 1.0, columns <= 1.0, shared) {
+            (true, false, true) => "matmul row",
+            (true, ..) | (_, true, _) => "matmul vector",
+            (.., true) => "matmul",
+            (.., false) => "matmul batched",
+        };
+        let weights = right * matrices;
+        let amounts =
+            vec![2.0 * self.written() * depth, self.read(0), weights, self.written(), beyond_caches(4.0 * weights)];
+        (name, amounts)
+    }
+
+    /// Of products: operations, elements of the windows that are written as the right matrices, weights, image and result.
+    fn conv_family(&self, group: usize, strides: [usize; 2]) -> (&'static str, Vec<f64>) {
+        let [channels, maps, group] = [self.size(0, 1), self.size(1, 0), group as f64];
+        let (taps, images) = (self.size(1, 2) * self.size(1, 3), self.size(0, 0));
+        let pixels = self.written() / images / maps;
+        let depth = self.size(1, 1) * taps;
+        let (flops, windows) = (2.0 * self.written() * depth, images * group * depth * pixels);
+        if group == channels && (channels > 1.0 || maps == 1.0) {
+            let name = if taps == 9.0 { "conv depthwise" } else { "conv depthwise other" };
+            return (name, vec![flops, self.read(0), self.written(), self.rows_written()]);
+        }
+        let amounts = vec![flops, windows, self.read(1), self.read(0), self.written()];
+        let small = pixels <= SMALL_IMAGE.0 && maps / group >= SMALL_IMAGE.1 && pixels % LANES > 0.0;
+        let name = match (small, taps == 1.0 && strides == [1, 1], group > 1.0) {
+            (true, ..) => "conv small",
+            (_, true, _) => "conv pointwise",
+            (.., true) => "conv grouped",
+            (.., false) => "conv windows",
+        };
+        (name, amounts)
+    }
+
+    /// Operations, gates, the weights of all steps, and steps.
+    fn recurrent_family(&self, kind: RecurrentKind) -> (&'static str, Vec<f64>) {
+        let name = if kind == RecurrentKind::Lstm { "lstm" } else { "gru" };
+        let steps = self.size(0, 0);
+        (name, vec![self.work().flops, self.read(0), steps * self.read(1), steps])
+    }
+
+    /// Bytes, and runs that are copied at once, of a copy whose input has these distances along the output's axes.
+    fn copy_family(&self, strides: &[isize]) -> (&'static str, Vec<f64>) {
+        let dims = self.outputs.first().map_or(&[][..], |output| output.shape.dims()).iter().copied();
+        let axes = merged(dims.zip(strides.iter().copied()), |outer, inner, size| *outer == inner * size as isize);
+        let (name, run) = match axes.as_slice() {
+            [.., (rows, 1), (columns, stride)] if *stride != 1 => ("copy transposed", rows * columns),
+            [.., (_, stride)] if *stride != 1 => ("copy apart", 1),
+            [.., (run, _)] => ("copy", *run),
+            [] => ("copy", 1),
+        };
+        (name, vec![self.bytes_written(), self.written() / run as f64])
+    }
+
+    /// The size of an input along an axis; 0 where there is none.
+    pub(super) fn size(&self, input: usize, axis: usize) -> f64 {
+        self.inputs.get(input).and_then(|spec| spec.shape.dims().get(axis)).map_or(0.0, |size| *size as f64)
+    }
+
+    fn rank(&self) -> usize {
+        self.inputs.first().map_or(0, |input| input.shape.rank())
+    }
+
+    /// Elements of an input.
+    fn read(&self, input: usize) -> f64 {
+        self.inputs.get(input).map_or(0.0, |input| input.shape.elements() as f64)
+    }
+
+    /// Elements of the first output.
+    fn written(&self) -> f64 {
+        self.outputs.first().map_or(0.0, |output| output.shape.elements() as f64)
+    }
+
+    fn bytes_written(&self) -> f64 {
+        self.outputs.first().map_or(0.0, |output| output.bytes() as f64)
+    }
+
+    fn rows_written(&self) -> f64 {
+        let last = self.outputs.first().and_then(|output| output.shape.dims().last());
+        self.written() / last.map_or(1.0, |size| *size as f64)
+    }
+
+    /// Positions along the axes of the first input before this one.
+    fn before(&self, axis: usize) -> f64 {
+        (0..axis).map(|axis| self.size(0, axis)).product()
+    }
+}
+
+/// Bytes that come from farther than a core's own cache.
+fn beyond_caches(bytes: f64) -> f64 {
+    (bytes - CACHE).max(0.0)
+}
+
+/// How many steps are simple and how many are dear: a dear one is a series rather than an instruction.
+fn steps(expression: &Expression) -> [f64; 2] {
+    use Unary::{Abs, Ceil, Floor, IsInfinite, IsNan, Negate, Not, Reciprocal, Relu, Round, Sign, Sqrt, Truncate};
+    let dear = |step: &&Step| match step {
+        Step::Constant(_) | Step::Select(..) => false,
+        Step::Unary(function, _) => !matches!(
+            function,
+            Abs | Ceil | Floor | IsInfinite | IsNan | Negate | Not | Reciprocal | Relu | Round | Sign | Sqrt | Truncate
+        ),
+        Step::Binary(function, ..) => {
+            matches!(function, Binary::Power | Binary::FloorModulo | Binary::TruncatedModulo)
+        }
+    };
+    let all = expression.steps();
+    let dear = all.iter().filter(dear).count();
+    let constants = all.iter().filter(|step| matches!(step, Step::Constant(_))).count();
+    [(all.len() - dear - constants) as f64, dear as f64]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Conv, Gather, Map, MatMul, Recurrent, Slice, Transpose};
+    use crate::{Shape, TensorSpec};
+
+    fn family(op: Op, inputs: &[&[usize]], output: &[usize]) -> (&'static str, Vec<f64>) {
+        let spec = |dims: &[usize]| TensorSpec::new(DType::F32, Shape::new(dims).expect("small"));
+        let inputs = inputs.iter().map(|dims| spec(dims)).collect();
+        let Family { name, amounts } = NodeSpec { op, inputs, outputs: vec![spec(output)] }.family();
+        (name, amounts)
+    }
+
+    #[test]
+    fn products_are_told_apart_by_what_they_share() {
+        let matmul = || Op::MatMul(MatMul::default());
+        let want = vec![2.0 * 60.0 * 7.0, 84.0, 35.0, 60.0, 0.0, 0.0, 0.0];
+        assert_eq!(family(matmul(), &[&[3, 4, 7], &[7, 5]], &[3, 4, 5]), ("matmul", want));
+        let want = vec![2.0 * 60.0 * 7.0, 84.0, 105.0, 60.0, 0.0, 0.0, 0.0];
+        assert_eq!(family(matmul(), &[&[3, 4, 7], &[3, 7, 5]], &[3, 4, 5]), ("matmul batched", want));
+        assert_eq!(family(matmul(), &[&[1, 7], &[7, 5]], &[1, 5]).0, "matmul row");
+        assert_eq!(family(matmul(), &[&[2, 1, 7], &[2, 7, 5]], &[2, 1, 5]).0, "matmul vector");
+        assert_eq!(family(matmul(), &[&[9, 7], &[7, 1]], &[9, 1]).0, "matmul vector");
+        let both = MatMul { transpose_a: true, transpose_b: true, epilogue: None };
+        let want = vec![2.0 * 20.0 * 7.0, 28.0, 35.0, 20.0, 0.0, 0.0, 0.0];
+        assert_eq!(family(Op::MatMul(both), &[&[7, 4], &[5, 7]], &[4, 5]), ("matmul batched", want));
+    }
+
+    #[test]
+    fn convolutions_are_told_apart_by_their_kernels() {
+        let conv = |stride, pad, group| {
+            Op::Conv(Conv { strides: [stride; 2], pads: [pad; 4], dilations: [1; 2], group, epilogue: None })
+        };
+        // 32 maps of 10 × 10 pixels, each from windows of 8 · 9 elements.
+        let want = vec![2.0 * 3200.0 * 72.0, 7200.0, 2304.0, 800.0, 3200.0, 0.0, 0.0];
+        assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 10, 10], &[32, 8, 3, 3]], &[1, 32, 10, 10]), ("conv windows", want));
+        assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 10, 10], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv pointwise");
+        assert_eq!(family(conv(2, 0, 1), &[&[1, 8, 20, 20], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv windows");
+        assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[32, 8, 3, 3]], &[1, 32, 7, 7]).0, "conv small");
+        assert_eq!(family(conv(1, 1, 2), &[&[1, 8, 10, 10], &[32, 4, 3, 3]], &[1, 32, 10, 10]).0, "conv grouped");
+        assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 10, 10], &[8, 1, 3, 3]], &[1, 8, 10, 10]).0, "conv depthwise");
+    }
+
+    #[test]
+    fn copies_count_the_runs_that_they_make() {
+        let transpose = |permutation: &[usize]| Op::Transpose(Transpose { permutation: permutation.to_vec() });
+        // Heads: 64 elements stay together, 8 · 16 times.
+        let heads = family(transpose(&[0, 2, 1, 3]), &[&[1, 16, 8, 64]], &[1, 8, 16, 64]);
+        assert_eq!(heads, ("copy", vec![32_768.0, 128.0]));
+        assert_eq!(family(transpose(&[1, 0]), &[&[30, 20]], &[20, 30]), ("copy transposed", vec![2400.0, 1.0]));
+        let slice = |step| Op::Slice(Slice { starts: vec![0, 1], steps: vec![1, step] });
+        assert_eq!(family(slice(1), &[&[6, 9]], &[6, 4]), ("copy", vec![96.0, 6.0]));
+        assert_eq!(family(slice(2), &[&[6, 9]], &[6, 4]), ("copy apart", vec![96.0, 24.0]));
+        let gather = Op::Gather(Gather { axis: 0, elementwise: false });
+        assert_eq!(family(gather, &[&[100, 8], &[3]], &[3, 8]), ("gather", vec![96.0, 3.0]));
+    }
+
+    #[test]
+    fn maps_count_dear_steps_apart_and_the_rows_of_broadcasts() {
+        let map = |expression| Op::Map(Map { domain: Domain::F32, expression });
+        let add = || Expression::binary(Binary::Add);
+        // A value for each channel: rows are planes of 5 · 6.
+        let bias = family(map(add()), &[&[2, 4, 5, 6], &[4, 1, 1]], &[2, 4, 5, 6]);
+        assert_eq!(bias, ("map", vec![240.0, 0.0, 4.0 * 484.0, 0.0, 8.0]));
+        let whole = family(map(add()), &[&[2, 4, 5, 6], &[2, 4, 5, 6]], &[2, 4, 5, 6]);
+        assert_eq!(whole.1, [240.0, 0.0, 4.0 * 720.0, 0.0, 1.0]);
+        // A megabyte is read and one is written.
+        assert_eq!(family(map(Expression::unary(Unary::Abs)), &[&[1 << 18]], &[1 << 18]).1[3], f64::from(1 << 20));
+        assert_eq!(family(map(Expression::unary(Unary::Tanh)), &[&[50]], &[50]).1, [0.0, 50.0, 400.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn recurrent_layers_read_their_weights_at_every_step() {
+        let op = Op::Recurrent(Recurrent { kind: RecurrentKind::Lstm, reverse: false });
+        let inputs: [&[usize]; 5] = [&[5, 2, 32], &[32, 8], &[32], &[2, 8], &[2, 8]];
+        let want = vec![80.0 * 4.0 * 20.0, 320.0, 5.0 * 256.0, 5.0];
+        assert_eq!(family(op, &inputs, &[5, 2, 8]), ("lstm", want));
+    }
+
+    #[test]
+    fn shapes_without_elements_have_finite_amounts() {
+        let matmul = Op::MatMul(MatMul::default());
+        assert!(family(matmul, &[&[0, 3], &[3, 0]], &[0, 0]).1.iter().all(|amount| amount.is_finite()));
+    }
+}
