@@ -46,7 +46,7 @@ pub struct Slowdowns {
 
 impl Slowdowns {
     /// Of `devices` devices: `factor(a, b)` is how many times as long `a` takes while `b` is at work, at least 1; what a device does
-    /// to itself does not count. Beside several devices the factors multiply. `O(devices²)`.
+    /// to itself does not count. What several devices add to its time adds up. `O(devices²)`.
     pub fn from_fn(devices: usize, factor: impl Fn(DeviceId, DeviceId) -> f64) -> Self {
         let ids = (0..devices as u32).map(DeviceId);
         let pairs = ids.clone().flat_map(|a| ids.clone().map(move |b| (a, b)));
@@ -59,11 +59,16 @@ impl Slowdowns {
         self.factors.is_empty()
     }
 
+    /// How many times as long `a` takes while only `b` is at work beside it.
+    pub fn factor(&self, a: DeviceId, b: DeviceId) -> f64 {
+        self.factors.get(a.index() * self.devices + b.index()).copied().unwrap_or(1.0)
+    }
+
     /// How many times as long `device` takes beside those of the others that are `busy`. `O(devices)`.
     pub fn beside(&self, device: DeviceId, busy: impl Fn(DeviceId) -> bool) -> f64 {
         let row = self.factors.iter().skip(device.index() * self.devices).take(self.devices);
         let others = row.enumerate().filter(|(other, _)| *other != device.index() && busy(DeviceId(*other as u32)));
-        others.map(|(_, factor)| factor).product()
+        1.0 + others.map(|(_, factor)| factor - 1.0).sum::<f64>()
     }
 
     /// Whether these are for a platform of so many devices, each finite and at least 1.

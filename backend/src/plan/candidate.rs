@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CandidatePlan {
-    /// Where its placement is from: a strategy, the search (`auto`), or the search after blocks were formed (`blocks first`).
+    /// Where its placement is from: a strategy, the search (`auto`), the search after blocks were formed
+    /// (`blocks first`), or what was moved so that it fits (`repaired`).
     pub name: String,
     /// Whether anything is streamed in it.
     pub streamed: bool,

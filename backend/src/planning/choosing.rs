@@ -7,12 +7,13 @@
 use super::blocks::BlockPlanner;
 use super::error::PlanningError;
 use super::fitting::Planner;
+use super::placing::Placing;
 use super::planned::Planned;
 use super::request::{PlacementRequest, PlanChoice};
 use super::strategy::Strategy;
 use crate::error_kind::ErrorKind;
 use crate::plan::{CandidatePlan, PlanOptions, Route, StreamMode, Transfer};
-use anabranch_placement::place::{Auto, PlaceError, Placement, Placer};
+use anabranch_placement::place::{PlaceError, Placement, Placer};
 use anabranch_placement::problem::Problem;
 use std::time::Instant;
 
@@ -37,35 +38,52 @@ impl Planner<'_> {
             self.shortest(choice)
         } else {
             let request = PlacementRequest::of(&self.lowered.program, self.machine, choice)?;
-            streamed_if_shorter(&choice.plan, request.is_open(), |options| self.fitted(&request, options))
+            let placing = self.placing()?;
+            streamed_if_shorter(&choice.plan, request.is_open(), |options| self.fitted(&placing, &request, options))
         };
         Ok(Planned { place_time: started.elapsed(), ..planned? })
     }
 
     /// The plan that is forecast to be the shortest. Plans one placement, and up to [`MOST`] more while all their plans together have at
-    /// most [`NODES`] nodes: about half a second beyond the search.
+    /// most [`NODES`] nodes; searches once more with blocks formed first. What does not fit is repaired once, from the best placement.
     fn shortest(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let mut contest = Contest::default();
-        let request = |placement: Placement| PlacementRequest::formed(Box::new(Kept(placement)), choice.order);
-        let different = self.placing()?.improve(&self.machine.memory())?.different;
+        let request = |placement: &Placement| PlacementRequest::formed(Box::new(Kept(placement.clone())), choice.order);
+        let placing = self.placing()?;
+        let different = self.different(&placing)?;
         let most = (NODES / self.lowered.program.nodes.len().max(1)).clamp(1, MOST);
-        for (makespan, placement) in different.into_iter().take(most) {
-            if contest.is_open(makespan) {
-                let (name, request) = (placement.strategy, request(placement));
-                contest.enter(name, streamed_if_shorter(&choice.plan, true, |options| self.once(&request, options)));
+        for (makespan, placement) in different.iter().take(most) {
+            if contest.is_open(*makespan) {
+                let request = request(placement);
+                let once = |options: &PlanOptions| self.once(&placing, &request, options);
+                contest.enter(placement.strategy, streamed_if_shorter(&choice.plan, true, once))?;
             }
         }
-        if contest.is_short_of_memory() {
-            let search = PlacementRequest::formed(Box::new(Auto::default()), choice.order);
-            contest.enter("repaired", self.fitted(&search, &choice.plan));
+        if let (true, Some((_, best))) = (contest.short, different.first()) {
+            contest.enter("repaired", self.fitted(&placing, &request(best), &choice.plan))?;
         }
         if choice.plan.streaming == StreamMode::Auto && most > 1 {
             let blocks = BlockPlanner::new(self.machine, &choice.plan, self.constraints);
-            for placed in blocks.before_placing(&self.lowered.program, self.constraints, choice.order)? {
-                contest.enter("blocks first", self.once(&placed, &choice.plan));
+            match blocks.before_placing(&self.lowered.program, self.constraints, choice.order) {
+                Err(error) => contest.enter("blocks first", Err(error))?,
+                Ok(requests) => requests.iter().try_for_each(|request| {
+                    contest.enter("blocks first", self.once(&placing, request, &choice.plan))
+                })?,
             }
         }
         contest.winner()
+    }
+
+    /// The placements that a search finds; where no strategy finds room, those that it would find if there were enough: what placement
+    /// counts is a guess of what a plan takes.
+    fn different(&self, placing: &Placing<'_>) -> Result<Vec<(f64, Placement)>, PlanningError> {
+        match placing.improve(&self.machine.memory()) {
+            Err(error) if error.kind() == ErrorKind::Memory => {
+                let ample = vec![u64::MAX; self.machine.devices.len()];
+                Ok(placing.improve(&ample).map_err(|_| error)?.different)
+            }
+            improved => Ok(improved?.different),
+        }
     }
 }
 
@@ -95,6 +113,8 @@ struct Contest {
     best: Option<Planned>,
     candidates: Vec<CandidatePlan>,
     error: Option<PlanningError>,
+    /// Whether some plan did not fit.
+    short: bool,
 }
 
 impl Contest {
@@ -103,27 +123,30 @@ impl Contest {
         self.best.as_ref().is_none_or(|best| simulated <= HOPELESS * makespan(best))
     }
 
-    /// Whether some plan did not fit.
-    fn is_short_of_memory(&self) -> bool {
-        self.error.as_ref().is_some_and(|error| error.kind() == ErrorKind::Memory)
-    }
-
-    fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) {
+    /// Counts a plan, or that there is none.
+    ///
+    /// # Errors
+    /// A fault of Anabranch: what only does not fit is no error as long as something else does.
+    fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) -> Result<(), PlanningError> {
         match planned {
-            Err(error) => drop(self.error.get_or_insert(error)),
+            Err(error) if error.kind() == ErrorKind::Internal => return Err(error),
+            Err(error) => {
+                self.short |= error.kind() == ErrorKind::Memory;
+                self.error.get_or_insert(error);
+            }
             Ok(planned) => {
-                let streamed = is_streamed(&planned);
-                let seconds = makespan(&planned);
+                let (streamed, seconds) = (is_streamed(&planned), makespan(&planned));
                 self.candidates.push(CandidatePlan { name: name.to_owned(), streamed, makespan: seconds });
                 if self.best.as_ref().is_none_or(|best| seconds < makespan(best)) {
                     self.best = Some(planned);
                 }
             }
         }
+        Ok(())
     }
 
     fn winner(self) -> Result<Planned, PlanningError> {
-        let Self { best, mut candidates, error } = self;
+        let Self { best, mut candidates, error, .. } = self;
         candidates.sort_by(|one, other| one.makespan.total_cmp(&other.makespan));
         match best {
             Some(best) => Ok(Planned { candidates, ..best }),

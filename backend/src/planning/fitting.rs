@@ -44,7 +44,8 @@ impl Planner<'_> {
             groups => (None, BlockSource::Given { groups: groups.to_vec(), order: Some(order) }),
         };
         let options = options.clone().with_streaming(planned.streaming);
-        let again = self.fitted(&PlacementRequest { placer, rule: Order::Pct, order, blocks }, &options)?;
+        let request = PlacementRequest { placer, rule: Order::Pct, order, blocks };
+        let again = self.fitted(&self.placing()?, &request, &options)?;
         Ok(Planned { place_time: started.elapsed(), ..again })
     }
 
@@ -53,7 +54,11 @@ impl Planner<'_> {
     /// # Errors
     /// If the plan does not fit the devices any more.
     pub fn predict_again(&self, planned: &Planned, options: &PlanOptions) -> Result<Planned, PlanningError> {
-        let Planned { blocks, placed: Placed { costs, .. }, weights, .. } = self.plan_again(planned, options)?;
+        let again = self.plan_again(planned, options)?;
+        if again.groups != planned.groups || again.device_of != planned.device_of {
+            return Err(PlanningError::no_plan());
+        }
+        let Planned { blocks, placed: Placed { costs, .. }, weights, .. } = again;
         let (program, plan) = (Arc::clone(&planned.program), Plan::clone(&planned.plan));
         let predicted = forecast(&program, &plan, &costs, self.machine)?;
         let mut placed = planned.placed.clone();
@@ -96,19 +101,28 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// If that does not fit, or there is no placement within the constraints.
-    pub(super) fn once(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
-        let placed = self.placing()?.place_roomy(request)?;
+    pub(super) fn once(
+        &self,
+        placing: &Placing<'_>,
+        request: &PlacementRequest,
+        options: &PlanOptions,
+    ) -> Result<Planned, PlanningError> {
+        let placed = placing.place_roomy(request)?;
         self.planned(PlacedProgram::whole(&self.lowered.program, placed), request, options)
     }
 
     /// Places and plans once. What does not fit the devices is planned in another way that does, if there is one; else the shortage
     /// of the first plan is the error.
-    pub(super) fn fitted(&self, request: &PlacementRequest, options: &PlanOptions) -> Result<Planned, PlanningError> {
-        let placing = self.placing()?;
+    pub(super) fn fitted(
+        &self,
+        placing: &Placing<'_>,
+        request: &PlacementRequest,
+        options: &PlanOptions,
+    ) -> Result<Planned, PlanningError> {
         let placed = placing.place_roomy(request)?;
         match self.planned(PlacedProgram::whole(&self.lowered.program, placed.clone()), request, options) {
             Err(error) if error.kind() == ErrorKind::Memory => {
-                Ways { planner: self, placing: &placing, request, options }.least(placed)?.ok_or(error)
+                Ways { planner: self, placing, request, options }.least(placed)?.ok_or(error)
             }
             planned => planned,
         }

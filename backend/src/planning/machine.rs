@@ -70,7 +70,7 @@ impl Machine {
         let ids = || (0..self.devices.len() as u32).map(DeviceId);
         let device = |id: DeviceId| {
             let MachineDevice { name, kind, memory, .. } = &self.devices[id.index()];
-            let others = ids().filter(|other| *other != id && self.devices[other.index()].kind == DeviceKind::Cpu);
+            let others = ids().filter(|other| *other != id);
             let wake = others.map(|other| self.crossing(other, id).time(0)).fold(0.0, f64::max);
             PlanDevice { name: name.clone(), kind: *kind, limit: Some(*memory), wake_ns: (wake * 1e9) as u64 }
         };
@@ -105,7 +105,8 @@ impl Machine {
 
     /// Seconds from the arrival of a transfer until a CPU device that waits for it goes on: the median over all kinds of runs.
     fn wake(&self) -> f64 {
-        let wakes: Vec<f64> = self.costs.runs.values().map(|run| seconds(&run.wake)).collect();
+        let known = self.costs.runs.values().filter(|run| !run.wake.is_empty());
+        let wakes: Vec<f64> = known.map(|run| seconds(&run.wake)).collect();
         median(&wakes).unwrap_or(0.0)
     }
 

@@ -123,9 +123,11 @@ pub struct Predictor<'a> {
     laws: Laws,
 }
 
-/// The laws of all devices of a machine as far as they are fitted, by the device's key and the family. Clones share them.
+/// The laws of all devices of a machine as far as they are fitted, by the device's key, the family and the op. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Laws(Arc<Mutex<BTreeMap<(String, &'static str), Known>>>);
+pub(crate) struct Laws(Arc<Mutex<BTreeMap<LawKey, Known>>>);
+
+type LawKey = (String, &'static str, &'static str);
 
 /// What the measured nodes of a family tell of others.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +135,15 @@ struct Known {
     law: Option<Law>,
     scale: Option<Scale>,
 }
+
+/// So many nodes do not tell how much others differ: these are taken to lie within …
+const FEW: usize = 5;
+
+/// … this factor at least, …
+const FEW_SPREAD: f64 = 2.0;
+
+/// … and those that more nodes tell of within this.
+const LEAST_SPREAD: f64 = 1.1;
 
 /// What nodes take of their rooflines.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,7 +179,7 @@ impl<'a> Predictor<'a> {
         }
         let family = node.family();
         let mut laws = lock(&self.laws.0);
-        let place = laws.entry((self.key.to_owned(), family.name));
+        let place = laws.entry((self.key.to_owned(), family.name, node.op.name()));
         let known = place.or_insert_with(|| self.known(&family, node.op.name()));
         let fitted = known.law.as_ref().and_then(|law| {
             let (seconds, spread) = law.predict(&family.amounts)?;
@@ -217,8 +228,11 @@ impl Scale {
         let ratio = median(&ratios)?;
         let mut factors: Vec<f64> = ratios.iter().map(|other| (other / ratio).max(ratio / other)).collect();
         factors.sort_by(f64::total_cmp);
-        let held = (factors.len() * 9).div_ceil(10);
-        Some(Self { ratio, spread: factors[held - 1], nodes: factors.len() })
+        // Of n nodes and one more, each is as likely to be the one that lies farthest off.
+        let nodes = factors.len();
+        let held = ((nodes + 1) * 9).div_ceil(10).min(nodes);
+        let least = if nodes < FEW { FEW_SPREAD } else { LEAST_SPREAD };
+        Some(Self { ratio, spread: factors[held - 1].max(least), nodes })
     }
 }
 
@@ -300,7 +314,7 @@ mod tests {
             let near = predict(&costs, "cpu", &relu(elements));
             assert_eq!(near.source, CostSource::Fitted { nodes: 5 });
             assert!((near.seconds / (1e-6 + elements as f64 * 1e-9) - 1.0).abs() < 0.1, "{near:?}");
-            assert!(near.spread.is_some_and(|spread| spread < 1.3), "{near:?}");
+            assert!(near.spread.is_some_and(|spread| spread < 1.5), "{near:?}");
         }
         // Farther out, the roofline is lowered to what the family reaches of it.
         let outside = predict(&costs, "cpu", &relu(640_000));

@@ -71,8 +71,9 @@ impl Law {
         let coefficients = fit(&points, &most);
         let deviations = points.iter().map(|(amounts, seconds)| (seconds / at(&coefficients, amounts)).ln()).collect();
         let free = coefficients.iter().filter(|coefficient| **coefficient > 0.0).count();
+        let fitted = points.len();
         let residuals = Residuals::of(points.into_iter().map(|(amounts, _)| amounts).collect(), deviations, free)?;
-        Some(Self { coefficients, most, residuals, scatter, points: all })
+        Some(Self { coefficients, most, residuals, scatter, points: fitted })
     }
 
     /// Seconds, and the factor within which the time lies in nine of ten cases, if the law reaches so far.

@@ -21,6 +21,13 @@ const HELD: f64 = 0.9;
 /// The least half-width, of a logarithm: a machine that is measured twice differs by as much.
 const LEAST: f64 = 0.05;
 
+/// A law that was fitted to fewer nodes than this many times its coefficients passes near them whatever they are: then the half-width
+/// is at least …
+const FREEDOM: usize = 2;
+
+/// … a factor of 2.
+const UNKNOWN: f64 = 0.7;
+
 /// The greatest half-width.
 const MOST: f64 = 3.0;
 
@@ -58,6 +65,9 @@ impl Residuals {
         // The law has bent towards each node that was left out here.
         let count = deviations.len();
         best.width *= (count as f64 / count.saturating_sub(free).max(1) as f64).sqrt();
+        if count < FREEDOM * free {
+            best.width = best.width.max(UNKNOWN);
+        }
         Some(best)
     }
 

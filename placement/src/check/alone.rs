@@ -4,7 +4,7 @@ use crate::problem::Problem;
 use crate::schedule::{Schedule, Span, TransferSpan};
 
 /// For each of `spans`, its length where no other device is busy in it; else what is left of it once each part of it is divided by
-/// the slowdown beside those that are busy then. `O(spans × (log spans + devices²))`.
+/// how many times as long those make it that are busy then. `O(spans × (log spans + devices²))`.
 fn alone(problem: &Problem<'_>, spans: &[Span]) -> Vec<f64> {
     let slowdowns = &problem.rules().slowdowns;
     if slowdowns.is_none() {
@@ -19,7 +19,9 @@ fn alone(problem: &Problem<'_>, spans: &[Span]) -> Vec<f64> {
     let (mut done, mut before) = (vec![0.0; spans.len()], 0.0);
     for (time, begins, number) in moments {
         for device in problem.platform().device_ids() {
-            let slowness = slowdowns.beside(device, |other| !busy[other.index()].is_empty());
+            let others =
+                problem.platform().device_ids().filter(|other| *other != device && !busy[other.index()].is_empty());
+            let slowness = others.fold(1.0, |slowness, other| slowness + slowdowns.factor(device, other) - 1.0);
             busy[device.index()].iter().for_each(|span| done[*span] += (time - before) / slowness);
         }
         before = time;

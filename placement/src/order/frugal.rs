@@ -107,13 +107,13 @@ mod tests {
     use crate::order::Pct;
     use crate::platform::DeviceId;
     use crate::sample;
-    use crate::simulate::{SimulateOptions, simulate};
+    use crate::simulate::simulate;
 
     fn order(edges: &[(u32, u32, u64)], times: &[f64], order: &dyn Order) -> Vec<u32> {
         let loaded = sample::problem(sample::graph(times, edges), &[1.0]);
         let problem = loaded.problem().unwrap();
         let device_of = vec![DeviceId(0); times.len()];
-        let schedule = simulate(&problem, &device_of, order, &SimulateOptions::default()).unwrap();
+        let schedule = simulate(&problem, &device_of, order).unwrap();
         schedule.order.iter().map(|task| task.0).collect()
     }
 

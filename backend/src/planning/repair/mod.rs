@@ -133,12 +133,15 @@ impl Repair<'_> {
         repaired: &mut Repaired,
         plans: &mut usize,
     ) -> Result<(), PlanningError> {
+        if *plans == 0 {
+            return Ok(());
+        }
         let graph = self.problem.graph();
         let mut device_of = repaired.device_of.clone();
         for (unit, to) in moves {
             graph.members(*unit).iter().for_each(|member| device_of[member.index()] = *to);
         }
-        if *plans == 0 || device_of == repaired.device_of {
+        if device_of == repaired.device_of {
             return Ok(());
         }
         *plans -= 1;

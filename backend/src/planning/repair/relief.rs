@@ -67,7 +67,10 @@ impl<'a> Relief<'a> {
             relief.excess.resize(relief.excess.len().max(until + 1), 0);
             relief.excess[from..=until].iter_mut().for_each(|alive| *alive += i128::from(holding.bytes));
             let units: BTreeSet<UnitId> = holding.nodes.iter().map(|node| graph.unit(TaskId(node.0))).collect();
-            units.iter().for_each(|unit| relief.of_unit.entry(*unit).or_default().push(relief.shares.len()));
+            // What a unit keeps there that cannot leave is not freed by others.
+            if units.iter().all(|unit| problem.only_feasible(*unit).is_none()) {
+                units.iter().for_each(|unit| relief.of_unit.entry(*unit).or_default().push(relief.shares.len()));
+            }
             relief.shares.push(Share { bytes: holding.bytes, from, until, units: units.len() as u64 });
         }
         // Slots are as large as the largest of what is in them one after the other, so that more is taken than is ever alive.
@@ -75,7 +78,6 @@ impl<'a> Relief<'a> {
         let unused = i128::from(shortage.needed) - most;
         let limit = i128::from(shortage.available.saturating_sub(margin));
         relief.excess.iter_mut().for_each(|alive| *alive += unused - limit);
-        relief.of_unit.retain(|unit, _| problem.only_feasible(*unit).is_none());
         relief
     }
 

@@ -25,6 +25,9 @@ const LOOKED_AT: usize = 16;
 const FIRST_LOOK: usize = 16;
 const IMPROVED: usize = 3;
 
+/// Nodes of all placements to begin with, beyond which no further strategy is asked.
+const START_NODES: usize = 20_000;
+
 /// Placements of one strategy within less and less memory.
 const BUDGETS: usize = 4;
 
@@ -120,6 +123,9 @@ impl Ways<'_> {
         self.within_less(repair, self.request, own.placed.clone(), &mut starts)?;
         let others = STRATEGIES.iter().filter(|_| self.request.placer.name() == "auto");
         for placer in others.filter_map(|(name, _)| strategy_by_name(name)) {
+            if starts.len() * self.planner.lowered.program.nodes.len() > START_NODES {
+                break;
+            }
             let request =
                 PlacementRequest { placer, rule: self.request.rule, order: None, blocks: BlockSource::Formed };
             if let Ok(other) = self.placing.place_roomy(&request) {
