@@ -36,7 +36,7 @@ pub struct PlanFile {
     /// When the simulation sees the last output, in microseconds.
     #[serde(default)]
     makespan_us: f64,
-    /// Bytes of all transfers.
+    /// Bytes that are copied or streamed.
     #[serde(default)]
     traffic_bytes: u64,
     /// The plans that this one was chosen from.

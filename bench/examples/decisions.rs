@@ -42,8 +42,8 @@ struct Arguments {
     /// Count a software Vulkan adapter as a GPU
     #[arg(long)]
     software_gpu: bool,
-    /// Different plans of each model
-    #[arg(long, default_value_t = 20)]
+    /// Different plans of each model; some may become the same after learning
+    #[arg(long, default_value_t = 24)]
     plans: usize,
     /// Rounds of running all plans and learning from it
     #[arg(long, default_value_t = 2)]

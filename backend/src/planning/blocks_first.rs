@@ -1,7 +1,7 @@
 //! Streaming blocks that are formed before anything is placed.
 //!
 //! Blocks of a placed program hold nodes of one device, so that a placement that divides them is never compared with one that keeps them
-//! together. Here all that could stream on one device, whichever that is, becomes one node, which takes on each device what its block
+//! together. Here all that could stream on the host becomes one node, which takes on each device what its block
 //! would take there; strategies place these nodes as any others. A node that the caller pins or colocates is in no block.
 
 use super::blocks::BlockPlanner;
