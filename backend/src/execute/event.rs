@@ -3,6 +3,7 @@
 use crate::plan::TransferId;
 use crate::program::NodeId;
 use anabranch_placement::platform::DeviceId;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What took place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,19 +59,29 @@ impl Event {
 /// when the host has seen all done that was submitted before it, as the event says. `maker` names the GPU node whose value a transfer is,
 /// and whether that is passed on in chunks while it is made: then the device computes and copies by turns, and the node's time is waited for.
 pub(super) fn start_copies(events: &mut [Event], maker: impl Fn(TransferId) -> Option<(NodeId, bool)>) {
-    let nodes: Vec<Event> = events.iter().filter(|event| matches!(event.what, Activity::Node(_))).copied().collect();
+    let is_copy = |event: &Event| matches!(event.what, Activity::Transfer(id) if maker(id).is_some());
+    if !events.iter().any(is_copy) {
+        return;
+    }
+    let mut nodes: BTreeMap<NodeId, Event> = BTreeMap::new();
+    let mut starts: BTreeSet<(Lane, u64)> = BTreeSet::new();
+    for event in events.iter() {
+        if let Activity::Node(node) = event.what {
+            nodes.insert(node, *event);
+            starts.insert((event.lane, event.start));
+        }
+    }
     for event in events {
         let Activity::Transfer(id) = event.what else { continue };
-        let made = maker(id).and_then(|(node, in_chunks)| {
-            Some((nodes.iter().find(|event| event.what == Activity::Node(node))?, in_chunks))
-        });
-        let Some((made, in_chunks)) = made else { continue };
+        let Some((made, in_chunks)) = maker(id).and_then(|(node, in_chunks)| Some((nodes.get(&node)?, in_chunks)))
+        else {
+            continue;
+        };
         if in_chunks {
             event.waited = event.waited.max(made.busy());
         } else {
-            let between = |node: &Event| node.lane == made.lane && node.start >= made.end && node.start < event.start;
-            let others = nodes.iter().any(between);
-            event.start = if others { event.start } else { made.end.max(event.ready) }.min(event.end);
+            let between = starts.range((made.lane, made.end)..(made.lane, event.start.max(made.end)));
+            event.start = if between.count() > 0 { event.start } else { made.end.max(event.ready) }.min(event.end);
         }
         event.waited = event.waited.min(event.end - event.start);
     }

@@ -23,8 +23,7 @@ pub enum PlanError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{device:?} has {available} bytes for this plan, which needs {needed} there, {resident} of them for weights: {node:?} is \
-     the first node that does not fit; give the device more memory, use further devices, or place with a smaller budget \
-     for it"
+     the first node that does not fit; give the device more memory, use further devices, or let `auto` look for a placement"
 )]
 pub struct MemoryShortage {
     /// The device's name.

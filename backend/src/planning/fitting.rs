@@ -68,7 +68,8 @@ impl Planner<'_> {
             blocks,
             placed,
             place_time: planned.place_time,
-            candidates: planned.candidates.clone(),
+            // What the others would take with these costs is not known.
+            candidates: Vec::new(),
             device_of: planned.device_of.clone(),
             groups: planned.groups.clone(),
             streaming: planned.streaming,

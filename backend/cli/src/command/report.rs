@@ -300,10 +300,14 @@ impl fmt::Display for Report {
         let Self { latency_ms, costs, .. } = self;
         let expected = |(low, high): (f64, f64)| format!(" (nine of ten within {})", interval(low * 1e-3, high * 1e-3));
         writeln!(f, "{}: {} nodes placed by {} in {}", self.model, self.nodes, self.strategy, ms(self.place_ms))?;
-        if let [first, others @ ..] = &self.candidates[..] {
+        if let [first, others @ ..] = &self.candidates[..]
+            && !others.is_empty()
+        {
             let told = |c: &CandidatePlan| format!("{} {}", c.name, duration(c.makespan));
-            let others: Vec<_> = others.iter().map(told).collect();
-            writeln!(f, "chosen    {}; of {}", told(first), others.join(", "))?;
+            let before = |at: usize, name: &str| others[..at].iter().any(|other| other.name == name);
+            let others = others.iter().enumerate().filter(|(at, other)| !before(*at, &other.name));
+            let others: Vec<_> = others.map(|(_, other)| told(other)).collect();
+            writeln!(f, "chosen    {} before {}", told(first), others.join(", "))?;
         }
         writeln!(
             f,
