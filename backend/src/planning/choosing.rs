@@ -12,7 +12,7 @@ use super::planned::Planned;
 use super::request::{PlacementRequest, PlanChoice};
 use super::strategy::Strategy;
 use crate::error_kind::ErrorKind;
-use crate::plan::{CandidatePlan, PlanOptions, Route, StreamMode, Transfer};
+use crate::plan::{CandidatePlan, PlanOptions, StreamMode, Transfer};
 use anabranch_placement::place::{PlaceError, Placement, Placer};
 use anabranch_placement::problem::Problem;
 use std::time::Instant;
@@ -102,7 +102,7 @@ fn streamed_if_shorter(
     let whole = plan(&options.clone().with_streaming(StreamMode::Off));
     match (streamed, whole) {
         (Ok(streamed), Ok(whole)) if makespan(&whole) < makespan(&streamed) => Ok(whole),
-        (Err(_), Ok(whole)) => Ok(whole),
+        (Err(error), Ok(whole)) if error.kind() == ErrorKind::Memory => Ok(whole),
         (streamed, _) => streamed,
     }
 }
@@ -162,8 +162,8 @@ fn makespan(planned: &Planned) -> f64 {
 
 /// Whether anything is streamed: on one device, or from one to another.
 fn is_streamed(planned: &Planned) -> bool {
-    let moves = |transfer: &Transfer| matches!(transfer.route, Route::Streamed(_));
-    !planned.groups.is_empty() || planned.plan.transfers().iter().any(moves)
+    let streams = |transfer: &Transfer| transfer.stream().is_some();
+    !planned.groups.is_empty() || planned.plan.transfers().iter().any(streams)
 }
 
 /// A placement that the search has made.

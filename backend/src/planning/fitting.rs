@@ -120,10 +120,9 @@ impl Planner<'_> {
         request: &PlacementRequest,
         options: &PlanOptions,
     ) -> Result<Planned, PlanningError> {
-        let placed = placing.place_roomy(request)?;
-        match self.planned(PlacedProgram::whole(&self.lowered.program, placed.clone()), request, options) {
+        match self.once(placing, request, options) {
             Err(error) if error.kind() == ErrorKind::Memory => {
-                Ways { planner: self, placing, request, options }.least(placed)?.ok_or(error)
+                Ways { planner: self, placing, request, options }.least()?.ok_or(error)
             }
             planned => planned,
         }

@@ -40,6 +40,7 @@ const IMPROVEMENTS: std::ops::RangeInclusive<usize> = 16..=200;
 pub(super) struct Repair<'a> {
     pub(super) program: &'a Program,
     pub(super) machine: &'a Machine,
+    pub(super) devices: &'a [PlanDevice],
     pub(super) placing: &'a Placing<'a>,
     /// Of the placing, with memory left out.
     pub(super) problem: &'a Problem<'a>,
@@ -190,9 +191,8 @@ impl Repair<'_> {
         self.placing.begin_with_inputs(&mut schedule);
         let device_of = device_of.to_vec();
         let placement = Placement { strategy: "", device_of, reasons: Vec::new(), planned: None };
-        let devices: Vec<PlanDevice> = self.machine.plan_devices();
         let whole = PlanOptions::default().with_streaming(StreamMode::Off);
-        match Plan::build(self.program, &devices, &placement, &schedule, Vec::new(), self.kernels, &whole) {
+        match Plan::build(self.program, self.devices, &placement, &schedule, Vec::new(), self.kernels, &whole) {
             Ok(plan) => Ok(Ok(forecast(self.program, &plan, self.placing.costs(), self.machine)?.makespan)),
             Err(PlanError::Memory(shortage)) => Ok(Err(shortage)),
             Err(error) => Err(error.into()),

@@ -56,8 +56,9 @@ impl Ways<'_> {
     /// Of all ways that fit the one that is predicted to take least; `None` if none fits.
     ///
     /// # Errors
-    /// If there is no plan for another reason than memory.
-    pub(in super::super) fn least(&self, placed: Placed) -> Result<Option<Planned>, PlanningError> {
+    /// If there is no placement, or no plan for another reason than memory.
+    pub(in super::super) fn least(&self) -> Result<Option<Planned>, PlanningError> {
+        let placed = self.placing.place_roomy(self.request)?;
         if self.request.order.is_some() || !matches!(self.request.blocks, BlockSource::Formed) {
             let mut best = None;
             for streaming in self.streamings().skip(1) {
@@ -75,7 +76,8 @@ impl Ways<'_> {
         let Planner { lowered, machine, .. } = self.planner;
         let kernels = lowered.kernels(&lowered.program);
         let (program, placing) = (&*lowered.program, self.placing);
-        let repair = |rule| Repair { program, machine, placing, problem, kernels: &kernels, rule };
+        let devices = machine.plan_devices();
+        let repair = |rule| Repair { program, machine, devices: &devices, placing, problem, kernels: &kernels, rule };
         let own = Own::of(&repair(self.request.rule), placed)?;
         self.offer_unmoved(&own, &own.placed, &mut best)?;
         if self.request.placer.name() == "fixed" {
