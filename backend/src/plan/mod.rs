@@ -28,6 +28,7 @@ mod order;
 mod predict;
 mod ring;
 mod slots;
+mod staged;
 mod stream;
 #[cfg(test)]
 pub(crate) mod test_programs;
@@ -46,6 +47,7 @@ pub(crate) use link::STAGING;
 pub use memory::{Allocation, DeviceMemory, MemoryPlan, SharedConstant};
 pub use needs::{KernelNeeds, Needs, PackedConstant};
 pub use ring::Ring;
+pub use staged::Residency;
 pub use stream::{ChunkRule, Stream, StreamMode};
 pub use traffic::{Moved, Traffic};
 pub use transfer::{Route, Transfer, TransferId};
@@ -57,6 +59,7 @@ use anabranch_placement::schedule::Schedule;
 use gang::{Formed, Former};
 use order::Total;
 use predict::{Lags, Prediction};
+use staged::Staged;
 use std::ops::Range;
 
 /// How a plan is made.
@@ -70,11 +73,13 @@ pub struct PlanOptions {
     /// Chunks of one stream that may be under way at a time, ≥ 2: one is filled while one is read. Where members of a gang
     /// need more so as not to wait for each other, there are more.
     pub capacity: u32,
+    /// Which weights stay on GPUs between runs.
+    pub weights: Residency,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { streaming: StreamMode::Auto, chunk: ChunkRule::Auto, capacity: 3 }
+        Self { streaming: StreamMode::Auto, chunk: ChunkRule::Auto, capacity: 3, weights: Residency::Auto }
     }
 }
 
@@ -87,6 +92,11 @@ impl PlanOptions {
     /// The same with chunks of such a size.
     pub fn with_chunk(self, chunk: ChunkRule) -> Self {
         Self { chunk, ..self }
+    }
+
+    /// The same with these weights on GPUs.
+    pub fn with_weights(self, weights: Residency) -> Self {
+        Self { weights, ..self }
     }
 }
 
@@ -181,7 +191,9 @@ impl Plan {
         options: &PlanOptions,
     ) -> Result<Self, PlanError> {
         let device_of = order::verified(program, devices, &placement.device_of, &schedule.order)?;
-        let uses = uses::Uses::of(program, &device_of);
+        let needs = needs::all(program, devices, &device_of, needs)?;
+        let staged = Staged::of(program, devices, &device_of, &needs, &options.weights);
+        let uses = uses::Uses::of(program, &device_of, &staged);
         let mut transfers = transfer::all(program, devices, &device_of, &uses);
         let lags = Lags::of(&transfers, schedule);
         let places = order::places(&schedule.order);
@@ -189,7 +201,8 @@ impl Plan {
             Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
         let Formed { gangs, order, forecast } = former.form();
         transfer::stream(program, &uses, schedule, options, &gangs, &mut transfers);
-        let Total { steps, transfers, gangs } = order::total(program, &order, transfers, &gangs);
+        let ahead = staged.transfers(program, &uses, &order, &gangs);
+        let Total { steps, transfers, gangs } = order::total(program, &order, transfers, ahead, &gangs);
         let predicted = Predicted::of(program, schedule, forecast, transfers.len());
         let planned = |piece: u64| {
             let links = link::all(devices, &transfers, piece);
@@ -202,7 +215,8 @@ impl Plan {
                 gangs: &gangs,
                 transfers: &transfers,
                 links: &links,
-                needs,
+                staged: &staged,
+                needs: &needs,
                 expected: &predicted.nodes,
             })?;
             Ok((links, memory))
