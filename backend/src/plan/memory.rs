@@ -147,7 +147,7 @@ pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
 }
 
 /// Of two attempts the one that a device had less too little for: slots are given out greedily, so that fewer rules may take more.
-fn nearer(roomy: PlanError, tight: PlanError) -> PlanError {
+pub(super) fn nearer(roomy: PlanError, tight: PlanError) -> PlanError {
     match (&roomy, &tight) {
         (PlanError::Memory(one), PlanError::Memory(other))
             if one.device == other.device && one.needed < other.needed =>

@@ -140,10 +140,10 @@ pub struct Predicted {
 
 impl Predicted {
     /// The schedule, or what is to be expected of its gangs.
-    fn of(program: &Program, schedule: &Schedule, forecast: Option<Prediction>, transfers: usize) -> Self {
+    fn of(program: &Program, schedule: &Schedule, forecast: Option<&Prediction>, transfers: usize) -> Self {
         let span = |node: usize| schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
         let (nodes, makespan) = match forecast {
-            Some(forecast) => (forecast.nodes, forecast.makespan),
+            Some(forecast) => (forecast.nodes.clone(), forecast.makespan),
             None => ((0..program.nodes.len()).map(span).collect(), schedule.makespan),
         };
         let busy = (0..program.nodes.len()).map(span).map(|(start, end)| end - start).collect();
@@ -168,6 +168,7 @@ pub struct Plan {
     predicted: Predicted,
     reasons: Vec<String>,
     strategy: String,
+    weights: Residency,
 }
 
 impl Plan {
@@ -201,30 +202,35 @@ impl Plan {
             Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
         let Formed { gangs, order, forecast } = former.form();
         transfer::stream(program, &uses, schedule, options, &gangs, &mut transfers);
-        let ahead = staged.transfers(program, &uses, &order, &gangs);
-        let Total { steps, transfers, gangs } = order::total(program, &order, transfers, ahead, &gangs);
-        let predicted = Predicted::of(program, schedule, forecast, transfers.len());
-        let planned = |piece: u64| {
-            let links = link::all(devices, &transfers, piece);
+        let planned = |early: bool, piece: u64| {
+            let ahead = staged.transfers(program, &uses, &order, &gangs, early);
+            let total = order::total(program, &order, transfers.clone(), ahead, &gangs);
+            let predicted = Predicted::of(program, schedule, forecast.as_ref(), total.transfers.len());
+            let links = link::all(devices, &total.transfers, piece);
             let memory = memory::plan(&memory::Frame {
                 program,
                 devices,
                 device_of: &device_of,
                 uses: &uses,
-                steps: &steps,
-                gangs: &gangs,
-                transfers: &transfers,
+                steps: &total.steps,
+                gangs: &total.gangs,
+                transfers: &total.transfers,
                 links: &links,
                 staged: &staged,
                 needs: &needs,
                 expected: &predicted.nodes,
             })?;
-            Ok((links, memory))
+            Ok((total, predicted, links, memory))
         };
-        let (links, memory) = match planned(STAGING.bytes) {
-            Err(PlanError::Memory(_)) => planned(link::SMALL_STAGING)?,
-            planned => planned?,
-        };
+        // What is tried one after the other where memory is short.
+        let mut thrifty = vec![(true, link::SMALL_STAGING)];
+        thrifty.extend((!staged.is_empty()).then_some((false, link::SMALL_STAGING)));
+        let first = planned(true, STAGING.bytes);
+        let made = thrifty.into_iter().fold(first, |made, (early, piece)| match made {
+            Err(short @ PlanError::Memory(_)) => planned(early, piece).map_err(|error| memory::nearer(short, error)),
+            made => made,
+        });
+        let (Total { steps, transfers, gangs }, predicted, links, memory) = made?;
         let strategy = placement.strategy.to_owned();
         let devices = devices.to_vec();
         let (nodes, inputs) = (program.nodes.len(), program.inputs.len());
@@ -241,6 +247,7 @@ impl Plan {
             predicted,
             reasons,
             strategy,
+            weights: staged.residency(),
         })
     }
 
@@ -316,6 +323,11 @@ impl Plan {
     /// The links over which bytes are moved.
     pub fn links(&self) -> &[LinkPlan] {
         &self.links
+    }
+
+    /// Which weights stay on GPUs between runs: all, or so many bytes on those to which others are sent.
+    pub fn weights(&self) -> &Residency {
+        &self.weights
     }
 
     /// Who is where in memory.

@@ -1,7 +1,8 @@
 //! Staged constants: weights that a GPU is sent in each run shortly before they are read, and that give way after their last use, so that
 //! a model larger than the GPU's memory can run there.
 //!
-//! A constant is sent while the nodes compute that read the one staged before it. So two neighbours, and no more, want memory at a time.
+//! A constant is sent while the nodes compute that read the one staged before it, so that two neighbours want memory at a time, and no more;
+//! where there is no room for two, it is sent when its reader's turn comes.
 
 use super::stream::Gang;
 use super::transfer::{Route, Transfer};
@@ -32,19 +33,32 @@ impl Residency {
     /// What is smaller than this always stays: a transfer of its own takes longer than its memory is worth. Bytes.
     pub const LARGE: u64 = 256 << 10;
 
-    /// How many bytes of constants stay on a GPU, and from which size on they do not.
+    /// How many bytes of constants stay on a GPU, if that is stated.
+    pub(crate) fn limit(&self, device: DeviceId) -> Option<u64> {
+        match self {
+            Self::Within(bytes) => bytes.get(&device).copied(),
+            Self::Auto | Self::Resident | Self::Staged => None,
+        }
+    }
+
+    /// The same, and from which size on they do not.
     fn limits(&self, device: DeviceId) -> (u64, u64) {
         match self {
             Self::Auto | Self::Resident => (u64::MAX, 0),
             Self::Staged => (0, Self::LARGE),
-            Self::Within(bytes) => (bytes.get(&device).copied().unwrap_or(u64::MAX), 0),
+            Self::Within(_) => (self.limit(device).unwrap_or(u64::MAX), 0),
         }
     }
 }
 
-/// The constants that are staged, and where.
+/// The constants that are staged.
 #[derive(Debug, Default)]
-pub(super) struct Staged(BTreeSet<(DeviceId, ValueId)>);
+pub(super) struct Staged {
+    /// Where, and which.
+    of: BTreeSet<(DeviceId, ValueId)>,
+    /// Bytes of those that stay, on each GPU where others do not.
+    stay: BTreeMap<DeviceId, u64>,
+}
 
 /// A constant that nodes of a GPU read.
 #[derive(Default)]
@@ -55,8 +69,8 @@ struct Read {
 }
 
 impl Staged {
-    /// Stages the largest constants of each GPU until what stays is within its limit: first those that one node reads, for others are there
-    /// from their first reader to their last. O(edges · log).
+    /// Stages the largest constants of each GPU until what stays is within its limit. Of those that are large, the ones that one node reads go
+    /// first: others are there from their first reader to their last. O(edges · log).
     pub(super) fn of(
         program: &Program,
         devices: &[PlanDevice],
@@ -81,43 +95,55 @@ impl Staged {
             gpu && !read.early && program.constant(*value).is_some()
         });
         let bytes = |value: &ValueId| program.value(*value).spec.bytes() as u64;
-        let mut staged = BTreeSet::new();
+        let mut staged = Self::default();
         for (index, _) in devices.iter().enumerate() {
             let device = DeviceId(index as u32);
             let (limit, least) = residency.limits(device);
             let all = read.range((device, ValueId(0))..=(device, ValueId(u32::MAX)));
-            let mut all: Vec<_> =
-                all.map(|((_, value), read)| (read.nodes > 1, Reverse(bytes(value)), *value)).collect();
-            all.sort_unstable();
-            let mut stays: u64 = all.iter().map(|(_, bytes, _)| bytes.0).sum();
-            for (_, Reverse(bytes), value) in all.into_iter().filter(|(_, bytes, _)| bytes.0 >= least.max(1)) {
-                if stays <= limit {
+            let mut all: Vec<_> = all.map(|((_, value), read)| (read.nodes > 1, bytes(value), *value)).collect();
+            all.sort_unstable_by_key(|(several, bytes, value)| {
+                (*bytes < Residency::LARGE, *several, Reverse(*bytes), *value)
+            });
+            let mut stay: u64 = all.iter().map(|(_, bytes, _)| bytes).sum();
+            for (_, bytes, value) in all.into_iter().filter(|(_, bytes, _)| *bytes >= least.max(1)) {
+                if stay <= limit {
                     break;
                 }
-                stays -= bytes;
-                staged.insert((device, value));
+                stay -= bytes;
+                staged.of.insert((device, value));
+                staged.stay.insert(device, stay);
             }
         }
-        Self(staged)
+        staged
     }
 
     pub(super) fn contains(&self, device: DeviceId, value: ValueId) -> bool {
-        self.0.contains(&(device, value))
+        self.of.contains(&(device, value))
     }
 
     /// The constants, each once however many GPUs it is sent to.
     pub(super) fn values(&self) -> BTreeSet<ValueId> {
-        self.0.iter().map(|(_, value)| *value).collect()
+        self.of.iter().map(|(_, value)| *value).collect()
     }
 
-    /// The transfers from the host, by the node that each goes before: the first reader of the constant staged before, on the same GPU; of
-    /// the first, its own.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// What makes the same constants staged.
+    pub(super) fn residency(&self) -> Residency {
+        if self.of.is_empty() { Residency::Resident } else { Residency::Within(self.stay.clone()) }
+    }
+
+    /// The transfers from the host, by the node that each goes before: if they are to be `early`, the first reader of the constant that the same
+    /// GPU is sent before; else, and for the first, its own.
     pub(super) fn transfers(
         &self,
         program: &Program,
         uses: &Uses,
         order: &[TaskId],
         gangs: &[Gang],
+        early: bool,
     ) -> BTreeMap<NodeId, Vec<Transfer>> {
         let places = order::places(order);
         // A gang's transfers all go before its first member.
@@ -126,7 +152,7 @@ impl Staged {
             begin.extend(gang.members.iter().map(|member| (*member, gang.members[0])));
         }
         let mut by_reader: BTreeMap<(DeviceId, usize), (NodeId, Vec<ValueId>)> = BTreeMap::new();
-        for (device, value) in &self.0 {
+        for (device, value) in &self.of {
             let nodes = uses.on(*value, *device).iter().filter_map(|(_, reader)| reader.node());
             let nodes = nodes.map(|node| begin.get(&node).copied().unwrap_or(node));
             if let Some(first) = nodes.min_by_key(|node| places[node.index()]) {
@@ -137,7 +163,7 @@ impl Staged {
         let mut before: BTreeMap<NodeId, Vec<Transfer>> = BTreeMap::new();
         let mut last: Option<(DeviceId, NodeId)> = None;
         for ((to, _), (reader, values)) in by_reader {
-            let at = last.filter(|(device, _)| *device == to).map_or(reader, |(_, node)| node);
+            let at = last.filter(|(device, _)| early && *device == to).map_or(reader, |(_, node)| node);
             let bytes = |value: ValueId| program.value(value).spec.bytes() as u64;
             let sent = |value| Transfer { value, from: HOST, to, bytes: bytes(value), route: Route::Copied };
             before.entry(at).or_default().extend(values.into_iter().map(sent));

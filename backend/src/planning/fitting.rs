@@ -43,7 +43,7 @@ impl Planner<'_> {
             [] => (Some(order), BlockSource::Given { groups: Vec::new(), order: None }),
             groups => (None, BlockSource::Given { groups: groups.to_vec(), order: Some(order) }),
         };
-        let options = options.clone().with_streaming(planned.streaming);
+        let options = options.clone().with_streaming(planned.streaming).with_weights(planned.plan.weights().clone());
         let request = PlacementRequest { placer, rule: Order::Pct, order, blocks };
         let again = self.fitted(&self.placing()?, &request, &options)?;
         Ok(Planned { place_time: started.elapsed(), ..again })
@@ -108,7 +108,7 @@ impl Planner<'_> {
         request: &PlacementRequest,
         options: &PlanOptions,
     ) -> Result<Planned, PlanningError> {
-        let placed = placing.place_roomy(request)?;
+        let placed = placing.place_roomy(request, &self.machine.room(&options.weights))?;
         self.planned(PlacedProgram::whole(&self.lowered.program, placed), request, options)
     }
 
@@ -135,6 +135,7 @@ impl Planner<'_> {
         request: &PlacementRequest,
         options: &PlanOptions,
     ) -> Result<Planned, PlanningError> {
+        let options = &request.options(options, &self.machine.plan_devices());
         let device_of = whole.placed.placement.device_of.clone();
         let blocks = BlockPlanner::new(self.machine, options, self.constraints);
         let made = blocks.contract(&whole, request)?.unwrap_or(whole);

@@ -1,7 +1,7 @@
 //! The ways to plan what does not fit as it was placed, and the one of them that is predicted to take least.
 //!
 //! Nothing moves where another order ([`Order::Frugal`]) or streaming less or more is enough; else work moves off the devices that are
-//! short: off the placement, and off what its strategy makes of less memory there. A given assignment stays as it is. `auto` begins
+//! short: off the placement, and off what its strategy makes of less memory there; or weights are staged. A given assignment stays as it is. `auto` begins
 //! not only with its own placement, but with those of all strategies.
 
 use super::super::blocks::PlacedProgram;
@@ -13,7 +13,7 @@ use super::super::request::{BlockSource, PlacementRequest};
 use super::super::strategy::Order;
 use super::{Repair, Repaired};
 use crate::error_kind::ErrorKind;
-use crate::plan::{PlanOptions, StreamMode};
+use crate::plan::{PlanOptions, Residency, StreamMode};
 use crate::program::NodeId;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::place::{STRATEGIES, strategy_by_name};
@@ -27,6 +27,9 @@ const IMPROVED: usize = 3;
 
 /// Nodes of all placements to begin with, beyond which no further strategy is asked.
 const START_NODES: usize = 20_000;
+
+/// Placements whose weights are staged, beside the strategy's own, if one of them fits.
+const STAGED: usize = 4;
 
 /// Placements of one strategy within less and less memory.
 const BUDGETS: usize = 4;
@@ -45,10 +48,11 @@ struct Own {
     held: BTreeMap<NodeId, u64>,
 }
 
-/// A repaired assignment, where it came from, and the order in which devices run it.
+/// A repaired assignment, where it came from, the order in which devices run it, and which weights stay on GPUs.
 struct Candidate<'p> {
     start: &'p Placed,
     rule: Order,
+    weights: Residency,
     repaired: Repaired,
 }
 
@@ -58,11 +62,12 @@ impl Ways<'_> {
     /// # Errors
     /// If there is no placement, or no plan for another reason than memory.
     pub(in super::super) fn least(&self) -> Result<Option<Planned>, PlanningError> {
-        let placed = self.placing.place_roomy(self.request)?;
+        let placed = self.placing.place_roomy(self.request, &self.room())?;
         if self.request.order.is_some() || !matches!(self.request.blocks, BlockSource::Formed) {
             let mut best = None;
             for streaming in self.streamings().skip(1) {
-                self.offer(self.whole(placed.clone()), self.request, streaming, &mut best)?;
+                let options = self.options.clone().with_streaming(streaming);
+                self.offer(self.whole(placed.clone()), self.request, &options, &mut best)?;
             }
             return Ok(best);
         }
@@ -77,30 +82,61 @@ impl Ways<'_> {
         let kernels = lowered.kernels(&lowered.program);
         let (program, placing) = (&*lowered.program, self.placing);
         let devices = machine.plan_devices();
-        let repair = |rule| Repair { program, machine, devices: &devices, placing, problem, kernels: &kernels, rule };
+        let weights = &self.options.weights;
+        let repair = |rule| {
+            let weights = weights.clone();
+            Repair { program, machine, devices: &devices, placing, problem, kernels: &kernels, rule, weights }
+        };
         let own = Own::of(&repair(self.request.rule), placed)?;
         self.offer_unmoved(&own, &own.placed, &mut best)?;
+        self.offer_staged(&repair, &own, &own.placed, &mut best)?;
         if self.request.placer.name() == "fixed" {
             return Ok(best);
         }
         let starts = self.starts(&repair(self.request.rule), &own)?;
+        let others = starts.iter().skip(1);
+        for (tried, start) in others.clone().enumerate() {
+            if tried < STAGED || best.is_none() {
+                self.offer_staged(&repair, &own, start, &mut best)?;
+            }
+        }
         for candidate in self.repaired(&repair, &starts)? {
             self.offer_all(&own, &candidate, &mut best)?;
         }
         // Where something must be streamed to fit, moving alone does not help.
         if best.is_none() {
-            starts.iter().skip(1).try_for_each(|start| self.offer_unmoved(&own, start, &mut best))?;
+            others.clone().try_for_each(|start| self.offer_unmoved(&own, start, &mut best))?;
         }
         Ok(best)
     }
 
     /// Plans a placement in every order and with more and with less streamed.
     fn offer_unmoved(&self, own: &Own, start: &Placed, best: &mut Option<Planned>) -> Result<(), PlanningError> {
-        self.rules().try_for_each(|rule| {
-            let device_of = start.placement.device_of.clone();
-            let repaired = Repaired { device_of, held: BTreeMap::new(), makespan: f64::INFINITY };
-            self.offer_all(own, &Candidate { start, rule, repaired }, best)
-        })
+        self.rules().try_for_each(|rule| self.offer_all(own, &Candidate::unmoved(start, rule, self.weights()), best))
+    }
+
+    /// Plans a placement in every order with some weights staged, if the options leave that open.
+    fn offer_staged<'p>(
+        &self,
+        repair: &dyn Fn(Order) -> Repair<'p>,
+        own: &Own,
+        start: &Placed,
+        best: &mut Option<Planned>,
+    ) -> Result<(), PlanningError> {
+        for rule in self.rules().filter(|_| self.weights() == Residency::Auto) {
+            if let Some(weights) = repair(rule).staged(&start.placement.device_of)? {
+                self.offer_all(own, &Candidate::unmoved(start, rule, weights), best)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn room(&self) -> Vec<u64> {
+        self.planner.machine.room(&self.options.weights)
+    }
+
+    fn weights(&self) -> Residency {
+        self.options.weights.clone()
     }
 
     /// What is streamed: first what was asked for.
@@ -130,7 +166,7 @@ impl Ways<'_> {
             }
             let request =
                 PlacementRequest { placer, rule: self.request.rule, order: None, blocks: BlockSource::Formed };
-            if let Ok(other) = self.placing.place_roomy(&request) {
+            if let Ok(other) = self.placing.place_roomy(&request, &self.room()) {
                 self.within_less(repair, &request, other, &mut starts)?;
             }
         }
@@ -146,7 +182,7 @@ impl Ways<'_> {
         mut placed: Placed,
         starts: &mut Vec<Placed>,
     ) -> Result<(), PlanningError> {
-        let mut budgets = self.planner.machine.memory();
+        let mut budgets = self.room();
         for _ in 0..BUDGETS {
             if !starts.iter().any(|known| known.placement.device_of == placed.placement.device_of) {
                 starts.push(placed.clone());
@@ -171,14 +207,15 @@ impl Ways<'_> {
         for start in starts {
             for rule in self.rules() {
                 let repaired = repair(rule).repaired(&start.placement.device_of)?;
-                candidates.extend(repaired.map(|repaired| Candidate { start, rule, repaired }));
+                let weights = self.weights();
+                candidates.extend(repaired.map(|repaired| Candidate { start, rule, weights, repaired }));
             }
         }
         for (kept, plans) in [(LOOKED_AT, FIRST_LOOK), (IMPROVED, usize::MAX)] {
             candidates.sort_by(|one, other| one.repaired.makespan.total_cmp(&other.repaired.makespan));
             candidates.dedup_by(|one, other| one.is_like(other));
             candidates.truncate(kept);
-            for Candidate { start, rule, repaired } in &mut candidates {
+            for Candidate { start, rule, repaired, .. } in &mut candidates {
                 let repair = repair(*rule);
                 repair.improve(&start.placement.device_of, repaired, plans.min(repair.improvements()))?;
             }
@@ -188,10 +225,10 @@ impl Ways<'_> {
 
     /// Plans an assignment with more and with less streamed.
     fn offer_all(&self, own: &Own, candidate: &Candidate<'_>, best: &mut Option<Planned>) -> Result<(), PlanningError> {
-        let Candidate { start, rule, repaired } = candidate;
+        let Candidate { start, rule, weights, repaired } = candidate;
         let nodes = self.planner.lowered.program.nodes.len();
         let fixed = PlacementRequest::fixed(repaired.device_of[..nodes].to_vec(), *rule);
-        let mut placed = self.placing.place_roomy(&fixed)?;
+        let mut placed = self.placing.place_roomy(&fixed, &self.room())?;
         placed.placement.strategy = self.request.placer.name();
         let tasks = repaired.device_of.iter().zip(&start.placement.device_of);
         for (task, _) in tasks.enumerate().filter(|(_, (now, before))| now == before) {
@@ -202,7 +239,8 @@ impl Ways<'_> {
             for (node, reason) in self.moved(own, repaired) {
                 whole.reasons[node.index()] = reason;
             }
-            self.offer(whole, &fixed, streaming, best)?;
+            let options = self.options.clone().with_streaming(streaming).with_weights(weights.clone());
+            self.offer(whole, &fixed, &options, best)?;
         }
         Ok(())
     }
@@ -212,11 +250,11 @@ impl Ways<'_> {
         &self,
         whole: PlacedProgram,
         request: &PlacementRequest,
-        streaming: StreamMode,
+        options: &PlanOptions,
         best: &mut Option<Planned>,
     ) -> Result<(), PlanningError> {
         let makespan = |planned: &Planned| planned.plan().predicted().makespan;
-        match self.planner.planned(whole, request, &self.options.clone().with_streaming(streaming)) {
+        match self.planner.planned(whole, request, options) {
             Ok(planned) if best.as_ref().is_none_or(|best| makespan(&planned) < makespan(best)) => {
                 *best = Some(planned)
             }
@@ -264,7 +302,13 @@ impl Own {
     }
 }
 
-impl Candidate<'_> {
+impl<'p> Candidate<'p> {
+    fn unmoved(start: &'p Placed, rule: Order, weights: Residency) -> Self {
+        let device_of = start.placement.device_of.clone();
+        let repaired = Repaired { device_of, held: BTreeMap::new(), makespan: f64::INFINITY };
+        Self { start, rule, weights, repaired }
+    }
+
     fn is_like(&self, other: &Self) -> bool {
         self.rule == other.rule && self.repaired.device_of == other.repaired.device_of
     }
