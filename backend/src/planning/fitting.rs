@@ -72,6 +72,7 @@ impl Planner<'_> {
             candidates: Vec::new(),
             device_of: planned.device_of.clone(),
             groups: planned.groups.clone(),
+            repaired: planned.repaired,
             streaming: planned.streaming,
             plan: Arc::new(plan.with_prediction(predicted)),
             weights,
@@ -108,7 +109,8 @@ impl Planner<'_> {
         request: &PlacementRequest,
         options: &PlanOptions,
     ) -> Result<Planned, PlanningError> {
-        let placed = placing.place_roomy(request)?;
+        let mut placed = placing.place_roomy(request)?;
+        placed.placement.strategy = request.placer.name();
         self.planned(PlacedProgram::whole(&self.lowered.program, placed), request, options)
     }
 
@@ -152,6 +154,7 @@ impl Planner<'_> {
             candidates: Vec::new(),
             device_of,
             groups,
+            repaired: false,
             streaming: options.streaming,
             plan: Arc::new(plan.with_prediction(predicted)),
             weights: Arc::clone(&self.lowered.weights),

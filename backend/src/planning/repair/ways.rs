@@ -1,8 +1,7 @@
 //! The ways to plan what does not fit as it was placed, and the one of them that is predicted to take least.
 //!
 //! Nothing moves where another order ([`Order::Frugal`]) or streaming less or more is enough; else work moves off the devices that are
-//! short: off the placement, and off what its strategy makes of less memory there. A given assignment stays as it is. `auto` begins
-//! not only with its own placement, but with those of all strategies.
+//! short: off the placement, and off what its strategy makes of less memory there. A given assignment stays as it is.
 
 use super::super::blocks::PlacedProgram;
 use super::super::error::PlanningError;
@@ -16,7 +15,6 @@ use crate::error_kind::ErrorKind;
 use crate::plan::{PlanOptions, StreamMode};
 use crate::program::NodeId;
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::place::{STRATEGIES, strategy_by_name};
 use anabranch_placement::problem::{MemoryRule, Problem};
 use std::collections::BTreeMap;
 
@@ -24,9 +22,6 @@ use std::collections::BTreeMap;
 const LOOKED_AT: usize = 16;
 const FIRST_LOOK: usize = 16;
 const IMPROVED: usize = 3;
-
-/// Nodes of all placements to begin with, beyond which no further strategy is asked.
-const START_NODES: usize = 20_000;
 
 /// Placements of one strategy within less and less memory.
 const BUDGETS: usize = 4;
@@ -119,33 +114,9 @@ impl Ways<'_> {
         [self.request.rule].into_iter().chain(frugal)
     }
 
-    /// The placement and what the strategy makes of less memory; for `auto`, those of all strategies.
+    /// The placement, and as long as its plan does not fit, what the strategy makes of so much less for what stays on the device that is short.
     fn starts(&self, repair: &Repair<'_>, own: &Own) -> Result<Vec<Placed>, PlanningError> {
-        let mut starts = Vec::new();
-        self.within_less(repair, self.request, own.placed.clone(), &mut starts)?;
-        let others = STRATEGIES.iter().filter(|_| self.request.placer.name() == "auto");
-        for placer in others.filter_map(|(name, _)| strategy_by_name(name)) {
-            if starts.len() * self.planner.lowered.program.nodes.len() > START_NODES {
-                break;
-            }
-            let request =
-                PlacementRequest { placer, rule: self.request.rule, order: None, blocks: BlockSource::Formed };
-            if let Ok(other) = self.placing.place_roomy(&request) {
-                self.within_less(repair, &request, other, &mut starts)?;
-            }
-        }
-        Ok(starts)
-    }
-
-    /// Adds a placement that is not there yet, and as long as its plan does not fit, what the strategy makes of so much less for what stays on
-    /// the device that is short.
-    fn within_less(
-        &self,
-        repair: &Repair<'_>,
-        request: &PlacementRequest,
-        mut placed: Placed,
-        starts: &mut Vec<Placed>,
-    ) -> Result<(), PlanningError> {
+        let (mut starts, mut placed): (Vec<Placed>, _) = (Vec::new(), own.placed.clone());
         let mut budgets = self.planner.machine.memory();
         for _ in 0..BUDGETS {
             if !starts.iter().any(|known| known.placement.device_of == placed.placement.device_of) {
@@ -155,10 +126,10 @@ impl Ways<'_> {
             let short = repair.position(&shortage).index();
             let resident = placed.resident(short).min(budgets[short]);
             budgets[short] = resident.saturating_sub(shortage.needed - shortage.available);
-            let Ok(next) = self.placing.place(request, &budgets) else { break };
+            let Ok(next) = self.placing.place(self.request, &budgets) else { break };
             placed = next;
         }
-        Ok(())
+        Ok(starts)
     }
 
     /// The best assignments that fit after units were moved.
@@ -218,7 +189,7 @@ impl Ways<'_> {
         let makespan = |planned: &Planned| planned.plan().predicted().makespan;
         match self.planner.planned(whole, request, &self.options.clone().with_streaming(streaming)) {
             Ok(planned) if best.as_ref().is_none_or(|best| makespan(&planned) < makespan(best)) => {
-                *best = Some(planned)
+                *best = Some(Planned { repaired: true, ..planned })
             }
             Err(error) if error.kind() != ErrorKind::Memory => return Err(error),
             _ => {}
@@ -233,7 +204,7 @@ impl Ways<'_> {
 
     /// Why nodes are elsewhere than the strategy had them.
     fn moved(&self, own: &Own, repaired: &Repaired) -> BTreeMap<NodeId, String> {
-        let (graph, strategy) = (self.placing.tasks().graph(), self.request.placer.name());
+        let (graph, strategy) = (self.placing.tasks().graph(), own.placed.placement.strategy);
         let ids = self.planner.lowered.program.node_ids();
         let moved = ids.filter_map(|node| {
             let before = own.placed.placement.device_of[node.index()];
