@@ -3,10 +3,11 @@
 
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::Weights;
+use anabranch::plan::Residency;
 use anabranch::planning::{Constraints, Lowered, Machine, PlanChoice, Planned, Planner, PlanningError};
 use anabranch::profile::MachineCosts;
 use anabranch::program::Program;
-use anabranch::{ErrorKind, PlatformFile, Strategy};
+use anabranch::{ErrorKind, PlanOptions, PlatformFile, Strategy};
 use anabranch_tests::programs::{branches, bundled, many_weights, skips, wide_middle};
 use serde_json::json;
 use std::sync::Arc;
@@ -111,6 +112,35 @@ fn no_strategy_is_better_than_auto_with_other_shapes() {
         .into_iter()
         .chain([("many weights", many_weights())])
         .for_each(|(name, made)| down_to_the_smallest(name, made));
+}
+
+/// A GPU that is worth sending weights to, with less and less memory: the plan with staged weights is taken only where it is the shorter one.
+#[test]
+fn weights_are_staged_where_that_is_forecast_to_be_shorter() {
+    let lowered = lowered(many_weights());
+    let devices = [("cpu", 1e9, 1e6), ("gpu", 8e11, 1.0)];
+    let by = |strategy, limit, weights| {
+        let machine = machine(&devices, limit);
+        let planner = Planner { lowered: &lowered, machine: &machine, constraints: &Constraints::default() };
+        let plan = PlanOptions::default().with_weights(weights);
+        planner.plan(&PlanChoice { strategy, plan, ..PlanChoice::default() }).expect("the CPU has room")
+    };
+    let planned = |limit, weights| by(Strategy::AUTO, limit, weights);
+    let sent = |planned: &Planned| planned.plan().staged(&planned.program).values().map(|sent| sent.bytes).sum::<u64>();
+    let peak = peaks(&planned(1e12, Residency::Resident))[1] as f64;
+    let mut staged = 0;
+    for part in [1.0, 0.8, 0.5, 0.2] {
+        let [auto, resident] = [Residency::Auto, Residency::Resident].map(|weights| planned(peak * part, weights));
+        let [shorter, other] = [&auto, &resident].map(|planned| planned.plan().predicted().makespan);
+        assert!(shorter <= other && sent(&resident) == 0, "{part} of {peak} bytes: {shorter} {other}");
+        assert!(sent(&auto) == 0 || shorter < other, "{part} of {peak} bytes: {shorter} {other}");
+        assert!(part < 1.0 || sent(&auto) == 0, "all weights fit");
+        assert!(peaks(&auto)[1] as f64 <= peak * part);
+        staged += usize::from(sent(&auto) > 0);
+    }
+    assert!(staged > 1, "nothing was staged");
+    let all = by(Strategy::GPU, peak / 2.0, Residency::Staged);
+    assert_eq!(sent(&all), 16 * 256 * 256 * 4, "every weight of 256 KiB is sent, and no bias");
 }
 
 #[test]

@@ -60,6 +60,7 @@ use gang::{Formed, Former};
 use order::Total;
 use predict::{Lags, Prediction};
 use staged::Staged;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How a plan is made.
@@ -323,6 +324,16 @@ impl Plan {
     /// The links over which bytes are moved.
     pub fn links(&self) -> &[LinkPlan] {
         &self.links
+    }
+
+    /// The weights that each GPU is sent in a run, where it is sent any.
+    pub fn staged(&self, program: &Program) -> BTreeMap<DeviceId, Moved> {
+        let mut staged: BTreeMap<DeviceId, Moved> = BTreeMap::new();
+        for transfer in self.transfers.iter().filter(|transfer| program.constant(transfer.value).is_some()) {
+            let moved = staged.entry(transfer.to).or_default();
+            (moved.transfers, moved.bytes) = (moved.transfers + 1, moved.bytes + transfer.bytes);
+        }
+        staged
     }
 
     /// Which weights stay on GPUs between runs: all, or so many bytes on those to which others are sent.

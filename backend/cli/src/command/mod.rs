@@ -22,6 +22,7 @@ mod refine;
 mod report;
 mod run;
 mod simulate;
+mod staged;
 mod stream;
 mod sweep;
 mod table;

@@ -5,6 +5,7 @@ use super::blocks::BlockLine;
 use super::html::HtmlArgs;
 use super::open::{self, open};
 use super::report::{summed, traffic_text};
+use super::staged::Staged;
 use super::table::{Table, duration};
 use super::{CliError, Output, pretty, write_file};
 use anabranch::device::format_bytes;
@@ -96,6 +97,9 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
     );
     if !planned.candidates.is_empty() {
         let _ = writeln!(text, "{}", candidates(planned));
+    }
+    for staged in Staged::all(plan, program) {
+        let _ = writeln!(text, "{staged}\n");
     }
     let mut devices = Table::new("device | >nodes | >predicted busy | >peak memory | >limit");
     for (index, device) in plan.devices().iter().enumerate() {

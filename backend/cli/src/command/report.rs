@@ -1,6 +1,7 @@
 //! What `anabranch run` tells of a run: predicted beside measured, for the whole and for each device.
 
 use super::blocks::BlockLine;
+use super::staged::Staged;
 use super::table::{Table, digits, duration, error, interval};
 use anabranch::compare::{Median, Series};
 use anabranch::device::format_bytes;
@@ -40,6 +41,8 @@ pub(super) struct Report {
     /// Copied or streamed, as measured.
     transfers: usize,
     traffic: Traffic,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    staged: Vec<Staged>,
     /// Σ |predicted − measured| of Σ measured, of nodes and of copies over links, by their medians in the profiled runs.
     node_error_percent: Option<f64>,
     link_error_percent: Option<f64>,
@@ -147,6 +150,7 @@ impl Report {
             traffic_bytes: traffic.moved().bytes,
             transfers: traffic.moved().transfers,
             traffic,
+            staged: Staged::all(plan, &run.prepared.program),
             node_error_percent: series.accuracy.node_error().map(|error| 100.0 * error),
             link_error_percent: series.accuracy.link_error().map(|error| 100.0 * error),
             worst_node: series.accuracy.worst_node().map(|worst| NodeLine::new(worst, run)),
@@ -319,6 +323,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "measured  {latency_ms}")?;
         writeln!(f, "traffic   {}", traffic_text(&self.traffic))?;
+        self.staged.iter().try_for_each(|staged| writeln!(f, "{staged}"))?;
         writeln!(
             f,
             "costs     {} nodes measured, {} fitted, {} roofline, {} assumed when this was predicted",
