@@ -6,7 +6,7 @@
 //! what was moved go back, and nodes beside another device go over to it, wherever the plan still fits and is predicted to
 //! take less time; this takes a bounded number of plans. Equal problems give equal results.
 //!
-//! Values are never computed twice to save memory.
+//! Values are never computed twice to save memory: after fusion hardly any are left for which that would pay (ARCHITECTURE.md).
 
 mod relief;
 mod staged;

@@ -3,12 +3,21 @@
 //! A thing that takes memory is gone when all nodes are for whose sake it is there, so each of them counts with its share, and with the
 //! whole where it is the last one. What is there at a place of the order at which nothing is short frees nothing. Time lost is that of
 //! the nodes and of the transfers that come and go, each as if nothing else were to do.
+//!
+//! What a unit frees becomes less as others leave, so that a price that was found once is at most the price now: units wait in a queue, and
+//! only the first is priced again. What makes a price lower, that a neighbour leaves or one of those who share something, is looked at where
+//! few are concerned, and at things of many when half of these are gone. With `n` units and `p` places about `O(n log n)`, and a pass over
+//! the places for each unit that leaves.
 
 use crate::plan::MemoryShortage;
 use anabranch_placement::graph::{DatumId, TaskId, UnitId};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::Problem;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// Units whose prices are found anew whenever something changes that concerns only so many.
+const FEW: usize = 8;
 
 /// A device that is short of memory, while units leave it.
 pub(super) struct Relief<'a> {
@@ -18,6 +27,8 @@ pub(super) struct Relief<'a> {
     shares: Vec<Share>,
     /// The shares of each unit that may leave.
     of_unit: BTreeMap<UnitId, Vec<usize>>,
+    /// The units in the order in which they would go, each at least once.
+    queue: BinaryHeap<Move>,
     /// By place of the order: bytes that are there beyond the limit.
     excess: Vec<i128>,
     /// By device: bytes that are free.
@@ -25,19 +36,22 @@ pub(super) struct Relief<'a> {
     left: BTreeMap<UnitId, u64>,
 }
 
-/// Something that takes memory, and how many units keep it there.
+/// Something that takes memory, and the units that keep it there.
 struct Share {
     bytes: u64,
     from: usize,
     until: usize,
-    units: u64,
+    units: BTreeSet<UnitId>,
+    /// How many these may be until they are priced again.
+    priced_at: usize,
 }
 
-/// A unit on its way to another device.
+/// A unit on its way to another device. The greatest is the one of least price.
+#[derive(PartialEq)]
 struct Move {
     unit: UnitId,
     to: DeviceId,
-    /// Seconds lost for a byte, or seconds gained, below 0.
+    /// Seconds lost for a byte at a place that is short, or seconds gained, below 0.
     price: f64,
 }
 
@@ -58,6 +72,7 @@ impl<'a> Relief<'a> {
             device_of: device_of.to_vec(),
             shares: Vec::new(),
             of_unit: BTreeMap::new(),
+            queue: BinaryHeap::new(),
             excess: Vec::new(),
             room: limits.iter().zip(&shortage.peaks).map(|(limit, peak)| limit.saturating_sub(*peak)).collect(),
             left: BTreeMap::new(),
@@ -71,7 +86,7 @@ impl<'a> Relief<'a> {
             if units.iter().all(|unit| problem.only_feasible(*unit).is_none()) {
                 units.iter().for_each(|unit| relief.of_unit.entry(*unit).or_default().push(relief.shares.len()));
             }
-            relief.shares.push(Share { bytes: holding.bytes, from, until, units: units.len() as u64 });
+            relief.shares.push(Share { bytes: holding.bytes, from, until, priced_at: units.len() / 2, units });
         }
         // Slots are as large as the largest of what is in them one after the other, so that more is taken than is ever alive.
         let most = relief.excess.iter().copied().max().unwrap_or(0);
@@ -83,9 +98,19 @@ impl<'a> Relief<'a> {
 
     /// Moves units until nothing is expected to be short, or none is left that may go. `barred` are devices to which units do not go.
     pub(super) fn run(&mut self, barred: &BTreeSet<(UnitId, DeviceId)>) {
-        while self.excess.iter().any(|excess| *excess > 0) {
-            let Some(best) = self.cheapest(barred) else { return };
-            self.leave(&best);
+        let mut needed = Sums::of(&self.excess);
+        self.queue = self.of_unit.keys().filter_map(|unit| self.priced(*unit, &needed, barred)).collect();
+        while needed.all() > 0 {
+            let Some(first) = self.queue.pop() else { return };
+            match self.priced(first.unit, &needed, barred) {
+                Some(now) if now.price <= first.price => {
+                    let near = self.leave(&now);
+                    needed = Sums::of(&self.excess);
+                    let near = near.iter().filter_map(|unit| self.priced(*unit, &needed, barred)).collect::<Vec<_>>();
+                    self.queue.extend(near);
+                }
+                now => self.queue.extend(now),
+            }
         }
     }
 
@@ -94,44 +119,53 @@ impl<'a> Relief<'a> {
         (self.device_of, self.left)
     }
 
-    fn cheapest(&self, barred: &BTreeSet<(UnitId, DeviceId)>) -> Option<Move> {
-        let needed = Sums::of(&self.excess);
-        let mut best: Option<Move> = None;
-        for (&unit, shares) in &self.of_unit {
-            let freed: f64 = shares.iter().map(|share| self.shares[*share].freed(&needed)).sum();
-            if freed <= 0.0 {
-                continue;
-            }
-            let stay = self.seconds(unit, self.short);
-            let memory = self.resident(unit);
-            let open =
-                |to: &DeviceId| *to != self.short && memory <= self.room[to.index()] && !barred.contains(&(unit, *to));
-            for to in self.problem.feasible(unit).filter(open) {
-                let lost = self.seconds(unit, to) - stay;
-                let price = if lost > 0.0 { lost / freed } else { lost * freed };
-                if best.as_ref().is_none_or(|best| price < best.price) {
-                    best = Some(Move { unit, to, price });
-                }
-            }
+    /// Where a unit would go at which price; `None` if it is gone, or would free nothing.
+    fn priced(&self, unit: UnitId, needed: &Sums, barred: &BTreeSet<(UnitId, DeviceId)>) -> Option<Move> {
+        let shares = self.of_unit.get(&unit)?;
+        let freed: f64 = shares.iter().map(|share| self.shares[*share].freed(needed)).sum();
+        if freed <= 0.0 {
+            return None;
         }
-        best
+        let (stay, memory) = (self.seconds(unit, self.short), self.resident(unit));
+        let open =
+            |to: &DeviceId| *to != self.short && memory <= self.room[to.index()] && !barred.contains(&(unit, *to));
+        let moves = self.problem.feasible(unit).filter(open).map(|to| {
+            let lost = self.seconds(unit, to) - stay;
+            Move { unit, to, price: if lost > 0.0 { lost / freed } else { lost * freed } }
+        });
+        moves.reduce(|best, other| if other.price < best.price { other } else { best })
     }
 
-    fn leave(&mut self, best: &Move) {
-        for &member in self.problem.graph().members(best.unit) {
+    /// Moves a unit. The units whose prices that may have lowered.
+    fn leave(&mut self, best: &Move) -> BTreeSet<UnitId> {
+        let unit = best.unit;
+        for &member in self.problem.graph().members(unit) {
             self.device_of[member.index()] = best.to;
         }
-        self.room[best.to.index()] -= self.resident(best.unit);
-        let mut held = 0;
-        for share in self.of_unit.remove(&best.unit).unwrap_or_default() {
+        self.room[best.to.index()] -= self.resident(unit);
+        let (mut held, mut near) = (0, self.neighbours(unit));
+        for share in self.of_unit.remove(&unit).unwrap_or_default() {
             let share = &mut self.shares[share];
-            held += share.bytes / share.units;
-            share.units -= 1;
-            if share.units == 0 {
+            held += share.bytes / share.units.len() as u64;
+            share.units.remove(&unit);
+            if share.units.is_empty() {
                 self.excess[share.from..=share.until].iter_mut().for_each(|excess| *excess -= i128::from(share.bytes));
+            } else if share.units.len() <= share.priced_at.max(FEW) {
+                share.priced_at = share.units.len() / 2;
+                near.extend(&share.units);
             }
         }
-        self.left.insert(best.unit, held);
+        self.left.insert(unit, held);
+        near
+    }
+
+    /// The units that make what a unit reads, or read what it makes or reads, where these are few.
+    fn neighbours(&self, unit: UnitId) -> BTreeSet<UnitId> {
+        let graph = self.problem.graph();
+        let data = graph.members(unit).iter().flat_map(|task| graph.inputs(*task).iter().chain(graph.outputs(*task)));
+        let few = data.filter(|datum| graph.consumers(**datum).len() <= FEW);
+        let tasks = few.flat_map(|datum| graph.consumers(*datum).iter().copied().chain([graph.producer(*datum)]));
+        tasks.map(|task| graph.unit(task)).collect()
     }
 
     /// Bytes of a unit's constants.
@@ -163,24 +197,43 @@ impl<'a> Relief<'a> {
 impl Share {
     /// Its part for one unit, as far as it is there where memory is short.
     fn freed(&self, needed: &Sums) -> f64 {
-        self.bytes as f64 / self.units as f64 * needed.part(self.from, self.until)
+        self.bytes as f64 / self.units.len() as f64 * needed.between(self.from, self.until)
+    }
+}
+
+impl Eq for Move {}
+
+impl Ord for Move {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.price.total_cmp(&self.price).then_with(|| (other.unit, other.to).cmp(&(self.unit, self.to)))
+    }
+}
+
+impl PartialOrd for Move {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
 /// Sums of what is short at the first places of the order.
-struct Sums(Vec<f64>);
+struct Sums(Vec<i128>);
 
 impl Sums {
     fn of(excess: &[i128]) -> Self {
-        let sums = excess.iter().scan(0.0, |sum, excess| {
-            *sum += (*excess).max(0) as f64;
+        let sums = excess.iter().scan(0, |sum, excess| {
+            *sum += (*excess).max(0);
             Some(*sum)
         });
-        Self(std::iter::once(0.0).chain(sums).collect())
+        Self(std::iter::once(0).chain(sums).collect())
     }
 
-    /// The part of all that is short between two places.
-    fn part(&self, from: usize, until: usize) -> f64 {
-        (self.0[until + 1] - self.0[from]) / self.0[self.0.len() - 1].max(1.0)
+    /// All that is short.
+    fn all(&self) -> i128 {
+        self.0[self.0.len() - 1]
+    }
+
+    /// What is short between two places.
+    fn between(&self, from: usize, until: usize) -> f64 {
+        (self.0[until + 1] - self.0[from]) as f64
     }
 }
