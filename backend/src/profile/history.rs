@@ -35,6 +35,9 @@ const MEDIAN_OVER_MEAN: f64 = 1.2533;
 const STUDENT: [f64; RECENT - 1] =
     [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131];
 
+/// By this factor at most the usual run is taken to be disturbed: more is a wild sample.
+const MOST_DISTURBED: f64 = 2.0;
+
 /// One measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
@@ -135,6 +138,19 @@ impl History {
         }
         let Cold { count, min, .. } = self.cold;
         (count > 0).then_some(Estimate { nanoseconds: min, half_width: 1.0, spread: 2.0, samples: count, cold: true })
+    }
+
+    /// The time of a run that nothing disturbed: the lower quartile of the recent samples, or a cold one that was shorter. For what all
+    /// runs have in common and short ones consist of: to that the rest of the machine only adds, now and then a thousand times as much.
+    pub fn undisturbed(&self) -> Option<Estimate> {
+        let usual = self.estimate()?;
+        let mut sorted = self.recent.clone();
+        sorted.sort_by(f64::total_cmp);
+        let quartile = sorted.get(sorted.len().saturating_sub(1) / 4).copied().unwrap_or(usual.nanoseconds);
+        let cold = if self.cold.count > 0 { self.cold.min } else { f64::INFINITY };
+        let nanoseconds = quartile.min(cold);
+        let disturbed = (usual.nanoseconds / nanoseconds).min(MOST_DISTURBED);
+        Some(Estimate { nanoseconds, spread: usual.spread * disturbed, ..usual })
     }
 
     /// Whether nothing was ever measured.
@@ -298,6 +314,19 @@ mod tests {
             assert_eq!(history.estimate().map(|e| e.nanoseconds), Some(100.0));
         }
         assert_eq!(history.faded, 0);
+    }
+
+    #[test]
+    fn what_disturbs_some_runs_is_no_fixed_cost() {
+        let least = |history: &History| history.undisturbed().map(|estimate| estimate.nanoseconds);
+        assert_eq!(least(&of(&[400.0, 100.0, 6.6e6, 101.0, 102.0, 104.0, 900.0, 7e6])), Some(101.0));
+        assert_eq!(least(&of(&[400.0, 100.0, 6.6e6])), Some(100.0));
+        // The only warm sample is wild, and shows it by the cold one.
+        let mut wild = of(&[6.6e6]);
+        wild.add(Sample { cold: true, ..warm(3e3) });
+        assert_eq!(least(&wild), Some(3e3));
+        assert!(wild.undisturbed().is_some_and(|estimate| estimate.spread <= 4.0));
+        assert_eq!(least(&History::default()), None);
     }
 
     #[test]
