@@ -123,9 +123,14 @@ impl Machine {
     }
 }
 
-/// What a history of a fixed cost says; 0 where it says nothing.
-pub(super) fn seconds(history: &History) -> f64 {
+/// What a history of submissions says; 0 where it says nothing.
+fn seconds(history: &History) -> f64 {
     history.undisturbed().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
+}
+
+/// What a history of runs says that every run takes; 0 where it says nothing.
+pub(super) fn least_seconds(history: &History) -> f64 {
+    history.least().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
 }
 
 /// The devices of an inventory as placement sees them. A core's level 2 cache counts, or its share of one that cores have together.

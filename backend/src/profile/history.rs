@@ -140,15 +140,25 @@ impl History {
         (count > 0).then_some(Estimate { nanoseconds: min, half_width: 1.0, spread: 2.0, samples: count, cold: true })
     }
 
-    /// The time of a run that nothing disturbed: the lower quartile of the recent samples, or a cold one that was shorter. For what all
-    /// runs have in common and short ones consist of: to that the rest of the machine only adds, now and then a thousand times as much.
+    /// The time that the rest of the machine did not add to: the lower quartile of the recent samples, or a cold one that was shorter. For
+    /// copies and submissions, some of which take hundreds of times as long.
     pub fn undisturbed(&self) -> Option<Estimate> {
-        let usual = self.estimate()?;
         let mut sorted = self.recent.clone();
         sorted.sort_by(f64::total_cmp);
-        let quartile = sorted.get(sorted.len().saturating_sub(1) / 4).copied().unwrap_or(usual.nanoseconds);
+        self.at_most(sorted.get(sorted.len().saturating_sub(1) / 4).copied())
+    }
+
+    /// The least of all samples since the last change. For what every run takes beside its work: runs that are short enough for that to
+    /// count have few nodes, inputs and outputs, and longer ones only add to it.
+    pub fn least(&self) -> Option<Estimate> {
+        self.at_most((self.count > 0).then_some(self.min))
+    }
+
+    /// The estimate with this time, or that of a cold sample that was shorter, in its place.
+    fn at_most(&self, time: Option<f64>) -> Option<Estimate> {
+        let usual = self.estimate()?;
         let cold = if self.cold.count > 0 { self.cold.min } else { f64::INFINITY };
-        let nanoseconds = quartile.min(cold);
+        let nanoseconds = time.unwrap_or(usual.nanoseconds).min(cold);
         let disturbed = (usual.nanoseconds / nanoseconds).min(MOST_DISTURBED);
         Some(Estimate { nanoseconds, spread: usual.spread * disturbed, ..usual })
     }
@@ -317,16 +327,21 @@ mod tests {
     }
 
     #[test]
-    fn what_disturbs_some_runs_is_no_fixed_cost() {
-        let least = |history: &History| history.undisturbed().map(|estimate| estimate.nanoseconds);
-        assert_eq!(least(&of(&[400.0, 100.0, 6.6e6, 101.0, 102.0, 104.0, 900.0, 7e6])), Some(101.0));
-        assert_eq!(least(&of(&[400.0, 100.0, 6.6e6])), Some(100.0));
+    fn what_disturbs_some_runs_is_not_counted() {
+        let both = |history: &History| [history.undisturbed(), history.least()].map(|e| e.map(|e| e.nanoseconds));
+        let noisy = of(&[400.0, 100.0, 6.6e6, 101.0, 102.0, 104.0, 900.0, 7e6]);
+        assert_eq!(both(&noisy), [Some(101.0), Some(100.0)]);
+        assert_eq!(both(&of(&[400.0, 100.0, 6.6e6])), [Some(100.0); 2]);
         // The only warm sample is wild, and shows it by the cold one.
         let mut wild = of(&[6.6e6]);
         wild.add(Sample { cold: true, ..warm(3e3) });
-        assert_eq!(least(&wild), Some(3e3));
-        assert!(wild.undisturbed().is_some_and(|estimate| estimate.spread <= 4.0));
-        assert_eq!(least(&History::default()), None);
+        assert_eq!(both(&wild), [Some(3e3); 2]);
+        assert!(wild.least().is_some_and(|estimate| estimate.spread <= 4.0));
+        // The least is remembered longer than the recent samples.
+        let mut longer = of(&[90.0]);
+        (0..20).for_each(|_| assert!(longer.add(warm(95.0))));
+        assert_eq!(both(&longer), [Some(95.0), Some(90.0)]);
+        assert_eq!(both(&History::default()), [None; 2]);
     }
 
     #[test]

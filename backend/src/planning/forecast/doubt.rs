@@ -42,7 +42,7 @@ pub(super) fn interval_of(makespan: f64, script: &Script<'_>, costs: &[Vec<Optio
         (Group::Reads, seconds, Some(READ_SPREAD))
     });
     let fixed = |group: Group, history: &History| {
-        let estimate = history.undisturbed()?;
+        let estimate = history.least()?;
         Some((group, estimate.nanoseconds * 1e-9, Some(estimate.spread)))
     };
     let ends = [fixed(Group::Start, &script.run.start), fixed(Group::Finish, &script.run.finish)];

@@ -13,7 +13,7 @@ pub(crate) use batches::batches;
 pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
-use super::machine::{Machine, seconds};
+use super::machine::{Machine, least_seconds};
 use crate::plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
 use crate::profile::{NodeCost, RunCosts};
 use crate::program::{NodeId, Program, ValueId};
@@ -79,7 +79,7 @@ pub(super) fn forecast(
     }
     let spans = play(&script.operations, script.lanes(), machine.slowdowns(script.lanes()))?;
     let span = |ends: &Option<(usize, usize)>| ends.map_or((0.0, 0.0), |(first, last)| (spans[first].0, spans[last].1));
-    let end = spans.iter().map(|(_, end)| *end).fold(seconds(&script.run.start), f64::max);
+    let end = spans.iter().map(|(_, end)| *end).fold(least_seconds(&script.run.start), f64::max);
     let transfers = script.transfers.iter().zip(&script.hops).map(|(ends, hop)| match *hop {
         Some((made, [start, end])) => (spans[made].1 + start, spans[made].1 + end),
         None => span(ends),
@@ -88,7 +88,7 @@ pub(super) fn forecast(
         let parts = ends.map_or(&[][..], |(first, last)| &spans[first..=last]);
         parts.iter().fold(0.0, |sum, (start, end)| sum + end - start)
     };
-    let makespan = end + seconds(&script.run.finish);
+    let makespan = end + least_seconds(&script.run.finish);
     Ok(Predicted {
         busy: script.nodes.iter().map(worked).collect(),
         nodes: script.nodes.iter().map(span).collect(),
@@ -159,7 +159,7 @@ impl<'a> Script<'a> {
     fn push(&mut self, lane: usize, seconds: f64, mut after: Vec<(usize, f64)>) -> usize {
         if self.begun.insert(lane) {
             let start = if lane == HOST.index() { &self.run.start } else { &self.run.join };
-            after.push((CALL, super::machine::seconds(start)));
+            after.push((CALL, least_seconds(start)));
         }
         self.operations.push(Operation { lane, seconds, after });
         self.operations.len() - 1
