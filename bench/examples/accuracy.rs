@@ -98,7 +98,10 @@ fn judge(
 ) -> Result<Comparison, Failure> {
     let calibrate = !matches!(knowledge, Knowledge::Assumed);
     let costs = if calibrate { calibrated.clone() } else { CostStore::default() };
-    let options = SessionOptions::default().with_devices(arguments.common.devices()).with_costs(costs).with_calibration(calibrate);
+    let options = SessionOptions::default()
+        .with_devices(arguments.common.devices())
+        .with_costs(costs)
+        .with_calibration(calibrate);
     let session = Session::open(file, options)?;
     let inputs = arguments.common.inputs(&session, file)?;
     let choice = |place: &str| {

@@ -93,7 +93,10 @@ fn main() -> Result<(), Failure> {
         all.push(judged);
     }
     if let Some(path) = &arguments.json {
-        serde_json::to_writer_pretty(std::fs::File::create(path)?, &all.iter().map(|judged| [&judged.all, &judged.best]).collect::<Vec<_>>())?;
+        serde_json::to_writer_pretty(
+            std::fs::File::create(path)?,
+            &all.iter().map(|judged| [&judged.all, &judged.best]).collect::<Vec<_>>(),
+        )?;
     }
     Ok(())
 }

@@ -303,3 +303,23 @@ impl Rates {
         rates.iter().all(|rate| rate.is_normal() && *rate > 0.0) && self.launch.is_finite() && self.launch >= 0.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_a_number_of_threads_that_was_not_measured_are_like_the_nearest() {
+        let mut costs = MachineCosts::default();
+        assert_eq!(costs.run(1), None);
+        for (threads, start) in [(0, 300.0), (1, 5e3), (4, 2e4)] {
+            let run = costs.runs.entry(MachineCosts::run_key(threads)).or_default();
+            assert!(run.start.add(Sample { nanoseconds: start, cold: false, at: 0 }));
+        }
+        // Of a store that an older version has made.
+        costs.runs.insert("2 CPUs, 0 GPUs, 0 links".into(), RunCosts::default());
+        for (threads, start) in [(0, 300.0), (1, 5e3), (2, 5e3), (3, 2e4), (9, 2e4)] {
+            assert_eq!(costs.run(threads).map(|run| run.start.min), Some(start), "{threads}");
+        }
+    }
+}
