@@ -1,10 +1,11 @@
 //! The plan as a file that a person reads and edits (in the manner of Sucuri's allocation file).
 //!
-//! What counts in a file that comes back is the device of each node and, where it still fits, the order of each device.
+//! What counts in a file that comes back is the device of each node, how many bytes of weights stay on a GPU and, where it still fits, the
+//! order of each device.
 //! Everything else is there to be read, and is made anew: transfers, memory, figures.
 
 use crate::blocks::{BlockError, BlockSummary};
-use crate::plan::{CandidatePlan, Plan, PlanDevice, Route, Step, Stream, Transfer};
+use crate::plan::{CandidatePlan, Plan, PlanDevice, Residency, Route, Step, Stream, Transfer};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -89,6 +90,9 @@ struct DeviceEntry {
     peak_bytes: u64,
     #[serde(default)]
     resident_bytes: u64,
+    /// Weights that stay there between runs; the others are sent in each. Without it, all stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    staying_bytes: Option<u64>,
     #[serde(default)]
     order: Vec<String>,
 }
@@ -213,6 +217,14 @@ impl PlanFile {
         blocks.iter().map(listed).collect::<Result<Vec<_>, _>>().map(Some)
     }
 
+    /// Which weights stay on GPUs, if the file says of some that not all do.
+    pub(crate) fn weights(&self, devices: &[PlanDevice]) -> Option<Residency> {
+        let device = |name: &str| devices.iter().position(|device| device.name == name).map(|at| DeviceId(at as u32));
+        let limit = |entry: &DeviceEntry| device(&entry.device).zip(entry.staying_bytes);
+        let limits: BTreeMap<DeviceId, u64> = self.devices.iter().filter_map(limit).collect();
+        (!limits.is_empty()).then_some(Residency::Within(limits))
+    }
+
     /// An order of all tasks (numbered as [`ProgramTasks`](crate::tasks::ProgramTasks) numbers them) that keeps the file's
     /// order on every device: to be put in the place of the simulated one. `None` if the file's orders do not list each
     /// device's nodes exactly, as after an edit, or if no run could follow them. O((nodes + edges) · log).
@@ -315,6 +327,7 @@ impl DeviceEntry {
             limit_bytes: device.limit,
             peak_bytes: memory.peak(),
             resident_bytes: memory.resident(),
+            staying_bytes: plan.weights().limit(DeviceId(at as u32)),
             order: plan.steps().iter().filter_map(own).collect(),
         }
     }

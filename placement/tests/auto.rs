@@ -15,8 +15,8 @@ fn the_convolutional_network_gets_shorter() {
         let problem = loaded.problem().unwrap().under(Rules::THESIS).unwrap();
         let improved = Auto { evaluations: Some(1000), seed: 0 }.improve(&problem, |_, _| {}).unwrap();
         let makespan = improved.schedule.makespan;
-        assert_eq!(check_placement(&problem, &improved.placement.device_of), []);
-        assert_eq!(check_schedule(&problem, &improved.placement.device_of, &improved.schedule), []);
+        assert_eq!(check_placement(&problem, &improved.placement().device_of), []);
+        assert_eq!(check_schedule(&problem, &improved.placement().device_of, &improved.schedule), []);
         assert_eq!(improved.portfolio.len(), STRATEGIES.len());
         assert!(improved.portfolio[0].1 <= strategies, "{devices}: {:?}", improved.portfolio);
         assert!(improved.bound.value <= makespan && makespan <= at_most, "{devices}: {makespan}");

@@ -50,10 +50,10 @@ fn auto_ends_between_the_optimum_and_the_strategies() {
                 return;
             };
             let makespan = improved.schedule.makespan;
-            assert_eq!(check_placement(problem, &improved.placement.device_of), []);
-            assert_eq!(check_schedule(problem, &improved.placement.device_of, &improved.schedule), []);
+            assert_eq!(check_placement(problem, &improved.placement().device_of), []);
+            assert_eq!(check_schedule(problem, &improved.placement().device_of, &improved.schedule), []);
             assert!(improved.portfolio.iter().all(|&(_, strategy)| makespan <= strategy));
-            assert_eq!(auto.place(problem).unwrap(), improved.placement);
+            assert_eq!(auto.place(problem).unwrap(), *improved.placement());
             if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000 })
                 && found.stop == StopReason::Proven
             {

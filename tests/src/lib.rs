@@ -1,5 +1,7 @@
 //! What the tests share: the bundled models with their reference outputs, and sessions over CPU and software GPU.
 
+pub mod programs;
+
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::planning::Strategy;
 use anabranch::session::{Inputs, Outputs, Session, SessionOptions};

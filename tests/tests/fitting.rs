@@ -1,14 +1,10 @@
-//! What does not fit the devices as it was placed is planned so that it does, on machines that are not there: with limits from the peak
-//! without limits down to a quarter of it.
+//! What does not fit the devices as it was placed is planned so that it does, on machines that are not there.
 
 use anabranch::planning::Planned;
 use anabranch::session::{Session, SessionError};
 use anabranch::{DeviceId, ErrorKind, PlatformFile, SessionOptions, Strategy};
 use anabranch_tests::{model, one_cpu, reference, strategy};
 use serde_json::json;
-
-/// Limits in percent of the peak.
-const STEPS: [u64; 3] = [99, 60, 25];
 
 /// Floating-point operations per second of the GPU: slower and faster than the CPU.
 const GPUS: [f64; 2] = [2e9, 8e10];
@@ -39,41 +35,6 @@ fn peaks(planned: &Planned) -> [u64; 2] {
     [0, 1].map(|device| planned.plan().memory().devices()[device].peak())
 }
 
-/// Plans by every strategy, and asserts that what fits keeps the limits and that `auto` fits if any does. The strategies that do.
-fn fitting(name: &str, gpu: f64, limits: [u64; 2]) -> Vec<&'static str> {
-    let fits = |algorithm: &&str| match plan_on(name, strategy(algorithm), machine(gpu, limits)) {
-        Ok(planned) => {
-            let peaks = peaks(&planned);
-            assert!(peaks.iter().zip(limits).all(|(peak, limit)| *peak <= limit), "{name} by {algorithm}: {peaks:?}");
-            assert_eq!(anabranch::plan::check(&planned.program, planned.plan()), [], "{name} by {algorithm}");
-            true
-        }
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Memory, "{name} by {algorithm} within {limits:?}: {error}");
-            false
-        }
-    };
-    let fitting: Vec<_> = Strategy::algorithms().map(|(algorithm, _)| algorithm).filter(fits).collect();
-    assert!(fitting.is_empty() || fitting.contains(&"auto"), "{name} within {limits:?}: only {fitting:?}");
-    fitting
-}
-
-#[test]
-fn what_some_strategy_can_plan_auto_can() {
-    for (name, gpu) in ["fire", "vit"].into_iter().zip(GPUS) {
-        let free = |strategy| peaks(&plan_on(name, strategy, machine(gpu, [u64::MAX; 2])).expect("no limit"))[0];
-        // What a GPU that does all leaves on the CPU.
-        let (peak, least) = (free(Strategy::CPU), free(Strategy::GPU));
-        for step in STEPS {
-            let limit = peak * step / 100;
-            let roomy = fitting(name, gpu, [limit, u64::MAX]);
-            let missing = Strategy::algorithms().count() - roomy.len();
-            assert!(limit < least || missing == 0, "{name} with {limit} of {peak} bytes: only {roomy:?}");
-            fitting(name, gpu, [limit, limit]);
-        }
-    }
-}
-
 #[test]
 fn what_moved_for_memory_says_so_and_the_same_moves_again() {
     let [peak, _] = peaks(&plan_on("unet", Strategy::CPU, machine(GPUS[0], [u64::MAX; 2])).expect("no limit"));
@@ -89,6 +50,21 @@ fn what_moved_for_memory_says_so_and_the_same_moves_again() {
         assert!(reasons.iter().any(|reason| names_bytes(&reason)), "{strategy}: {reasons:?}");
         assert_eq!(planned.plan().strategy(), strategy.to_string());
     }
+}
+
+#[test]
+fn auto_names_the_strategy_whose_placement_it_changed() {
+    let [peak, _] = peaks(&plan_on("encoder", Strategy::CPU, machine(GPUS[0], [u64::MAX; 2])).expect("no limit"));
+    let platform = machine(GPUS[0], [peak * 7 / 10, peak / 2]);
+    let planned = plan_on("encoder", Strategy::AUTO, platform).expect("together they have room");
+    let names: Vec<_> = planned.candidates.iter().map(|candidate| candidate.name.as_str()).collect();
+    assert!(names.contains(&"repaired cpu") && !names.contains(&"cpu"), "the CPU alone is too small: {names:?}");
+    let start = names[0].strip_prefix("repaired ").expect("a changed one is the shortest");
+    let moved = planned.program.node_ids().map(|node| planned.plan().reason(node));
+    let moved: Vec<_> = moved.filter(|reason| reason.starts_with("moved from")).collect();
+    let names_start = |reason: &&str| reason.contains(&format!(", where {start} had it, "));
+    assert!(!moved.is_empty() && moved.iter().all(names_start), "{start}: {moved:?}");
+    assert_eq!(planned.plan().strategy(), "auto");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Runs of several plans of one model, interleaved, so that what drifts on the machine (clocks, temperature, other programs)
 //! touches all alike.
 
-use super::Median;
 use crate::execute::{RunOptions, RunOutput};
 use crate::planning::Planned;
 use crate::session::{Dynamic, Inputs, Outputs, Prepared, Run, Session, SessionError};
@@ -13,6 +12,8 @@ pub(crate) enum Contender {
     Planned(Arc<Planned>, Option<Arc<Prepared>>),
     /// The scheduler at run time, while there is one.
     Dynamic(Option<Box<Dynamic>>),
+    /// The scheduler at run time, which does not fit the devices, and why: it knows its memory only while it runs.
+    Refused(SessionError),
 }
 
 /// A finished run of a contender.
@@ -63,30 +64,6 @@ impl Ran {
     }
 }
 
-/// How far profiled runs of a plan were from what was predicted, in percent: [`Accuracy::node_error`] and [`Accuracy::link_error`].
-///
-/// [`Accuracy::node_error`]: crate::learning::Accuracy::node_error
-/// [`Accuracy::link_error`]: crate::learning::Accuracy::link_error
-#[derive(Default)]
-pub(crate) struct Errors {
-    nodes: Vec<f64>,
-    links: Vec<f64>,
-}
-
-impl Errors {
-    /// Adds a profiled run.
-    pub(crate) fn add(&mut self, run: &Run) {
-        let accuracy = run.accuracy();
-        self.nodes.extend(accuracy.node_error().map(|error| 100.0 * error));
-        self.links.extend(accuracy.link_error().map(|error| 100.0 * error));
-    }
-
-    /// The medians of the runs' errors: of nodes, and of copies over links.
-    pub(crate) fn medians(&self) -> [Option<f64>; 2] {
-        [&self.nodes, &self.links].map(|errors| Median::of(errors).map(|errors| errors.median))
-    }
-}
-
 impl<'a> Contest<'a> {
     /// A contest of these. If their plans' memory does not fit the devices all at once, each is readied anew for each run.
     pub(crate) fn new(
@@ -100,10 +77,10 @@ impl<'a> Contest<'a> {
     }
 
     /// Runs each `rounds` times, in turn, and gives each run to `see` with the number of its contender. Each round begins with
-    /// the next contender, so that none always follows the same idle time.
+    /// the next contender, so that none always follows the same idle time. A scheduler at run time that does not fit takes part no more.
     ///
     /// # Errors
-    /// If a run fails.
+    /// If a run fails for another reason.
     pub(crate) fn play(
         &mut self,
         rounds: u32,
@@ -114,18 +91,38 @@ impl<'a> Contest<'a> {
         for round in 0..rounds as usize {
             for place in 0..self.contenders.len() {
                 let at = (round + place) % self.contenders.len();
-                if !self.alive {
-                    // The first run touches memory for the first time.
-                    self.run(at, &options)?;
+                match (self.turn(at, &options), &self.contenders[at]) {
+                    (Ok(Some(ran)), _) => see(at, ran),
+                    (Ok(None), _) => {}
+                    (Err(error), Contender::Dynamic(_)) if error.is_infeasible() => {
+                        self.contenders[at] = Contender::Refused(error);
+                    }
+                    (Err(error), _) => return Err(error),
                 }
-                let ran = self.run(at, &options)?;
-                if !self.alive {
-                    self.rest(at);
-                }
-                see(at, ran);
             }
         }
         Ok(())
+    }
+
+    /// Why the scheduler at run time takes part no more, if it does not.
+    pub(crate) fn refused(&self) -> Option<&SessionError> {
+        self.contenders.iter().find_map(|contender| match contender {
+            Contender::Refused(error) => Some(error),
+            Contender::Planned(..) | Contender::Dynamic(_) => None,
+        })
+    }
+
+    /// One run of a contender that counts, if it takes part.
+    fn turn(&mut self, at: usize, options: &RunOptions) -> Result<Option<Ran>, SessionError> {
+        if !self.alive {
+            // The first run touches memory for the first time.
+            self.run(at, options)?;
+        }
+        let ran = self.run(at, options)?;
+        if !self.alive {
+            self.rest(at);
+        }
+        Ok(ran)
     }
 
     /// Gives a contender's memory back.
@@ -133,18 +130,19 @@ impl<'a> Contest<'a> {
         match &mut self.contenders[at] {
             Contender::Planned(_, prepared) => *prepared = None,
             Contender::Dynamic(dynamic) => *dynamic = None,
+            Contender::Refused(_) => {}
         }
     }
 
-    /// Runs a contender, which is readied if it is not yet.
-    fn run(&mut self, at: usize, options: &RunOptions) -> Result<Ran, SessionError> {
+    /// Runs a contender, which is readied if it is not yet, if it takes part.
+    fn run(&mut self, at: usize, options: &RunOptions) -> Result<Option<Ran>, SessionError> {
         match &mut self.contenders[at] {
             Contender::Planned(planned, prepared) => {
                 let prepared = match prepared {
                     Some(prepared) => prepared,
                     none => none.insert(self.session.ready(planned)?),
                 };
-                Ok(Ran::Planned(self.session.run_prepared(prepared, self.inputs, options)?))
+                Ok(Some(Ran::Planned(self.session.run_prepared(prepared, self.inputs, options)?)))
             }
             Contender::Dynamic(dynamic) => {
                 let dynamic = match dynamic {
@@ -152,8 +150,9 @@ impl<'a> Contest<'a> {
                     none => none.insert(Box::new(self.session.dynamic(self.inputs)?)),
                 };
                 let (outputs, measured) = self.session.run_dynamic(dynamic, self.inputs, options)?;
-                Ok(Ran::Dynamic(outputs, measured))
+                Ok(Some(Ran::Dynamic(outputs, measured)))
             }
+            Contender::Refused(_) => Ok(None),
         }
     }
 }
@@ -164,7 +163,7 @@ fn fit(contenders: &[Contender]) -> bool {
     let plans = || {
         contenders.iter().filter_map(|contender| match contender {
             Contender::Planned(planned, _) => Some(planned),
-            Contender::Dynamic(_) => None,
+            Contender::Dynamic(_) | Contender::Refused(_) => None,
         })
     };
     let Some(first) = plans().next() else { return true };

@@ -10,6 +10,7 @@ mod agreement;
 pub(crate) mod contest;
 mod median;
 mod outcome;
+pub(crate) mod profiles;
 mod series;
 
 pub use agreement::Agreement;
@@ -78,9 +79,9 @@ pub struct Comparison {
     pub side_by_side: bool,
     /// The devices.
     pub devices: Vec<PlanDevice>,
-    /// What was measured of each way; the dynamic scheduler comes last.
+    /// What was measured of each way; the dynamic scheduler comes last, if it fits the devices.
     pub outcomes: Vec<Outcome>,
-    /// Ways without a plan, and why.
+    /// Ways without a plan, and the dynamic scheduler where it does not fit, and why.
     pub failed: Vec<(Way, String)>,
     /// What the inventory notes.
     pub notes: Vec<String>,
@@ -156,7 +157,7 @@ pub fn compare(
     for _ in 0..options.refine {
         learn(session, inputs, options, step)?;
     }
-    let (plans, failed) = plan_all(session, inputs, options)?;
+    let (plans, mut failed) = plan_all(session, inputs, options)?;
     let Distinct { plans: distinct, of } = Distinct::of(&plans);
     let contenders = distinct.into_iter().map(Contender::plan);
     let contenders: Vec<_> = contenders.chain([Contender::Dynamic(None)]).collect();
@@ -179,7 +180,9 @@ pub fn compare(
     let planned = plans.iter().enumerate().filter_map(|(at, (way, planned))| {
         Some(Outcome { same_plan_as: same(at), ..tallies[of[at]].outcome(way.clone(), Some(planned))? })
     });
-    let dynamic = tallies.last().and_then(|tally| tally.outcome(Way::dynamic(), None));
+    failed.extend(contest.refused().map(|error| (Way::dynamic(), error.to_string())));
+    let dynamic = tallies.last().filter(|_| contest.refused().is_none());
+    let dynamic = dynamic.and_then(|tally| tally.outcome(Way::dynamic(), None));
     let outcomes = planned.chain(dynamic).collect();
     Ok(Comparison {
         model: options.model.clone(),

@@ -1,6 +1,7 @@
 //! What was measured of one way.
 
-use super::contest::{Errors, Ran};
+use super::contest::Ran;
+use super::profiles::{Profiles, percents};
 use super::{Agreement, Median, Way};
 use crate::execute::{Activity, Event, Lane};
 use crate::planning::Planned;
@@ -27,7 +28,7 @@ pub struct Outcome {
     /// `(predicted − measured) / measured` of the makespan, in percent: positive where the prediction was too long.
     pub error_percent: Option<f64>,
     /// By how much of their measured time nodes were predicted too long or too short, in percent
-    /// ([`Accuracy::node_error`](crate::learning::Accuracy::node_error)): the median of the profiled runs.
+    /// ([`Accuracy::node_error`](crate::learning::Accuracy::node_error)), by the median of each node in the profiled runs.
     pub node_error_percent: Option<f64>,
     /// The same of copies over links.
     pub link_error_percent: Option<f64>,
@@ -61,7 +62,7 @@ pub struct DeviceOutcome {
 pub(super) struct Tally {
     pub(super) samples: Vec<f64>,
     agreement: Option<Agreement>,
-    errors: Errors,
+    profiles: Profiles,
     traffic: u64,
     profiled_seconds: f64,
     busy: Vec<f64>,
@@ -77,7 +78,7 @@ impl Tally {
         self.agreement = Some(self.agreement.map_or(agreement, |so_far| so_far.and(agreement)));
         let plan = match ran {
             Ran::Planned(run) => {
-                self.errors.add(run);
+                self.profiles.add(run);
                 Some(&**run.prepared.plan())
             }
             Ran::Dynamic(..) => None,
@@ -100,7 +101,7 @@ impl Tally {
         let (measured_ms, outputs) = (Median::of(&self.samples)?, self.agreement?);
         let predicted = planned.map(|planned| planned.plan().predicted());
         let predicted_ms = predicted.map(|predicted| predicted.makespan * 1e3);
-        let [node_error_percent, link_error_percent] = self.errors.medians();
+        let [node_error_percent, link_error_percent] = percents(&self.profiles.typical());
         Some(Outcome {
             place_ms: planned.map(|planned| planned.place_time.as_secs_f64() * 1e3),
             predicted_ms,

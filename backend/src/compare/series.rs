@@ -1,9 +1,10 @@
 //! Runs of one plan, one after the other: first those that warm it up, then those that are measured, last those that show when what
 //! happened. Makespans are measured without profile, as those of ways that are compared; a single measured run is profiled itself.
 
-use super::contest::Errors;
+use super::profiles::Profiles;
 use super::{Median, PROFILED};
 use crate::execute::RunOptions;
+use crate::learning::Accuracy;
 use crate::session::{Inputs, Prepared, Run, Session, SessionError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,11 +39,8 @@ pub struct Series {
     pub measured_ms: Median,
     /// Whether the first measured run was the plan's first of all.
     pub cold: bool,
-    /// By how much of their measured time nodes were predicted too long or too short, in percent
-    /// ([`Accuracy::node_error`](crate::learning::Accuracy::node_error)): the median of the profiled runs.
-    pub node_error_percent: Option<f64>,
-    /// The same of copies over links.
-    pub link_error_percent: Option<f64>,
+    /// What was predicted of nodes, links and the whole, beside the medians of the profiled runs.
+    pub accuracy: Accuracy,
     /// The last run, which was profiled.
     pub last: Run,
 }
@@ -77,12 +75,12 @@ pub fn measure(
     see: &mut dyn FnMut(&Run),
 ) -> Result<Series, SessionError> {
     let begun = Instant::now();
-    let (mut first_ms, mut errors) = (None, Errors::default());
+    let (mut first_ms, mut profiles) = (None, Profiles::default());
     let mut run = |profile: bool| {
         let run = session.run_prepared(prepared, inputs, &options.run.clone().with_profile(profile))?;
         first_ms.get_or_insert(makespan_ms(&run));
         if profile {
-            errors.add(&run);
+            profiles.add(&run);
         }
         see(&run);
         Ok::<_, SessionError>(run)
@@ -107,8 +105,7 @@ pub fn measure(
     }
     let measured_ms = Median::of(&samples_ms).unwrap_or_default();
     let first_ms = first_ms.unwrap_or_default();
-    let [node_error_percent, link_error_percent] = errors.medians();
-    Ok(Series { warmup, first_ms, samples_ms, measured_ms, cold, node_error_percent, link_error_percent, last })
+    Ok(Series { warmup, first_ms, samples_ms, measured_ms, cold, accuracy: profiles.typical(), last })
 }
 
 fn makespan_ms(run: &Run) -> f64 {

@@ -17,7 +17,7 @@ use super::kernels::Kernels;
 use super::ledger::Ledger;
 use super::link::LinkWorker;
 use super::pool::DevicePool;
-use super::script::{DeviceScript, LinkScript, Scripts};
+use super::script::{DeviceScript, LinkScript, LinkStep, Scripts};
 use super::supervise::{Deadline, Supervisor, Verdict};
 use super::threads::{Inbox, Job};
 use super::worker::{GpuTensors, Run, Terms, Worker, attempt};
@@ -29,7 +29,7 @@ use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{Buffer, Tensor};
 use anabranch_placement::platform::DeviceId;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -85,9 +85,10 @@ impl Engine {
     /// Takes all memory, prepares all kernels, and starts or opens what the plan has steps on.
     pub(super) fn build(plan: &Arc<Plan>, kernels: &Kernels, pool: &DevicePool) -> Result<Self, ExecError> {
         let program = kernels.program();
-        let Scripts { mut devices, links, ports } = Scripts::of(plan, program)?;
+        let Scripts { mut devices, mut links, ports } = Scripts::of(plan, program)?;
         let ledger = pool.ledger();
         ready_constants(kernels, pool, &mut devices, &ledger)?;
+        ready_sent(plan, kernels, &mut links, &ledger)?;
         let exchange = Exchange::new(&ports).ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
         let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
         let cpus = devices.iter().zip(pool.devices());
@@ -308,6 +309,20 @@ fn ready_constants(
     for (at, _) in devices() {
         let constants = &mut scripts[at].cells.constants;
         constants.iter_mut().zip(&mut loaded).for_each(|(cell, buffer)| cell.buffer = buffer);
+    }
+    Ok(())
+}
+
+/// Loads the constants that links send. They count on the host.
+fn ready_sent(plan: &Plan, kernels: &Kernels, links: &mut [LinkScript], ledger: &Ledger) -> Result<(), ExecError> {
+    let program = kernels.program();
+    let value = |step: &LinkStep| Some(plan.transfer(step.transfer).value).filter(|v| program.constant(*v).is_some());
+    let values: BTreeSet<ValueId> = links.iter().flat_map(|link| &link.steps).filter_map(value).collect();
+    let values: Vec<ValueId> = values.into_iter().collect();
+    let loaded: BTreeMap<ValueId, Arc<Buffer>> = values.iter().copied().zip(kernels.ready(&[], &values)?).collect();
+    ledger.take(HOST, loaded.values().map(|buffer| buffer.len()).sum());
+    for step in links.iter_mut().flat_map(|link| &mut link.steps) {
+        step.constant = value(step).and_then(|value| loaded.get(&value).cloned());
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ pub struct Event {
     pub start: u64,
     /// When it was done.
     pub end: u64,
-    /// Of the time from start to end, what went by in waiting for chunks, or for room for them.
+    /// Of the time from start to end, what went by in waiting for chunks, for room for them, or for a GPU that computed meanwhile.
     pub waited: u64,
     /// Of a transfer, the bytes that arrived; of a node, the bytes that it made.
     pub bytes: u64,
@@ -87,12 +87,44 @@ pub(super) fn start_copies(events: &mut [Event], maker: impl Fn(TransferId) -> O
     }
 }
 
+/// Tells the copying of whole values to GPUs from the wait for them: a GPU does one thing after the other, so a copy to it stands still while
+/// it computes. `to` names the GPU of a transfer that a CPU sends whole; what it waited for staging buffers is a wait as far as nodes ran
+/// there meanwhile, and copying beyond that.
+pub(super) fn part_copies(events: &mut [Event], to: impl Fn(TransferId) -> Option<DeviceId>) {
+    let mut nodes: BTreeMap<DeviceId, Vec<(u64, u64)>> = BTreeMap::new();
+    for event in events.iter() {
+        if let (Activity::Node(_), Lane::Device(device)) = (event.what, event.lane) {
+            nodes.entry(device).or_default().push((event.start, event.end));
+        }
+    }
+    nodes.values_mut().for_each(|spans| spans.sort_unstable());
+    for event in events.iter_mut().filter(|event| event.waited > 0) {
+        let Activity::Transfer(id) = event.what else { continue };
+        let Some(spans) = to(id).map(|device| nodes.get(&device).map_or(&[][..], Vec::as_slice)) else { continue };
+        let first = spans.partition_point(|(_, end)| *end <= event.start);
+        let meanwhile = spans[first..].iter().take_while(|(start, _)| *start < event.end);
+        let computed: u64 = meanwhile.map(|(start, end)| event.end.min(*end) - event.start.max(*start)).sum();
+        event.waited = event.waited.min(computed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn event(what: Activity, [ready, start, end, waited]: [u64; 4]) -> Event {
         Event { what, lane: Lane::Device(DeviceId(0)), ready, start, end, waited, bytes: 4 }
+    }
+
+    #[test]
+    fn a_copy_to_a_gpu_stands_still_while_that_computes() {
+        let node = |number, start, end| event(Activity::Node(NodeId(number)), [start, start, end, 0]);
+        let copy = |number, times| event(Activity::Transfer(TransferId(number)), times);
+        let times = [[0, 10, 100, 80], [0, 10, 100, 20], [0, 60, 100, 30], [0, 10, 100, 80]];
+        let mut events = [0, 1, 2, 3].map(|number| copy(number, times[number as usize])).to_vec();
+        events.extend([node(1, 40, 55), node(0, 0, 30), node(2, 95, 200)]);
+        part_copies(&mut events, |id| (id.0 < 3).then_some(DeviceId(0)));
+        assert_eq!([0, 1, 2, 3].map(|at: usize| events[at].waited), [20 + 15 + 5, 20, 5, 80]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use weights::Weights;
 
 use crate::error_kind::ErrorKind;
 use crate::lock::lock;
-use crate::plan::{HOST, Plan, PlanDevice, TransferId};
+use crate::plan::{HOST, Plan, PlanDevice, Route, TransferId};
 use crate::program::{NodeId, Origin, Program, Value, ValueId};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -206,6 +206,7 @@ impl Executor {
         output.peaks.extend(engine.ledger.peaks());
         engine.take_events(&mut output.events);
         event::start_copies(&mut output.events, |id| self.maker_on_gpu(id));
+        event::part_copies(&mut output.events, |id| self.sent_whole(id));
         output.events.sort_unstable_by_key(|event| (event.start, event.end, event.lane, event.what));
         output.resident = targets;
         let on_host = |at: usize| self.plan.output_device(at) == HOST;
@@ -220,6 +221,14 @@ impl Executor {
             _ => return None,
         };
         Some((made, transfer.stream().is_some_and(|stream| stream.producer.is_some())))
+    }
+
+    /// The GPU to which a CPU sends a transfer's value whole.
+    fn sent_whole(&self, id: TransferId) -> Option<DeviceId> {
+        let transfer = self.plan.transfer(id);
+        let ends = [transfer.from, transfer.to].map(|end| self.plan.device(end).kind);
+        let sent = transfer.route == Route::Copied && ends == [DeviceKind::Cpu, DeviceKind::Gpu];
+        sent.then_some(transfer.to)
     }
 
     /// The same executor in other hands.

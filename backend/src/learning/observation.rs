@@ -131,7 +131,11 @@ impl Events<'_> {
                 DeviceKind::Cpu => event.ready.max(self.made(transfer.value)),
                 _ => event.start,
             };
-            let took = (*id, seconds(event.end.saturating_sub(since)));
+            // Constants are there at all times, and wait for their slot.
+            let took = match self.program.constant(transfer.value) {
+                Some(_) => (*id, seconds(event.busy())),
+                None => (*id, seconds(event.end.saturating_sub(since))),
+            };
             match transfer.route {
                 Route::Copied => observed.transfers.push(took),
                 Route::Streamed(stream) if stream.producer.is_none() => observed.streams.push(took),

@@ -2,9 +2,10 @@
 
 use super::ring::{self, Ring};
 use super::slots::{self, Lifetime};
+use super::staged::Staged;
 use super::uses::{Uses, input_device, output_device};
 use super::{
-    HOST, KernelNeeds, LinkPlan, MemoryShortage, Needs, PackedConstant, PlanDevice, PlanError, Route, Step, Transfer,
+    HOST, KernelNeeds, LinkPlan, MemoryShortage, PackedConstant, PlanDevice, PlanError, Route, Step, Transfer,
     TransferId,
 };
 use crate::program::{NodeId, Origin, Program, ValueId};
@@ -44,7 +45,8 @@ pub struct SharedConstant {
 /// What a plan takes of one device's memory. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Constants that kernels read as they are. CPU devices share theirs: they count on the first that reads them.
+    /// Constants that kernels read as they are, but for staged ones. CPU devices share theirs: they count on the first that reads them; on
+    /// the host also what is sent to GPUs.
     pub constants: u64,
     /// What kernels keep: packed constants, which CPU devices share like those that are read as they are, and tables.
     pub kernels: u64,
@@ -123,7 +125,9 @@ pub(super) struct Frame<'a> {
     pub(super) gangs: &'a [Range<usize>],
     pub(super) transfers: &'a [Transfer],
     pub(super) links: &'a [LinkPlan],
-    pub(super) needs: &'a dyn Needs,
+    pub(super) staged: &'a Staged,
+    /// By node.
+    pub(super) needs: &'a [KernelNeeds],
     /// Expected start and end of each node. Seconds.
     pub(super) expected: &'a [(f64, f64)],
 }
@@ -143,7 +147,7 @@ pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
 }
 
 /// Of two attempts the one that a device had less too little for: slots are given out greedily, so that fewer rules may take more.
-fn nearer(roomy: PlanError, tight: PlanError) -> PlanError {
+pub(super) fn nearer(roomy: PlanError, tight: PlanError) -> PlanError {
     match (&roomy, &tight) {
         (PlanError::Memory(one), PlanError::Memory(other))
             if one.device == other.device && one.needed < other.needed =>
@@ -156,10 +160,9 @@ fn nearer(roomy: PlanError, tight: PlanError) -> PlanError {
 
 fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError> {
     let places = Places::of(frame);
-    let needs = frame.kernel_needs()?;
     let mut memory = MemoryPlan {
         devices: vec![DeviceMemory::default(); frame.devices.len()],
-        needs,
+        needs: frame.needs.to_vec(),
         allocations: frame.allocations(&places),
         homes: BTreeMap::new(),
         rings: ring::all(frame.program, frame.devices, frame.transfers),
@@ -217,18 +220,6 @@ impl Places {
 impl Frame<'_> {
     fn kind(&self, device: DeviceId) -> DeviceKind {
         self.devices[device.index()].kind
-    }
-
-    fn kernel_needs(&self) -> Result<Vec<KernelNeeds>, PlanError> {
-        let of = |node: NodeId| {
-            let device = self.device_of[node.index()];
-            self.needs.needs(node, self.kind(device)).map_err(|source| PlanError::Kernel {
-                node: self.program.node(node).name.clone(),
-                device: self.devices[device.index()].name.clone(),
-                source: Box::new(source),
-            })
-        };
-        self.program.node_ids().map(of).collect()
     }
 
     /// Every value's allocation on every device where it has memory of its own; slots are not assigned yet.
@@ -305,6 +296,13 @@ impl Frame<'_> {
                 charges.push(Charge { device, bytes, place: places.end });
             }
         }
+        // The host keeps what it sends.
+        for value in self.staged.values().into_iter().filter(|value| counted.insert((HOST, *value))) {
+            let bytes = self.bytes_on(HOST, value);
+            memory.devices[HOST.index()].constants += bytes;
+            memory.devices[HOST.index()].shared.push(SharedConstant { value, layout: None, bytes });
+            charges.push(Charge { device: HOST, bytes, place: places.end });
+        }
         // By device first, so that constants shared by CPU devices count on the first.
         let mut nodes: Vec<NodeId> = self.program.node_ids().collect();
         nodes.sort_by_key(|node| (self.device_of[node.index()], places.node(*node)));
@@ -315,7 +313,8 @@ impl Frame<'_> {
             let fresh = |(at, value): (usize, &ValueId)| {
                 self.program.constant(*value)?;
                 let bytes = self.bytes_on(device, *value);
-                let fresh = needs.is_read(at) && counted.insert((owner, *value));
+                let stays = needs.is_read(at) && !self.staged.contains(device, *value);
+                let fresh = stays && counted.insert((owner, *value));
                 fresh.then_some(SharedConstant { value: *value, layout: None, bytes })
             };
             let raw: Vec<_> = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).collect();
@@ -366,7 +365,13 @@ impl Frame<'_> {
         let (device, value) = (allocation.device, allocation.value);
         let made = match self.program.value(value).origin {
             Origin::Node(node) => self.expected[node.index()],
-            Origin::Input | Origin::Constant(_) => (0.0, 0.0),
+            Origin::Input => (0.0, 0.0),
+            // Sent just in time.
+            Origin::Constant(_) => {
+                let starts = self.uses.on(value, device).iter().filter_map(|(_, reader)| reader.node());
+                let first = starts.map(|node| self.expected[node.index()].0).fold(f64::INFINITY, f64::min);
+                (first, first)
+            }
         };
         let lands = super::uses::origin(self.program, self.device_of, value) != Some(device);
         let span = |reader: &Step| reader.node().map_or((f64::INFINITY, f64::INFINITY), |n| self.expected[n.index()]);

@@ -28,6 +28,7 @@ mod order;
 mod predict;
 mod ring;
 mod slots;
+mod staged;
 mod stream;
 #[cfg(test)]
 pub(crate) mod test_programs;
@@ -46,6 +47,7 @@ pub(crate) use link::STAGING;
 pub use memory::{Allocation, DeviceMemory, MemoryPlan, SharedConstant};
 pub use needs::{KernelNeeds, Needs, PackedConstant};
 pub use ring::Ring;
+pub use staged::Residency;
 pub use stream::{ChunkRule, Stream, StreamMode};
 pub use traffic::{Moved, Traffic};
 pub use transfer::{Route, Transfer, TransferId};
@@ -57,6 +59,7 @@ use anabranch_placement::schedule::Schedule;
 use gang::{Formed, Former};
 use order::Total;
 use predict::{Lags, Prediction};
+use staged::Staged;
 use std::ops::Range;
 
 /// How a plan is made.
@@ -70,11 +73,13 @@ pub struct PlanOptions {
     /// Chunks of one stream that may be under way at a time, ≥ 2: one is filled while one is read. Where members of a gang
     /// need more so as not to wait for each other, there are more.
     pub capacity: u32,
+    /// Which weights stay on GPUs between runs.
+    pub weights: Residency,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { streaming: StreamMode::Auto, chunk: ChunkRule::Auto, capacity: 3 }
+        Self { streaming: StreamMode::Auto, chunk: ChunkRule::Auto, capacity: 3, weights: Residency::Auto }
     }
 }
 
@@ -87,6 +92,11 @@ impl PlanOptions {
     /// The same with chunks of such a size.
     pub fn with_chunk(self, chunk: ChunkRule) -> Self {
         Self { chunk, ..self }
+    }
+
+    /// The same with these weights on GPUs.
+    pub fn with_weights(self, weights: Residency) -> Self {
+        Self { weights, ..self }
     }
 }
 
@@ -130,10 +140,10 @@ pub struct Predicted {
 
 impl Predicted {
     /// The schedule, or what is to be expected of its gangs.
-    fn of(program: &Program, schedule: &Schedule, forecast: Option<Prediction>, transfers: usize) -> Self {
+    fn of(program: &Program, schedule: &Schedule, forecast: Option<&Prediction>, transfers: usize) -> Self {
         let span = |node: usize| schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
         let (nodes, makespan) = match forecast {
-            Some(forecast) => (forecast.nodes, forecast.makespan),
+            Some(forecast) => (forecast.nodes.clone(), forecast.makespan),
             None => ((0..program.nodes.len()).map(span).collect(), schedule.makespan),
         };
         let busy = (0..program.nodes.len()).map(span).map(|(start, end)| end - start).collect();
@@ -158,6 +168,7 @@ pub struct Plan {
     predicted: Predicted,
     reasons: Vec<String>,
     strategy: String,
+    weights: Residency,
 }
 
 impl Plan {
@@ -181,7 +192,9 @@ impl Plan {
         options: &PlanOptions,
     ) -> Result<Self, PlanError> {
         let device_of = order::verified(program, devices, &placement.device_of, &schedule.order)?;
-        let uses = uses::Uses::of(program, &device_of);
+        let needs = needs::all(program, devices, &device_of, needs)?;
+        let staged = Staged::of(program, devices, &device_of, &needs, &options.weights);
+        let uses = uses::Uses::of(program, &device_of, &staged);
         let mut transfers = transfer::all(program, devices, &device_of, &uses);
         let lags = Lags::of(&transfers, schedule);
         let places = order::places(&schedule.order);
@@ -189,28 +202,35 @@ impl Plan {
             Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
         let Formed { gangs, order, forecast } = former.form();
         transfer::stream(program, &uses, schedule, options, &gangs, &mut transfers);
-        let Total { steps, transfers, gangs } = order::total(program, &order, transfers, &gangs);
-        let predicted = Predicted::of(program, schedule, forecast, transfers.len());
-        let planned = |piece: u64| {
-            let links = link::all(devices, &transfers, piece);
+        let planned = |early: bool, piece: u64| {
+            let ahead = staged.transfers(program, &uses, &order, &gangs, early);
+            let total = order::total(program, &order, transfers.clone(), ahead, &gangs);
+            let predicted = Predicted::of(program, schedule, forecast.as_ref(), total.transfers.len());
+            let links = link::all(devices, &total.transfers, piece);
             let memory = memory::plan(&memory::Frame {
                 program,
                 devices,
                 device_of: &device_of,
                 uses: &uses,
-                steps: &steps,
-                gangs: &gangs,
-                transfers: &transfers,
+                steps: &total.steps,
+                gangs: &total.gangs,
+                transfers: &total.transfers,
                 links: &links,
-                needs,
+                staged: &staged,
+                needs: &needs,
                 expected: &predicted.nodes,
             })?;
-            Ok((links, memory))
+            Ok((total, predicted, links, memory))
         };
-        let (links, memory) = match planned(STAGING.bytes) {
-            Err(PlanError::Memory(_)) => planned(link::SMALL_STAGING)?,
-            planned => planned?,
-        };
+        // What is tried one after the other where memory is short.
+        let mut thrifty = vec![(true, link::SMALL_STAGING)];
+        thrifty.extend((!staged.is_empty()).then_some((false, link::SMALL_STAGING)));
+        let first = planned(true, STAGING.bytes);
+        let made = thrifty.into_iter().fold(first, |made, (early, piece)| match made {
+            Err(short @ PlanError::Memory(_)) => planned(early, piece).map_err(|error| memory::nearer(short, error)),
+            made => made,
+        });
+        let (Total { steps, transfers, gangs }, predicted, links, memory) = made?;
         let strategy = placement.strategy.to_owned();
         let devices = devices.to_vec();
         let (nodes, inputs) = (program.nodes.len(), program.inputs.len());
@@ -227,6 +247,7 @@ impl Plan {
             predicted,
             reasons,
             strategy,
+            weights: staged.residency(),
         })
     }
 
@@ -302,6 +323,11 @@ impl Plan {
     /// The links over which bytes are moved.
     pub fn links(&self) -> &[LinkPlan] {
         &self.links
+    }
+
+    /// Which weights stay on GPUs between runs: all, or so many bytes on those to which others are sent.
+    pub fn weights(&self) -> &Residency {
+        &self.weights
     }
 
     /// Who is where in memory.

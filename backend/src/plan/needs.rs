@@ -1,9 +1,10 @@
 //! What kernels take of a device's memory beside the values that they read and write.
 
-use crate::program::{NodeId, ValueId};
+use super::{PlanDevice, PlanError};
+use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::KernelError;
 use anabranch_kernels::cpu::Layout;
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
 
 /// What one node's kernel takes on its device. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,4 +42,25 @@ pub trait Needs {
     /// # Errors
     /// If there is no such kernel.
     fn needs(&self, node: NodeId, kind: DeviceKind) -> Result<KernelNeeds, KernelError>;
+}
+
+/// What all nodes need where they are.
+///
+/// # Errors
+/// If there is no kernel for a node there.
+pub(super) fn all(
+    program: &Program,
+    devices: &[PlanDevice],
+    device_of: &[DeviceId],
+    needs: &dyn Needs,
+) -> Result<Vec<KernelNeeds>, PlanError> {
+    let of = |node: NodeId| {
+        let device = &devices[device_of[node.index()].index()];
+        needs.needs(node, device.kind).map_err(|source| PlanError::Kernel {
+            node: program.node(node).name.clone(),
+            device: device.name.clone(),
+            source: Box::new(source),
+        })
+    };
+    program.node_ids().map(of).collect()
 }

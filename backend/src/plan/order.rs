@@ -2,7 +2,8 @@
 //!
 //! Tasks stand in the order of the simulated schedule. A transfer stands right behind the producer of its value, so that
 //! links start as early as they can; a streamed transfer stands right before its reader, which it feeds. Members of a gang
-//! stand together, and the other transfers of their values behind the last of them.
+//! stand together, and the other transfers of their values behind the last of them. Staged constants stand where [`staged`](super::staged)
+//! wants them.
 
 use super::stream::Gang;
 use super::transfer::{Route, Transfer, TransferId};
@@ -11,7 +12,7 @@ use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// What a task id stands for; see [`ProgramTasks`](crate::tasks::ProgramTasks).
@@ -198,7 +199,14 @@ pub(super) struct Total {
 }
 
 /// Puts tasks and transfers into one order, in which the members of each gang stand together already.
-pub(super) fn total(program: &Program, order: &[TaskId], transfers: Vec<Transfer>, gangs: &[Gang]) -> Total {
+/// `ahead` are transfers that go before a node, which is no gang's but its first.
+pub(super) fn total(
+    program: &Program,
+    order: &[TaskId],
+    transfers: Vec<Transfer>,
+    mut ahead: BTreeMap<NodeId, Vec<Transfer>>,
+    gangs: &[Gang],
+) -> Total {
     let mut waiting = Waiting::of(program, transfers);
     let mut total = Total { steps: Vec::new(), transfers: Vec::new(), gangs: Vec::new() };
     let mut gang_of: Vec<Option<&Gang>> = vec![None; program.nodes.len()];
@@ -207,6 +215,9 @@ pub(super) fn total(program: &Program, order: &[TaskId], transfers: Vec<Transfer
     }
     let mut open = None;
     for step in order.iter().filter_map(|task| step_of(program, *task)) {
+        if let Step::Node(node) = step {
+            total.send(ahead.remove(&node).unwrap_or_default());
+        }
         let begin = total.steps.len();
         let mut streams = 0;
         if let Step::Node(node) = step {

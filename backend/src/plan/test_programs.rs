@@ -1,6 +1,6 @@
 //! Small placed programs for the tests of plans and of the executor.
 
-use super::{KernelNeeds, Needs, Plan, PlanDevice, PlanError, PlanOptions};
+use super::{KernelNeeds, Needs, Plan, PlanDevice, PlanError, PlanOptions, Residency};
 use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
 pub(crate) use crate::program::{floats as spec, map};
@@ -247,4 +247,11 @@ pub(crate) fn random_program(u: &mut Unstructured<'_>, devices: usize) -> Result
     let inputs = program.inputs.iter().map(&mut home).collect::<Result<_>>()?;
     let outputs = program.outputs.iter().map(|output| home(&output.value)).collect::<Result<_>>()?;
     Ok(Placed::with_residence(program, &kinds, &device_of, &Residence { inputs, outputs }))
+}
+
+/// Any residency: of some bytes on each GPU, down to none.
+pub(crate) fn random_residency(u: &mut Unstructured<'_>, placed: &Placed) -> Result<Residency> {
+    let devices = (0..placed.devices.len() as u32).map(DeviceId);
+    let within = devices.map(|device| Ok((device, u.int_in_range(0..=3u64)? * 60))).collect::<Result<_>>()?;
+    Ok(if u.arbitrary()? { Residency::Within(within) } else { Residency::Auto })
 }

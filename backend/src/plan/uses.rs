@@ -1,18 +1,19 @@
 //! Who reads which value where.
 
+use super::staged::Staged;
 use crate::plan::{HOST, Step};
 use crate::program::{Origin, Program, ValueId};
 use anabranch_placement::platform::DeviceId;
 
-/// The readers of every value that is not a constant, by device: nodes, each once however many of its inputs the value is, and the
-/// caller's outputs.
+/// The readers of every value by device: nodes, each once however many of its inputs the value is, and the caller's outputs. Of
+/// constants, those to which they are sent.
 pub(super) struct Uses {
     of: Vec<Vec<(DeviceId, Step)>>,
 }
 
 impl Uses {
     /// The uses of a program whose task `t` is on `device_of[t]`. O(nodes + edges · log).
-    pub(super) fn of(program: &Program, device_of: &[DeviceId]) -> Self {
+    pub(super) fn of(program: &Program, device_of: &[DeviceId], staged: &Staged) -> Self {
         let mut of: Vec<Vec<_>> = vec![Vec::new(); program.values.len()];
         for node in program.node_ids() {
             for input in &program.node(node).inputs {
@@ -22,9 +23,9 @@ impl Uses {
         for (index, output) in program.outputs.iter().enumerate() {
             of[output.value.index()].push((output_device(program, device_of, index), Step::Output(index)));
         }
-        for (readers, value) in of.iter_mut().zip(&program.values) {
+        for (index, (readers, value)) in of.iter_mut().zip(&program.values).enumerate() {
             if matches!(value.origin, Origin::Constant(_)) {
-                readers.clear();
+                readers.retain(|(device, _)| staged.contains(*device, ValueId(index as u32)));
             }
             readers.sort_unstable();
             readers.dedup();

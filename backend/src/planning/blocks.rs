@@ -173,7 +173,7 @@ impl<'a> BlockPlanner<'a> {
             .iter()
             .for_each(|block| placing.assume(block.node, device_of[block.node.index()], Some(block.gain.with)));
         let fixed = PlacementRequest { order, ..PlacementRequest::fixed(device_of, request.rule) };
-        let mut again = placing.place_roomy(&fixed)?;
+        let mut again = placing.place_roomy(&fixed, &self.machine.room(&self.options.weights))?;
         again.placement.strategy = placed.placement.strategy;
         let reason = |nodes: &Vec<NodeId>| match &nodes[..] {
             [node] => reasons[node.index()].clone(),

@@ -43,7 +43,7 @@ impl BlockPlanner<'_> {
                 placing.assume(*node, device, self.gain_on(program, block, device).map(|gain| gain.with));
             }
         }
-        let different = placing.improve(&self.machine.memory())?.different;
+        let different = placing.improve(&self.machine.room(&self.options.weights))?.different;
         let request = |device_of: &[DeviceId]| {
             let nodes = formed.contraction.members.iter().zip(device_of);
             let mut assignment = vec![HOST; program.nodes.len()];

@@ -13,8 +13,10 @@ use super::request::{PlacementRequest, PlanChoice};
 use super::strategy::Strategy;
 use crate::error_kind::ErrorKind;
 use crate::plan::{CandidatePlan, PlanOptions, StreamMode, Transfer};
-use anabranch_placement::place::{PlaceError, Placement, Placer};
+use anabranch_placement::place::{Improved, PlaceError, Placement, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::platform::DeviceKind;
 use anabranch_placement::problem::Problem;
+use std::iter;
 use std::time::Instant;
 
 /// Placements that are planned at most …
@@ -45,22 +47,23 @@ impl Planner<'_> {
     }
 
     /// The plan that is forecast to be the shortest. Plans one placement, and up to [`MOST`] more while all their plans together have at
-    /// most [`NODES`] nodes; searches once more with blocks formed first. What does not fit is repaired once, from the best placement.
+    /// most [`NODES`] nodes; searches once more with blocks formed first. Where something does not fit, what strategies make of that counts, too.
     fn shortest(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let mut contest = Contest::default();
-        let request = |placement: &Placement| PlacementRequest::formed(Box::new(Kept(placement.clone())), choice.order);
         let placing = self.placing()?;
-        let different = self.different(&placing)?;
+        let improved = self.improved(&placing, &self.machine.room(&choice.plan.weights))?;
+        let different = &improved.different;
         let most = (NODES / self.lowered.program.nodes.len().max(1)).clamp(1, MOST);
         for (makespan, placement) in different.iter().take(most) {
             if contest.is_open(*makespan) {
-                let request = request(placement);
+                let request =
+                    PlacementRequest::formed(Box::new(ForAuto(Box::new(Kept(placement.clone())))), choice.order);
                 let once = |options: &PlanOptions| self.once(&placing, &request, options);
                 contest.enter(placement.strategy, streamed_if_shorter(&choice.plan, true, once))?;
             }
         }
-        if let (true, Some((_, best))) = (contest.short, different.first()) {
-            contest.enter("repaired", self.fitted(&placing, &request(best), &choice.plan))?;
+        if contest.short || [DeviceKind::Cpu, DeviceKind::Gpu].into_iter().any(|kind| self.is_tight(kind)) {
+            self.enter_fitted(choice, &placing, &improved, &mut contest)?;
         }
         if choice.plan.streaming == StreamMode::Auto && most > 1 {
             let blocks = BlockPlanner::new(self.machine, &choice.plan, self.constraints);
@@ -74,15 +77,37 @@ impl Planner<'_> {
         contest.winner()
     }
 
-    /// The placements that a search finds; where no strategy finds room, those that it would find if there were enough: what placement
-    /// counts is a guess of what a plan takes.
-    fn different(&self, placing: &Placing<'_>) -> Result<Vec<(f64, Placement)>, PlanningError> {
-        match placing.improve(&self.machine.memory()) {
+    /// Enters what fits of the best placement, and of every strategy just as it would be planned alone, those first that place best: as many as
+    /// have together at most [`NODES`] nodes.
+    fn enter_fitted(
+        &self,
+        choice: &PlanChoice,
+        placing: &Placing<'_>,
+        improved: &Improved,
+        contest: &mut Contest,
+    ) -> Result<(), PlanningError> {
+        let found = || improved.portfolio.iter().map(|(name, _)| *name);
+        let others = STRATEGIES.iter().map(|(name, _)| *name).filter(|name| found().all(|known| known != *name));
+        let strategies = found().chain(others).filter_map(|name| Some((name, strategy_by_name(name)?)));
+        let best: (_, Box<dyn Placer>) = ("auto", Box::new(Kept(improved.placement().clone())));
+        let most = (NODES / self.lowered.program.nodes.len().max(1)).max(1);
+        for (name, placer) in iter::once(best).chain(strategies).take(most) {
+            let request = PlacementRequest::formed(Box::new(ForAuto(placer)), choice.order);
+            let fitted = |options: &PlanOptions| self.fitted(placing, &request, options);
+            contest.enter(name, streamed_if_shorter(&choice.plan, true, fitted))?;
+        }
+        Ok(())
+    }
+
+    /// What a search finds; where no strategy finds room, what it would find if there were enough: what placement counts is a guess of what a
+    /// plan takes.
+    fn improved(&self, placing: &Placing<'_>, room: &[u64]) -> Result<Improved, PlanningError> {
+        match placing.improve(room) {
             Err(error) if error.kind() == ErrorKind::Memory => {
                 let ample = vec![u64::MAX; self.machine.devices.len()];
-                Ok(placing.improve(&ample).map_err(|_| error)?.different)
+                placing.improve(&ample).map_err(|_| error)
             }
-            improved => Ok(improved?.different),
+            improved => improved,
         }
     }
 }
@@ -136,7 +161,11 @@ impl Contest {
             }
             Ok(planned) => {
                 let (streamed, seconds) = (is_streamed(&planned), makespan(&planned));
-                self.candidates.push(CandidatePlan { name: name.to_owned(), streamed, makespan: seconds });
+                let name = if planned.repaired { format!("repaired {name}") } else { name.to_owned() };
+                let candidate = CandidatePlan { name, streamed, makespan: seconds };
+                if !self.candidates.contains(&candidate) {
+                    self.candidates.push(candidate);
+                }
                 if self.best.as_ref().is_none_or(|best| seconds < makespan(best)) {
                     self.best = Some(planned);
                 }
@@ -171,11 +200,24 @@ struct Kept(Placement);
 
 impl Placer for Kept {
     fn name(&self) -> &'static str {
-        "auto"
+        self.0.strategy
     }
 
     fn place(&self, _: &Problem<'_>) -> Result<Placement, PlaceError> {
-        Ok(Placement { strategy: self.name(), ..self.0.clone() })
+        Ok(self.0.clone())
+    }
+}
+
+/// A strategy whose plan `auto` may take.
+struct ForAuto(Box<dyn Placer>);
+
+impl Placer for ForAuto {
+    fn name(&self) -> &'static str {
+        "auto"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        self.0.place(problem)
     }
 }
 

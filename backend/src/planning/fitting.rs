@@ -12,10 +12,11 @@ use super::request::{BlockSource, PlacementRequest};
 use super::strategy::Order;
 use crate::error_kind::ErrorKind;
 use crate::execute::Forecast;
-use crate::plan::{Plan, PlanError, PlanOptions};
+use crate::plan::{Plan, PlanError, PlanOptions, Residency};
 use crate::program::Program;
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Fixed;
+use anabranch_placement::platform::DeviceKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ impl Planner<'_> {
             [] => (Some(order), BlockSource::Given { groups: Vec::new(), order: None }),
             groups => (None, BlockSource::Given { groups: groups.to_vec(), order: Some(order) }),
         };
-        let options = options.clone().with_streaming(planned.streaming);
+        let options = options.clone().with_streaming(planned.streaming).with_weights(planned.plan.weights().clone());
         let request = PlacementRequest { placer, rule: Order::Pct, order, blocks };
         let again = self.fitted(&self.placing()?, &request, &options)?;
         Ok(Planned { place_time: started.elapsed(), ..again })
@@ -72,6 +73,7 @@ impl Planner<'_> {
             candidates: Vec::new(),
             device_of: planned.device_of.clone(),
             groups: planned.groups.clone(),
+            repaired: planned.repaired,
             streaming: planned.streaming,
             plan: Arc::new(plan.with_prediction(predicted)),
             weights,
@@ -108,24 +110,40 @@ impl Planner<'_> {
         request: &PlacementRequest,
         options: &PlanOptions,
     ) -> Result<Planned, PlanningError> {
-        let placed = placing.place_roomy(request)?;
+        let mut placed = placing.place_roomy(request, &self.machine.room(&options.weights))?;
+        placed.placement.strategy = request.placer.name();
         self.planned(PlacedProgram::whole(&self.lowered.program, placed), request, options)
     }
 
     /// Places and plans once. What does not fit the devices is planned in another way that does, if there is one; else the shortage
-    /// of the first plan is the error.
+    /// of the first plan is the error. Where a GPU has too little memory for all weights, a plan in which some are staged is preferred if it is
+    /// forecast to be shorter and the options leave that open.
     pub(super) fn fitted(
         &self,
         placing: &Placing<'_>,
         request: &PlacementRequest,
         options: &PlanOptions,
     ) -> Result<Planned, PlanningError> {
-        match self.once(placing, request, options) {
-            Err(error) if error.kind() == ErrorKind::Memory => {
-                Ways { planner: self, placing, request, options }.least()?.ok_or(error)
-            }
+        let ways = Ways { planner: self, placing, request, options };
+        let resident = match self.once(placing, request, options) {
+            Err(error) if error.kind() == ErrorKind::Memory => ways.least()?.ok_or(error),
             planned => planned,
+        };
+        if options.weights != Residency::Auto || !self.is_tight(DeviceKind::Gpu) {
+            return resident;
         }
+        let shorter = |one: &Planned, other: &Planned| one.plan.predicted().makespan < other.plan.predicted().makespan;
+        match (resident, ways.staged()?) {
+            (Ok(resident), Some(staged)) if shorter(&staged, &resident) => Ok(staged),
+            (Err(error), Some(staged)) if error.kind() == ErrorKind::Memory => Ok(staged),
+            (resident, _) => resident,
+        }
+    }
+
+    /// Whether some device of a kind has less memory than all values of the program take together.
+    pub(super) fn is_tight(&self, kind: DeviceKind) -> bool {
+        let bytes: u64 = self.lowered.program.values.iter().map(|value| value.spec.bytes() as u64).sum();
+        self.machine.devices.iter().any(|device| device.kind == kind && device.memory < bytes)
     }
 
     /// Plans a placed program, with its streaming blocks, if that fits the devices.
@@ -135,6 +153,7 @@ impl Planner<'_> {
         request: &PlacementRequest,
         options: &PlanOptions,
     ) -> Result<Planned, PlanningError> {
+        let options = &request.options(options, &self.machine.plan_devices());
         let device_of = whole.placed.placement.device_of.clone();
         let blocks = BlockPlanner::new(self.machine, options, self.constraints);
         let made = blocks.contract(&whole, request)?.unwrap_or(whole);
@@ -152,6 +171,7 @@ impl Planner<'_> {
             candidates: Vec::new(),
             device_of,
             groups,
+            repaired: false,
             streaming: options.streaming,
             plan: Arc::new(plan.with_prediction(predicted)),
             weights: Arc::clone(&self.lowered.weights),

@@ -2,7 +2,7 @@
 
 use crate::device::{CacheSummary, DeviceRef, Inventory};
 use crate::execute::{ComputeDevice, CpuTeam, GpuOpener};
-use crate::plan::{MachineDevice, PlanDevice};
+use crate::plan::{MachineDevice, PlanDevice, Residency};
 use crate::profile::{DeviceCosts, History, Laws, LinkCosts, MachineCosts, Predictor, median};
 use crate::program::{Node, Program};
 use anabranch_kernels::cpu;
@@ -63,6 +63,12 @@ impl Machine {
     /// The bytes that each device may hold.
     pub fn memory(&self) -> Vec<u64> {
         self.devices.iter().map(|device| device.memory).collect()
+    }
+
+    /// The bytes that placement counts weights against: of a GPU to which they are sent, any.
+    pub(super) fn room(&self, weights: &Residency) -> Vec<u64> {
+        let any = |device: &MachineDevice| *weights == Residency::Staged && device.kind == DeviceKind::Gpu;
+        self.devices.iter().map(|device| if any(device) { u64::MAX } else { device.memory }).collect()
     }
 
     /// The devices as a plan sees them.

@@ -145,14 +145,14 @@ impl<'a> Placing<'a> {
         Ok(self.with_problem(&self.platform(memory)?, MemoryRule::Resident, improve)??)
     }
 
-    /// [`Self::place`] within what the machine has; where the strategy finds no room, as if there were enough: what is counted here is a guess
+    /// [`Self::place`] within `room` bytes for each device; where the strategy finds no room, as if there were enough: what is counted here is a guess
     /// of what a plan takes.
     ///
     /// # Errors
     /// If there is no placement within the other constraints.
-    pub(super) fn place_roomy(&self, request: &PlacementRequest) -> Result<Placed, PlanningError> {
+    pub(super) fn place_roomy(&self, request: &PlacementRequest, room: &[u64]) -> Result<Placed, PlanningError> {
         let roomy = vec![u64::MAX; self.machine.devices.len()];
-        self.place(request, &self.machine.memory()).or_else(|error| self.place(request, &roomy).map_err(|_| error))
+        self.place(request, room).or_else(|error| self.place(request, &roomy).map_err(|_| error))
     }
 
     /// The problem that [`Self::place`] gives the strategies, in seconds.

@@ -25,6 +25,8 @@ pub struct Planned {
     pub(super) device_of: Vec<DeviceId>,
     /// The nodes of that program that are its blocks.
     pub(super) groups: Vec<BlockMembers>,
+    /// Whether it is another than was asked for, because that did not fit.
+    pub(super) repaired: bool,
     /// What was streamed.
     pub(super) streaming: StreamMode,
     pub(super) plan: Arc<Plan>,

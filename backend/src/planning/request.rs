@@ -5,7 +5,7 @@ use super::machine::Machine;
 use super::strategy::{Order, Strategy};
 use crate::blocks::BlockMembers;
 use crate::error_kind::ErrorKind;
-use crate::plan::{HOST, PlanOptions};
+use crate::plan::{HOST, PlanDevice, PlanOptions, Residency};
 use crate::plan_file::PlanFile;
 use crate::program::Program;
 use anabranch_placement::graph::TaskId;
@@ -90,6 +90,15 @@ impl PlacementRequest {
     /// Whether it is left open what is streamed.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.blocks, BlockSource::Formed)
+    }
+
+    /// Options of a plan: a file that says so has its own weights on GPUs.
+    pub(super) fn options(&self, options: &PlanOptions, devices: &[PlanDevice]) -> PlanOptions {
+        let listed = match &self.blocks {
+            BlockSource::File { plan, .. } if options.weights == Residency::Auto => plan.weights(devices),
+            _ => None,
+        };
+        PlanOptions { weights: listed.unwrap_or_else(|| options.weights.clone()), ..options.clone() }
     }
 
     fn from_file(program: &Program, machine: &Machine, path: &Path, rule: Order) -> Result<Self, PlanningError> {

@@ -7,7 +7,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::compare::contest::{Contender, Contest, Errors, Ran};
+use crate::compare::contest::{Contender, Contest, Ran};
+use crate::compare::profiles::{Profiles, percents};
 use crate::compare::{Median, PROFILED, Series, SeriesOptions, measure};
 use crate::execute::RunOptions;
 use crate::planning::{PlanChoice, Planned, PlanningError, Strategy};
@@ -273,15 +274,15 @@ fn play(
         step();
         samples[at].push(ran.makespan_ms());
     })?;
-    let mut errors = Errors::default();
+    let mut profiles = Profiles::default();
     contest.play(PROFILED, true, &mut |at, ran| {
         step();
         if let Ran::Planned(run) = &ran {
             session.learn(run);
             if at == 0 {
-                errors.add(run);
+                profiles.add(run);
             }
         }
     })?;
-    Ok((samples.iter().filter_map(|samples| Median::of(samples)).collect(), errors.medians()))
+    Ok((samples.iter().filter_map(|samples| Median::of(samples)).collect(), percents(&profiles.typical())))
 }

@@ -28,7 +28,6 @@ use crate::schedule::Schedule;
 use crate::simulate::simulate;
 use portfolio::portfolio;
 use search::Search;
-use std::iter;
 use std::ops::RangeInclusive;
 
 /// What all evaluations cost together where no number is given: tasks and edges of each, times devices and a constant.
@@ -51,15 +50,13 @@ pub struct Auto {
 /// What the search found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Improved {
-    /// The best placement.
-    pub placement: Placement,
-    /// Its schedule under PCT.
+    /// The schedule of the best placement under PCT.
     pub schedule: Schedule,
     /// What no schedule can beat.
     pub bound: LowerBound,
     /// The strategies that found a placement, with their makespans under PCT, best first.
     pub portfolio: Vec<(&'static str, f64)>,
-    /// The different placements among those and the best one, with their makespans, best first.
+    /// The different placements among those and what the search made of them, with their makespans, best first: at least one.
     pub different: Vec<(f64, Placement)>,
     /// Placements that were evaluated beyond those.
     pub evaluations: u64,
@@ -91,17 +88,22 @@ impl Auto {
             search.step();
             progress(search.evaluations(), search.best_makespan());
         }
-        let placement = explain(self.name(), &first.placement, search.best());
         let schedule = simulate(problem, search.best(), &Pct).expect("every task is on a device that can run it");
+        let mut different = vec![(schedule.makespan, explain(self.name(), &first.placement, search.best()))];
         let portfolio = entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect();
-        let found = entries.into_iter().map(|entry| (entry.makespan, entry.placement));
-        let mut different: Vec<(f64, Placement)> = Vec::new();
-        for (makespan, other) in iter::once((schedule.makespan, placement.clone())).chain(found) {
-            if different.iter().all(|(_, known)| known.device_of != other.device_of) {
-                different.push((makespan, other));
+        for entry in entries {
+            if different.iter().all(|(_, known)| known.device_of != entry.placement.device_of) {
+                different.push((entry.makespan, entry.placement));
             }
         }
-        Ok(Improved { placement, schedule, bound, portfolio, different, evaluations: search.evaluations() })
+        Ok(Improved { schedule, bound, portfolio, different, evaluations: search.evaluations() })
+    }
+}
+
+impl Improved {
+    /// The best placement.
+    pub fn placement(&self) -> &Placement {
+        &self.different[0].1
     }
 }
 
@@ -111,7 +113,7 @@ impl Placer for Auto {
     }
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        Ok(self.improve(problem, |_, _| {})?.placement)
+        Ok(self.improve(problem, |_, _| {})?.placement().clone())
     }
 }
 
@@ -151,21 +153,21 @@ mod tests {
         let none = search(0, 1).improve(&problem, |_, _| {}).unwrap();
         let (first, makespan) = none.portfolio[0];
         assert_eq!(none.schedule.makespan, makespan);
-        assert_eq!(none.placement.device_of, strategy_by_name(first).unwrap().place(&problem).unwrap().device_of);
+        assert_eq!(none.placement().device_of, strategy_by_name(first).unwrap().place(&problem).unwrap().device_of);
         assert!(none.portfolio.len() == STRATEGIES.len() && none.portfolio.is_sorted_by_key(|&(_, makespan)| makespan));
 
         let mut told = Vec::new();
         let some = search(300, 1).improve(&problem, |done, best| told.push((done, best))).unwrap();
         assert!(some.schedule.makespan < makespan, "{} {makespan}", some.schedule.makespan);
         assert!(some.bound.value <= some.schedule.makespan);
-        assert_eq!(some.different[0], (some.schedule.makespan, some.placement.clone()));
+        assert_eq!(some.different[0].0, some.schedule.makespan);
         assert!(some.different.is_sorted_by_key(|(makespan, _)| *makespan) && some.different.len() > 2);
         assert!(told.is_sorted_by(|one, other| one.0 < other.0 && one.1 >= other.1));
         assert_eq!(told.last(), Some(&(some.evaluations, some.schedule.makespan)));
         assert_eq!(search(300, 1).improve(&problem, |_, _| {}).unwrap(), some);
-        for (task, reason) in problem.graph().task_ids().zip(&some.placement.reasons) {
-            let before = none.placement.device_of[task.index()];
-            let moved = some.placement.device_of[task.index()] != before;
+        for (task, reason) in problem.graph().task_ids().zip(&some.placement().reasons) {
+            let before = none.placement().device_of[task.index()];
+            let moved = some.placement().device_of[task.index()] != before;
             assert_eq!(*reason == Reason::Moved { start: first, from: before }, moved);
         }
     }
@@ -177,7 +179,7 @@ mod tests {
         let rules = Rules::THESIS.with_contention(LinkContention::Serial).with_slowdowns(slowdowns);
         let problem = loaded.problem().unwrap().under(rules).unwrap();
         let improved = search(100, 0).improve(&problem, |_, _| {}).unwrap();
-        assert_eq!(check_schedule(&problem, &improved.placement.device_of, &improved.schedule), []);
+        assert_eq!(check_schedule(&problem, &improved.placement().device_of, &improved.schedule), []);
         assert!(improved.schedule.makespan < improved.portfolio[0].1);
     }
 }

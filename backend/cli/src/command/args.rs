@@ -3,7 +3,7 @@
 use super::CliError;
 use super::trial::strategy_help;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
-use anabranch::plan::{ChunkRule, PlanOptions, StreamMode};
+use anabranch::plan::{ChunkRule, PlanOptions, Residency, StreamMode};
 use anabranch::planning::{Order, PlatformFile};
 use clap::{Args, ValueEnum};
 use std::num::NonZeroUsize;
@@ -109,12 +109,12 @@ impl PlaceArgs {
         let streaming = StreamArgs { stream: Streamed::Off, chunk: None };
         Self { place: "heft".into(), order: Order::Pct, constraints: constraints.clone(), streaming }
     }
-}
 
-impl StreamArgs {
     /// The options of plans.
     pub(crate) fn options(&self) -> PlanOptions {
-        PlanOptions::default().with_streaming(self.stream.mode()).with_chunk(self.chunk.unwrap_or_default())
+        let StreamArgs { stream, chunk } = self.streaming;
+        let options = PlanOptions::default().with_streaming(stream.mode()).with_chunk(chunk.unwrap_or_default());
+        options.with_weights(self.constraints.weights.residency())
     }
 }
 
@@ -128,9 +128,33 @@ pub(crate) struct ConstraintArgs {
     /// Run the nodes whose names match all on one device, whichever; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) colocate: Vec<String>,
+    /// Which weights stay in a GPU's memory from run to run, and which are sent there in each shortly before they are read
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Weights::Auto)]
+    pub(crate) weights: Weights,
     /// The cost store [default: anabranch/costs.json in the XDG data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) costs: Option<PathBuf>,
+}
+
+/// A [`Residency`] on the command line.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weights {
+    /// All stay
+    Resident,
+    /// Those of 256 KiB and more are sent
+    Staged,
+    /// As many stay as fit, where such a plan is predicted to be the fastest that fits
+    Auto,
+}
+
+impl Weights {
+    pub(crate) fn residency(self) -> Residency {
+        match self {
+            Self::Resident => Residency::Resident,
+            Self::Staged => Residency::Staged,
+            Self::Auto => Residency::Auto,
+        }
+    }
 }
 
 /// Devices that are not there.

@@ -106,7 +106,8 @@ impl CompareCommand {
         for place in places.iter().filter(|place| *place != DYNAMIC) {
             for order in &self.order {
                 for stream in &self.stream {
-                    let plan = PlanOptions::default().with_streaming(stream.mode());
+                    let weights = self.constraints.weights.residency();
+                    let plan = PlanOptions::default().with_streaming(stream.mode()).with_weights(weights);
                     let way = PlanChoice { strategy: open::strategy(place), order: *order, plan };
                     if !ways.contains(&way) {
                         ways.push(way);

@@ -43,7 +43,7 @@ pub(super) fn open(
         .with_order(place.order)
         .with_constraints(place.constraints.colocate.iter().fold(pinned, Constraints::with_colocated))
         .with_fusion(!model.no_fuse)
-        .with_plan(place.streaming.options())
+        .with_plan(place.options())
         .with_costs(costs)
         .with_calibration(true);
     options.dims = model.dim.iter().cloned().collect();

@@ -40,10 +40,10 @@ pub(super) struct Report {
     /// Copied or streamed, as measured.
     transfers: usize,
     traffic: Traffic,
-    /// Σ |predicted − measured| of Σ measured, of nodes and of copies over links: the median of the profiled runs.
+    /// Σ |predicted − measured| of Σ measured, of nodes and of copies over links, by their medians in the profiled runs.
     node_error_percent: Option<f64>,
     link_error_percent: Option<f64>,
-    /// The node that was off by most in the last run.
+    /// The node that was off by most by these medians.
     worst_node: Option<NodeLine>,
     /// What the predictions rest on.
     costs: CostBasis,
@@ -127,7 +127,7 @@ impl Report {
     /// The report of a plan that was measured.
     pub(super) fn new(model: String, session: &Session, series: &Series) -> Self {
         let run = &series.last;
-        let (plan, measured, accuracy) = (run.prepared.plan(), &run.measured, run.accuracy());
+        let (plan, measured) = (run.prepared.plan(), &run.measured);
         let (predicted, median) = (plan.predicted().makespan * 1e3, series.measured_ms.median);
         let traffic = measured.traffic(Some(plan));
         Self {
@@ -147,9 +147,9 @@ impl Report {
             traffic_bytes: traffic.moved().bytes,
             transfers: traffic.moved().transfers,
             traffic,
-            node_error_percent: series.node_error_percent,
-            link_error_percent: series.link_error_percent,
-            worst_node: accuracy.worst_node().map(|worst| NodeLine::new(worst, run)),
+            node_error_percent: series.accuracy.node_error().map(|error| 100.0 * error),
+            link_error_percent: series.accuracy.link_error().map(|error| 100.0 * error),
+            worst_node: series.accuracy.worst_node().map(|worst| NodeLine::new(worst, run)),
             costs: CostBasis::of(run),
             devices: devices(run),
             links: links(run),

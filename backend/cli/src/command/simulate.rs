@@ -71,7 +71,7 @@ impl Placer for Watched {
     }
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        Ok(self.auto.improve(problem, |done, _| self.progress.reach(done))?.placement)
+        Ok(self.auto.improve(problem, |done, _| self.progress.reach(done))?.placement().clone())
     }
 }
 

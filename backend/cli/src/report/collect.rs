@@ -153,8 +153,8 @@ fn runs(series: &Series) -> Value {
         "low_ns": ns(median.low),
         "high_ns": ns(median.high),
         "confidence": median.confidence,
-        "node_error_percent": series.node_error_percent,
-        "link_error_percent": series.link_error_percent,
+        "node_error_percent": series.accuracy.node_error().map(|error| 100.0 * error),
+        "link_error_percent": series.accuracy.link_error().map(|error| 100.0 * error),
     })
 }
 

@@ -216,6 +216,7 @@ fn carry_in(reporter: &Reporter, end: &mut End, cells: &BTreeMap<ValueId, u32>, 
     let (start, cell, piece) = (Instant::now(), cell_of(cells, value)?, STAGING.bytes as usize);
     for (number, part) in buffer.bytes()[..bytes].chunks(piece).enumerate() {
         reporter.stop.check()?;
+        end.wait(reporter.site(Place::Nowhere))?;
         end.write(cell, number * piece, part, reporter.site(Place::Nowhere))?;
     }
     drop(buffer);

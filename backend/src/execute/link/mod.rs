@@ -104,7 +104,7 @@ impl Worker for LinkWorker {
             run.check()?;
             self.log.at = Place::Transfer(step.transfer);
             let ready = now;
-            let mut brought = Brought::default();
+            let mut brought = Brought { source: step.constant.clone(), landing: None };
             run.pass(step.gate, |delivery| brought.take(delivery, step))?;
             let start = run.now();
             let (begun, waited) = self.carry(step, brought, run)?;
@@ -130,9 +130,8 @@ impl Worker for LinkWorker {
 }
 
 /// What came with the opening of a transfer's gate.
-#[derive(Default)]
 struct Brought {
-    /// The value, if it comes from a CPU.
+    /// The value, if it comes from a CPU or is a constant.
     source: Option<Arc<Buffer>>,
     /// The slot, if it lands on one.
     landing: Option<Arc<Buffer>>,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) struct Moving<'a> {
     pub(super) run: &'a Run<'a>,
     pub(super) step: &'a LinkStep,
-    /// Nanoseconds that went by in waiting for chunks and for empty buffers.
+    /// Nanoseconds that went by in waiting for chunks, for empty buffers and for staging buffers.
     pub(super) waited: Cell<u64>,
     /// When a GPU turned to it; 0 where that does not show.
     pub(super) begun: Cell<u64>,
@@ -43,6 +43,11 @@ impl Moving<'_> {
     /// An empty buffer of the link's ring.
     fn free_buffer(&self) -> Result<Arc<Buffer>, Halt> {
         self.timed(|| self.run.free_buffer(0, self.step.room))
+    }
+
+    /// Waits for a staging buffer. Of what a CPU sends whole, the time is noted: a GPU that computes keeps it waiting.
+    fn staging<T>(&self, wait: impl FnOnce() -> T) -> T {
+        if self.step.reader.is_none() && self.step.source.is_none() { self.timed(wait) } else { wait() }
     }
 
     fn timed<T>(&self, wait: impl FnOnce() -> T) -> T {
@@ -75,6 +80,7 @@ impl Target<'_> {
     pub(super) fn take(&mut self, moving: &Moving<'_>, offset: usize, bytes: &[u8]) -> Result<(), Halt> {
         match self {
             Self::Gpu(upload, slot) => {
+                moving.staging(|| upload.wait(moving.site()))?;
                 upload.write(*slot, offset, bytes, moving.site())?;
                 moving.send(None);
             }

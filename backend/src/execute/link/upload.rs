@@ -8,7 +8,14 @@ use crate::execute::exchange::Halt;
 use crate::execute::worker::Site;
 
 impl End {
-    /// Writes a piece into a slot and submits the copy: whatever is submitted later sees it. `offset` is a multiple of 4.
+    /// Waits for the next staging buffer.
+    pub(in crate::execute) fn wait(&mut self, site: Site<'_>) -> Result<(), Halt> {
+        self.side.healthy(site.place)?;
+        self.staging[self.next % self.staging.len()].wait(&self.side.gpu, site)
+    }
+
+    /// Writes a piece into a slot and submits the copy: whatever is submitted later sees it. `offset` is a multiple of 4, and the next staging
+    /// buffer was waited for.
     pub(in crate::execute) fn write(
         &mut self,
         slot: u32,
@@ -16,11 +23,9 @@ impl End {
         bytes: &[u8],
         site: Site<'_>,
     ) -> Result<(), Halt> {
-        self.side.healthy(site.place)?;
         let depth = self.staging.len();
         let staging = &mut self.staging[self.next % depth];
         self.next = (self.next + 1) % depth;
-        staging.wait(&self.side.gpu, site)?;
         let padded = (bytes.len() as u64).next_multiple_of(4);
         let view = staging.buffer.get_mapped_range_mut(..padded);
         let mut view = view.map_err(|error| refused(&self.side.gpu, site.place, error.to_string()))?;

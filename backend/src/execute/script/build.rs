@@ -203,6 +203,7 @@ impl<'a> Builder<'a> {
                     bytes: transfer.bytes as usize,
                     gate: NO_GATE,
                     source: from_gpu.then(|| cell(link.from)).transpose()?,
+                    constant: None,
                     target: lands.then(|| cell(link.to)).transpose()?,
                     arrival: None,
                     after: Vec::new(),
@@ -222,9 +223,14 @@ impl<'a> Builder<'a> {
         for (index, transfer) in plan.transfers().iter().enumerate() {
             let id = TransferId(index as u32);
             let first = self.readers(transfer.to, transfer.value).first().copied();
-            let ends = self.maker(transfer.value).zip(first);
-            let (maker, first) = ends.ok_or("a transfer without a producer or a reader")?;
+            let first = first.ok_or("a transfer without a reader")?;
             let arrival = Gate { worker: transfer.to.0, index: first };
+            if self.program.constant(transfer.value).is_some() {
+                let gate = self.on_link(id).ok_or("a constant that is sent over no link")?;
+                self.arrives(gate, arrival);
+                continue;
+            }
+            let maker = self.maker(transfer.value).ok_or("a transfer without a producer")?;
             if let Some(stream) = transfer.stream() {
                 self.route_stream(id, stream, first)?;
                 if stream.producer.is_some() {
@@ -246,12 +252,17 @@ impl<'a> Builder<'a> {
             if self.on_link(id).is_some() {
                 self.devices[transfer.from.index()].steps[maker as usize].urgent = true;
                 if transfer.route == Route::Copied {
-                    self.count(gate.worker, arrival);
-                    self.link_step(gate).arrival = Some(arrival);
+                    self.arrives(gate, arrival);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Lets the transfer at a link's `gate` open that of the first reader.
+    fn arrives(&mut self, gate: Gate, arrival: Gate) {
+        self.count(gate.worker, arrival);
+        self.link_step(gate).arrival = Some(arrival);
     }
 
     /// Whether all that nodes read and make has a cell, or passes in chunks.

@@ -17,7 +17,8 @@ pub(super) struct CellMap {
 impl CellMap {
     pub(super) fn new(plan: &Plan, program: &Program) -> Self {
         let mut map = Self { of: BTreeMap::new(), devices: Vec::new() };
-        let mut counted = BTreeSet::new();
+        // What links send counts there.
+        let mut counted: BTreeSet<_> = plan.transfers().iter().map(|transfer| transfer.value).collect();
         for at in 0..plan.devices().len() {
             let device = DeviceId(at as u32);
             let mut cells = Cells { slots: slots(plan, device), ..Cells::default() };
@@ -74,10 +75,9 @@ fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotScript> {
 fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, Vec<ValueId>) {
     let (mut guests, mut constants) = (BTreeSet::new(), BTreeSet::new());
     let mut read = |value: ValueId| {
-        if program.constant(value).is_some() {
-            constants.insert(value);
-        } else if plan.memory().home(device, value).is_none() {
-            guests.insert(value);
+        if plan.memory().home(device, value).is_none() {
+            let constant = program.constant(value).is_some();
+            if constant { &mut constants } else { &mut guests }.insert(value);
         }
     };
     for step in plan.steps() {

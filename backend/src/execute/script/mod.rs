@@ -255,6 +255,8 @@ pub(super) struct LinkStep {
     pub(super) gate: u32,
     /// Slot of the source, on a GPU.
     pub(super) source: Option<u32>,
+    /// What is sent, if it is a constant; `None` until the script is readied.
+    pub(super) constant: Option<Arc<Buffer>>,
     /// Slot of the target, if the value lands whole.
     pub(super) target: Option<u32>,
     /// What waits for the arrival. A stream's reader hears of each chunk instead.

@@ -2,7 +2,7 @@
 
 use super::{After, Feed, Gate, NO_GATE, QueueAt, Scripts, StreamOut, Work};
 use crate::execute::exchange::{Exchange, Wait};
-use crate::plan::test_programs::{Placed, random_program};
+use crate::plan::test_programs::{Placed, random_program, random_residency};
 use crate::plan::{ChunkRule, PlanOptions, StreamMode};
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceKind;
@@ -160,6 +160,7 @@ fn random_scripts_run_to_their_end() {
             streaming: *u.choose(&[StreamMode::Off, StreamMode::Auto, StreamMode::Always])?,
             chunk: ChunkRule::Rows(u.int_in_range(1..=4)?),
             capacity: u.int_in_range(2..=4)?,
+            weights: random_residency(u, &placed)?,
         };
         let plan = placed.plan(&options).expect("no limit");
         let scripts = Scripts::of(&plan, &placed.program).expect("a plan that agrees with itself");

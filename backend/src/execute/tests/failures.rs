@@ -93,7 +93,8 @@ fn threads_end_with_the_executor() {
 #[test]
 fn runs_can_be_cancelled_at_any_time() {
     let ladder = executor(&ladder(&["cpu", "cpu", "cpu"], 40, &[256]), &PlanOptions::default(), 1);
-    let chunks = PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(1), capacity: 2 };
+    let chunks =
+        PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(1), capacity: 2, ..PlanOptions::default() };
     let gang = executor(&Placed::chain(&["cpu", "cpu", "cpu"], &[0, 1, 2], &[20, 11]), &chunks, 1);
     for (executor, step) in [(ladder, 1), (gang, 4)] {
         for microseconds in (0..35).map(|at| at * at * step) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 const DIMS: [usize; 2] = [20, 11];
 
 fn always(chunk: ChunkRule, capacity: u32) -> PlanOptions {
-    PlanOptions { streaming: StreamMode::Always, chunk, capacity }
+    PlanOptions { streaming: StreamMode::Always, chunk, capacity, ..PlanOptions::default() }
 }
 
 fn chain(kinds: &[&str], device_of: &[u32]) -> Placed {

@@ -7,7 +7,7 @@ use super::{adapter, assert_right, devices, executor, executor_on, executor_with
 use crate::error_kind::ErrorKind;
 use crate::execute::{Activity, ComputeDevice, DevicePool, GpuOpener, Lane, RunOptions};
 use crate::lock::lock;
-use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
+use crate::plan::test_programs::{Maker, Placed, add, random_program, random_residency, relu};
 use crate::plan::{ChunkRule, PlanOptions, Route, StreamMode};
 use crate::program::Origin;
 use anabranch_kernels::gpu::Gpu;
@@ -59,7 +59,8 @@ fn streamed_and_whole_transfers_give_the_same_bits() {
     let placed = streams();
     for rule in [ChunkRule::Rows(1), ChunkRule::Rows(7), ChunkRule::Bytes(1000), ChunkRule::Auto] {
         for capacity in [2, 5] {
-            let options = PlanOptions { streaming: StreamMode::Always, chunk: rule, capacity };
+            let options =
+                PlanOptions { streaming: StreamMode::Always, chunk: rule, capacity, ..PlanOptions::default() };
             let executor = executor(&placed, &options, 1);
             let streamed = executor.plan().transfers().iter().filter(|t| matches!(t.route, Route::Streamed(_))).count();
             assert_eq!(streamed, if rule == ChunkRule::Auto { 0 } else { 3 }, "{rule:?}");
@@ -123,6 +124,7 @@ fn random_programs_give_the_bits_of_node_after_node() {
             streaming: if u.arbitrary()? { StreamMode::Always } else { StreamMode::Off },
             chunk: ChunkRule::Rows(u.int_in_range(1..=9)?),
             capacity: u.int_in_range(2..=4)?,
+            weights: random_residency(u, &placed)?,
         };
         let executor = executor(&placed, &options, 1);
         for _ in 0..2 {
@@ -139,7 +141,8 @@ fn a_stream_whose_reader_fails_ends_and_the_next_run_is_right() {
     let placed = streams();
     // Node 4 reads a stream of 60 chunks through a ring of two buffers.
     let (kernels, mood) = bad(&placed, 4);
-    let options = PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(1), capacity: 2 };
+    let options =
+        PlanOptions { streaming: StreamMode::Always, chunk: ChunkRule::Rows(1), capacity: 2, ..PlanOptions::default() };
     let executor = executor_with(&placed, kernels, &options, 1);
     for ill in [REFUSES, PANICS, REFUSES] {
         mood.store(ill, Ordering::Relaxed);

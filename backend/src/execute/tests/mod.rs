@@ -8,6 +8,7 @@ mod naive;
 mod pool;
 mod resident;
 mod runs;
+mod staged;
 mod weights;
 
 use super::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, RunOptions, RunOutput};

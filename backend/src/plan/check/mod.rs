@@ -6,7 +6,7 @@
 
 mod streams;
 
-use super::{PackedConstant, Plan, Route, Step, TransferId};
+use super::{HOST, PackedConstant, Plan, Route, Step, TransferId};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,11 +55,12 @@ pub fn check(program: &Program, plan: &Plan) -> Vec<Violation> {
     let mut found = Vec::new();
     counts(program, plan, &mut found);
     if found.is_empty() {
-        availability(program, plan, &mut found);
+        let sent = sent_constants(program, plan);
+        availability(program, plan, &sent, &mut found);
         streams::judge(program, plan, &mut found);
-        links(plan, &mut found);
-        clashes(program, plan, &mut found);
-        figures(program, plan, &mut found);
+        links(program, plan, &mut found);
+        clashes(program, plan, &sent, &mut found);
+        figures(program, plan, &sent, &mut found);
     }
     found
 }
@@ -83,11 +84,11 @@ fn counts(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
 }
 
 /// Replays the order and sees that every value is there when it is needed, and sent once and for somebody.
-fn availability(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
+fn availability(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violation>) {
     let mut there: BTreeSet<(DeviceId, ValueId)> = BTreeSet::new();
     let mut unread: BTreeMap<(DeviceId, ValueId), TransferId> = BTreeMap::new();
     for step in plan.steps() {
-        for (device, value) in reads(program, plan, *step) {
+        for (device, value) in reads(program, plan, sent, *step) {
             if !there.contains(&(device, value)) {
                 found.push(Violation::NotThere(*step, value, device));
             }
@@ -108,15 +109,24 @@ fn availability(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
     found.extend(unread.into_values().map(Violation::Transfer));
 }
 
-/// What a step reads, and where. Constants are everywhere.
-fn reads(program: &Program, plan: &Plan, step: Step) -> Vec<(DeviceId, ValueId)> {
+/// What a step reads, and where. Constants are everywhere but where they are sent.
+fn reads(program: &Program, plan: &Plan, sent: &Sent, step: Step) -> Vec<(DeviceId, ValueId)> {
     let (device, values) = match step {
         Step::Input(_) => return Vec::new(),
         Step::Node(node) => (plan.device_of(node), program.node(node).inputs.clone()),
         Step::Transfer(id) => (plan.transfer(id).from, vec![plan.transfer(id).value]),
         Step::Output(index) => (plan.output_device(index), vec![program.outputs[index].value]),
     };
-    values.into_iter().filter(|value| program.constant(*value).is_none()).map(|value| (device, value)).collect()
+    let resident = |value: &ValueId| program.constant(*value).is_some() && !sent.contains(&(device, *value));
+    values.into_iter().filter(|value| !resident(value)).map(|value| (device, value)).collect()
+}
+
+/// The constants that are sent, and where.
+type Sent = BTreeSet<(DeviceId, ValueId)>;
+
+fn sent_constants(program: &Program, plan: &Plan) -> Sent {
+    let constants = plan.transfers().iter().filter(|transfer| program.constant(transfer.value).is_some());
+    constants.map(|transfer| (transfer.to, transfer.value)).collect()
 }
 
 fn writes(program: &Program, plan: &Plan, step: Step) -> Vec<(DeviceId, ValueId)> {
@@ -128,7 +138,7 @@ fn writes(program: &Program, plan: &Plan, step: Step) -> Vec<(DeviceId, ValueId)
     }
 }
 
-fn links(plan: &Plan, found: &mut Vec<Violation>) {
+fn links(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
     let mut moved: BTreeMap<(DeviceId, DeviceId), Vec<TransferId>> = BTreeMap::new();
     for step in plan.steps() {
         if let Step::Transfer(id) = step {
@@ -139,7 +149,8 @@ fn links(plan: &Plan, found: &mut Vec<Violation>) {
                 Route::Copied => !cpus,
                 Route::Streamed(stream) => !cpus || stream.producer.is_some(),
             };
-            if !shared {
+            let kept = program.constant(transfer.value).is_none() || transfer.from == HOST;
+            if !shared || !kept {
                 found.push(Violation::Transfer(*id));
             }
             if !cpus {
@@ -156,15 +167,15 @@ fn links(plan: &Plan, found: &mut Vec<Violation>) {
 }
 
 /// Finds each value's last use in each memory, then replays all arrivals and sees who is still there.
-fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
+fn clashes(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violation>) {
     let slot = |device, value| plan.memory().home(device, value).map(|allocation| (device, allocation.slot));
     let mut last: BTreeMap<(DeviceId, ValueId), usize> = BTreeMap::new();
     for (place, step) in plan.steps().iter().enumerate() {
-        for (device, value) in reads(program, plan, *step) {
+        for (device, value) in reads(program, plan, sent, *step) {
             let made = plan.origin(program, value).unwrap_or(device);
             let owner = if slot(device, value).is_some() { device } else { made };
             let until = match step {
-                Step::Output(_) if device == DeviceId(0) => usize::MAX,
+                Step::Output(_) if device == HOST => usize::MAX,
                 _ => streams::span(plan, place).1,
             };
             let known = last.entry((owner, value)).or_default();
@@ -207,7 +218,7 @@ fn clashes(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
 }
 
 /// Adds every device's memory up again.
-fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
+fn figures(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violation>) {
     let mut counted: BTreeSet<ValueId> = BTreeSet::new();
     let mut packed: BTreeSet<&PackedConstant> = BTreeSet::new();
     for (index, device) in plan.devices().iter().enumerate() {
@@ -224,7 +235,10 @@ fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
             let reads = &plan.memory().needs(*node).reads;
             let inputs = program.node(*node).inputs.iter().enumerate();
             let read = inputs.filter(|(at, _)| reads.get(*at).copied().unwrap_or(true)).map(|(_, value)| *value);
-            constants.extend(read.filter(|value| program.constant(*value).is_some()));
+            constants.extend(read.filter(|value| program.constant(*value).is_some() && !sent.contains(&(id, *value))));
+        }
+        if id == HOST {
+            constants.extend(sent.iter().map(|(_, value)| *value));
         }
         if device.kind == DeviceKind::Cpu {
             constants.retain(|value| counted.insert(*value));
@@ -258,7 +272,7 @@ fn figures(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::test_programs::{Maker, Placed, add, random_program, relu};
+    use crate::plan::test_programs::{Maker, Placed, add, random_program, random_residency, relu};
     use crate::plan::{ChunkRule, PlanError, PlanOptions, StreamMode};
 
     /// Two branches over three devices, joined on the host.
@@ -354,6 +368,7 @@ mod tests {
             let options = PlanOptions {
                 streaming: StreamMode::Always,
                 chunk: ChunkRule::Rows(u.int_in_range(1..=5)?),
+                weights: random_residency(u, &placed)?,
                 ..PlanOptions::default()
             };
             let plan = placed.plan(&options).expect("no limit");
@@ -366,15 +381,14 @@ mod tests {
                     let short = |other: usize| if other == device { peak - 1 } else { u64::MAX };
                     placed.limited(short).plan(&options)
                 };
-                // The first byte too few may cost only the slots that nobody had to wait for.
-                let least = match one_short(peak) {
-                    Ok(tight) => {
-                        assert_eq!(check(&placed.program, &tight), []);
-                        tight.memory().devices()[device].peak()
-                    }
-                    Err(_) => peak,
-                };
-                assert!(least <= peak);
+                // The first byte too few may cost only the slots that nobody had to wait for, the next that weights are sent early.
+                let mut least = peak;
+                while let Ok(tight) = one_short(least) {
+                    assert_eq!(check(&placed.program, &tight), []);
+                    let taken = tight.memory().devices()[device].peak();
+                    assert!(taken < least, "{taken} of {least} bytes less one");
+                    least = taken;
+                }
                 match one_short(least) {
                     Err(PlanError::Memory(shortage)) => {
                         assert_eq!((shortage.needed, shortage.available), (least, least - 1));

@@ -14,7 +14,7 @@ pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
 use super::machine::{Machine, least_seconds};
-use crate::plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
+use crate::plan::{Allocation, HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
 use crate::profile::{NodeCost, RunCosts};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::cost::TransferCurve;
@@ -237,7 +237,8 @@ impl<'a> Script<'a> {
             Route::Streamed(stream) => stream.producer.and_then(|producer| self.nodes[producer.index()]),
             Route::Shared | Route::Copied => None,
         };
-        let after: Vec<_> = feeder.map(|(first, _)| (first, 0.0)).or(made).into_iter().collect();
+        let ready = feeder.map(|(first, _)| (first, 0.0)).or(made).or_else(|| self.emptied(value, to));
+        let after: Vec<_> = ready.into_iter().collect();
         let curve = self.curve(from, to);
         let lane = self.plan.links().iter().position(|link| link.from == from && link.to == to);
         let (Some(lane), false) = (lane.map(|at| 2 * self.plan.devices().len() + at), route == Route::Shared) else {
@@ -271,6 +272,20 @@ impl<'a> Script<'a> {
             let woken = if self.plan.device(to).kind == DeviceKind::Cpu { self.machine.wake() } else { 0.0 };
             self.there.insert((value, to), (last, woken));
         }
+    }
+
+    /// The last use of what was in a constant's slot before: it is sent when that is over.
+    fn emptied(&self, value: ValueId, device: DeviceId) -> Option<(usize, f64)> {
+        let memory = self.plan.memory();
+        let home = memory.home(device, value)?;
+        let before = |other: &&Allocation| (other.device, other.slot) == (device, home.slot) && other.until < home.from;
+        let last = memory.allocations().iter().filter(before).map(|other| other.until).max()?;
+        let operations = match self.plan.steps().get(last as usize)? {
+            Step::Node(node) => self.nodes[node.index()],
+            Step::Transfer(id) => self.transfers[id.index()],
+            Step::Input(_) | Step::Output(_) => None,
+        };
+        operations.map(|(_, last)| (last, 0.0))
     }
 
     fn curve(&mut self, from: DeviceId, to: DeviceId) -> TransferCurve {

@@ -9,6 +9,7 @@
 //! Values are never computed twice to save memory.
 
 mod relief;
+mod staged;
 mod ways;
 
 pub(super) use ways::Ways;
@@ -19,7 +20,7 @@ use super::machine::Machine;
 use super::placing::Placing;
 use super::strategy::Order;
 use crate::execute::Kernels;
-use crate::plan::{MemoryShortage, Plan, PlanDevice, PlanError, PlanOptions, StreamMode};
+use crate::plan::{MemoryShortage, Plan, PlanDevice, PlanError, PlanOptions, Residency, StreamMode};
 use crate::program::Program;
 use anabranch_placement::graph::{TaskId, UnitId};
 use anabranch_placement::place::Placement;
@@ -46,6 +47,8 @@ pub(super) struct Repair<'a> {
     pub(super) problem: &'a Problem<'a>,
     pub(super) kernels: &'a Kernels,
     pub(super) rule: Order,
+    /// Which weights stay on GPUs.
+    pub(super) weights: Residency,
 }
 
 /// An assignment whose plan fits.
@@ -89,6 +92,11 @@ impl Repair<'_> {
             device_of = next;
         }
         Ok(None)
+    }
+
+    /// The same with these weights on GPUs.
+    fn with_weights(&self, weights: Residency) -> Self {
+        Self { weights, ..*self }
     }
 
     /// How many plans an improvement that goes as far as it pays may make.
@@ -191,7 +199,7 @@ impl Repair<'_> {
         self.placing.begin_with_inputs(&mut schedule);
         let device_of = device_of.to_vec();
         let placement = Placement { strategy: "", device_of, reasons: Vec::new(), planned: None };
-        let whole = PlanOptions::default().with_streaming(StreamMode::Off);
+        let whole = PlanOptions::default().with_streaming(StreamMode::Off).with_weights(self.weights.clone());
         match Plan::build(self.program, self.devices, &placement, &schedule, Vec::new(), self.kernels, &whole) {
             Ok(plan) => Ok(Ok(forecast(self.program, &plan, self.placing.costs(), self.machine)?.makespan)),
             Err(PlanError::Memory(shortage)) => Ok(Err(shortage)),

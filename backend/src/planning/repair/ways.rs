@@ -1,32 +1,27 @@
 //! The ways to plan what does not fit as it was placed, and the one of them that is predicted to take least.
 //!
 //! Nothing moves where another order ([`Order::Frugal`]) or streaming less or more is enough; else work moves off the devices that are
-//! short: off the placement, and off what its strategy makes of less memory there. A given assignment stays as it is. `auto` begins
-//! not only with its own placement, but with those of all strategies.
+//! short: off the placement, and off what its strategy makes of less memory there. A given assignment stays as it is.
 
 use super::super::blocks::PlacedProgram;
 use super::super::error::PlanningError;
 use super::super::fitting::Planner;
 use super::super::placing::{Placed, Placing};
 use super::super::planned::Planned;
-use super::super::request::{BlockSource, PlacementRequest};
+use super::super::request::PlacementRequest;
 use super::super::strategy::Order;
 use super::{Repair, Repaired};
 use crate::error_kind::ErrorKind;
-use crate::plan::{PlanOptions, StreamMode};
+use crate::plan::{PlanOptions, Residency, StreamMode};
 use crate::program::NodeId;
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::place::{STRATEGIES, strategy_by_name};
-use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::problem::MemoryRule;
 use std::collections::BTreeMap;
 
 /// Repaired assignments that are improved with a few plans each, and of these the ones that are improved as far as it pays.
 const LOOKED_AT: usize = 16;
 const FIRST_LOOK: usize = 16;
 const IMPROVED: usize = 3;
-
-/// Nodes of all placements to begin with, beyond which no further strategy is asked.
-const START_NODES: usize = 20_000;
 
 /// Placements of one strategy within less and less memory.
 const BUDGETS: usize = 4;
@@ -45,10 +40,11 @@ struct Own {
     held: BTreeMap<NodeId, u64>,
 }
 
-/// A repaired assignment, where it came from, and the order in which devices run it.
+/// A repaired assignment, where it came from, the order in which devices run it, and which weights stay on GPUs.
 struct Candidate<'p> {
     start: &'p Placed,
     rule: Order,
+    weights: Residency,
     repaired: Repaired,
 }
 
@@ -58,33 +54,75 @@ impl Ways<'_> {
     /// # Errors
     /// If there is no placement, or no plan for another reason than memory.
     pub(in super::super) fn least(&self) -> Result<Option<Planned>, PlanningError> {
-        let placed = self.placing.place_roomy(self.request)?;
-        if self.request.order.is_some() || !matches!(self.request.blocks, BlockSource::Formed) {
+        let placed = self.placing.place_roomy(self.request, &self.room())?;
+        if !self.is_open() {
             let mut best = None;
             for streaming in self.streamings().skip(1) {
-                self.offer(self.whole(placed.clone()), self.request, streaming, &mut best)?;
+                let options = self.options.clone().with_streaming(streaming);
+                self.offer(self.whole(placed.clone()), self.request, &options, &mut best)?;
             }
             return Ok(best);
         }
-        let platform = self.placing.platform(&vec![u64::MAX; self.planner.machine.devices.len()])?;
-        self.placing.with_problem(&platform, MemoryRule::Ignore, |problem| self.least_of(problem, placed))?
+        self.with_repair(|repair| self.least_of(repair, placed))
     }
 
-    /// [`Self::least`], of a placement of `problem` that may be changed.
-    fn least_of(&self, problem: &Problem<'_>, placed: Placed) -> Result<Option<Planned>, PlanningError> {
-        let mut best = None;
+    /// The placement as if GPUs had memory for all weights, with as many of them staged as must be; `None` if it does not fit so either.
+    ///
+    /// # Errors
+    /// As [`Self::least`].
+    pub(in super::super) fn staged(&self) -> Result<Option<Planned>, PlanningError> {
+        if !self.is_open() {
+            return Ok(None);
+        }
+        let placed = self.placing.place_roomy(self.request, &self.planner.machine.room(&Residency::Staged))?;
+        self.with_repair(|repair| {
+            let mut best = None;
+            let own = Own::of(&repair(self.request.rule), placed)?;
+            for rule in self.rules() {
+                if let Some(weights) = repair(rule).staged(&own.placed.placement.device_of)? {
+                    self.offer_all(&own, &Candidate::unmoved(&own.placed, rule, weights), &mut best)?;
+                }
+            }
+            Ok(best)
+        })
+    }
+
+    /// Whether neither an order nor blocks are given.
+    fn is_open(&self) -> bool {
+        self.request.order.is_none() && self.request.is_open()
+    }
+
+    /// Lends out what plans the program in an order again and again, whatever fits.
+    fn with_repair<T>(
+        &self,
+        look: impl for<'p> FnOnce(&dyn Fn(Order) -> Repair<'p>) -> Result<T, PlanningError>,
+    ) -> Result<T, PlanningError> {
         let Planner { lowered, machine, .. } = self.planner;
-        let kernels = lowered.kernels(&lowered.program);
+        let (kernels, devices) = (lowered.kernels(&lowered.program), machine.plan_devices());
         let (program, placing) = (&*lowered.program, self.placing);
-        let devices = machine.plan_devices();
-        let repair = |rule| Repair { program, machine, devices: &devices, placing, problem, kernels: &kernels, rule };
+        let platform = placing.platform(&vec![u64::MAX; devices.len()])?;
+        placing.with_problem(&platform, MemoryRule::Ignore, |problem| {
+            look(&|rule| {
+                let (devices, kernels, weights) = (&devices[..], &kernels, self.options.weights.clone());
+                Repair { program, machine, devices, placing, problem, kernels, rule, weights }
+            })
+        })?
+    }
+
+    /// [`Self::least`], of a placement that may be changed.
+    fn least_of<'p>(
+        &self,
+        repair: &dyn Fn(Order) -> Repair<'p>,
+        placed: Placed,
+    ) -> Result<Option<Planned>, PlanningError> {
+        let mut best = None;
         let own = Own::of(&repair(self.request.rule), placed)?;
         self.offer_unmoved(&own, &own.placed, &mut best)?;
         if self.request.placer.name() == "fixed" {
             return Ok(best);
         }
         let starts = self.starts(&repair(self.request.rule), &own)?;
-        for candidate in self.repaired(&repair, &starts)? {
+        for candidate in self.repaired(repair, &starts)? {
             self.offer_all(&own, &candidate, &mut best)?;
         }
         // Where something must be streamed to fit, moving alone does not help.
@@ -96,11 +134,15 @@ impl Ways<'_> {
 
     /// Plans a placement in every order and with more and with less streamed.
     fn offer_unmoved(&self, own: &Own, start: &Placed, best: &mut Option<Planned>) -> Result<(), PlanningError> {
-        self.rules().try_for_each(|rule| {
-            let device_of = start.placement.device_of.clone();
-            let repaired = Repaired { device_of, held: BTreeMap::new(), makespan: f64::INFINITY };
-            self.offer_all(own, &Candidate { start, rule, repaired }, best)
-        })
+        self.rules().try_for_each(|rule| self.offer_all(own, &Candidate::unmoved(start, rule, self.weights()), best))
+    }
+
+    fn room(&self) -> Vec<u64> {
+        self.planner.machine.room(&self.options.weights)
+    }
+
+    fn weights(&self) -> Residency {
+        self.options.weights.clone()
     }
 
     /// What is streamed: first what was asked for.
@@ -119,34 +161,10 @@ impl Ways<'_> {
         [self.request.rule].into_iter().chain(frugal)
     }
 
-    /// The placement and what the strategy makes of less memory; for `auto`, those of all strategies.
+    /// The placement, and as long as its plan does not fit, what the strategy makes of so much less for what stays on the device that is short.
     fn starts(&self, repair: &Repair<'_>, own: &Own) -> Result<Vec<Placed>, PlanningError> {
-        let mut starts = Vec::new();
-        self.within_less(repair, self.request, own.placed.clone(), &mut starts)?;
-        let others = STRATEGIES.iter().filter(|_| self.request.placer.name() == "auto");
-        for placer in others.filter_map(|(name, _)| strategy_by_name(name)) {
-            if starts.len() * self.planner.lowered.program.nodes.len() > START_NODES {
-                break;
-            }
-            let request =
-                PlacementRequest { placer, rule: self.request.rule, order: None, blocks: BlockSource::Formed };
-            if let Ok(other) = self.placing.place_roomy(&request) {
-                self.within_less(repair, &request, other, &mut starts)?;
-            }
-        }
-        Ok(starts)
-    }
-
-    /// Adds a placement that is not there yet, and as long as its plan does not fit, what the strategy makes of so much less for what stays on
-    /// the device that is short.
-    fn within_less(
-        &self,
-        repair: &Repair<'_>,
-        request: &PlacementRequest,
-        mut placed: Placed,
-        starts: &mut Vec<Placed>,
-    ) -> Result<(), PlanningError> {
-        let mut budgets = self.planner.machine.memory();
+        let (mut starts, mut placed): (Vec<Placed>, _) = (Vec::new(), own.placed.clone());
+        let mut budgets = self.room();
         for _ in 0..BUDGETS {
             if !starts.iter().any(|known| known.placement.device_of == placed.placement.device_of) {
                 starts.push(placed.clone());
@@ -155,30 +173,31 @@ impl Ways<'_> {
             let short = repair.position(&shortage).index();
             let resident = placed.resident(short).min(budgets[short]);
             budgets[short] = resident.saturating_sub(shortage.needed - shortage.available);
-            let Ok(next) = self.placing.place(request, &budgets) else { break };
+            let Ok(next) = self.placing.place(self.request, &budgets) else { break };
             placed = next;
         }
-        Ok(())
+        Ok(starts)
     }
 
     /// The best assignments that fit after units were moved.
-    fn repaired<'a>(
+    fn repaired<'a, 'p>(
         &self,
-        repair: &dyn Fn(Order) -> Repair<'a>,
+        repair: &dyn Fn(Order) -> Repair<'p>,
         starts: &'a [Placed],
     ) -> Result<Vec<Candidate<'a>>, PlanningError> {
         let mut candidates: Vec<Candidate<'_>> = Vec::new();
         for start in starts {
             for rule in self.rules() {
                 let repaired = repair(rule).repaired(&start.placement.device_of)?;
-                candidates.extend(repaired.map(|repaired| Candidate { start, rule, repaired }));
+                let weights = self.weights();
+                candidates.extend(repaired.map(|repaired| Candidate { start, rule, weights, repaired }));
             }
         }
         for (kept, plans) in [(LOOKED_AT, FIRST_LOOK), (IMPROVED, usize::MAX)] {
             candidates.sort_by(|one, other| one.repaired.makespan.total_cmp(&other.repaired.makespan));
             candidates.dedup_by(|one, other| one.is_like(other));
             candidates.truncate(kept);
-            for Candidate { start, rule, repaired } in &mut candidates {
+            for Candidate { start, rule, repaired, .. } in &mut candidates {
                 let repair = repair(*rule);
                 repair.improve(&start.placement.device_of, repaired, plans.min(repair.improvements()))?;
             }
@@ -188,10 +207,10 @@ impl Ways<'_> {
 
     /// Plans an assignment with more and with less streamed.
     fn offer_all(&self, own: &Own, candidate: &Candidate<'_>, best: &mut Option<Planned>) -> Result<(), PlanningError> {
-        let Candidate { start, rule, repaired } = candidate;
+        let Candidate { start, rule, weights, repaired } = candidate;
         let nodes = self.planner.lowered.program.nodes.len();
         let fixed = PlacementRequest::fixed(repaired.device_of[..nodes].to_vec(), *rule);
-        let mut placed = self.placing.place_roomy(&fixed)?;
+        let mut placed = self.placing.place_roomy(&fixed, &self.room())?;
         placed.placement.strategy = self.request.placer.name();
         let tasks = repaired.device_of.iter().zip(&start.placement.device_of);
         for (task, _) in tasks.enumerate().filter(|(_, (now, before))| now == before) {
@@ -202,7 +221,8 @@ impl Ways<'_> {
             for (node, reason) in self.moved(own, repaired) {
                 whole.reasons[node.index()] = reason;
             }
-            self.offer(whole, &fixed, streaming, best)?;
+            let options = self.options.clone().with_streaming(streaming).with_weights(weights.clone());
+            self.offer(whole, &fixed, &options, best)?;
         }
         Ok(())
     }
@@ -212,13 +232,13 @@ impl Ways<'_> {
         &self,
         whole: PlacedProgram,
         request: &PlacementRequest,
-        streaming: StreamMode,
+        options: &PlanOptions,
         best: &mut Option<Planned>,
     ) -> Result<(), PlanningError> {
         let makespan = |planned: &Planned| planned.plan().predicted().makespan;
-        match self.planner.planned(whole, request, &self.options.clone().with_streaming(streaming)) {
+        match self.planner.planned(whole, request, options) {
             Ok(planned) if best.as_ref().is_none_or(|best| makespan(&planned) < makespan(best)) => {
-                *best = Some(planned)
+                *best = Some(Planned { repaired: true, ..planned })
             }
             Err(error) if error.kind() != ErrorKind::Memory => return Err(error),
             _ => {}
@@ -233,7 +253,7 @@ impl Ways<'_> {
 
     /// Why nodes are elsewhere than the strategy had them.
     fn moved(&self, own: &Own, repaired: &Repaired) -> BTreeMap<NodeId, String> {
-        let (graph, strategy) = (self.placing.tasks().graph(), self.request.placer.name());
+        let (graph, strategy) = (self.placing.tasks().graph(), own.placed.placement.strategy);
         let ids = self.planner.lowered.program.node_ids();
         let moved = ids.filter_map(|node| {
             let before = own.placed.placement.device_of[node.index()];
@@ -264,7 +284,13 @@ impl Own {
     }
 }
 
-impl Candidate<'_> {
+impl<'p> Candidate<'p> {
+    fn unmoved(start: &'p Placed, rule: Order, weights: Residency) -> Self {
+        let device_of = start.placement.device_of.clone();
+        let repaired = Repaired { device_of, held: BTreeMap::new(), makespan: f64::INFINITY };
+        Self { start, rule, weights, repaired }
+    }
+
     fn is_like(&self, other: &Self) -> bool {
         self.rule == other.rule && self.repaired.device_of == other.repaired.device_of
     }

@@ -1,0 +1,130 @@
+//! Under memory limits from what a model takes without any down to the smallest that any strategy manages, `auto` plans wherever another
+//! strategy does, and is forecast to take no longer: on machines that are not there, for bundled models and for graphs of other shapes.
+
+use anabranch::device::{CpuGranularity, DetectOptions, detect};
+use anabranch::execute::Weights;
+use anabranch::planning::{Constraints, Lowered, Machine, PlanChoice, Planned, Planner, PlanningError};
+use anabranch::profile::MachineCosts;
+use anabranch::program::Program;
+use anabranch::{ErrorKind, PlatformFile, Strategy};
+use anabranch_tests::programs::{branches, bundled, many_weights, skips, wide_middle};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Limits are tried down to this part of the greatest.
+const FINEST: f64 = 1.0 / 32.0;
+
+/// A device that is not there: its kind, its floating-point operations per second, and the part of a limit that holds for it.
+type Described = (&'static str, f64, f64);
+
+/// One CPU; a CPU and a faster GPU; two CPU devices and a slower GPU.
+const MACHINES: [&[Described]; 3] = [
+    &[("cpu", 1e10, 1.0)],
+    &[("cpu", 1e10, 1.0), ("gpu", 8e10, 0.5)],
+    &[("cpu", 1e10, 1.0), ("cpu", 1e10, 0.5), ("gpu", 2e9, 0.5)],
+];
+
+fn machine(devices: &[Described], limit: f64) -> Machine {
+    let device = |(at, (kind, flops, part)): (usize, &Described)| {
+        json!({"name": format!("{kind}{at}"), "kind": kind, "memory": (limit * part) as u64,
+               "rates": {"matmul_flops": flops, "conv_flops": flops, "map_flops": flops / 4.0, "bandwidth": flops,
+                         "launch": 1e-6}})
+    };
+    let devices: Vec<_> = devices.iter().enumerate().map(device).collect();
+    let file = json!({"format": "anabranch-platform", "version": 1, "devices": devices});
+    let file: PlatformFile = serde_json::from_value(file).expect("a sound platform");
+    let options = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
+    let inventory = detect(&options).expect("there is a CPU");
+    Machine::described(&file, &inventory, &MachineCosts::default()).expect("a sound platform")
+}
+
+fn lowered(program: Program) -> Lowered {
+    Lowered { program: Arc::new(program), weights: Arc::new(Weights::default()) }
+}
+
+fn plan(lowered: &Lowered, machine: &Machine, strategy: &str) -> Result<Planned, PlanningError> {
+    let strategy = Strategy::algorithm(strategy).expect("one of the algorithms");
+    let planner = Planner { lowered, machine, constraints: &Constraints::default() };
+    planner.plan(&PlanChoice { strategy, ..PlanChoice::default() })
+}
+
+fn peaks(planned: &Planned) -> Vec<u64> {
+    planned.plan().memory().devices().iter().map(|memory| memory.peak()).collect()
+}
+
+/// The strategies that have a plan, and what each is forecast to take, in seconds. All plans keep the limits.
+fn fitting(name: &str, lowered: &Lowered, machine: &Machine) -> Vec<(&'static str, f64)> {
+    let has_gpu = machine.devices.iter().any(|device| device.name.starts_with("gpu"));
+    let algorithms = Strategy::algorithms().map(|(algorithm, _)| algorithm).filter(|name| has_gpu || *name != "gpu");
+    let fits = |algorithm| match plan(lowered, machine, algorithm) {
+        Ok(planned) => {
+            let (peaks, memory) = (peaks(&planned), machine.memory());
+            assert!(peaks.iter().zip(&memory).all(|(peak, limit)| peak <= limit), "{name} by {algorithm}: {peaks:?}");
+            assert_eq!(anabranch::plan::check(&planned.program, planned.plan()), [], "{name} by {algorithm}");
+            Some((algorithm, planned.plan().predicted().makespan))
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Memory, "{name} by {algorithm}: {error}");
+            None
+        }
+    };
+    algorithms.filter_map(fits).collect()
+}
+
+/// Asserts that `auto` is as good as any strategy within a limit. Whether any has a plan.
+fn auto_is_best(name: &str, lowered: &Lowered, machine: &Machine) -> bool {
+    let fitting = fitting(name, lowered, machine);
+    let least = fitting.iter().map(|(_, makespan)| *makespan).reduce(f64::min);
+    let auto = fitting.iter().find(|(algorithm, _)| *algorithm == "auto").map(|(_, makespan)| *makespan);
+    assert_eq!(auto, least, "{name} within {:?} bytes: {fitting:?}", machine.memory());
+    auto.is_some()
+}
+
+/// From the peak of the CPU alone to the smallest limit that any strategy manages.
+fn down_to_the_smallest(name: &str, program: Program) {
+    let lowered = lowered(program);
+    for devices in MACHINES {
+        let alone = plan(&lowered, &machine(devices, 1e15), "cpu").expect("no limit");
+        let peak = peaks(&alone).into_iter().max().expect("there are devices") as f64;
+        assert!(auto_is_best(name, &lowered, &machine(devices, peak)), "{name} in what it takes without a limit");
+        let (mut refused, mut managed) = (0.0, 1.0);
+        while managed - refused > FINEST {
+            let middle = (refused + managed) / 2.0;
+            let fits = auto_is_best(name, &lowered, &machine(devices, peak * middle));
+            *(if fits { &mut managed } else { &mut refused }) = middle;
+        }
+        assert!(refused > 0.0, "{name}: something has to be too small");
+    }
+}
+
+#[test]
+fn no_strategy_is_better_than_auto_with_a_bundled_model() {
+    for name in ["encoder", "fire", "lstm", "unet", "vit"] {
+        down_to_the_smallest(name, bundled(name));
+    }
+}
+
+#[test]
+fn no_strategy_is_better_than_auto_with_other_shapes() {
+    let shapes = [("wide middle", wide_middle()), ("branches", branches()), ("skips", skips())];
+    shapes
+        .into_iter()
+        .chain([("many weights", many_weights())])
+        .for_each(|(name, made)| down_to_the_smallest(name, made));
+}
+
+#[test]
+fn no_strategy_refuses_where_a_gpu_has_room() {
+    for (name, flops) in [("fire", 2e9), ("vit", 8e10)] {
+        let devices = [("cpu", 1e10, 1.0), ("gpu", flops, 1e6)];
+        let lowered = lowered(bundled(name));
+        let on_host = |strategy| peaks(&plan(&lowered, &machine(&devices, 1e12), strategy).expect("no limit"))[0];
+        // What a GPU that does all leaves on the CPU.
+        let (peak, least) = (on_host("cpu"), on_host("gpu"));
+        for limit in [0.99, 0.6, 0.25].map(|part| peak as f64 * part).into_iter().filter(|limit| *limit >= least as f64)
+        {
+            let fitting = fitting(name, &lowered, &machine(&devices, limit));
+            assert_eq!(fitting.len(), Strategy::algorithms().count(), "{name} in {limit} of {peak} bytes: {fitting:?}");
+        }
+    }
+}
