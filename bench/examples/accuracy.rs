@@ -5,15 +5,17 @@
 //! those in an `.npz` beside the model (members `in__NAME`), else random ones. The time is bounded by `--seconds`: the fewer
 //! seconds, the fewer runs of each way, but never less than five.
 
+mod shared;
+
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, Outcome, compare};
-use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::RunOptions;
 use anabranch::planning::PlanChoice;
 use anabranch::profile::CostStore;
 use anabranch::{Session, SessionOptions};
-use anabranch_bench::models::{inputs_beside, models, with_random};
+use anabranch_bench::models::models;
 use anabranch_bench::turns::Failure;
 use clap::Parser;
+use shared::{Common, name};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -28,24 +30,14 @@ const RUNS: (f64, f64) = (5.0, 31.0);
 struct Arguments {
     /// Directory with .onnx files
     directory: PathBuf,
-    /// Cores that make one CPU device: machine, package, numa, l3 or core
-    #[arg(long, default_value = "l3")]
-    cpu_devices: CpuGranularity,
-    /// Count a software Vulkan adapter as a GPU
-    #[arg(long)]
-    software_gpu: bool,
+    #[command(flatten)]
+    common: Common,
     /// Rounds of refinement before the last table
     #[arg(long, default_value_t = 3)]
     refine: u32,
     /// Seconds that all runs together should take, placing apart
     #[arg(long, default_value_t = 400.0)]
     seconds: f64,
-    /// Seed of random inputs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Size of all symbolic dimensions for which there is no input beside the model
-    #[arg(long, default_value_t = 1)]
-    size: usize,
     /// Write all comparisons as JSON
     #[arg(long)]
     json: Option<PathBuf>,
@@ -106,12 +98,12 @@ fn judge(
 ) -> Result<Comparison, Failure> {
     let calibrate = !matches!(knowledge, Knowledge::Assumed);
     let costs = if calibrate { calibrated.clone() } else { CostStore::default() };
-    let (software_gpu, cpu_granularity) = (arguments.software_gpu, arguments.cpu_devices);
-    let devices = DetectOptions::default().with_software_gpu(software_gpu).with_cpu_granularity(cpu_granularity);
-    let options = SessionOptions::default().with_devices(devices).with_costs(costs).with_calibration(calibrate);
+    let options = SessionOptions::default()
+        .with_devices(arguments.common.devices())
+        .with_costs(costs)
+        .with_calibration(calibrate);
     let session = Session::open(file, options)?;
-    let given = inputs_beside(file)?.unwrap_or_default();
-    let inputs = with_random(&session, given, arguments.size, arguments.seed)?;
+    let inputs = arguments.common.inputs(&session, file)?;
     let choice = |place: &str| {
         let Ok(strategy) = place.parse();
         PlanChoice { strategy, ..session.choice() }
@@ -128,8 +120,7 @@ fn judge(
     let refine = if matches!(knowledge, Knowledge::Refined) { arguments.refine } else { 0 };
     // Each way is taken to be twice as slow as the CPU, and as long again for what does not count.
     let repeat = (share / (seconds * 4.0 * ways.len() as f64)).clamp(RUNS.0, RUNS.1) as u32;
-    let model = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let options = CompareOptions::new(model, ways).with_runs(repeat, 2).with_refine(refine);
+    let options = CompareOptions::new(name(file), ways).with_runs(repeat, 2).with_refine(refine);
     Ok(compare(&session, &inputs, &options, &mut || {})?)
 }
 

@@ -2,22 +2,28 @@
 //!
 //! `cargo run --release -p anabranch-bench --example decisions -- DIR`; a table in Markdown goes to standard output. For every model of
 //! a directory all strategies, orders, single devices and, until there are enough different plans, random ones (stretches of the
-//! default plan moved to other devices) are run and learned from; then all are planned again, and run in turn. The order of the
+//! default plan moved to other devices) are run and learned from. Strategies then choose other plans than before, often the same; random
+//! plans are added until there are enough again, all are learned from once more, planned again, and run in turn. The order of the
 //! predicted makespans is compared with that of the measured medians over all pairs of plans whose medians differ by more than 5 %
-//! (Kendall's τ: 1 is the same order, 0 none, −1 the reverse); the regret is the median of the plan of `auto` over the least of all.
+//! (Kendall's τ: 1 is the same order, 0 none, −1 the reverse).
+//!
+//! The least of twenty medians is too small by chance. For the regret, the plan of `auto` and the three of least median are therefore run
+//! once more, in turn and four times as often; it is the fresh median of `auto` over the least fresh one.
+
+mod shared;
 
 use anabranch::compare::{CompareOptions, Comparison, Outcome, compare};
-use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::plan::StreamMode;
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::{Order, PlanChoice, Planned};
 use anabranch::profile::CostStore;
 use anabranch::{Inputs, PlanOptions, Session, SessionOptions, Strategy};
-use anabranch_bench::models::{inputs_beside, models, with_random};
+use anabranch_bench::models::models;
 use anabranch_bench::turns::Failure;
 use anabranch_placement::generate::Random;
 use clap::Parser;
 use serde_json::{Value, json};
+use shared::{Common, name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,30 +42,32 @@ const TO_GPU: u64 = 4;
 struct Arguments {
     /// Directory with .onnx files
     directory: PathBuf,
-    /// Cores that make one CPU device: machine, package, numa, l3 or core
-    #[arg(long, default_value = "core")]
-    cpu_devices: CpuGranularity,
-    /// Count a software Vulkan adapter as a GPU
-    #[arg(long)]
-    software_gpu: bool,
-    /// Different plans of each model; some may become the same after learning
+    #[command(flatten)]
+    common: Common,
+    /// Different plans of each model; a few may become the same in the last round of learning
     #[arg(long, default_value_t = 24)]
     plans: usize,
-    /// Rounds of running all plans and learning from it
-    #[arg(long, default_value_t = 2)]
+    /// Rounds of running all plans and learning from it, two at least
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     refine: u32,
     /// Measured runs of each plan
     #[arg(long, default_value_t = 15)]
     repeat: u32,
-    /// Seed of random plans and inputs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Size of all symbolic dimensions for which there is no input beside the model
-    #[arg(long, default_value_t = 1)]
-    size: usize,
     /// Write all comparisons as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+}
+
+/// Plans beside the chosen one that are run again.
+const BEST: usize = 3;
+
+/// How many times as often.
+const AGAIN: u32 = 4;
+
+/// All plans of one model, and the best of them once more.
+struct Judged {
+    all: Comparison,
+    best: Comparison,
 }
 
 /// How well plans of one model were told apart.
@@ -68,57 +76,95 @@ struct Verdict {
     /// Pairs whose medians differ.
     pairs: usize,
     tau: Option<f64>,
-    regret: Option<f64>,
 }
 
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
     let folder = tempfile::tempdir()?;
     let mut calibrated = CostStore::default();
-    let mut comparisons = Vec::new();
+    let mut all = Vec::new();
     println!("| model | nodes | plans | pairs | τ | regret | chosen | fastest | predicted ms | measured ms |");
     println!("|---|---:|---:|---:|---:|---:|---|---|---:|---:|");
     for model in models(&arguments.directory)? {
         let started = Instant::now();
-        let comparison = judge(&arguments, &model, folder.path(), &mut calibrated)?;
-        println!("{}", row(&comparison));
-        eprintln!("{} in {:.0} s", comparison.model, started.elapsed().as_secs_f64());
-        comparisons.push(comparison);
+        let judged = judge(&arguments, &model, folder.path(), &mut calibrated)?;
+        println!("{}", row(&judged));
+        eprintln!("{} in {:.0} s", judged.all.model, started.elapsed().as_secs_f64());
+        all.push(judged);
     }
     if let Some(path) = &arguments.json {
-        serde_json::to_writer_pretty(std::fs::File::create(path)?, &comparisons)?;
+        serde_json::to_writer_pretty(
+            std::fs::File::create(path)?,
+            &all.iter().map(|judged| [&judged.all, &judged.best]).collect::<Vec<_>>(),
+        )?;
     }
     Ok(())
 }
 
 /// Compares enough plans of one model. Calibrated costs are kept for the models that follow; what one model taught is not.
-fn judge(arguments: &Arguments, file: &Path, folder: &Path, calibrated: &mut CostStore) -> Result<Comparison, Failure> {
-    let devices =
-        DetectOptions::default().with_software_gpu(arguments.software_gpu).with_cpu_granularity(arguments.cpu_devices);
-    let options = SessionOptions::default().with_devices(devices).with_costs(calibrated.clone()).with_calibration(true);
-    let session = Session::open(file, options)?;
-    let given = inputs_beside(file)?.unwrap_or_default();
-    let inputs = with_random(&session, given, arguments.size, arguments.seed)?;
-    let ways = ways(arguments, &session, &inputs, folder)?;
+fn judge(arguments: &Arguments, file: &Path, folder: &Path, calibrated: &mut CostStore) -> Result<Judged, Failure> {
+    let options = SessionOptions::default().with_devices(arguments.common.devices());
+    let session = Session::open(file, options.with_costs(calibrated.clone()).with_calibration(true))?;
+    let inputs = arguments.common.inputs(&session, file)?;
+    let (mut ways, mut random) = (ways(&session), Random::new(arguments.common.seed));
+    add_random(&mut ways, arguments.plans, (&session, &inputs), folder, &mut random)?;
     *calibrated = session.costs();
-    let model = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let options = CompareOptions::new(model, ways).with_runs(arguments.repeat, 2).with_refine(arguments.refine);
-    Ok(compare(&session, &inputs, &options, &mut || {})?)
+    let run = |ways: &[PlanChoice], repeat: u32, refine: u32| {
+        let options = CompareOptions::new(name(file), ways.to_vec()).with_runs(repeat, 2).with_refine(refine);
+        compare(&session, &inputs, &options, &mut || {})
+    };
+    run(&ways, 1, arguments.refine - 1)?;
+    add_random(&mut ways, arguments.plans, (&session, &inputs), folder, &mut random)?;
+    let all = run(&ways, arguments.repeat, 1)?;
+    let best = run(&best_of(&all, &ways), AGAIN * arguments.repeat, 0)?;
+    Ok(Judged { all, best })
 }
 
-/// Every strategy, order and device, `heft` with everything streamed and nothing, and random plans.
-fn ways(arguments: &Arguments, session: &Session, inputs: &Inputs, folder: &Path) -> Result<Vec<PlanChoice>, Failure> {
+/// The way of `auto`, and those of the plans of least median.
+fn best_of(comparison: &Comparison, ways: &[PlanChoice]) -> Vec<PlanChoice> {
+    let mut planned: Vec<&Outcome> = comparison.outcomes.iter().filter(|outcome| is_distinct(outcome)).collect();
+    planned.sort_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median));
+    let is = |choice: &PlanChoice, outcome: &Outcome| {
+        let (place, order, stream) = (choice.strategy.to_string(), choice.order, choice.plan.streaming);
+        (&place, Some(order), Some(stream)) == (&outcome.way.place, outcome.way.order, outcome.way.stream)
+    };
+    let chosen = ways.iter().filter(|choice| choice.strategy == Strategy::AUTO);
+    let least = planned.into_iter().take(BEST).filter_map(|outcome| ways.iter().find(|choice| is(choice, outcome)));
+    chosen.chain(least).cloned().collect()
+}
+
+/// Whether an outcome is of a plan that no way before it has.
+fn is_distinct(outcome: &Outcome) -> bool {
+    outcome.predicted_ms.is_some() && outcome.same_plan_as.is_none()
+}
+
+/// Every strategy, order and device, and `heft` with everything streamed and nothing.
+fn ways(session: &Session) -> Vec<PlanChoice> {
     let choice = |strategy| PlanChoice { strategy, ..session.choice() };
-    let strategies = Strategy::algorithms().filter_map(|(name, _)| Strategy::algorithm(name));
+    let alone = session.inventory().gpus.is_empty();
+    let names = Strategy::algorithms().map(|(name, _)| name).filter(|name| !(alone && *name == "gpu"));
+    let strategies = names.filter_map(Strategy::algorithm);
     let mut ways: Vec<_> =
         [Strategy::AUTO].into_iter().chain(strategies.filter(|s| *s != Strategy::AUTO)).map(choice).collect();
-    let inventory = session.inventory();
-    let names: Vec<String> = inventory.devices().map(|device| device.name().to_owned()).collect();
+    let names: Vec<String> = session.inventory().devices().map(|device| device.name().to_owned()).collect();
     ways.extend(names.iter().map(|name| choice(Strategy::Device(name.clone()))));
     ways.extend([Order::Msr, Order::Fifo].map(|order| PlanChoice { order, ..choice(Strategy::HEFT) }));
     let streaming = |mode| PlanOptions::default().with_streaming(mode);
     let streamed = |mode| PlanChoice { plan: streaming(mode), ..choice(Strategy::HEFT) };
     ways.extend([StreamMode::Off, StreamMode::Always].map(streamed));
+    ways
+}
+
+/// Adds random plans until there are as many different ones as wanted, as costs are known now, or none are found.
+fn add_random(
+    ways: &mut Vec<PlanChoice>,
+    wanted: usize,
+    (session, inputs): (&Session, &Inputs),
+    folder: &Path,
+    random: &mut Random,
+) -> Result<(), Failure> {
+    let inventory = session.inventory();
+    let choice = |strategy| PlanChoice { strategy, ..session.choice() };
     let mut known: Vec<Arc<Planned>> = Vec::new();
     let mut is_new = |choice: &PlanChoice| {
         let Ok(planned) = session.plan_with(inputs, choice) else { return false };
@@ -132,14 +178,13 @@ fn ways(arguments: &Arguments, session: &Session, inputs: &Inputs, folder: &Path
     ["blocks", "devices"].into_iter().for_each(|part| drop(file.as_object_mut().map(|all| all.remove(part))));
     let cpus: Vec<&str> = inventory.cpus.iter().map(|cpu| cpu.name.as_str()).collect();
     let gpus: Vec<&str> = inventory.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
-    let mut random = Random::new(arguments.seed);
-    for number in 0..TRIES * arguments.plans {
-        if different >= arguments.plans {
+    for _ in 0..TRIES * wanted {
+        if different >= wanted {
             break;
         }
         let to_gpu = !gpus.is_empty() && random.below(TO_GPU) == 0;
-        let path = folder.join(format!("random-{number}.json"));
-        let moved = moved(file.clone(), if to_gpu { &gpus } else { &cpus }, &mut random);
+        let path = folder.join(format!("random-{}.json", ways.len()));
+        let moved = moved(file.clone(), if to_gpu { &gpus } else { &cpus }, random);
         std::fs::write(&path, serde_json::to_vec(&moved)?)?;
         let choice = choice(Strategy::PlanFile(path));
         if is_new(&choice) {
@@ -147,7 +192,7 @@ fn ways(arguments: &Arguments, session: &Session, inputs: &Inputs, folder: &Path
             ways.push(choice);
         }
     }
-    Ok(ways)
+    Ok(())
 }
 
 /// The plan with some stretches of its nodes on other devices.
@@ -165,8 +210,7 @@ fn moved(mut file: Value, devices: &[&str], random: &mut Random) -> Value {
 
 impl Verdict {
     fn of(comparison: &Comparison) -> Self {
-        let distinct = |outcome: &&Outcome| outcome.same_plan_as.is_none();
-        let planned = comparison.outcomes.iter().filter(distinct);
+        let planned = comparison.outcomes.iter().filter(|outcome| is_distinct(outcome));
         let figures: Vec<(f64, f64)> =
             planned.filter_map(|outcome| Some((outcome.predicted_ms?, outcome.measured_ms.median))).collect();
         let (mut agree, mut pairs) = (0i64, 0);
@@ -179,19 +223,12 @@ impl Verdict {
                 }
             }
         }
-        let least = figures.iter().map(|(_, measured)| *measured).reduce(f64::min);
-        let chosen = comparison.outcomes.iter().find(|outcome| outcome.way.place == "auto");
-        Self {
-            plans: figures.len(),
-            pairs,
-            tau: (pairs > 0).then(|| agree as f64 / pairs as f64),
-            regret: chosen.zip(least).map(|(chosen, least)| chosen.measured_ms.median / least),
-        }
+        Self { plans: figures.len(), pairs, tau: (pairs > 0).then(|| agree as f64 / pairs as f64) }
     }
 }
 
-fn row(comparison: &Comparison) -> String {
-    let Verdict { plans, pairs, tau, regret } = Verdict::of(comparison);
+fn row(Judged { all, best }: &Judged) -> String {
+    let Verdict { plans, pairs, tau } = Verdict::of(all);
     let figure = |figure: Option<f64>| figure.map_or("–".into(), |figure| format!("{figure:.3}"));
     let place = |outcome: &Outcome| {
         let place =
@@ -205,14 +242,15 @@ fn row(comparison: &Comparison) -> String {
         };
         place + &order + stream
     };
-    let planned = comparison.outcomes.iter().filter(|outcome| outcome.predicted_ms.is_some());
+    let planned = best.outcomes.iter().filter(|outcome| outcome.predicted_ms.is_some());
     let fastest = planned.min_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median));
-    let chosen = comparison.outcomes.iter().find(|outcome| outcome.way.place == "auto");
+    let chosen = best.outcomes.iter().find(|outcome| outcome.way.place == "auto");
+    let regret = chosen.zip(fastest).map(|(chosen, fastest)| chosen.measured_ms.median / fastest.measured_ms.median);
     let median = chosen.map(|outcome| outcome.measured_ms.median);
     format!(
         "| {} | {} | {plans} | {pairs} | {} | {} | {} | {} | {} | {} |",
-        comparison.model,
-        comparison.nodes,
+        all.model,
+        all.nodes,
         figure(tau),
         figure(regret),
         chosen.map_or("–".into(), place),

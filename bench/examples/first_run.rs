@@ -4,7 +4,9 @@
 //! `cargo run --release -p anabranch-bench --example first_run -- DIR…`; a table in Markdown goes to standard output. The inputs are
 //! those in an `.npz` beside the model (members `in__NAME`), else random ones. Nothing that a model teaches is kept for the next.
 
-use anabranch::device::{CpuGranularity, DetectOptions, Inventory, detect};
+mod shared;
+
+use anabranch::device::{Inventory, detect};
 use anabranch::execute::RunOptions;
 use anabranch::learning::Calibrator;
 use anabranch::planning::Planned;
@@ -12,10 +14,11 @@ use anabranch::profile::CostStore;
 use anabranch::program::NodeId;
 use anabranch::session::Inputs;
 use anabranch::{Session, SessionOptions};
-use anabranch_bench::models::{inputs_beside, models, with_random};
+use anabranch_bench::models::models;
 use anabranch_bench::turns::Failure;
 use clap::Parser;
 use serde_json::{Value, json};
+use shared::{Common, name};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,12 +39,8 @@ struct Arguments {
     /// Directories with .onnx files
     #[arg(required = true)]
     directories: Vec<PathBuf>,
-    /// Cores that make one CPU device: machine, package, numa, l3 or core
-    #[arg(long, default_value = "l3")]
-    cpu_devices: CpuGranularity,
-    /// Count a software Vulkan adapter as a GPU
-    #[arg(long)]
-    software_gpu: bool,
+    #[command(flatten)]
+    common: Common,
     /// Use no GPU
     #[arg(long)]
     no_gpu: bool,
@@ -54,12 +53,6 @@ struct Arguments {
     /// Runs of each model, of which the median counts
     #[arg(long, default_value_t = 15)]
     repeat: usize,
-    /// Seed of random inputs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Size of all symbolic dimensions for which there is no input beside the model
-    #[arg(long, default_value_t = 1)]
-    size: usize,
     /// Write all nodes of all models as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -94,8 +87,7 @@ struct FirstRun {
 
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
-    let (software, granularity) = (arguments.software_gpu, arguments.cpu_devices);
-    let mut devices = DetectOptions::default().with_software_gpu(software).with_cpu_granularity(granularity);
+    let mut devices = arguments.common.devices();
     if arguments.no_gpu {
         devices = devices.without_gpu();
     }
@@ -137,7 +129,7 @@ fn calibrated(inventory: &Inventory) -> Result<CostStore, Failure> {
 /// Plans and predicts, then runs.
 fn first_run(arguments: &Arguments, file: &Path, options: SessionOptions) -> Result<FirstRun, Failure> {
     let session = Session::open(file, options)?;
-    let inputs = with_random(&session, inputs_beside(file)?.unwrap_or_default(), arguments.size, arguments.seed)?;
+    let inputs = arguments.common.inputs(&session, file)?;
     let planned = session.plan_with(&inputs, &session.choice())?;
     let times = measured(arguments, &session, &planned, &inputs)?;
     let plan = planned.plan();
@@ -154,7 +146,7 @@ fn first_run(arguments: &Arguments, file: &Path, options: SessionOptions) -> Res
         measured: median(times),
     };
     Ok(FirstRun {
-        model: file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        model: name(file),
         predicted,
         interval: plan.predicted().interval,
         measured: median(times.makespans),

@@ -14,7 +14,7 @@ pub trait CostModel: Sync {
     /// Time that `task` takes on `device`; `None` where it cannot run there.
     fn task_time(&self, task: TaskId, device: DeviceId) -> Option<f64>;
 
-    /// Time from the start of sending `bytes` until all of them have arrived.
+    /// Time from the start of sending `bytes` until all of them can be used.
     fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64;
 
     /// Time that `task` takes on `device`, or would take if it were allowed there; `None` where nobody knows. Only what is said of a
@@ -103,6 +103,14 @@ impl TransferCurve {
     pub fn delayed(mut self, time: f64) -> Self {
         self.points.iter_mut().for_each(|point| point.1 += time);
         TransferCurve { latency: self.latency + time, ..self }
+    }
+
+    /// The same with each transfer longer by what another curve says of its size; beyond all points parallel to this curve's law.
+    /// `O(p log p)` for the points of both.
+    pub fn plus(&self, other: &TransferCurve) -> Self {
+        let mut points: Vec<(u64, f64)> = self.points.iter().chain(&other.points).copied().collect();
+        points.iter_mut().for_each(|(bytes, time)| *time = self.time(*bytes) + other.time(*bytes));
+        TransferCurve::through(points, self.latency, self.rate)
     }
 
     /// The time of a transfer of `bytes`. `O(log p)`.
@@ -259,6 +267,8 @@ mod tests {
         assert_eq!(TransferCurve::affine(1.0, 10.0).time(20), 3.0);
         let delayed = curve.clone().delayed(0.5);
         assert_eq!([100, 550, 11_000].map(|bytes| delayed.time(bytes)), [2.5, 3.25, 5.0]);
+        let more = TransferCurve::through([(0, 0.0), (550, 1.0)], 0.0, f64::INFINITY);
+        assert_eq!([0, 275, 550, 11_000].map(|bytes| curve.plus(&more).time(bytes)), [1.9, 2.4375, 3.75, 5.5]);
         let wild = TransferCurve::through([(1, 1.0), (2, 90.0), (3, 1.5), (4, 2.0), (5, 3.0)], 0.0, 1.0);
         assert_eq!([1, 2, 3, 4, 5].map(|bytes| wild.time(bytes)), [1.0, 2.0, 2.0, 2.0, 3.0]);
         let (graph, platform) = pair();

@@ -89,9 +89,10 @@ impl<'a> Problem<'a> {
     /// The same problem under other rules than the default ones.
     ///
     /// # Errors
-    /// Send costs or slowdowns that are none, or slowdowns of another number of devices.
+    /// Send costs, delays or slowdowns that are none, or delays or slowdowns of another number of devices.
     pub fn under(self, rules: Rules) -> Result<Self, ProblemError> {
-        if rules.send_costs.is_valid() && rules.slowdowns.is_valid(self.platform.device_count()) {
+        let devices = self.platform.device_count();
+        if rules.send_costs.is_valid() && rules.delays.is_valid(devices) && rules.slowdowns.is_valid(devices) {
             Ok(Problem { rules, ..self })
         } else {
             Err(ProblemError::rules(&rules))

@@ -30,10 +30,40 @@ pub enum LinkContention {
     /// They do not: each takes as long as it would alone.
     #[default]
     None,
-    /// One at a time from one device to another, in the order in which they become ready, then by priority, then by datum.
+    /// One at a time from one device to another, in the order in which they become ready, then by priority, then by datum. A link is
+    /// free again when a transfer has arrived, or before that by what [`Delays`] say.
     Serial,
     /// As [`Self::Serial`], but between CPU devices, which read each other's memory, transfers do not meet.
     SerialCopies,
+}
+
+/// How much of a transfer's time passes after it has left its link: the start of a queue or the waking of a thread at its end, which
+/// several data wait for at the same time.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Delays {
+    /// Row by row; none where every transfer keeps its link until it has arrived.
+    times: Vec<f64>,
+    devices: usize,
+}
+
+impl Delays {
+    /// Of `devices` devices: `time(from, to)` is the last part of each transfer between the two in which others may have the link, in
+    /// the unit of the costs, finite and not negative; of a shorter transfer all of it. `O(devices²)`.
+    pub fn from_fn(devices: usize, time: impl Fn(DeviceId, DeviceId) -> f64) -> Self {
+        let ids = (0..devices as u32).map(DeviceId);
+        let times = ids.clone().flat_map(|from| ids.clone().map(move |to| (from, to))).map(|(from, to)| time(from, to));
+        Delays { times: times.collect(), devices }
+    }
+
+    /// The time between leaving the link from one device to another and arriving.
+    pub fn time(&self, from: DeviceId, to: DeviceId) -> f64 {
+        self.times.get(from.index() * self.devices + to.index()).copied().unwrap_or(0.0)
+    }
+
+    /// Whether these are for a platform of so many devices, each finite and not negative.
+    pub(crate) fn is_valid(&self, devices: usize) -> bool {
+        self.times.is_empty() || (self.devices == devices && self.times.iter().all(|t| t.is_finite() && *t >= 0.0))
+    }
 }
 
 /// How many times as long each device takes while another is at work.
@@ -85,6 +115,8 @@ pub struct Rules {
     pub send_costs: SendCosts,
     /// How transfers meet; not at all by default.
     pub contention: LinkContention,
+    /// What of transfers' times keeps no link; nothing by default.
+    pub delays: Delays,
     /// What devices take from each other; nothing by default.
     pub slowdowns: Slowdowns,
 }
@@ -94,12 +126,18 @@ impl Rules {
     pub const THESIS: Rules = Rules {
         send_costs: SendCosts::THESIS,
         contention: LinkContention::None,
+        delays: Delays { times: Vec::new(), devices: 0 },
         slowdowns: Slowdowns { factors: Vec::new(), devices: 0 },
     };
 
     /// The same with transfers that meet so.
     pub fn with_contention(self, contention: LinkContention) -> Self {
         Rules { contention, ..self }
+    }
+
+    /// The same with transfers that leave their links so long before they have arrived.
+    pub fn with_delays(self, delays: Delays) -> Self {
+        Rules { delays, ..self }
     }
 
     /// The same with sends of such costs.

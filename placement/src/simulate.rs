@@ -86,7 +86,7 @@ mod tests {
     use crate::check::check_schedule;
     use crate::graph::TaskId;
     use crate::order::{InOrder, Pct};
-    use crate::rules::{LinkContention, Rules, SendCosts, Slowdowns};
+    use crate::rules::{Delays, LinkContention, Rules, SendCosts, Slowdowns};
     use crate::sample;
 
     /// What takes no time is done at once, and what it sets free is known before a device starts something longer.
@@ -133,6 +133,11 @@ mod tests {
         }
         for slowdowns in [Slowdowns::from_fn(2, |_, _| 0.5), Slowdowns::from_fn(3, |_, _| 2.0)] {
             assert!(problem.clone().under(Rules::default().with_slowdowns(slowdowns)).is_err());
+        }
+        for delays in
+            [Delays::from_fn(2, |_, _| f64::NAN), Delays::from_fn(2, |_, _| -1.0), Delays::from_fn(3, |_, _| 1.0)]
+        {
+            assert!(problem.clone().under(Rules::default().with_delays(delays)).is_err());
         }
     }
 

@@ -8,7 +8,7 @@ use anabranch_placement::order::Pct;
 use anabranch_placement::place::{CriticalPath, Placer};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem};
-use anabranch_placement::rules::{LinkContention, Rules, Slowdowns};
+use anabranch_placement::rules::{Delays, LinkContention, Rules, Slowdowns};
 use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
 use anabranch_placement::simulate::simulate;
 use arbtest::arbitrary::{Result, Unstructured};
@@ -294,4 +294,15 @@ fn overlapping_transfers_are_refused_on_serial_links() {
     assert_eq!(check_schedule(&serial, &device_of, &shared), []);
     let found = check_schedule(&serial, &device_of, &free);
     assert!(matches!(found[..], [Violation::SharedLink { .. }]), "{found:?}");
+    // Half of a transfer's time is a delay behind the link, in which the other may have it.
+    let rules = serial.rules().clone().with_delays(Delays::from_fn(2, |_, _| 1.0));
+    let delayed = problem.clone().under(rules).unwrap();
+    let staggered = simulate(&delayed, &device_of, &Pct).unwrap();
+    let starts: Vec<f64> = staggered.transfers.iter().map(|transfer| transfer.start).collect();
+    assert_eq!((starts, staggered.makespan), (vec![1.0, 2.0], 5.0));
+    assert_eq!(check_schedule(&delayed, &device_of, &staggered), []);
+    for (problem, schedule) in [(&serial, &staggered), (&delayed, &free)] {
+        let found = check_schedule(problem, &device_of, schedule);
+        assert!(matches!(found[..], [Violation::SharedLink { .. }]), "{found:?}");
+    }
 }

@@ -9,18 +9,19 @@ use anabranch_placement::graph::TaskId;
 use anabranch_placement::order::{ORDERS, Order, Pct, Planned, order_by_name};
 use anabranch_placement::place::{PlaceError, Placement, STRATEGIES, strategy_by_name};
 use anabranch_placement::problem::Problem;
-use anabranch_placement::rules::{LinkContention, Rules, SendCosts, Slowdowns};
+use anabranch_placement::rules::{Delays, LinkContention, Rules, SendCosts, Slowdowns};
 use anabranch_placement::schedule::Schedule;
 use anabranch_placement::simulate::simulate;
 use anabranch_placement::transfer::Sends;
 use instances::Instance;
 
 /// Under which schedules are simulated.
-fn all_rules(devices: usize) -> [Rules; 4] {
+fn all_rules(devices: usize) -> [Rules; 5] {
     let send_costs = SendCosts { send_operations: 0.5, receive_operations: 0.0 };
     let serial = Rules::default().with_send_costs(send_costs).with_contention(LinkContention::Serial);
     let slowdowns = Slowdowns::from_fn(devices, |a, b| 1.0 + 0.25 * f64::from(a.0 + b.0));
-    [Rules::default(), Rules::THESIS, serial.clone(), serial.with_slowdowns(slowdowns)]
+    let delayed = serial.clone().with_delays(Delays::from_fn(devices, |from, to| f64::from(from.0 + to.0)));
+    [Rules::default(), Rules::THESIS, serial.clone(), serial.with_slowdowns(slowdowns), delayed]
 }
 
 fn under<'a>(problem: &Problem<'a>, rules: Rules) -> Problem<'a> {

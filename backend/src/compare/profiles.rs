@@ -76,7 +76,7 @@ mod tests {
         let profiles = Profiles { runs: [[1.0, 2.0], [1.0, 2.0], [9.0, 2.0]].map(run).to_vec() };
         let typical = profiles.typical();
         assert_eq!(typical.worst_node().map(|node| (node.node, node.time.measured)), Some((NodeId(1), 2.0)));
-        assert_eq!(percents(&typical), [Some(100.0 / 3.0), None]);
+        assert_eq!(percents(&typical), [Some(100.0 * (1.0 / 3.0)), None]);
         assert_eq!(Profiles::default().typical().node_error(), None);
     }
 }

@@ -7,13 +7,13 @@
 use super::classes::Class;
 use super::observation::observe;
 use super::probe::{Probe, relay, side_by_side};
-use super::record::{ProfiledRun, record};
+use super::record::{ProfiledRun, record, sample};
 use crate::device::Inventory;
 use crate::execute::{DevicePool, ExecError, Executor, Kernels, RunOptions, RunOutput};
 use crate::plan::HOST;
 use crate::plan::{Plan, PlanOptions, StreamMode};
 use crate::planning::{
-    Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlanningError, compute_devices,
+    Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlanningError, compute_devices, link,
     machine_devices,
 };
 use crate::profile::{LinkCosts, MachineCosts, Rates};
@@ -32,11 +32,11 @@ const RUNS: [usize; 2] = [4, 9];
 /// After this long a probe has run often enough.
 const ENOUGH: Duration = Duration::from_millis(250);
 
-/// Rounds over all kernels: at least, one of them cold, and at most.
+/// Rounds over the kernels of a class: at least, one of them cold, and at most.
 const ROUNDS: [usize; 2] = [4, 16];
 
-/// After this long all classes have run often enough.
-const ENOUGH_ROUNDS: Duration = Duration::from_millis(2500);
+/// After this long a class has run often enough.
+const ENOUGH_ROUNDS: Duration = Duration::from_millis(250);
 
 /// The fastest rate that a link is believed to have: what is faster took no time that could be measured.
 const MOST_RATE: f64 = 1e12;
@@ -46,6 +46,12 @@ const SIZES: [usize; 6] = [16, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22];
 
 /// Elements of the transfers in chunks.
 const STREAMED: [usize; 3] = [1 << 20, 1 << 21, 1 << 22];
+
+/// Elements of what CPU devices read out of each other's caches: 4 KiB, which each core has near by, to 4 MiB, more than a core's caches.
+const READ: [usize; 4] = [1 << 10, 1 << 14, 1 << 18, 1 << 20];
+
+/// Nodes of a chain that two devices share.
+const RELAY: u32 = 16;
 
 /// Nodes of a chain that another device is measured beside, at most.
 const LONGEST: f64 = 400.0;
@@ -72,9 +78,10 @@ pub struct CalibrationStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Rates(DeviceId),
-    Kernels(DeviceId),
+    Kernels(DeviceId, Class),
     Link { device: DeviceId, elements: usize, streamed: bool },
     Hop { from: DeviceId, to: DeviceId, elements: usize },
+    Reads { from: DeviceId, to: DeviceId, elements: usize },
     Beside(DeviceId, DeviceId),
 }
 
@@ -128,6 +135,10 @@ impl<'a> Calibrator<'a> {
         for (a, b) in self.pairs() {
             let both = format!("{} and {}", devices[a].key, devices[b].key);
             if devices[a].kind == DeviceKind::Cpu && devices[b].kind == DeviceKind::Cpu {
+                for elements in READ {
+                    let what = What::Reads { from: id(a), to: id(b), elements };
+                    step(what, format!("reads of {} bytes between {both}", 4 * elements));
+                }
                 for elements in [16, 1 << 18] {
                     let what = What::Hop { from: id(a), to: id(b), elements };
                     step(what, format!("hops of {} bytes between {both}", 4 * elements));
@@ -135,8 +146,8 @@ impl<'a> Calibrator<'a> {
             }
             step(What::Beside(id(a), id(b)), format!("{both} side by side"));
         }
-        for at in distinct {
-            step(What::Kernels(id(at)), format!("kernels on {}", devices[at].key));
+        for (at, class) in distinct.into_iter().flat_map(|at| Class::ALL.map(|class| (at, class))) {
+            step(What::Kernels(id(at), class), format!("{class} on {}", devices[at].key));
         }
         steps
     }
@@ -146,34 +157,34 @@ impl<'a> Calibrator<'a> {
         known.calibrated.get(&step.name) == Some(&anabranch_kernels::VERSION)
     }
 
-    /// Does one step and adds what it shows to what is known. Takes less than a second on most devices, the kernels some.
+    /// Does one step and adds what it shows to what is known. Takes less than a second on most devices, and some on a software GPU.
     ///
     /// # Errors
     /// If a probe fails to run: then models would, too.
     pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         match step.what {
             What::Rates(device) => self.learn_rates(device, known)?,
-            What::Kernels(device) => self.learn_kernels(device, known)?,
+            What::Kernels(device, class) => self.learn_kernels(device, class, known)?,
             What::Link { device, elements, streamed } => {
                 // A stream needs a reader on the host, too.
                 let there = |node: usize| if node == 0 { device } else { HOST };
                 self.record(&self.run(relay(elements, 1 + u32::from(streamed)), &there, streamed)?, known);
             }
             What::Hop { from, to, elements } => {
-                let alternate = |node: usize| if node.is_multiple_of(2) { to } else { from };
-                self.record(&self.run(relay(elements, 16), &alternate, false)?, known);
+                self.record(&self.run(relay(elements, RELAY), &alternate(from, to), false)?, known);
             }
+            What::Reads { from, to, elements } => self.learn_reads([from, to], elements, known)?,
             What::Beside(first, second) => self.learn_slowdown([first, second], known)?,
         }
         known.calibrated.insert(step.name.clone(), anabranch_kernels::VERSION);
         Ok(())
     }
 
-    /// Runs all classes of kernels in turn, so that whatever else the machine does hits all alike.
-    fn learn_kernels(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+    /// Runs the kernels of a class in turn, so that whatever else the machine does hits all alike.
+    fn learn_kernels(&self, device: DeviceId, class: Class, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let pool = DevicePool::new(compute_devices(self.inventory));
         let mut trials = Vec::new();
-        for program in Class::ALL.into_iter().flat_map(Class::programs) {
+        for program in class.programs() {
             let cpu = self.devices[device.index()].kind == DeviceKind::Cpu;
             let runs = self.machine().gpu_runs(&program);
             // What the device has no kernel for is computed beside it.
@@ -270,6 +281,27 @@ impl<'a> Calibrator<'a> {
         }
     }
 
+    /// Runs the same chain on each of two CPU devices alone, then on both by turns, where each node reads what the other device has just
+    /// made: what it takes longer.
+    fn learn_reads(
+        &self,
+        pair: [DeviceId; 2],
+        elements: usize,
+        known: &mut MachineCosts,
+    ) -> Result<(), CalibrationError> {
+        let [a, b] = pair;
+        let own = pair.map(|device| self.run(relay(elements, RELAY), &|_| device, false));
+        let turns = self.run(relay(elements, RELAY), &alternate(a, b), false)?;
+        for ((from, to), own) in [(b, a), (a, b)].into_iter().zip(own) {
+            let longer = turns.usual_node(to) - own?.usual_node(to);
+            let [from, to] = [from, to].map(|device| &self.devices[device.index()]);
+            let unmeasured = link(known, from, to);
+            let link = known.links.entry(MachineCosts::link_key(&from.key, &to.key)).or_insert(unmeasured);
+            link.record_read(4 * elements as u64, sample(longer, false));
+        }
+        Ok(())
+    }
+
     /// Runs the same chain on each of two devices alone, then on both at the same time, so long on the faster one that the slower one
     /// is busy throughout.
     fn learn_slowdown(&self, pair: [DeviceId; 2], known: &mut MachineCosts) -> Result<(), CalibrationError> {
@@ -352,7 +384,8 @@ impl<'a> Calibrator<'a> {
     }
 }
 
-/// Measures every device that no rates are known of, and its links with the host. Takes about a second a device. A
+/// Measures every device that no rates are known of, its links with the host, and what CPU devices take longer for each other's values.
+/// Takes about a second a device. A
 /// device on which probes do not fit keeps assumed rates.
 ///
 /// # Errors
@@ -365,7 +398,21 @@ pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), 
             bench.learn_rates(DeviceId(index as u32), known)?;
         }
     }
+    for (a, b) in bench.pairs() {
+        let both = [a, b].map(|at| &bench.devices[at]);
+        let link = known.links.get(&MachineCosts::link_key(&both[0].key, &both[1].key));
+        if both.iter().all(|device| device.kind == DeviceKind::Cpu) && link.is_none_or(|link| link.reads.is_empty()) {
+            for elements in READ {
+                bench.learn_reads([a, b].map(|at| DeviceId(at as u32)), elements, known)?;
+            }
+        }
+    }
     Ok(())
+}
+
+/// The nodes of a chain by turns on two devices.
+fn alternate(from: DeviceId, to: DeviceId) -> impl Fn(usize) -> DeviceId {
+    move |node| if node.is_multiple_of(2) { to } else { from }
 }
 
 impl Trial {
@@ -385,6 +432,16 @@ impl Trial {
     fn least_node(&self) -> f64 {
         let nodes = self.runs.iter().flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
         nodes.map(|node| node.seconds).fold(f64::INFINITY, f64::min)
+    }
+
+    /// What a node on the device usually takes: the lower quartile over the warm runs, of all nodes but the first of the chain.
+    fn usual_node(&self, device: DeviceId) -> f64 {
+        let runs = self.runs.iter().skip(1);
+        let nodes = runs.flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
+        let mut times: Vec<f64> =
+            nodes.filter(|node| node.device == device && node.node.0 > 0).map(|node| node.seconds).collect();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len().saturating_sub(1) / 4).copied().unwrap_or(0.0)
     }
 
     /// Bytes and least seconds of the transfers from the host, or back to it.

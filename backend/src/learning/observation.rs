@@ -5,7 +5,7 @@
 //! batch shows how long a submission takes.
 
 use crate::execute::{Activity, Event, Lane, RunOutput};
-use crate::plan::{Plan, Route, TransferId};
+use crate::plan::{HOST, Plan, Route, TransferId};
 use crate::planning::batches;
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -33,8 +33,10 @@ pub(super) struct Observed {
     pub(super) transfers: Vec<(TransferId, f64)>,
     /// Of streamed transfers, the same.
     pub(super) streams: Vec<(TransferId, f64)>,
-    /// When each worker turned to its first step.
-    pub(super) starts: Vec<f64>,
+    /// When the caller's thread turned to its first step; 0 if it had none.
+    pub(super) start: f64,
+    /// When each other thread did.
+    pub(super) joins: Vec<f64>,
     /// From the arrival of a transfer until the CPU device that waited for it went on.
     pub(super) wakes: Vec<f64>,
     /// The host's time for a GPU's node.
@@ -75,7 +77,8 @@ pub(super) fn observe(program: &Program, plan: &Plan, run: &RunOutput) -> Observ
     let last = run.events.iter().map(|event| event.end).max().unwrap_or(0);
     let mut observed = Observed {
         nodes: events.node_times(),
-        starts: first.into_values().map(seconds).collect(),
+        start: first.remove(&Lane::Device(HOST)).map_or(0.0, seconds),
+        joins: first.into_values().map(seconds).collect(),
         finish: (run.makespan.as_secs_f64() - seconds(last)).max(0.0),
         ..Observed::default()
     };

@@ -3,7 +3,7 @@
 use super::observation::{NodeTime, Observed, observe};
 use crate::execute::RunOutput;
 use crate::plan::Plan;
-use crate::planning::{MachineDevice, link, run_key};
+use crate::planning::{MachineDevice, first_reads, link, read_seconds, threads};
 use crate::profile::{MachineCosts, Sample};
 use crate::program::Program;
 use std::collections::BTreeMap;
@@ -14,6 +14,9 @@ const BESIDE: f64 = 0.7;
 
 /// … and alone if no other was for more than this.
 const ALONE: f64 = 0.1;
+
+/// At most this share of a node's time is taken for reads out of another device's cache.
+const MOST_READ: f64 = 0.8;
 
 /// Samples that a node's time must rest on before it tells a slowdown.
 const KNOWN: u64 = 3;
@@ -54,7 +57,8 @@ pub fn record(known: &mut MachineCosts, profiled: ProfiledRun<'_>) -> Learned {
     if profiled.run.events.is_empty() {
         return learned;
     }
-    let observed = observe(profiled.program, profiled.plan, profiled.run);
+    let mut observed = observe(profiled.program, profiled.plan, profiled.run);
+    discount_reads(known, &mut observed, profiled);
     if !profiled.cold {
         record_slowdowns(known, &observed, profiled);
     }
@@ -66,8 +70,25 @@ pub fn record(known: &mut MachineCosts, profiled: ProfiledRun<'_>) -> Learned {
 
 impl ProfiledRun<'_> {
     fn sample(&self, seconds: f64) -> Sample {
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Sample { nanoseconds: seconds * 1e9, cold: self.cold, at }
+        sample(seconds, self.cold)
+    }
+}
+
+/// A time that was taken just now.
+pub(super) fn sample(seconds: f64, cold: bool) -> Sample {
+    let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Sample { nanoseconds: seconds * 1e9, cold, at }
+}
+
+/// Takes from the nodes' times what they spent on bringing in what another CPU device had just made, but never most of them: a kernel may
+/// have hidden it behind its arithmetic.
+fn discount_reads(known: &MachineCosts, observed: &mut Observed, profiled: ProfiledRun<'_>) {
+    let reads = first_reads(profiled.program, profiled.plan);
+    for node in &mut observed.nodes {
+        if let Some(reads) = reads.get(&node.node) {
+            let reading = read_seconds(known, profiled.devices, node.device, reads);
+            node.seconds -= reading.min(node.seconds * MOST_READ);
+        }
     }
 }
 
@@ -111,8 +132,9 @@ fn record_transfers(known: &mut MachineCosts, observed: &Observed, profiled: Pro
 
 /// The fixed costs; one sample of each a run, so that runs of many nodes do not outvote others.
 fn record_run(known: &mut MachineCosts, observed: &Observed, profiled: ProfiledRun<'_>) {
-    let run = known.runs.entry(run_key(profiled.plan)).or_default();
-    run.start.add(profiled.sample(middle(&observed.starts)));
+    let run = known.runs.entry(MachineCosts::run_key(threads(profiled.plan))).or_default();
+    run.start.add(profiled.sample(observed.start));
+    run.join.add(profiled.sample(middle(&observed.joins)));
     run.finish.add(profiled.sample(observed.finish));
     run.wake.add(profiled.sample(middle(&observed.wakes)));
     for (at_device, device) in profiled.devices.iter().enumerate() {

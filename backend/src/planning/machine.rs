@@ -88,14 +88,22 @@ impl Machine {
         link(&self.costs, &self.devices[from.index()], &self.devices[to.index()])
     }
 
-    /// How long it takes until a node of one device can read what a node of another has made: the transfer, and the waking of the
-    /// thread or the start of the queue that waits for it.
+    /// How long it takes until a node of one device can read what a node of another has made: the transfer, what the
+    /// reader takes longer for it, and [`Self::delay`].
     pub(super) fn crossing(&self, from: DeviceId, to: DeviceId) -> TransferCurve {
         let curve = self.link(from, to).curve();
         match [from, to].map(|end| self.devices[end.index()].kind == DeviceKind::Cpu) {
-            [true, true] => curve,
-            [_, true] => curve.delayed(self.wake()),
-            [_, false] => curve.delayed(self.encode(to) + self.dispatch(to)),
+            [true, true] => curve.plus(&self.link(from, to).read_curve()),
+            _ => curve.delayed(self.delay(from, to)),
+        }
+    }
+
+    /// What of a crossing keeps no link: the waking of the thread or the start of the queue that waits for it.
+    pub(super) fn delay(&self, from: DeviceId, to: DeviceId) -> f64 {
+        match [from, to].map(|end| self.devices[end.index()].kind == DeviceKind::Cpu) {
+            [true, true] => 0.0,
+            [_, true] => self.wake(),
+            [_, false] => self.encode(to) + self.dispatch(to),
         }
     }
 
@@ -110,7 +118,7 @@ impl Machine {
     }
 
     /// Seconds from the arrival of a transfer until a CPU device that waits for it goes on: the median over all kinds of runs.
-    fn wake(&self) -> f64 {
+    pub(super) fn wake(&self) -> f64 {
         let known = self.costs.runs.values().filter(|run| !run.wake.is_empty());
         let wakes: Vec<f64> = known.map(|run| seconds(&run.wake)).collect();
         median(&wakes).unwrap_or(0.0)
@@ -121,9 +129,14 @@ impl Machine {
     }
 }
 
-/// What a history says; 0 where it says nothing.
-pub(super) fn seconds(history: &History) -> f64 {
-    history.estimate().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
+/// What a history of submissions says; 0 where it says nothing.
+fn seconds(history: &History) -> f64 {
+    history.undisturbed().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
+}
+
+/// What a history of runs says that every run takes; 0 where it says nothing.
+pub(super) fn least_seconds(history: &History) -> f64 {
+    history.least().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
 }
 
 /// The devices of an inventory as placement sees them. A core's level 2 cache counts, or its share of one that cores have together.

@@ -26,7 +26,7 @@ pub use crate::plan::MachineDevice;
 pub use constraints::{Constraints, Pin, Resident};
 pub use error::PlanningError;
 pub use fitting::Planner;
-pub(crate) use forecast::{batches, run_key};
+pub(crate) use forecast::{batches, first_reads, read_seconds, threads};
 pub use machine::{Machine, compute_devices, link, machine_devices};
 pub use placing::{Placed, Placing};
 pub use planned::{Lowered, Planned};

@@ -18,7 +18,7 @@ use anabranch_placement::order::{Order, Planned};
 use anabranch_placement::place::{Auto, Improved, Placement};
 use anabranch_placement::platform::{Device, DeviceId, DeviceKinds, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
-use anabranch_placement::rules::{LinkContention, Rules};
+use anabranch_placement::rules::{Delays, LinkContention, Rules};
 use anabranch_placement::schedule::Schedule;
 use anabranch_placement::simulate::simulate;
 
@@ -175,8 +175,10 @@ impl<'a> Placing<'a> {
     ) -> Result<T, PlanningError> {
         let table = table(&self.tasks, platform, &self.costs, &self.intervals, &self.curves)?;
         let problem = Problem::new(self.tasks.graph(), platform, &table, counts).map_err(PlanningError::infeasible)?;
-        let slowdowns = self.machine.slowdowns(self.machine.devices.len());
-        let rules = Rules::default().with_contention(LinkContention::SerialCopies).with_slowdowns(slowdowns);
+        let devices = self.machine.devices.len();
+        let delays = Delays::from_fn(devices, |from, to| self.machine.delay(from, to));
+        let rules = Rules::default().with_contention(LinkContention::SerialCopies).with_delays(delays);
+        let rules = rules.with_slowdowns(self.machine.slowdowns(devices));
         Ok(look(&problem.under(rules).map_err(PlanningError::infeasible)?))
     }
 

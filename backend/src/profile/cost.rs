@@ -7,7 +7,7 @@
 use super::history::History;
 use super::law::{Law, Point};
 use super::machine::{DeviceCosts, NodeCosts, Rates};
-use super::robust::median;
+use super::robust::{median, nine_of_ten};
 use crate::lock::lock;
 use anabranch_kernels::op::{Family, NodeSpec};
 use serde::Serialize;
@@ -226,13 +226,10 @@ impl Scale {
     fn of(ratios: impl Iterator<Item = f64>) -> Option<Self> {
         let ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect();
         let ratio = median(&ratios)?;
-        let mut factors: Vec<f64> = ratios.iter().map(|other| (other / ratio).max(ratio / other)).collect();
-        factors.sort_by(f64::total_cmp);
-        // Of n nodes and one more, each is as likely to be the one that lies farthest off.
-        let nodes = factors.len();
-        let held = ((nodes + 1) * 9).div_ceil(10).min(nodes);
+        let off: Vec<f64> = ratios.iter().map(|other| (other / ratio).ln()).collect();
+        let nodes = off.len();
         let least = if nodes < FEW { FEW_SPREAD } else { LEAST_SPREAD };
-        Some(Self { ratio, spread: factors[held - 1].max(least), nodes })
+        Some(Self { ratio, spread: nine_of_ten(&off)?.exp().max(least), nodes })
     }
 }
 

@@ -35,6 +35,9 @@ const MEDIAN_OVER_MEAN: f64 = 1.2533;
 const STUDENT: [f64; RECENT - 1] =
     [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131];
 
+/// By this factor at most the usual run is taken to be disturbed: more is a wild sample.
+const MOST_DISTURBED: f64 = 2.0;
+
 /// One measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
@@ -135,6 +138,29 @@ impl History {
         }
         let Cold { count, min, .. } = self.cold;
         (count > 0).then_some(Estimate { nanoseconds: min, half_width: 1.0, spread: 2.0, samples: count, cold: true })
+    }
+
+    /// The time that the rest of the machine did not add to: the lower quartile of the recent samples, or a cold one that was shorter. For
+    /// copies and submissions, some of which take hundreds of times as long.
+    pub fn undisturbed(&self) -> Option<Estimate> {
+        let mut sorted = self.recent.clone();
+        sorted.sort_by(f64::total_cmp);
+        self.at_most(sorted.get(sorted.len().saturating_sub(1) / 4).copied())
+    }
+
+    /// The least of all samples since the last change. For what every run takes beside its work: runs that are short enough for that to
+    /// count have few nodes, inputs and outputs, and longer ones only add to it.
+    pub fn least(&self) -> Option<Estimate> {
+        self.at_most((self.count > 0).then_some(self.min))
+    }
+
+    /// The estimate with this time, or that of a cold sample that was shorter, in its place.
+    fn at_most(&self, time: Option<f64>) -> Option<Estimate> {
+        let usual = self.estimate()?;
+        let cold = if self.cold.count > 0 { self.cold.min } else { f64::INFINITY };
+        let nanoseconds = time.unwrap_or(usual.nanoseconds).min(cold);
+        let disturbed = (usual.nanoseconds / nanoseconds).min(MOST_DISTURBED);
+        Some(Estimate { nanoseconds, spread: usual.spread * disturbed, ..usual })
     }
 
     /// Whether nothing was ever measured.
@@ -298,6 +324,24 @@ mod tests {
             assert_eq!(history.estimate().map(|e| e.nanoseconds), Some(100.0));
         }
         assert_eq!(history.faded, 0);
+    }
+
+    #[test]
+    fn what_disturbs_some_runs_is_not_counted() {
+        let both = |history: &History| [history.undisturbed(), history.least()].map(|e| e.map(|e| e.nanoseconds));
+        let noisy = of(&[400.0, 100.0, 6.6e6, 101.0, 7e6, 102.0, 104.0, 900.0]);
+        assert_eq!(both(&noisy), [Some(101.0), Some(100.0)]);
+        assert_eq!(both(&of(&[400.0, 100.0, 6.6e6])), [Some(100.0); 2]);
+        // The only warm sample is wild, and shows it by the cold one.
+        let mut wild = of(&[6.6e6]);
+        wild.add(Sample { cold: true, ..warm(3e3) });
+        assert_eq!(both(&wild), [Some(3e3); 2]);
+        assert!(wild.least().is_some_and(|estimate| estimate.spread <= 4.0));
+        // The least is remembered longer than the recent samples.
+        let mut longer = of(&[90.0]);
+        (0..20).for_each(|_| assert!(longer.add(warm(95.0))));
+        assert_eq!(both(&longer), [Some(95.0), Some(90.0)]);
+        assert_eq!(both(&History::default()), [None; 2]);
     }
 
     #[test]

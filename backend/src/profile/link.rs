@@ -5,6 +5,9 @@ use anabranch_placement::cost::TransferCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The factor within which transfers are taken to lie of which none was measured.
+const UNKNOWN_SPREAD: f64 = 2.0;
+
 /// Sizes of which samples are kept for one link at most.
 const SIZES: usize = 64;
 
@@ -22,12 +25,16 @@ pub struct LinkCosts {
     /// Times of transfers in chunks by their bytes, into a node that does hardly anything.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub streamed: BTreeMap<u64, History>,
+    /// Between CPU devices: by how much longer a node takes for being the first of its device to read so many bytes that the other has
+    /// just made, which come line by line out of the other's cache.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reads: BTreeMap<u64, History>,
 }
 
 impl LinkCosts {
     /// A link of which no transfer was measured.
     pub fn affine(latency: f64, rate: f64) -> Self {
-        Self { latency, rate, sizes: BTreeMap::new(), streamed: BTreeMap::new() }
+        Self { latency, rate, sizes: BTreeMap::new(), streamed: BTreeMap::new(), reads: BTreeMap::new() }
     }
 
     /// Adds the measured time of a transfer; whether it was taken.
@@ -40,6 +47,11 @@ impl LinkCosts {
         record(&mut self.streamed, bytes, sample)
     }
 
+    /// The same of what a node takes longer for reading out of another device's cache.
+    pub fn record_read(&mut self, bytes: u64, sample: Sample) -> bool {
+        record(&mut self.reads, bytes, sample)
+    }
+
     /// The time by size: through the measured sizes where there are any, parallel to the affine law outside them. O(sizes).
     pub fn curve(&self) -> TransferCurve {
         self.through(&self.sizes)
@@ -50,11 +62,20 @@ impl LinkCosts {
         self.through(if self.streamed.is_empty() { &self.sizes } else { &self.streamed })
     }
 
+    /// What a node takes longer that reads first what the other device has just made: nothing where that was not measured, and no more for
+    /// what is larger than all that was, for it is in no cache any more.
+    pub fn read_curve(&self) -> TransferCurve {
+        TransferCurve::through(std::iter::once((0, 0.0)).chain(points(&self.reads)), 0.0, f64::INFINITY)
+    }
+
+    /// The factor within which nine of ten transfers of so many bytes lie: that of the nearest size that was measured.
+    pub(crate) fn spread(&self, bytes: u64) -> f64 {
+        let nearest = self.sizes.iter().min_by_key(|(size, _)| size.abs_diff(bytes));
+        nearest.and_then(|(_, history)| history.undisturbed()).map_or(UNKNOWN_SPREAD, |estimate| estimate.spread)
+    }
+
     fn through(&self, sizes: &BTreeMap<u64, History>) -> TransferCurve {
-        let point = |(bytes, history): (&u64, &History)| {
-            history.estimate().map(|estimate| (*bytes, estimate.nanoseconds * 1e-9))
-        };
-        TransferCurve::through(sizes.iter().filter_map(point), self.latency, self.rate)
+        TransferCurve::through(points(sizes), self.latency, self.rate)
     }
 
     /// Whether these can be the figures of a link; its sizes have to be looked at each.
@@ -63,13 +84,20 @@ impl LinkCosts {
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        let pairs = [(&mut self.sizes, &other.sizes), (&mut self.streamed, &other.streamed)];
+        let Self { sizes, streamed, reads, .. } = self;
+        let pairs = [(sizes, &other.sizes), (streamed, &other.streamed), (reads, &other.reads)];
         for (ours, theirs) in pairs {
             for (bytes, history) in theirs {
                 ours.entry(*bytes).or_default().merge(history);
             }
         }
     }
+}
+
+/// Bytes and seconds of what was measured.
+fn points(sizes: &BTreeMap<u64, History>) -> impl Iterator<Item = (u64, f64)> {
+    let point = |(bytes, history): (&u64, &History)| Some((*bytes, history.undisturbed()?.nanoseconds * 1e-9));
+    sizes.iter().filter_map(point)
 }
 
 fn record(sizes: &mut BTreeMap<u64, History>, bytes: u64, sample: Sample) -> bool {

@@ -7,6 +7,9 @@ use anabranch_kernels::op::{Family, NodeSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// How keys of runs end.
+const THREADS: &str = " threads beside the caller's";
+
 /// Versions of the kernels whose measurements are kept for one node at most; the oldest goes first.
 const VERSIONS: usize = 3;
 
@@ -19,7 +22,7 @@ pub struct MachineCosts {
     /// By the keys of both ends, `from -> to`.
     #[serde(default)]
     pub links: BTreeMap<String, LinkCosts>,
-    /// What runs take beside their nodes and transfers, by the kinds of workers that took part.
+    /// What runs take beside their nodes and transfers, by the number of threads that take part (see [`Self::run_key`]).
     #[serde(default)]
     pub runs: BTreeMap<String, RunCosts>,
     /// How many times as long a device takes while another is at work, by the keys of both, `device beside other`.
@@ -87,9 +90,12 @@ pub struct NodeCosts {
 /// What a run takes beside its nodes and transfers, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunCosts {
-    /// From the call until a worker turns to its first step.
+    /// From the call until the calling thread turns to its first step.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub start: History,
+    /// From the call until another thread does.
+    #[serde(default, skip_serializing_if = "History::is_empty")]
+    pub join: History,
     /// From the end of the last node or transfer until the caller has the outputs.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub finish: History,
@@ -103,6 +109,12 @@ pub struct RunCosts {
 pub struct Slowdown {
     /// The newest last; at most [`RECENT`].
     pub recent: Vec<f64>,
+}
+
+impl RunCosts {
+    fn histories(&mut self) -> [&mut History; 4] {
+        [&mut self.start, &mut self.join, &mut self.finish, &mut self.wake]
+    }
 }
 
 impl Slowdown {
@@ -138,6 +150,18 @@ impl MachineCosts {
     /// The key of a directed link.
     pub fn link_key(from: &str, to: &str) -> String {
         format!("{from} -> {to}")
+    }
+
+    /// The key of what runs cost in which so many threads take part beside the calling one.
+    pub fn run_key(threads: usize) -> String {
+        format!("{threads}{THREADS}")
+    }
+
+    /// What runs cost in which so many threads take part beside the calling one; where none such was measured, those of the nearest number
+    /// of threads.
+    pub fn run(&self, threads: usize) -> Option<&RunCosts> {
+        let known = self.runs.iter().filter_map(|(key, run)| Some((key.strip_suffix(THREADS)?.parse().ok()?, run)));
+        known.min_by_key(|(count, _): &(usize, _)| count.abs_diff(threads)).map(|(_, run)| run)
     }
 
     /// How many times as long the device of this key takes while the other is at work.
@@ -192,11 +216,11 @@ impl MachineCosts {
             costs.rates = costs.rates.filter(|rates| keep(rates.is_sane()));
         }
         self.links.retain(|_, link| keep(link.is_sane()));
-        for sizes in self.links.values_mut().flat_map(|link| [&mut link.sizes, &mut link.streamed]) {
+        for sizes in self.links.values_mut().flat_map(|link| [&mut link.sizes, &mut link.streamed, &mut link.reads]) {
             sizes.retain(|_, history| keep(history.is_sane()));
         }
         let devices = self.devices.values_mut().flat_map(|costs| [&mut costs.encode, &mut costs.dispatch]);
-        let runs = self.runs.values_mut().flat_map(|run| [&mut run.start, &mut run.finish, &mut run.wake]);
+        let runs = self.runs.values_mut().flat_map(RunCosts::histories);
         for history in devices.chain(runs).filter(|history| !history.is_empty()) {
             if !keep(history.is_sane()) {
                 *history = History::default();
@@ -233,9 +257,8 @@ impl MachineCosts {
         }
         for (key, theirs) in &other.runs {
             let ours = self.runs.entry(key.clone()).or_default();
-            ours.start.merge(&theirs.start);
-            ours.finish.merge(&theirs.finish);
-            ours.wake.merge(&theirs.wake);
+            let RunCosts { start, join, finish, wake } = theirs;
+            ours.histories().into_iter().zip([start, join, finish, wake]).for_each(|(ours, theirs)| ours.merge(theirs));
         }
         for (step, version) in &other.calibrated {
             let ours = self.calibrated.entry(step.clone()).or_default();
@@ -278,5 +301,25 @@ impl Rates {
     pub fn is_sane(&self) -> bool {
         let rates = [self.matmul_flops, self.conv_flops, self.map_flops, self.bandwidth];
         rates.iter().all(|rate| rate.is_normal() && *rate > 0.0) && self.launch.is_finite() && self.launch >= 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_a_number_of_threads_that_was_not_measured_are_like_the_nearest() {
+        let mut costs = MachineCosts::default();
+        assert_eq!(costs.run(1), None);
+        for (threads, start) in [(0, 300.0), (1, 5e3), (4, 2e4)] {
+            let run = costs.runs.entry(MachineCosts::run_key(threads)).or_default();
+            assert!(run.start.add(Sample { nanoseconds: start, cold: false, at: 0 }));
+        }
+        // Of a store that an older version has made.
+        costs.runs.insert("2 CPUs, 0 GPUs, 0 links".into(), RunCosts::default());
+        for (threads, start) in [(0, 300.0), (1, 5e3), (2, 5e3), (3, 2e4), (9, 2e4)] {
+            assert_eq!(costs.run(threads).map(|run| run.start.min), Some(start), "{threads}");
+        }
     }
 }

@@ -5,6 +5,8 @@
 //! how much each node deviates by itself, is chosen by how likely each node is by the others (chapter 5.4.2). From the same
 //! comparison follows how wide an interval must be that holds nine of ten nodes.
 
+use super::robust::nine_of_ten;
+
 /// Distances over which deviations are alike: in how many natural logarithms amounts differ. At the first, no two nodes are.
 const LENGTHS: [f64; 5] = [1e-3, 0.7, 1.5, 3.0, 6.0];
 
@@ -14,9 +16,6 @@ const GAIN: f64 = 4.0;
 
 /// Variance of what nodes deviate by themselves, over that of what they have in common.
 const NOISES: [f64; 3] = [0.05, 0.3, 1.5];
-
-/// The share of nodes that an interval holds.
-const HELD: f64 = 0.9;
 
 /// The least half-width, of a logarithm: a machine that is measured twice differs by as much.
 const LEAST: f64 = 0.05;
@@ -89,12 +88,8 @@ fn left_out(inverse: &[Vec<f64>], weights: &[f64]) -> (f64, f64) {
     let errors: Vec<f64> = weights.iter().zip(variances()).map(|(weight, variance)| weight * variance).collect();
     let scale = errors.iter().zip(variances()).map(|(error, variance)| error * error / variance).sum::<f64>() / count;
     let unlikely = variances().map(f64::ln).sum::<f64>() + count * scale.max(1e-12).ln();
-    let mut normed: Vec<f64> =
-        errors.iter().zip(variances()).map(|(error, variance)| error.abs() / variance.sqrt()).collect();
-    normed.sort_by(f64::total_cmp);
-    // Of n nodes and one more, each is as likely to be the one that lies farthest off.
-    let rank = (HELD * (count + 1.0)).ceil().min(count) as usize;
-    (unlikely, normed[rank - 1])
+    let normed: Vec<f64> = errors.iter().zip(variances()).map(|(error, variance)| error / variance.sqrt()).collect();
+    (unlikely, nine_of_ten(&normed).unwrap_or(0.0))
 }
 
 fn least(amounts: &[Vec<f64>]) -> Vec<f64> {

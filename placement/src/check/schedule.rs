@@ -190,7 +190,8 @@ impl Checker<'_> {
                 continue;
             }
             let link = links.entry((transfer.from, transfer.to)).or_default();
-            link.push((transfer.start, transfer.end, transfer.datum));
+            let left = transfer.end - self.problem.rules().delays.time(transfer.from, transfer.to);
+            link.push((transfer.start, left.max(transfer.start), transfer.datum));
         }
         for ((from, to), mut spans) in links {
             let overlap = |(first, second)| Violation::SharedLink { from, to, first, second };

@@ -38,10 +38,10 @@ impl ProblemError {
 
     /// Rules with impossible numbers.
     pub(super) fn rules(rules: &Rules) -> Self {
-        let Rules { send_costs, slowdowns, .. } = rules;
+        let Rules { send_costs, delays, slowdowns, .. } = rules;
         Self::new(format!(
-            "send costs are finite and not negative, and slowdowns are finite and at least 1, one for each pair of devices; here \
-             they are {send_costs:?} and {slowdowns:?}"
+            "send costs and delays are finite and not negative, and slowdowns are finite and at least 1; of delays and slowdowns there \
+             is one for each pair of devices; here they are {send_costs:?}, {delays:?} and {slowdowns:?}"
         ))
     }
 

@@ -46,6 +46,8 @@ pub(super) enum Happening {
     Done(usize),
     /// The last of a task's inputs that was foreseen has arrived.
     Ready(TaskId),
+    /// A transfer no longer keeps its link.
+    Freed(usize),
     /// A send has arrived.
     Arrived(usize),
 }
@@ -125,6 +127,7 @@ impl Engine {
             self.events.pop();
             match what {
                 Happening::Ready(task) => self.make_ready(scene, scene.placed.item(task)),
+                Happening::Freed(send) => self.links.free(pair(scene, send)),
                 Happening::Arrived(send) => self.arrive(scene, send),
                 Happening::Done(item) => {
                     let device = scene.placed.device(item);
@@ -239,7 +242,13 @@ impl Engine {
 
     fn start_transfer(&mut self, scene: &Scene<'_>, send: usize) {
         self.transfer_start[send] = self.now;
-        let arrival = self.now + scene.placed.transfer_time(send);
+        let time = scene.placed.transfer_time(send);
+        let arrival = self.now + time;
+        if is_serial(scene, send) {
+            let (from, to) = pair(scene, send);
+            let delay = scene.placed.problem().rules().delays.time(from, to);
+            self.schedule_event(self.now + (time - delay).max(0.0), Happening::Freed(send));
+        }
         if !scene.foresight || arrival <= self.now {
             return self.schedule_event(arrival, Happening::Arrived(send));
         }
@@ -251,9 +260,6 @@ impl Engine {
     }
 
     fn arrive(&mut self, scene: &Scene<'_>, send: usize) {
-        if is_serial(scene, send) {
-            self.links.free(pair(scene, send));
-        }
         for &task in scene.placed.sends().receivers(send) {
             self.deliver(scene, scene.placed.sends().all()[send].datum, task);
         }

@@ -31,7 +31,7 @@ impl Links {
         self.awake.insert(pair);
     }
 
-    /// The transfer over `pair` has arrived.
+    /// The transfer over `pair` no longer keeps the link.
     pub(super) fn free(&mut self, pair: Pair) {
         if let Some(link) = self.links.get_mut(&pair) {
             link.busy = false;

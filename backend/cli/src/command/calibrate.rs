@@ -18,8 +18,8 @@ use std::path::PathBuf;
 
 /// Measure what each device and each link of this machine can do, and keep it in the cost store
 ///
-/// Takes some seconds for a CPU device, and up to a minute for a software GPU. Every step is saved as it is done: after an interruption
-/// the same command goes on where it was.
+/// Takes some seconds for a CPU device, and up to a minute for a software GPU, in steps of a few seconds at most. Every step is saved as it
+/// is done: after an interruption the same command goes on where it was. Standard error names each step where it is no terminal.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch calibrate\n  anabranch calibrate --cpu-devices core --software-gpu\n  \
     anabranch calibrate --redo --json > machine.json")]
@@ -63,6 +63,7 @@ impl CalibrateCommand {
             if cancel.is_cancelled() {
                 return Err(CliError::interrupted());
             }
+            progress.begin(output, step);
             calibrator.measure(step, store.here_mut())?;
             save_store(store, path)?;
             progress.advance();
@@ -80,6 +81,8 @@ struct TransferTime {
     bytes: u64,
     whole_s: Option<f64>,
     chunks_s: Option<f64>,
+    /// Between CPU devices: what a node takes longer that is the first to read what the other device has just made.
+    read_s: Option<f64>,
 }
 
 /// How many times as long a device takes while another is at work.
@@ -129,16 +132,17 @@ fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
     table
 }
 
-/// One line for each link and size; of links between equal pairs of devices only the first.
+/// One line for each link and size; of links between equal pairs of devices only the first. Between CPU devices nothing is moved: what is
+/// shown is how soon the other goes on, and what it takes longer for reading out of the first one's cache.
 fn link_table(inventory: &Inventory, known: &MachineCosts) -> Table {
-    let mut table = Table::new("link | >bytes | >whole | >GB/s | >in chunks");
+    let mut table = Table::new("link | >bytes | >whole | >GB/s | >in chunks | >read");
     let links = links(inventory, known);
     let lines = links.iter().flat_map(|(from, to, costs)| times(costs).into_iter().map(move |time| (from, to, time)));
-    for (from, to, TransferTime { bytes, whole_s, chunks_s }) in lines {
+    for (from, to, TransferTime { bytes, whole_s, chunks_s, read_s }) in lines {
         let time = |seconds: Option<f64>| seconds.map_or("–".into(), duration);
         let rate = whole_s.map_or("–".into(), |seconds| format!("{:.2}", bytes as f64 / seconds / 1e9));
         let name = format!("{} → {}", from.name(), to.name());
-        table.row([name, format_bytes(bytes), time(whole_s), rate, time(chunks_s)]);
+        table.row([name, format_bytes(bytes), time(whole_s), rate, time(chunks_s), time(read_s)]);
     }
     table
 }
@@ -161,13 +165,14 @@ fn pairs(inventory: &Inventory) -> impl Iterator<Item = (DeviceRef<'_>, DeviceRe
 }
 
 fn times(costs: &LinkCosts) -> Vec<TransferTime> {
-    let (whole, chunks) = (&costs.sizes, &costs.streamed);
-    let sizes: BTreeSet<u64> = whole.keys().chain(chunks.keys()).copied().collect();
-    let seconds = |history: &History| history.estimate().map(|estimate| estimate.nanoseconds * 1e-9);
+    let (whole, chunks, reads) = (&costs.sizes, &costs.streamed, &costs.reads);
+    let sizes: BTreeSet<u64> = [whole, chunks, reads].into_iter().flat_map(|sizes| sizes.keys().copied()).collect();
+    let seconds = |history: &History| history.undisturbed().map(|estimate| estimate.nanoseconds * 1e-9);
     let time = |bytes: u64| TransferTime {
         bytes,
         whole_s: whole.get(&bytes).and_then(seconds),
         chunks_s: chunks.get(&bytes).and_then(seconds),
+        read_s: reads.get(&bytes).and_then(seconds),
     };
     sizes.into_iter().map(time).collect()
 }

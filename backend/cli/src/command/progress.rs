@@ -2,6 +2,8 @@
 
 use super::Output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt::Display;
+use std::io::{IsTerminal, stderr};
 
 /// Work of a known number of steps. Shown on a terminal only, and not where JSON is wanted.
 pub(super) struct Progress {
@@ -18,6 +20,14 @@ impl Progress {
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}");
         let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what.to_owned());
         Self { bar: style.map_or(bar.clone(), |style| bar.with_style(style)) }
+    }
+
+    /// The next step, of this name; where nobody sees the bar since standard error is no terminal, a line.
+    pub(super) fn begin(&self, output: Output, step: impl Display) {
+        if !output.json && !stderr().is_terminal() {
+            let done = self.bar.position() + 1;
+            eprintln!("{} {done}/{}: {step}", self.bar.message(), self.bar.length().unwrap_or(done));
+        }
     }
 
     /// So many steps are done in all.

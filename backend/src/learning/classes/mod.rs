@@ -11,6 +11,7 @@ mod rows;
 use crate::program::{Node, NodeId, Origin, Program, ValueId, floats, map};
 use anabranch_kernels::op::{Binary, Expression, NodeSpec, Op, Register, Step, Unary};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use std::fmt;
 
 /// A class of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,23 @@ pub(crate) enum Class {
     Move,
     /// Element-wise expressions.
     Map,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Windows => "convolutions of windows",
+            Self::Pointwise => "pointwise convolutions",
+            Self::Grouped => "grouped and transposed convolutions",
+            Self::MatMul => "matrix products",
+            Self::Batched => "batched products",
+            Self::Recurrent => "recurrent layers",
+            Self::Pool => "pooling and resizing",
+            Self::Reduce => "reductions",
+            Self::Move => "moves of elements",
+            Self::Map => "element-wise expressions",
+        })
+    }
 }
 
 /// Bytes up to which nodes are tiny, and small.

@@ -5,19 +5,23 @@
 //! devices take from each other, and the end of the run. All these are measured: by calibration, and in every run that is learned from.
 
 mod batches;
+mod doubt;
 mod play;
+mod reads;
 
 pub(crate) use batches::batches;
+pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
-use super::machine::{Machine, seconds};
-use crate::plan::{Allocation, Plan, Predicted, Route, Step, Transfer, TransferId};
-use crate::profile::{History, NodeCost, RunCosts, interval};
+use super::machine::{Machine, least_seconds};
+use crate::plan::{Allocation, HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
+use crate::profile::{NodeCost, RunCosts};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use play::{Operation, play};
-use std::collections::BTreeMap;
+use reads::FirstRead;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A plan's operations under construction.
 struct Script<'a> {
@@ -40,9 +44,17 @@ struct Script<'a> {
     chunks: BTreeMap<NodeId, usize>,
     /// The operation that encodes a batch, by the batch's last node.
     encoded: BTreeMap<NodeId, usize>,
+    /// What nodes are the first to read that other CPU devices have made.
+    reads: BTreeMap<NodeId, Vec<FirstRead>>,
     curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
-    wake: f64,
+    /// What the run takes beside its nodes and transfers.
+    run: RunCosts,
+    /// Lanes that have something to do: their first operations wait for their threads.
+    begun: BTreeSet<usize>,
 }
+
+/// The operation that all lanes begin after: the call.
+const CALL: usize = 0;
 
 /// Nodes of a GPU that are submitted together.
 #[derive(Clone, Copy)]
@@ -61,18 +73,13 @@ pub(super) fn forecast(
     costs: &[Vec<Option<NodeCost>>],
     machine: &Machine,
 ) -> Result<Predicted, PlanningError> {
-    let run = machine.costs.runs.get(&run_key(plan));
-    let known = |history: fn(&RunCosts) -> &History| run.map_or(0.0, |run| seconds(history(run)));
-    let mut script = Script::new(program, plan, machine, known(|run| &run.wake));
+    let mut script = Script::new(program, plan, machine);
     for step in plan.steps() {
         script.add(step, costs);
     }
-    let start = known(|run| &run.start);
-    // All lanes begin when the workers have started.
-    let mut spans = play(&script.operations, script.lanes(), machine.slowdowns(script.lanes()))?;
-    spans.iter_mut().for_each(|(begin, end)| (*begin, *end) = (*begin + start, *end + start));
+    let spans = play(&script.operations, script.lanes(), machine.slowdowns(script.lanes()))?;
     let span = |ends: &Option<(usize, usize)>| ends.map_or((0.0, 0.0), |(first, last)| (spans[first].0, spans[last].1));
-    let end = spans.iter().map(|(_, end)| *end).fold(start, f64::max);
+    let end = spans.iter().map(|(_, end)| *end).fold(least_seconds(&script.run.start), f64::max);
     let transfers = script.transfers.iter().zip(&script.hops).map(|(ends, hop)| match *hop {
         Some((made, [start, end])) => (spans[made].1 + start, spans[made].1 + end),
         None => span(ends),
@@ -81,18 +88,19 @@ pub(super) fn forecast(
         let parts = ends.map_or(&[][..], |(first, last)| &spans[first..=last]);
         parts.iter().fold(0.0, |sum, (start, end)| sum + end - start)
     };
-    let makespan = end + known(|run| &run.finish);
-    let cost = |node: NodeId| {
-        let device = plan.device_of(node);
-        costs[node.index()][device.index()].map(|cost| ((device, program.node(node).spec.family().name), cost))
-    };
+    let makespan = end + least_seconds(&script.run.finish);
     Ok(Predicted {
         busy: script.nodes.iter().map(worked).collect(),
         nodes: script.nodes.iter().map(span).collect(),
         transfers: transfers.collect(),
         makespan,
-        interval: interval(makespan, program.node_ids().filter_map(cost)),
+        interval: doubt::interval_of(makespan, &script, costs),
     })
+}
+
+/// The lane of the call.
+fn clock(plan: &Plan) -> usize {
+    2 * plan.devices().len() + plan.links().len()
 }
 
 /// In how many chunks each node computes that reads or feeds a stream.
@@ -101,20 +109,21 @@ fn chunks(plan: &Plan) -> BTreeMap<NodeId, usize> {
     streams.flat_map(|s| [Some(s.node), s.producer].into_iter().flatten().map(|node| (node, s.chunks()))).collect()
 }
 
-/// What runs have in common whose fixed costs are alike: how many workers of which kind take part.
-pub(crate) fn run_key(plan: &Plan) -> String {
-    let count = |cpu: bool| plan.devices().iter().filter(|device| (device.kind == DeviceKind::Cpu) == cpu).count();
-    let works = |cpu: bool| {
-        let at = |device: DeviceId| (plan.device(device).kind == DeviceKind::Cpu) == cpu;
-        plan.steps().iter().any(|step| matches!(step, Step::Node(node) if at(plan.device_of(*node))))
+/// How many threads take part in a run beside the caller's: of the other devices that have steps, and of links. What a run takes beside its
+/// nodes and transfers goes by it; devices that have nothing to do take nothing.
+pub(crate) fn threads(plan: &Plan) -> usize {
+    let device = |step: &Step| match step {
+        Step::Input(index) => Some(plan.input_device(*index)),
+        Step::Output(index) => Some(plan.output_device(*index)),
+        Step::Node(node) => Some(plan.device_of(*node)),
+        Step::Transfer(_) => None,
     };
-    let idle = |cpu: bool| if works(cpu) { "" } else { " idle" };
-    let (cpus, gpus, links) = (count(true), count(false), plan.links().len());
-    format!("{cpus} CPUs{}, {gpus} GPUs{}, {links} links", idle(true), idle(false))
+    let others: BTreeSet<DeviceId> = plan.steps().iter().filter_map(device).filter(|device| *device != HOST).collect();
+    others.len() + plan.links().len()
 }
 
 impl<'a> Script<'a> {
-    fn new(program: &'a Program, plan: &'a Plan, machine: &'a Machine, wake: f64) -> Self {
+    fn new(program: &'a Program, plan: &'a Plan, machine: &'a Machine) -> Self {
         let devices = (0..plan.devices().len() as u32).map(DeviceId);
         let batches = devices.flat_map(|device| batches(program, plan, device));
         let submitted_with = batches.flat_map(|batch| {
@@ -125,7 +134,8 @@ impl<'a> Script<'a> {
             program,
             plan,
             machine,
-            operations: Vec::new(),
+            // The call has a lane of its own, behind the others.
+            operations: vec![Operation { lane: clock(plan), ..Operation::default() }],
             nodes: vec![None; program.nodes.len()],
             transfers: vec![None; plan.transfers().len()],
             hops: vec![None; plan.transfers().len()],
@@ -133,28 +143,40 @@ impl<'a> Script<'a> {
             submitted_with: submitted_with.collect(),
             chunks: chunks(plan),
             encoded: BTreeMap::new(),
+            reads: first_reads(program, plan),
             curves: BTreeMap::new(),
-            wake,
+            run: machine.costs.run(threads(plan)).cloned().unwrap_or_default(),
+            begun: BTreeSet::new(),
         }
     }
 
-    /// How many lanes there are: devices, then the threads that encode for them, then links.
+    /// How many lanes there are: devices, then the threads that encode for them, then links, then the call.
     fn lanes(&self) -> usize {
-        2 * self.plan.devices().len() + self.plan.links().len()
+        clock(self.plan) + 1
+    }
+
+    /// Adds an operation; returns its number. The first of a lane waits until the lane's thread has turned to it.
+    fn push(&mut self, lane: usize, seconds: f64, mut after: Vec<(usize, f64)>) -> usize {
+        if self.begun.insert(lane) {
+            let start = if lane == HOST.index() { &self.run.start } else { &self.run.join };
+            after.push((CALL, least_seconds(start)));
+        }
+        self.operations.push(Operation { lane, seconds, after });
+        self.operations.len() - 1
     }
 
     fn add(&mut self, step: &Step, costs: &[Vec<Option<NodeCost>>]) {
         match step {
             Step::Input(index) => {
                 let (given, device) = (self.program.inputs[*index], self.plan.input_device(*index));
-                self.operations.push(Operation { lane: device.index(), ..Operation::default() });
-                self.there.insert((given, device), (self.operations.len() - 1, 0.0));
+                let there = self.push(device.index(), 0.0, Vec::new());
+                self.there.insert((given, device), (there, 0.0));
             }
             Step::Output(index) => {
                 let device = self.plan.output_device(*index);
                 let made = self.there.get(&(self.program.outputs[*index].value, device));
                 let after = made.copied().into_iter().collect();
-                self.operations.push(Operation { lane: device.index(), seconds: 0.0, after });
+                self.push(device.index(), 0.0, after);
             }
             Step::Node(node) => self.add_node(*node, costs),
             Step::Transfer(id) => self.add_transfer(*id),
@@ -163,7 +185,9 @@ impl<'a> Script<'a> {
 
     fn add_node(&mut self, id: NodeId, costs: &[Vec<Option<NodeCost>>]) {
         let device = self.plan.device_of(id);
-        let seconds = costs[id.index()][device.index()].map_or(0.0, |cost| cost.seconds);
+        let (known, devices) = (&self.machine.costs, &self.machine.devices);
+        let reads = self.reads.get(&id).map_or(0.0, |reads| read_seconds(known, devices, device, reads));
+        let seconds = costs[id.index()][device.index()].map_or(0.0, |cost| cost.seconds) + reads;
         let inputs = self.program.node(id).inputs.iter();
         let mut after: Vec<_> = inputs.filter_map(|value| self.there.get(&(*value, device)).copied()).collect();
         if let Some(batch) = self.submitted_with.get(&id).copied() {
@@ -173,7 +197,7 @@ impl<'a> Script<'a> {
         let lane = device.index();
         let first = self.operations.len();
         match self.chunks.get(&id).copied() {
-            None => self.operations.push(Operation { lane, seconds, after }),
+            None => drop(self.push(lane, seconds, after)),
             Some(chunks) => {
                 let streams = self.plan.transfers().iter().zip(&self.transfers);
                 let read = streams.filter(|(transfer, _)| transfer.stream().is_some_and(|stream| stream.node == id));
@@ -181,9 +205,9 @@ impl<'a> Script<'a> {
                     read.filter_map(|(_, parts)| *parts).map(|(first, last)| ((first, 0.0), (last, 0.0))).unzip();
                 after.extend(firsts);
                 let chunk = seconds / chunks.max(2) as f64;
-                self.operations.push(Operation { lane, seconds: chunk, after });
-                self.operations.push(Operation { lane, seconds: seconds - 2.0 * chunk, after: Vec::new() });
-                self.operations.push(Operation { lane, seconds: chunk, after: lasts });
+                self.push(lane, chunk, after);
+                self.push(lane, seconds - 2.0 * chunk, Vec::new());
+                self.push(lane, chunk, lasts);
             }
         }
         let last = self.operations.len() - 1;
@@ -200,9 +224,9 @@ impl<'a> Script<'a> {
         let gates = after.iter().filter(|(operation, _)| self.operations[*operation].lane != device.index());
         let after = gates.copied().collect();
         let lane = self.plan.devices().len() + device.index();
-        self.operations.push(Operation { lane, seconds, after });
-        self.encoded.insert(batch.last, self.operations.len() - 1);
-        self.operations.len() - 1
+        let encoded = self.push(lane, seconds, after);
+        self.encoded.insert(batch.last, encoded);
+        encoded
     }
 
     fn add_transfer(&mut self, id: TransferId) {
@@ -236,16 +260,16 @@ impl<'a> Script<'a> {
             Route::Shared | Route::Copied => (curve.time(bytes), curve.time(bytes)),
         };
         let first = self.operations.len();
-        self.operations.push(Operation { lane, seconds: chunk, after });
+        self.push(lane, chunk, after);
         if chunk < whole {
             let after = feeder.map(|(_, last)| (last, 0.0)).into_iter().collect();
-            self.operations.push(Operation { lane, seconds: (whole - 2.0 * chunk).max(0.0), after: Vec::new() });
-            self.operations.push(Operation { lane, seconds: chunk.min(whole - chunk), after });
+            self.push(lane, (whole - 2.0 * chunk).max(0.0), Vec::new());
+            self.push(lane, chunk.min(whole - chunk), after);
         }
         let last = self.operations.len() - 1;
         self.transfers[id.index()] = Some((first, last));
         if !matches!(route, Route::Streamed(_)) {
-            let woken = if self.plan.device(to).kind == DeviceKind::Cpu { self.wake } else { 0.0 };
+            let woken = if self.plan.device(to).kind == DeviceKind::Cpu { self.machine.wake() } else { 0.0 };
             self.there.insert((value, to), (last, woken));
         }
     }

@@ -85,7 +85,7 @@ mod tests {
     use crate::order::{Order, Pct};
     use crate::platform::{Device, DeviceKind, Platform};
     use crate::problem::MemoryRule;
-    use crate::rules::{LinkContention, Rules, SendCosts, Slowdowns};
+    use crate::rules::{Delays, LinkContention, Rules, SendCosts, Slowdowns};
     use crate::schedule::Schedule;
     use crate::simulate::simulate;
     use arbtest::arbitrary::{Result, Unstructured};
@@ -152,7 +152,9 @@ mod tests {
                 for (number, rules) in all_rules().into_iter().enumerate() {
                     let factor = |a: DeviceId, b: DeviceId| 1.0 + 0.5 * f64::from(a.0 + b.0);
                     let slowdowns = Slowdowns::from_fn(if number < 4 { 0 } else { devices }, factor);
-                    let problem = problem.clone().under(rules.with_slowdowns(slowdowns)).unwrap();
+                    let delays = Delays::from_fn(devices, |from, to| f64::from(from.0 + to.0) / 2.0);
+                    let rules = rules.with_slowdowns(slowdowns).with_delays(delays);
+                    let problem = problem.clone().under(rules).unwrap();
                     let mut evaluator = Evaluator::new(&problem);
                     let schedule = transfer_by_transfer(&problem, device_of);
                     assert_eq!(check_schedule(&problem, device_of, &schedule), []);

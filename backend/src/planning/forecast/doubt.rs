@@ -1,0 +1,51 @@
+//! Between which times a run of a plan lies: how far its nodes, its copies and its fixed costs are to be trusted.
+
+use super::{Script, read_seconds};
+use crate::plan::Transfer;
+use crate::profile::{History, NodeCost, interval};
+use crate::program::NodeId;
+use anabranch_placement::platform::DeviceId;
+
+/// The factor within which reads out of another device's cache lie: kernels hide more or less of them behind arithmetic.
+const READ_SPREAD: f64 = 2.0;
+
+/// What is too slow or too fast together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    /// Nodes of one family on one device.
+    Family(DeviceId, &'static str),
+    /// Copies over one link.
+    Link(DeviceId, DeviceId),
+    /// Reads out of other devices' caches.
+    Reads,
+    /// The start of the threads.
+    Start,
+    /// The end of the run.
+    Finish,
+}
+
+/// The interval of a plan's makespan that holds nine of ten runs.
+pub(super) fn interval_of(makespan: f64, script: &Script<'_>, costs: &[Vec<Option<NodeCost>>]) -> Option<(f64, f64)> {
+    let (program, plan, machine) = (script.program, script.plan, script.machine);
+    let node = |node: NodeId| {
+        let device = plan.device_of(node);
+        let cost = costs[node.index()][device.index()]?;
+        Some((Group::Family(device, program.node(node).spec.family().name), cost.seconds, cost.spread))
+    };
+    let copies = plan.transfers().iter().filter(|transfer| transfer.moves(plan.devices()));
+    let copy = |&Transfer { from, to, bytes, .. }: &Transfer| {
+        let link = machine.link(from, to);
+        (Group::Link(from, to), link.curve().time(bytes), Some(link.spread(bytes)))
+    };
+    let reads = script.reads.iter().map(|(node, reads)| {
+        let seconds = read_seconds(&machine.costs, &machine.devices, plan.device_of(*node), reads);
+        (Group::Reads, seconds, Some(READ_SPREAD))
+    });
+    let fixed = |group: Group, history: &History| {
+        let estimate = history.least()?;
+        Some((group, estimate.nanoseconds * 1e-9, Some(estimate.spread)))
+    };
+    let ends = [fixed(Group::Start, &script.run.start), fixed(Group::Finish, &script.run.finish)];
+    let moved = copies.map(copy).chain(reads).chain(ends.into_iter().flatten());
+    interval(makespan, program.node_ids().filter_map(node).chain(moved))
+}
