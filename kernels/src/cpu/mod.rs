@@ -138,7 +138,7 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::Normalize(op) => normalize::prepare(node, op)?,
         Op::ArgReduce(op) => arg_reduce::prepare(node, op),
         Op::Resize(op) => resize::prepare(node, op),
-        Op::Recurrent(op) => recurrent::prepare(node, op),
+        Op::Recurrent(op) => recurrent::prepare(node, op, constants),
         Op::Transpose(op) => transpose::prepare(node, op),
         Op::Concat(op) => concat::prepare(node, op),
         Op::Slice(op) => slice::prepare(node, op),
