@@ -10,7 +10,7 @@ mod cell;
 use super::elements::{elements, elements_mut};
 use super::gemm::MicroKernel;
 use super::lanes::LANES;
-use super::layout::{Layout, Packed, Packing};
+use super::layout::{Layout, PackedInput, PackedMatrices, Packing};
 use super::team::{Grid, Memory, Part, Round};
 use super::vector::vectorised;
 use super::{Call, CpuKernel};
@@ -39,9 +39,8 @@ struct RecurrentKernel {
     part: usize,
     /// Entries of the batch of which the registers hold the sums.
     together: usize,
-    /// The recurrent weights, a matrix for each gate. Every call packs them anew unless they never change.
-    weights: Packed,
-    constant: bool,
+    /// The recurrent weights, a matrix for each gate.
+    weights: PackedInput,
 }
 
 /// Prepares a recurrent layer.
@@ -57,8 +56,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Recurrent, constants: &[bool]) -> Bo
         gates,
         part: part.min(all),
         together: if MicroKernel::best().lanes < LANES { 2 } else { 4 },
-        weights: Packed::new(1, Layout::right(gates, [units, units], true, LANES)),
-        constant: constants.get(1) == Some(&true),
+        weights: PackedInput::new(1, Layout::right(gates, [units, units], true, LANES), constants),
     })
 }
 
@@ -85,8 +83,7 @@ impl RecurrentKernel {
     /// Scratch memory, in numbers: what parts keep, what passed the reset gates in a round, and the weights if a call has to pack them.
     fn scratch(&self) -> [usize; 3] {
         let kept = self.grid().tiles() * self.part * self.batch * self.kept();
-        let packed = if self.constant { 0 } else { self.weights.packing.layout.bytes() / size_of::<f32>() };
-        [kept, (self.phases() - 1) * self.batch * self.units, packed]
+        [kept, (self.phases() - 1) * self.batch * self.units, self.weights.scratch_floats()]
     }
 
     /// The place in time of a round's step.
@@ -112,28 +109,24 @@ impl RecurrentKernel {
     }
 
     /// Computes a part of a round with the gates' packed weights.
-    fn compute(&self, call: &Call<'_>, packed: Option<&[u8]>, part: Part<'_, f32>) {
+    fn compute(&self, call: &Call<'_>, weights: PackedMatrices<'_>, part: Part<'_, f32>) {
         match self.op.kind {
-            RecurrentKind::Lstm => self.units::<Lstm, 4>(call, packed, part),
-            RecurrentKind::Gru { linear_before_reset: true } => self.units::<Gru, 3>(call, packed, part),
-            _ if part.round.is_multiple_of(2) => self.units::<Reset, 2>(call, packed, part),
-            _ => self.units::<Candidate, 1>(call, packed, part),
+            RecurrentKind::Lstm => self.units::<Lstm, 4>(call, weights, part),
+            RecurrentKind::Gru { linear_before_reset: true } => self.units::<Gru, 3>(call, weights, part),
+            _ if part.round.is_multiple_of(2) => self.units::<Reset, 2>(call, weights, part),
+            _ => self.units::<Candidate, 1>(call, weights, part),
         }
     }
 
     fn units<C: Cell<GATES>, const GATES: usize>(
         &self,
         call: &Call<'_>,
-        packed: Option<&[u8]>,
+        weights: PackedMatrices<'_>,
         mut part: Part<'_, f32>,
     ) {
         let wide = self.batch * self.gates * self.units;
-        let weights = |gate: usize| match packed {
-            Some(packed) => self.weights.packing.layout.panels(packed, C::FIRST + gate),
-            None => self.weights.panels(C::FIRST + gate),
-        };
         vectorised(Units::<C, GATES> {
-            weights: std::array::from_fn(weights),
+            weights: std::array::from_fn(|gate| weights.panels(C::FIRST + gate)),
             bias: elements(call.inputs[2]),
             input: &elements(call.inputs[0])[self.time(part.round) * wide..][..wide],
             state: part.before.unwrap_or(elements(call.inputs[3])),
@@ -152,17 +145,14 @@ impl CpuKernel for RecurrentKernel {
     }
 
     fn packings(&self) -> Vec<Packing> {
-        self.constant.then(|| self.weights.packing.clone()).into_iter().collect()
+        self.weights.packings()
     }
 
     fn keep(&mut self, packed: &[Arc<Buffer>]) {
-        packed.iter().for_each(|packed| self.weights.keep(packed));
+        self.weights.keep(packed);
     }
 
     fn run(&self, mut call: Call<'_>) -> Result<(), KernelError> {
-        if self.constant {
-            self.weights.check()?;
-        }
         let state = self.batch * self.units;
         if state == 0 {
             return Ok(());
@@ -170,21 +160,17 @@ impl CpuKernel for RecurrentKernel {
         let mut outputs = std::mem::take(&mut call.outputs).iter_mut();
         let mut next = || outputs.next().map_or(&mut [][..], |bytes| elements_mut::<f32>(bytes));
         let (all, last, last_cell) = (next(), next(), next());
-        let [kept, passed, packed] = self.scratch();
+        let [kept, passed, _] = self.scratch();
         let scratch: &mut [f32] = elements_mut(std::mem::take(&mut call.scratch));
         let (kept, scratch) = scratch.split_at_mut(kept);
         let (passed, scratch) = scratch.split_at_mut(passed);
-        let packed = (!self.constant).then(|| bytemuck::cast_slice_mut(&mut scratch[..packed]));
-        let packed = packed.map(|packed| {
-            self.weights.packing.layout.pack(call.inputs[1], packed);
-            &*packed
-        });
+        let weights = self.weights.matrices(call.inputs, scratch)?;
         if let Some(initial) = call.inputs.get(4) {
             let initial: &[f32] = elements(initial);
             self.cells().for_each(|(from, to)| kept[to].copy_from_slice(&initial[from]));
         }
         let memory = Memory { matrices: [&mut *all, passed], kept: &mut *kept };
-        call.team.run_rounds(self.grid(), &self.rounds(), memory, &|part| self.compute(&call, packed, part));
+        call.team.run_rounds(self.grid(), &self.rounds(), memory, &|part| self.compute(&call, weights, part));
         match self.steps.checked_sub(1) {
             Some(end) => last.copy_from_slice(&all[self.time(end * self.phases()) * state..][..state]),
             None => last.copy_from_slice(elements(call.inputs[3])),
