@@ -196,7 +196,9 @@ impl Loop for Gather<'_> {
             for (tap, spread) in spread.chunks_exact((sources.len() * width).max(1)).enumerate() {
                 let down = (first + row) as i64 - kernel.start(0, tap / columns);
                 let source = down.div_euclid(kernel.op.strides[0] as i64);
-                if down % kernel.op.strides[0] as i64 != 0 || !(sources.start as i64..sources.end as i64).contains(&source) {
+                if down % kernel.op.strides[0] as i64 != 0
+                    || !(sources.start as i64..sources.end as i64).contains(&source)
+                {
                     continue;
                 }
                 let line = &spread[(source as usize - sources.start) * width..][..width];
@@ -305,7 +307,10 @@ mod tests {
             let (group, n, h, w) = (size(3)?, size(2)?, size(19)?, size(45)?);
             let (c, per, kh, kw) = (size(20)? * group, size(20)?, size(4)?, size(4)?);
             let (strides, dilations) = ([size(3)?, size(4)?], [size(2)?, size(2)?]);
-            let full = [(h - 1) * strides[0] + (kh - 1) * dilations[0] + 1, (w - 1) * strides[1] + (kw - 1) * dilations[1] + 1];
+            let full = [
+                (h - 1) * strides[0] + (kh - 1) * dilations[0] + 1,
+                (w - 1) * strides[1] + (kw - 1) * dilations[1] + 1,
+            ];
             let pads = [size(3)? - 1, size(3)? - 1, size(3)? - 1, size(3)? - 1];
             let extra = [size(strides[0])? - 1, size(strides[1])? - 1];
             let out = |axis: usize| (full[axis] + extra[axis]).checked_sub(pads[axis] + pads[axis + 2]);
@@ -321,7 +326,10 @@ mod tests {
             let (want, sizes) = naive(&op, &x, &weights, dims);
             let got: Vec<f32> = computed(Op::ConvTranspose(op.clone()), &[x, weights], &dims);
             let close = |((got, want), size): ((&f32, &f64), &f64)| (f64::from(*got) - want).abs() <= 1e-6 * size;
-            assert!(got.iter().zip(&want).zip(&sizes).all(close), "{op:?} [{n}, {c}, {h}, {w}] to {per} of {kh} × {kw}");
+            assert!(
+                got.iter().zip(&want).zip(&sizes).all(close),
+                "{op:?} [{n}, {c}, {h}, {w}] to {per} of {kh} × {kw}"
+            );
             Ok(())
         })
         .budget_ms(1000);

@@ -1,12 +1,9 @@
-//! Sums and extremes of slices, in several vectors of 16 lanes that are then combined pairwise: one tree, whatever the processor.
+//! Sums and extremes of slices, in 16 lanes that are then combined pairwise: one tree, whatever the processor.
 
 use super::vector::{Isa, Loop, vectorised};
 
 /// Numbers that are folded side by side.
 pub(super) const LANES: usize = 16;
-
-/// Vectors of such.
-const CHAINS: usize = 4;
 
 /// Elements after which a partial result is set aside, so that long sums keep their accuracy.
 const BLOCK: usize = 4096;
@@ -43,26 +40,11 @@ impl<F: Fold> Loop for Block<'_, F> {
 
     #[inline(always)]
     fn run<I: Isa>(self) -> f32 {
-        // Several vectors at once, or each addition would wait for the one before.
-        let mut chains = [[self.fold.empty(); LANES]; CHAINS];
-        let (groups, rest) = self.data.as_chunks::<{ CHAINS * LANES }>();
-        for group in groups {
-            for (chain, block) in chains.iter_mut().zip(group.as_chunks::<LANES>().0) {
-                for lane in 0..LANES {
-                    chain[lane] = self.fold.add::<I>(chain[lane], block[lane]);
-                }
-            }
-        }
-        let (blocks, rest) = rest.as_chunks::<LANES>();
-        for (chain, block) in chains.iter_mut().zip(blocks) {
+        let mut lanes = [self.fold.empty(); LANES];
+        let (blocks, rest) = self.data.as_chunks::<LANES>();
+        for block in blocks {
             for lane in 0..LANES {
-                chain[lane] = self.fold.add::<I>(chain[lane], block[lane]);
-            }
-        }
-        let [mut lanes, others @ ..] = chains;
-        for chain in others {
-            for lane in 0..LANES {
-                lanes[lane] = self.fold.join(lanes[lane], chain[lane]);
+                lanes[lane] = self.fold.add::<I>(lanes[lane], block[lane]);
             }
         }
         for (lane, element) in lanes.iter_mut().zip(rest) {

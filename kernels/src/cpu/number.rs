@@ -1,6 +1,6 @@
 //! How numbers of each type are folded by reductions.
 
-use super::lanes::{self, Greatest, SquaresAround, Sum};
+use super::lanes::{self, SquaresAround, Sum};
 use super::vector::{Isa, Loop, vectorised};
 use crate::dtype::{DType, Element};
 use crate::op::ReduceKind;
@@ -37,12 +37,7 @@ const BLOCK: usize = 4096;
 
 /// Folds elements, from `empty`, by `add`, and partial results by `join`: in lanes that are then joined pairwise, and in halves of blocks,
 /// one tree for each length. O(n).
-fn folded<T: Pod>(
-    elements: &[T],
-    empty: T,
-    add: impl Fn(T, T) -> T + Copy,
-    join: impl Fn(T, T) -> T + Copy,
-) -> T {
+fn folded<T: Pod>(elements: &[T], empty: T, add: impl Fn(T, T) -> T + Copy, join: impl Fn(T, T) -> T + Copy) -> T {
     if elements.len() <= BLOCK {
         return vectorised(Block { elements, empty, add, join });
     }
@@ -198,7 +193,7 @@ float_number!(
     f32,
     |elements: &[f32]| lanes::fold(Sum, elements),
     |elements: &[f32]| lanes::fold(SquaresAround(0.0), elements),
-    |elements: &[f32]| lanes::fold(Greatest, elements)
+    |elements: &[f32]| folded(elements, f32::NEG_INFINITY, greater, greater)
 );
 
 float_number!(
@@ -219,8 +214,12 @@ macro_rules! integer_number {
                     ReduceKind::Max => folded(elements, Self::MIN, Self::max, Self::max),
                     ReduceKind::Min => folded(elements, Self::MAX, Self::min, Self::min),
                     ReduceKind::Product => folded(elements, 1, Self::wrapping_mul, Self::wrapping_mul),
-                    ReduceKind::SumOfSquares => folded(elements, 0, |a, b| Self::wrapping_add(a, b.wrapping_mul(b)), Self::wrapping_add),
-                    ReduceKind::SumOfMagnitudes => folded(elements, 0, |a, b| Self::wrapping_add(a, b.wrapping_abs()), Self::wrapping_add),
+                    ReduceKind::SumOfSquares => {
+                        folded(elements, 0, |a, b| Self::wrapping_add(a, b.wrapping_mul(b)), Self::wrapping_add)
+                    }
+                    ReduceKind::SumOfMagnitudes => {
+                        folded(elements, 0, |a, b| Self::wrapping_add(a, b.wrapping_abs()), Self::wrapping_add)
+                    }
                     ReduceKind::LogSumExp => {
                         f64::fold(kind, &elements.iter().map(|v| *v as f64).collect::<Vec<_>>()) as Self
                     }

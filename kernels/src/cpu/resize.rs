@@ -283,7 +283,11 @@ mod tests {
             (Interpolation::Cubic { coefficient: -0.75 }, 56, 224, (4, 1)),
             (Interpolation::Linear, 56, 28, (1, 2)),
         ] {
-            let op = Resize { interpolation, coordinates: Coordinates::HalfPixel, scales: [1.0, output as f64 / input as f64] };
+            let op = Resize {
+                interpolation,
+                coordinates: Coordinates::HalfPixel,
+                scales: [1.0, output as f64 / input as f64],
+            };
             let columns: Vec<Taps> = (0..output).map(|i| taps(&op, 1, i, input, output)).collect();
             let pattern = Pattern::of(&columns).expect("a whole factor");
             assert_eq!((pattern.period, pattern.advance), want);

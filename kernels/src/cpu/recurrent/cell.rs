@@ -1,7 +1,7 @@
 //! One round of some units of a recurrent layer: their rows of the recurrent weights times the state, then the gates.
 //!
-//! Each product is a sum in the order of the state's elements, of the even and of the odd ones apart where an entry of the batch is
-//! computed alone (a single chain of additions would wait for itself).
+//! Each product is a sum in the order of the state's elements; where an entry of the batch is computed alone, of every second or fourth of
+//! them apart, or each multiply-add would wait for the one before.
 
 use crate::cpu::gemm::Panels;
 use crate::cpu::lanes::LANES;
@@ -135,6 +135,7 @@ impl<C: Cell<GATES>, const GATES: usize> Loop for Units<'_, '_, C, GATES> {
                 entry += match self.together.min(batch - entry) {
                     4.. => self.entries::<I, 4, 1>(unit, entry),
                     2.. => self.entries::<I, 2, 1>(unit, entry),
+                    _ if GATES < 3 => self.entries::<I, 1, 4>(unit, entry),
                     _ => self.entries::<I, 1, 2>(unit, entry),
                 };
             }
@@ -218,12 +219,13 @@ fn add<I: Isa, const GATES: usize, const ENTRIES: usize>(
     states: [&[f32]; ENTRIES],
     step: usize,
 ) {
-    for entry in 0..ENTRIES {
-        let factor = states[entry][step];
-        for gate in 0..GATES {
-            let weights = &panels[gate][step];
-            for u in 0..LANES {
-                sums[entry][gate][u] = I::fused(weights[u], factor, sums[entry][gate][u]);
+    let factors = states.map(|state| state[step]);
+    let weights = panels.map(|panel| &panel[step]);
+    // Lanes go outermost: the compiler then keeps the sums in registers.
+    for u in 0..LANES {
+        for entry in 0..ENTRIES {
+            for gate in 0..GATES {
+                sums[entry][gate][u] = I::fused(weights[gate][u], factors[entry], sums[entry][gate][u]);
             }
         }
     }

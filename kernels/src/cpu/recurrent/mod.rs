@@ -94,7 +94,8 @@ impl RecurrentKernel {
 
     /// All rounds, over the states after each step and the matrix of what passed the reset gates.
     fn rounds(&self) -> Vec<Round> {
-        let writes = |round: usize| if (round + 1).is_multiple_of(self.phases()) { self.time(round) } else { self.steps };
+        let writes =
+            |round: usize| if (round + 1).is_multiple_of(self.phases()) { self.time(round) } else { self.steps };
         let round = |round: usize| Round { reads: round.checked_sub(1).map(writes), writes: writes(round) };
         (0..self.steps * self.phases()).map(round).collect()
     }
@@ -241,6 +242,12 @@ mod tests {
             (gru(true), true, [2, 1, 300]),
             (RecurrentKind::Lstm, false, [3, 2, 19]),
             (RecurrentKind::Lstm, true, [2, 1, 260]),
+            (gru(false), false, [3, 1, 131]),
+            (gru(false), true, [2, 5, 67]),
+            (gru(true), false, [2, 7, 97]),
+            (gru(true), false, [3, 6, 1]),
+            (RecurrentKind::Lstm, false, [2, 7, 83]),
+            (RecurrentKind::Lstm, false, [0, 2, 5]),
         ] {
             let gates = if matches!(kind, RecurrentKind::Lstm) { 4 } else { 3 };
             let random = |seed: usize, dims: &[usize], scale: f64| {
@@ -268,8 +275,12 @@ mod tests {
                     let got = &all[(time * batch + b) * units..][..units];
                     assert!(got.iter().zip(want).all(|(g, w)| (f64::from(*g) - w).abs() < 1e-4), "{kind:?} at {time}");
                 }
-                let end = if reverse { 0 } else { steps - 1 };
-                assert_eq!(last[b * units..][..units], all[(end * batch + b) * units..][..units]);
+                let initial = inputs[3].elements::<f32>().expect("f32");
+                let end = match steps {
+                    0 => &initial[b * units..],
+                    _ => &all[(if reverse { 0 } else { steps - 1 } * batch + b) * units..],
+                };
+                assert_eq!(last[b * units..][..units], end[..units]);
             }
         }
     }

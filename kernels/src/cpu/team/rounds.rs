@@ -54,7 +54,8 @@ pub(super) fn run<T: Send + Sync>(
 ) {
     let (size, parts) = (grid.rows * grid.columns, grid.tiles());
     let [first, second] = memory.matrices.each_ref().map(|matrices| matrices.len().checked_div(size).unwrap_or(0));
-    let is_sound = |round: &Round| round.reads != Some(round.writes) && round.reads.max(Some(round.writes)) < Some(first + second);
+    let is_sound =
+        |round: &Round| round.reads != Some(round.writes) && round.reads.max(Some(round.writes)) < Some(first + second);
     assert!(grid.batch == 1 && rounds.iter().all(is_sound), "rounds that read what they write, or that lies outside");
     let stacks = memory.matrices.map(|matrices| {
         let batch = matrices.len().checked_div(size).unwrap_or(0);

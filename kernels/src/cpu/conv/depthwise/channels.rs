@@ -1,12 +1,12 @@
-//! Depthwise convolution with channels along the vectors, for large windows and narrow images.
+//! Depthwise convolution with channels along the vectors, for large windows.
 //!
 //! The planes of 16 channels are brought into the order of pixels (by blocks in registers) with zeros left and right of each row, so that every
 //! element of the window is a plain load wherever the output lies; the sums go back the same way. What that moves is little beside a window of
-//! 5 × 5, and less than the empty lanes of narrow rows.
+//! 5 × 5.
 
 use crate::cpu::conv::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
-use crate::cpu::gemm::{self, MicroKernel};
+use crate::cpu::gemm;
 use crate::cpu::lanes::LANES;
 use crate::cpu::layout::{Layout, PackedInput, PackedMatrices, Packing};
 use crate::cpu::map::Epilogue;
@@ -23,6 +23,9 @@ use std::sync::Arc;
 /// Numbers of a tile's part of the image, about: they stay in the second-level cache.
 const TILE: usize = 48 << 10;
 
+/// Neighbouring outputs that are computed at once.
+const TOGETHER: usize = 4;
+
 /// Numbers of one pixel.
 type Pixel = [f32; LANES];
 
@@ -32,8 +35,6 @@ pub(super) struct Kernel {
     padded: usize,
     /// The weights, windows in the order of [`Pixel`]s.
     weights: PackedInput,
-    /// Neighbouring outputs that the registers hold.
-    together: usize,
     grid: Grid,
     epilogue: Option<Epilogue>,
 }
@@ -41,12 +42,7 @@ pub(super) struct Kernel {
 impl Kernel {
     /// # Errors
     /// If the epilogue does not fit the node, or a padded row is too long.
-    pub(super) fn new(
-        micro: &MicroKernel,
-        geometry: Geometry,
-        node: &NodeSpec,
-        constants: &[bool],
-    ) -> Result<Self, KernelError> {
+    pub(super) fn new(geometry: Geometry, node: &NodeSpec, constants: &[bool]) -> Result<Self, KernelError> {
         let Geometry { images, maps, output: [high, wide], size: [height, _], window, steps, .. } = geometry;
         let reach = |axis: usize, outputs: usize| {
             (outputs.max(1) - 1) * steps.strides[axis] + (window[axis] - 1) * steps.dilations[axis] + 1
@@ -54,7 +50,8 @@ impl Kernel {
         let padded = reach(1, wide);
         // The rows of one tile must fit the address space, and do if this shape does.
         Shape::new([height.max(1), padded, LANES])?;
-        let most = (1..=high).take_while(|rows| reach(0, *rows).min(height) * padded * LANES <= TILE).last().unwrap_or(1);
+        let most =
+            (1..=high).take_while(|rows| reach(0, *rows).min(height) * padded * LANES <= TILE).last().unwrap_or(1);
         let stripe = high.div_ceil(high.div_ceil(most).max(1)).max(1);
         let grid =
             Grid { batch: images, rows: maps, columns: high * wide, tile_rows: LANES, tile_columns: stripe * wide };
@@ -62,7 +59,6 @@ impl Kernel {
             geometry,
             padded,
             weights: PackedInput::new(1, Layout::right(1, [geometry.taps(), maps], true, LANES), constants),
-            together: if micro.lanes < LANES { 4 } else { 8 },
             grid,
             epilogue: Epilogue::of(node)?,
         })
@@ -155,46 +151,41 @@ impl Loop for Sums<'_> {
     fn run<I: Isa>(mut self) {
         let wide = self.kernel.geometry.output[1];
         for row in self.rows.clone() {
-            let mut column = 0;
-            while column < wide {
-                column += match self.kernel.together.min(wide - column) {
-                    8.. => self.columns::<I, 8>(row, column),
-                    4.. => self.columns::<I, 4>(row, column),
-                    2.. => self.columns::<I, 2>(row, column),
-                    _ => self.columns::<I, 1>(row, column),
-                };
+            for column in (0..wide).step_by(TOGETHER) {
+                self.columns::<I>(row, column);
             }
         }
     }
 }
 
 impl Sums<'_> {
-    /// Computes neighbouring outputs of one row, and returns how many these are.
+    /// Computes neighbouring outputs of one row; those beyond its end repeat the last.
     #[inline(always)]
-    fn columns<I: Isa, const COLUMNS: usize>(&mut self, row: usize, column: usize) -> usize {
+    fn columns<I: Isa>(&mut self, row: usize, column: usize) {
         let Geometry { output: [_, wide], window: [high, across], steps, .. } = self.kernel.geometry;
         let (source, weights): (&[Pixel], &[Pixel]) = (self.source.as_chunks().0, self.weights.as_chunks().0);
-        let mut sums = [[0f32; LANES]; COLUMNS];
+        let places: [usize; TOGETHER] = std::array::from_fn(|i| (column + i).min(wide - 1) * steps.strides[1]);
+        // One array an output, which the compiler keeps in registers; it would not keep an array of arrays there.
+        let [mut of_a, mut of_b, mut of_c, mut of_d] = [[0f32; LANES]; TOGETHER];
         for ky in 0..high {
             let line = (row * steps.strides[0] + ky * steps.dilations[0]).wrapping_sub(steps.pads[0]);
             if !self.sources.contains(&line) {
                 continue;
             }
             let line = &source[(line - self.sources.start) * self.kernel.padded..][..self.kernel.padded];
-            for kx in 0..across {
-                let weight = &weights[ky * across + kx];
-                let values = &line[column * steps.strides[1] + kx * steps.dilations[1]..];
-                for i in 0..COLUMNS {
-                    let value = &values[i * steps.strides[1]];
-                    for lane in 0..LANES {
-                        sums[i][lane] = I::fused(weight[lane], value[lane], sums[i][lane]);
-                    }
+            for (kx, weight) in weights[ky * across..][..across].iter().enumerate() {
+                let [a, b, c, d] = places.map(|place| &line[place + kx * steps.dilations[1]]);
+                for lane in 0..LANES {
+                    of_a[lane] = I::fused(weight[lane], a[lane], of_a[lane]);
+                    of_b[lane] = I::fused(weight[lane], b[lane], of_b[lane]);
+                    of_c[lane] = I::fused(weight[lane], c[lane], of_c[lane]);
+                    of_d[lane] = I::fused(weight[lane], d[lane], of_d[lane]);
                 }
             }
         }
-        let out = self.sums.as_chunks_mut().0;
-        out[(row - self.rows.start) * wide + column..][..COLUMNS].copy_from_slice(&sums);
-        COLUMNS
+        let out = &mut self.sums.as_chunks_mut().0[(row - self.rows.start) * wide + column..];
+        let count = TOGETHER.min(wide - column);
+        out[..count].copy_from_slice(&[of_a, of_b, of_c, of_d][..count]);
     }
 }
 

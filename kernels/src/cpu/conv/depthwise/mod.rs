@@ -1,7 +1,7 @@
 //! Convolutions of each channel by itself, of which there is no product to gain from.
 //!
-//! Windows of 3 × 3 over rows that fill vectors are read where they are (`direct`); others, and narrow images, with channels along
-//! the vectors (`channels`). The choice follows from shapes and the instruction set.
+//! Small windows are read where they are (`direct`), large ones with channels along the vectors (`channels`). The choice follows from
+//! shapes and the instruction set.
 
 mod channels;
 mod direct;
@@ -20,6 +20,9 @@ use direct::Direct;
 /// Multiply-adds of a tile, about: some microseconds.
 const TILE_WORK: usize = 1 << 17;
 
+/// Elements of a window that is read where it is.
+const SMALL_WINDOW: usize = 9;
+
 /// The kernel of a depthwise convolution.
 ///
 /// # Errors
@@ -30,13 +33,11 @@ pub(super) fn prepare(
     node: &NodeSpec,
     constants: &[bool],
 ) -> Result<Box<dyn CpuKernel>, KernelError> {
-    let wide = geometry.output[1];
-    // Lanes that lie beyond the ends of rows are lost to the one, those without a channel to the other.
-    let fills = geometry.taps() <= 9 && 5 * wide >= 3 * wide.next_multiple_of(micro.lanes);
-    let few = 2 * geometry.maps < LANES;
+    // What `channels` moves pays beside large windows, and where most lanes have a channel.
+    let pays = geometry.taps() > SMALL_WINDOW && 2 * geometry.maps >= LANES;
     Ok(match Direct::new(micro, &geometry) {
-        Some(direct) if fills || few => Box::new(Rows::new(direct, geometry, node)?),
-        _ => Box::new(channels::Kernel::new(micro, geometry, node, constants)?),
+        Some(direct) if !pays => Box::new(Rows::new(direct, geometry, node)?),
+        _ => Box::new(channels::Kernel::new(geometry, node, constants)?),
     })
 }
 
