@@ -117,6 +117,7 @@ impl Progress {
     /// Takes part in all rounds from the one at hand on.
     fn join(&self, rounds: usize, body: &(dyn Fn(usize, usize) + Sync)) {
         let (member, parts) = (self.members.fetch_add(1, Ordering::Relaxed), self.begun.len());
+        let mut patience = PATIENCE;
         loop {
             let round = self.done.load(Ordering::Acquire) / parts;
             if round >= rounds {
@@ -124,16 +125,19 @@ impl Progress {
             }
             let members = self.members.load(Ordering::Relaxed);
             self.take(round, member * parts / members..(member + 1) * parts / members, body);
-            while !self.has_ended(round) {
-                // Whoever they belong to may be asleep.
-                self.take(round, 0..parts, body);
-                std::thread::yield_now();
+            patience = PATIENCE.min(2 * patience);
+            while !self.has_ended(round, patience) {
+                // Whoever they belong to may be asleep, and then is so for many rounds.
+                match self.take(round, 0..parts, body) {
+                    true => patience = PATIENCE / 32,
+                    false => std::thread::yield_now(),
+                }
             }
         }
     }
 
-    /// Runs those of these parts that nobody has begun.
-    fn take(&self, round: usize, parts: Range<usize>, body: &(dyn Fn(usize, usize) + Sync)) {
+    /// Runs those of these parts that nobody has begun, and says whether there were any.
+    fn take(&self, round: usize, parts: Range<usize>, body: &(dyn Fn(usize, usize) + Sync)) -> bool {
         let mut begun = Begun(&self.done, 0);
         for part in parts {
             // Relaxed: it only decides who runs the part; what the part needs was seen with the end of the round before.
@@ -143,12 +147,13 @@ impl Progress {
                 body(round, part);
             }
         }
+        begun.1 > 0
     }
 
-    /// Waits a little for the end of the round, and says whether it has come.
-    fn has_ended(&self, round: usize) -> bool {
+    /// Waits for the end of the round by so many looks, and says whether it has come.
+    fn has_ended(&self, round: usize, looks: usize) -> bool {
         let end = (round + 1) * self.begun.len();
-        (0..PATIENCE).any(|_| {
+        (0..looks).any(|_| {
             std::hint::spin_loop();
             self.done.load(Ordering::Acquire) >= end
         })
