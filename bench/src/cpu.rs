@@ -23,19 +23,24 @@ impl Prepared {
         Self { kernel, scratch, rows: node.row_plan().map_or(1, |plan| plan.rows) }
     }
 
-    /// Runs the whole node once.
+    /// Runs the whole node, of one output, once.
     pub fn run(&mut self, inputs: &[&[u8]], output: &mut [u8], team: &Team) {
-        let (outputs, scratch) = (&mut [output], self.scratch.bytes_mut());
+        self.run_all(inputs, &mut [output], team);
+    }
+
+    /// Runs the whole node once.
+    pub fn run_all<'a>(&'a mut self, inputs: &'a [&'a [u8]], outputs: &'a mut [&'a mut [u8]], team: &'a Team) {
+        let scratch = self.scratch.bytes_mut();
         black_box(self.kernel.run(Call { inputs, outputs, rows: 0..self.rows, scratch, team }))
             .expect("no value makes it undefined");
     }
 }
 
-/// A prepared kernel, its inputs and its output, all touched before.
+/// A prepared kernel, its inputs and its outputs, all touched before.
 pub struct CpuRun {
     prepared: Prepared,
     inputs: Vec<Tensor>,
-    output: Buffer,
+    outputs: Vec<Buffer>,
 }
 
 impl CpuRun {
@@ -44,19 +49,25 @@ impl CpuRun {
         let inputs: Vec<Tensor> = node.inputs.iter().map(values).collect();
         let constants: Vec<_> =
             inputs.iter().zip(constant).map(|(input, constant)| constant.then(|| input.clone())).collect();
-        let mut output = Buffer::zeroed(node.outputs[0].bytes());
-        output.bytes_mut().fill(1);
-        Self { prepared: Prepared::new(node, &constants), inputs, output }
+        let touched = |bytes: usize| {
+            let mut output = Buffer::zeroed(bytes);
+            output.bytes_mut().fill(1);
+            output
+        };
+        let outputs = node.outputs.iter().map(|output| touched(output.bytes())).collect();
+        Self { prepared: Prepared::new(node, &constants), inputs, outputs }
     }
 
     /// Bytes read and written once.
     pub fn bytes(&self) -> u64 {
-        (self.inputs.iter().map(|input| input.bytes().len()).sum::<usize>() + self.output.len()) as u64
+        let read: usize = self.inputs.iter().map(|input| input.bytes().len()).sum();
+        (read + self.outputs.iter().map(Buffer::len).sum::<usize>()) as u64
     }
 
     /// Runs the whole node once.
     pub fn call(&mut self, team: &Team) {
         let inputs: Vec<&[u8]> = self.inputs.iter().map(Tensor::bytes).collect();
-        self.prepared.run(&inputs, self.output.bytes_mut(), team);
+        let mut outputs: Vec<&mut [u8]> = self.outputs.iter_mut().map(Buffer::bytes_mut).collect();
+        self.prepared.run_all(&inputs, &mut outputs, team);
     }
 }

@@ -1,7 +1,8 @@
 //! The nodes that the kernels' benches measure, and values for them.
 
 use anabranch_kernels::op::{
-    Conv, Domain, Expression, Map, MatMul, NodeSpec, Normalize, Op, Reduce, ReduceKind, Softmax,
+    Conv, ConvTranspose, Coordinates, Domain, Expression, Interpolation, Map, MatMul, NearestRounding, NodeSpec,
+    Normalize, Op, Recurrent, RecurrentKind, Reduce, ReduceKind, Resize, Softmax, Transpose,
 };
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
@@ -33,17 +34,62 @@ pub fn matmul([m, n, k]: [usize; 3]) -> NodeSpec {
 }
 
 /// Reductions of a matrix and the nodes built on them, by name.
-pub fn reductions(dims: [usize; 2]) -> [(&'static str, NodeSpec); 5] {
+pub fn reductions(dims: [usize; 2]) -> [(&'static str, NodeSpec); 8] {
     let [rows, columns] = dims;
-    let sum =
-        |axes: Vec<usize>, kept: &[usize]| node(Op::Reduce(Reduce { kind: ReduceKind::Sum, axes }), &[&dims], kept);
+    let reduce = |kind, axes: Vec<usize>, kept: &[usize]| node(Op::Reduce(Reduce { kind, axes }), &[&dims], kept);
+    let sum = |axes, kept: &[usize]| reduce(ReduceKind::Sum, axes, kept);
     let normalize = Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue: None };
     [
         ("sum of rows", sum(vec![1], &[rows])),
         ("sum of columns", sum(vec![0], &[columns])),
         ("sum of all", sum(vec![0, 1], &[])),
+        ("greatest of rows", reduce(ReduceKind::Max, vec![1], &[rows])),
+        ("least of rows", reduce(ReduceKind::Min, vec![1], &[rows])),
+        ("product of rows", reduce(ReduceKind::Product, vec![1], &[rows])),
         ("softmax", node(Op::Softmax(Softmax { axis: 1, log: false }), &[&dims], &dims)),
         ("normalize", node(Op::Normalize(normalize), &[&dims], &dims)),
+    ]
+}
+
+/// One direction of a recurrent layer. Its weights are input 1.
+pub fn recurrent(kind: RecurrentKind, [steps, batch, units]: [usize; 3]) -> NodeSpec {
+    let (wide, state) = (kind.gates() * units, [batch, units]);
+    let inputs: [&[usize]; 5] = [&[steps, batch, wide], &[wide, units], &[wide], &state, &state];
+    let op = Op::Recurrent(Recurrent { kind, reverse: false });
+    let mut node = node(op, &inputs[..3 + kind.states()], &[steps, batch, units]);
+    node.outputs.extend((0..kind.states()).map(|_| spec(&state)));
+    node
+}
+
+/// A transposed convolution of one square image without padding. Its weights are input 1.
+pub fn conv_transpose([channels, maps]: [usize; 2], side: usize, window: usize, stride: usize) -> NodeSpec {
+    let op = ConvTranspose { strides: [stride; 2], pads: [0; 4], dilations: [1; 2], group: 1, epilogue: None };
+    let out = (side - 1) * stride + window;
+    let weights = [channels, maps, window, window];
+    node(Op::ConvTranspose(op), &[&[1, channels, side, side], &weights], &[1, maps, out, out])
+}
+
+/// Nodes that bring values into another order or another size, by name.
+pub fn moves() -> Vec<(&'static str, NodeSpec)> {
+    let transpose = |dims: &[usize], permutation: &[usize]| {
+        let out: Vec<usize> = permutation.iter().map(|axis| dims[*axis]).collect();
+        node(Op::Transpose(Transpose { permutation: permutation.to_vec() }), &[dims], &out)
+    };
+    let resize = |interpolation, side: usize, out: usize| {
+        let scales = [out as f64 / side as f64; 2];
+        let op = Op::Resize(Resize { interpolation, coordinates: Coordinates::HalfPixel, scales });
+        node(op, &[&[1, 64, side, side]], &[1, 64, out, out])
+    };
+    vec![
+        ("copy of heads", transpose(&[1, 128, 12, 64], &[0, 2, 1, 3])),
+        ("transpose of heads", transpose(&[1, 128, 12, 64], &[0, 2, 3, 1])),
+        ("transpose 1024 x 1024", transpose(&[1024, 1024], &[1, 0])),
+        ("channels last, 96 of 56 x 56", transpose(&[1, 96, 56, 56], &[0, 2, 3, 1])),
+        ("nearest x 2", resize(Interpolation::Nearest(NearestRounding::RoundPreferFloor), 56, 112)),
+        ("linear x 2", resize(Interpolation::Linear, 56, 112)),
+        ("linear / 2", resize(Interpolation::Linear, 112, 56)),
+        ("linear x 1.5", resize(Interpolation::Linear, 56, 84)),
+        ("cubic x 2", resize(Interpolation::Cubic { coefficient: -0.75 }, 56, 112)),
     ]
 }
 
@@ -94,8 +140,8 @@ impl Layer {
     }
 }
 
-/// Layers of ResNet-18 and MobileNetV2 at 224 × 224.
-pub const LAYERS: [Layer; 7] = [
+/// Layers of ResNet-18, MobileNetV2 and ConvNeXt at 224 × 224.
+pub const LAYERS: [Layer; 9] = [
     Layer { name: "7x7/2 3-64 of 224", channels: 3, filters: 64, side: 224, window: 7, stride: 2, group: 1 },
     Layer { name: "3x3 64-64 of 56", channels: 64, filters: 64, side: 56, window: 3, stride: 1, group: 1 },
     Layer { name: "3x3/2 64-128 of 56", channels: 64, filters: 128, side: 56, window: 3, stride: 2, group: 1 },
@@ -111,4 +157,6 @@ pub const LAYERS: [Layer; 7] = [
         stride: 2,
         group: 576,
     },
+    Layer { name: "7x7 depthwise 96 of 56", channels: 96, filters: 96, side: 56, window: 7, stride: 1, group: 96 },
+    Layer { name: "7x7 depthwise 768 of 7", channels: 768, filters: 768, side: 7, window: 7, stride: 1, group: 768 },
 ];

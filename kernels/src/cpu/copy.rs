@@ -2,11 +2,11 @@
 //!
 //! The output is written in order; the input is read at strides. Neighbouring axes whose strides fit are merged first, so that
 //! most copies are runs of whole memory blocks. Where the output's innermost axis strides through the input while the
-//! axis before it is contiguous there (a matrix transpose), blocks of 16 × 16 elements are copied, so that each cache
-//! line is read once.
+//! axis before it is contiguous there (a matrix transpose), stripes of 16 rows are copied block by block, so that each cache
+//! line is read once; elements of four bytes go through vector registers.
 
 use super::elements::{elements, elements_mut};
-use super::{Call, CpuKernel};
+use super::{Call, CpuKernel, gemm};
 use crate::error::KernelError;
 use crate::shape::merged;
 use bytemuck::Pod;
@@ -42,58 +42,80 @@ impl StridedCopy {
         Self { dims, strides, start, size }
     }
 
-    /// Copies on the call's team.
+    /// Copies on the call's team, piece by piece of whole lines.
     fn copy<T: Pod + Send + Sync>(&self, call: &mut Call<'_>) {
         let source: &[T] = elements(call.inputs[0]);
         let target: &mut [T] = elements_mut(call.outputs[0]);
-        let rank = self.dims.len();
-        let is_transpose = rank >= 2 && self.strides[rank - 1] != 1 && self.strides[rank - 2] == 1;
-        let inner = if is_transpose { self.dims[rank - 2] * self.dims[rank - 1] } else { self.dims[rank - 1] };
-        if inner == 0 || target.is_empty() {
+        let [rows, columns] = self.matrix().map(|(size, _)| size);
+        if target.is_empty() {
             return;
         }
-        let outer = (PIECE / (inner * size_of::<T>())).max(1);
-        call.team.run_pieces(target, outer * inner, &|piece, target| {
-            for (row, target) in target.chunks_exact_mut(inner).enumerate() {
-                let from = self.offset(piece * outer + row, if is_transpose { rank - 2 } else { rank - 1 });
-                if is_transpose { self.transpose(source, from, target) } else { self.line(source, from, target) }
+        let lines = (PIECE / (columns * size_of::<T>())).max(1).next_multiple_of(BLOCK);
+        call.team.run_pieces(target, lines * columns, &|piece, mut target| {
+            let mut line = piece * lines;
+            while !target.is_empty() {
+                let row = line % rows;
+                let count = (rows - row).min(target.len() / columns);
+                let (part, rest) = target.split_at_mut(count * columns);
+                self.copy_lines(source, self.offset(line / rows, row), part);
+                (target, line) = (rest, line + count);
             }
         });
     }
 
-    /// The input element at which the block of this number begins, blocks being counted over the first `axes` axes.
-    fn offset(&self, mut block: usize, axes: usize) -> isize {
-        let mut offset = self.start as isize;
-        for axis in (0..axes).rev() {
-            offset += (block % self.dims[axis]) as isize * self.strides[axis];
-            block /= self.dims[axis];
+    /// The innermost two axes.
+    fn matrix(&self) -> [(usize, isize); 2] {
+        let axis = |from_end: usize| {
+            let axis = self.dims.len().checked_sub(from_end);
+            axis.map_or((1, 1), |axis| (self.dims[axis], self.strides[axis]))
+        };
+        [axis(2), axis(1)]
+    }
+
+    /// The input element at which a row of the matrix of this number begins, matrices being counted over the outer axes.
+    fn offset(&self, mut matrix: usize, row: usize) -> isize {
+        let mut offset = self.start as isize + row as isize * self.matrix()[0].1;
+        for axis in (0..self.dims.len().saturating_sub(2)).rev() {
+            offset += (matrix % self.dims[axis]) as isize * self.strides[axis];
+            matrix /= self.dims[axis];
         }
         offset
     }
 
-    fn line<T: Copy>(&self, source: &[T], from: isize, target: &mut [T]) {
-        match self.strides[self.dims.len() - 1] {
-            1 => target.copy_from_slice(&source[from as usize..][..target.len()]),
-            stride => {
-                for (index, target) in target.iter_mut().enumerate() {
-                    *target = source[(from + index as isize * stride) as usize];
+    /// Copies lines of one matrix, the first of which begins at element `from`.
+    fn copy_lines<T: Pod>(&self, source: &[T], from: isize, target: &mut [T]) {
+        let [(_, down), (columns, right)] = self.matrix();
+        match (down, right) {
+            (_, 1) => {
+                for (row, target) in target.chunks_exact_mut(columns).enumerate() {
+                    target.copy_from_slice(&source[(from + row as isize * down) as usize..][..columns]);
+                }
+            }
+            (1, 2..) if size_of::<T>() == size_of::<f32>() => {
+                let source: &[f32] = bytemuck::cast_slice(&source[from as usize..]);
+                for (stripe, target) in target.chunks_mut(BLOCK * columns).enumerate() {
+                    let size = (columns, target.len() / columns);
+                    let target = bytemuck::cast_slice_mut(target);
+                    gemm::transpose(&source[stripe * BLOCK..], (right as usize, 1), size, target, columns);
+                }
+            }
+            _ => {
+                for (stripe, target) in target.chunks_mut(BLOCK * columns).enumerate() {
+                    let from = from + (stripe * BLOCK) as isize * down;
+                    copy_stripe(source, from, (down, right), columns, target);
                 }
             }
         }
     }
+}
 
-    fn transpose<T: Copy>(&self, source: &[T], from: isize, target: &mut [T]) {
-        let rank = self.dims.len();
-        let (rows, columns, stride) = (self.dims[rank - 2], self.dims[rank - 1], self.strides[rank - 1]);
-        for row in (0..rows).step_by(BLOCK) {
-            for column in (0..columns).step_by(BLOCK) {
-                let width = BLOCK.min(columns - column);
-                for i in row..rows.min(row + BLOCK) {
-                    let target = &mut target[i * columns + column..][..width];
-                    for (j, target) in target.iter_mut().enumerate() {
-                        *target = source[(from + i as isize + (column + j) as isize * stride) as usize];
-                    }
-                }
+/// Copies a few lines block by block.
+fn copy_stripe<T: Copy>(source: &[T], from: isize, (down, right): (isize, isize), columns: usize, target: &mut [T]) {
+    for column in (0..columns).step_by(BLOCK) {
+        for (row, target) in target.chunks_exact_mut(columns).enumerate() {
+            let from = from + row as isize * down;
+            for (at, target) in target.iter_mut().enumerate().skip(column).take(BLOCK) {
+                *target = source[(from + at as isize * right) as usize];
             }
         }
     }

@@ -154,7 +154,70 @@ impl Packed {
 
     /// Matrix `index` of it, after [`check`](Self::check).
     pub(super) fn panels(&self, index: usize) -> Panels<'_> {
-        self.packing.layout.panels(self.buffer.as_ref().map_or(&[], |buffer| buffer.bytes()), index)
+        self.packing.layout.panels(self.bytes(), index)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], |buffer| buffer.bytes())
+    }
+}
+
+/// An input that a kernel reads only in a layout: packed once if it never changes, else by every call.
+pub(super) struct PackedInput {
+    packed: Packed,
+    constant: bool,
+}
+
+impl PackedInput {
+    pub(super) fn new(input: usize, layout: Layout, constants: &[bool]) -> Self {
+        Self { packed: Packed::new(input, layout), constant: constants.get(input) == Some(&true) }
+    }
+
+    /// What the kernel wants packed ahead.
+    pub(super) fn packings(&self) -> Vec<Packing> {
+        self.constant.then(|| self.packed.packing.clone()).into_iter().collect()
+    }
+
+    /// Takes what [`packings`](Self::packings) lists.
+    pub(super) fn keep(&mut self, packed: &[Arc<Buffer>]) {
+        packed.iter().for_each(|packed| self.packed.keep(packed));
+    }
+
+    /// Numbers of scratch memory that [`matrices`](Self::matrices) needs.
+    pub(super) fn scratch_floats(&self) -> usize {
+        if self.constant { 0 } else { self.packed.packing.layout.bytes() / size_of::<f32>() }
+    }
+
+    /// The matrices in panels, of a call with these inputs.
+    ///
+    /// # Errors
+    /// If the kernel has not been given the constant.
+    pub(super) fn matrices<'a>(
+        &'a self,
+        inputs: &[&[u8]],
+        scratch: &'a mut [f32],
+    ) -> Result<PackedMatrices<'a>, KernelError> {
+        let Packing { input, layout } = &self.packed.packing;
+        if !self.constant {
+            let packed = bytemuck::cast_slice_mut(&mut scratch[..layout.bytes() / size_of::<f32>()]);
+            layout.pack(inputs[*input], packed);
+            return Ok(PackedMatrices { layout, packed });
+        }
+        self.packed.check()?;
+        Ok(PackedMatrices { layout, packed: self.packed.bytes() })
+    }
+}
+
+/// Matrices in panels.
+#[derive(Clone, Copy)]
+pub(super) struct PackedMatrices<'a> {
+    layout: &'a Layout,
+    packed: &'a [u8],
+}
+
+impl<'a> PackedMatrices<'a> {
+    pub(super) fn panels(&self, index: usize) -> Panels<'a> {
+        self.layout.panels(self.packed, index)
     }
 }
 

@@ -26,6 +26,7 @@ mod reduce;
 mod resize;
 mod slice;
 mod softmax;
+mod strided;
 mod team;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -132,13 +133,13 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::Pool(op) => pool::prepare(node, op)?,
         Op::MatMul(op) => matmul::prepare(op, node, constants)?,
         Op::Conv(op) => conv::prepare(op, node, constants)?,
-        Op::ConvTranspose(op) => conv_transpose::prepare(node, op)?,
+        Op::ConvTranspose(op) => conv_transpose::prepare(node, op, constants)?,
         Op::Reduce(op) => reduce::prepare(node, op)?,
         Op::Softmax(op) => softmax::prepare(node, op),
         Op::Normalize(op) => normalize::prepare(node, op)?,
         Op::ArgReduce(op) => arg_reduce::prepare(node, op),
         Op::Resize(op) => resize::prepare(node, op),
-        Op::Recurrent(op) => recurrent::prepare(node, op),
+        Op::Recurrent(op) => recurrent::prepare(node, op, constants),
         Op::Transpose(op) => transpose::prepare(node, op),
         Op::Concat(op) => concat::prepare(node, op),
         Op::Slice(op) => slice::prepare(node, op),

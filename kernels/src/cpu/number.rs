@@ -1,6 +1,6 @@
 //! How numbers of each type are folded by reductions.
 
-use super::lanes::{self, Greatest, SquaresAround, Sum};
+use super::lanes::{self, SquaresAround, Sum};
 use super::vector::{Isa, Loop, vectorised};
 use crate::dtype::{DType, Element};
 use crate::op::ReduceKind;
@@ -29,13 +29,53 @@ pub(super) trait Number: Pod + Send + Sync {
     fn finish(kind: ReduceKind, folded: Self, count: usize) -> Self;
 }
 
-/// Folds pairwise in halves of blocks of 1024, so that rounding errors grow with the logarithm of the length.
-fn pairwise<T: Copy>(elements: &[T], block: &dyn Fn(&[T]) -> T, join: &dyn Fn(T, T) -> T) -> T {
-    if elements.len() <= 1024 {
-        return block(elements);
+/// Numbers that are folded side by side.
+const LANES: usize = 32;
+
+/// Elements after which a partial result is set aside, so that long sums keep their accuracy.
+const BLOCK: usize = 4096;
+
+/// Folds elements, from `empty`, by `add`, and partial results by `join`: in lanes that are then joined pairwise, and in halves of blocks,
+/// one tree for each length. O(n).
+fn folded<T: Pod>(elements: &[T], empty: T, add: impl Fn(T, T) -> T + Copy, join: impl Fn(T, T) -> T + Copy) -> T {
+    if elements.len() <= BLOCK {
+        return vectorised(Block { elements, empty, add, join });
     }
-    let (low, high) = elements.split_at((elements.len() / 2).next_multiple_of(1024).min(elements.len() - 1));
-    join(pairwise(low, block, join), pairwise(high, block, join))
+    let (low, high) = elements.split_at((elements.len() / 2).next_multiple_of(BLOCK).min(elements.len() - 1));
+    join(folded(low, empty, add, join), folded(high, empty, add, join))
+}
+
+struct Block<'a, T, A, J> {
+    elements: &'a [T],
+    empty: T,
+    add: A,
+    join: J,
+}
+
+impl<T: Pod, A: Fn(T, T) -> T, J: Fn(T, T) -> T> Loop for Block<'_, T, A, J> {
+    type Output = T;
+
+    #[inline(always)]
+    fn run<I: Isa>(self) -> T {
+        let mut lanes = [self.empty; LANES];
+        let (blocks, rest) = self.elements.as_chunks::<LANES>();
+        for block in blocks {
+            for lane in 0..LANES {
+                lanes[lane] = (self.add)(lanes[lane], block[lane]);
+            }
+        }
+        for (lane, element) in lanes.iter_mut().zip(rest) {
+            *lane = (self.add)(*lane, *element);
+        }
+        let mut width = LANES;
+        while width > 1 {
+            width /= 2;
+            for lane in 0..width {
+                lanes[lane] = (self.join)(lanes[lane], lanes[lane + width]);
+            }
+        }
+        lanes[0]
+    }
 }
 
 /// The greater of two; NaN if one is.
@@ -96,23 +136,20 @@ macro_rules! float_number {
             const DTYPE: DType = <Self as Element>::DTYPE;
 
             fn fold(kind: ReduceKind, elements: &[Self]) -> Self {
-                let blocks = |empty: Self, add: &dyn Fn(Self, Self) -> Self, join: &dyn Fn(Self, Self) -> Self| {
-                    pairwise(elements, &|block| block.iter().fold(empty, |a, b| add(a, *b)), join)
-                };
                 let plus = |a, b| a + b;
                 match kind {
                     ReduceKind::Sum | ReduceKind::Mean => $sum(elements),
                     ReduceKind::SumOfSquares => $squares(elements),
                     ReduceKind::Max => $greatest(elements),
-                    ReduceKind::Min => blocks(Self::INFINITY, &less, &less),
-                    ReduceKind::Product => blocks(1.0, &|a, b| a * b, &|a, b| a * b),
-                    ReduceKind::SumOfMagnitudes => blocks(0.0, &|a, b| a + b.abs(), &plus),
+                    ReduceKind::Min => folded(elements, Self::INFINITY, less, less),
+                    ReduceKind::Product => folded(elements, 1.0, |a, b| a * b, |a, b| a * b),
+                    ReduceKind::SumOfMagnitudes => folded(elements, 0.0, |a, b: Self| a + b.abs(), plus),
                     ReduceKind::LogSumExp => {
                         let most = $greatest(elements);
                         if !most.is_finite() {
                             return most;
                         }
-                        blocks(0.0, &|a, b| a + (b - most).exp(), &plus).ln() + most
+                        folded(elements, 0.0, |a, b: Self| a + (b - most).exp(), plus).ln() + most
                     }
                 }
             }
@@ -156,14 +193,14 @@ float_number!(
     f32,
     |elements: &[f32]| lanes::fold(Sum, elements),
     |elements: &[f32]| lanes::fold(SquaresAround(0.0), elements),
-    |elements: &[f32]| lanes::fold(Greatest, elements)
+    |elements: &[f32]| folded(elements, f32::NEG_INFINITY, greater, greater)
 );
 
 float_number!(
     f64,
-    |elements: &[f64]| pairwise(elements, &|block| block.iter().sum(), &|a, b| a + b),
-    |elements: &[f64]| pairwise(elements, &|block| block.iter().map(|v| v * v).sum(), &|a, b| a + b),
-    |elements: &[f64]| elements.iter().fold(f64::NEG_INFINITY, |a, b| greater(a, *b))
+    |elements: &[f64]| folded(elements, 0.0, |a, b| a + b, |a, b| a + b),
+    |elements: &[f64]| folded(elements, 0.0, |a, b| a + b * b, |a, b| a + b),
+    |elements: &[f64]| folded(elements, f64::NEG_INFINITY, greater, greater)
 );
 
 macro_rules! integer_number {
@@ -172,15 +209,17 @@ macro_rules! integer_number {
             const DTYPE: DType = <Self as Element>::DTYPE;
 
             fn fold(kind: ReduceKind, elements: &[Self]) -> Self {
-                let fold =
-                    |empty: Self, add: &dyn Fn(Self, Self) -> Self| elements.iter().fold(empty, |a, b| add(a, *b));
                 match kind {
-                    ReduceKind::Sum | ReduceKind::Mean => fold(0, &Self::wrapping_add),
-                    ReduceKind::Max => fold(Self::MIN, &Self::max),
-                    ReduceKind::Min => fold(Self::MAX, &Self::min),
-                    ReduceKind::Product => fold(1, &Self::wrapping_mul),
-                    ReduceKind::SumOfSquares => fold(0, &|a, b| a.wrapping_add(b.wrapping_mul(b))),
-                    ReduceKind::SumOfMagnitudes => fold(0, &|a, b| a.wrapping_add(b.wrapping_abs())),
+                    ReduceKind::Sum | ReduceKind::Mean => folded(elements, 0, Self::wrapping_add, Self::wrapping_add),
+                    ReduceKind::Max => folded(elements, Self::MIN, Self::max, Self::max),
+                    ReduceKind::Min => folded(elements, Self::MAX, Self::min, Self::min),
+                    ReduceKind::Product => folded(elements, 1, Self::wrapping_mul, Self::wrapping_mul),
+                    ReduceKind::SumOfSquares => {
+                        folded(elements, 0, |a, b| Self::wrapping_add(a, b.wrapping_mul(b)), Self::wrapping_add)
+                    }
+                    ReduceKind::SumOfMagnitudes => {
+                        folded(elements, 0, |a, b| Self::wrapping_add(a, b.wrapping_abs()), Self::wrapping_add)
+                    }
                     ReduceKind::LogSumExp => {
                         f64::fold(kind, &elements.iter().map(|v| *v as f64).collect::<Vec<_>>()) as Self
                     }

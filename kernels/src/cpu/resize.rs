@@ -1,22 +1,71 @@
 //! Resize: each output element a weighted sum of at most 4 × 4 neighbours, the weights of rows and columns being known ahead.
+//!
+//! An input row is resized along its width once, and the output rows are sums of such. With a whole factor, weights recur along a row:
+//! columns of equal weights are computed together, as vectors, and then brought into their order.
 
 use super::elements::{elements, elements_mut};
+use super::strided::{add_every, interleave};
+use super::team::with_workspace;
+use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{Interpolation, NodeSpec, Resize, cubic_weights};
+use std::ops::Range;
+
+/// Neighbours along an axis, at most.
+const NEIGHBOURS: usize = 4;
+
+/// Elements of the output that are worth a hand-over to another thread.
+const PIECE: usize = 8192;
 
 /// The neighbours of one output index along an axis, with their weights.
 #[derive(Clone, Debug, PartialEq)]
 struct Taps {
-    indices: [usize; 4],
-    weights: [f32; 4],
+    indices: [usize; NEIGHBOURS],
+    weights: [f32; NEIGHBOURS],
     count: usize,
+}
+
+/// The output columns between the borders, in which neighbours and weights recur: those of a column are those of the column
+/// `period` before, `advance` columns further.
+#[derive(Clone, Debug, PartialEq)]
+struct Pattern {
+    columns: Range<usize>,
+    period: usize,
+    advance: usize,
+}
+
+/// Patterns that are looked for: of factors 1, 2, 3, 4, 8, ½, ⅓ and ¼.
+const PATTERNS: [(usize, usize); 8] = [(1, 1), (2, 1), (3, 1), (4, 1), (8, 1), (1, 2), (1, 3), (1, 4)];
+
+impl Pattern {
+    /// The pattern of most columns, if there is one.
+    fn of(columns: &[Taps]) -> Option<Self> {
+        PATTERNS.into_iter().find_map(|(period, advance)| {
+            let recurs = |at: &usize| columns.get(at + period).is_some_and(|next| *next == columns[*at].moved(advance));
+            let middle = columns.len() / 2;
+            let start = (0..middle).rev().take_while(recurs).last()?;
+            let behind = (start..columns.len()).take_while(recurs).last()? + 1 + period;
+            let columns = start..behind - (behind - start) % period;
+            (columns.len() > middle).then_some(Self { columns, period, advance })
+        })
+    }
+}
+
+impl Taps {
+    /// The same weights, of neighbours so much further.
+    fn moved(&self, by: usize) -> Self {
+        let mut moved = self.clone();
+        moved.indices[..self.count].iter_mut().for_each(|index| *index += by);
+        moved
+    }
 }
 
 /// A resampling of planes of one size.
 struct ResizeKernel {
     rows: Vec<Taps>,
     columns: Vec<Taps>,
+    pattern: Option<Pattern>,
     input: [usize; 2],
 }
 
@@ -25,7 +74,8 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Resize) -> Box<dyn CpuKernel> {
     let sizes = |dims: &[usize]| [dims[dims.len() - 2], dims[dims.len() - 1]];
     let (input, output) = (sizes(node.inputs[0].shape.dims()), sizes(node.outputs[0].shape.dims()));
     let axis = |axis: usize| (0..output[axis]).map(|i| taps(op, axis, i, input[axis], output[axis])).collect();
-    Box::new(ResizeKernel { rows: axis(0), columns: axis(1), input })
+    let (rows, columns): (_, Vec<Taps>) = (axis(0), axis(1));
+    Box::new(ResizeKernel { rows, pattern: Pattern::of(&columns), columns, input })
 }
 
 fn taps(op: &Resize, axis: usize, index: usize, input: usize, output: usize) -> Taps {
@@ -51,23 +101,69 @@ fn taps(op: &Resize, axis: usize, index: usize, input: usize, output: usize) -> 
     }
 }
 
-impl ResizeKernel {
-    fn plane(&self, source: &[f32], target: &mut [f32]) {
-        let width = self.input[1];
-        for (rows, target) in self.rows.iter().zip(target.chunks_exact_mut(self.columns.len())) {
-            for (columns, target) in self.columns.iter().zip(target) {
-                let mut sum = 0.0;
-                for i in 0..rows.count {
-                    let line = &source[rows.indices[i] * width..][..width];
-                    let mut across = 0.0;
-                    for j in 0..columns.count {
-                        across += columns.weights[j] * line[columns.indices[j]];
-                    }
-                    sum += rows.weights[i] * across;
+/// Neighbouring output rows of one plane.
+struct Rows<'a> {
+    kernel: &'a ResizeKernel,
+    plane: &'a [f32],
+    rows: &'a [Taps],
+    /// Memory for five output rows.
+    memory: &'a mut [f32],
+    out: &'a mut [f32],
+}
+
+impl Loop for Rows<'_> {
+    type Output = ();
+
+    /// Resizes each input row that is needed along its width, once, and adds up those.
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let (width, wide) = (self.kernel.input[1], self.kernel.columns.len());
+        let (across, parts) = self.memory.split_at_mut(NEIGHBOURS * wide);
+        // At most four neighbours follow each other, so that each has a place of its own.
+        let mut present = [usize::MAX; NEIGHBOURS];
+        for (taps, out) in self.rows.iter().zip(self.out.chunks_exact_mut(wide)) {
+            for (at, row) in taps.indices[..taps.count].iter().enumerate() {
+                let across = &mut across[row % NEIGHBOURS * wide..][..wide];
+                if std::mem::replace(&mut present[row % NEIGHBOURS], *row) != *row {
+                    self.kernel.across::<I>(&self.plane[row * width..][..width], parts, across);
                 }
-                *target = sum;
+                match at {
+                    0 => out.iter_mut().zip(&*across).for_each(|(out, x)| *out = taps.weights[0] * x),
+                    _ => add_every::<I>(out, across, 1, taps.weights[at]),
+                }
             }
         }
+    }
+}
+
+impl ResizeKernel {
+    /// Resizes one input row along its width.
+    #[inline(always)]
+    fn across<I: Isa>(&self, line: &[f32], parts: &mut [f32], out: &mut [f32]) {
+        let Some(Pattern { columns, period, advance }) = &self.pattern else {
+            return one_by_one(line, &self.columns, out);
+        };
+        let (start, end) = (columns.start, columns.end);
+        one_by_one(line, &self.columns[..start], &mut out[..start]);
+        one_by_one(line, &self.columns[end..], &mut out[end..]);
+        let length = columns.len() / period;
+        let parts = &mut parts[..columns.len()];
+        for (taps, part) in self.columns[start..].iter().zip(parts.chunks_exact_mut(length)) {
+            part.fill(0.0);
+            for (index, weight) in taps.indices.iter().zip(taps.weights).take(taps.count) {
+                add_every::<I>(part, &line[*index..], *advance, weight);
+            }
+        }
+        interleave(parts, length, &mut out[start..end]);
+    }
+}
+
+/// Output columns without a pattern.
+#[inline(always)]
+fn one_by_one(line: &[f32], columns: &[Taps], out: &mut [f32]) {
+    for (taps, out) in columns.iter().zip(out) {
+        let neighbours = taps.indices.iter().zip(taps.weights).take(taps.count);
+        *out = neighbours.fold(0.0, |sum, (index, weight)| sum + weight * line[*index]);
     }
 }
 
@@ -79,15 +175,23 @@ impl CpuKernel for ResizeKernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let source: &[f32] = elements(call.inputs[0]);
         let target: &mut [f32] = elements_mut(call.outputs[0]);
-        let (from, to) = (self.input[0] * self.input[1], self.rows.len() * self.columns.len());
+        let (from, high, wide) = (self.input[0] * self.input[1], self.rows.len(), self.columns.len());
         if target.is_empty() {
             return Ok(());
         }
-        let planes = (8192 / to).max(1);
-        call.team.run_pieces(target, planes * to, &|piece, target| {
-            for (plane, target) in target.chunks_exact_mut(to).enumerate() {
-                self.plane(&source[(piece * planes + plane) * from..][..from], target);
-            }
+        let lines = (PIECE / wide).max(1);
+        call.team.run_pieces(target, lines * wide, &|piece, target| {
+            with_workspace((NEIGHBOURS + 1) * wide, |memory| {
+                let (mut target, mut line) = (target, piece * lines);
+                while !target.is_empty() {
+                    let (plane, row) = (line / high, line % high);
+                    let count = (high - row).min(target.len() / wide);
+                    let (out, rest) = target.split_at_mut(count * wide);
+                    let (plane, rows) = (&source[plane * from..][..from], &self.rows[row..row + count]);
+                    vectorised(Rows { kernel: self, plane, rows, memory: &mut *memory, out });
+                    (target, line) = (rest, line + count);
+                }
+            });
         });
         Ok(())
     }
@@ -126,5 +230,68 @@ mod tests {
         let cubic = resized(Interpolation::Cubic { coefficient: -0.75 }, Coordinates::HalfPixel, 4);
         assert_eq!(cubic, [1.0, 2.0, 3.0, 4.0]);
         assert!(cubic_weights(-0.75, 0.3).iter().sum::<f64>() - 1.0 < 1e-6);
+    }
+
+    /// By the definition, in f64: the element at a place of one plane.
+    fn naive(op: &Resize, x: &[f32], [h, w]: [usize; 2], [oh, ow]: [usize; 2], at: usize) -> f64 {
+        let taps = [taps(op, 0, at / ow, h, oh), taps(op, 1, at % ow, w, ow)];
+        let weighted = |axis: usize, value: &dyn Fn(usize) -> f64| -> f64 {
+            let Taps { indices, weights, count } = &taps[axis];
+            (0..*count).map(|i| f64::from(weights[i]) * value(indices[i])).sum()
+        };
+        weighted(0, &|row| weighted(1, &|column| f64::from(x[row * w + column])))
+    }
+
+    #[test]
+    fn every_factor_agrees_with_the_definition() {
+        use Coordinates::{AlignCorners, Asymmetric, HalfPixel};
+        let cubic = Interpolation::Cubic { coefficient: -0.75 };
+        let nearest = Interpolation::Nearest(NearestRounding::Floor);
+        for [h, w, oh, ow] in [
+            [1, 1, 3, 5],
+            [7, 9, 14, 18],
+            [6, 40, 18, 120],
+            [5, 33, 20, 132],
+            [12, 50, 6, 25],
+            [13, 47, 29, 31],
+            [3, 24, 24, 192],
+            [64, 96, 16, 24],
+            [9, 2, 9, 2],
+        ] {
+            for interpolation in [nearest, Interpolation::Linear, cubic] {
+                for coordinates in [HalfPixel, Asymmetric, AlignCorners] {
+                    let scales = [oh as f64 / h as f64, ow as f64 / w as f64];
+                    let op = Resize { interpolation, coordinates, scales };
+                    let x = tensor(DType::F32, &[2, 3, h, w], |i| ((i * 7919) % 2003) as f64 / 1001.0 - 1.0);
+                    let got: Vec<f32> = computed(Op::Resize(op.clone()), std::slice::from_ref(&x), &[2, 3, oh, ow]);
+                    let x = x.elements::<f32>().expect("f32");
+                    for (at, got) in got.iter().enumerate() {
+                        let (plane, at) = (at / (oh * ow), at % (oh * ow));
+                        let want = naive(&op, &x[plane * h * w..][..h * w], [h, w], [oh, ow], at);
+                        assert!((f64::from(*got) - want).abs() < 1e-6, "{op:?} {h} × {w} to {oh} × {ow} at {at}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_factors_have_a_pattern() {
+        for (interpolation, input, output, want) in [
+            (Interpolation::Linear, 56, 112, (2, 1)),
+            (Interpolation::Nearest(NearestRounding::Floor), 56, 112, (2, 1)),
+            (Interpolation::Cubic { coefficient: -0.75 }, 56, 224, (4, 1)),
+            (Interpolation::Linear, 56, 28, (1, 2)),
+        ] {
+            let op = Resize {
+                interpolation,
+                coordinates: Coordinates::HalfPixel,
+                scales: [1.0, output as f64 / input as f64],
+            };
+            let columns: Vec<Taps> = (0..output).map(|i| taps(&op, 1, i, input, output)).collect();
+            let pattern = Pattern::of(&columns).expect("a whole factor");
+            assert_eq!((pattern.period, pattern.advance), want);
+            assert!(pattern.columns.len() + 4 * pattern.period >= output, "{pattern:?} of {output}");
+        }
     }
 }

@@ -46,9 +46,9 @@ impl NodeSpec {
             Op::MatMul(op) => self.product_family(op.transpose_a),
             Op::Conv(op) => self.conv_family(op.group, op.strides),
             Op::ConvTranspose(_) => {
-                // Each row of the image is added to one of the result for each map and element of the window.
+                // A product of the weights with the image, whose elements are then added to those of the result.
                 let spread = read * (1..4).map(|axis| self.size(1, axis)).product::<f64>();
-                ("conv transposed", vec![2.0 * spread, spread / self.size(0, 3), written])
+                ("conv transposed", vec![2.0 * spread, spread / self.size(0, 1), written])
             }
             Op::Pool(op) => {
                 let taken = written * (op.window[0] * op.window[1]) as f64;

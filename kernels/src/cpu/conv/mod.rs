@@ -32,7 +32,7 @@ fn prepare_for(
     let geometry = geometry_of(op, node)?;
     let constant = constants.get(1) == Some(&true);
     Ok(if geometry.is_depthwise() {
-        Box::new(depthwise::Kernel::new(micro, geometry, node)?)
+        depthwise::prepare(micro, geometry, node, constants)?
     } else if constant && small::Kernel::suits(micro, &geometry) {
         Box::new(small::Kernel::new(micro, geometry, node)?)
     } else {

@@ -21,20 +21,8 @@ pub(crate) fn transpose(
     #[cfg(target_arch = "x86_64")]
     if strides.1 == 1 && rows >= 8 && columns >= 8 && is_x86_feature_detected!("avx") {
         let (whole_rows, whole_columns) = (rows / 8 * 8, columns / 8 * 8);
-        for i in (0..whole_rows).step_by(8) {
-            for j in (0..whole_columns).step_by(8) {
-                // SAFETY: AVX is there, and the block's last element (i + 7, j + 7) was shown above to lie within both
-                // slices.
-                unsafe {
-                    x86::block(
-                        source[i * strides.0 + j..].as_ptr(),
-                        strides.0,
-                        target[j * width + i..].as_mut_ptr(),
-                        width,
-                    )
-                };
-            }
-        }
+        // SAFETY: AVX is there, and the last element of the whole blocks was shown above to lie within both slices.
+        unsafe { x86::blocks(source, strides.0, (whole_rows, whole_columns), target, width) };
         plain(source, strides, (0..whole_rows, whole_columns..columns), target, width);
         plain(source, strides, (whole_rows..rows, 0..columns), target, width);
         return;
@@ -57,12 +45,35 @@ fn plain(source: &[f32], strides: (usize, usize), (rows, columns): Ranges, targe
 mod x86 {
     use std::arch::x86_64::*;
 
+    /// Transposes whole blocks of 8 × 8 elements.
+    ///
+    /// # Safety
+    /// Both sizes are multiples of 8, and their last element lies within both slices.
+    #[target_feature(enable = "avx")]
+    pub(super) unsafe fn blocks(
+        source: &[f32],
+        stride: usize,
+        (rows, columns): (usize, usize),
+        target: &mut [f32],
+        width: usize,
+    ) {
+        for i in (0..rows).step_by(8) {
+            for j in (0..columns).step_by(8) {
+                // SAFETY: the block's last element (i + 7, j + 7) is at most that of all.
+                unsafe {
+                    block(source.as_ptr().add(i * stride + j), stride, target.as_mut_ptr().add(j * width + i), width)
+                };
+            }
+        }
+    }
+
     /// Transposes 8 × 8 elements whose rows are `stride` apart to rows that are `width` apart.
     ///
     /// # Safety
     /// Eight elements of each of the eight rows are readable and writable.
+    #[inline]
     #[target_feature(enable = "avx")]
-    pub(super) unsafe fn block(source: *const f32, stride: usize, target: *mut f32, width: usize) {
+    unsafe fn block(source: *const f32, stride: usize, target: *mut f32, width: usize) {
         for h in 0..2 {
             // Four elements of four rows, and beside them the same of the four rows below.
             let mut rows = [_mm256_setzero_ps(); 4];

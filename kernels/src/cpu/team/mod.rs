@@ -6,9 +6,11 @@
 //! microseconds and waking a sleeping thread costs about 20 µs, and sleeps after that.
 
 mod crew;
+mod rounds;
 mod tiles;
 mod workspace;
 
+pub(crate) use rounds::{Memory, Part, Round};
 pub(crate) use tiles::{Grid, Tile};
 pub(crate) use workspace::with_workspace;
 
@@ -72,6 +74,21 @@ impl Team {
     /// If `data` has not as many elements as `grid` says.
     pub(crate) fn run_tiles<T: Send>(&self, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
         tiles::run(self, data, grid, body);
+    }
+
+    /// Runs `body` on each tile of `grid`, which is one matrix, in each of `rounds`, one round after the other. A tile is computed by the
+    /// same thread in each round as far as threads are not interrupted.
+    ///
+    /// # Panics
+    /// If a round reads what it writes or a matrix that there is not, or the memory does not fit the grid.
+    pub(crate) fn run_rounds<T: Send + Sync>(
+        &self,
+        grid: Grid,
+        rounds: &[Round],
+        memory: Memory<'_, T>,
+        body: &(dyn Fn(Part<'_, T>) + Sync),
+    ) {
+        rounds::run(self, grid, rounds, memory, body);
     }
 }
 

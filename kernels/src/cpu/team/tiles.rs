@@ -51,19 +51,21 @@ pub(super) fn run<T: Send>(team: &Team, data: &mut [T], grid: Grid, body: &(dyn 
     team.run(grid.tiles(), &|part| body(unsafe { tiles.claim(part) }));
 }
 
-/// A slice together with its grid, from which each tile can be claimed once.
-struct Tiles<'a, T> {
+/// A slice together with its grid, whose tiles can be claimed.
+pub(super) struct Tiles<'a, T> {
     start: *mut T,
     grid: Grid,
     data: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a shared `Tiles` only hands out exclusive access to disjoint elements, each at most once (see `claim`), so
-// sharing it between threads moves elements between threads, which `T: Send` allows.
+// SAFETY: a shared `Tiles` hands out exclusive access to disjoint elements (see `claim`), which moves elements between threads as
+// `T: Send` allows, and shared access only where `T: Sync`.
 unsafe impl<T: Send> Sync for Tiles<'_, T> {}
 
 impl<'a, T> Tiles<'a, T> {
-    fn new(data: &'a mut [T], grid: Grid) -> Self {
+    /// # Panics
+    /// If `data` has not exactly the grid's elements.
+    pub(super) fn new(data: &'a mut [T], grid: Grid) -> Self {
         let elements = grid.rows.checked_mul(grid.columns).and_then(|n| n.checked_mul(grid.batch));
         assert_eq!(elements, Some(data.len()), "the grid {grid:?} does not fit the data");
         Self { start: data.as_mut_ptr(), grid, data: PhantomData }
@@ -72,8 +74,8 @@ impl<'a, T> Tiles<'a, T> {
     /// The tile of this number.
     ///
     /// # Safety
-    /// No tile may be claimed twice.
-    unsafe fn claim(&self, tile: usize) -> Tile<'a, T> {
+    /// While the tile is used, nobody may claim it again, or [read](Self::matrix) its matrix.
+    pub(super) unsafe fn claim(&self, tile: usize) -> Tile<'a, T> {
         assert!(tile < self.grid.tiles(), "tile {tile} of {}", self.grid.tiles());
         let (matrix, rows, columns) = self.grid.place(tile);
         let offset = (matrix * self.grid.rows + rows.start) * self.grid.columns + columns.start;
@@ -81,6 +83,20 @@ impl<'a, T> Tiles<'a, T> {
         // slice, whose length was checked against the grid.
         let start = unsafe { self.start.add(offset) };
         Tile { start, stride: self.grid.columns, matrix, rows, columns, data: PhantomData }
+    }
+
+    /// A whole matrix, to read.
+    ///
+    /// # Safety
+    /// While it is used, nobody may claim one of its tiles.
+    pub(super) unsafe fn matrix(&self, matrix: usize) -> &'a [T]
+    where
+        T: Sync,
+    {
+        assert!(matrix < self.grid.batch, "matrix {matrix} of {}", self.grid.batch);
+        let size = self.grid.rows * self.grid.columns;
+        // SAFETY: the slice has `batch` matrices, as was checked against the grid; that nobody writes is the caller's part.
+        unsafe { std::slice::from_raw_parts(self.start.add(matrix * size), size) }
     }
 }
 

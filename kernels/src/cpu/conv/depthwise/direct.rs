@@ -112,19 +112,33 @@ macro_rules! direct_kernel {
                 first: usize,
                 out: &mut [f32],
             ) {
-                for (y, out) in out.chunks_exact_mut(direct.output[1]).enumerate() {
+                let (width, mut y, mut out) = (direct.output[1], first, out);
+                while !out.is_empty() {
+                    // Narrow images take several rows at once, or every multiply-add would wait for the one before.
+                    let rows = match (width.div_ceil(LANES), out.len() / width) {
+                        (4.., _) | (_, 1) => 1,
+                        (_, 2 | 3) => 2,
+                        _ => 4,
+                    };
+                    let (now, later) = out.split_at_mut(rows * width);
                     let mut x = 0;
-                    while x < out.len() {
-                        // SAFETY: passed on to the caller; the row has so many vectors from column `x` on.
+                    while x < width {
+                        let at = (y, x);
+                        // SAFETY: passed on to the caller; so many rows are left, which have so many vectors from column `x` on.
                         let done = unsafe {
-                            match (out.len() - x).div_ceil(LANES) {
-                                1 => vectors::<STRIDE, 1>(direct, plane, weights, (first + y, x), out),
-                                2 | 3 => vectors::<STRIDE, 2>(direct, plane, weights, (first + y, x), out),
-                                _ => vectors::<STRIDE, 4>(direct, plane, weights, (first + y, x), out),
+                            match (rows, (width - x).div_ceil(LANES)) {
+                                (1, 1) => vectors::<STRIDE, 1, 1>(direct, plane, weights, at, now),
+                                (1, 2 | 3) => vectors::<STRIDE, 1, 2>(direct, plane, weights, at, now),
+                                (1, _) => vectors::<STRIDE, 1, 4>(direct, plane, weights, at, now),
+                                (2, 1) => vectors::<STRIDE, 2, 1>(direct, plane, weights, at, now),
+                                (2, _) => vectors::<STRIDE, 2, 2>(direct, plane, weights, at, now),
+                                (_, 1) => vectors::<STRIDE, 4, 1>(direct, plane, weights, at, now),
+                                _ => vectors::<STRIDE, 4, 2>(direct, plane, weights, at, now),
                             }
                         };
                         x += done * LANES;
                     }
+                    (y, out) = (y + rows, later);
                 }
             }
 
@@ -221,12 +235,12 @@ macro_rules! direct_kernel {
                 }
             }
 
-            /// Computes neighbouring vectors of row `y` from column `x` on, and returns how many.
+            /// Computes neighbouring vectors of rows from row `y` and column `x` on, and returns how many of each.
             ///
             /// # Safety
-            /// As [`run`]; the row has so many vectors.
+            /// As [`run`]; `out` has so many rows, and each so many vectors.
             #[target_feature(enable = $features)]
-            unsafe fn vectors<const STRIDE: usize, const VECTORS: usize>(
+            unsafe fn vectors<const STRIDE: usize, const ROWS: usize, const VECTORS: usize>(
                 direct: &Direct,
                 plane: &[f32],
                 weights: &[f32],
@@ -235,34 +249,40 @@ macro_rules! direct_kernel {
             ) -> usize {
                 let [rows, columns] = direct.window;
                 let masks = &direct.masks[x / LANES * columns..][..VECTORS * columns];
-                let mut sums = [$zero(); VECTORS];
+                let mut sums = [[$zero(); VECTORS]; ROWS];
                 for ky in 0..rows {
-                    let row = (y * direct.strides[0] + ky * direct.dilations[0]).wrapping_sub(direct.pads[0]);
-                    if row >= direct.height {
-                        continue;
-                    }
+                    let inside: [usize; ROWS] = std::array::from_fn(|r| {
+                        ((y + r) * direct.strides[0] + ky * direct.dilations[0]).wrapping_sub(direct.pads[0])
+                    });
                     for kx in 0..columns {
                         let weight = $splat(weights[ky * columns + kx]);
                         let column = (x * STRIDE + kx * direct.dilations[1]).wrapping_sub(direct.pads[1]);
-                        let from = plane.as_ptr().wrapping_add((row * direct.width).wrapping_add(column));
-                        for v in 0..VECTORS {
-                            let [low, high] = masks[v * columns + kx];
-                            let from = from.wrapping_add(v * LANES * STRIDE);
-                            // SAFETY: the masks select elements of this row of the channel only.
-                            let values = unsafe {
-                                match STRIDE {
-                                    1 => $load(low, from),
-                                    _ => $every_second($load(low, from), $load(high, from.wrapping_add(LANES))),
-                                }
-                            };
-                            sums[v] = $fused(weight, values, sums[v]);
+                        for r in 0..ROWS {
+                            if inside[r] >= direct.height {
+                                continue;
+                            }
+                            let from = plane.as_ptr().wrapping_add((inside[r] * direct.width).wrapping_add(column));
+                            for v in 0..VECTORS {
+                                let [low, high] = masks[v * columns + kx];
+                                let from = from.wrapping_add(v * LANES * STRIDE);
+                                // SAFETY: the masks select elements of this row of the channel only.
+                                let values = unsafe {
+                                    match STRIDE {
+                                        1 => $load(low, from),
+                                        _ => $every_second($load(low, from), $load(high, from.wrapping_add(LANES))),
+                                    }
+                                };
+                                sums[r][v] = $fused(weight, values, sums[r][v]);
+                            }
                         }
                     }
                 }
-                for (sum, out) in sums.into_iter().zip(out[x..].chunks_mut(LANES)) {
-                    let present = u16::MAX >> (16 - out.len());
-                    // SAFETY: the mask selects the elements of `out`.
-                    unsafe { $store(out.as_mut_ptr(), present, sum) };
+                for (sums, out) in sums.into_iter().zip(out.chunks_exact_mut(direct.output[1])) {
+                    for (sum, out) in sums.into_iter().zip(out[x..].chunks_mut(LANES)) {
+                        let present = u16::MAX >> (16 - out.len());
+                        // SAFETY: the mask selects the elements of `out`.
+                        unsafe { $store(out.as_mut_ptr(), present, sum) };
+                    }
                 }
                 VECTORS
             }

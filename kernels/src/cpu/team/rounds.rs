@@ -1,0 +1,238 @@
+//! The same parts in round after round, where each round needs the whole of the one before.
+//!
+//! The threads stay from the first round to the last and take the same neighbouring parts in each, so that what a part reads
+//! again and again stays in its core's cache. Nobody waits for a thread that has not begun: its parts are taken over after
+//! a short time, and a thread that comes late joins in the round that it finds.
+
+use super::Team;
+use super::tiles::{Grid, Tile, Tiles};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Looks at whether a round has ended, before parts that nobody has begun are taken over: some microseconds.
+const PATIENCE: usize = 256;
+
+/// The matrices of a round, by their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// What all parts may read, if anything.
+    pub(crate) reads: Option<usize>,
+    /// What the parts write, each its tile: another matrix.
+    pub(crate) writes: usize,
+}
+
+/// What rounds read and write.
+pub(crate) struct Memory<'a, T> {
+    /// Matrices of one size; those of the second slice are counted on from those of the first.
+    pub(crate) matrices: [&'a mut [T]; 2],
+    /// Divided equally among the parts.
+    pub(crate) kept: &'a mut [T],
+}
+
+/// One part of a round.
+pub(crate) struct Part<'a, T> {
+    /// The round's number.
+    pub(crate) round: usize,
+    /// The matrix that the round reads, if any.
+    pub(crate) before: Option<&'a [T]>,
+    /// The part's tile of the matrix that the round writes.
+    pub(crate) tile: Tile<'a, T>,
+    /// Memory that is the part's own, as it left it in the round before.
+    pub(crate) kept: &'a mut [T],
+}
+
+/// Runs `body` on each tile of `grid`, which is one matrix, in each of `rounds`.
+///
+/// # Panics
+/// If a round reads what it writes or a matrix that there is not, or the memory does not fit the grid.
+pub(super) fn run<T: Send + Sync>(
+    team: &Team,
+    grid: Grid,
+    rounds: &[Round],
+    memory: Memory<'_, T>,
+    body: &(dyn Fn(Part<'_, T>) + Sync),
+) {
+    let (size, parts) = (grid.rows * grid.columns, grid.tiles());
+    let [first, second] = memory.matrices.each_ref().map(|matrices| matrices.len().checked_div(size).unwrap_or(0));
+    let is_sound =
+        |round: &Round| round.reads != Some(round.writes) && round.reads.max(Some(round.writes)) < Some(first + second);
+    assert!(grid.batch == 1 && rounds.iter().all(is_sound), "rounds that read what they write, or that lies outside");
+    let stacks = memory.matrices.map(|matrices| {
+        let batch = matrices.len().checked_div(size).unwrap_or(0);
+        Tiles::new(matrices, Grid { batch, ..grid })
+    });
+    let share = memory.kept.len().checked_div(parts).unwrap_or(0);
+    let kept = Grid { batch: parts, rows: 1, columns: share, tile_rows: 1, tile_columns: share };
+    let kept = Tiles::new(memory.kept, kept);
+    let place = |matrix: usize| if matrix < first { (&stacks[0], matrix) } else { (&stacks[1], matrix - first) };
+    in_turn(team, rounds.len(), parts, &|round, part| {
+        let Round { reads, writes } = rounds[round];
+        let before = reads.map(place);
+        let (stack, matrix) = place(writes);
+        // SAFETY: `in_turn` runs each part once in each round and begins a round when the one before has ended. So nobody
+        // else has this tile or the part's memory, and what is read is not written in this round.
+        let (before, tile, mut kept) = unsafe {
+            let before = before.map(|(stack, matrix)| stack.matrix(matrix));
+            (before, stack.claim(matrix * parts + part), (share > 0).then(|| kept.claim(part)))
+        };
+        body(Part { round, before, tile, kept: kept.as_mut().map_or(&mut [], |kept| kept.row(0)) });
+    });
+}
+
+/// Runs `body(round, part)` for each part of each round, no round before the one before has ended.
+fn in_turn(team: &Team, rounds: usize, parts: usize, body: &(dyn Fn(usize, usize) + Sync)) {
+    if parts <= 1 || team.threads() == 1 {
+        (0..rounds).for_each(|round| (0..parts).for_each(|part| body(round, part)));
+        return;
+    }
+    let progress = Progress {
+        begun: (0..parts).map(|_| AtomicUsize::new(0)).collect(),
+        done: AtomicUsize::new(0),
+        members: AtomicUsize::new(0),
+    };
+    team.run(team.threads(), &|_| progress.join(rounds, body));
+}
+
+/// How far rounds have come.
+struct Progress {
+    /// Of each part, the rounds in which it was begun.
+    begun: Vec<AtomicUsize>,
+    /// Parts that have ended, of all rounds. Whoever sees the last of a round (acquiring) sees what the round wrote, because
+    /// each is counted after its writes (releasing).
+    done: AtomicUsize,
+    /// Threads that have come.
+    members: AtomicUsize,
+}
+
+/// Parts that a thread has begun and not counted; counted when dropped, so that a panic leaves nobody waiting.
+struct Begun<'a>(&'a AtomicUsize, usize);
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(self.1, Ordering::Release);
+    }
+}
+
+impl Progress {
+    /// Takes part in all rounds from the one at hand on.
+    fn join(&self, rounds: usize, body: &(dyn Fn(usize, usize) + Sync)) {
+        let (member, parts) = (self.members.fetch_add(1, Ordering::Relaxed), self.begun.len());
+        let mut patience = PATIENCE;
+        loop {
+            let round = self.done.load(Ordering::Acquire) / parts;
+            if round >= rounds {
+                return;
+            }
+            let members = self.members.load(Ordering::Relaxed);
+            self.take(round, member * parts / members..(member + 1) * parts / members, body);
+            patience = PATIENCE.min(2 * patience);
+            while !self.has_ended(round, patience) {
+                // Whoever they belong to may be asleep, and then is so for many rounds.
+                match self.take(round, 0..parts, body) {
+                    true => patience = PATIENCE / 32,
+                    false => std::thread::yield_now(),
+                }
+            }
+        }
+    }
+
+    /// Runs those of these parts that nobody has begun, and says whether there were any.
+    fn take(&self, round: usize, parts: Range<usize>, body: &(dyn Fn(usize, usize) + Sync)) -> bool {
+        let mut begun = Begun(&self.done, 0);
+        for part in parts {
+            // Relaxed: it only decides who runs the part; what the part needs was seen with the end of the round before.
+            let own = self.begun[part].compare_exchange(round, round + 1, Ordering::Relaxed, Ordering::Relaxed);
+            if own.is_ok() {
+                begun.1 += 1;
+                body(round, part);
+            }
+        }
+        begun.1 > 0
+    }
+
+    /// Waits for the end of the round by so many looks, and says whether it has come.
+    fn has_ended(&self, round: usize, looks: usize) -> bool {
+        let end = (round + 1) * self.begun.len();
+        (0..looks).any(|_| {
+            std::hint::spin_loop();
+            self.done.load(Ordering::Acquire) >= end
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Every round adds up what the one before wrote; every part also counts its rounds.
+    fn sums(threads: usize, rounds: usize, [rows, columns, width]: [usize; 3]) -> Vec<u64> {
+        let team = Team::new(threads, |_| {});
+        let grid = Grid { batch: 1, rows, columns, tile_rows: rows, tile_columns: width };
+        let (mut first, mut second) = (vec![0u64; 2 * rows * columns], vec![0u64; rows * columns]);
+        let mut kept = vec![0; grid.tiles()];
+        let order: Vec<Round> =
+            (0..rounds).map(|at| Round { reads: (at > 0).then(|| (at + 2) % 3), writes: at % 3 }).collect();
+        let memory = Memory { matrices: [&mut first, &mut second], kept: &mut kept };
+        run(&team, grid, &order, memory, &|mut part| {
+            assert_eq!(part.kept[0], part.round as u64, "a part was left out or run twice");
+            part.kept[0] += 1;
+            let sum = part.before.map_or(0, |before| before.iter().fold(0u64, |sum, x| sum.wrapping_add(*x)));
+            for row in 0..rows {
+                let column = part.tile.columns.start;
+                for (at, out) in part.tile.row(row).iter_mut().enumerate() {
+                    *out = sum.wrapping_mul(31).wrapping_add((row * columns + column + at) as u64);
+                }
+            }
+        });
+        assert!(kept.iter().all(|count| *count == rounds as u64));
+        [first, second].concat()
+    }
+
+    #[test]
+    fn every_round_sees_the_whole_of_the_one_before() {
+        for sizes in [[1, 16, 3], [3, 40, 1], [2, 5, 8], [1, 1, 1]] {
+            for rounds in [0, 1, 2, 500] {
+                let want = sums(1, rounds, sizes);
+                for threads in [2, 3, 5] {
+                    assert_eq!(sums(threads, rounds, sizes), want, "{threads} threads, {rounds} rounds of {sizes:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn inside_of_another_part_one_thread_runs_all() {
+        let team = Team::new(2, |_| {});
+        team.run(4, &|_| {
+            let mut matrix = [0u8; 8];
+            let grid = Grid { batch: 1, rows: 1, columns: 8, tile_rows: 1, tile_columns: 2 };
+            let memory = Memory { matrices: [&mut matrix, &mut []], kept: &mut [] };
+            run(&team, grid, &[Round { reads: None, writes: 0 }; 50], memory, &|mut part| part.tile.row(0)[0] += 1);
+            assert_eq!(matrix, [50, 0, 50, 0, 50, 0, 50, 0]);
+        });
+    }
+
+    #[test]
+    fn a_panic_ends_the_rounds() {
+        let team = Team::new(2, |_| {});
+        for at in [0, 30] {
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                in_turn(&team, 50, 8, &|round, part| {
+                    if (round, part) == (at, 5) {
+                        std::panic::resume_unwind(Box::new(()));
+                    }
+                });
+            }));
+            assert!(result.is_err());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "read what they write")]
+    fn a_round_that_reads_what_it_writes_is_refused() {
+        let grid = Grid { batch: 1, rows: 1, columns: 2, tile_rows: 1, tile_columns: 1 };
+        let memory = Memory { matrices: [&mut [0u8; 2], &mut []], kept: &mut [] };
+        run(&Team::solo(), grid, &[Round { reads: Some(0), writes: 0 }], memory, &|_| {});
+    }
+}
