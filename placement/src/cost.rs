@@ -268,7 +268,9 @@ mod tests {
         let delayed = curve.clone().delayed(0.5);
         assert_eq!([100, 550, 11_000].map(|bytes| delayed.time(bytes)), [2.5, 3.25, 5.0]);
         let more = TransferCurve::through([(0, 0.0), (550, 1.0)], 0.0, f64::INFINITY);
-        assert_eq!([0, 275, 550, 11_000].map(|bytes| curve.plus(&more).time(bytes)), [1.9, 2.4375, 3.75, 5.5]);
+        assert_eq!([0, 550, 11_000].map(|bytes| curve.plus(&more).time(bytes)), [1.9, 3.75, 5.5]);
+        let between = curve.time(275) + more.time(275);
+        assert!((curve.plus(&more).time(275) - between).abs() < 1e-12, "{between}");
         let wild = TransferCurve::through([(1, 1.0), (2, 90.0), (3, 1.5), (4, 2.0), (5, 3.0)], 0.0, 1.0);
         assert_eq!([1, 2, 3, 4, 5].map(|bytes| wild.time(bytes)), [1.0, 2.0, 2.0, 2.0, 3.0]);
         let (graph, platform) = pair();
