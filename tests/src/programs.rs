@@ -55,6 +55,14 @@ pub fn many_weights() -> Program {
     maker.finish(output)
 }
 
+/// Layers whose weights are of one element.
+pub fn few_bytes() -> Program {
+    let mut maker = Maker::default();
+    let input = maker.input([64, 1]);
+    let output = maker.layers(input, &[1; 3]);
+    maker.finish(output)
+}
+
 /// Builds a program of matrices of `f32`.
 #[derive(Default)]
 struct Maker {

@@ -8,7 +8,7 @@ use anabranch::planning::{Constraints, Lowered, Machine, PlanChoice, Planned, Pl
 use anabranch::profile::MachineCosts;
 use anabranch::program::Program;
 use anabranch::{ErrorKind, PlanOptions, PlatformFile, Strategy};
-use anabranch_tests::programs::{branches, bundled, many_weights, skips, wide_middle};
+use anabranch_tests::programs::{branches, bundled, few_bytes, many_weights, skips, wide_middle};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -141,6 +141,20 @@ fn weights_are_staged_where_that_is_forecast_to_be_shorter() {
     assert!(staged > 1, "nothing was staged");
     let all = by(Strategy::GPU, peak / 2.0, Residency::Staged);
     assert_eq!(sent(&all), 16 * 256 * 256 * 4, "every weight of 256 KiB is sent, and no bias");
+}
+
+#[test]
+fn weights_of_a_few_bytes_are_staged_byte_by_byte() {
+    let lowered = lowered(few_bytes());
+    let planned = |limit: u64| {
+        let machine = machine(&[("cpu", 1e9, 1e6), ("gpu", 8e11, 1.0)], limit as f64);
+        let planner = Planner { lowered: &lowered, machine: &machine, constraints: &Constraints::default() };
+        planner.plan(&PlanChoice { strategy: Strategy::Device("gpu1".into()), ..PlanChoice::default() })
+    };
+    let peak = peaks(&planned(1 << 30).expect("no limit"))[1];
+    let fits: Vec<bool> =
+        (1..=16).map(|less| planned(peak - less).is_ok_and(|p| peaks(&p)[1] <= peak - less)).collect();
+    assert!(fits[0] && fits.is_sorted_by_key(|fits| !fits), "{fits:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One session over many input shapes: what it keeps is bounded and within the devices' limits in sum, and runs of different shapes
 //! do not disturb each other.
 
+use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::session::Prepared;
 use anabranch::{Constraints, ErrorKind, Inputs, Outputs, Session, SessionOptions, Strategy, Tensor};
 use anabranch_tests::{model, one_cpu, options, same, session};
@@ -194,4 +195,16 @@ fn a_hundred_shapes_leave_threads_files_and_memory_as_they_were() {
         .output()
         .expect("starts");
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+}
+
+/// Every plan is made on a machine that is calibrated: nothing that is known is measured again.
+#[test]
+fn a_machine_is_calibrated_once() {
+    let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).without_gpu();
+    let options = SessionOptions::default().with_devices(devices).with_calibration(true);
+    let session = Session::open(model("mlp"), options).expect("a bundled model opens");
+    session.calibrate().expect("probes run");
+    let known = session.costs();
+    session.calibrate().expect("nothing is left");
+    assert_eq!(session.costs(), known);
 }

@@ -384,27 +384,22 @@ impl<'a> Calibrator<'a> {
     }
 }
 
-/// Measures every device that no rates are known of, its links with the host, and what CPU devices take longer for each other's values.
-/// Takes about a second a device. A
-/// device on which probes do not fit keeps assumed rates.
+/// Measures every device that no rates are known of, its links with the host, and what it and other CPU devices take longer for each
+/// other's values. Takes about a second a device. A device on which probes do not fit keeps assumed rates.
 ///
 /// # Errors
 /// If a probe fails to run: then models would, too.
 pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), CalibrationError> {
     let bench = Calibrator::new(inventory);
-    for (index, device) in bench.devices.iter().enumerate() {
-        let done = known.devices.get(&device.key).is_some_and(|costs| costs.rates.is_some());
-        if !done && bench.has_room(index) {
-            bench.learn_rates(DeviceId(index as u32), known)?;
-        }
+    let unknown = |device: &MachineDevice| known.devices.get(&device.key).is_none_or(|costs| costs.rates.is_none());
+    let fresh: Vec<bool> = bench.devices.iter().map(unknown).collect();
+    for (index, _) in fresh.iter().enumerate().filter(|(index, fresh)| **fresh && bench.has_room(*index)) {
+        bench.learn_rates(DeviceId(index as u32), known)?;
     }
-    for (a, b) in bench.pairs() {
-        let both = [a, b].map(|at| &bench.devices[at]);
-        let link = known.links.get(&MachineCosts::link_key(&both[0].key, &both[1].key));
-        if both.iter().all(|device| device.kind == DeviceKind::Cpu) && link.is_none_or(|link| link.reads.is_empty()) {
-            for elements in READ {
-                bench.learn_reads([a, b].map(|at| DeviceId(at as u32)), elements, known)?;
-            }
+    let cpu = |at: &usize| bench.devices[*at].kind == DeviceKind::Cpu;
+    for pair in bench.pairs().into_iter().map(|(a, b)| [a, b]).filter(|pair| pair.iter().all(cpu)) {
+        for elements in READ.into_iter().filter(|_| pair.iter().any(|at| fresh[*at])) {
+            bench.learn_reads(pair.map(|at| DeviceId(at as u32)), elements, known)?;
         }
     }
     Ok(())

@@ -131,11 +131,14 @@ impl Events<'_> {
                 DeviceKind::Cpu => event.ready.max(self.made(transfer.value)),
                 _ => event.start,
             };
-            // Constants are there at all times, and wait for their slot.
-            let took = match self.program.constant(transfer.value) {
-                Some(_) => (*id, seconds(event.busy())),
-                None => (*id, seconds(event.end.saturating_sub(since))),
+            let since = match self.program.constant(transfer.value) {
+                // Constants are there at all times, and wait for their slot.
+                Some(_) => event.start,
+                None => since,
             };
+            // While a GPU computed that it goes to, a copy stood still.
+            let waited = if transfer.route == Route::Copied { event.waited } else { 0 };
+            let took = (*id, seconds(event.end.saturating_sub(since).saturating_sub(waited)));
             match transfer.route {
                 Route::Copied => observed.transfers.push(took),
                 Route::Streamed(stream) if stream.producer.is_none() => observed.streams.push(took),

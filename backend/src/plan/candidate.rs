@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub struct CandidatePlan {
     /// Where its placement is from: a strategy, the search (`auto`), the search after blocks were formed
-    /// (`blocks first`), or one of these that was changed so that it fits (`repaired heft`).
+    /// (`blocks first`), or one of these whose weights are sent (`staged heft`) or that was changed so that it fits (`repaired heft`).
     pub name: String,
     /// Whether anything is streamed in it.
     pub streamed: bool,

@@ -13,6 +13,7 @@ use anabranch_kernels::cpu::Layout;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The allocation of a value in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ pub struct MemoryPlan {
     devices: Vec<DeviceMemory>,
     allocations: Vec<Allocation>,
     homes: BTreeMap<(DeviceId, ValueId), usize>,
-    needs: Vec<KernelNeeds>,
+    needs: Arc<[KernelNeeds]>,
     rings: Vec<Vec<Ring>>,
 }
 
@@ -127,7 +128,7 @@ pub(super) struct Frame<'a> {
     pub(super) links: &'a [LinkPlan],
     pub(super) staged: &'a Staged,
     /// By node.
-    pub(super) needs: &'a [KernelNeeds],
+    pub(super) needs: &'a Arc<[KernelNeeds]>,
     /// Expected start and end of each node. Seconds.
     pub(super) expected: &'a [(f64, f64)],
 }
@@ -162,7 +163,7 @@ fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError>
     let places = Places::of(frame);
     let mut memory = MemoryPlan {
         devices: vec![DeviceMemory::default(); frame.devices.len()],
-        needs: frame.needs.to_vec(),
+        needs: Arc::clone(frame.needs),
         allocations: frame.allocations(&places),
         homes: BTreeMap::new(),
         rings: ring::all(frame.program, frame.devices, frame.transfers),

@@ -5,6 +5,7 @@ use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::KernelError;
 use anabranch_kernels::cpu::Layout;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::sync::Arc;
 
 /// What one node's kernel takes on its device. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub(super) fn all(
     devices: &[PlanDevice],
     device_of: &[DeviceId],
     needs: &dyn Needs,
-) -> Result<Vec<KernelNeeds>, PlanError> {
+) -> Result<Arc<[KernelNeeds]>, PlanError> {
     let of = |node: NodeId| {
         let device = &devices[device_of[node.index()].index()];
         needs.needs(node, device.kind).map_err(|source| PlanError::Kernel {

@@ -199,7 +199,7 @@ pub(super) struct Total {
 }
 
 /// Puts tasks and transfers into one order, in which the members of each gang stand together already.
-/// `ahead` are transfers that go before a node, which is no gang's but its first.
+/// `ahead` are transfers that go before a node; if that is in a gang, it is the gang's first.
 pub(super) fn total(
     program: &Program,
     order: &[TaskId],

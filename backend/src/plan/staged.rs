@@ -1,8 +1,8 @@
 //! Staged constants: weights that a GPU is sent in each run shortly before they are read, and that give way after their last use, so that
 //! a model larger than the GPU's memory can run there.
 //!
-//! A constant is sent while the nodes compute that read the one staged before it, so that two neighbours want memory at a time, and no more;
-//! where there is no room for two, it is sent when its reader's turn comes.
+//! A constant is sent while the nodes compute that read the one staged before it, so that what two neighbouring readers read wants memory at a
+//! time; where there is no room for that, it is sent when its reader's turn comes. One that several nodes read is there from the first to the last.
 
 use super::stream::Gang;
 use super::transfer::{Route, Transfer};
@@ -25,7 +25,7 @@ pub enum Residency {
     Resident,
     /// Only those of less than [`Residency::LARGE`] bytes.
     Staged,
-    /// On each GPU that is named as many as fit into so many bytes, the smallest first; elsewhere all.
+    /// On each GPU that is named so many bytes of them: of the large ones, those go first that one node reads, the largest before. Elsewhere all.
     Within(BTreeMap<DeviceId, u64>),
 }
 
@@ -41,7 +41,7 @@ impl Residency {
         }
     }
 
-    /// The same, and from which size on they do not.
+    /// How many bytes of constants stay on a GPU at most, and the size from which on one may be staged.
     fn limits(&self, device: DeviceId) -> (u64, u64) {
         match self {
             Self::Auto | Self::Resident => (u64::MAX, 0),

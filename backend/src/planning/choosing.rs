@@ -91,7 +91,11 @@ impl Planner<'_> {
         let strategies = found().chain(others).filter_map(|name| Some((name, strategy_by_name(name)?)));
         let best: (_, Box<dyn Placer>) = ("auto", Box::new(Kept(improved.placement().clone())));
         let most = (NODES / self.lowered.program.nodes.len().max(1)).max(1);
-        for (name, placer) in iter::once(best).chain(strategies).take(most) {
+        for (tried, (name, placer)) in iter::once(best).chain(strategies).enumerate() {
+            // What fits at all is looked for as long as it takes.
+            if tried >= most && contest.best.is_some() {
+                break;
+            }
             let request = PlacementRequest::formed(Box::new(ForAuto(placer)), choice.order);
             let fitted = |options: &PlanOptions| self.fitted(placing, &request, options);
             contest.enter(name, streamed_if_shorter(&choice.plan, true, fitted))?;
@@ -161,7 +165,10 @@ impl Contest {
             }
             Ok(planned) => {
                 let (streamed, seconds) = (is_streamed(&planned), makespan(&planned));
-                let name = if planned.repaired { format!("repaired {name}") } else { name.to_owned() };
+                let staged = !planned.plan.staged(&planned.program).is_empty();
+                let how = [(staged, "staged "), (planned.repaired, "repaired ")];
+                let how: String = how.iter().filter(|(is, _)| *is).map(|(_, how)| *how).collect();
+                let name = format!("{how}{name}");
                 let candidate = CandidatePlan { name, streamed, makespan: seconds };
                 if !self.candidates.contains(&candidate) {
                     self.candidates.push(candidate);

@@ -142,7 +142,8 @@ impl Planner<'_> {
 
     /// Whether some device of a kind has less memory than all values of the program take together.
     pub(super) fn is_tight(&self, kind: DeviceKind) -> bool {
-        let bytes: u64 = self.lowered.program.values.iter().map(|value| value.spec.bytes() as u64).sum();
+        let values = self.lowered.program.values.iter().map(|value| value.spec.bytes() as u64);
+        let bytes = values.fold(0, u64::saturating_add);
         self.machine.devices.iter().any(|device| device.kind == kind && device.memory < bytes)
     }
 

@@ -67,7 +67,18 @@ pub(crate) struct PlaceArgs {
     #[command(flatten)]
     pub(crate) constraints: ConstraintArgs,
     #[command(flatten)]
+    pub(crate) weights: WeightArgs,
+    #[command(flatten)]
     pub(crate) streaming: StreamArgs,
+}
+
+/// What GPUs keep.
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Placement")]
+pub(crate) struct WeightArgs {
+    /// Which weights stay in a GPU's memory from run to run, and which are sent there in each shortly before they are read
+    #[arg(long, value_enum, value_name = "MODE", default_value_t)]
+    pub(crate) weights: Weights,
 }
 
 /// What goes through devices in chunks.
@@ -107,14 +118,15 @@ impl PlaceArgs {
     /// For commands that do not place, or place in ways of their own.
     pub(crate) fn any(constraints: &ConstraintArgs) -> Self {
         let streaming = StreamArgs { stream: Streamed::Off, chunk: None };
-        Self { place: "heft".into(), order: Order::Pct, constraints: constraints.clone(), streaming }
+        let weights = WeightArgs::default();
+        Self { place: "heft".into(), order: Order::Pct, constraints: constraints.clone(), weights, streaming }
     }
 
     /// The options of plans.
     pub(crate) fn options(&self) -> PlanOptions {
         let StreamArgs { stream, chunk } = self.streaming;
         let options = PlanOptions::default().with_streaming(stream.mode()).with_chunk(chunk.unwrap_or_default());
-        options.with_weights(self.constraints.weights.residency())
+        options.with_weights(self.weights.residency())
     }
 }
 
@@ -128,31 +140,29 @@ pub(crate) struct ConstraintArgs {
     /// Run the nodes whose names match all on one device, whichever; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) colocate: Vec<String>,
-    /// Which weights stay in a GPU's memory from run to run, and which are sent there in each shortly before they are read
-    #[arg(long, value_enum, value_name = "MODE", default_value_t = Weights::Auto)]
-    pub(crate) weights: Weights,
     /// The cost store [default: anabranch/costs.json in the XDG data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) costs: Option<PathBuf>,
 }
 
 /// A [`Residency`] on the command line.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Weights {
     /// All stay
     Resident,
     /// Those of 256 KiB and more are sent
     Staged,
     /// As many stay as fit, where such a plan is predicted to be the fastest that fits
+    #[default]
     Auto,
 }
 
-impl Weights {
+impl WeightArgs {
     pub(crate) fn residency(self) -> Residency {
-        match self {
-            Self::Resident => Residency::Resident,
-            Self::Staged => Residency::Staged,
-            Self::Auto => Residency::Auto,
+        match self.weights {
+            Weights::Resident => Residency::Resident,
+            Weights::Staged => Residency::Staged,
+            Weights::Auto => Residency::Auto,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod page;
 
-use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, Streamed};
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, Streamed, WeightArgs};
 use super::html::command;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
@@ -66,6 +66,8 @@ pub(crate) struct CompareCommand {
     #[command(flatten)]
     constraints: ConstraintArgs,
     #[command(flatten)]
+    weights: WeightArgs,
+    #[command(flatten)]
     devices: DeviceArgs,
 }
 
@@ -106,7 +108,7 @@ impl CompareCommand {
         for place in places.iter().filter(|place| *place != DYNAMIC) {
             for order in &self.order {
                 for stream in &self.stream {
-                    let weights = self.constraints.weights.residency();
+                    let weights = self.weights.residency();
                     let plan = PlanOptions::default().with_streaming(stream.mode()).with_weights(weights);
                     let way = PlanChoice { strategy: open::strategy(place), order: *order, plan };
                     if !ways.contains(&way) {

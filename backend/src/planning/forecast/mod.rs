@@ -47,6 +47,8 @@ struct Script<'a> {
     /// What nodes are the first to read that other CPU devices have made.
     reads: BTreeMap<NodeId, Vec<FirstRead>>,
     curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
+    /// The place of the last use of what was in the slot of a device's value before, where there was anything.
+    emptied: BTreeMap<(DeviceId, ValueId), u32>,
     /// What the run takes beside its nodes and transfers.
     run: RunCosts,
     /// Lanes that have something to do: their first operations wait for their threads.
@@ -103,6 +105,14 @@ fn clock(plan: &Plan) -> usize {
     2 * plan.devices().len() + plan.links().len()
 }
 
+/// The place of the last use of what was in each value's slot before, by device and value.
+fn emptied(plan: &Plan) -> BTreeMap<(DeviceId, ValueId), u32> {
+    let mut last: BTreeMap<(DeviceId, usize), u32> = BTreeMap::new();
+    // By device and place.
+    let before = |it: &Allocation| Some(((it.device, it.value), last.insert((it.device, it.slot), it.until)?));
+    plan.memory().allocations().iter().filter_map(before).collect()
+}
+
 /// In how many chunks each node computes that reads or feeds a stream.
 fn chunks(plan: &Plan) -> BTreeMap<NodeId, usize> {
     let streams = plan.transfers().iter().filter_map(Transfer::stream);
@@ -145,6 +155,7 @@ impl<'a> Script<'a> {
             encoded: BTreeMap::new(),
             reads: first_reads(program, plan),
             curves: BTreeMap::new(),
+            emptied: emptied(plan),
             run: machine.costs.run(threads(plan)).cloned().unwrap_or_default(),
             begun: BTreeSet::new(),
         }
@@ -276,11 +287,7 @@ impl<'a> Script<'a> {
 
     /// The last use of what was in a constant's slot before: it is sent when that is over.
     fn emptied(&self, value: ValueId, device: DeviceId) -> Option<(usize, f64)> {
-        let memory = self.plan.memory();
-        let home = memory.home(device, value)?;
-        let before = |other: &&Allocation| (other.device, other.slot) == (device, home.slot) && other.until < home.from;
-        let last = memory.allocations().iter().filter(before).map(|other| other.until).max()?;
-        let operations = match self.plan.steps().get(last as usize)? {
+        let operations = match self.plan.steps().get(*self.emptied.get(&(device, value))? as usize)? {
             Step::Node(node) => self.nodes[node.index()],
             Step::Transfer(id) => self.transfers[id.index()],
             Step::Input(_) | Step::Output(_) => None,

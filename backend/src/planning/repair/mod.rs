@@ -95,7 +95,7 @@ impl Repair<'_> {
     }
 
     /// The same with these weights on GPUs.
-    fn with_weights(&self, weights: Residency) -> Self {
+    pub(super) fn with_weights(&self, weights: Residency) -> Self {
         Self { weights, ..*self }
     }
 

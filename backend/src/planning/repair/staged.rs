@@ -34,7 +34,7 @@ impl Repair<'_> {
                 return Ok(None);
             }
             let (mut least, mut most) = (0, all);
-            while most - least > all / EXACT {
+            while most - least > (all / EXACT).max(1) {
                 let middle = least + (most - least) / 2;
                 stay.insert(short, middle);
                 *(if self.fits(device_of, short, &stay)? { &mut least } else { &mut most }) = middle;

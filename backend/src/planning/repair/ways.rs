@@ -15,6 +15,7 @@ use crate::error_kind::ErrorKind;
 use crate::plan::{PlanOptions, Residency, StreamMode};
 use crate::program::NodeId;
 use anabranch_placement::graph::TaskId;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_placement::problem::MemoryRule;
 use std::collections::BTreeMap;
 
@@ -59,14 +60,15 @@ impl Ways<'_> {
             let mut best = None;
             for streaming in self.streamings().skip(1) {
                 let options = self.options.clone().with_streaming(streaming);
-                self.offer(self.whole(placed.clone()), self.request, &options, &mut best)?;
+                self.offer(self.whole(placed.clone()), self.request, &options, true, &mut best)?;
             }
             return Ok(best);
         }
         self.with_repair(|repair| self.least_of(repair, placed))
     }
 
-    /// The placement as if GPUs had memory for all weights, with as many of them staged as must be; `None` if it does not fit so either.
+    /// The placement as if GPUs had memory for all weights, with as many of them staged as must be, or with all staged and as many nodes moved as
+    /// must be; `None` if it does not fit so either.
     ///
     /// # Errors
     /// As [`Self::least`].
@@ -75,12 +77,22 @@ impl Ways<'_> {
             return Ok(None);
         }
         let placed = self.placing.place_roomy(self.request, &self.planner.machine.room(&Residency::Staged))?;
+        let device_of = placed.placement.device_of.clone();
+        let own = Own { placed, held: BTreeMap::new() };
+        let gpus = (0..).map(DeviceId).zip(&self.planner.machine.devices);
+        let gpus = gpus.filter(|(_, device)| device.kind == DeviceKind::Gpu);
+        let none = Residency::Within(gpus.map(|(device, _)| (device, 0)).collect());
         self.with_repair(|repair| {
             let mut best = None;
-            let own = Own::of(&repair(self.request.rule), placed)?;
             for rule in self.rules() {
-                if let Some(weights) = repair(rule).staged(&own.placed.placement.device_of)? {
+                let repair = repair(rule);
+                if let Some(weights) = repair.staged(&device_of)? {
                     self.offer_all(&own, &Candidate::unmoved(&own.placed, rule, weights), &mut best)?;
+                } else if self.request.placer.name() != "fixed"
+                    && let Some(repaired) = repair.with_weights(none.clone()).repaired(&device_of)?
+                {
+                    let candidate = Candidate { start: &own.placed, rule, weights: none.clone(), repaired };
+                    self.offer_all(&own, &candidate, &mut best)?;
                 }
             }
             Ok(best)
@@ -216,29 +228,34 @@ impl Ways<'_> {
         for (task, _) in tasks.enumerate().filter(|(_, (now, before))| now == before) {
             placed.placement.reasons[task] = start.placement.reasons[task].clone();
         }
+        // Not if the weights alone are elsewhere.
+        let moved = repaired.device_of != start.placement.device_of || *rule != self.request.rule;
+        let changed = moved || *weights == self.options.weights;
         for streaming in self.streamings() {
             let mut whole = self.whole(placed.clone());
             for (node, reason) in self.moved(own, repaired) {
                 whole.reasons[node.index()] = reason;
             }
             let options = self.options.clone().with_streaming(streaming).with_weights(weights.clone());
-            self.offer(whole, &fixed, &options, best)?;
+            self.offer(whole, &fixed, &options, changed, best)?;
         }
         Ok(())
     }
 
-    /// Keeps a plan if it fits, and is predicted to take less than the best.
+    /// Keeps a plan if it fits, and is predicted to take less than the best; and whether it was `repaired`.
     fn offer(
         &self,
         whole: PlacedProgram,
         request: &PlacementRequest,
         options: &PlanOptions,
+        repaired: bool,
         best: &mut Option<Planned>,
     ) -> Result<(), PlanningError> {
         let makespan = |planned: &Planned| planned.plan().predicted().makespan;
-        match self.planner.planned(whole, request, options) {
+        let planned = self.planner.planned(whole, request, options);
+        match planned.map(|planned| Planned { repaired, ..planned }) {
             Ok(planned) if best.as_ref().is_none_or(|best| makespan(&planned) < makespan(best)) => {
-                *best = Some(Planned { repaired: true, ..planned })
+                *best = Some(planned)
             }
             Err(error) if error.kind() != ErrorKind::Memory => return Err(error),
             _ => {}
