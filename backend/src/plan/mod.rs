@@ -223,14 +223,16 @@ impl Plan {
             })?;
             Ok((total, predicted, links, memory))
         };
-        // What is tried one after the other where memory is short.
-        let mut thrifty = vec![(true, link::SMALL_STAGING)];
-        thrifty.extend((!staged.is_empty()).then_some((false, link::SMALL_STAGING)));
-        let first = planned(true, STAGING.bytes);
-        let made = thrifty.into_iter().fold(first, |made, (early, piece)| match made {
-            Err(short @ PlanError::Memory(_)) => planned(early, piece).map_err(|error| memory::nearer(short, error)),
-            made => made,
-        });
+        // Where memory is short, smaller staging buffers, and then no weights ahead of their time.
+        let mut made = planned(true, STAGING.bytes);
+        for early in [true, false].into_iter().filter(|early| *early || !staged.is_empty()) {
+            made = match made {
+                Err(short @ PlanError::Memory(_)) => {
+                    planned(early, link::SMALL_STAGING).map_err(|error| memory::nearer(short, error))
+                }
+                made => made,
+            };
+        }
         let (Total { steps, transfers, gangs }, predicted, links, memory) = made?;
         let strategy = placement.strategy.to_owned();
         let devices = devices.to_vec();

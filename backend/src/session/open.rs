@@ -117,7 +117,8 @@ impl Session {
         lock(&self.costs).clone()
     }
 
-    /// Measures every device whose rates are not known, and its links with the host: about a second a device. Later plans are made
+    /// Measures every device whose rates are not known, its links with the host, and what it and other CPU devices take longer for each other's
+    /// values: about a second a device. Later plans are made
     /// with what this shows; those that were made stay as they are.
     ///
     /// # Errors
