@@ -91,6 +91,9 @@ pub(super) fn start_copies(events: &mut [Event], maker: impl Fn(TransferId) -> O
 /// it computes. `to` names the GPU of a transfer that a CPU sends whole; what it waited for staging buffers is a wait as far as nodes ran
 /// there meanwhile, and copying beyond that.
 pub(super) fn part_copies(events: &mut [Event], to: impl Fn(TransferId) -> Option<DeviceId>) {
+    if !events.iter().any(|event| matches!(event.what, Activity::Transfer(id) if to(id).is_some())) {
+        return;
+    }
     let mut nodes: BTreeMap<DeviceId, Vec<(u64, u64)>> = BTreeMap::new();
     for event in events.iter() {
         if let (Activity::Node(_), Lane::Device(device)) = (event.what, event.lane) {

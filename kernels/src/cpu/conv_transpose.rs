@@ -1,9 +1,9 @@
 //! Transposed convolution: each input element is spread over the output through the window.
 //!
 //! What all elements of the window make of all pixels is one product, of the transposed weights with the image. It is computed
-//! for a block of image rows and some maps at a time, so that it stays in the second-level cache, and gathered from there: each output row
+//! for a chunk of the image and some maps at a time, so that it stays in the second-level cache, and gathered from there: each output row
 //! is the sum of the shifted rows that land on it, those of equal remainder by the stride together, in a fixed order. Where
-//! windows overlap, neighbouring blocks of output rows both compute the image rows that reach into both.
+//! windows overlap, neighbouring tiles of the output both compute the pixels that reach into both.
 
 use super::elements::{elements, elements_mut};
 use super::gemm::{Left, MicroKernel, Panels, Product, Right, View, pack_panels};
@@ -20,8 +20,21 @@ use crate::tensor::Buffer;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pixels of a block of image rows, about.
+/// Pixels that reach into a tile of output rows, about.
 const PIXELS: usize = 512;
+
+/// Pixels of a product, at most.
+const CHUNK: usize = 1024;
+
+/// Numbers of a thread's workspace at most, 2 MiB, whatever the image's size, the strides and the dilations. Only with so many channels or
+/// so large windows that this is not enough for one panel of the micro-kernel's pixels it is that panel's.
+const WORKSPACE: usize = 512 << 10;
+
+/// Columns of the output that a tile of one row has, about.
+const LINE: usize = 4096;
+
+/// Columns of a tile, at most.
+const LONGEST: usize = 32 << 10;
 
 /// Rows of a product that is computed at a time, about.
 const ROWS: usize = 128;
@@ -44,8 +57,11 @@ struct ConvTransposeKernel {
     output: [usize; 2],
     /// A matrix for each group: the rows are the elements of its maps' windows.
     weights: PackedInput,
-    /// Maps of a product.
+    /// Maps and pixels of a product, at most.
     together: usize,
+    chunk: usize,
+    /// Columns of the output that a tile has at most.
+    line: usize,
     /// For each image and group a matrix of a row for each map.
     grid: Grid,
     epilogue: Option<Epilogue>,
@@ -57,109 +73,201 @@ pub(crate) fn prepare(
     op: &ConvTranspose,
     constants: &[bool],
 ) -> Result<Box<dyn CpuKernel>, KernelError> {
-    let dims = |shape: &Shape| <[usize; 4]>::try_from(shape.dims()).expect("images that were checked");
-    let [[n, c, h, w], [_, maps, kh, kw], [_, _, oh, ow]] =
-        [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|spec| dims(&spec.shape));
-    let small = |size: &usize| *size <= 1 << 31;
-    let sizes = op.strides.iter().chain(&op.dilations).chain(&op.pads).chain([&h, &w, &kh, &kw, &oh, &ow]);
-    node.require(sizes.into_iter().all(small), "its sizes are below 2³¹")?;
-    let micro = MicroKernel::best();
-    let (channels, taps) = (c / op.group, kh * kw);
-    // Products begin at a block of the micro-kernel's rows.
-    let unit = (1..=micro.rows).find(|maps| (maps * taps).is_multiple_of(micro.rows)).unwrap_or(micro.rows);
-    let together = (ROWS / (unit * taps).max(1)).max(1) * unit;
-    // All that is computed from the sizes below is at most this, which fits the address space.
-    Shape::new([(together * taps).max(channels), (h * w).next_multiple_of(micro.columns)])?;
-    let overlap = ((kh - 1) * op.dilations[0] + 1).saturating_sub(op.strides[0]).div_ceil(op.strides[0]);
-    let block = PIXELS.div_ceil(w.max(1)).max(overlap.saturating_mul(4)).min(h.max(1)).saturating_mul(op.strides[0]);
-    let mut grid = Grid {
-        batch: n * op.group,
-        rows: maps,
-        columns: oh * ow,
-        tile_rows: maps.next_multiple_of(unit),
-        tile_columns: block.min(oh) * ow,
-    };
-    let work = channels * taps * (block / op.strides[0] * w).min(h * w);
-    while grid.tiles() < ENOUGH_TILES && grid.tile_rows > unit && grid.tile_rows.saturating_mul(work) > 2 * TILE_WORK {
-        grid.tile_rows = (grid.tile_rows / 2).next_multiple_of(unit);
-    }
-    Ok(Box::new(ConvTransposeKernel {
-        op: op.clone(),
-        micro,
-        channels,
-        maps,
-        input: [h, w],
-        window: [kh, kw],
-        output: [oh, ow],
-        weights: PackedInput::new(1, Layout::right(op.group, [channels, maps * taps], false, micro.rows), constants),
-        together,
-        grid,
-        epilogue: Epilogue::of(node)?,
-    }))
+    Ok(Box::new(ConvTransposeKernel::new(node, op, constants)?))
 }
 
 impl ConvTransposeKernel {
+    fn new(node: &NodeSpec, op: &ConvTranspose, constants: &[bool]) -> Result<Self, KernelError> {
+        let dims = |shape: &Shape| <[usize; 4]>::try_from(shape.dims()).expect("images that were checked");
+        let [[n, c, h, w], [_, maps, kh, kw], [_, _, oh, ow]] =
+            [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|spec| dims(&spec.shape));
+        let small = |size: &usize| *size <= 1 << 31;
+        let sizes = op.strides.iter().chain(&op.dilations).chain(&op.pads).chain([&h, &w, &kh, &kw, &oh, &ow]);
+        node.require(sizes.into_iter().all(small), "its sizes are below 2³¹")?;
+        let micro = MicroKernel::best();
+        let (channels, taps) = (c / op.group, kh * kw);
+        // The weights of a group are a matrix that fits the address space, even if there is no channel.
+        Shape::new([maps, taps, channels.max(1)])?;
+        // Products begin at a block of the micro-kernel's rows.
+        let aligned = |maps: &usize| maps.saturating_mul(taps).is_multiple_of(micro.rows);
+        let unit = (1..=micro.rows).find(aligned).unwrap_or(micro.rows);
+        let together = (ROWS / unit.saturating_mul(taps).max(1)).max(1) * unit;
+        let per_pixel = together.min(maps).saturating_mul(taps).saturating_add(channels);
+        let fitting = (WORKSPACE - 3 * LONGEST) / per_pixel.max(1) / micro.columns * micro.columns;
+        let chunk = fitting.clamp(micro.columns, CHUNK).min((h * w).max(1).next_multiple_of(micro.columns));
+        Shape::new([per_pixel, chunk])?;
+        let overlap = [(0, kh), (1, kw)].map(|(axis, window)| {
+            let reach = (window.max(1) - 1) * op.dilations[axis] + 1;
+            reach.saturating_sub(op.strides[axis]).div_ceil(op.strides[axis])
+        });
+        // Tiles are of whole rows, unless these are too long, or one row is all there is.
+        let longest = match ow {
+            ..=LONGEST if oh > 1 => ow,
+            _ => LINE.max(overlap[1].saturating_mul(4 * op.strides[1])).min(LONGEST),
+        };
+        let line = ow.div_ceil(ow.div_ceil(longest.max(1)).max(1));
+        let across = w.min(line.div_ceil(op.strides[1]) + overlap[1]);
+        let high = match PIXELS.div_ceil(across.max(1)).max(overlap[0].saturating_mul(4)).saturating_mul(op.strides[0])
+        {
+            high if line == ow => high.min(oh),
+            _ => 1,
+        };
+        let mut grid = Grid {
+            batch: n * op.group,
+            rows: maps,
+            columns: oh * ow,
+            tile_rows: maps.next_multiple_of(unit),
+            tile_columns: high * line,
+        };
+        let down = h.min(high.div_ceil(op.strides[0]) + overlap[0]);
+        let work = [channels, taps, across, down].into_iter().fold(1, usize::saturating_mul);
+        // Tiles of fewer maps than a product has would bring the same pixels into panels for little.
+        while grid.tiles() < ENOUGH_TILES
+            && grid.tile_rows > together
+            && grid.tile_rows.saturating_mul(work) > 2 * TILE_WORK
+        {
+            grid.tile_rows = (grid.tile_rows / 2).next_multiple_of(unit).max(together);
+        }
+        Ok(Self {
+            op: op.clone(),
+            micro,
+            channels,
+            maps,
+            input: [h, w],
+            window: [kh, kw],
+            output: [oh, ow],
+            weights: PackedInput::new(
+                1,
+                Layout::right(op.group, [channels, maps * taps], false, micro.rows),
+                constants,
+            ),
+            together: together.min(maps),
+            chunk,
+            line,
+            grid,
+            epilogue: Epilogue::of(node)?,
+        })
+    }
+
     /// Where the element at `tap` of the window puts input index 0 along an axis: it may lie outside.
     fn start(&self, axis: usize, tap: usize) -> i64 {
         tap as i64 * self.op.dilations[axis] as i64 - self.op.pads[axis] as i64
     }
 
-    /// The image rows that reach into these output rows.
-    fn sources(&self, rows: Range<usize>) -> Range<usize> {
-        let (stride, size) = (self.op.strides[0] as i64, self.input[0] as i64);
-        let first = (rows.start as i64 - self.start(0, self.window[0] - 1)).max(0) as u64;
-        let behind = (rows.end as i64 - 1 - self.start(0, 0)).div_euclid(stride) + 1;
-        let behind = behind.clamp(0, size) as usize;
-        (first.div_ceil(stride as u64) as usize).min(behind)..behind
+    /// The first pixel, of those from `from` on, that element `tap` of the window puts at `outputs` along an axis or behind.
+    fn first(&self, axis: usize, tap: usize, outputs: &Range<usize>, from: usize) -> usize {
+        let before = (outputs.start as i64 - self.start(axis, tap)).max(0) as usize;
+        before.div_ceil(self.op.strides[axis]).max(from)
     }
 
-    /// Remainders of output columns by the stride.
-    fn remainders(&self) -> usize {
-        self.op.strides[1].min(self.output[1])
+    /// Whether some of these pixels reach into `outputs` along an axis.
+    fn reach(&self, axis: usize, pixels: &Range<usize>, outputs: &Range<usize>) -> bool {
+        (0..self.window[axis]).any(|tap| {
+            let first = self.first(axis, tap, outputs, pixels.start);
+            let place = (first * self.op.strides[axis]) as i64 + self.start(axis, tap);
+            first < pixels.end && place < outputs.end as i64
+        })
     }
 
-    /// Computes a block of output rows of some maps.
+    /// The pixels that reach into `outputs` along an axis, and some between, in equal chunks of at most `most`. All outputs take all pixels, so that
+    /// those of neighbouring rows follow each other.
+    fn chunks(&self, axis: usize, outputs: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+        let first = self.first(axis, self.window[axis].saturating_sub(1), &outputs, 0);
+        let behind = (outputs.end as i64 - 1 - self.start(axis, 0)).div_euclid(self.op.strides[axis] as i64) + 1;
+        let behind = behind.clamp(0, self.input[axis] as i64) as usize;
+        let (first, behind) = if outputs.len() == self.output[axis] { (0, self.input[axis]) } else { (first, behind) };
+        let length = behind.saturating_sub(first);
+        let chunk = length.div_ceil(length.div_ceil(most).max(1)).max(1);
+        let chunks = (first..behind).step_by(chunk).map(move |at| at..behind.min(at + chunk));
+        chunks.filter(move |chunk| self.reach(axis, chunk, &outputs))
+    }
+
+    /// Numbers of a thread's workspace: panels of a chunk, a product, and the sums of a row with another row.
+    fn workspace(&self) -> [usize; 3] {
+        let taps = self.window[0] * self.window[1];
+        [self.channels * self.chunk, self.together * taps * self.chunk, 3 * self.line]
+    }
+
+    /// Computes some outputs of some maps.
     fn compute(&self, tile: &mut Tile<'_, f32>, images: &[f32], weights: PackedMatrices<'_>, extras: &[&[u8]]) {
-        let ([height, width], [_, wide]) = (self.input, self.output);
-        let (taps, first) = (self.window[0] * self.window[1], tile.columns.start / wide);
-        let sources = self.sources(first..tile.columns.end / wide);
-        let pixels = sources.len() * width;
-        let sums = self.remainders() * wide.div_ceil(self.op.strides[1]);
-        let panels = Panels::floats(self.micro.columns, self.channels, pixels);
-        let image = &images[tile.matrix * self.channels * height * width..][..self.channels * height * width];
-        let spread = self.together.min(tile.rows.len()) * taps * pixels;
-        with_workspace(panels + spread + sums, |memory| {
-            let (panels, memory) = memory.split_at_mut(panels);
-            let (spread, sums) = memory.split_at_mut(spread);
-            let rows = View::with_strides(
-                image.get(sources.start * width..).unwrap_or(&[]),
-                self.channels,
-                pixels,
-                (height * width, 1),
-            );
-            pack_panels(rows, 0..self.channels, 0..pixels, self.micro.columns, panels);
-            let right = Right::Packed(Panels::new(panels, self.channels, pixels, self.micro.columns));
-            let weights = weights.panels(tile.matrix % self.op.group);
-            for map in (0..tile.rows.len()).step_by(self.together) {
-                let maps = map..tile.rows.len().min(map + self.together);
-                let above = (tile.rows.start + map) * taps;
-                let left = Panels::new(weights.from(0, above), self.channels, maps.len() * taps, self.micro.rows);
-                let spread = &mut spread[..maps.len() * taps * pixels];
-                product(Product::new(self.micro, Left::Packed(left), right), maps.len() * taps, spread);
-                for (at, map) in maps.enumerate() {
-                    let spread = &spread[at * taps * pixels..][..taps * pixels];
-                    let out = tile.row(map);
-                    vectorised(Gather { kernel: self, spread, sources: sources.clone(), first, sums, out });
+        let image = self.channels * self.input[0] * self.input[1];
+        let image = &images[tile.matrix * image..][..image];
+        let weights = weights.panels(tile.matrix % self.op.group);
+        let sizes = self.workspace();
+        with_workspace(sizes.iter().sum(), |memory| {
+            for outputs in tile.rectangles(self.output[1]) {
+                let across = self.chunks(1, outputs[1].clone(), self.chunk).next().map_or(0, |chunk| chunk.len());
+                // The pixels of a chunk follow each other.
+                let most = if across == self.input[1] { self.chunk / across.max(1) } else { 1 };
+                let mut fresh = true;
+                for rows in self.chunks(0, outputs[0].clone(), most) {
+                    for columns in self.chunks(1, outputs[1].clone(), self.chunk) {
+                        let step = Step { outputs: &outputs, pixels: [rows.clone(), columns], fresh };
+                        self.add(tile, &step, image, weights, memory);
+                        fresh = false;
+                    }
                 }
-            }
-            if let Some(epilogue) = &self.epilogue {
-                for map in 0..tile.rows.len() {
-                    let plane = tile.matrix * self.maps + tile.rows.start + map;
-                    epilogue.apply(plane * self.output[0] + first, 0, tile.row(map), extras);
-                }
+                self.finish(tile, &outputs, fresh, extras);
             }
         });
     }
+
+    /// Where the elements of a rectangle are in each row of a tile.
+    fn place(&self, tile: &Tile<'_, f32>, [rows, columns]: &[Range<usize>; 2]) -> Range<usize> {
+        let start = rows.start * self.output[1] + columns.start - tile.columns.start;
+        start..start + rows.len() * columns.len()
+    }
+
+    /// Adds up one step for all maps of a tile.
+    fn add(&self, tile: &mut Tile<'_, f32>, step: &Step<'_>, image: &[f32], weights: Panels<'_>, memory: &mut [f32]) {
+        let ([height, width], taps, [rows, columns]) = (self.input, self.window[0] * self.window[1], &step.pixels);
+        let (channels, pixels, place) = (self.channels, rows.len() * columns.len(), self.place(tile, step.outputs));
+        let [panels, spread, _] = self.workspace();
+        let (panels, memory) = memory.split_at_mut(panels);
+        let (spread, sums) = memory.split_at_mut(spread);
+        let panels = &mut panels[..Panels::floats(self.micro.columns, channels, pixels)];
+        let image = image.get(rows.start * width + columns.start..).unwrap_or(&[]);
+        let image = View::with_strides(image, channels, pixels, (height * width, 1));
+        pack_panels(image, 0..channels, 0..pixels, self.micro.columns, panels);
+        let right = Right::Packed(Panels::new(panels, channels, pixels, self.micro.columns));
+        for map in (0..tile.rows.len()).step_by(self.together) {
+            let maps = map..tile.rows.len().min(map + self.together);
+            let above = (tile.rows.start + map) * taps;
+            let left = Panels::new(weights.from(0, above), channels, maps.len() * taps, self.micro.rows);
+            let spread = &mut spread[..maps.len() * taps * pixels];
+            product(Product::new(self.micro, Left::Packed(left), right), maps.len() * taps, spread);
+            for (at, map) in maps.enumerate() {
+                let spread = &spread[at * taps * pixels..][..taps * pixels];
+                let out = &mut tile.row(map)[place.clone()];
+                vectorised(Gather { kernel: self, step, spread, sums, out });
+            }
+        }
+    }
+
+    /// Ends a rectangle of outputs, which is still to be written if it is fresh.
+    fn finish(&self, tile: &mut Tile<'_, f32>, outputs: &[Range<usize>; 2], fresh: bool, extras: &[&[u8]]) {
+        let place = self.place(tile, outputs);
+        for map in 0..tile.rows.len() {
+            let plane = tile.matrix * self.maps + tile.rows.start + map;
+            let out = &mut tile.row(map)[place.clone()];
+            if fresh {
+                out.fill(0.0);
+            }
+            if let Some(epilogue) = &self.epilogue {
+                epilogue.apply(plane * self.output[0] + outputs[0].start, outputs[1].start, out, extras);
+            }
+        }
+    }
+}
+
+/// What a chunk of the image adds to some outputs.
+struct Step<'a> {
+    /// Rows and columns.
+    outputs: &'a [Range<usize>; 2],
+    /// Rows and columns.
+    pixels: [Range<usize>; 2],
+    /// Whether the outputs are still to be written.
+    fresh: bool,
 }
 
 /// Computes a whole product of so many rows.
@@ -169,15 +277,13 @@ fn product(product: Product<'_>, rows: usize, out: &mut [f32]) {
     Team::solo().run_tiles(out, grid, &|mut tile| product.compute(&mut tile, None));
 }
 
-/// Adds up a block of rows of one map.
+/// Adds up the rows of one map.
 struct Gather<'a> {
     kernel: &'a ConvTransposeKernel,
-    /// For each element of the window what it makes of the image rows `sources`.
+    step: &'a Step<'a>,
+    /// For each element of the window what it makes of the pixels.
     spread: &'a [f32],
-    sources: Range<usize>,
-    /// The first output row.
-    first: usize,
-    /// Memory for an output row, ordered by the remainders of columns by the stride.
+    /// Memory for an output row, ordered by the remainders of columns by the stride, and for another one.
     sums: &'a mut [f32],
     out: &'a mut [f32],
 }
@@ -187,30 +293,41 @@ impl Loop for Gather<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { kernel, spread, sources, first, sums, out } = self;
-        let (width, wide, [_, columns]) = (kernel.input[1], kernel.output[1], kernel.window);
-        let stride = kernel.op.strides[1];
+        let Self { kernel, step: Step { outputs: [rows, columns], pixels, fresh }, spread, sums, out } = self;
+        let (wide, width, stride) = (columns.len(), pixels[1].len(), kernel.op.strides[1]);
         let length = wide.div_ceil(stride);
-        for (row, out) in out.chunks_exact_mut(wide).enumerate() {
-            sums.fill(0.0);
-            for (tap, spread) in spread.chunks_exact((sources.len() * width).max(1)).enumerate() {
-                let down = (first + row) as i64 - kernel.start(0, tap / columns);
-                let source = down.div_euclid(kernel.op.strides[0] as i64);
-                if down % kernel.op.strides[0] as i64 != 0
-                    || !(sources.start as i64..sources.end as i64).contains(&source)
-                {
-                    continue;
-                }
-                let line = &spread[(source as usize - sources.start) * width..][..width];
-                let start = kernel.start(1, tap % columns);
-                let (shift, remainder) = (start.div_euclid(stride as i64), start.rem_euclid(stride as i64) as usize);
-                // Column x lands at x + shift of those with this remainder.
-                let line = line.get(shift.min(0).unsigned_abs() as usize..).unwrap_or(&[]);
-                let sums = sums.chunks_exact_mut(length).nth(remainder).unwrap_or(&mut []);
-                let sums = sums.get_mut(shift.max(0) as usize..).unwrap_or(&mut []);
-                add_every::<I>(sums, line, 1, 1.0);
+        let (line, sums) = sums.split_at_mut(wide);
+        let sums = &mut sums[..stride.min(wide) * length];
+        for (row, out) in rows.clone().zip(out.chunks_exact_mut(wide)) {
+            let sources = |down: usize| {
+                let from = row as i64 - kernel.start(0, down);
+                let (source, rest) = (from.div_euclid(kernel.op.strides[0] as i64), from % kernel.op.strides[0] as i64);
+                let inside = rest == 0 && (pixels[0].start as i64..pixels[0].end as i64).contains(&source);
+                inside.then(|| source as usize - pixels[0].start)
+            };
+            if !*fresh && (0..kernel.window[0]).all(|down| sources(down).is_none()) {
+                continue;
             }
-            interleave(sums, length, out);
+            sums.fill(0.0);
+            for (down, spread) in spread.chunks_exact(spread.len() / kernel.window[0]).enumerate() {
+                let Some(source) = sources(down) else { continue };
+                for (across, spread) in spread.chunks_exact(pixels[0].len() * width).enumerate() {
+                    let line = &spread[source * width..][..width];
+                    let start = kernel.start(1, across) - columns.start as i64 + (pixels[1].start * stride) as i64;
+                    let (shift, part) = (start.div_euclid(stride as i64), start.rem_euclid(stride as i64) as usize);
+                    // Column x lands at x + shift of those with this remainder.
+                    let line = line.get(shift.min(0).unsigned_abs() as usize..).unwrap_or(&[]);
+                    let sums = sums.chunks_exact_mut(length).nth(part).unwrap_or(&mut []);
+                    let sums = sums.get_mut(shift.max(0) as usize..).unwrap_or(&mut []);
+                    add_every::<I>(sums, line, 1, 1.0);
+                }
+            }
+            if *fresh {
+                interleave(sums, length, out);
+            } else {
+                interleave(sums, length, line);
+                out.iter_mut().zip(&*line).for_each(|(out, sum)| *out += sum);
+            }
         }
     }
 }
@@ -239,9 +356,9 @@ impl CpuKernel for ConvTransposeKernel {
 
 #[cfg(test)]
 mod tests {
-    use crate::cpu::testing::{computed, tensor};
-    use crate::op::{Binary, ConvTranspose, Expression, Op};
-    use crate::{DType, Tensor};
+    use crate::cpu::testing::{computed, shape, tensor};
+    use crate::op::{Binary, ConvTranspose, Expression, NodeSpec, Op};
+    use crate::{DType, Tensor, TensorSpec};
 
     #[test]
     fn inputs_are_spread_through_the_window() {
@@ -274,6 +391,70 @@ mod tests {
                 }
             }
             assert_eq!(got, want, "small integers are exact");
+        }
+    }
+
+    /// The kernel, before it is one of any.
+    fn kernel(op: ConvTranspose, [x, weights, out]: [[usize; 4]; 3]) -> super::ConvTransposeKernel {
+        let spec = |dims: [usize; 4]| TensorSpec::new(DType::F32, shape(&dims));
+        let node = NodeSpec {
+            op: Op::ConvTranspose(op.clone()),
+            inputs: vec![spec(x), spec(weights)],
+            outputs: vec![spec(out)],
+        };
+        node.check().expect("a sound node");
+        super::ConvTransposeKernel::new(&node, &op, &[false, true]).expect("sizes that fit")
+    }
+
+    #[test]
+    fn workspaces_have_a_bound_whatever_the_image() {
+        let long = 1 << 20;
+        for (channels, [h, w], [kh, kw], stride, dilations) in [
+            (64, [1, long], [1, 4], 2, [1, 1]),
+            (512, [1, long], [1, 16], 8, [1, 1]),
+            (3, [1, long], [1, 4], 1 << 10, [1, 1]),
+            (64, [64, 64], [3, 3], 1, [1000, 1000]),
+            (64, [1, long], [1, 3], 2, [1, 1000]),
+            (16, [5, 1 << 16], [3, 3], 2, [1, 1]),
+            (64, [700, 700], [4, 4], 2, [1, 1]),
+        ] {
+            let strides = [1, stride];
+            let [oh, ow] = [
+                (h - 1) * strides[0] + (kh - 1) * dilations[0] + 1,
+                (w - 1) * strides[1] + (kw - 1) * dilations[1] + 1,
+            ];
+            let op = ConvTranspose { strides, pads: [0; 4], dilations, group: 1, epilogue: None };
+            let kernel = kernel(op, [[1, channels, h, w], [channels, 32, kh, kw], [1, 32, oh, ow]]);
+            assert!(kernel.workspace().iter().sum::<usize>() <= super::WORKSPACE, "{h} × {w} by {dilations:?}");
+            assert!(h > 1 || kernel.grid.tiles() >= super::ENOUGH_TILES, "{:?}", kernel.grid);
+        }
+    }
+
+    #[test]
+    fn one_pixel_is_multiplied_once() {
+        let op = ConvTranspose { strides: [1, 1], pads: [0; 4], dilations: [1, 1], group: 1, epilogue: None };
+        let kernel = kernel(op, [[1, 128, 1, 1], [128, 16, 4, 4], [1, 16, 4, 4]]);
+        assert_eq!(kernel.grid.tile_columns, 16, "each tile would compute all products");
+    }
+
+    #[test]
+    fn pixels_come_in_chunks() {
+        let value = |i: usize| ((i * 7) % 13) as f64 - 6.0;
+        for ([h, w], [kh, kw], strides, dilations, pads) in [
+            ([1, 9000], [1, 4], [1, 2], [1, 1], [0, 1, 0, 1]),
+            ([1, 3000], [1, 3], [1, 1], [1, 2500], [0, 0, 0, 700]),
+            ([3, 1500], [3, 2], [2, 1], [1, 1], [1, 0, 0, 0]),
+            ([70, 40], [3, 2], [2, 1], [1, 3], [0; 4]),
+            ([9, 7], [2, 2], [1, 3], [100, 50], [3, 2, 1, 0]),
+            ([2, 40], [2, 2], [1, 900], [1, 1], [0; 4]),
+        ] {
+            let op = ConvTranspose { strides, pads, dilations, group: 1, epilogue: None };
+            let full = |axis: usize, size: usize, k: usize| (size - 1) * strides[axis] + (k - 1) * dilations[axis] + 1;
+            let dims = [1, 2, full(0, h, kh) - pads[0] - pads[2], full(1, w, kw) - pads[1] - pads[3]];
+            let (x, weights) = (tensor(DType::F32, &[1, 3, h, w], value), tensor(DType::F32, &[3, 2, kh, kw], value));
+            let (want, _) = naive(&op, &x, &weights, dims);
+            let got: Vec<f32> = computed(Op::ConvTranspose(op), &[x, weights], &dims);
+            assert!(got.iter().map(|got| f64::from(*got)).eq(want), "small integers are exact: {dims:?}");
         }
     }
 

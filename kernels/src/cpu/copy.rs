@@ -50,7 +50,7 @@ impl StridedCopy {
         if target.is_empty() {
             return;
         }
-        let lines = (PIECE / (columns * size_of::<T>())).max(1).next_multiple_of(BLOCK);
+        let lines = self.lines(size_of::<T>());
         call.team.run_pieces(target, lines * columns, &|piece, mut target| {
             let mut line = piece * lines;
             while !target.is_empty() {
@@ -61,6 +61,13 @@ impl StridedCopy {
                 (target, line) = (rest, line + count);
             }
         });
+    }
+
+    /// Lines of a piece; of a transposed matrix whole stripes.
+    fn lines(&self, size: usize) -> usize {
+        let [_, (columns, right)] = self.matrix();
+        let lines = (PIECE / (columns * size)).max(1);
+        if right == 1 { lines } else { lines.next_multiple_of(BLOCK) }
     }
 
     /// The innermost two axes.
@@ -130,5 +137,20 @@ impl CpuKernel for StridedCopy {
             _ => self.copy::<u64>(&mut call),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_long_rows_are_shared_out() {
+        let whole = StridedCopy::new(&[12, 8192], &[16384, 1], 0, 4);
+        assert_eq!(whole.lines(whole.size), 2);
+        let few = StridedCopy::new(&[8, 4 << 20], &[5 << 20, 1], 0, 4);
+        assert_eq!(few.lines(few.size), 1);
+        let transposed = StridedCopy::new(&[64, 8192], &[1, 64], 0, 4);
+        assert_eq!(transposed.lines(transposed.size), BLOCK);
     }
 }

@@ -1,27 +1,33 @@
-//! Sums and extremes of slices, in 16 lanes that are then combined pairwise: one tree, whatever the processor.
+//! Sums and extremes of slices, in 32 lanes that are then combined pairwise: one tree, whatever the processor.
 
 use super::vector::{Isa, Loop, vectorised};
+use bytemuck::Pod;
 
-/// Numbers that are folded side by side.
+/// Numbers of a vector, as kernels lay them out.
 pub(super) const LANES: usize = 16;
+
+/// Numbers that are folded side by side: two vectors, or each addition would wait for the one before.
+const SIDE_BY_SIDE: usize = 2 * LANES;
 
 /// Elements after which a partial result is set aside, so that long sums keep their accuracy.
 const BLOCK: usize = 4096;
 
 /// A way of folding numbers into one: associative up to rounding, and commutative.
 pub(super) trait Fold: Copy {
+    type Number: Pod;
+
     /// What folding nothing gives.
-    fn empty(self) -> f32;
+    fn empty(self) -> Self::Number;
 
     /// Folds one more element in. Inlined always.
-    fn add<I: Isa>(self, so_far: f32, element: f32) -> f32;
+    fn add<I: Isa>(self, so_far: Self::Number, element: Self::Number) -> Self::Number;
 
     /// Folds two results into one. Inlined always.
-    fn join(self, a: f32, b: f32) -> f32;
+    fn join(self, a: Self::Number, b: Self::Number) -> Self::Number;
 }
 
 /// Folds a slice. O(n).
-pub(super) fn fold<F: Fold>(fold: F, data: &[f32]) -> f32 {
+pub(super) fn fold<F: Fold>(fold: F, data: &[F::Number]) -> F::Number {
     if data.len() <= BLOCK {
         return vectorised(Block { fold, data });
     }
@@ -30,41 +36,61 @@ pub(super) fn fold<F: Fold>(fold: F, data: &[f32]) -> f32 {
     fold.join(self::fold(fold, low), self::fold(fold, high))
 }
 
-struct Block<'a, F> {
+struct Block<'a, F: Fold> {
     fold: F,
-    data: &'a [f32],
+    data: &'a [F::Number],
 }
 
 impl<F: Fold> Loop for Block<'_, F> {
-    type Output = f32;
+    type Output = F::Number;
 
     #[inline(always)]
-    fn run<I: Isa>(self) -> f32 {
-        let mut lanes = [self.fold.empty(); LANES];
-        let (blocks, rest) = self.data.as_chunks::<LANES>();
+    fn run<I: Isa>(self) -> F::Number {
+        let mut lanes = [self.fold.empty(); SIDE_BY_SIDE];
+        let (blocks, rest) = self.data.as_chunks::<SIDE_BY_SIDE>();
         for block in blocks {
-            for lane in 0..LANES {
+            for lane in 0..SIDE_BY_SIDE {
                 lanes[lane] = self.fold.add::<I>(lanes[lane], block[lane]);
             }
         }
         for (lane, element) in lanes.iter_mut().zip(rest) {
             *lane = self.fold.add::<I>(*lane, *element);
         }
-        joined(lanes, |a, b| self.fold.join(a, b))
+        let mut width = SIDE_BY_SIDE;
+        while width > 1 {
+            width /= 2;
+            for lane in 0..width {
+                lanes[lane] = self.fold.join(lanes[lane], lanes[lane + width]);
+            }
+        }
+        lanes[0]
     }
 }
 
-/// The lanes joined pairwise, halves with halves.
-#[inline(always)]
-pub(super) fn joined(mut lanes: [f32; LANES], join: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for lane in 0..width {
-            lanes[lane] = join(lanes[lane], lanes[lane + width]);
-        }
+/// A fold by functions.
+#[derive(Clone, Copy)]
+pub(super) struct By<T, A, J> {
+    pub(super) empty: T,
+    pub(super) add: A,
+    pub(super) join: J,
+}
+
+impl<T: Pod, A: Fn(T, T) -> T + Copy, J: Fn(T, T) -> T + Copy> Fold for By<T, A, J> {
+    type Number = T;
+
+    fn empty(self) -> T {
+        self.empty
     }
-    lanes[0]
+
+    #[inline(always)]
+    fn add<I: Isa>(self, so_far: T, element: T) -> T {
+        (self.add)(so_far, element)
+    }
+
+    #[inline(always)]
+    fn join(self, a: T, b: T) -> T {
+        (self.join)(a, b)
+    }
 }
 
 /// The sum.
@@ -72,6 +98,8 @@ pub(super) fn joined(mut lanes: [f32; LANES], join: impl Fn(f32, f32) -> f32) ->
 pub(super) struct Sum;
 
 impl Fold for Sum {
+    type Number = f32;
+
     fn empty(self) -> f32 {
         0.0
     }
@@ -92,6 +120,8 @@ impl Fold for Sum {
 pub(super) struct SquaresAround(pub(super) f32);
 
 impl Fold for SquaresAround {
+    type Number = f32;
+
     fn empty(self) -> f32 {
         0.0
     }
@@ -113,6 +143,8 @@ impl Fold for SquaresAround {
 pub(super) struct Greatest;
 
 impl Fold for Greatest {
+    type Number = f32;
+
     fn empty(self) -> f32 {
         f32::NEG_INFINITY
     }
@@ -135,12 +167,15 @@ mod tests {
 
     #[test]
     fn folds_of_all_lengths() {
-        for length in [0, 1, 15, 16, 17, 4096, 4097, 100_000] {
+        for length in [0, 1, 15, 16, 17, 31, 32, 33, 4096, 4097, 100_000] {
             let data: Vec<f32> = (0..length).map(|i| ((i * 31) % 97) as f32).collect();
             let exact: f64 = data.iter().map(|v| f64::from(*v)).sum();
             assert!((f64::from(fold(Sum, &data)) - exact).abs() <= 1e-6 * exact, "{length}");
             let most = data.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             assert_eq!(fold(Greatest, &data), most);
+            let integers: Vec<i64> = data.iter().map(|v| *v as i64).collect();
+            let plus = |a: i64, b: i64| a + b;
+            assert_eq!(fold(By { empty: 0, add: plus, join: plus }, &integers) as f64, exact);
         }
         assert!(fold(Greatest, &[1.0, f32::NAN, 3.0]).is_nan());
         assert_eq!(fold(SquaresAround(2.0), &[1.0, 2.0, 4.0]), 5.0);

@@ -1,6 +1,6 @@
 //! How numbers of each type are folded by reductions.
 
-use super::lanes::{self, SquaresAround, Sum};
+use super::lanes::{self, By, SquaresAround, Sum};
 use super::vector::{Isa, Loop, vectorised};
 use crate::dtype::{DType, Element};
 use crate::op::ReduceKind;
@@ -29,53 +29,9 @@ pub(super) trait Number: Pod + Send + Sync {
     fn finish(kind: ReduceKind, folded: Self, count: usize) -> Self;
 }
 
-/// Numbers that are folded side by side.
-const LANES: usize = 32;
-
-/// Elements after which a partial result is set aside, so that long sums keep their accuracy.
-const BLOCK: usize = 4096;
-
-/// Folds elements, from `empty`, by `add`, and partial results by `join`: in lanes that are then joined pairwise, and in halves of blocks,
-/// one tree for each length. O(n).
+/// Folds elements, from `empty`, by `add`, and partial results by `join`. O(n).
 fn folded<T: Pod>(elements: &[T], empty: T, add: impl Fn(T, T) -> T + Copy, join: impl Fn(T, T) -> T + Copy) -> T {
-    if elements.len() <= BLOCK {
-        return vectorised(Block { elements, empty, add, join });
-    }
-    let (low, high) = elements.split_at((elements.len() / 2).next_multiple_of(BLOCK).min(elements.len() - 1));
-    join(folded(low, empty, add, join), folded(high, empty, add, join))
-}
-
-struct Block<'a, T, A, J> {
-    elements: &'a [T],
-    empty: T,
-    add: A,
-    join: J,
-}
-
-impl<T: Pod, A: Fn(T, T) -> T, J: Fn(T, T) -> T> Loop for Block<'_, T, A, J> {
-    type Output = T;
-
-    #[inline(always)]
-    fn run<I: Isa>(self) -> T {
-        let mut lanes = [self.empty; LANES];
-        let (blocks, rest) = self.elements.as_chunks::<LANES>();
-        for block in blocks {
-            for lane in 0..LANES {
-                lanes[lane] = (self.add)(lanes[lane], block[lane]);
-            }
-        }
-        for (lane, element) in lanes.iter_mut().zip(rest) {
-            *lane = (self.add)(*lane, *element);
-        }
-        let mut width = LANES;
-        while width > 1 {
-            width /= 2;
-            for lane in 0..width {
-                lanes[lane] = (self.join)(lanes[lane], lanes[lane + width]);
-            }
-        }
-        lanes[0]
-    }
+    lanes::fold(By { empty, add, join }, elements)
 }
 
 /// The greater of two; NaN if one is.

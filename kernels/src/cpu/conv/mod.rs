@@ -31,9 +31,12 @@ fn prepare_for(
 ) -> Result<Box<dyn CpuKernel>, KernelError> {
     let geometry = geometry_of(op, node)?;
     let constant = constants.get(1) == Some(&true);
-    Ok(if geometry.is_depthwise() {
-        depthwise::prepare(micro, geometry, node, constants)?
-    } else if constant && small::Kernel::suits(micro, &geometry) {
+    if geometry.is_depthwise()
+        && let Some(kernel) = depthwise::prepare(micro, geometry, node, constants)?
+    {
+        return Ok(kernel);
+    }
+    Ok(if constant && small::Kernel::suits(micro, &geometry) {
         Box::new(small::Kernel::new(micro, geometry, node)?)
     } else {
         Box::new(dense::Kernel::new(micro, geometry, node, constant)?)

@@ -119,6 +119,10 @@ fn the_layers_of_networks_agree_with_the_definition() {
         (plain(1, 1, 2), 2, [3, 35], [7, 7], [3, 3]),
         (plain(1, 0, 1), 1, [30, 200], [1, 1], [1, 1]),
         (plain(1, 8, 1), 1, [2, 5], [3, 3], [17, 17]),
+        (plain(1, 5, 16), 1, [1, 1], [3, 1500], [11, 11]),
+        (plain(2, 0, 20), 1, [1, 1], [1, 9000], [1, 12]),
+        (Conv { dilations: [7, 9], ..plain(1, 4, 17) }, 1, [1, 1], [40, 200], [4, 4]),
+        (Conv { dilations: [1, 400], strides: [1, 3], ..plain(1, 0, 16) }, 1, [1, 2], [1, 5000], [1, 11]),
     ] {
         let node = node_of(&op, images, parts, size, window).expect("the window fits");
         let inputs = inputs_of(&node);

@@ -46,8 +46,9 @@ struct RecurrentKernel {
 /// Prepares a recurrent layer.
 pub(crate) fn prepare(node: &NodeSpec, op: &Recurrent, constants: &[bool]) -> Box<dyn CpuKernel> {
     let ([steps, batch, units], gates) = node.recurrent_sizes().expect("a layer that was checked");
-    let (work, all) = (batch * gates * units, units.next_multiple_of(LANES));
-    let part = if work * units < SHARED { all } else { (PART / (work * LANES)).max(1) * LANES };
+    let (work, all) = (batch.saturating_mul(gates * units), units.next_multiple_of(LANES));
+    let part =
+        if work.saturating_mul(units) < SHARED { all } else { (PART / work.saturating_mul(LANES)).max(1) * LANES };
     Box::new(RecurrentKernel {
         op: op.clone(),
         steps,
@@ -82,7 +83,7 @@ impl RecurrentKernel {
 
     /// Scratch memory, in numbers: what parts keep, what passed the reset gates in a round, and the weights if a call has to pack them.
     fn scratch(&self) -> [usize; 3] {
-        let kept = self.grid().tiles() * self.part * self.batch * self.kept();
+        let kept = (self.grid().tiles() * self.part).saturating_mul(self.batch).saturating_mul(self.kept());
         [kept, (self.phases() - 1) * self.batch * self.units, self.weights.scratch_floats()]
     }
 
@@ -92,12 +93,11 @@ impl RecurrentKernel {
         if self.op.reverse { self.steps - 1 - step } else { step }
     }
 
-    /// All rounds, over the states after each step and the matrix of what passed the reset gates.
-    fn rounds(&self) -> Vec<Round> {
+    /// A round, over the states after each step and the matrix of what passed the reset gates.
+    fn round(&self, round: usize) -> Round {
         let writes =
             |round: usize| if (round + 1).is_multiple_of(self.phases()) { self.time(round) } else { self.steps };
-        let round = |round: usize| Round { reads: round.checked_sub(1).map(writes), writes: writes(round) };
-        (0..self.steps * self.phases()).map(round).collect()
+        Round { reads: round.checked_sub(1).map(writes), writes: writes(round) }
     }
 
     /// The cell state's runs of elements, and where parts keep each.
@@ -142,7 +142,7 @@ impl RecurrentKernel {
 
 impl CpuKernel for RecurrentKernel {
     fn scratch_bytes(&self) -> usize {
-        self.scratch().iter().sum::<usize>() * size_of::<f32>()
+        self.scratch().into_iter().fold(0, usize::saturating_add).saturating_mul(size_of::<f32>())
     }
 
     fn packings(&self) -> Vec<Packing> {
@@ -171,7 +171,9 @@ impl CpuKernel for RecurrentKernel {
             self.cells().for_each(|(from, to)| kept[to].copy_from_slice(&initial[from]));
         }
         let memory = Memory { matrices: [&mut *all, passed], kept: &mut *kept };
-        call.team.run_rounds(self.grid(), &self.rounds(), memory, &|part| self.compute(&call, weights, part));
+        let rounds = self.steps * self.phases();
+        let round = |round: usize| self.round(round);
+        call.team.run_rounds(self.grid(), (rounds, &round), memory, &|part| self.compute(&call, weights, part));
         match self.steps.checked_sub(1) {
             Some(end) => last.copy_from_slice(&all[self.time(end * self.phases()) * state..][..state]),
             None => last.copy_from_slice(elements(call.inputs[3])),

@@ -238,8 +238,7 @@ impl<T: Number> CpuKernel for ReduceKernel<T> {
     fn scratch_bytes(&self) -> usize {
         match self.parts() {
             1 => 0,
-            // The last part may be shorter.
-            _ if self.streamed => scratch_bytes(self, 1),
+            _ if self.streamed => scratch_bytes(self, 0),
             parts => parts * self.outputs * size_of::<T>(),
         }
     }

@@ -8,10 +8,8 @@
 //! The scratch memory holds the folds of all parts, then slots of one part each. Between calls the first slot holds the
 //! elements of the part that the last call left unfinished.
 
-use crate::cpu::team::with_workspace;
 use crate::cpu::{CpuKernel, Team};
 use crate::tensor::ALIGNMENT;
-use std::sync::{Mutex, PoisonError};
 
 /// A reduction as folds of parts of its input.
 pub(crate) trait Streamed: CpuKernel {
@@ -151,7 +149,7 @@ pub(crate) fn close(reduction: &dyn Streamed, bounds: &[usize], scratch: &mut [u
     }
 }
 
-/// Takes the whole input at once, in pieces of `piece_parts` parts.
+/// Takes the whole input at once, in pieces of `piece_parts` parts, none of which is staged.
 pub(super) fn take_all(
     reduction: &dyn Streamed,
     input: &[u8],
@@ -160,19 +158,10 @@ pub(super) fn take_all(
     output: &mut [u8],
     team: &Team,
 ) {
-    let step = piece_parts.max(1) * reduction.part_bytes();
-    let bounds: Vec<usize> = (0..input.len()).step_by(step).chain([input.len()]).collect();
-    let pieces: Vec<_> = cut(reduction, &bounds, scratch).into_iter().map(|piece| Mutex::new(Some(piece))).collect();
-    team.run(pieces.len(), &|index| {
-        let piece = pieces[index].lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut piece) = piece {
-            with_workspace(reduction.part_bytes().div_ceil(size_of::<f32>()), |pending| {
-                let pending = bytemuck::cast_slice_mut(pending);
-                piece.take(&input[bounds[index]..bounds[index + 1]], pending);
-                piece.end(pending);
-            });
-        }
+    let (part, fold) = (reduction.part_bytes(), reduction.fold_bytes());
+    let (step, folds) = (piece_parts.max(1) * part, &mut scratch[..input.len().div_ceil(part) * fold]);
+    team.run_pieces(folds, piece_parts.max(1) * fold, &|piece, folds| {
+        reduction.fold(&input[piece * step..input.len().min((piece + 1) * step)], folds);
     });
-    drop(pieces);
-    close(reduction, &bounds, scratch, output);
+    reduction.finish(folds, output);
 }

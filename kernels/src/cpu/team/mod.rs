@@ -76,7 +76,7 @@ impl Team {
         tiles::run(self, data, grid, body);
     }
 
-    /// Runs `body` on each tile of `grid`, which is one matrix, in each of `rounds`, one round after the other. A tile is computed by the
+    /// Runs `body` on each tile of `grid`, which is one matrix, in each of so many `rounds`, one after the other. A tile is computed by the
     /// same thread in each round as far as threads are not interrupted.
     ///
     /// # Panics
@@ -84,7 +84,7 @@ impl Team {
     pub(crate) fn run_rounds<T: Send + Sync>(
         &self,
         grid: Grid,
-        rounds: &[Round],
+        rounds: (usize, &(dyn Fn(usize) -> Round + Sync)),
         memory: Memory<'_, T>,
         body: &(dyn Fn(Part<'_, T>) + Sync),
     ) {

@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Looks at whether a round has ended, before parts that nobody has begun are taken over: some microseconds.
 const PATIENCE: usize = 256;
 
+/// Shares of parts that are begun and counted together, at most.
+const SHARES: usize = 64;
+
 /// The matrices of a round, by their numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
@@ -41,14 +44,14 @@ pub(crate) struct Part<'a, T> {
     pub(crate) kept: &'a mut [T],
 }
 
-/// Runs `body` on each tile of `grid`, which is one matrix, in each of `rounds`.
+/// Runs `body` on each tile of `grid`, which is one matrix, in each of `count` rounds.
 ///
 /// # Panics
 /// If a round reads what it writes or a matrix that there is not, or the memory does not fit the grid.
 pub(super) fn run<T: Send + Sync>(
     team: &Team,
     grid: Grid,
-    rounds: &[Round],
+    (count, rounds): (usize, &(dyn Fn(usize) -> Round + Sync)),
     memory: Memory<'_, T>,
     body: &(dyn Fn(Part<'_, T>) + Sync),
 ) {
@@ -56,7 +59,10 @@ pub(super) fn run<T: Send + Sync>(
     let [first, second] = memory.matrices.each_ref().map(|matrices| matrices.len().checked_div(size).unwrap_or(0));
     let is_sound =
         |round: &Round| round.reads != Some(round.writes) && round.reads.max(Some(round.writes)) < Some(first + second);
-    assert!(grid.batch == 1 && rounds.iter().all(is_sound), "rounds that read what they write, or that lies outside");
+    assert!(
+        grid.batch == 1 && (0..count).all(|round| is_sound(&rounds(round))),
+        "rounds that read what they write, or that lies outside"
+    );
     let stacks = memory.matrices.map(|matrices| {
         let batch = matrices.len().checked_div(size).unwrap_or(0);
         Tiles::new(matrices, Grid { batch, ..grid })
@@ -65,8 +71,8 @@ pub(super) fn run<T: Send + Sync>(
     let kept = Grid { batch: parts, rows: 1, columns: share, tile_rows: 1, tile_columns: share };
     let kept = Tiles::new(memory.kept, kept);
     let place = |matrix: usize| if matrix < first { (&stacks[0], matrix) } else { (&stacks[1], matrix - first) };
-    in_turn(team, rounds.len(), parts, &|round, part| {
-        let Round { reads, writes } = rounds[round];
+    in_turn(team, count, parts, &|round, part| {
+        let Round { reads, writes } = rounds(round);
         let before = reads.map(place);
         let (stack, matrix) = place(writes);
         // SAFETY: `in_turn` runs each part once in each round and begins a round when the one before has ended. So nobody
@@ -85,26 +91,34 @@ fn in_turn(team: &Team, rounds: usize, parts: usize, body: &(dyn Fn(usize, usize
         (0..rounds).for_each(|round| (0..parts).for_each(|part| body(round, part)));
         return;
     }
+    let shares = parts.min(SHARES);
     let progress = Progress {
-        begun: (0..parts).map(|_| AtomicUsize::new(0)).collect(),
+        begun: [const { AtomicUsize::new(0) }; SHARES],
+        shares,
         done: AtomicUsize::new(0),
         members: AtomicUsize::new(0),
     };
-    team.run(team.threads(), &|_| progress.join(rounds, body));
+    team.run(team.threads().min(shares), &|_| {
+        progress.join(rounds, &|round, share| {
+            (share * parts / shares..(share + 1) * parts / shares).for_each(|part| body(round, part));
+        });
+    });
 }
 
 /// How far rounds have come.
 struct Progress {
-    /// Of each part, the rounds in which it was begun.
-    begun: Vec<AtomicUsize>,
-    /// Parts that have ended, of all rounds. Whoever sees the last of a round (acquiring) sees what the round wrote, because
+    /// Of each share, the rounds in which it was begun.
+    begun: [AtomicUsize; SHARES],
+    /// Shares that there are.
+    shares: usize,
+    /// Shares that have ended, of all rounds. Whoever sees the last of a round (acquiring) sees what the round wrote, because
     /// each is counted after its writes (releasing).
     done: AtomicUsize,
     /// Threads that have come.
     members: AtomicUsize,
 }
 
-/// Parts that a thread has begun and not counted; counted when dropped, so that a panic leaves nobody waiting.
+/// Shares that a thread has begun and not counted; counted when dropped, so that a panic leaves nobody waiting.
 struct Begun<'a>(&'a AtomicUsize, usize);
 
 impl Drop for Begun<'_> {
@@ -116,19 +130,19 @@ impl Drop for Begun<'_> {
 impl Progress {
     /// Takes part in all rounds from the one at hand on.
     fn join(&self, rounds: usize, body: &(dyn Fn(usize, usize) + Sync)) {
-        let (member, parts) = (self.members.fetch_add(1, Ordering::Relaxed), self.begun.len());
+        let (member, shares) = (self.members.fetch_add(1, Ordering::Relaxed), self.shares);
         let mut patience = PATIENCE;
         loop {
-            let round = self.done.load(Ordering::Acquire) / parts;
+            let round = self.done.load(Ordering::Acquire) / shares;
             if round >= rounds {
                 return;
             }
             let members = self.members.load(Ordering::Relaxed);
-            self.take(round, member * parts / members..(member + 1) * parts / members, body);
+            self.take(round, member * shares / members..(member + 1) * shares / members, body);
             patience = PATIENCE.min(2 * patience);
             while !self.has_ended(round, patience) {
                 // Whoever they belong to may be asleep, and then is so for many rounds.
-                match self.take(round, 0..parts, body) {
+                match self.take(round, 0..shares, body) {
                     true => patience = PATIENCE / 32,
                     false => std::thread::yield_now(),
                 }
@@ -136,15 +150,15 @@ impl Progress {
         }
     }
 
-    /// Runs those of these parts that nobody has begun, and says whether there were any.
-    fn take(&self, round: usize, parts: Range<usize>, body: &(dyn Fn(usize, usize) + Sync)) -> bool {
+    /// Runs those of these shares that nobody has begun, and says whether there were any.
+    fn take(&self, round: usize, shares: Range<usize>, body: &(dyn Fn(usize, usize) + Sync)) -> bool {
         let mut begun = Begun(&self.done, 0);
-        for part in parts {
-            // Relaxed: it only decides who runs the part; what the part needs was seen with the end of the round before.
-            let own = self.begun[part].compare_exchange(round, round + 1, Ordering::Relaxed, Ordering::Relaxed);
+        for share in shares {
+            // Relaxed: it only decides who runs the share; what that needs was seen with the end of the round before.
+            let own = self.begun[share].compare_exchange(round, round + 1, Ordering::Relaxed, Ordering::Relaxed);
             if own.is_ok() {
                 begun.1 += 1;
-                body(round, part);
+                body(round, share);
             }
         }
         begun.1 > 0
@@ -152,7 +166,7 @@ impl Progress {
 
     /// Waits for the end of the round by so many looks, and says whether it has come.
     fn has_ended(&self, round: usize, looks: usize) -> bool {
-        let end = (round + 1) * self.begun.len();
+        let end = (round + 1) * self.shares;
         (0..looks).any(|_| {
             std::hint::spin_loop();
             self.done.load(Ordering::Acquire) >= end
@@ -163,7 +177,10 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Mutex;
+    use std::time::Duration;
 
     /// Every round adds up what the one before wrote; every part also counts its rounds.
     fn sums(threads: usize, rounds: usize, [rows, columns, width]: [usize; 3]) -> Vec<u64> {
@@ -171,10 +188,9 @@ mod tests {
         let grid = Grid { batch: 1, rows, columns, tile_rows: rows, tile_columns: width };
         let (mut first, mut second) = (vec![0u64; 2 * rows * columns], vec![0u64; rows * columns]);
         let mut kept = vec![0; grid.tiles()];
-        let order: Vec<Round> =
-            (0..rounds).map(|at| Round { reads: (at > 0).then(|| (at + 2) % 3), writes: at % 3 }).collect();
+        let order = |at: usize| Round { reads: (at > 0).then(|| (at + 2) % 3), writes: at % 3 };
         let memory = Memory { matrices: [&mut first, &mut second], kept: &mut kept };
-        run(&team, grid, &order, memory, &|mut part| {
+        run(&team, grid, (rounds, &order), memory, &|mut part| {
             assert_eq!(part.kept[0], part.round as u64, "a part was left out or run twice");
             part.kept[0] += 1;
             let sum = part.before.map_or(0, |before| before.iter().fold(0u64, |sum, x| sum.wrapping_add(*x)));
@@ -191,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_round_sees_the_whole_of_the_one_before() {
-        for sizes in [[1, 16, 3], [3, 40, 1], [2, 5, 8], [1, 1, 1]] {
+        for sizes in [[1, 16, 3], [3, 40, 1], [1, 200, 1], [2, 5, 8], [1, 1, 1]] {
             for rounds in [0, 1, 2, 500] {
                 let want = sums(1, rounds, sizes);
                 for threads in [2, 3, 5] {
@@ -208,9 +224,22 @@ mod tests {
             let mut matrix = [0u8; 8];
             let grid = Grid { batch: 1, rows: 1, columns: 8, tile_rows: 1, tile_columns: 2 };
             let memory = Memory { matrices: [&mut matrix, &mut []], kept: &mut [] };
-            run(&team, grid, &[Round { reads: None, writes: 0 }; 50], memory, &|mut part| part.tile.row(0)[0] += 1);
+            let round = |_| Round { reads: None, writes: 0 };
+            run(&team, grid, (50, &round), memory, &|mut part| part.tile.row(0)[0] += 1);
             assert_eq!(matrix, [50, 0, 50, 0, 50, 0, 50, 0]);
         });
+    }
+
+    #[test]
+    fn no_thread_comes_that_has_no_part() {
+        let team = Team::new(4, |_| {});
+        let members = Mutex::new(HashSet::new());
+        in_turn(&team, 400, 2, &|_, _| {
+            std::thread::sleep(Duration::from_micros(50));
+            members.lock().expect("no part panics").insert(std::thread::current().id());
+        });
+        let members = members.into_inner().expect("no part panics");
+        assert!(members.len() <= 2, "{} threads for two parts", members.len());
     }
 
     #[test]
@@ -233,6 +262,6 @@ mod tests {
     fn a_round_that_reads_what_it_writes_is_refused() {
         let grid = Grid { batch: 1, rows: 1, columns: 2, tile_rows: 1, tile_columns: 1 };
         let memory = Memory { matrices: [&mut [0u8; 2], &mut []], kept: &mut [] };
-        run(&Team::solo(), grid, &[Round { reads: Some(0), writes: 0 }], memory, &|_| {});
+        run(&Team::solo(), grid, (1, &|_| Round { reads: Some(0), writes: 0 }), memory, &|_| {});
     }
 }

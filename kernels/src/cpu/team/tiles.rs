@@ -125,6 +125,19 @@ impl<T> Tile<'_, T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.stride), self.columns.len()) }
     }
 
+    /// What the tile's columns are if each row of the matrix is an image whose rows have `wide` elements: rectangles of rows and columns of
+    /// the image, in order, whose elements follow each other. A tile of whole rows is one; others have one for each row.
+    pub(crate) fn rectangles(&self, wide: usize) -> impl Iterator<Item = [Range<usize>; 2]> + use<T> {
+        let Range { start: mut at, end } = self.columns;
+        let whole = at.is_multiple_of(wide) && end.is_multiple_of(wide);
+        std::iter::from_fn(move || {
+            let (row, column) = (at.checked_div(wide)?, at % wide);
+            let next = if whole { end } else { end.min((row + 1) * wide) };
+            let rectangle = if whole { [row..end / wide, 0..wide] } else { [row..row + 1, column..column + next - at] };
+            (std::mem::replace(&mut at, next) < end).then_some(rectangle)
+        })
+    }
+
     /// All rows of a tile that is as wide as its matrix, one after the other.
     ///
     /// # Panics
@@ -187,6 +200,26 @@ mod tests {
             tile.whole_rows().fill(first + 1);
         });
         assert_eq!(data, [1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 5, 5, 5]);
+    }
+
+    #[test]
+    fn rectangles_are_the_tile() {
+        for (tile_columns, want) in [(14, 1), (7, 1), (3, 2), (5, 2), (35, 1)] {
+            let mut data = vec![0; 2 * 35];
+            let grid = Grid { batch: 1, rows: 2, columns: 35, tile_rows: 2, tile_columns };
+            run(&Team::solo(), &mut data, grid, &|mut tile| {
+                let mut at = 0;
+                assert!(tile.rectangles(7).count() <= want, "{tile_columns}");
+                for [rows, columns] in tile.rectangles(7) {
+                    for (row, column) in rows.flat_map(|row| columns.clone().map(move |column| (row, column))) {
+                        tile.row(1)[at] = row * 7 + column;
+                        at += 1;
+                    }
+                }
+                assert_eq!(at, tile.columns.len());
+            });
+            assert!(data[35..].iter().copied().eq(0..35), "{tile_columns}");
+        }
     }
 
     #[test]

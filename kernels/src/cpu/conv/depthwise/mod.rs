@@ -23,22 +23,27 @@ const TILE_WORK: usize = 1 << 17;
 /// Elements of a window that is read where it is.
 const SMALL_WINDOW: usize = 9;
 
-/// The kernel of a depthwise convolution.
+/// The kernel of a depthwise convolution; `None` if it is better computed as products, its windows reaching too far for `channels` and no
+/// instructions being there for `direct`.
 ///
 /// # Errors
-/// If the epilogue does not fit the node, or the padded image is too large.
+/// If the epilogue does not fit the node.
 pub(super) fn prepare(
     micro: &MicroKernel,
     geometry: Geometry,
     node: &NodeSpec,
     constants: &[bool],
-) -> Result<Box<dyn CpuKernel>, KernelError> {
+) -> Result<Option<Box<dyn CpuKernel>>, KernelError> {
     // What `channels` moves pays beside large windows, and where most lanes have a channel.
     let pays = geometry.taps() > SMALL_WINDOW && 2 * geometry.maps >= LANES;
-    Ok(match Direct::new(micro, &geometry) {
-        Some(direct) if !pays => Box::new(Rows::new(direct, geometry, node)?),
-        _ => Box::new(channels::Kernel::new(geometry, node, constants)?),
-    })
+    let direct = Direct::new(micro, &geometry);
+    if (pays || direct.is_none())
+        && let Some(kernel) = channels::Kernel::new(geometry, node, constants)?
+    {
+        return Ok(Some(Box::new(kernel)));
+    }
+    let Some(direct) = direct else { return Ok(None) };
+    Ok(Some(Box::new(Rows::new(direct, geometry, node)?)))
 }
 
 /// Rows read where they are.
