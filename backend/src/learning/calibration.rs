@@ -106,6 +106,9 @@ struct Trial {
 }
 
 impl<'a> Calibrator<'a> {
+    /// Bytes that a device must have for the probes, and the host.
+    pub const ROOM: u64 = 256 << 20;
+
     /// The calibration of these devices. Equal devices are measured once.
     pub fn new(inventory: &'a Inventory) -> Self {
         Self { inventory, devices: machine_devices(inventory) }
@@ -227,12 +230,19 @@ impl<'a> Calibrator<'a> {
         Machine::present(self.inventory, &MachineCosts::default())
     }
 
-    /// Whether the probes fit: the largest needs two tensors of 32 MiB, and staging.
+    /// The devices that are not measured, because the probes do not fit them or the host.
+    pub fn without_room(&self) -> impl Iterator<Item = &str> {
+        let devices = self.devices.iter().enumerate();
+        devices.filter(|(at, _)| !self.has_room(*at)).map(|(_, device)| &*device.name)
+    }
+
+    /// Whether the probes fit: the largest needs two tensors of 32 MiB, and staging on the host, which gives and takes them.
     fn has_room(&self, index: usize) -> bool {
         let target = &self.devices[index];
         let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
         let bound = gpu.map(|gpu| GpuLimits::of(&gpu.adapter));
-        target.memory >= 256 << 20 && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
+        let room = target.memory.min(self.devices[HOST.index()].memory);
+        room >= Self::ROOM && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
     }
 
     /// Measures the rates of a device, and the affine law of its links.

@@ -76,7 +76,8 @@ pub(crate) struct PlaceArgs {
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct WeightArgs {
-    /// Which weights stay in a GPU's memory from run to run, and which are sent there in each shortly before they are read
+    /// Which weights stay in a GPU's memory from run to run, and which are sent there in each shortly before they are read. A plan file says
+    /// itself how many bytes stay, unless this is `resident` or `staged`
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub(crate) weights: Weights,
 }

@@ -57,6 +57,13 @@ impl CalibrateCommand {
         let cancel = cancel_on_interrupt()?;
         let calibrator = Calibrator::new(inventory);
         let steps = calibrator.steps();
+        let left_out: Vec<&str> = calibrator.without_room().collect();
+        if !left_out.is_empty() {
+            let (devices, room) = (left_out.join(", "), format_bytes(Calibrator::ROOM));
+            eprintln!(
+                "note: not measured: {devices}; probes take up to {room} there and on the first device (--memory)"
+            );
+        }
         let left: Vec<_> = steps.iter().filter(|step| self.redo || !calibrator.is_done(step, store.here())).collect();
         let progress = Progress::new(output, "calibrating", left.len() as u64);
         for step in &left {

@@ -7,7 +7,12 @@ use anabranch::session::{ErrorKind, SessionError};
 pub(super) fn hint(error: &SessionError) -> Option<String> {
     Some(match error.kind() {
         ErrorKind::NoGpu => "`anabranch devices` says why; --software-gpu counts a software adapter".to_owned(),
-        ErrorKind::Memory => format!("--memory {}=BYTES", error.device().unwrap_or("DEVICE")),
+        ErrorKind::Memory => {
+            let device = error.device().unwrap_or("DEVICE");
+            let staged =
+                if device.starts_with("gpu") { ", or --weights staged to send its weights in each run" } else { "" };
+            format!("--memory {device}=BYTES{staged}")
+        }
         ErrorKind::Infeasible => "--memory DEVICE=BYTES, --pin and --colocate say what devices may hold".to_owned(),
         ErrorKind::MissingInput => format!("--input {}=FILE.npy, or --random SEED", error.input().unwrap_or("NAME")),
         ErrorKind::Dimension => format!("--dim {}=N", error.symbol().unwrap_or("NAME")),

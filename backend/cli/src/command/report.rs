@@ -41,7 +41,7 @@ pub(super) struct Report {
     /// Copied or streamed, as measured.
     transfers: usize,
     traffic: Traffic,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// The weights that GPUs are sent in each run.
     staged: Vec<Staged>,
     /// Σ |predicted − measured| of Σ measured, of nodes and of copies over links, by their medians in the profiled runs.
     node_error_percent: Option<f64>,

@@ -102,18 +102,25 @@ impl Buffers {
         if let Some(buffer) = self.free.get_mut(&bytes).and_then(Vec::pop) {
             return Ok(buffer);
         }
-        let exhausted = |left: u64| {
-            let text = format!(
-                "{bytes} more bytes are needed on {host:?}, of whose {} bytes {left} are left; let it hold more, or make a plan, which \
-                 knows its memory before it runs",
-                self.limit
-            );
-            ExecError::new(ErrorKind::Memory, text)
-        };
-        self.left = self.left.checked_sub(bytes as u64).ok_or_else(|| exhausted(self.left))?;
-        let buffer = Buffer::try_zeroed(bytes).ok_or_else(|| exhausted(self.left))?;
+        self.reserve(bytes as u64, host)?;
+        let buffer = Buffer::try_zeroed(bytes).ok_or_else(|| self.exhausted(bytes as u64, host))?;
         self.ledger.take(HOST, bytes);
         Ok(buffer)
+    }
+
+    /// Leaves so many bytes fewer to take.
+    pub(super) fn reserve(&mut self, bytes: u64, host: &str) -> Result<(), ExecError> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| self.exhausted(bytes, host))?;
+        Ok(())
+    }
+
+    fn exhausted(&self, bytes: u64, host: &str) -> ExecError {
+        let text = format!(
+            "{bytes} more bytes are needed on {host:?}, of whose {} bytes {} are left; let it hold more, or make a plan, which knows its \
+             memory before it runs",
+            self.limit, self.left
+        );
+        ExecError::new(ErrorKind::Memory, text)
     }
 
     /// Takes a buffer back, unless somebody else still has it: then it is theirs.

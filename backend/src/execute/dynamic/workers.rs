@@ -9,7 +9,7 @@ use crate::execute::device::{ComputeDevice, CpuTeam};
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::exchange::Halt;
 use crate::execute::ledger::Ledger;
-use crate::plan::{HOST, Needs};
+use crate::plan::{HOST, Needs, STAGING};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{Call, CpuKernel, Team};
@@ -54,12 +54,17 @@ impl Workers {
             constants,
             threads: Threads::default(),
         };
+        let host = setup.pool.devices()[HOST.index()].name();
+        let inputs = setup.kernels.program().inputs.iter();
+        let given = inputs.map(|value| setup.kernels.program().value(*value).spec.bytes() as u64);
+        workers.buffers.reserve(given.fold(0, u64::saturating_add), host)?;
         for (at, (device, planned)) in setup.pool.devices().iter().zip(&setup.devices).enumerate() {
             let stop = Arc::clone(&workers.threads.stop);
             let reporter = Reporter { device: DeviceId(at as u32), replies: replies.clone(), stop };
             let (nodes, links) = match device {
                 ComputeDevice::Cpu(team) => (workers.start_cpu(setup, team, reporter)?, None),
                 ComputeDevice::Gpu(_) => {
+                    workers.buffers.reserve(2 * STAGING.total(), host)?;
                     let layout = GpuLayout::of(setup, reporter.device, planned.limit.unwrap_or(u64::MAX));
                     let lengths = workers.lengths.iter_mut().zip(setup.kernels.program().node_ids());
                     let unfit = lengths.filter(|(_, node)| !layout.nodes.contains_key(node));
@@ -78,6 +83,7 @@ impl Workers {
         let program = Arc::clone(setup.kernels.program());
         let kernels = program.node_ids().map(|node| setup.kernels.cpu(node)).collect::<Result<Vec<_>, _>>()?;
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
+        self.buffers.reserve(scratch as u64, &cpu.name)?;
         self.ledger.take(reporter.device, scratch);
         let mut scratch = Buffer::try_zeroed(scratch).ok_or_else(|| ExecError::memory(&cpu.name))?;
         let (pin, slowdown) = (setup.pool.pinning(cpu), cpu.slowdown());
