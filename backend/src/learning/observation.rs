@@ -124,17 +124,16 @@ impl Events<'_> {
     }
 
     fn observe_moves(&self, observed: &mut Observed) {
+        let emptied = self.plan.memory().emptied();
         for (id, event) in &self.transfers {
             let transfer = self.plan.transfer(*id);
-            // From a GPU the event itself says when the copy began: what the device did before was not the link's.
-            let since = match self.plan.device(transfer.from).kind {
-                DeviceKind::Cpu => event.ready.max(self.made(transfer.value)),
-                _ => event.start,
-            };
+            // From a GPU the event itself says when the copy began: what the device did before was not the link's. What waits for its slot may
+            // have been made long before.
+            let from_cpu = self.plan.device(transfer.from).kind == DeviceKind::Cpu;
+            let waits = emptied.contains_key(&(transfer.to, transfer.value));
             let since = match self.program.constant(transfer.value) {
-                // Constants are there at all times, and wait for their slot.
-                Some(_) => event.start,
-                None => since,
+                None if from_cpu && !waits => event.ready.max(self.made(transfer.value)),
+                _ => event.start,
             };
             // While a GPU computed that it goes to, a copy stood still.
             let waited = if transfer.route == Route::Copied { event.waited } else { 0 };

@@ -110,6 +110,14 @@ impl MemoryPlan {
         self.homes.get(&(device, value)).map(|at| &self.allocations[*at])
     }
 
+    /// The place of the last use of what was in a value's slot before, where there was anything, by device and value.
+    pub(crate) fn emptied(&self) -> BTreeMap<(DeviceId, ValueId), u32> {
+        let mut last: BTreeMap<(DeviceId, usize), u32> = BTreeMap::new();
+        // By device and place.
+        let before = |it: &Allocation| Some(((it.device, it.value), last.insert((it.device, it.slot), it.until)?));
+        self.allocations.iter().filter_map(before).collect()
+    }
+
     /// What a node's kernel needs.
     pub fn needs(&self, node: NodeId) -> &KernelNeeds {
         &self.needs[node.index()]

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrival;
 mod candidate;
 mod channels;
 mod check;
@@ -56,6 +57,7 @@ use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::place::Placement;
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::schedule::Schedule;
+use arrival::Arrivals;
 use gang::{Formed, Former};
 use order::Total;
 use predict::{Lags, Prediction};
@@ -203,9 +205,13 @@ impl Plan {
             Former { program, devices, device_of: &device_of, uses: &uses, schedule, lags: &lags, options, places };
         let Formed { gangs, order, forecast } = former.form();
         transfer::stream(program, &uses, schedule, options, &gangs, &mut transfers);
+        let arrivals = Arrivals::new(&uses, &order, &gangs);
         let planned = |early: bool, piece: u64| {
-            let ahead = staged.transfers(program, &uses, &order, &gangs, early);
-            let total = order::total(program, &order, transfers.clone(), ahead, &gangs);
+            let (mut transfers, mut ahead) = (transfers.clone(), staged.transfers(program, &arrivals, early));
+            if !early {
+                arrivals.delay(&mut transfers, &mut ahead);
+            }
+            let total = order::total(program, &order, transfers, ahead, &gangs);
             let predicted = Predicted::of(program, schedule, forecast.as_ref(), total.transfers.len());
             let links = link::all(devices, &total.transfers, piece);
             let memory = memory::plan(&memory::Frame {
@@ -223,9 +229,9 @@ impl Plan {
             })?;
             Ok((total, predicted, links, memory))
         };
-        // Where memory is short, smaller staging buffers, and then no weights ahead of their time.
+        // Where memory is short, smaller staging buffers, and then what is copied goes only when its reader's turn comes.
         let mut made = planned(true, STAGING.bytes);
-        for early in [true, false].into_iter().filter(|early| *early || !staged.is_empty()) {
+        for early in [true, false] {
             made = match made {
                 Err(short @ PlanError::Memory(_)) => {
                     planned(early, link::SMALL_STAGING).map_err(|error| memory::nearer(short, error))

@@ -2,9 +2,10 @@
 //!
 //! Tasks stand in the order of the simulated schedule. A transfer stands right behind the producer of its value, so that
 //! links start as early as they can; a streamed transfer stands right before its reader, which it feeds. Members of a gang
-//! stand together, and the other transfers of their values behind the last of them. Staged constants stand where [`staged`](super::staged)
-//! wants them.
+//! stand together, and the other transfers of their values behind the last of them. What goes just in time stands before its first
+//! reader, and staged constants where [`staged`](super::staged) wants them.
 
+use super::arrival::Ahead;
 use super::stream::Gang;
 use super::transfer::{Route, Transfer, TransferId};
 use super::{PlanDevice, PlanError, Step};
@@ -12,7 +13,7 @@ use crate::plan::HOST;
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// What a task id stands for; see [`ProgramTasks`](crate::tasks::ProgramTasks).
@@ -199,12 +200,11 @@ pub(super) struct Total {
 }
 
 /// Puts tasks and transfers into one order, in which the members of each gang stand together already.
-/// `ahead` are transfers that go before a node; if that is in a gang, it is the gang's first.
 pub(super) fn total(
     program: &Program,
     order: &[TaskId],
     transfers: Vec<Transfer>,
-    mut ahead: BTreeMap<NodeId, Vec<Transfer>>,
+    mut ahead: Ahead,
     gangs: &[Gang],
 ) -> Total {
     let mut waiting = Waiting::of(program, transfers);

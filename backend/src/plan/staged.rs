@@ -4,12 +4,10 @@
 //! A constant is sent while the nodes compute that read the one staged before it, so that what two neighbouring readers read wants memory at a
 //! time; where there is no room for that, it is sent when its reader's turn comes. One that several nodes read is there from the first to the last.
 
-use super::stream::Gang;
+use super::arrival::{Ahead, Arrivals};
 use super::transfer::{Route, Transfer};
-use super::uses::Uses;
-use super::{HOST, KernelNeeds, PlanDevice, order};
+use super::{HOST, KernelNeeds, PlanDevice};
 use crate::program::{NodeId, Program, ValueId};
-use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,49 +124,30 @@ impl Staged {
         self.of.iter().map(|(_, value)| *value).collect()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.of.is_empty()
-    }
-
     /// What makes the same constants staged.
     pub(super) fn residency(&self) -> Residency {
         if self.of.is_empty() { Residency::Resident } else { Residency::Within(self.stay.clone()) }
     }
 
-    /// The transfers from the host, by the node that each goes before: if they are to be `early`, the first reader of the constant that the same
-    /// GPU is sent before; else, and for the first, its own.
-    pub(super) fn transfers(
-        &self,
-        program: &Program,
-        uses: &Uses,
-        order: &[TaskId],
-        gangs: &[Gang],
-        early: bool,
-    ) -> BTreeMap<NodeId, Vec<Transfer>> {
-        let places = order::places(order);
-        // A gang's transfers all go before its first member.
-        let mut begin: BTreeMap<NodeId, NodeId> = BTreeMap::new();
-        for gang in gangs {
-            begin.extend(gang.members.iter().map(|member| (*member, gang.members[0])));
-        }
+    /// The transfers from the host: if they are to be `early`, each goes before the first reader of the constant that the same GPU is sent
+    /// before; else, and the first in any case, before its own.
+    pub(super) fn transfers(&self, program: &Program, arrivals: &Arrivals<'_>, early: bool) -> Ahead {
         let mut by_reader: BTreeMap<(DeviceId, usize), (NodeId, Vec<ValueId>)> = BTreeMap::new();
         for (device, value) in &self.of {
-            let nodes = uses.on(*value, *device).iter().filter_map(|(_, reader)| reader.node());
-            let nodes = nodes.map(|node| begin.get(&node).copied().unwrap_or(node));
-            if let Some(first) = nodes.min_by_key(|node| places[node.index()]) {
-                let (_, values) = by_reader.entry((*device, places[first.index()])).or_insert((first, Vec::new()));
+            if let Some(first) = arrivals.before(*value, *device) {
+                let (_, values) = by_reader.entry((*device, arrivals.place(first))).or_insert((first, Vec::new()));
                 values.push(*value);
             }
         }
-        let mut before: BTreeMap<NodeId, Vec<Transfer>> = BTreeMap::new();
+        let mut ahead = Ahead::new();
         let mut last: Option<(DeviceId, NodeId)> = None;
         for ((to, _), (reader, values)) in by_reader {
             let at = last.filter(|(device, _)| early && *device == to).map_or(reader, |(_, node)| node);
             let bytes = |value: ValueId| program.value(value).spec.bytes() as u64;
             let sent = |value| Transfer { value, from: HOST, to, bytes: bytes(value), route: Route::Copied };
-            before.entry(at).or_default().extend(values.into_iter().map(sent));
+            ahead.entry(at).or_default().extend(values.into_iter().map(sent));
             last = Some((to, reader));
         }
-        before
+        ahead
     }
 }

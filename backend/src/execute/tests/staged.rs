@@ -3,7 +3,7 @@
 use super::{assert_right, executor, gpu, kernels};
 use crate::execute::RunOptions;
 use crate::plan::test_programs::{Maker, Placed, add, relu};
-use crate::plan::{PlanError, PlanOptions, Residency};
+use crate::plan::{PlanError, PlanOptions, Residency, StreamMode};
 use anabranch_placement::platform::DeviceId;
 
 const GPU: DeviceId = DeviceId(1);
@@ -63,5 +63,34 @@ fn weights_of_many_times_the_memory_run() {
     let executor = executor(&limited, &staged(0), 1);
     for _ in 0..3 {
         assert_right(&executor, &RunOptions::default());
+    }
+}
+
+/// Values that the host makes one after the other and a GPU reads one after the other: with little memory there each comes when its turn comes.
+#[test]
+fn copies_wait_for_their_turn_where_memory_is_short() {
+    let Some(_) = gpu() else { return };
+    let dims = [64, 32];
+    let mut maker = Maker::new();
+    let x = maker.input(&dims);
+    let made: Vec<_> = (0..8).map(|_| maker.node(relu(), &[x], &dims)).collect();
+    let read: Vec<_> = made.iter().map(|value| maker.node(add(), &[*value, *value], &dims)).collect();
+    let device_of: Vec<u32> = [[0; 8], [1; 8]].concat();
+    let placed = Placed::new(maker.finish(&read), &["cpu", "gpu"], &device_of);
+    let kernels = kernels(&placed.program);
+    let options = PlanOptions::default().with_streaming(StreamMode::Off);
+    let within = |limit: u64| {
+        let limited = placed.limited(|device| if device == 1 { limit } else { u64::MAX });
+        limited.plan_with(&*kernels, &options).map(|plan| (plan.memory().devices()[1].peak(), limited))
+    };
+    let (roomy, _) = within(u64::MAX).expect("no limit");
+    let (mut least, mut tight) = within(roomy).expect("exactly as much as it takes");
+    while let Ok(less) = within(least - 1) {
+        (least, tight) = less;
+    }
+    assert!(roomy >= 8 * WEIGHT && least <= 4 * WEIGHT, "{roomy} and {least} bytes for values of {WEIGHT}");
+    let executor = executor(&tight, &options, 1);
+    for profile in [false, true] {
+        assert_right(&executor, &RunOptions::default().with_profile(profile));
     }
 }

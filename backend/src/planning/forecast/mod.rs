@@ -14,7 +14,7 @@ pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
 use super::machine::{Machine, least_seconds};
-use crate::plan::{Allocation, HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
+use crate::plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
 use crate::profile::{NodeCost, RunCosts};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::cost::TransferCurve;
@@ -105,14 +105,6 @@ fn clock(plan: &Plan) -> usize {
     2 * plan.devices().len() + plan.links().len()
 }
 
-/// The place of the last use of what was in each value's slot before, by device and value.
-fn emptied(plan: &Plan) -> BTreeMap<(DeviceId, ValueId), u32> {
-    let mut last: BTreeMap<(DeviceId, usize), u32> = BTreeMap::new();
-    // By device and place.
-    let before = |it: &Allocation| Some(((it.device, it.value), last.insert((it.device, it.slot), it.until)?));
-    plan.memory().allocations().iter().filter_map(before).collect()
-}
-
 /// In how many chunks each node computes that reads or feeds a stream.
 fn chunks(plan: &Plan) -> BTreeMap<NodeId, usize> {
     let streams = plan.transfers().iter().filter_map(Transfer::stream);
@@ -155,7 +147,7 @@ impl<'a> Script<'a> {
             encoded: BTreeMap::new(),
             reads: first_reads(program, plan),
             curves: BTreeMap::new(),
-            emptied: emptied(plan),
+            emptied: plan.memory().emptied(),
             run: machine.costs.run(threads(plan)).cloned().unwrap_or_default(),
             begun: BTreeSet::new(),
         }
@@ -248,8 +240,8 @@ impl<'a> Script<'a> {
             Route::Streamed(stream) => stream.producer.and_then(|producer| self.nodes[producer.index()]),
             Route::Shared | Route::Copied => None,
         };
-        let ready = feeder.map(|(first, _)| (first, 0.0)).or(made).or_else(|| self.emptied(value, to));
-        let after: Vec<_> = ready.into_iter().collect();
+        let ready = feeder.map(|(first, _)| (first, 0.0)).or(made);
+        let after: Vec<_> = ready.into_iter().chain(self.emptied(value, to)).collect();
         let curve = self.curve(from, to);
         let lane = self.plan.links().iter().position(|link| link.from == from && link.to == to);
         let (Some(lane), false) = (lane.map(|at| 2 * self.plan.devices().len() + at), route == Route::Shared) else {
@@ -285,7 +277,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// The last use of what was in a constant's slot before: it is sent when that is over.
+    /// The last use of what was in a value's slot before: it is copied there when that is over.
     fn emptied(&self, value: ValueId, device: DeviceId) -> Option<(usize, f64)> {
         let operations = match self.plan.steps().get(*self.emptied.get(&(device, value))? as usize)? {
             Step::Node(node) => self.nodes[node.index()],
