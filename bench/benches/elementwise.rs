@@ -50,10 +50,7 @@ fn large(criterion: &mut Criterion) {
     for (name, expression) in cases {
         let mut run = CpuRun::new(&map(expression, &dims), &[]);
         group.throughput(Throughput::Bytes(run.bytes()));
-        for threads in [1, 2] {
-            let team = Team::new(threads, |_| {});
-            group.bench_function(BenchmarkId::new(name, threads), |bencher| bencher.iter(|| run.call(&team)));
-        }
+        run.by_threads(&mut group, name);
     }
     group.finish();
 }

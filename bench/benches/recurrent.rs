@@ -5,9 +5,8 @@
 
 use anabranch_bench::cpu::CpuRun;
 use anabranch_bench::nodes::recurrent;
-use anabranch_kernels::cpu::Team;
 use anabranch_kernels::op::RecurrentKind;
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 fn layers(criterion: &mut Criterion) {
     let gru = |linear_before_reset| RecurrentKind::Gru { linear_before_reset };
@@ -22,10 +21,7 @@ fn layers(criterion: &mut Criterion) {
     ] {
         group.throughput(Throughput::Bytes((steps * kind.gates() * units * units * size_of::<f32>()) as u64));
         let mut run = CpuRun::new(&recurrent(kind, sizes), &[false, true]);
-        for threads in [1, 2] {
-            let team = Team::new(threads, |_| {});
-            group.bench_function(BenchmarkId::new(name, threads), |bencher| bencher.iter(|| run.call(&team)));
-        }
+        run.by_threads(&mut group, name);
     }
     group.finish();
 }

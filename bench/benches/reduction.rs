@@ -4,8 +4,7 @@
 
 use anabranch_bench::cpu::CpuRun;
 use anabranch_bench::nodes::reductions;
-use anabranch_kernels::cpu::Team;
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const DIMS: [usize; 2] = [16 * 1024, 1024];
 
@@ -14,10 +13,7 @@ fn memory_bound(criterion: &mut Criterion) {
     for (name, node) in reductions(DIMS) {
         let mut run = CpuRun::new(&node, &[]);
         group.throughput(Throughput::Bytes(run.bytes()));
-        for threads in [1, 2] {
-            let team = Team::new(threads, |_| {});
-            group.bench_function(BenchmarkId::new(name, threads), |bencher| bencher.iter(|| run.call(&team)));
-        }
+        run.by_threads(&mut group, name);
     }
     group.finish();
 }

@@ -4,6 +4,8 @@ use crate::nodes::values;
 use anabranch_kernels::cpu::{Call, CpuKernel, Team, prepare_with};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{Buffer, Tensor};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId};
 use std::hint::black_box;
 
 /// A prepared kernel and its scratch memory.
@@ -44,6 +46,14 @@ pub struct CpuRun {
 }
 
 impl CpuRun {
+    /// Times it on one thread and on two.
+    pub fn by_threads(&mut self, group: &mut BenchmarkGroup<'_, WallTime>, name: &str) {
+        for threads in [1, 2] {
+            let team = Team::new(threads, |_| {});
+            group.bench_function(BenchmarkId::new(name, threads), |bencher| bencher.iter(|| self.call(&team)));
+        }
+    }
+
     /// Prepares `node` with `constant[i]` saying whether input `i` never changes.
     pub fn new(node: &NodeSpec, constant: &[bool]) -> Self {
         let inputs: Vec<Tensor> = node.inputs.iter().map(values).collect();
