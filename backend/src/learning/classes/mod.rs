@@ -58,6 +58,9 @@ impl fmt::Display for Class {
 /// Bytes up to which nodes are tiny, and small.
 const SIZES: [f64; 2] = [65_536.0, 2_097_152.0];
 
+/// Bytes of the nodes of a program at most, unless one has more: a small network's weights stay in a cache of this size.
+const NETWORK: f64 = 4.0 * 1024.0 * 1024.0;
+
 /// A node to be measured.
 struct Probe {
     spec: NodeSpec,
@@ -80,14 +83,22 @@ impl Class {
         Self::Recurrent,
     ];
 
-    /// Its nodes, each behind an element-wise one, in one program for each size.
+    /// Its nodes, each behind an element-wise one, in programs of nodes of one size: those that are not small in one.
     pub(crate) fn programs(self) -> impl Iterator<Item = Program> {
-        let mut sizes: [Vec<Probe>; SIZES.len() + 1] = Default::default();
+        let mut programs: [Vec<(f64, Vec<Probe>)>; SIZES.len() + 1] = Default::default();
         for probe in self.probes() {
             let bytes = probe.spec.work().bytes();
-            sizes[SIZES.iter().filter(|size| bytes > **size).count()].push(probe);
+            let size = SIZES.iter().filter(|size| bytes > **size).count();
+            let most = if size < SIZES.len() { NETWORK } else { f64::INFINITY };
+            match programs[size].last_mut() {
+                Some((sum, probes)) if *sum + bytes <= most => {
+                    *sum += bytes;
+                    probes.push(probe);
+                }
+                _ => programs[size].push((bytes, vec![probe])),
+            }
         }
-        sizes.into_iter().filter(|probes| !probes.is_empty()).map(Self::program)
+        programs.into_iter().flatten().map(|(_, probes)| Self::program(probes))
     }
 
     fn program(probes: Vec<Probe>) -> Program {
