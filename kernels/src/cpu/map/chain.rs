@@ -12,6 +12,8 @@ pub(crate) enum Middle {
     Identity,
     /// Between two bounds; NaN stays.
     Clamp(f32, f32),
+    Square,
+    Cube,
     /// One of the functions of their names.
     Exp,
     Sigmoid,
@@ -91,6 +93,8 @@ impl Chain {
             Binary::Subtract => self.plus(-constant),
             Binary::Max if !constant.is_nan() => self.then_middle(Middle::Clamp(constant, f32::INFINITY), Stage::Upper),
             Binary::Min if !constant.is_nan() => self.at_most(constant),
+            Binary::Power if constant == 2.0 => self.then_middle(Middle::Square, Stage::Factor),
+            Binary::Power if constant == 3.0 => self.then_middle(Middle::Cube, Stage::Factor),
             _ => None,
         }
     }
@@ -169,6 +173,12 @@ mod tests {
             .and_then(|c| c.then_join(Binary::Multiply))
             .and_then(|c| c.then_constant(Binary::Divide, 6.0));
         assert!(hard_swish.is_some_and(|c| c.middle == Middle::Clamp(0.0, 6.0) && c.shift == 3.0));
+        let within_tanh = Chain::EMPTY
+            .then_constant(Binary::Power, 3.0)
+            .and_then(|c| c.then_constant(Binary::Multiply, 0.044715))
+            .and_then(|c| c.then_join(Binary::Add))
+            .and_then(|c| c.then_constant(Binary::Multiply, 0.79788));
+        assert!(within_tanh.is_some_and(|c| c.middle == Middle::Cube && c.join == Join::Plus));
     }
 
     #[test]
@@ -177,6 +187,7 @@ mod tests {
         assert_eq!(tanh.then_unary(Unary::Exp), None);
         assert_eq!(tanh.then_constant(Binary::Divide, 0.0), None);
         assert_eq!(tanh.then_constant(Binary::Power, 2.0), None);
+        assert_eq!(Chain::EMPTY.then_constant(Binary::Power, 2.5), None);
         let joined = tanh.then_join(Binary::Add).expect("fits");
         assert_eq!(joined.then_join(Binary::Add), None);
         assert_eq!(joined.then_constant(Binary::Add, 1.0), None);

@@ -11,12 +11,12 @@ trait Function {
     fn at<I: Isa>(x: f32, bounds: (f32, f32)) -> f32;
 }
 
-/// Computes the chain of `a` and `b` at each element.
-pub(crate) fn run(chain: &Chain, a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
-    let a = match a {
-        Source::Slice(a) => a,
-        Source::Scalar(a) => return run_scalar(chain, a, b, out),
-    };
+/// What is done with the function in the middle, once that is known.
+trait With {
+    fn with<F: Function>(self);
+}
+
+fn function_of(chain: &Chain, then: impl With) {
     macro_rules! with {
         (|$x:ident, $bounds:pat_param| $body:expr) => {{
             struct This;
@@ -26,7 +26,7 @@ pub(crate) fn run(chain: &Chain, a: Source<'_, f32>, b: Source<'_, f32>, out: &m
                     $body
                 }
             }
-            joined::<This>(chain, a, b, out)
+            then.with::<This>()
         }};
     }
     match chain.middle {
@@ -35,11 +35,26 @@ pub(crate) fn run(chain: &Chain, a: Source<'_, f32>, b: Source<'_, f32>, out: &m
             let raised = if x < lower { lower } else { x };
             if raised > upper { upper } else { raised }
         }),
+        Middle::Square => with!(|x, _| x * x),
+        Middle::Cube => with!(|x, _| x * x * x),
         Middle::Exp => with!(|x, _| math::exp::<I>(x)),
         Middle::Sigmoid => with!(|x, _| math::sigmoid::<I>(x)),
         Middle::Tanh => with!(|x, _| math::tanh::<I>(x)),
         Middle::Erf => with!(|x, _| math::erf::<I>(x)),
     }
+}
+
+/// Computes the chain of `a` and `b` at each element.
+pub(crate) fn run(chain: &Chain, a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
+    match a {
+        Source::Slice(a) => function_of(chain, Beside { chain: *chain, a, b, out }),
+        Source::Scalar(a) => run_scalar(chain, a, b, out),
+    }
+}
+
+/// Replaces each element by the chain of it and itself.
+pub(crate) fn run_in_place(chain: &Chain, data: &mut [f32]) {
+    function_of(chain, Within { chain: *chain, data });
 }
 
 /// A chain whose first operand is one value: so is all of it before the second operand enters.
@@ -63,19 +78,43 @@ fn run_scalar(chain: &Chain, a: f32, b: Source<'_, f32>, out: &mut [f32]) {
     }
 }
 
-fn joined<F: Function>(chain: &Chain, a: &[f32], b: Source<'_, f32>, out: &mut [f32]) {
-    let chain = *chain;
-    match (chain.join, b) {
-        (Join::Times, Source::Slice(b)) => vectorised(Joined::<F, true> { chain, a, b, out, function: PhantomData }),
-        (Join::Plus, Source::Slice(b)) => vectorised(Joined::<F, false> { chain, a, b, out, function: PhantomData }),
-        (Join::Times, Source::Scalar(times)) => {
-            vectorised(Alone::<F> { chain, a, times, plus: -0.0, out, function: PhantomData });
+struct Beside<'a> {
+    chain: Chain,
+    a: &'a [f32],
+    b: Source<'a, f32>,
+    out: &'a mut [f32],
+}
+
+impl With for Beside<'_> {
+    fn with<F: Function>(self) {
+        let Self { chain, a, b, out } = self;
+        let alone = |times: f32, plus: f32, out| Alone::<F> { chain, a, times, plus, out, function: PhantomData };
+        match (chain.join, b) {
+            (Join::Times, Source::Slice(b)) => {
+                vectorised(Joined::<F, true> { chain, a, b, out, function: PhantomData })
+            }
+            (Join::Plus, Source::Slice(b)) => {
+                vectorised(Joined::<F, false> { chain, a, b, out, function: PhantomData })
+            }
+            (Join::Times, Source::Scalar(times)) => vectorised(alone(times, -0.0, out)),
+            (Join::Plus, Source::Scalar(plus)) => vectorised(alone(1.0, plus, out)),
+            (Join::Nothing, _) => vectorised(alone(1.0, -0.0, out)),
         }
-        (Join::Plus, Source::Scalar(plus)) => {
-            vectorised(Alone::<F> { chain, a, times: 1.0, plus, out, function: PhantomData });
-        }
-        (Join::Nothing, _) => {
-            vectorised(Alone::<F> { chain, a, times: 1.0, plus: -0.0, out, function: PhantomData });
+    }
+}
+
+struct Within<'a> {
+    chain: Chain,
+    data: &'a mut [f32],
+}
+
+impl With for Within<'_> {
+    fn with<F: Function>(self) {
+        let Self { chain, data } = self;
+        match chain.join {
+            Join::Times => vectorised(Replaced::<F, true, false> { chain, data, function: PhantomData }),
+            Join::Plus => vectorised(Replaced::<F, false, true> { chain, data, function: PhantomData }),
+            Join::Nothing => vectorised(Replaced::<F, false, false> { chain, data, function: PhantomData }),
         }
     }
 }
@@ -129,6 +168,39 @@ impl<F: Function> Loop for Alone<'_, F> {
     fn run<I: Isa>(self) {
         for (out, x) in self.out.iter_mut().zip(self.a) {
             *out = (before_join::<F, I>(&self.chain, *x) * self.times + self.plus) * self.chain.last;
+        }
+    }
+}
+
+/// Elements of a step: of fewer, each would be computed by itself.
+const STEP: usize = 32;
+
+/// The chain of each element and itself, by which it is multiplied (`TIMES`), or to which it is added (`PLUS`).
+struct Replaced<'a, F, const TIMES: bool, const PLUS: bool> {
+    chain: Chain,
+    data: &'a mut [f32],
+    function: PhantomData<F>,
+}
+
+impl<F: Function, const TIMES: bool, const PLUS: bool> Loop for Replaced<'_, F, TIMES, PLUS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { chain, data, .. } = self;
+        let replace = |step: &mut [f32; STEP]| {
+            for x in step {
+                let (times, plus) = (if TIMES { *x } else { 1.0 }, if PLUS { *x } else { -0.0 });
+                *x = (before_join::<F, I>(&chain, *x) * times + plus) * chain.last;
+            }
+        };
+        let (steps, rest) = data.as_chunks_mut::<STEP>();
+        steps.iter_mut().for_each(replace);
+        if !rest.is_empty() {
+            let mut step = [0.0; STEP];
+            step[..rest.len()].copy_from_slice(rest);
+            replace(&mut step);
+            rest.copy_from_slice(&step[..rest.len()]);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Expressions applied to a kernel's result while that is still in cache.
 //!
-//! Nearly all epilogues are one form, `clamp(x · scale + bias + residual)`, which is recognised when the kernel is
-//! prepared and then takes one pass; every other expression is interpreted.
+//! Nearly all epilogues begin with one form, `clamp(x · scale + bias + residual)`, which is recognised when the kernel is
+//! prepared and then takes one pass, and end there or in an activation, which takes another; what else follows is interpreted.
 
-use super::code::Code;
+use super::chain::{Chain, Join};
+use super::chain_f32;
+use super::code::{Action, Code, Instruction, Operand};
 use super::interpret::Inputs;
 use super::layout::Layout;
 use super::source::Source;
@@ -19,11 +21,16 @@ pub(crate) struct Epilogue {
     layout: Layout,
     /// The length of the output's last dimension.
     width: usize,
-    form: Form,
+    affine: Affine,
+    rest: Rest,
 }
 
-enum Form {
-    Affine(Affine),
+/// What follows the affine form.
+enum Rest {
+    Nothing,
+    /// The chain of the form's value and itself.
+    Activation(Chain),
+    /// An expression whose input 0 is the form's value.
     Interpreted(Code<f32>),
 }
 
@@ -43,12 +50,14 @@ impl Epilogue {
     /// An epilogue of a result of shape `output`; `extras` are the shapes of the expression's inputs after the first.
     fn new(expression: &Expression, output: &Shape, extras: &[&Shape]) -> Result<Self, KernelError> {
         let layout = Layout::new(output, extras)?;
-        let form = match Affine::recognised(expression) {
-            Some(affine) => Form::Affine(affine),
-            None => Form::Interpreted(Code::new(expression, &vec![true; expression.inputs()])?),
-        };
+        let (affine, rest) = Affine::beginnings(expression)
+            .into_iter()
+            .rev()
+            .find_map(|(affine, value, steps)| Some((affine, rest(expression, value, steps)?)))
+            .unwrap_or_else(|| (Affine::IDENTITY, expression.clone()));
+        let rest = Rest::of(&rest)?;
         let width = output.dims().last().copied().unwrap_or(1).max(1);
-        Ok(Self { layout, width, form })
+        Ok(Self { layout, width, affine, rest })
     }
 
     /// Replaces each element of `data` by the expression's value. `data` are consecutive elements of the output that
@@ -59,11 +68,16 @@ impl Epilogue {
         self.layout.runs(row * self.width + column, data.len(), |row, column, run| {
             let operands = Operands { layout: &self.layout, extras, row, column, length: run.len() };
             let data = &mut data[run];
-            match &self.form {
-                Form::Affine(affine) => affine.apply(&operands, data),
-                Form::Interpreted(code) => interpret(code, &operands, data),
+            if self.affine != Affine::IDENTITY {
+                self.affine.apply(&operands, data);
+            }
+            if let Rest::Interpreted(code) = &self.rest {
+                interpret(code, &operands, data);
             }
         });
+        if let Rest::Activation(chain) = &self.rest {
+            chain_f32::run_in_place(chain, data);
+        }
     }
 }
 
@@ -123,7 +137,50 @@ impl Inputs<f32> for Registers<'_> {
     }
 }
 
+impl Rest {
+    /// # Errors
+    /// If the expression holds more values at once than the interpreter has room for.
+    fn of(expression: &Expression) -> Result<Self, KernelError> {
+        if *expression == Expression::identity() {
+            return Ok(Self::Nothing);
+        }
+        let code = Code::new(expression, &vec![true; expression.inputs()])?;
+        if let [Instruction { action: Action::Chain(chain, Operand::Input(0), second), .. }] = code.instructions[..]
+            && (chain.join == Join::Nothing || second == Operand::Input(0))
+        {
+            return Ok(Self::Activation(chain));
+        }
+        Ok(Self::Interpreted(code))
+    }
+}
+
+/// The expression without its first `done` steps, with register `value` for input 0; `None` if it reads another that is computed there.
+fn rest(expression: &Expression, value: Register, done: usize) -> Option<Expression> {
+    let inputs = expression.inputs();
+    let mut names: Vec<_> = (0..inputs).map(|input| Some(Register(input as u16))).collect();
+    names.resize(expression.registers(), None);
+    names[0] = None;
+    names[usize::from(value.0)] = Some(Register(0));
+    let mut steps = Vec::new();
+    for (index, step) in expression.steps().iter().enumerate() {
+        if index < done && !matches!(step, Step::Constant(_)) {
+            continue;
+        }
+        let name = |register: Register| names[usize::from(register.0)];
+        if !step.operands().all(|register| name(register).is_some()) {
+            return None;
+        }
+        steps.push(step.renamed(|register| name(register).unwrap_or(register)));
+        names[inputs + index] = Some(Register((inputs + steps.len() - 1) as u16));
+    }
+    match done == expression.steps().len() {
+        true => Some(Expression::identity()),
+        false => Expression::new(inputs, steps).ok(),
+    }
+}
+
 /// `min(max(x · scale + bias + residual, least), greatest)`, each of whose operands is there or is neutral.
+#[derive(Clone, Copy, PartialEq)]
 struct Affine {
     scale: Term,
     bias: Term,
@@ -150,20 +207,21 @@ impl Affine {
         greatest: f32::INFINITY,
     };
 
-    /// The form of an expression in which each step changes the step's before it by an operand or a constant.
-    fn recognised(expression: &Expression) -> Option<Self> {
-        let mut form = Self::IDENTITY;
-        let mut stage = Stage::Scale;
-        let mut current = Register(0);
+    /// The affine forms that an expression begins with, the longest last: each with the register that it computes and the
+    /// number of steps that it takes.
+    fn beginnings(expression: &Expression) -> Vec<(Self, Register, usize)> {
+        let (mut form, mut stage, mut current) = (Self::IDENTITY, Stage::Scale, Register(0));
+        let mut forms = vec![(form, current, 0)];
         for (index, step) in expression.steps().iter().enumerate() {
             if matches!(step, Step::Constant(_)) {
                 continue;
             }
-            let (function, term) = changed(expression, *step, current)?;
-            stage = form.extend(function, term, stage)?;
-            current = Register((expression.inputs() + index) as u16);
+            let Some((function, term)) = changed(expression, *step, current) else { break };
+            let Some(next) = form.extend(function, term, stage) else { break };
+            (stage, current) = (next, Register((expression.inputs() + index) as u16));
+            forms.push((form, current, index + 1));
         }
-        (current == expression.result()).then_some(form)
+        forms
     }
 
     /// Adds a step after those before, if the form has room for it there.
@@ -298,6 +356,23 @@ mod tests {
         Expression::new(1, steps).expect("sound")
     }
 
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Kind {
+        Affine,
+        Activation,
+        Interpreted,
+    }
+
+    impl Kind {
+        fn of(epilogue: &Epilogue) -> Self {
+            match epilogue.rest {
+                Rest::Nothing => Self::Affine,
+                Rest::Activation(_) => Self::Activation,
+                Rest::Interpreted(_) => Self::Interpreted,
+            }
+        }
+    }
+
     /// Every expression over every mix of operands, in runs that begin anywhere, against the scalar definition.
     #[test]
     fn recognised_and_interpreted_forms_agree_with_the_definition() {
@@ -305,27 +380,50 @@ mod tests {
         let relu = Expression::unary(Unary::Relu);
         let clamp = |x: f32| x.clamp(-1.0, 2.0);
         type Definition = fn(f32, &[f32]) -> f32;
-        let cases: [(Expression, bool, Definition); 8] = [
-            (add.clone(), true, |x, e| x + e[0]),
-            (chain(&[add.clone(), relu.clone()]), true, |x, e| (x + e[0]).max(0.0)),
-            (chain(&[add.clone(), add.clone(), relu.clone()]), true, |x, e| (x + e[0] + e[1]).max(0.0)),
-            (chain(&[multiply.clone(), add.clone()]), true, |x, e| x * e[0] + e[1]),
-            (chain(&[multiply.clone(), add.clone(), add.clone(), relu.clone()]), true, |x, e| {
+        use Kind::{Activation, Affine, Interpreted};
+        // y · clamp(y + 3, 0, 6) / 6 of a sum y.
+        let hard_swish = Expression::new(
+            2,
+            vec![
+                Step::Binary(Binary::Add, Register(0), Register(1)),
+                Step::Constant(Literal::Float(3.0)),
+                Step::Binary(Binary::Add, Register(2), Register(3)),
+                Step::Unary(Unary::Relu, Register(4)),
+                Step::Constant(Literal::Float(6.0)),
+                Step::Binary(Binary::Min, Register(5), Register(6)),
+                Step::Binary(Binary::Multiply, Register(2), Register(7)),
+                Step::Binary(Binary::Divide, Register(8), Register(6)),
+            ],
+        )
+        .expect("sound");
+        fn swished(x: f32) -> f32 {
+            (x + 3.0).clamp(0.0, 6.0) * x * (1.0 / 6.0)
+        }
+        let cases: [(Expression, Kind, Definition); 10] = [
+            (add.clone(), Affine, |x, e| x + e[0]),
+            (chain(&[add.clone(), relu.clone()]), Affine, |x, e| (x + e[0]).max(0.0)),
+            (chain(&[add.clone(), add.clone(), relu.clone()]), Affine, |x, e| (x + e[0] + e[1]).max(0.0)),
+            (chain(&[multiply.clone(), add.clone()]), Affine, |x, e| x * e[0] + e[1]),
+            (chain(&[multiply.clone(), add.clone(), add.clone(), relu.clone()]), Affine, |x, e| {
                 (x * e[0] + e[1] + e[2]).max(0.0)
             }),
-            (chain(&[relu, add.clone()]), false, |x, e| x.max(0.0) + e[0]),
-            (chain(&[add.clone(), Expression::unary(Unary::Abs), multiply]), false, |x, e| (x + e[0]).abs() * e[1]),
-            (Expression::identity(), true, |x, _| x),
+            (chain(&[relu, add.clone()]), Interpreted, |x, e| x.max(0.0) + e[0]),
+            (chain(&[add.clone(), Expression::unary(Unary::Abs), multiply]), Interpreted, |x, e| {
+                (x + e[0]).abs() * e[1]
+            }),
+            (Expression::identity(), Affine, |x, _| x),
+            (hard_swish.clone(), Activation, |x, e| swished(x + e[0])),
+            (chain(&[hard_swish, add.clone()]), Interpreted, |x, e| swished(x + e[0]) + e[1]),
         ];
         let output = shape(&[2, 3, 5, 7]);
         let operands = [vec![3, 1, 1], vec![7], vec![2, 3, 5, 7], vec![], vec![2, 1, 5, 1], vec![3, 5, 7]];
-        for (index, (expression, affine, definition)) in cases.iter().enumerate() {
+        for (index, (expression, kind, definition)) in cases.iter().enumerate() {
             for rotation in 0..operands.len() {
                 let count = expression.inputs() - 1;
                 let shapes: Vec<Shape> =
                     (0..count).map(|i| shape(&operands[(rotation + i) % operands.len()])).collect();
                 let epilogue = Epilogue::new(expression, &output, &shapes.iter().collect::<Vec<_>>()).expect("sound");
-                assert_eq!(matches!(epilogue.form, Form::Affine(_)), *affine, "{expression}");
+                assert_eq!(Kind::of(&epilogue), *kind, "{expression}");
                 let extras: Vec<Vec<f32>> =
                     shapes.iter().map(|s| (0..s.elements()).map(|i| (i * 37 % 19) as f32 - 9.0).collect()).collect();
                 let bytes: Vec<&[u8]> = extras.iter().map(|e| bytemuck::cast_slice(e)).collect();

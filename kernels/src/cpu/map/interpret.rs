@@ -16,7 +16,7 @@ pub(crate) trait Inputs<T> {
 /// Elements of the memory that a block's registers take up together.
 const MEMORY_ELEMENTS: usize = 4096;
 /// The same for calls on few elements, which would otherwise spend their time clearing it.
-const FEW_ELEMENTS: usize = 256;
+const FEW_ELEMENTS: [usize; 2] = [256, 1024];
 /// More slots than this cannot be interpreted: a block would be shorter than a vector.
 pub(crate) const MOST_SLOTS: usize = MEMORY_ELEMENTS / 16 - 1;
 /// Elements of a block, at most: what a few operands and the result leave in a first-level cache.
@@ -42,15 +42,18 @@ impl<T: Number> Code<T> {
         if blocks == 0 {
             return body(&mut [], &mut [], length);
         }
-        if blocks * length <= FEW_ELEMENTS {
-            let mut memory = Memory([zero; FEW_ELEMENTS]);
-            let (slots, spare) = memory.0[..blocks * length].split_at_mut(self.slots * length);
-            return body(slots, spare, length);
+        let with = |memory: &mut [T], block: usize| {
+            let (slots, spare) = memory[..blocks * block].split_at_mut(self.slots * block);
+            body(slots, spare, block)
+        };
+        if blocks * length <= FEW_ELEMENTS[0] {
+            return with(&mut Memory([zero; FEW_ELEMENTS[0]]).0, length);
+        }
+        if blocks * length <= FEW_ELEMENTS[1] {
+            return with(&mut Memory([zero; FEW_ELEMENTS[1]]).0, length);
         }
         let block = (MEMORY_ELEMENTS / blocks).min(LONGEST_BLOCK) & !15;
-        let mut memory = Memory([zero; MEMORY_ELEMENTS]);
-        let (slots, spare) = memory.0[..blocks * block].split_at_mut(self.slots * block);
-        body(slots, spare, block)
+        with(&mut Memory([zero; MEMORY_ELEMENTS]).0, block)
     }
 
     /// Computes a block's result into `output`, at most as many elements as the block of [`Self::with_slots`] has; `slots`
