@@ -1,6 +1,7 @@
 //! How fast are convolutions, beside the product of matrices that each of them is?
 //!
-//! Weights are constant, as in a model. Criterion prints the throughput: an "element" is a multiply-add.
+//! Weights and biases are constant, as in a model. Each is alone, and with what networks have behind it: *residual* (a bias, an addend and
+//! a Relu) and *silu* (a bias, and the product with its sigmoid). Criterion prints the throughput: an "element" is a multiply-add.
 
 use anabranch_bench::cpu::CpuRun;
 use anabranch_bench::nodes::{LAYERS, conv_transpose, matmul};
@@ -13,8 +14,10 @@ fn layers(criterion: &mut Criterion) {
         for layer in LAYERS {
             let mut group = criterion.benchmark_group(format!("conv {}/{threads}", layer.name));
             group.throughput(Throughput::Elements(layer.multiply_adds()));
-            let mut run = CpuRun::new(&layer.node(), &[false, true]);
-            group.bench_function("conv", |bencher| bencher.iter(|| run.call(&team)));
+            for (name, node) in [("conv", layer.node()), ("residual", layer.residual()), ("silu", layer.silu())] {
+                let mut run = CpuRun::new(&node, &[false, true, true]);
+                group.bench_function(name, |bencher| bencher.iter(|| run.call(&team)));
+            }
             if layer.group == 1 {
                 let mut run = CpuRun::new(&matmul(layer.product()), &[true, false]);
                 group.bench_function("product", |bencher| bencher.iter(|| run.call(&team)));

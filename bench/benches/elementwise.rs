@@ -3,12 +3,11 @@
 //! Tensors of 64 MiB, rates in bytes read and written; `copy` is the standard library's copy of the same run. The small
 //! tensors of `fixed` show what a call costs beside its elements.
 
-use anabranch_bench::cpu::CpuRun;
+use anabranch_bench::cpu::{CpuRun, copies};
 use anabranch_bench::nodes::map;
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::op::{Binary, Expression, Literal, Register, Step, Unary};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use std::hint::black_box;
 
 const ROWS: usize = 16 * 1024;
 const COLUMNS: usize = 1024;
@@ -31,10 +30,7 @@ fn gelu() -> Expression {
 fn large(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("elementwise");
     let dims = [ROWS, COLUMNS];
-    group.throughput(Throughput::Bytes((2 * ROWS * COLUMNS * 4) as u64));
-    let (from, mut to) = (vec![1u8; ROWS * COLUMNS * 4], vec![2u8; ROWS * COLUMNS * 4]);
-    group.bench_function("copy", |bencher| bencher.iter(|| black_box(&mut to).copy_from_slice(black_box(&from))));
-    drop((from, to));
+    copies(&mut group, ROWS * COLUMNS * size_of::<f32>());
     let cases = [
         ("add", Expression::binary(Binary::Add)),
         ("relu", Expression::unary(Unary::Relu)),

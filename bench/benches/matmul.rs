@@ -1,8 +1,9 @@
-//! How many operations a second does our matrix product reach, and the `gemm` crate's, for the shapes of networks?
+//! How many operations a second does our matrix product reach, and others, for the shapes of networks?
 //!
-//! Each row compares the product with B packed ahead (a layer's weights), with B given at run time, and the `gemm` crate
-//! on the same operands. Criterion prints the throughput: an "element" is a multiply-add.
+//! Each row compares the product with B packed ahead (a layer's weights), with B given at run time, and the `gemm` crate and
+//! the system's OpenBLAS, where it is installed, on the same operands. Criterion prints the throughput: an "element" is a multiply-add.
 
+use anabranch_bench::blas::OpenBlas;
 use anabranch_bench::cpu::CpuRun;
 use anabranch_bench::nodes::{matmul, values};
 use anabranch_kernels::cpu::Team;
@@ -32,6 +33,7 @@ const SHAPES: [[usize; 3]; 16] = [
 fn products(criterion: &mut Criterion) {
     for threads in [1, 2] {
         let team = Team::new(threads, |_| {});
+        let blas = OpenBlas::open(threads);
         for [m, n, k] in SHAPES {
             let node = matmul([m, n, k]);
             let mut group = criterion.benchmark_group(format!("{m}x{n}x{k}/{threads}"));
@@ -46,6 +48,11 @@ fn products(criterion: &mut Criterion) {
             group.bench_function("gemm crate", |bencher| {
                 bencher.iter(|| peer([m, n, k], a, b, black_box(&mut c), threads))
             });
+            if let Some(blas) = &blas {
+                group.bench_function("OpenBLAS", |bencher| {
+                    bencher.iter(|| blas.multiply([m, n, k], a, b, black_box(&mut c)))
+                });
+            }
         }
     }
 }

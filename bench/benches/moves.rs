@@ -1,4 +1,4 @@
-//! How near to a copy's speed are nodes that bring values into another order or another size?
+//! How near to a copy's speed are nodes that bring values into another order or another size, pooling among them?
 //!
 //! Rates in bytes read and written.
 

@@ -1,8 +1,8 @@
 //! How near do reductions and the nodes built on them come to the memory's speed?
 //!
-//! Matrices of 64 MiB, rates in bytes read and written.
+//! Matrices of 64 MiB, rates in bytes read and written; `copy` is the standard library's copy of one.
 
-use anabranch_bench::cpu::CpuRun;
+use anabranch_bench::cpu::{CpuRun, copies};
 use anabranch_bench::nodes::reductions;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -10,6 +10,7 @@ const DIMS: [usize; 2] = [16 * 1024, 1024];
 
 fn memory_bound(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("reduction");
+    copies(&mut group, DIMS.iter().product::<usize>() * size_of::<f32>());
     for (name, node) in reductions(DIMS) {
         let mut run = CpuRun::new(&node, &[]);
         group.throughput(Throughput::Bytes(run.bytes()));

@@ -20,16 +20,6 @@ BATCH = 2e-4  # seconds of a batch: less than a time slice, so that most batches
 BATCHES = (5, 501)
 PERIODS = 5
 LENGTHS = (1000, 100)
-DTYPES = {
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-    "tensor(float16)": np.float16,
-    "tensor(int64)": np.int64,
-    "tensor(int32)": np.int32,
-    "tensor(bool)": np.bool_,
-    "tensor(uint8)": np.uint8,
-    "tensor(int8)": np.int8,
-}
 
 
 def main():
@@ -51,6 +41,7 @@ def parse():
     parser.add_argument("path", type=Path, help="the model; for chain and one, the directory with chain*.onnx")
     parser.add_argument("--threads", type=int, default=1, help="threads within an operator")
     parser.add_argument("--clients", type=int, default=8, help="Python threads that run at the same time")
+    parser.add_argument("--outputs", type=Path, help="model: directory for the outputs' elements, a file for each position")
     parser.add_argument("--seconds", type=float, default=0.5, help="seconds that all measured calls should take")
     return parser.parse_args()
 
@@ -62,7 +53,7 @@ def chain(arguments):
         if (nodes := optimised_nodes(file)) != length:
             raise SystemExit(f"ort.py: of {length} nodes {nodes} are left after optimisation: it is another chain")
     sessions = [open_session(file, 1) for file in files]
-    bound = [bind(session, inputs_of(session, file)) for session, file in zip(sessions, files)]
+    bound = [bind(session, inputs_of(file)) for session, file in zip(sessions, files)]
     long, short = in_turn([runner(*pair) for pair in zip(sessions, bound)], arguments.seconds)
     span = LENGTHS[0] - LENGTHS[1]
     samples = {"node": [(a - b) / span for a, b in zip(long, short)], "chain1000": long, "chain100": short}
@@ -73,7 +64,7 @@ def one(arguments):
     """A whole run of one tiny node, as users call it and with bound tensors."""
     file = arguments.path / "chain1.onnx"
     session = open_session(file, 1)
-    inputs = inputs_of(session, file)
+    inputs = inputs_of(file)
     calls = [lambda: session.run(None, inputs), runner(session, bind(session, inputs))]
     times = in_turn(calls, arguments.seconds)
     return dict(zip(["new outputs", "bound tensors"], times)), {}
@@ -85,7 +76,7 @@ def profile(arguments):
         plain = open_session(arguments.path, arguments.threads)
         prefix = os.path.join(directory, "profile")
         profiled = open_session(arguments.path, arguments.threads, profile_file_prefix=prefix, enable_profiling=True)
-        inputs = inputs_of(plain, arguments.path)
+        inputs = inputs_of(arguments.path)
         calls = [lambda: plain.run(None, inputs), lambda: profiled.run(None, inputs)]
         times = in_turn(calls, arguments.seconds)
         profiled.end_profiling()
@@ -95,24 +86,25 @@ def profile(arguments):
 
 def first_and_further(arguments):
     """From opening a model to its first result, the peak of memory until then, and further runs."""
-    given = beside(arguments.path)
+    inputs = inputs_of(arguments.path)
     before = peak_memory()
     started = time.perf_counter()
     session = open_session(arguments.path, arguments.threads)
     opened = time.perf_counter() - started
-    inputs = complete(session, given)
-    started = time.perf_counter()
     session.run(None, inputs)
-    first = opened + time.perf_counter() - started
+    first = time.perf_counter() - started
     peak = peak_memory()
     (further,) = in_turn([lambda: session.run(None, inputs)], arguments.seconds)
-    return {"first": [first], "further": further}, {"peak_before": before, "peak": peak}
+    for at, output in enumerate(session.run(None, inputs)):
+        if output.dtype == np.float32:
+            output.tofile(arguments.outputs / str(at))
+    return {"open": [opened], "first": [first], "further": further}, {"peak_before": before, "peak": peak}
 
 
 def throughput(arguments):
     """Seconds for each finished run on one session, from one thread and from several, period by period in turn."""
     session = open_session(arguments.path, arguments.threads)
-    inputs = inputs_of(session, arguments.path)
+    inputs = inputs_of(arguments.path)
     session.run(None, inputs)
     period = arguments.seconds / (2 * PERIODS)
     samples = {}
@@ -173,30 +165,10 @@ def bind(session, inputs):
     return bound
 
 
-def inputs_of(session, file):
-    return complete(session, beside(file))
-
-
-def beside(file):
-    """The inputs in an .npz beside the model, members in__NAME, if there is one."""
-    arrays = file.with_suffix(".npz")
-    if not arrays.exists():
-        return {}
-    with np.load(arrays) as members:
+def inputs_of(file):
+    """The inputs in the .npz beside the model, members in__NAME."""
+    with np.load(file.with_suffix(".npz")) as members:
         return {name[4:]: members[name] for name in members.files if name.startswith("in__")}
-
-
-def complete(session, given):
-    """Random arrays for the inputs that are not given; all sizes that the model leaves open are 1."""
-    random = np.random.default_rng(1)
-    inputs = dict(given)
-    for wanted in session.get_inputs():
-        if wanted.name not in inputs:
-            shape = [size if isinstance(size, int) else 1 for size in wanted.shape]
-            dtype = DTYPES[wanted.type]
-            values = random.uniform(-1, 1, shape) if np.issubdtype(dtype, np.floating) else random.integers(0, 2, shape)
-            inputs[wanted.name] = values.astype(dtype)
-    return inputs
 
 
 def in_turn(calls, seconds):

@@ -5,8 +5,29 @@ use anabranch_kernels::cpu::{Call, CpuKernel, Team, prepare_with};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{Buffer, Tensor};
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId};
+use criterion::{BenchmarkGroup, BenchmarkId, Throughput};
 use std::hint::black_box;
+
+/// Times the standard library's copy of so many bytes, on one thread and on two: the ceiling of what is bound by memory. Its rate counts
+/// bytes read and written.
+pub fn copies(group: &mut BenchmarkGroup<'_, WallTime>, bytes: usize) {
+    let (from, mut to) = (vec![1u8; bytes], vec![2u8; bytes]);
+    group.throughput(Throughput::Bytes(2 * bytes as u64));
+    for threads in [1, 2] {
+        let part = bytes.div_ceil(threads);
+        let mut copy = || {
+            std::thread::scope(|scope| {
+                let mut parts = from.chunks(part).zip(to.chunks_mut(part));
+                let own = parts.next();
+                for (from, to) in parts {
+                    scope.spawn(|| black_box(to).copy_from_slice(black_box(from)));
+                }
+                own.into_iter().for_each(|(from, to)| black_box(to).copy_from_slice(black_box(from)));
+            })
+        };
+        group.bench_function(BenchmarkId::new("copy", threads), |bencher| bencher.iter(&mut copy));
+    }
+}
 
 /// A prepared kernel and its scratch memory.
 pub struct Prepared {

@@ -1,6 +1,7 @@
 //! Benchmarks of Anabranch, one question each; `bench/README.md` says how to run them and what was measured. Here is what
 //! several of them share: nodes with their tensors, ready to be run on the CPU or a GPU.
 
+pub mod blas;
 pub mod chains;
 pub mod cpu;
 pub mod gpu;

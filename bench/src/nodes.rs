@@ -1,8 +1,9 @@
 //! The nodes that the kernels' benches measure, and values for them.
 
 use anabranch_kernels::op::{
-    Conv, ConvTranspose, Coordinates, Domain, Expression, Interpolation, Map, MatMul, NearestRounding, NodeSpec,
-    Normalize, Op, Recurrent, RecurrentKind, Reduce, ReduceKind, Resize, Softmax, Transpose,
+    Binary, Conv, ConvTranspose, Coordinates, Domain, Expression, Interpolation, Map, MatMul, NearestRounding,
+    NodeSpec, Normalize, Op, Pool, PoolKind, Recurrent, RecurrentKind, Reduce, ReduceKind, Register, Resize, Softmax,
+    Step, Transpose, Unary,
 };
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
@@ -80,7 +81,15 @@ pub fn moves() -> Vec<(&'static str, NodeSpec)> {
         let op = Op::Resize(Resize { interpolation, coordinates: Coordinates::HalfPixel, scales });
         node(op, &[&[1, 64, side, side]], &[1, 64, out, out])
     };
+    let pool = |kind, [channels, side, out]: [usize; 3], window, stride| {
+        let op = Pool { kind, window: [window; 2], strides: [stride; 2], pads: [window / 2; 4], dilations: [1; 2] };
+        node(Op::Pool(op), &[&[1, channels, side, side]], &[1, channels, out, out])
+    };
+    let average = PoolKind::Average { count_padding: true };
     vec![
+        ("greatest of 3 x 3 / 2, 64 of 112 x 112", pool(PoolKind::Max, [64, 112, 56], 3, 2)),
+        ("greatest of 3 x 3, 192 of 28 x 28", pool(PoolKind::Max, [192, 28, 28], 3, 1)),
+        ("mean of 3 x 3, 192 of 28 x 28", pool(average, [192, 28, 28], 3, 1)),
         ("copy of heads", transpose(&[1, 128, 12, 64], &[0, 2, 1, 3])),
         ("transpose of heads", transpose(&[1, 128, 12, 64], &[0, 2, 3, 1])),
         ("transpose 1024 x 1024", transpose(&[1024, 1024], &[1, 0])),
@@ -120,12 +129,34 @@ impl Layer {
 
     /// The layer as a node.
     pub fn node(&self) -> NodeSpec {
-        let pad = self.window / 2;
-        let op =
-            Conv { strides: [self.stride; 2], pads: [pad; 4], dilations: [1; 2], group: self.group, epilogue: None };
-        let out = self.out_side();
+        self.followed(None)
+    }
+
+    /// The layer with a bias, an addend of the output's size, and a Relu: a residual block's last.
+    pub fn residual(&self) -> NodeSpec {
+        let add = |a, b| Step::Binary(Binary::Add, Register(a), Register(b));
+        self.followed(Some((3, vec![add(0, 1), add(3, 2), Step::Unary(Unary::Relu, Register(4))])))
+    }
+
+    /// The layer with a bias and `x · sigmoid(x)`.
+    pub fn silu(&self) -> NodeSpec {
+        let binary = |kind, a, b| Step::Binary(kind, Register(a), Register(b));
+        let sigmoid = Step::Unary(Unary::Sigmoid, Register(2));
+        self.followed(Some((2, vec![binary(Binary::Add, 0, 1), sigmoid, binary(Binary::Multiply, 2, 3)])))
+    }
+
+    /// The layer, then these steps of so many inputs: its result, a bias, an addend.
+    fn followed(&self, steps: Option<(usize, Vec<Step>)>) -> NodeSpec {
+        let (pads, out) = ([self.window / 2; 4], self.out_side());
+        let operands = steps.as_ref().map_or(0, |(inputs, _)| inputs - 1);
+        let epilogue =
+            steps.map(|(inputs, steps)| Expression::new(inputs, steps).expect("each step reads earlier ones"));
+        let op = Conv { strides: [self.stride; 2], pads, dilations: [1; 2], group: self.group, epilogue };
+        let image = [1, self.channels, self.side, self.side];
         let weights = [self.filters, self.channels / self.group, self.window, self.window];
-        node(Op::Conv(op), &[&[1, self.channels, self.side, self.side], &weights], &[1, self.filters, out, out])
+        let (bias, made) = ([self.filters, 1, 1], [1, self.filters, out, out]);
+        let inputs: [&[usize]; 4] = [&image, &weights, &bias, &made];
+        node(Op::Conv(op), &inputs[..2 + operands], &made)
     }
 
     /// m, n and k of the product that the layer is, if it has one group.

@@ -1,0 +1,60 @@
+//! OpenBLAS of the system, if its library is there: Debian's `libopenblas0-pthread`. It is loaded at run time, so that nobody needs it
+//! who builds the benches.
+
+use libloading::{Library, Symbol};
+use std::ffi::c_int;
+
+type Sgemm = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    f32,
+    *const f32,
+    c_int,
+    *const f32,
+    c_int,
+    f32,
+    *mut f32,
+    c_int,
+);
+
+const ROW_MAJOR: c_int = 101;
+const NOT_TRANSPOSED: c_int = 111;
+
+/// The library.
+pub struct OpenBlas {
+    library: Library,
+}
+
+impl OpenBlas {
+    /// The library, if the system has it, for so many threads.
+    pub fn open(threads: usize) -> Option<Self> {
+        // SAFETY: what the library runs when it is loaded needs nothing of us.
+        let library = unsafe { Library::new("libopenblas.so.0") }.ok()?;
+        // SAFETY: OpenBLAS declares `void openblas_set_num_threads(int)`.
+        unsafe {
+            let set: Symbol<'_, unsafe extern "C" fn(c_int)> = library.get(b"openblas_set_num_threads\0").ok()?;
+            set(c_int::try_from(threads).ok()?);
+        }
+        Some(Self { library })
+    }
+
+    /// C = A · B of row-major matrices, m × n × k.
+    ///
+    /// # Panics
+    /// If a matrix has another size, or the library has no `cblas_sgemm`.
+    pub fn multiply(&self, [m, n, k]: [usize; 3], a: &[f32], b: &[f32], c: &mut [f32]) {
+        assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n, "row-major operands");
+        let [m, n, k] = [m, n, k].map(|size| c_int::try_from(size).expect("a bench's sizes are small"));
+        // SAFETY: the type is that of CBLAS, with 32-bit integers; the slices hold whole row-major matrices of these sizes, and C is
+        // exclusively borrowed.
+        unsafe {
+            let sgemm: Symbol<'_, Sgemm> = self.library.get(b"cblas_sgemm\0").expect("OpenBLAS has CBLAS");
+            let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
+            sgemm(ROW_MAJOR, NOT_TRANSPOSED, NOT_TRANSPOSED, m, n, k, 1.0, a, k, b, n, 0.0, c, n);
+        }
+    }
+}
