@@ -118,6 +118,7 @@ impl<T> Tile<'_, T> {
     ///
     /// # Panics
     /// If the tile has fewer rows.
+    #[inline(always)]
     pub(crate) fn row(&mut self, index: usize) -> &mut [T] {
         assert!(index < self.rows.len(), "row {index} of a tile of {} rows", self.rows.len());
         // SAFETY: the tile's rectangle lies within the slice it was cut from, no other tile shares an element with it,
