@@ -304,7 +304,9 @@ mod tests {
     fn filters_are_matrices_of_each_panel() {
         let [maps, channels] = [21, 5];
         let data: Vec<f32> = (0..maps * channels * 9).map(|i| (i % 31) as f32).collect();
-        for (filtering, width) in [(Filtering::Two, 8), (Filtering::Two, 32), (Filtering::Four, 16), (Filtering::Four, 48)] {
+        for (filtering, width) in
+            [(Filtering::Two, 8), (Filtering::Two, 32), (Filtering::Four, 16), (Filtering::Four, 48)]
+        {
             let layout = Layout::filters([maps, channels], filtering, width);
             let packed = packed(&layout, &data);
             let positions = filtering.positions();
@@ -312,7 +314,11 @@ mod tests {
                 // A filter's values at the points (∞, ∞) are its last element.
                 let panels = layout.panels(packed.bytes(), map / width * positions + positions - 1);
                 let element = data[(map * channels + channel) * 9 + 8];
-                assert_eq!(found(&panels, channel, map % width), element, "{filtering:?}, map {map}, channel {channel}");
+                assert_eq!(
+                    found(&panels, channel, map % width),
+                    element,
+                    "{filtering:?}, map {map}, channel {channel}"
+                );
             }
         }
     }

@@ -15,13 +15,13 @@ pub(crate) enum Filtering {
 }
 
 /// Products for which a weight could be read from memory.
-const WEIGHT: f64 = 12.0;
+const WEIGHT: f64 = 8.0;
 
 /// Products for which a channel's value at one position could be transformed, or a map's.
-const TRANSFORM: f64 = 24.0;
+const TRANSFORM: f64 = 20.0;
 
 /// Products for which an element of a window could be written.
-const WINDOW: f64 = 8.0;
+const WINDOW: f64 = 4.0;
 
 /// Least channels and maps: fewer leave vectors empty.
 const LEAST: usize = 16;
@@ -54,8 +54,8 @@ impl Filtering {
         let sizes = [output[0], channels, maps];
         let [direct, two, four] =
             [None, Some(Self::Two), Some(Self::Four)].map(|how| cost(how, sizes, [output[2], output[3]]));
-        // The larger tile has more than twice the weights: it must gain a tenth.
-        let (cost, chosen) = if 10.0 * four < 9.0 * two { (four, Self::Four) } else { (two, Self::Two) };
+        // The larger tile has more than twice the weights: it must gain a fifth.
+        let (cost, chosen) = if four < 0.8 * two { (four, Self::Four) } else { (two, Self::Two) };
         let row = chosen.positions() * output[3].div_ceil(chosen.outputs()) * channels;
         (cost < 0.9 * direct && row <= ROW).then_some(chosen)
     }
@@ -80,5 +80,57 @@ fn cost(how: Option<Filtering>, [images, channels, maps]: [usize; 3], size: [usi
             let transforms = TRANSFORM * (channels + maps);
             filtering.positions() as f64 * (tiles * (weights + transforms) + WEIGHT * weights)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Op;
+    use crate::{DType, Shape, TensorSpec};
+
+    fn chosen(
+        images: usize,
+        [channels, maps]: [usize; 2],
+        size: usize,
+        change: impl Fn(&mut Conv),
+    ) -> Option<Filtering> {
+        let mut op = Conv { strides: [1; 2], pads: [1; 4], dilations: [1; 2], group: 1, epilogue: None };
+        change(&mut op);
+        let spec = |dims: [usize; 4]| TensorSpec::new(DType::F32, Shape::new(dims).expect("small"));
+        let inputs = vec![spec([images, channels, size, size]), spec([maps, channels, 3, 3])];
+        let outputs = vec![spec([images, maps, size, size])];
+        Filtering::of(&op, &NodeSpec { op: Op::Conv(op.clone()), inputs, outputs })
+    }
+
+    #[test]
+    fn tiles_are_large_where_images_are() {
+        let plain = |images, channels, size| chosen(images, channels, size, |_| ());
+        for (images, channels, size, want) in [
+            (1, [48, 48], 24, Some(Filtering::Four)),
+            (1, [16, 32], 20, Some(Filtering::Four)),
+            (1, [160, 160], 16, Some(Filtering::Four)),
+            (1, [192, 192], 10, Some(Filtering::Two)),
+            (1, [96, 96], 6, Some(Filtering::Two)),
+            // Images share their weights.
+            (8, [96, 96], 12, Some(Filtering::Four)),
+            // Few pixels for the weights; empty vectors; no pixels.
+            (1, [320, 320], 4, None),
+            (1, [8, 64], 40, None),
+            (1, [64, 8], 40, None),
+            (0, [64, 64], 40, None),
+            // A row of tiles that is too much.
+            (1, [512, 16], 400, None),
+        ] {
+            assert_eq!(plain(images, channels, size), want, "{images} of {channels:?}, {size}²");
+        }
+    }
+
+    #[test]
+    fn only_near_windows_of_all_channels_are_filtered() {
+        assert!(chosen(1, [64, 64], 24, |_| ()).is_some());
+        assert_eq!(chosen(1, [64, 64], 24, |op| op.strides = [1, 2]), None);
+        assert_eq!(chosen(1, [64, 64], 24, |op| op.dilations = [2, 1]), None);
+        assert_eq!(chosen(1, [64, 64], 24, |op| op.group = 2), None);
     }
 }

@@ -41,11 +41,10 @@ fn prepare_for(
     }
     if constant
         && winograd::Kernel::suits(micro)
-        && let Some(filtering) = match std::env::var("WINO").as_deref() { Ok("2") => Some(Filtering::Two), Ok("4") => Some(Filtering::Four), Ok("0") => None, _ => Filtering::of(op, node) }
+        && let Some(filtering) = Filtering::of(op, node)
     {
         return Ok(Box::new(winograd::Kernel::new(micro, geometry, filtering, node)?));
     }
-    // TEMP
     Ok(if constant && small::Kernel::suits(micro, &geometry) {
         Box::new(small::Kernel::new(micro, geometry, node)?)
     } else {

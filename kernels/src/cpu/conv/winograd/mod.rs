@@ -255,7 +255,8 @@ impl CpuKernel for Kernel {
         self.weights.check()?;
         let (input, extras) = (elements(call.inputs[0]), &call.inputs[2..]);
         let (output, block) = (elements_mut(call.outputs[0]), self.input_floats(1));
-        let number = |part: &Tile<'_, f32>| part.matrix * self.blocks.count + part.columns.start / self.parts.tile_columns;
+        let number =
+            |part: &Tile<'_, f32>| part.matrix * self.blocks.count + part.columns.start / self.parts.tile_columns;
         if self.ahead {
             let inputs = elements_mut(&mut call.scratch[..self.scratch_bytes()]);
             let blocks = self.inputs(self.geometry.images * self.blocks.count);

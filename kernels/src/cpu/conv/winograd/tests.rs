@@ -56,7 +56,8 @@ impl Case {
         };
         let mut most = 0f64;
         let output = |at: usize| {
-            let [image, map, y, x_] = [at / columns / rows / maps, at / columns / rows % maps, at / columns % rows, at % columns];
+            let [image, map, y, x_] =
+                [at / columns / rows / maps, at / columns / rows % maps, at / columns % rows, at % columns];
             let (mut sum, mut magnitude) = (0.0, 0.0);
             for (c, tap) in (0..channels).flat_map(|c| (0..9).map(move |tap| (c, tap))) {
                 let y = (y + tap / 3).wrapping_sub(self.op.pads[0]);

@@ -112,13 +112,7 @@ pub(super) struct Output<'a, F, const IN: usize, const OUT: usize> {
 impl<'a, F, const IN: usize, const OUT: usize> Output<'a, F, IN, OUT> {
     /// Of maps whose first product is the first of `products`, for each position a matrix of `grid` with a row for each tile, `across` of
     /// which are a row of tiles; to rows and columns of pixels.
-    pub(super) fn new(
-        products: &'a [f32],
-        grid: Grid,
-        across: usize,
-        size: [usize; 2],
-        out: &'a mut [Pixel],
-    ) -> Self {
+    pub(super) fn new(products: &'a [f32], grid: Grid, across: usize, size: [usize; 2], out: &'a mut [Pixel]) -> Self {
         Self { transform: PhantomData, products, grid, across, size, out }
     }
 }
@@ -128,8 +122,9 @@ impl<F: Transform<IN, OUT>, const IN: usize, const OUT: usize> Loop for Output<'
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { products, grid: Grid { rows: distance, columns: width, .. }, across, size: [high, wide], out, .. } =
-            self;
+        let Self {
+            products, grid: Grid { rows: distance, columns: width, .. }, across, size: [high, wide], out, ..
+        } = self;
         for (top, left) in (0..high).step_by(OUT).flat_map(|y| (0..wide).step_by(OUT).map(move |x| (y, x))) {
             let tile = top / OUT * across + left / OUT;
             let product = |i: usize, j: usize| -> &Pixel {

@@ -134,8 +134,9 @@ impl Loop for Filters<'_> {
             let filter: [[f64; TOGETHER]; 9] =
                 std::array::from_fn(|tap| ordered[(channel * 9 + tap) * across + at].map(f64::from));
             for (row, by_row) in values.iter().enumerate() {
-                let [a, b, c]: [[f64; TOGETHER]; 3] =
-                    std::array::from_fn(|tap| combined::<I>(by_row, [&filter[tap], &filter[3 + tap], &filter[6 + tap]]));
+                let [a, b, c]: [[f64; TOGETHER]; 3] = std::array::from_fn(|tap| {
+                    combined::<I>(by_row, [&filter[tap], &filter[3 + tap], &filter[6 + tap]])
+                });
                 for (column, by_column) in values.iter().enumerate() {
                     let position = row * values.len() + column;
                     let value = combined::<I>(by_column, [&a, &b, &c]);
@@ -162,7 +163,12 @@ mod tests {
 
     /// Requires that the products at the points become the outputs of a filter.
     fn require_exact<F: Transform<IN, OUT>, const IN: usize, const OUT: usize>(filtering: Filtering) {
-        struct Filter<F, const IN: usize, const OUT: usize>([f32; IN], [f64; 3], Filtering, std::marker::PhantomData<F>);
+        struct Filter<F, const IN: usize, const OUT: usize>(
+            [f32; IN],
+            [f64; 3],
+            Filtering,
+            std::marker::PhantomData<F>,
+        );
 
         impl<F: Transform<IN, OUT>, const IN: usize, const OUT: usize> Loop for Filter<F, IN, OUT> {
             type Output = [f32; OUT];
