@@ -22,7 +22,7 @@ use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::Epilogue;
 use crate::cpu::team::{Grid, Tile, with_workspace};
 use crate::cpu::vector::vectorised;
-use crate::cpu::{Call, CpuKernel, Team, gemm};
+use crate::cpu::{Call, CpuKernel, gemm};
 use crate::error::KernelError;
 use crate::op::{Filtering, NodeSpec};
 use crate::tensor::Buffer;
@@ -130,10 +130,10 @@ impl Kernel {
     }
 
     /// Transforms the inputs of a block, as many channels as the tile is wide.
-    fn transform(&self, tile: &mut Tile<'_, f32>, block: usize, input: &[f32]) {
+    fn transform(&self, tile: &mut Tile<'_, f32>, block: usize, input: &[f32], workspace: &mut [f32]) {
         match self.filtering {
-            Filtering::Two => self.transform_by::<F2, 4, 2>(tile, block, input),
-            Filtering::Four => self.transform_by::<F4, 6, 4>(tile, block, input),
+            Filtering::Two => self.transform_by::<F2, 4, 2>(tile, block, input, workspace),
+            Filtering::Four => self.transform_by::<F4, 6, 4>(tile, block, input, workspace),
         }
     }
 
@@ -142,68 +142,64 @@ impl Kernel {
         tile: &mut Tile<'_, f32>,
         block: usize,
         input: &[f32],
+        workspace: &mut [f32],
     ) {
         let Geometry { channels, size, steps, .. } = self.geometry;
         let (image, block) = (block / self.blocks.count, block % self.blocks.count);
-        let (plane, first) = (self.geometry.plane(), tile.columns.start);
-        if first >= channels {
-            return;
-        }
-        let strip = &input[(image * channels + first) * plane..][..(channels - first).min(LANES) * plane];
-        let (across, down) = (self.blocks.across, self.rows_of(block));
-        let padded = across * OUT + 2;
+        let (across, down, distance) = (self.blocks.across, self.rows_of(block), self.blocks.tiles());
+        let (plane, padded) = (self.geometry.plane(), across * OUT + 2);
         let top = (block * self.blocks.down * OUT) as isize - steps.pads[0] as isize;
-        let rows = (down * OUT + 2) * padded;
-        with_workspace((rows + IN * padded) * LANES, |workspace| {
-            let (source, columns) = workspace.as_chunks_mut::<LANES>().0.split_at_mut(rows);
-            gather(strip, size, (top, steps.pads[1]), padded, source);
-            let distance = self.blocks.tiles();
-            vectorised(Input::<F, IN, OUT> {
-                transform: PhantomData,
-                source,
-                columns,
-                across,
-                down,
-                distance,
-                out: tile,
-            });
-        });
+        let (columns, source) = workspace.as_chunks_mut::<LANES>().0.split_at_mut(IN * padded);
+        let source = &mut source[..(down * OUT + 2) * padded];
+        for channel in (tile.columns.start..tile.columns.end.min(channels)).step_by(LANES) {
+            let planes = &input[(image * channels + channel) * plane..][..(channels - channel).min(LANES) * plane];
+            gather(planes, size, (top, steps.pads[1]), padded, source);
+            let first = channel - tile.columns.start;
+            let (transform, source, columns) = (PhantomData::<F>, &*source, &mut *columns);
+            vectorised(Input { transform, source, columns, across, down, distance, first, out: tile });
+        }
+    }
+
+    /// Numbers of a workspace for [`transform`](Self::transform).
+    fn transform_floats(&self) -> usize {
+        let [high, wide] = [self.blocks.down, self.blocks.across].map(|tiles| tiles * self.filtering.outputs() + 2);
+        (high + self.filtering.outputs() + 2) * wide * LANES
     }
 
     /// Computes a part of the output from the transformed inputs of its block, a panel of maps after the other.
-    fn compute(&self, part: &mut Tile<'_, f32>, inputs: &[f32], extras: &[&[u8]]) {
+    fn compute(&self, part: &mut Tile<'_, f32>, inputs: &[f32], extras: &[&[u8]], workspace: &mut [f32]) {
         let width = self.micro.columns;
-        let pixels = part.columns.len();
         let tiles = self.rows_of(part.columns.start / self.parts.tile_columns) * self.blocks.across;
-        let sums = self.filtering.positions() * tiles * width;
-        with_workspace(sums + 2 * pixels * LANES, |workspace| {
-            let (sums, outputs) = workspace.split_at_mut(sums);
-            let maps = part.rows.clone();
-            for first in maps.clone().step_by(width) {
-                let panel = first..maps.end.min(first + width);
-                let products = self.multiply(panel.clone(), tiles, inputs, sums);
-                for first in panel.clone().step_by(LANES) {
-                    let vector = first..panel.end.min(first + LANES);
-                    self.finish(part, vector, &sums[first - panel.start..], products, outputs, extras);
-                }
+        let (sums, outputs) = workspace.split_at_mut(self.filtering.positions() * tiles * width);
+        let maps = part.rows.clone();
+        for first in maps.clone().step_by(width) {
+            let panel = first..maps.end.min(first + width);
+            let products = self.multiply(panel.clone(), tiles, inputs, sums);
+            for first in panel.clone().step_by(LANES) {
+                let vector = first..panel.end.min(first + LANES);
+                self.finish(part, vector, &sums[first - panel.start..], products, outputs, extras);
             }
-        });
+        }
     }
 
-    /// The products of all positions of a block with so many tiles, for one panel of maps, and how they are stored.
-    fn multiply(&self, maps: Range<usize>, tiles: usize, inputs: &[f32], sums: &mut [f32]) -> Grid {
+    /// Numbers of a workspace for [`compute`](Self::compute).
+    fn compute_floats(&self) -> usize {
+        self.filtering.positions() * self.blocks.tiles() * self.micro.columns + 2 * self.parts.tile_columns * LANES
+    }
+
+    /// The products of all positions of a block with so many tiles, for one panel of maps: matrices of so many rows and columns.
+    fn multiply(&self, maps: Range<usize>, tiles: usize, inputs: &[f32], sums: &mut [f32]) -> [usize; 2] {
         let positions = self.filtering.positions();
-        let columns = maps.len().next_multiple_of(LANES);
-        let products = Grid { batch: positions, rows: tiles, columns, tile_rows: tiles, tile_columns: columns };
-        let panel = maps.start / self.micro.columns * positions;
+        let (panel, columns) = (maps.start / self.micro.columns * positions, maps.len().next_multiple_of(LANES));
         let (distance, matrix) = (self.inputs(1).columns, self.input_floats(1) / positions);
-        Team::solo().run_tiles(&mut sums[..positions * tiles * columns], products, &|mut tile| {
-            let left = &inputs[tile.matrix * matrix..][..tiles * distance];
-            let left = View::with_strides(left, tiles, self.geometry.channels, (distance, 1));
-            let right = self.weights.panels(panel + tile.matrix);
-            Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(&mut tile, None);
-        });
-        products
+        let products = sums.chunks_exact_mut(tiles * columns).zip(inputs.chunks_exact(matrix));
+        for (position, (product, inputs)) in products.take(positions).enumerate() {
+            let left = View::with_strides(inputs, tiles, self.geometry.channels, (distance, 1));
+            let right = self.weights.panels(panel + position);
+            let product = &mut Tile::whole(product, columns);
+            Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(product, None);
+        }
+        [tiles, columns]
     }
 
     /// Outputs of up to sixteen maps of a part, whose first product is the first of `sums`.
@@ -212,7 +208,7 @@ impl Kernel {
         part: &mut Tile<'_, f32>,
         maps: Range<usize>,
         sums: &[f32],
-        products: Grid,
+        products: [usize; 2],
         workspace: &mut [f32],
         extras: &[&[u8]],
     ) {
@@ -262,21 +258,20 @@ impl CpuKernel for Kernel {
             let blocks = self.inputs(self.geometry.images * self.blocks.count);
             call.team.run_tiles(inputs, blocks, &|mut strip| {
                 let number = strip.matrix;
-                self.transform(&mut strip, number, input);
+                with_workspace(self.transform_floats(), |space| self.transform(&mut strip, number, input, space));
             });
             let inputs = &*inputs;
             call.team.run_tiles(output, self.parts, &|mut part| {
                 let inputs = &inputs[number(&part) * block..][..block];
-                self.compute(&mut part, inputs, extras);
+                with_workspace(self.compute_floats(), |space| self.compute(&mut part, inputs, extras, space));
             });
         } else {
             call.team.run_tiles(output, self.parts, &|mut part| {
-                with_workspace(block, |inputs| {
-                    let number = number(&part);
-                    Team::solo().run_tiles(inputs, self.inputs(1), &|mut strip| {
-                        self.transform(&mut strip, number, input);
-                    });
-                    self.compute(&mut part, inputs, extras);
+                with_workspace(block + self.transform_floats().max(self.compute_floats()), |space| {
+                    let (inputs, space) = space.split_at_mut(block);
+                    let tile = &mut Tile::whole(inputs, self.inputs(1).columns);
+                    self.transform(tile, number(&part), input, space);
+                    self.compute(&mut part, inputs, extras, space);
                 });
             });
         }

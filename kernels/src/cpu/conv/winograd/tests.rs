@@ -1,6 +1,7 @@
 //! Minimal filtering against the definition in 64-bit floats, by both sizes of tiles, of shapes and values of all kinds.
 
 use super::*;
+use crate::cpu::Team;
 use crate::cpu::conv::geometry_of;
 use crate::cpu::gemm::testing::{keep, run, run_by_teams, spec, tensor};
 use crate::op::{Conv, Op};

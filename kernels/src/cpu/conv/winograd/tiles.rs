@@ -6,7 +6,7 @@
 use super::transform::Transform;
 use crate::cpu::gemm;
 use crate::cpu::lanes::LANES;
-use crate::cpu::team::{Grid, Tile};
+use crate::cpu::team::Tile;
 use crate::cpu::vector::{Isa, Loop};
 use std::marker::PhantomData;
 
@@ -53,7 +53,8 @@ pub(super) struct Input<'a, 't, F, const IN: usize, const OUT: usize> {
     pub(super) down: usize,
     /// Tiles between the matrices of two positions.
     pub(super) distance: usize,
-    /// A row for each position and tile.
+    /// A row for each position and tile, in which the channels begin at a column.
+    pub(super) first: usize,
     pub(super) out: &'a mut Tile<'t, f32>,
 }
 
@@ -62,7 +63,7 @@ impl<F: Transform<IN, OUT>, const IN: usize, const OUT: usize> Loop for Input<'_
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { source, columns, across, down, distance, out, .. } = self;
+        let Self { source, columns, across, down, distance, first, out, .. } = self;
         let padded = across * OUT + 2;
         for y in 0..down {
             let rows: [&[Pixel]; IN] = std::array::from_fn(|i| &source[(y * OUT + i) * padded..][..padded]);
@@ -77,7 +78,7 @@ impl<F: Transform<IN, OUT>, const IN: usize, const OUT: usize> Loop for Input<'_
                     let values = Self::transformed::<I>(std::array::from_fn(|j| &row[x * OUT + j]));
                     for (j, values) in values.iter().enumerate() {
                         let place = (i * IN + j) * distance + y * across + x;
-                        out.row(place)[..LANES].copy_from_slice(values);
+                        out.row(place)[first..][..LANES].copy_from_slice(values);
                     }
                 }
             }
@@ -103,17 +104,23 @@ impl<F: Transform<IN, OUT>, const IN: usize, const OUT: usize> Input<'_, '_, F, 
 pub(super) struct Output<'a, F, const IN: usize, const OUT: usize> {
     transform: PhantomData<F>,
     products: &'a [f32],
-    grid: Grid,
+    sizes: [usize; 2],
     across: usize,
     size: [usize; 2],
     out: &'a mut [Pixel],
 }
 
 impl<'a, F, const IN: usize, const OUT: usize> Output<'a, F, IN, OUT> {
-    /// Of maps whose first product is the first of `products`, for each position a matrix of `grid` with a row for each tile, `across` of
-    /// which are a row of tiles; to rows and columns of pixels.
-    pub(super) fn new(products: &'a [f32], grid: Grid, across: usize, size: [usize; 2], out: &'a mut [Pixel]) -> Self {
-        Self { transform: PhantomData, products, grid, across, size, out }
+    /// Of maps whose first product is the first of `products`, for each position a matrix of these sizes with a row for each tile, `across`
+    /// of which are a row of tiles; to rows and columns of pixels.
+    pub(super) fn new(
+        products: &'a [f32],
+        sizes: [usize; 2],
+        across: usize,
+        size: [usize; 2],
+        out: &'a mut [Pixel],
+    ) -> Self {
+        Self { transform: PhantomData, products, sizes, across, size, out }
     }
 }
 
@@ -122,9 +129,7 @@ impl<F: Transform<IN, OUT>, const IN: usize, const OUT: usize> Loop for Output<'
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self {
-            products, grid: Grid { rows: distance, columns: width, .. }, across, size: [high, wide], out, ..
-        } = self;
+        let Self { products, sizes: [distance, width], across, size: [high, wide], out, .. } = self;
         for (top, left) in (0..high).step_by(OUT).flat_map(|y| (0..wide).step_by(OUT).map(move |x| (y, x))) {
             let tile = top / OUT * across + left / OUT;
             let product = |i: usize, j: usize| -> &Pixel {
