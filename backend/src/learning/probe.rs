@@ -9,7 +9,7 @@ use anabranch_kernels::op::{Binary, Conv, Expression, MatMul, Op, Register, Step
 pub(crate) enum Probe {
     /// A product of 512×512 matrices.
     MatMul,
-    /// A 3×3 convolution of 64 channels of 56×56.
+    /// A 3×3 convolution of 64 channels of 56×56, computed as sums of products: its windows' elements lie apart.
     Conv,
     /// An expression of 32 steps over 256 KiB.
     Map,
@@ -27,7 +27,7 @@ impl Probe {
     pub(crate) fn program(self) -> Program {
         match self {
             Self::MatMul => chain(&[512, 512], Some(&[512, 512]), &Op::MatMul(MatMul::default()), 2),
-            Self::Conv => chain(&[1, 64, 56, 56], Some(&[64, 64, 3, 3]), &Op::Conv(same_conv()), 2),
+            Self::Conv => chain(&[1, 64, 56, 56], Some(&[64, 64, 3, 3]), &Op::Conv(dilated_conv()), 2),
             Self::Map => chain(&[64, 1024], None, &map(long_expression()), 2),
             Self::Bandwidth => chain(&[8192, 1024], None, &negate(), 2),
             Self::Launch => chain(&[16], None, &negate(), 32),
@@ -53,9 +53,9 @@ fn negate() -> Op {
     map(Expression::unary(Unary::Negate))
 }
 
-/// A 3×3 convolution that keeps the image's size.
-fn same_conv() -> Conv {
-    Conv { strides: [1, 1], pads: [1; 4], dilations: [1, 1], group: 1, epilogue: None }
+/// A 3×3 convolution of every other pixel that keeps the image's size.
+fn dilated_conv() -> Conv {
+    Conv { strides: [1, 1], pads: [2; 4], dilations: [2, 2], group: 1, epilogue: None }
 }
 
 /// 32 alternating multiplications and additions of the input to the value so far.

@@ -4,9 +4,11 @@
 //! one, in panels of a fixed width, step by step. What such a panel holds does not depend on which of the two it is, on the other
 //! operand or on the batch, so that a constant that several kernels read in one layout is kept once.
 
+use super::conv::transform_filters;
 use super::elements::{elements, elements_mut};
 use super::gemm::{Panels, View, pack_panels, pack_rows, transpose};
 use crate::error::KernelError;
+use crate::op::Filtering;
 use crate::tensor::Buffer;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ enum Source {
     Lines,
     /// `[lines, depth / taps, taps]`, to be brought into the order `[taps, depth / taps]` of each line.
     Windows { taps: usize },
+    /// `[maps, depth, 3 × 3]`: filters whose values at each position are a matrix for each panel of maps.
+    Filters { filtering: Filtering, maps: usize },
 }
 
 /// A constant input that a kernel keeps in a layout of its own.
@@ -58,6 +62,12 @@ impl Layout {
         Self { matrices: groups, lines: maps, depth: channels * taps, width, source }
     }
 
+    /// The weights `[maps, channels, 3 × 3]` of a convolution by minimal filtering: for each panel of maps, one matrix for each position.
+    pub(super) fn filters([maps, channels]: [usize; 2], filtering: Filtering, width: usize) -> Self {
+        let matrices = maps.div_ceil(width) * filtering.positions();
+        Self { matrices, lines: width, depth: channels, width, source: Source::Filters { filtering, maps } }
+    }
+
     /// Bytes of the packed constant.
     pub fn bytes(&self) -> usize {
         self.matrices * self.matrix_floats() * size_of::<f32>()
@@ -68,8 +78,8 @@ impl Layout {
     /// # Panics
     /// If either has another size than the layout's.
     pub fn pack(&self, raw: &[u8], packed: &mut [u8]) {
-        let elements = self.matrices * self.lines * self.depth;
-        assert_eq!(raw.len(), elements * size_of::<f32>(), "a constant is of its spec's size");
+        let (matrices, elements) = self.raw();
+        assert_eq!(raw.len(), matrices * elements * size_of::<f32>(), "a constant is of its spec's size");
         assert_eq!(packed.len(), self.bytes(), "packed constants are of their layout's size");
         self.pieces(raw.len()).for_each(|piece| self.pack_piece(&piece, &raw[piece.clone()], packed));
     }
@@ -80,11 +90,21 @@ impl Layout {
         let unit = match self.source {
             Source::Steps => self.lines,
             Source::Lines | Source::Windows { .. } => self.width * self.depth,
+            Source::Filters { .. } => self.width * self.depth * 9,
         };
-        let unit = unit.max(1) * size_of::<f32>();
-        let (matrix, length) = (self.lines * self.depth * size_of::<f32>(), (bytes / unit).max(1) * unit);
+        let (matrices, matrix) = self.raw();
+        let (unit, matrix) = (unit.max(1) * size_of::<f32>(), matrix * size_of::<f32>());
+        let length = (bytes / unit).max(1) * unit;
         let starts = move |number| (0..matrix).step_by(length).map(move |start| (number * matrix, start));
-        (0..self.matrices).flat_map(starts).map(move |(at, start)| at + start..at + matrix.min(start + length))
+        (0..matrices).flat_map(starts).map(move |(at, start)| at + start..at + matrix.min(start + length))
+    }
+
+    /// Matrices of the raw constant, and elements of each.
+    fn raw(&self) -> (usize, usize) {
+        match self.source {
+            Source::Filters { maps, .. } => (1, maps * self.depth * 9),
+            _ => (self.matrices, self.lines * self.depth),
+        }
     }
 
     /// Packs one of the [`pieces`](Self::pieces), whose bytes are `raw`, to its place in `packed`. O(elements of the piece).
@@ -94,6 +114,14 @@ impl Layout {
     pub fn pack_piece(&self, piece: &Range<usize>, raw: &[u8], packed: &mut [u8]) {
         assert_eq!(packed.len(), self.bytes(), "packed constants are of their layout's size");
         let Self { lines, depth, width, .. } = *self;
+        if let Source::Filters { filtering, .. } = self.source {
+            let (filters, panel) = (width * depth * 9, filtering.positions() * depth * width);
+            let packed = &mut elements_mut::<f32>(packed)[piece.start / size_of::<f32>() / filters * panel..];
+            for (filters, panel) in elements(raw).chunks(filters).zip(packed.chunks_exact_mut(panel)) {
+                transform_filters(filtering, filters, depth, width, panel);
+            }
+            return;
+        }
         let (panel, matrix) = (width * depth, lines * depth);
         let start = piece.start / size_of::<f32>();
         let packed = &mut elements_mut::<f32>(packed)[start / matrix * self.matrix_floats()..][..self.matrix_floats()];
@@ -269,6 +297,29 @@ mod tests {
                 sum(&data[..2 * depth * lines]),
                 "padding is not zero"
             );
+        }
+    }
+
+    #[test]
+    fn filters_are_matrices_of_each_panel() {
+        let [maps, channels] = [21, 5];
+        let data: Vec<f32> = (0..maps * channels * 9).map(|i| (i % 31) as f32).collect();
+        for (filtering, width) in
+            [(Filtering::Two, 8), (Filtering::Two, 32), (Filtering::Four, 16), (Filtering::Four, 48)]
+        {
+            let layout = Layout::filters([maps, channels], filtering, width);
+            let packed = packed(&layout, &data);
+            let positions = filtering.positions();
+            for (map, channel) in (0..maps).flat_map(|map| (0..channels).map(move |channel| (map, channel))) {
+                // A filter's values at the points (∞, ∞) are its last element.
+                let panels = layout.panels(packed.bytes(), map / width * positions + positions - 1);
+                let element = data[(map * channels + channel) * 9 + 8];
+                assert_eq!(
+                    found(&panels, channel, map % width),
+                    element,
+                    "{filtering:?}, map {map}, channel {channel}"
+                );
+            }
         }
     }
 

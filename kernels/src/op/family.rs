@@ -3,7 +3,7 @@
 //! A time is predicted from those of other nodes of its family: a device's seconds for each of the family's amounts are fitted to
 //! what was measured. Which amounts there are follows from the kernels: what they multiply, copy, pack, or begin anew.
 
-use super::{Binary, Domain, Expression, NodeSpec, Op, RecurrentKind, ReduceKind, Step, Unary};
+use super::{Binary, Conv, Domain, Expression, Filtering, NodeSpec, Op, RecurrentKind, ReduceKind, Step, Unary};
 use crate::dtype::DType;
 use crate::shape::merged;
 
@@ -44,7 +44,7 @@ impl NodeSpec {
         match &self.op {
             Op::Map(map) => self.map_family(map.domain, &map.expression),
             Op::MatMul(op) => self.product_family(op.transpose_a),
-            Op::Conv(op) => self.conv_family(op.group, op.strides),
+            Op::Conv(op) => self.conv_family(op),
             Op::ConvTranspose(_) => {
                 // A product of the weights with the image, whose elements are then added to those of the result.
                 let spread = read * (1..4).map(|axis| self.size(1, axis)).product::<f64>();
@@ -142,8 +142,8 @@ impl NodeSpec {
     }
 
     /// Of products: operations, elements of the windows that are written as the right matrices, weights, image and result.
-    fn conv_family(&self, group: usize, strides: [usize; 2]) -> (&'static str, Vec<f64>) {
-        let [channels, maps, group] = [self.size(0, 1), self.size(1, 0), group as f64];
+    fn conv_family(&self, op: &Conv) -> (&'static str, Vec<f64>) {
+        let [channels, maps, group] = [self.size(0, 1), self.size(1, 0), op.group as f64];
         let (taps, images) = (self.size(1, 2) * self.size(1, 3), self.size(0, 0));
         let pixels = self.written() / images / maps;
         let depth = self.size(1, 1) * taps;
@@ -152,15 +152,27 @@ impl NodeSpec {
             let name = if taps == 9.0 { "conv depthwise" } else { "conv depthwise other" };
             return (name, vec![flops, self.read(0), self.written(), self.rows_written()]);
         }
+        if let Some(filtering) = Filtering::of(op, self) {
+            return ("conv filtered", self.filtered_amounts(filtering));
+        }
         let amounts = vec![flops, windows, self.read(1), self.read(0), self.written()];
         let small = pixels <= SMALL_IMAGE.0 && maps / group >= SMALL_IMAGE.1 && pixels % LANES > 0.0;
-        let name = match (small, taps == 1.0 && strides == [1, 1], group > 1.0) {
+        let name = match (small, taps == 1.0 && op.strides == [1, 1], group > 1.0) {
             (true, ..) => "conv small",
             (_, true, _) => "conv pointwise",
             (.., true) => "conv grouped",
             (.., false) => "conv windows",
         };
         (name, amounts)
+    }
+
+    /// Of products at all positions: operations, values of tiles' channels and of their maps, and weights.
+    fn filtered_amounts(&self, filtering: Filtering) -> Vec<f64> {
+        let [images, maps, high, wide] = [0, 1, 2, 3].map(|axis| self.outputs[0].shape.dims()[axis]);
+        let values = filtering.positions() as f64 * filtering.tiles(images, [high, wide]) as f64;
+        let [channels, maps] = [self.size(0, 1), maps as f64];
+        let weights = filtering.positions() as f64 * channels * maps;
+        vec![2.0 * values * channels * maps, values * channels, values * maps, weights]
     }
 
     /// Operations, gates, the weights of all steps, and steps.
@@ -280,6 +292,10 @@ mod tests {
         assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 10, 10], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv pointwise");
         assert_eq!(family(conv(2, 0, 1), &[&[1, 8, 20, 20], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv windows");
         assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[32, 8, 3, 3]], &[1, 32, 7, 7]).0, "conv small");
+        // 5 × 5 tiles of 4 × 4 pixels, of which each has 36 products.
+        let want = vec![72.0 * 25.0 * 2048.0, 36.0 * 25.0 * 64.0, 36.0 * 25.0 * 32.0, 36.0 * 2048.0, 0.0, 0.0];
+        let found = family(conv(1, 1, 1), &[&[1, 64, 20, 20], &[32, 64, 3, 3]], &[1, 32, 20, 20]);
+        assert_eq!(found, ("conv filtered", want));
         assert_eq!(family(conv(1, 1, 2), &[&[1, 8, 10, 10], &[32, 4, 3, 3]], &[1, 32, 10, 10]).0, "conv grouped");
         assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 10, 10], &[8, 1, 3, 3]], &[1, 8, 10, 10]).0, "conv depthwise");
     }

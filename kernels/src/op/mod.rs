@@ -8,6 +8,7 @@ mod block;
 mod check;
 mod expression;
 mod family;
+mod filtering;
 mod kinds;
 mod rows;
 mod work;
@@ -15,6 +16,7 @@ mod work;
 pub use block::{Block, Member, Operand};
 pub use expression::{Binary, Domain, Expression, ExpressionError, Literal, Register, Step, Unary};
 pub use family::Family;
+pub(crate) use filtering::Filtering;
 pub(crate) use kinds::cubic_weights;
 pub use kinds::{
     ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Gather, Interpolation, MatMul, NearestRounding, Normalize,

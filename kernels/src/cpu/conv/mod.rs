@@ -1,8 +1,8 @@
 //! Two-dimensional convolutions, with an epilogue.
 //!
 //! A convolution is a product of the weights with the image's windows. Where every window is one pixel, the image is that
-//! matrix; where each channel is convolved by itself, there is a kernel without products; else the windows are written
-//! panel by panel as the product needs them.
+//! matrix; where each channel is convolved by itself, there is a kernel without products; windows of 3 × 3 are
+//! filtered with fewer products where that pays; else the windows are written panel by panel as the product needs them.
 
 mod dense;
 mod depthwise;
@@ -10,13 +10,16 @@ mod geometry;
 mod image;
 mod pieces;
 mod small;
+mod winograd;
+
+pub(super) use winograd::transform_filters;
 
 use geometry::{Geometry, Steps};
 
 use super::CpuKernel;
 use super::gemm::MicroKernel;
 use crate::error::KernelError;
-use crate::op::{Conv, NodeSpec};
+use crate::op::{Conv, Filtering, NodeSpec};
 
 /// The kernel of a convolution.
 pub(super) fn prepare(op: &Conv, node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
@@ -35,6 +38,12 @@ fn prepare_for(
         && let Some(kernel) = depthwise::prepare(micro, geometry, node, constants)?
     {
         return Ok(kernel);
+    }
+    if constant
+        && winograd::Kernel::suits(micro)
+        && let Some(filtering) = Filtering::of(op, node)
+    {
+        return Ok(Box::new(winograd::Kernel::new(micro, geometry, filtering, node)?));
     }
     Ok(if constant && small::Kernel::suits(micro, &geometry) {
         Box::new(small::Kernel::new(micro, geometry, node)?)

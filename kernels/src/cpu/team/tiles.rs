@@ -113,11 +113,23 @@ pub(crate) struct Tile<'a, T> {
     data: PhantomData<&'a mut [T]>,
 }
 
-impl<T> Tile<'_, T> {
+impl<'a, T> Tile<'a, T> {
+    /// A matrix of rows of `columns` elements as one tile, to which access is exclusive without a team.
+    ///
+    /// # Panics
+    /// If the matrix is not of whole rows.
+    pub(crate) fn whole(matrix: &'a mut [T], columns: usize) -> Self {
+        assert!(matrix.len().is_multiple_of(columns), "{} elements are not rows of {columns}", matrix.len());
+        let rows = 0..matrix.len() / columns;
+        Self { start: matrix.as_mut_ptr(), stride: columns, matrix: 0, rows, columns: 0..columns, data: PhantomData }
+    }
+
     /// Row `index` of the tile, counted from its first.
     ///
     /// # Panics
     /// If the tile has fewer rows.
+    // Loops of vectors write row by row.
+    #[inline(always)]
     pub(crate) fn row(&mut self, index: usize) -> &mut [T] {
         assert!(index < self.rows.len(), "row {index} of a tile of {} rows", self.rows.len());
         // SAFETY: the tile's rectangle lies within the slice it was cut from, no other tile shares an element with it,
@@ -200,6 +212,15 @@ mod tests {
             tile.whole_rows().fill(first + 1);
         });
         assert_eq!(data, [1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 5, 5, 5]);
+    }
+
+    #[test]
+    fn a_whole_matrix_is_one_tile() {
+        let mut data = [0; 12];
+        let mut tile = Tile::whole(&mut data, 4);
+        tile.row(2)[1] = 7;
+        assert_eq!((&tile.rows, &tile.columns, tile.stride()), (&(0..3), &(0..4), 4));
+        assert_eq!(data.iter().position(|x| *x == 7), Some(9));
     }
 
     #[test]

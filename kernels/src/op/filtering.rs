@@ -1,0 +1,136 @@
+//! Which convolutions CPUs compute by minimal filtering: a function of their shapes alone.
+//!
+//! F(m × m, 3 × 3) computes tiles of m × m outputs with (m + 2)² rather than 9 m² products for each channel and map (Lavin and Gray 2015,
+//! section 4.1). It has transforms instead, more weights, and tiles beyond the image's edge.
+
+use super::{Conv, NodeSpec};
+
+/// How many outputs are computed at once along each of an image's axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Filtering {
+    /// F(2 × 2, 3 × 3).
+    Two,
+    /// F(4 × 4, 3 × 3).
+    Four,
+}
+
+/// Products for which a weight could be read from memory.
+const WEIGHT: f64 = 8.0;
+
+/// Products for which a channel's value at one position could be transformed, or a map's.
+const TRANSFORM: f64 = 20.0;
+
+/// Products for which an element of a window could be written.
+const WINDOW: f64 = 4.0;
+
+/// Least channels and maps: fewer leave vectors empty.
+const LEAST: usize = 16;
+
+/// Most numbers of the transformed inputs of a row of tiles: 4 MiB.
+const ROW: usize = 1 << 20;
+
+impl Filtering {
+    /// Outputs along each axis.
+    pub(crate) fn outputs(self) -> usize {
+        match self {
+            Self::Two => 2,
+            Self::Four => 4,
+        }
+    }
+
+    /// Products for all outputs of a tile, for each channel and map.
+    pub(crate) fn positions(self) -> usize {
+        (self.outputs() + 2) * (self.outputs() + 2)
+    }
+
+    /// How a convolution is computed if its weights are constant; `None` if as sums of products.
+    pub(crate) fn of(op: &Conv, node: &NodeSpec) -> Option<Self> {
+        let dims = |tensor: Option<&crate::TensorSpec>| <[usize; 4]>::try_from(tensor?.shape.dims()).ok();
+        let ([maps, channels, high, wide], output) = (dims(node.inputs.get(1))?, dims(node.outputs.first())?);
+        let near = op.strides == [1, 1] && op.dilations == [1, 1] && op.group == 1;
+        if !near || [high, wide] != [3, 3] || channels.min(maps) < LEAST || output.contains(&0) {
+            return None;
+        }
+        let sizes = [output[0], channels, maps];
+        let [direct, two, four] =
+            [None, Some(Self::Two), Some(Self::Four)].map(|how| cost(how, sizes, [output[2], output[3]]));
+        // The larger tile has more than twice the weights: it must gain a fifth.
+        let (cost, chosen) = if four < 0.8 * two { (four, Self::Four) } else { (two, Self::Two) };
+        let row = chosen.positions() * output[3].div_ceil(chosen.outputs()) * channels;
+        (cost < 0.9 * direct && row <= ROW).then_some(chosen)
+    }
+
+    /// Tiles of images of so many rows and columns.
+    pub(crate) fn tiles(self, images: usize, size: [usize; 2]) -> usize {
+        size.iter().fold(images, |tiles, size| tiles.saturating_mul(size.div_ceil(self.outputs())))
+    }
+}
+
+/// About how many products a convolution takes as long as.
+fn cost(how: Option<Filtering>, [images, channels, maps]: [usize; 3], size: [usize; 2]) -> f64 {
+    let [channels, maps] = [channels, maps].map(|size| size as f64);
+    let weights = channels * maps;
+    match how {
+        None => {
+            let pixels = images as f64 * size[0] as f64 * size[1] as f64;
+            9.0 * (pixels * channels * (maps + WINDOW) + WEIGHT * weights)
+        }
+        Some(filtering) => {
+            let tiles = filtering.tiles(images, size) as f64;
+            let transforms = TRANSFORM * (channels + maps);
+            filtering.positions() as f64 * (tiles * (weights + transforms) + WEIGHT * weights)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Op;
+    use crate::{DType, Shape, TensorSpec};
+
+    fn chosen(
+        images: usize,
+        [channels, maps]: [usize; 2],
+        size: usize,
+        change: impl Fn(&mut Conv),
+    ) -> Option<Filtering> {
+        let mut op = Conv { strides: [1; 2], pads: [1; 4], dilations: [1; 2], group: 1, epilogue: None };
+        change(&mut op);
+        let spec = |dims: [usize; 4]| TensorSpec::new(DType::F32, Shape::new(dims).expect("small"));
+        let inputs = vec![spec([images, channels, size, size]), spec([maps, channels, 3, 3])];
+        let outputs = vec![spec([images, maps, size, size])];
+        Filtering::of(&op, &NodeSpec { op: Op::Conv(op.clone()), inputs, outputs })
+    }
+
+    #[test]
+    fn tiles_are_large_where_images_are() {
+        let plain = |images, channels, size| chosen(images, channels, size, |_| ());
+        for (images, channels, size, want) in [
+            (1, [48, 48], 24, Some(Filtering::Four)),
+            (1, [16, 32], 20, Some(Filtering::Four)),
+            (1, [160, 160], 16, Some(Filtering::Four)),
+            (1, [192, 192], 10, Some(Filtering::Two)),
+            (1, [96, 96], 6, Some(Filtering::Two)),
+            // Images share their weights.
+            (8, [96, 96], 12, Some(Filtering::Four)),
+            // Few pixels for the weights; empty vectors; no pixels.
+            (1, [320, 320], 4, None),
+            (1, [8, 64], 40, None),
+            (1, [64, 8], 40, None),
+            (0, [64, 64], 40, None),
+            // A row of tiles that is too much.
+            (1, [512, 16], 400, None),
+        ] {
+            assert_eq!(plain(images, channels, size), want, "{images} of {channels:?}, {size}²");
+        }
+    }
+
+    #[test]
+    fn only_near_windows_of_all_channels_are_filtered() {
+        assert!(chosen(1, [64, 64], 24, |_| ()).is_some());
+        assert_eq!(chosen(1, [64, 64], 24, |op| op.strides = [1, 2]), None);
+        assert_eq!(chosen(1, [64, 64], 24, |op| op.dilations = [2, 1]), None);
+        assert_eq!(chosen(1, [64, 64], 24, |op| op.group = 2), None);
+    }
+}
