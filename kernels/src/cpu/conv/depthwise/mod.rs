@@ -1,6 +1,6 @@
 //! Convolutions of each channel by itself, of which there is no product to gain from.
 //!
-//! Small windows are read where they are (`direct`), large ones with channels along the vectors (`channels`). The choice follows from
+//! Small windows over large planes are read where they are (`direct`), others with channels along the vectors (`channels`). The choice follows from
 //! shapes and the instruction set.
 
 mod channels;
@@ -23,6 +23,9 @@ const TILE_WORK: usize = 1 << 17;
 /// Elements of a window that is read where it is.
 const SMALL_WINDOW: usize = 9;
 
+/// Pixels of an output of which short rows would leave many lanes empty.
+const SMALL_PLANE: usize = 256;
+
 /// The kernel of a depthwise convolution; `None` if it is better computed as products, its windows reaching too far for `channels` and no
 /// instructions being there for `direct`.
 ///
@@ -34,8 +37,9 @@ pub(super) fn prepare(
     node: &NodeSpec,
     constants: &[bool],
 ) -> Result<Option<Box<dyn CpuKernel>>, KernelError> {
-    // What `channels` moves pays beside large windows, and where most lanes have a channel.
-    let pays = geometry.taps() > SMALL_WINDOW && 2 * geometry.maps >= LANES;
+    // What `channels` moves pays beside large windows or where rows would leave lanes empty, if most lanes have a channel.
+    let large = geometry.taps() > SMALL_WINDOW || geometry.pixels() <= SMALL_PLANE;
+    let pays = large && 2 * geometry.maps >= LANES;
     let direct = Direct::new(micro, &geometry);
     if (pays || direct.is_none())
         && let Some(kernel) = channels::Kernel::new(geometry, node, constants)?
