@@ -152,15 +152,20 @@ impl Kernel {
                 outputs: [rows.clone(), columns.clone()],
                 sums: &mut *sums,
             });
-            gemm::transpose(sums, (LANES, 1), (outputs, tile.rows.len()), out, outputs);
+            let size = (outputs, tile.rows.len());
             let place = rows.start * wide + columns.start - tile.columns.start;
-            for (at, sums) in out.chunks_exact(outputs).take(tile.rows.len()).enumerate() {
-                let map = tile.matrix * maps + tile.rows.start + at;
-                let out = &mut tile.row(at)[place..place + outputs];
-                out.copy_from_slice(sums);
-                if finish.is_none()
-                    && let Some(epilogue) = &self.epilogue
-                {
+            if outputs == tile.stride() {
+                gemm::transpose(sums, (LANES, 1), size, tile.whole_rows(), outputs);
+            } else {
+                gemm::transpose(sums, (LANES, 1), size, out, outputs);
+                for (at, sums) in out.chunks_exact(outputs).take(size.1).enumerate() {
+                    tile.row(at)[place..place + outputs].copy_from_slice(sums);
+                }
+            }
+            if let (None, Some(epilogue)) = (finish, &self.epilogue) {
+                for at in 0..size.1 {
+                    let map = tile.matrix * maps + tile.rows.start + at;
+                    let out = &mut tile.row(at)[place..place + outputs];
                     epilogue.apply(map * high + rows.start, columns.start, out, extras);
                 }
             }

@@ -10,7 +10,7 @@ use super::geometry::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::gemm::MicroKernel;
 use crate::cpu::lanes::LANES;
-use crate::cpu::map::Epilogue;
+use crate::cpu::map::{Epilogue, Uniform};
 use crate::cpu::team::{Grid, Tile};
 use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
@@ -24,7 +24,7 @@ const TILE_WORK: usize = 1 << 17;
 const SMALL_WINDOW: usize = 9;
 
 /// Pixels of an output of which short rows would leave many lanes empty.
-const SMALL_PLANE: usize = 256;
+const SMALL_PLANE: usize = 64;
 
 /// The kernel of a depthwise convolution; `None` if it is better computed as products, its windows reaching too far for `channels` and no
 /// instructions being there for `direct`.
@@ -84,8 +84,16 @@ impl Rows {
             let out = &mut out[(row - first) * width..(next - first) * width];
             let (image, map) = (map / maps, map % maps);
             let channel = image * channels + map / (maps / channels);
-            self.direct.compute(&input[channel * plane..][..plane], &weights[map * taps..][..taps], y, out);
-            if let Some(epilogue) = &self.epilogue {
+            let weights = &weights[map * taps..][..taps];
+            let (finish, rest) = match &self.epilogue {
+                None => (Uniform::IDENTITY, None),
+                Some(epilogue) => match epilogue.uniform(row * width, out.len(), extras) {
+                    Some(uniform) => (uniform, None),
+                    None => (Uniform::IDENTITY, Some(epilogue)),
+                },
+            };
+            self.direct.compute(&input[channel * plane..][..plane], weights, finish, y, out);
+            if let Some(epilogue) = rest {
                 epilogue.apply(row, 0, out, extras);
             }
             row = next;
