@@ -297,6 +297,9 @@ impl Loop for Apply<'_> {
             (Source::Scalar(s), Source::Scalar(b), Source::Slice(r)) => {
                 data.iter_mut().zip(r).for_each(|(x, r)| *x = clamp(*x * s + b + r));
             }
+            (Source::Slice(s), Source::Scalar(b), Source::Scalar(r)) => {
+                data.iter_mut().zip(s).for_each(|(x, s)| *x = clamp(*x * s + b + r));
+            }
             (Source::Slice(s), Source::Slice(b), Source::Scalar(r)) => {
                 data.iter_mut().zip(s).zip(b).for_each(|((x, s), b)| *x = clamp(*x * s + b + r));
             }
