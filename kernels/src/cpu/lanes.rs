@@ -1,10 +1,8 @@
 //! Sums and extremes of slices, in 32 lanes that are then combined pairwise: one tree, whatever the processor.
 
+pub(super) use super::vector::LANES;
 use super::vector::{Isa, Loop, vectorised};
 use bytemuck::Pod;
-
-/// Numbers of a vector, as kernels lay them out.
-pub(super) const LANES: usize = 16;
 
 /// Numbers that are folded side by side: two vectors, or each addition would wait for the one before.
 const SIDE_BY_SIDE: usize = 2 * LANES;

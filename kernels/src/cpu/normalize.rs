@@ -3,6 +3,7 @@
 use super::elements::{elements, elements_mut};
 use super::lanes::{SquaresAround, Sum, fold};
 use super::map::Epilogue;
+use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Normalize};
@@ -34,6 +35,24 @@ impl NormalizeKernel {
         let mean = if self.center { fold(Sum, source) / count } else { 0.0 };
         let variance = fold(SquaresAround(mean), source) / count;
         let scale = 1.0 / (variance + self.epsilon).sqrt();
+        vectorised(Shifted { source, mean, scale, target });
+    }
+}
+
+/// `target = (source − mean) · scale`.
+struct Shifted<'a> {
+    source: &'a [f32],
+    mean: f32,
+    scale: f32,
+    target: &'a mut [f32],
+}
+
+impl Loop for Shifted<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { source, mean, scale, target } = self;
         target.iter_mut().zip(source).for_each(|(to, from)| *to = (*from - mean) * scale);
     }
 }

@@ -1,9 +1,8 @@
 //! Pooling over windows of images: greatest element or mean.
 
 use super::elements::{elements, elements_mut};
-use super::number::greater;
 use super::team::with_workspace;
-use super::vector::{Isa, Loop, vectorised};
+use super::vector::{Isa, LANES, Loop, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Pool, PoolKind};
@@ -12,6 +11,12 @@ use std::ops::Range;
 
 /// Elements, read and written, that are worth a hand-over to another thread.
 const PIECE: usize = 16 * 1024;
+
+/// Elements along an axis up to which windows may reach, beside twice the input's: a row with its padding is held in memory.
+const MOST_PADDED: usize = 1 << 22;
+
+/// Rows of the output that are computed together.
+const TOGETHER: usize = 8;
 
 /// Pooling of images of one size.
 struct PoolKernel {
@@ -31,6 +36,11 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Pool) -> Result<Box<dyn CpuKernel>, 
         let end = sum(sum(start, reach.unwrap_or(usize::MAX)), 0).filter(|end| isize::try_from(*end).is_ok());
         let small = op.pads.iter().all(|pad| isize::try_from(*pad).is_ok());
         node.require(end.is_some() && small, "its windows lie within the address space")?;
+        let padded = end.unwrap_or(0).max(input[2 + axis].saturating_add(op.pads[axis]));
+        node.require(
+            padded <= MOST_PADDED.saturating_add(2 * input[2 + axis]),
+            "its windows reach not too far beyond the input",
+        )?;
     }
     Ok(Box::new(PoolKernel { op: op.clone(), input: [input[2], input[3]], output: [output[2], output[3]] }))
 }
@@ -57,18 +67,12 @@ impl PoolKernel {
         self.window(axis, index).0.len()
     }
 
-    /// The columns of windows that lie within the input for some output.
-    fn columns(&self) -> Range<usize> {
-        let (before, dilation) = (self.op.pads[1], self.op.dilations[1]);
-        let first = before.saturating_sub((self.output[1] - 1) * self.op.strides[1]).div_ceil(dilation);
-        first..(self.input[1] + before).div_ceil(dilation).min(self.op.window[1])
-    }
-
-    /// The outputs along a row for which a column of the window lies within the input.
-    fn reached(&self, column: usize) -> Range<usize> {
-        let (offset, stride, before) = (column * self.op.dilations[1], self.op.strides[1], self.op.pads[1]);
-        let behind = (self.input[1] + before).saturating_sub(offset).div_ceil(stride).min(self.output[1]);
-        before.saturating_sub(offset).div_ceil(stride).min(behind)..behind
+    /// Numbers of a thread's workspace: a row with its padding, as far as the windows of whole vectors of outputs reach, and the counts of
+    /// a mean.
+    fn workspace(&self) -> [usize; 2] {
+        let outputs = self.output[1].next_multiple_of(LANES);
+        let reach = (outputs.max(LANES) + LANES) * self.op.strides[1] + (self.op.window[1] - 1) * self.op.dilations[1];
+        [reach.max(self.op.pads[1] + self.input[1] + LANES), outputs]
     }
 }
 
@@ -77,18 +81,26 @@ trait Join {
     /// What joins with a number to that number.
     const NEUTRAL: f32;
 
-    fn join(a: f32, b: f32) -> f32;
+    fn join<I: Isa>(a: I::Vector, b: I::Vector) -> I::Vector;
+
+    /// The same of one lane.
+    fn scalar(a: f32, b: f32) -> f32;
 }
 
+/// The greatest of numbers none of which is NaN.
 struct Greatest;
 
 impl Join for Greatest {
     const NEUTRAL: f32 = f32::NEG_INFINITY;
 
-    /// NaN if one is.
     #[inline(always)]
-    fn join(a: f32, b: f32) -> f32 {
-        greater(a, b)
+    fn join<I: Isa>(a: I::Vector, b: I::Vector) -> I::Vector {
+        I::greater(a, b)
+    }
+
+    #[inline(always)]
+    fn scalar(a: f32, b: f32) -> f32 {
+        if a > b { a } else { b }
     }
 }
 
@@ -98,17 +110,25 @@ impl Join for Sum {
     const NEUTRAL: f32 = -0.0;
 
     #[inline(always)]
-    fn join(a: f32, b: f32) -> f32 {
+    fn join<I: Isa>(a: I::Vector, b: I::Vector) -> I::Vector {
+        I::sum(a, b)
+    }
+
+    #[inline(always)]
+    fn scalar(a: f32, b: f32) -> f32 {
         a + b
     }
 }
 
-/// One plane: for each row of the output the rows of its windows are joined to one, and then that one's columns.
+/// One plane: for each row of the output the rows of its windows are joined to one, and then that one's columns; several rows at once,
+/// because what was just stored is slow to load at other places.
 struct Plane<'a, J> {
     kernel: &'a PoolKernel,
     source: &'a [f32],
-    /// Memory for a row of the input.
+    /// Memory for [`TOGETHER`] rows of the input with their padding.
     joined: &'a mut [f32],
+    /// For the columns of the output, by how many columns of the input a mean divides.
+    counts: &'a [f32],
     target: &'a mut [f32],
     join: PhantomData<J>,
 }
@@ -118,55 +138,135 @@ impl<J: Join> Loop for Plane<'_, J> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let (op, width) = (&self.kernel.op, self.kernel.input[1]);
-        for (y, target) in self.target.chunks_exact_mut(self.kernel.output[1]).enumerate() {
-            let (rows, top) = self.kernel.window(0, y);
-            target.fill(J::NEUTRAL);
-            if rows.is_empty() {
-                continue;
+        let Self { kernel: PoolKernel { op, input: [_, width], output: [_, wide] }, source, .. } = self;
+        let columns = |column: usize| column * op.dilations[1];
+        self.joined.fill(J::NEUTRAL);
+        let reach = self.joined.len() / TOGETHER;
+        for (block, target) in self.target.chunks_mut(TOGETHER * wide).enumerate() {
+            for (at, joined) in self.joined.chunks_exact_mut(reach).take(target.len() / wide).enumerate() {
+                let ((rows, top), joined) =
+                    (self.kernel.window(0, block * TOGETHER + at), &mut joined[op.pads[1]..][..*width]);
+                let row = |i: usize| (top + ((rows.start + i) * op.dilations[0]) as isize) as usize * width;
+                match rows.len() {
+                    0 => joined.fill(J::NEUTRAL),
+                    count => join_all::<I, J>((count, &row), source, 1, joined),
+                }
             }
-            let row = |i: usize| &self.source[(top + (i * op.dilations[0]) as isize) as usize * width..][..width];
-            self.joined.copy_from_slice(row(rows.start));
-            for i in rows.start + 1..rows.end {
-                self.joined.iter_mut().zip(row(i)).for_each(|(joined, x)| *joined = J::join(*joined, *x));
-            }
-            for column in self.kernel.columns() {
-                let reached = self.kernel.reached(column);
-                if !reached.is_empty() {
-                    let first = reached.start * op.strides[1] + column * op.dilations[1] - op.pads[1];
-                    join_column::<J>(&mut target[reached], &self.joined[first..], op.strides[1]);
+            for (at, target) in target.chunks_exact_mut(*wide).enumerate() {
+                join_all::<I, J>((op.window[1], &columns), &self.joined[at * reach..][..reach], op.strides[1], target);
+                if let PoolKind::Average { .. } = op.kind {
+                    let rows = self.kernel.count(0, block * TOGETHER + at) as f32;
+                    target.iter_mut().zip(self.counts).for_each(|(sum, columns)| *sum /= rows * columns);
                 }
             }
         }
     }
 }
 
-/// Joins every `stride`th element of `source` to the target.
+/// Joins to element `i` of the target the elements of `source` that are `i · stride` after the starts, of which there are so many, at
+/// least one.
 #[inline(always)]
-fn join_column<J: Join>(target: &mut [f32], source: &[f32], stride: usize) {
-    let join = |(target, x): (&mut f32, &f32)| *target = J::join(*target, *x);
-    match stride {
-        1 => target.iter_mut().zip(source).for_each(join),
-        // Pairs become vectors, which a step of unknown length does not.
-        2 => {
-            let (pairs, rest) = source.as_chunks::<2>();
-            let (whole, last) = target.split_at_mut(target.len().min(pairs.len()));
-            whole.iter_mut().zip(pairs).for_each(|(target, [x, _])| join((target, x)));
-            last.iter_mut().zip(rest).for_each(join);
+fn join_all<I: Isa, J: Join>(
+    (count, start): (usize, &impl Fn(usize) -> usize),
+    source: &[f32],
+    stride: usize,
+    target: &mut [f32],
+) {
+    let from = |at: usize| &source[start(at)..];
+    match (stride, count) {
+        (1, 1) => join::<I, J, 1, 1>([from(0)], target, false),
+        (1, 2) => join::<I, J, 1, 2>([from(0), from(1)], target, false),
+        (1, _) => join::<I, J, 1, 3>([from(0), from(1), from(2)], target, false),
+        (2, 1) => join::<I, J, 2, 1>([from(0)], target, false),
+        (2, 2) => join::<I, J, 2, 2>([from(0), from(1)], target, false),
+        (2, _) => join::<I, J, 2, 3>([from(0), from(1), from(2)], target, false),
+        _ => target.iter_mut().zip(from(0).iter().step_by(stride)).for_each(|(to, x)| *to = *x),
+    }
+    for at in if stride <= 2 { 3 } else { 1 }..count {
+        match stride {
+            1 => join::<I, J, 1, 1>([from(at)], target, true),
+            2 => join::<I, J, 2, 1>([from(at)], target, true),
+            _ => target.iter_mut().zip(from(at).iter().step_by(stride)).for_each(|(to, x)| *to = J::scalar(*to, *x)),
         }
-        _ => target.iter_mut().zip(source.iter().step_by(stride)).for_each(join),
+    }
+}
+
+/// Joins elements `i · STRIDE` of all sources to element `i` of the target, with what it is if `add`. With a stride of 2 the sources have as
+/// many elements as a whole number of vectors of the target reaches.
+#[inline(always)]
+fn join<I: Isa, J: Join, const STRIDE: usize, const COUNT: usize>(
+    sources: [&[f32]; COUNT],
+    target: &mut [f32],
+    add: bool,
+) {
+    for (vector, to) in target.chunks_mut(LANES).enumerate() {
+        let mut all = I::splat(J::NEUTRAL);
+        if add {
+            all = I::load_part(to, all);
+        }
+        for (at, source) in sources.iter().enumerate() {
+            let from = &source[vector * LANES * STRIDE..];
+            let next = match from.as_chunks::<LANES>().0 {
+                [low, high, ..] if STRIDE == 2 => I::even(I::load(low), I::load(high)),
+                [from, ..] => I::load(from),
+                [] => I::load_part(from, all),
+            };
+            all = if at == 0 && !add { next } else { J::join::<I>(all, next) };
+        }
+        match to.first_chunk_mut() {
+            Some(to) => I::store(all, to),
+            None => I::store_part(all, to),
+        }
+    }
+}
+
+/// Whether an element is NaN.
+struct HasNan<'a>(&'a [f32]);
+
+impl Loop for HasNan<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<I: Isa>(self) -> bool {
+        self.0.iter().fold(false, |found, x| found | x.is_nan())
     }
 }
 
 impl PoolKernel {
     fn plane(&self, source: &[f32], joined: &mut [f32], counts: &[f32], target: &mut [f32]) {
-        if let PoolKind::Max = self.op.kind {
-            return vectorised(Plane::<Greatest> { kernel: self, source, joined, target, join: PhantomData });
+        match self.op.kind {
+            PoolKind::Max => {
+                vectorised(Plane::<Greatest> {
+                    kernel: self,
+                    source,
+                    joined,
+                    counts,
+                    target: &mut *target,
+                    join: PhantomData,
+                });
+                if vectorised(HasNan(source)) {
+                    self.spread_nan(source, target);
+                }
+            }
+            PoolKind::Average { .. } => {
+                vectorised(Plane::<Sum> { kernel: self, source, joined, counts, target, join: PhantomData });
+            }
         }
-        vectorised(Plane::<Sum> { kernel: self, source, joined, target: &mut *target, join: PhantomData });
-        for (y, target) in target.chunks_exact_mut(self.output[1]).enumerate() {
-            let rows = self.count(0, y) as f32;
-            target.iter_mut().zip(counts).for_each(|(sum, columns)| *sum /= rows * columns);
+    }
+
+    /// Makes NaN of each output whose window holds NaN.
+    fn spread_nan(&self, source: &[f32], target: &mut [f32]) {
+        for (at, target) in target.iter_mut().enumerate() {
+            let (rows, top) = self.window(0, at / self.output[1]);
+            let (columns, left) = self.window(1, at % self.output[1]);
+            let place = |start: isize, axis: usize, i: usize| (start + (i * self.op.dilations[axis]) as isize) as usize;
+            let mut row = |row| {
+                let row = place(top, 0, row) * self.input[1];
+                columns.clone().any(|column| source[row + place(left, 1, column)].is_nan())
+            };
+            if rows.into_iter().any(&mut row) {
+                *target = f32::NAN;
+            }
         }
     }
 }
@@ -182,8 +282,9 @@ impl CpuKernel for PoolKernel {
         // Small planes go together, so that a part is worth a hand-over.
         let planes = (PIECE / (from + to)).max(1);
         call.team.run_pieces(target, planes * to, &|piece, target| {
-            with_workspace(self.input[1] + self.output[1], |memory| {
-                let (joined, counts) = memory.split_at_mut(self.input[1]);
+            let [reach, outputs] = self.workspace();
+            with_workspace(TOGETHER * reach + outputs, |memory| {
+                let (joined, counts) = memory.split_at_mut(TOGETHER * reach);
                 counts.iter_mut().enumerate().for_each(|(x, count)| *count = self.count(1, x) as f32);
                 for (plane, target) in target.chunks_exact_mut(to).enumerate() {
                     let start = (piece * planes + plane) * from;
@@ -241,6 +342,10 @@ mod tests {
             pooled(pool([2, 3], [1, 2], [0, 1, 1, 0], [2, 1]), [1, 1, 6, 8], [1, 1, 5, 4]);
             pooled(pool([5, 1], [1, 1], [0, 0, 0, 0], [1, 1]), [1, 1, 5, 3], [1, 1, 1, 3]);
             pooled(pool([2, 3], [3, 3], [1, 2, 1, 2], [1, 2]), [1, 2, 8, 11], [1, 2, 3, 4]);
+            // More than a vector, and more rows than go together.
+            pooled(pool([3, 3], [2, 2], [1, 1, 1, 1], [1, 1]), [1, 2, 37, 83], [1, 2, 19, 42]);
+            pooled(pool([4, 5], [1, 2], [0, 2, 0, 2], [1, 3]), [1, 2, 21, 50], [1, 2, 18, 21]);
+            pooled(pool([1, 5], [2, 1], [0, 2, 0, 2], [1, 1]), [1, 1, 21, 50], [1, 1, 11, 50]);
         }
         // Windows that lie outside.
         let outside = Pool { kind: PoolKind::Max, window: [1, 2], strides: [1, 1], pads: [2; 4], dilations: [1, 1] };

@@ -114,18 +114,29 @@ struct Rows<'a> {
 impl Loop for Rows<'_> {
     type Output = ();
 
-    /// Resizes each input row that is needed along its width, once, and adds up those.
+    /// Resizes each input row that is needed along its width, once, and adds up those. The weight of an only neighbour is 1.
     #[inline(always)]
     fn run<I: Isa>(self) {
         let (width, wide) = (self.kernel.input[1], self.kernel.columns.len());
+        let line = |row: usize| &self.plane[row * width..][..width];
         let (across, parts) = self.memory.split_at_mut(NEIGHBOURS * wide);
         // At most four neighbours follow each other, so that each has a place of its own.
         let mut present = [usize::MAX; NEIGHBOURS];
-        for (taps, out) in self.rows.iter().zip(self.out.chunks_exact_mut(wide)) {
+        for (at, taps) in self.rows.iter().enumerate() {
+            let (before, out) = self.out.split_at_mut(at * wide);
+            let out = &mut out[..wide];
+            if at > 0 && self.rows[at - 1] == *taps {
+                out.copy_from_slice(&before[(at - 1) * wide..]);
+                continue;
+            }
+            if taps.count == 1 {
+                self.kernel.across::<I>(line(taps.indices[0]), parts, out);
+                continue;
+            }
             for (at, row) in taps.indices[..taps.count].iter().enumerate() {
                 let across = &mut across[row % NEIGHBOURS * wide..][..wide];
                 if std::mem::replace(&mut present[row % NEIGHBOURS], *row) != *row {
-                    self.kernel.across::<I>(&self.plane[row * width..][..width], parts, across);
+                    self.kernel.across::<I>(line(*row), parts, across);
                 }
                 match at {
                     0 => out.iter_mut().zip(&*across).for_each(|(out, x)| *out = taps.weights[0] * x),
@@ -149,6 +160,10 @@ impl ResizeKernel {
         let length = columns.len() / period;
         let parts = &mut parts[..columns.len()];
         for (taps, part) in self.columns[start..].iter().zip(parts.chunks_exact_mut(length)) {
+            if taps.count == 1 && *advance == 1 {
+                part.copy_from_slice(&line[taps.indices[0]..][..length]);
+                continue;
+            }
             part.fill(0.0);
             for (index, weight) in taps.indices.iter().zip(taps.weights).take(taps.count) {
                 add_every::<I>(part, &line[*index..], *advance, weight);

@@ -1,10 +1,9 @@
 //! Softmax: exponentials over their sum, both relative to the greatest element so that nothing overflows.
 
 use super::elements::{elements, elements_mut};
-use super::lanes::{Greatest, Sum, fold};
-use super::math::exp;
+use super::math::exp_below_one;
 use super::team::with_workspace;
-use super::vector::{Isa, Loop, vectorised};
+use super::vector::{Isa, LANES, Loop, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Softmax};
@@ -25,36 +24,108 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Softmax) -> Box<dyn CpuKernel> {
     Box::new(SoftmaxKernel { count: dims[op.axis], inner: dims[op.axis + 1..].iter().product(), log: op.log })
 }
 
-/// `out = e^(x − most)`.
-struct Exponentials<'a> {
+/// Numbers that are worked on together: two vectors, or each step would wait for the one before.
+const BLOCK: usize = 2 * LANES;
+
+/// Elements after which a partial sum is set aside, so that long sums keep their accuracy.
+const PART: usize = 4096;
+
+/// One distribution whose elements lie side by side.
+struct Row<'a> {
     data: &'a [f32],
-    most: f32,
+    log: bool,
     out: &'a mut [f32],
 }
 
-impl Loop for Exponentials<'_> {
+impl Loop for Row<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        for (out, x) in self.out.iter_mut().zip(self.data) {
-            *out = exp::<I>(*x - self.most);
+        let Self { data, log, out } = self;
+        let most = greatest::<I>(data);
+        let mut sum = 0.0;
+        for (out, data) in out.chunks_mut(PART).zip(data.chunks(PART)) {
+            sum += exponentials::<I>(data, most, out);
+        }
+        if log {
+            let shift = most + sum.ln();
+            out.iter_mut().zip(data).for_each(|(out, x)| *out = *x - shift);
+        } else {
+            let scale = 1.0 / sum;
+            out.iter_mut().for_each(|out| *out *= scale);
         }
     }
 }
 
-/// One distribution whose elements lie side by side.
-fn row(data: &[f32], log: bool, out: &mut [f32]) {
-    let most = fold(Greatest, data);
-    vectorised(Exponentials { data, most, out });
-    let sum = fold(Sum, out);
-    if log {
-        let shift = most + sum.ln();
-        out.iter_mut().zip(data).for_each(|(out, x)| *out = *x - shift);
-    } else {
-        let scale = 1.0 / sum;
-        out.iter_mut().for_each(|out| *out *= scale);
+/// The greatest number. What is NaN does not count: it makes the sum NaN.
+#[inline(always)]
+fn greatest<I: Isa>(data: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; BLOCK];
+    let (blocks, rest) = data.as_chunks::<BLOCK>();
+    for block in blocks {
+        for lane in 0..BLOCK {
+            lanes[lane] = if block[lane] > lanes[lane] { block[lane] } else { lanes[lane] };
+        }
     }
+    if !rest.is_empty() {
+        let rest = padded::<I>(rest);
+        for lane in 0..BLOCK {
+            lanes[lane] = if rest[lane] > lanes[lane] { rest[lane] } else { lanes[lane] };
+        }
+    }
+    let mut width = BLOCK;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            lanes[lane] = if lanes[lane + width] > lanes[lane] { lanes[lane + width] } else { lanes[lane] };
+        }
+    }
+    lanes[0]
+}
+
+/// `out = e^(x − most)`, and their sum.
+#[inline(always)]
+fn exponentials<I: Isa>(data: &[f32], most: f32, out: &mut [f32]) -> f32 {
+    let mut sums = [0.0; BLOCK];
+    let ((blocks, rest), (made, last)) = (data.as_chunks::<BLOCK>(), out.as_chunks_mut::<BLOCK>());
+    for (made, block) in made.iter_mut().zip(blocks) {
+        for lane in 0..BLOCK {
+            made[lane] = exp_below_one::<I>(block[lane] - most);
+            sums[lane] += made[lane];
+        }
+    }
+    if !rest.is_empty() {
+        let (rest, mut made) = (padded::<I>(rest), [0.0; BLOCK]);
+        for lane in 0..BLOCK {
+            made[lane] = exp_below_one::<I>(rest[lane] - most);
+            // What stands for no element adds nothing.
+            sums[lane] += made[lane];
+        }
+        let (made, count) = (made.as_chunks().0, last.len().min(LANES));
+        let (low, high) = last.split_at_mut(count);
+        I::store_part(I::load(&made[0]), low);
+        I::store_part(I::load(&made[1]), high);
+    }
+    let mut width = BLOCK;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            sums[lane] += sums[lane + width];
+        }
+    }
+    sums[0]
+}
+
+/// A block whose elements beyond `rest` are less than any number.
+#[inline(always)]
+fn padded<I: Isa>(rest: &[f32]) -> [f32; BLOCK] {
+    let mut block = [f32::NEG_INFINITY; BLOCK];
+    let (low, high) = rest.split_at(rest.len().min(LANES));
+    for (part, to) in [low, high].into_iter().zip(block.as_chunks_mut().0) {
+        I::store(I::load_part(part, I::splat(f32::NEG_INFINITY)), to);
+    }
+    block
 }
 
 impl CpuKernel for SoftmaxKernel {
@@ -70,7 +141,7 @@ impl CpuKernel for SoftmaxKernel {
             for (index, target) in target.chunks_exact_mut(stack).enumerate() {
                 let source = &source[(piece * stacks + index) * stack..][..stack];
                 if self.inner == 1 {
-                    row(source, self.log, target);
+                    vectorised(Row { data: source, log: self.log, out: target });
                     continue;
                 }
                 with_workspace(2 * self.count, |space| {
@@ -78,7 +149,7 @@ impl CpuKernel for SoftmaxKernel {
                     for start in 0..self.inner {
                         let column = source[start..].iter().step_by(self.inner);
                         gathered.iter_mut().zip(column).for_each(|(to, from)| *to = *from);
-                        row(gathered, self.log, made);
+                        vectorised(Row { data: gathered, log: self.log, out: made });
                         let column = target[start..].iter_mut().step_by(self.inner);
                         column.zip(&*made).for_each(|(to, from)| *to = *from);
                     }
@@ -111,6 +182,21 @@ mod tests {
                     let want = f64::from(x[flat]) - sum.ln();
                     let got = if log { f64::from(*got) } else { f64::from(*got).ln() };
                     assert!((got - want).abs() < 1e-4, "{dims:?} axis {axis} log {log} at {flat}: {got} {want}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn not_a_number_spoils_its_own_row_only() {
+        for columns in [1, 5, 31, 32, 33, 70, 5000] {
+            for at in [0, columns / 2, columns - 1] {
+                let input =
+                    tensor(DType::F32, &[3, columns], |i| if i == columns + at { f64::NAN } else { (i % 7) as f64 });
+                let op = Op::Softmax(Softmax { axis: 1, log: false });
+                let got = computed::<f32>(op, &[input], &[3, columns]);
+                for (i, row) in got.chunks_exact(columns).enumerate() {
+                    assert!(row.iter().all(|x| x.is_nan() == (i == 1)), "row {i} of {columns}, NaN at {at}");
                 }
             }
         }

@@ -4,15 +4,61 @@
 //! instruction set, so everything that it calls must be `#[inline(always)]`: what is not inlined would be compiled for
 //! the baseline.
 
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a loop may assume of the instructions it is compiled to.
+/// Numbers of an [`Isa::Vector`], whatever registers the processor has.
+pub(crate) const LANES: usize = 16;
+
+/// What a loop may assume of the instructions it is compiled to. All functions are inlined always.
 pub(crate) trait Isa {
+    /// [`LANES`] numbers.
+    type Vector: Copy;
+
+    /// Whether there are 32 registers of a whole vector each, rather than 16 of half of one.
+    const WIDE: bool;
+
     /// `a · b + c`, rounded once where the hardware can, else twice.
     fn fused(a: f32, b: f32, c: f32) -> f32;
 
     /// [`Self::fused`] of binary64 numbers.
     fn fused_f64(a: f64, b: f64, c: f64) -> f64;
+
+    /// The same number in each lane.
+    fn splat(value: f32) -> Self::Vector;
+
+    /// The numbers in their order.
+    fn load(from: &[f32; LANES]) -> Self::Vector;
+
+    /// The first numbers, as many as there are; in the other lanes those of `beyond`.
+    fn load_part(from: &[f32], beyond: Self::Vector) -> Self::Vector;
+
+    /// The opposite of [`Self::load`].
+    fn store(vector: Self::Vector, to: &mut [f32; LANES]);
+
+    /// Stores the first lanes, as many as there is room for.
+    fn store_part(vector: Self::Vector, to: &mut [f32]);
+
+    /// [`Self::fused`] in each lane.
+    fn fused_lanes(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+
+    /// `a + b` in each lane.
+    fn sum(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// `a / b` in each lane.
+    fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// The greater in each lane; `b` if one is NaN.
+    fn greater(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// The lesser in each lane; `b` if one is NaN.
+    fn lesser(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// Lanes 0, 2, … of the 32 of both.
+    fn even(low: Self::Vector, high: Self::Vector) -> Self::Vector;
 }
 
 /// Code to compile for each instruction set; captures its arguments.
@@ -22,37 +68,6 @@ pub(crate) trait Loop {
 
     /// Runs the code. Implementations are `#[inline(always)]`.
     fn run<I: Isa>(self) -> Self::Output;
-}
-
-/// The hardware multiplies and adds in one instruction.
-struct Fused;
-
-impl Isa for Fused {
-    #[inline(always)]
-    fn fused(a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
-    }
-
-    #[inline(always)]
-    fn fused_f64(a: f64, b: f64, c: f64) -> f64 {
-        a.mul_add(b, c)
-    }
-}
-
-/// It does not, and `mul_add` would be a library call.
-#[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "all such processors have fused instructions"))]
-struct Separate;
-
-impl Isa for Separate {
-    #[inline(always)]
-    fn fused(a: f32, b: f32, c: f32) -> f32 {
-        a * b + c
-    }
-
-    #[inline(always)]
-    fn fused_f64(a: f64, b: f64, c: f64) -> f64 {
-        a * b + c
-    }
 }
 
 const UNKNOWN: u8 = 0;
@@ -99,12 +114,12 @@ fn best() -> u8 {
 fn run_at<L: Loop>(level: u8, body: L) -> L::Output {
     #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
     fn avx512<L: Loop>(body: L) -> L::Output {
-        body.run::<Fused>()
+        body.run::<x86::Avx512>()
     }
 
     #[target_feature(enable = "avx2,fma")]
     fn avx2<L: Loop>(body: L) -> L::Output {
-        body.run::<Fused>()
+        body.run::<x86::Avx2>()
     }
 
     match level {
@@ -112,7 +127,7 @@ fn run_at<L: Loop>(level: u8, body: L) -> L::Output {
         AVX512 => unsafe { avx512(body) },
         // SAFETY: as above.
         AVX2 => unsafe { avx2(body) },
-        _ => body.run::<Separate>(),
+        _ => body.run::<portable::Separate>(),
     }
 }
 
@@ -125,9 +140,9 @@ fn best() -> u8 {
 #[inline(always)]
 fn run_at<L: Loop>(_: u8, body: L) -> L::Output {
     #[cfg(target_arch = "aarch64")]
-    return body.run::<Fused>();
+    return body.run::<portable::Fused>();
     #[cfg(not(target_arch = "aarch64"))]
-    return body.run::<Separate>();
+    return body.run::<portable::Separate>();
 }
 
 #[cfg(test)]
@@ -152,5 +167,66 @@ mod tests {
             assert_eq!(run_at(level, Sum(&data)), 9900.0, "level {level}");
         }
         assert_eq!(vectorised(Sum(&data)), 9900.0);
+    }
+
+    /// Each function of vectors, of parts of every length.
+    struct Lanes([f32; LANES], [f32; LANES], usize);
+
+    impl Loop for Lanes {
+        type Output = Vec<f32>;
+
+        #[inline(always)]
+        fn run<I: Isa>(self) -> Vec<f32> {
+            let Self(a, b, count) = self;
+            let (x, y) = (I::load(&a), I::load(&b));
+            let two = I::splat(2.0);
+            let part = I::load_part(&a[..count], two);
+            let mut made = Vec::new();
+            for vector in [
+                part,
+                I::fused_lanes(x, two, y),
+                I::sum(x, y),
+                I::quotient(x, two),
+                I::greater(x, y),
+                I::lesser(x, y),
+                I::even(x, y),
+            ] {
+                let mut lanes = [0.0; LANES];
+                I::store(vector, &mut lanes);
+                made.extend(lanes);
+            }
+            let mut stored = [-1.0; LANES];
+            I::store_part(x, &mut stored[..count]);
+            made.extend(stored);
+            made
+        }
+    }
+
+    #[test]
+    fn vectors_of_every_level_are_those_of_the_definition() {
+        let a: [f32; LANES] = std::array::from_fn(|i| (i * 7 % 16) as f32);
+        let mut b: [f32; LANES] = std::array::from_fn(|i| (i * 5 % 16) as f32);
+        b[3] = f32::NAN;
+        for (level, count) in (BASELINE..=best()).flat_map(|level| (0..=LANES).map(move |count| (level, count))) {
+            let made = run_at(level, Lanes(a, b, count));
+            let both = [a, b].concat();
+            let want: [&dyn Fn(usize) -> f32; 8] = [
+                &|i| if i < count { a[i] } else { 2.0 },
+                &|i| a[i] * 2.0 + b[i],
+                &|i| a[i] + b[i],
+                &|i| a[i] / 2.0,
+                &|i| if a[i] > b[i] { a[i] } else { b[i] },
+                &|i| if a[i] < b[i] { a[i] } else { b[i] },
+                &|i| both[2 * i],
+                &|i| if i < count { a[i] } else { -1.0 },
+            ];
+            for (at, made) in made.iter().enumerate() {
+                let want = want[at / LANES](at % LANES);
+                assert!(
+                    *made == want || made.is_nan() && want.is_nan(),
+                    "level {level}, {count}, at {at}: {made} {want}"
+                );
+            }
+        }
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Image<'a> {
     pub(super) data: &'a [f32],
 }
 
-/// Neighbouring pixels of one output row in a panel.
+/// Neighbouring pixels of one output row in one vector of a panel.
 #[derive(Clone, Copy, Default)]
 struct Segment {
     /// First column in the panel.
@@ -65,7 +65,7 @@ impl PanelSource for Image<'_> {
         let stride = self.geometry.steps.strides[1];
         let mut pixels = List::<Segment, WIDEST>::new();
         pixels.refill(segments(self.geometry, first..self.columns().min(first + width)));
-        let mut pieces = List::<Piece, { 2 * WIDEST }>::new();
+        let mut pieces = List::<Piece, WIDEST>::new();
         let (mut tap, mut channel) = (steps.start / channels, steps.start % channels);
         let mut row = 0;
         while row < steps.len() {
@@ -79,43 +79,40 @@ impl PanelSource for Image<'_> {
 }
 
 impl<'a> Image<'a> {
-    /// What a panel's row holds for one element of the window, the same in each channel: at most two pieces for each of
-    /// the panel's columns.
+    /// What a panel's row holds for one element of the window, the same in each channel: at most one piece for each segment.
     fn pieces<'b>(&'b self, tap: usize, segments: &'b [Segment]) -> impl Iterator<Item = Piece> + 'b {
         let Geometry { size, window, steps, .. } = self.geometry;
         let (top, bottom, row) = self.coverage.rows[tap / window[1]];
         let (left, right, column) = self.coverage.columns[tap % window[1]];
-        let inside = segments.iter().filter(move |segment| (top..bottom).contains(&segment.y));
-        inside.flat_map(move |segment| {
+        segments.iter().filter_map(move |segment| {
             let (from, to) = (left.max(segment.x), right.min(segment.x + segment.length));
+            if !(top..bottom).contains(&segment.y) || from >= to {
+                return None;
+            }
             let start = (row + (segment.y - top) * steps.strides[0]) * size[1] + column;
+            let (vector, lane) = (segment.column / LANES, segment.column % LANES);
+            let (first, end) = (lane + from - segment.x, lane + to - segment.x);
             // Where an element at column 0 of the panel would come from; it may lie before the image.
-            let shift = (from.wrapping_sub(left)).wrapping_mul(steps.strides[1]);
-            let first = segment.column + (from - segment.x);
-            let origin = start.wrapping_add(shift).wrapping_sub(first.wrapping_mul(steps.strides[1]));
-            cut(first..first + to.saturating_sub(from), origin)
+            let shift = (from - left) * steps.strides[1];
+            let origin = start.wrapping_add(shift).wrapping_sub((vector * LANES + first) * steps.strides[1]);
+            Some(Piece { vector, first, end, origin })
         })
     }
 }
 
-/// The pieces of some columns of a panel, one for each vector that they touch.
-fn cut(columns: Range<usize>, origin: usize) -> impl Iterator<Item = Piece> {
-    let vectors = if columns.is_empty() { 0..0 } else { columns.start / LANES..columns.end.div_ceil(LANES) };
-    vectors.map(move |vector| {
-        let start = vector * LANES;
-        Piece { vector, first: columns.start.max(start) - start, end: columns.end.min(start + LANES) - start, origin }
-    })
-}
-
-/// Cuts pixels at the ends of output rows.
+/// Cuts pixels at the ends of output rows and of a panel's vectors.
 fn segments(geometry: &Geometry, pixels: Range<usize>) -> impl Iterator<Item = Segment> {
     let width = geometry.output[1];
     let mut pixel = pixels.start;
     let [mut y, mut x] = [pixel / width, pixel % width];
     std::iter::from_fn(move || {
-        let length = (width - x).min(pixels.end - pixel);
-        let segment = Segment { column: pixel - pixels.start, length, y, x };
-        (pixel, y, x) = (pixel + length, y + 1, 0);
+        let column = pixel - pixels.start;
+        let length = (width - x).min(pixels.end - pixel).min(LANES - column % LANES);
+        let segment = Segment { column, length, y, x };
+        (pixel, x) = (pixel + length, x + length);
+        if x == width {
+            (y, x) = (y + 1, 0);
+        }
         (length > 0).then_some(segment)
     })
 }

@@ -36,8 +36,8 @@ pub(super) fn write_rows(pieces: &[Piece], source: &[f32], distances: (usize, us
         assert!(first <= last && greatest.is_some_and(|last| last < source.len()), "a piece outside of the image");
     }
     #[cfg(target_arch = "x86_64")]
-    if stride <= 2 && is_x86_feature_detected!("avx512f") {
-        // SAFETY: AVX-512F is there; every element of every piece was shown above to lie in the source, for the first
+    if stride <= 2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") {
+        // SAFETY: AVX-512F and BMI2 are there; every element of every piece was shown above to lie in the source, for the first
         // channel and the last and hence for all, and in the row.
         return unsafe { avx512::write_rows(pieces, source, distances, rows, width) };
     }
@@ -112,15 +112,18 @@ mod avx512 {
 
     /// # Safety
     /// In each channel, the elements that the masks select are readable.
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,bmi2")]
     unsafe fn write_few<const STRIDE: usize>(few: &Few, plane: usize, rows: &mut [f32]) {
         let few = *few;
         for (channel, row) in rows.as_chunks_mut::<{ VECTORS * LANES }>().0.iter_mut().enumerate() {
             for (vector, to) in row.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
                 let mut values = _mm512_setzero_ps();
                 for (from, mask) in few[vector] {
-                    // SAFETY: passed on to the caller.
-                    values = unsafe { replaced::<STRIDE>(values, mask, from.wrapping_add(channel * plane)) };
+                    // Most vectors have one piece.
+                    if mask != 0 {
+                        // SAFETY: passed on to the caller.
+                        values = unsafe { replaced::<STRIDE>(values, mask, from.wrapping_add(channel * plane)) };
+                    }
                 }
                 // SAFETY: a vector of the row.
                 unsafe { _mm512_storeu_ps(to.as_mut_ptr(), values) };
@@ -130,7 +133,7 @@ mod avx512 {
 
     /// # Safety
     /// As [`write_rows`]; the stride is `STRIDE`.
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,bmi2")]
     unsafe fn write_many<const STRIDE: usize>(
         pieces: &[Piece],
         source: &[f32],
@@ -168,14 +171,15 @@ mod avx512 {
     /// # Safety
     /// Those elements are readable.
     #[inline]
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,bmi2")]
     unsafe fn replaced<const STRIDE: usize>(values: __m512, mask: __mmask16, from: *const f32) -> __m512 {
         if STRIDE == 1 {
             // SAFETY: passed on to the caller.
             return unsafe { _mm512_mask_loadu_ps(values, mask, from) };
         }
         let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-        let (low, high) = (spread(mask as u8), spread((mask >> 8) as u8));
+        let spread = _pdep_u32(u32::from(mask), 0x5555_5555);
+        let (low, high) = (spread as u16, (spread >> LANES) as u16);
         // SAFETY: bit 2i of the masks is bit i of `mask`, so exactly the elements that the caller speaks of are read.
         let elements = unsafe {
             let low = _mm512_maskz_loadu_ps(low, from);
@@ -183,13 +187,6 @@ mod avx512 {
             _mm512_permutex2var_ps(low, even, high)
         };
         _mm512_mask_mov_ps(values, mask, elements)
-    }
-
-    fn spread(bits: u8) -> u16 {
-        let mut spread = u16::from(bits);
-        spread = (spread | spread << 4) & 0x0f0f;
-        spread = (spread | spread << 2) & 0x3333;
-        (spread | spread << 1) & 0x5555
     }
 }
 

@@ -75,10 +75,46 @@ impl Epilogue {
                 interpret(code, &operands, data);
             }
         });
+        self.activate(data);
+    }
+
+    /// Applies the activation, if the expression ends in one, to elements of which all before it is computed.
+    pub(crate) fn activate(&self, data: &mut [f32]) {
         if let Rest::Activation(chain) = &self.rest {
             chain_f32::run_in_place(chain, data);
         }
     }
+
+    /// What becomes of each of `length` elements of the output from `start` on before they are [activated](Self::activate), if it is
+    /// the same for all and has this form, and nothing is interpreted.
+    pub(crate) fn uniform(&self, start: usize, length: usize, extras: &[&[u8]]) -> Option<Uniform> {
+        if matches!(self.rest, Rest::Interpreted(_)) || self.affine.residual != NEUTRAL {
+            return None;
+        }
+        let Affine { scale, bias, least, greatest, .. } = self.affine;
+        let (row, column) = (start / self.layout.row(), start % self.layout.row());
+        let value = |term: Term| match term {
+            Term::Constant(value) => Some(value),
+            Term::Extra(extra) if self.layout.varies(extra) || column + length > self.layout.row() => None,
+            Term::Extra(extra) => Some(elements::<f32>(extras[extra])[self.layout.offset(extra, row)]),
+        };
+        Some(Uniform { scale: value(scale)?, bias: value(bias)?, least, greatest })
+    }
+}
+
+/// `min(max(x · scale + bias, least), greatest)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Uniform {
+    pub(crate) scale: f32,
+    pub(crate) bias: f32,
+    pub(crate) least: f32,
+    pub(crate) greatest: f32,
+}
+
+impl Uniform {
+    /// Leaves every number as it is.
+    pub(crate) const IDENTITY: Self =
+        Self { scale: 1.0, bias: -0.0, least: f32::NEG_INFINITY, greatest: f32::INFINITY };
 }
 
 fn interpret(code: &Code<f32>, operands: &Operands<'_>, data: &mut [f32]) {
@@ -325,6 +361,9 @@ impl Loop for Apply<'_> {
             (Source::Scalar(s), Source::Scalar(b), Source::Slice(r)) => {
                 data.iter_mut().zip(r).for_each(|(x, r)| *x = clamp(*x * s + b + r));
             }
+            (Source::Slice(s), Source::Scalar(b), Source::Scalar(r)) => {
+                data.iter_mut().zip(s).for_each(|(x, s)| *x = clamp(*x * s + b + r));
+            }
             (Source::Slice(s), Source::Slice(b), Source::Scalar(r)) => {
                 data.iter_mut().zip(s).zip(b).for_each(|((x, s), b)| *x = clamp(*x * s + b + r));
             }
@@ -445,6 +484,29 @@ mod tests {
         let mut data = [-5.0, f32::NAN, 0.5, 9.0];
         clipped.apply(0, 0, &mut data, &[]);
         assert_eq!(data.map(f32::to_bits), [clamp(-5.0), f32::NAN, 0.5, clamp(9.0)].map(f32::to_bits));
+    }
+
+    #[test]
+    fn what_is_the_same_for_a_plane_is_found() {
+        let (add, multiply) = (Expression::binary(Binary::Add), Expression::binary(Binary::Multiply));
+        let output = shape(&[2, 3, 5, 7]);
+        let both = chain(&[multiply, add.clone(), clip(-1.0, 2.0)]);
+        let (scale, bias) = ([2.0f32, 3.0, 4.0], [0.5f32, -0.5, 1.5]);
+        let extras: [&[u8]; 2] = [bytemuck::cast_slice(&scale), bytemuck::cast_slice(&bias)];
+        let channels = shape(&[3, 1, 1]);
+        let epilogue = Epilogue::new(&both, &output, &[&channels, &channels]).expect("sound");
+        for (plane, part) in (0..6).flat_map(|plane| [(plane, 0..35), (plane, 7..20)]) {
+            let want = Uniform { scale: scale[plane % 3], bias: bias[plane % 3], least: -1.0, greatest: 2.0 };
+            assert_eq!(epilogue.uniform(plane * 35 + part.start, part.len(), &extras), Some(want));
+        }
+        assert_eq!(epilogue.uniform(34, 2, &extras), None, "two planes");
+        for operand in [shape(&[7]), output.clone()] {
+            let varying = Epilogue::new(&add, &output, &[&operand]).expect("sound");
+            assert_eq!(varying.uniform(0, 7, &[bytemuck::cast_slice(&[0f32; 210])]), None);
+        }
+        let residual = chain(&[add.clone(), add]);
+        let residual = Epilogue::new(&residual, &output, &[&channels, &output]).expect("sound");
+        assert_eq!(residual.uniform(0, 7, &extras), None);
     }
 
     #[test]

@@ -81,8 +81,9 @@ impl Layout {
         let outer = self.dims.len() - 1;
         let mut offset = 0;
         for (dim, stride) in self.dims[..outer].iter().zip(&self.strides[operand][..outer]).rev() {
-            if row == 0 {
-                break;
+            // Divisions are slow, and most operands need none.
+            if row < *dim {
+                return offset + row * stride;
             }
             offset += row % dim * stride;
             row /= dim;

@@ -15,5 +15,5 @@ mod number_i64;
 mod source;
 
 pub(crate) use convert::{from_f64, to_f64};
-pub(crate) use epilogue::Epilogue;
+pub(crate) use epilogue::{Epilogue, Uniform};
 pub(crate) use kernel::prepare;

@@ -21,7 +21,7 @@ pub(crate) fn exp<I: Isa>(x: f32) -> f32 {
 
 /// [`exp`] of a number that is not positive.
 #[inline(always)]
-fn exp_below_one<I: Isa>(x: f32) -> f32 {
+pub(crate) fn exp_below_one<I: Isa>(x: f32) -> f32 {
     let x = if x < -104.0 { -104.0 } else { x };
     let (mantissa, exponent) = reduced::<I>(x);
     // The exponent is at least −150: 24 more is that of a normal number, and the constant does the rest.

@@ -13,7 +13,7 @@ mod power;
 mod trigonometric;
 
 pub(crate) use erf::{erf, erf_f64};
-pub(crate) use exponential::{exp, sigmoid, tanh};
+pub(crate) use exponential::{exp, exp_below_one, sigmoid, tanh};
 pub(crate) use logarithm::log;
 pub(crate) use power::power;
 pub(crate) use trigonometric::{LARGEST_REDUCED, cos, sin};

@@ -1,15 +1,15 @@
-//! Depthwise convolution with channels along the vectors, for large windows.
+//! Depthwise convolution with channels along the vectors, for large windows and small planes.
 //!
 //! The planes of 16 channels are brought into the order of pixels (by blocks in registers) with zeros left and right of each row, so that every
-//! element of the window is a plain load wherever the output lies; the sums go back the same way. What that moves is little beside a window of
-//! 5 × 5.
+//! element of the window is a plain load wherever the output lies; the sums go back the same way, with the epilogue applied to them where it is
+//! the same for a whole plane. What that moves is little beside a window of 5 × 5, and costs less than empty lanes where rows are short.
 
-use crate::cpu::conv::Geometry;
+use crate::cpu::conv::{Geometry, Steps};
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::gemm;
 use crate::cpu::lanes::LANES;
 use crate::cpu::layout::{Layout, PackedInput, PackedMatrices, Packing};
-use crate::cpu::map::Epilogue;
+use crate::cpu::map::{Epilogue, Uniform};
 use crate::cpu::team::{Grid, Tile, with_workspace};
 use crate::cpu::vector::{Isa, Loop, vectorised};
 use crate::cpu::{Call, CpuKernel};
@@ -26,8 +26,11 @@ const TILE: usize = 48 << 10;
 /// Neighbouring outputs of a row for which it pays to move what their windows reach.
 const ENOUGH: usize = 64;
 
-/// Neighbouring outputs that are computed at once.
-const TOGETHER: usize = 4;
+/// Neighbouring outputs of a row that are computed at once where there are many registers: widths of images are multiples of it.
+const TOGETHER: usize = 7;
+
+/// The same where there are few.
+const FEW: usize = 4;
 
 /// Numbers of one pixel.
 type Pixel = [f32; LANES];
@@ -89,10 +92,15 @@ impl Kernel {
         [self.sources(0, rows), if whole { 0..width } else { across }]
     }
 
+    /// Pixels of a row with its zeros: what the windows of whole blocks of outputs reach.
+    fn padded(&self, columns: &Range<usize>) -> usize {
+        reach(&self.geometry, 1, columns.len().max(TOGETHER))
+    }
+
     /// Numbers of a thread's workspace for these outputs: what is covered in the order of pixels, the same with zeros, the sums in both orders.
     fn workspace(&self, outputs: [&Range<usize>; 2]) -> [usize; 4] {
         let [rows, across] = self.covered(outputs).map(|covered| covered.len());
-        let ([high, wide], padded) = (outputs.map(|range| range.len()), reach(&self.geometry, 1, outputs[1].len()));
+        let ([high, wide], padded) = (outputs.map(|range| range.len()), self.padded(outputs[1]));
         [rows * across, rows * padded, high * wide, high * wide].map(|pixels| pixels * LANES)
     }
 
@@ -114,7 +122,7 @@ impl Kernel {
         let (outputs, plane) = (rows.len() * columns.len(), self.geometry.plane());
         let [sources, across] = self.covered([rows, columns]);
         let image = &input[tile.matrix * channels * plane..][..channels * plane];
-        let padded = reach(&self.geometry, 1, columns.len());
+        let padded = self.padded(columns);
         let sizes = self.workspace([rows, columns]);
         with_workspace(sizes.iter().sum(), |memory| {
             let (turned, memory) = memory.split_at_mut(sizes[0]);
@@ -127,6 +135,12 @@ impl Kernel {
             }
             let left = self.geometry.steps.pads[1].saturating_sub(columns.start * self.geometry.steps.strides[1]);
             pad(turned, source, [left.min(padded), across.len(), padded]);
+            let starts =
+                tile.rows.clone().map(|map| ((tile.matrix * maps + map) * high + rows.start) * wide + columns.start);
+            let finish = match &self.epilogue {
+                Some(epilogue) => Finish::of(epilogue, starts, outputs, extras),
+                None => Some(Finish::default()),
+            };
             let weights = &weights.panels(0).from(0, tile.rows.start)[..self.geometry.taps() * LANES];
             vectorised(Sums {
                 geometry: &self.geometry,
@@ -134,16 +148,27 @@ impl Kernel {
                 padded,
                 sources,
                 weights,
+                finish: finish.as_ref().unwrap_or(&Finish::default()),
                 outputs: [rows.clone(), columns.clone()],
                 sums: &mut *sums,
             });
-            gemm::transpose(sums, (LANES, 1), (outputs, tile.rows.len()), out, outputs);
+            if let (Some(_), Some(epilogue)) = (&finish, &self.epilogue) {
+                epilogue.activate(sums);
+            }
+            let size = (outputs, tile.rows.len());
             let place = rows.start * wide + columns.start - tile.columns.start;
-            for (at, sums) in out.chunks_exact(outputs).take(tile.rows.len()).enumerate() {
-                let map = tile.matrix * maps + tile.rows.start + at;
-                let out = &mut tile.row(at)[place..place + outputs];
-                out.copy_from_slice(sums);
-                if let Some(epilogue) = &self.epilogue {
+            if outputs == tile.stride() {
+                gemm::transpose(sums, (LANES, 1), size, tile.whole_rows(), outputs);
+            } else {
+                gemm::transpose(sums, (LANES, 1), size, out, outputs);
+                for (at, sums) in out.chunks_exact(outputs).take(size.1).enumerate() {
+                    tile.row(at)[place..place + outputs].copy_from_slice(sums);
+                }
+            }
+            if let (None, Some(epilogue)) = (finish, &self.epilogue) {
+                for at in 0..size.1 {
+                    let map = tile.matrix * maps + tile.rows.start + at;
+                    let out = &mut tile.row(at)[place..place + outputs];
                     epilogue.apply(map * high + rows.start, columns.start, out, extras);
                 }
             }
@@ -182,6 +207,34 @@ fn turn(image: &[f32], plane: usize, each: usize, maps: Range<usize>, from: Rang
     }
 }
 
+/// What becomes of the sums of each lane: `min(max(x · scale + bias, least), greatest)`.
+struct Finish {
+    scale: Pixel,
+    bias: Pixel,
+    least: f32,
+    greatest: f32,
+}
+
+impl Finish {
+    /// That of the planes of `length` elements that begin at each of `starts`; `None` if the epilogue has another form.
+    fn of(epilogue: &Epilogue, starts: impl Iterator<Item = usize>, length: usize, extras: &[&[u8]]) -> Option<Self> {
+        let mut finish = Self::default();
+        for (lane, start) in starts.enumerate() {
+            let uniform = epilogue.uniform(start, length, extras)?;
+            (finish.scale[lane], finish.bias[lane]) = (uniform.scale, uniform.bias);
+            (finish.least, finish.greatest) = (uniform.least, uniform.greatest);
+        }
+        Some(finish)
+    }
+}
+
+impl Default for Finish {
+    fn default() -> Self {
+        let Uniform { scale, bias, least, greatest } = Uniform::IDENTITY;
+        Self { scale: [scale; LANES], bias: [bias; LANES], least, greatest }
+    }
+}
+
 /// The sums of all windows of some outputs.
 struct Sums<'a> {
     geometry: &'a Geometry,
@@ -190,6 +243,7 @@ struct Sums<'a> {
     padded: usize,
     sources: Range<usize>,
     weights: &'a [f32],
+    finish: &'a Finish,
     /// Rows and columns.
     outputs: [Range<usize>; 2],
     sums: &'a mut [f32],
@@ -200,42 +254,101 @@ impl Loop for Sums<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(mut self) {
-        for row in self.outputs[0].clone() {
-            for column in (0..self.outputs[1].len()).step_by(TOGETHER) {
-                self.columns::<I>(row, column);
-            }
+        let (mut row, rows) = (self.outputs[0].start, self.outputs[0].end);
+        // Two rows share the pixels that both cover, where there are registers for the sums of both.
+        while I::WIDE && row + 1 < rows {
+            self.rows::<I, TOGETHER, true>(row);
+            row += 2;
+        }
+        for row in row..rows {
+            if I::WIDE { self.rows::<I, TOGETHER, false>(row) } else { self.rows::<I, FEW, false>(row) }
         }
     }
 }
 
 impl Sums<'_> {
-    /// Computes neighbouring outputs of one row, counted from its first; those beyond its end repeat the last.
+    /// Computes one row of outputs, or two.
     #[inline(always)]
-    fn columns<I: Isa>(&mut self, row: usize, column: usize) {
-        let (Geometry { window: [high, across], steps, .. }, wide) = (*self.geometry, self.outputs[1].len());
-        let (source, weights): (&[Pixel], &[Pixel]) = (self.source.as_chunks().0, self.weights.as_chunks().0);
-        let places: [usize; TOGETHER] = std::array::from_fn(|i| (column + i).min(wide - 1) * steps.strides[1]);
-        // One array an output, which the compiler keeps in registers; it would not keep an array of arrays there.
-        let [mut of_a, mut of_b, mut of_c, mut of_d] = [[0f32; LANES]; TOGETHER];
-        for ky in 0..high {
-            let line = (row * steps.strides[0] + ky * steps.dilations[0]).wrapping_sub(steps.pads[0]);
+    fn rows<I: Isa, const COLUMNS: usize, const TWO: bool>(&mut self, row: usize) {
+        let wide = self.outputs[1].len();
+        for column in (0..wide).step_by(COLUMNS) {
+            // What of the last block there is no room for was computed before, or lies on zeros.
+            self.block::<I, COLUMNS, TWO>(row, column.min(wide.saturating_sub(COLUMNS)));
+        }
+    }
+
+    /// Computes neighbouring outputs of a row and, if `TWO`, of the next; columns are counted from the rows' first.
+    #[inline(always)]
+    fn block<I: Isa, const COLUMNS: usize, const TWO: bool>(&mut self, row: usize, column: usize) {
+        let Geometry { window: [high, _], steps, .. } = *self.geometry;
+        let (mut upper, mut lower) = ([I::splat(0.0); COLUMNS], [I::splat(0.0); COLUMNS]);
+        for below in 0..usize::from(TWO) * steps.strides[0] + (high - 1) * steps.dilations[0] + 1 {
+            let line = (row * steps.strides[0] + below).wrapping_sub(steps.pads[0]);
             if !self.sources.contains(&line) {
                 continue;
             }
-            let line = &source[(line - self.sources.start) * self.padded..][..self.padded];
-            for (kx, weight) in weights[ky * across..][..across].iter().enumerate() {
-                let [a, b, c, d] = places.map(|place| &line[place + kx * steps.dilations[1]]);
-                for lane in 0..LANES {
-                    of_a[lane] = I::fused(weight[lane], a[lane], of_a[lane]);
-                    of_b[lane] = I::fused(weight[lane], b[lane], of_b[lane]);
-                    of_c[lane] = I::fused(weight[lane], c[lane], of_c[lane]);
-                    of_d[lane] = I::fused(weight[lane], d[lane], of_d[lane]);
+            let line = &self.source[(line - self.sources.start) * self.padded * LANES..][..self.padded * LANES];
+            let line = &line.as_chunks().0[column * steps.strides[1]..];
+            let next = if TWO { below.checked_sub(steps.strides[0]) } else { None };
+            match (self.weights_of(below), next.and_then(|below| self.weights_of(below))) {
+                (Some(a), Some(b)) => {
+                    for (kx, (a, b)) in a.iter().zip(b).enumerate() {
+                        let from = &line[kx * steps.dilations[1]..];
+                        let (a, b) = (I::load(a), I::load(b));
+                        for i in 0..COLUMNS {
+                            let x = I::load(&from[i * steps.strides[1]]);
+                            upper[i] = I::fused_lanes(a, x, upper[i]);
+                            lower[i] = I::fused_lanes(b, x, lower[i]);
+                        }
+                    }
                 }
+                (Some(weights), None) => add_row::<I, COLUMNS>(weights, line, steps, &mut upper),
+                (None, Some(weights)) => add_row::<I, COLUMNS>(weights, line, steps, &mut lower),
+                (None, None) => {}
             }
         }
-        let out = &mut self.sums.as_chunks_mut().0[(row - self.outputs[0].start) * wide + column..];
-        let count = TOGETHER.min(wide - column);
-        out[..count].copy_from_slice(&[of_a, of_b, of_c, of_d][..count]);
+        self.store::<I, COLUMNS>(row, column, &upper);
+        if TWO {
+            self.store::<I, COLUMNS>(row + 1, column, &lower);
+        }
+    }
+
+    /// The weights of the window's row that covers the line so far below the window's first.
+    #[inline(always)]
+    fn weights_of(&self, below: usize) -> Option<&[Pixel]> {
+        let Geometry { window: [high, across], steps, .. } = *self.geometry;
+        let (row, rest) =
+            if steps.dilations[0] == 1 { (below, 0) } else { (below / steps.dilations[0], below % steps.dilations[0]) };
+        (rest == 0 && row < high).then(|| &self.weights.as_chunks().0[row * across..][..across])
+    }
+
+    /// Stores as many of a row's sums as there are outputs.
+    #[inline(always)]
+    fn store<I: Isa, const COLUMNS: usize>(&mut self, row: usize, column: usize, sums: &[I::Vector; COLUMNS]) {
+        let wide = self.outputs[1].len();
+        let out = &mut self.sums.as_chunks_mut().0[(row - self.outputs[0].start) * wide..][..wide][column..];
+        let (scale, bias) = (I::load(&self.finish.scale), I::load(&self.finish.bias));
+        let (least, greatest) = (I::splat(self.finish.least), I::splat(self.finish.greatest));
+        for i in 0..COLUMNS.min(out.len()) {
+            let x = I::fused_lanes(sums[i], scale, bias);
+            I::store(I::lesser(greatest, I::greater(least, x)), &mut out[i]);
+        }
+    }
+}
+
+/// Adds one row of the window to the sums of neighbouring outputs, of which the first covers the line's first pixel.
+#[inline(always)]
+fn add_row<I: Isa, const COLUMNS: usize>(
+    weights: &[Pixel],
+    line: &[Pixel],
+    steps: Steps,
+    sums: &mut [I::Vector; COLUMNS],
+) {
+    for (kx, weight) in weights.iter().enumerate() {
+        let (from, weight) = (&line[kx * steps.dilations[1]..], I::load(weight));
+        for i in 0..COLUMNS {
+            sums[i] = I::fused_lanes(weight, I::load(&from[i * steps.strides[1]]), sums[i]);
+        }
     }
 }
 

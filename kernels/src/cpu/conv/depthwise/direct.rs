@@ -6,6 +6,10 @@
 
 use crate::cpu::conv::Geometry;
 use crate::cpu::gemm::MicroKernel;
+use crate::cpu::map::Uniform;
+
+/// Computes output rows from the one of this number on: of a channel, with its weights and what becomes of the sums.
+type Run = unsafe fn(&Direct, &[f32], &[f32], Uniform, usize, &mut [f32]);
 
 /// What one shape of convolution needs beside its data.
 pub(super) struct Direct {
@@ -16,10 +20,10 @@ pub(super) struct Direct {
     strides: [usize; 2],
     dilations: [usize; 2],
     pads: [usize; 2],
-    /// The elements of an input row that are read for each output vector and column of the window: bit `i` of the
-    /// first is element `i` from where the vector begins, of the second element `i + lanes`.
+    /// Which elements of those that are read for each output vector and column of the window lie in the input row: bit `i` of the first is
+    /// element `i` from where the vector begins, of the second element `i + lanes`.
     masks: Vec<[u16; 2]>,
-    run: unsafe fn(&Direct, &[f32], &[f32], usize, &mut [f32]),
+    run: Run,
 }
 
 impl Direct {
@@ -27,8 +31,9 @@ impl Direct {
     pub(super) fn new(micro: &MicroKernel, geometry: &Geometry) -> Option<Self> {
         let Geometry { size: [height, width], output, window, steps, .. } = *geometry;
         let stride = steps.strides[1];
-        let common = window == [3, 3] && steps.dilations[0] == 1 && steps.strides[0] == stride;
-        let run: unsafe fn(&Self, &[f32], &[f32], usize, &mut [f32]) = match (micro.name, stride) {
+        let dense = steps.dilations[0] == 1 && (stride == 1 || steps.dilations[1] == 1);
+        let common = window == [3, 3] && dense && steps.strides[0] == stride;
+        let run: Run = match (micro.name, stride) {
             #[cfg(target_arch = "x86_64")]
             ("AVX-512", 1) if common => avx512::run_three::<1>,
             #[cfg(target_arch = "x86_64")]
@@ -48,18 +53,12 @@ impl Direct {
             _ => return None,
         };
         let mut masks = Vec::new();
-        for vector in 0..output[1].div_ceil(micro.lanes) {
-            for tap in 0..window[1] {
-                let (first, end, _) = steps.inside(1, tap, width, output[1]);
-                let mut mask = [0; 2];
-                for lane in 0..micro.lanes {
-                    if (first..end).contains(&(vector * micro.lanes + lane)) {
-                        let element = lane * stride;
-                        mask[element / micro.lanes] |= 1 << (element % micro.lanes);
-                    }
-                }
-                masks.push(mask);
-            }
+        for (vector, tap) in (0..output[1].div_ceil(micro.lanes)).flat_map(|v| (0..window[1]).map(move |tap| (v, tap)))
+        {
+            let first = vector * micro.lanes * stride + tap * steps.dilations[1];
+            let inside = |element: usize| (steps.pads[1]..steps.pads[1] + width).contains(&(first + element));
+            let bit = |half: usize, lane: usize| u16::from(inside(half * micro.lanes + lane)) << lane;
+            masks.push([0, 1].map(|half| (0..micro.lanes).fold(0, |mask, lane| mask | bit(half, lane))));
         }
         let pads = [steps.pads[0], steps.pads[1]];
         Some(Self {
@@ -79,14 +78,14 @@ impl Direct {
     ///
     /// # Panics
     /// If the sizes do not go together.
-    pub(super) fn compute(&self, plane: &[f32], weights: &[f32], first: usize, out: &mut [f32]) {
+    pub(super) fn compute(&self, plane: &[f32], weights: &[f32], finish: Uniform, first: usize, out: &mut [f32]) {
         assert_eq!(plane.len(), self.height * self.width, "a whole channel");
         assert_eq!(weights.len(), self.window[0] * self.window[1], "a whole window");
         let rows = out.len() / self.output[1];
         assert!(out.len() == rows * self.output[1] && first + rows <= self.output[0], "whole rows");
         // SAFETY: `new` chose a kernel of this processor. What the kernel reads of the channel lies in rows below `height`
         // and, by the masks, which were made from the columns inside of a row, below `width`.
-        unsafe { (self.run)(self, plane, weights, first, out) };
+        unsafe { (self.run)(self, plane, weights, finish, first, out) };
     }
 }
 
@@ -94,10 +93,10 @@ impl Direct {
 #[cfg(target_arch = "x86_64")]
 macro_rules! direct_kernel {
     ($name:ident, $features:literal, $lanes:literal, $vector:ty, $zero:ident, $splat:ident, $fused:ident,
-     $load:ident, $store:ident, $every_second:ident) => {
+     $greater:ident, $lesser:ident, $load:ident, $store:ident, $every_second:ident, $every_other:ident, $shifted:ident) => {
         mod $name {
-            use super::Direct;
             use super::x86::*;
+            use super::{Direct, Uniform};
             use std::arch::x86_64::*;
 
             const LANES: usize = $lanes;
@@ -109,6 +108,7 @@ macro_rules! direct_kernel {
                 direct: &Direct,
                 plane: &[f32],
                 weights: &[f32],
+                finish: Uniform,
                 first: usize,
                 out: &mut [f32],
             ) {
@@ -127,13 +127,13 @@ macro_rules! direct_kernel {
                         // SAFETY: passed on to the caller; so many rows are left, which have so many vectors from column `x` on.
                         let done = unsafe {
                             match (rows, (width - x).div_ceil(LANES)) {
-                                (1, 1) => vectors::<STRIDE, 1, 1>(direct, plane, weights, at, now),
-                                (1, 2 | 3) => vectors::<STRIDE, 1, 2>(direct, plane, weights, at, now),
-                                (1, _) => vectors::<STRIDE, 1, 4>(direct, plane, weights, at, now),
-                                (2, 1) => vectors::<STRIDE, 2, 1>(direct, plane, weights, at, now),
-                                (2, _) => vectors::<STRIDE, 2, 2>(direct, plane, weights, at, now),
-                                (_, 1) => vectors::<STRIDE, 4, 1>(direct, plane, weights, at, now),
-                                _ => vectors::<STRIDE, 4, 2>(direct, plane, weights, at, now),
+                                (1, 1) => vectors::<STRIDE, 1, 1>(direct, plane, weights, finish, at, now),
+                                (1, 2 | 3) => vectors::<STRIDE, 1, 2>(direct, plane, weights, finish, at, now),
+                                (1, _) => vectors::<STRIDE, 1, 4>(direct, plane, weights, finish, at, now),
+                                (2, 1) => vectors::<STRIDE, 2, 1>(direct, plane, weights, finish, at, now),
+                                (2, _) => vectors::<STRIDE, 2, 2>(direct, plane, weights, finish, at, now),
+                                (_, 1) => vectors::<STRIDE, 4, 1>(direct, plane, weights, finish, at, now),
+                                _ => vectors::<STRIDE, 4, 2>(direct, plane, weights, finish, at, now),
                             }
                         };
                         x += done * LANES;
@@ -142,7 +142,16 @@ macro_rules! direct_kernel {
                 }
             }
 
-            /// As [`run`], for windows of 3 × 3 without vertical dilation and for equal strides: several output rows at once
+            /// What becomes of sums.
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn finished(sums: $vector, finish: Uniform) -> $vector {
+                let sums = $fused(sums, $splat(finish.scale), $splat(finish.bias));
+                // The second operand is what comes of NaN.
+                $lesser($splat(finish.greatest), $greater($splat(finish.least), sums))
+            }
+
+            /// As [`run`], for windows of 3 × 3 without vertical dilation, nor any if the stride is 2, and for equal strides: several output rows at once
             /// share the input rows that they both cover.
             ///
             /// # Safety
@@ -152,9 +161,14 @@ macro_rules! direct_kernel {
                 direct: &Direct,
                 plane: &[f32],
                 weights: &[f32],
+                finish: Uniform,
                 first: usize,
                 out: &mut [f32],
             ) {
+                let mut window = [[$zero(); 3]; 3];
+                for (row, weights) in window.iter_mut().zip(weights.as_chunks::<3>().0) {
+                    *row = weights.map(|weight| $splat(weight));
+                }
                 let width = direct.output[1];
                 let mut y = first;
                 let mut out = out;
@@ -169,9 +183,9 @@ macro_rules! direct_kernel {
                         // SAFETY: passed on to the caller; so many rows are left, and `x` is less than a row.
                         unsafe {
                             match rows {
-                                1 => three::<STRIDE, 1>(direct, plane, weights, (y, x), now),
-                                2 => three::<STRIDE, 2>(direct, plane, weights, (y, x), now),
-                                _ => three::<STRIDE, 4>(direct, plane, weights, (y, x), now),
+                                1 => three::<STRIDE, 1>(direct, plane, &window, finish, (y, x), now),
+                                2 => three::<STRIDE, 2>(direct, plane, &window, finish, (y, x), now),
+                                _ => three::<STRIDE, 4>(direct, plane, &window, finish, (y, x), now),
                             }
                         }
                     }
@@ -183,20 +197,16 @@ macro_rules! direct_kernel {
             ///
             /// # Safety
             /// As [`run_three`]; `out` has so many rows.
+            #[inline]
             #[target_feature(enable = $features)]
             unsafe fn three<const STRIDE: usize, const ROWS: usize>(
                 direct: &Direct,
                 plane: &[f32],
-                weights: &[f32],
+                window: &[[$vector; 3]; 3],
+                finish: Uniform,
                 (y, x): (usize, usize),
                 out: &mut [f32],
             ) {
-                let mut window = [[$zero(); 3]; 3];
-                for ky in 0..3 {
-                    for kx in 0..3 {
-                        window[ky][kx] = $splat(weights[3 * ky + kx]);
-                    }
-                }
                 let masks: [[u16; 2]; 3] = [0, 1, 2].map(|kx| direct.masks[x / LANES * 3 + kx]);
                 let mut sums = [$zero(); ROWS];
                 // Below, `covered` is constant once the loops are unrolled.
@@ -211,12 +221,21 @@ macro_rules! direct_kernel {
                         let from = plane.as_ptr().wrapping_add((row * direct.width).wrapping_add(column));
                         let [low, high] = masks[kx];
                         // SAFETY: the masks select elements of this row of the channel only.
-                        values[kx] = unsafe {
-                            match STRIDE {
-                                1 => $load(low, from),
-                                _ => $every_second($load(low, from), $load(high, from.wrapping_add(LANES))),
+                        unsafe {
+                            match (STRIDE, kx) {
+                                (1, _) => values[kx] = $load(low, from),
+                                (_, 0) => {
+                                    let (low, high) = ($load(low, from), $load(high, from.wrapping_add(LANES)));
+                                    (values[0], values[1]) = ($every_second(low, high), $every_other(low, high));
+                                }
+                                (_, 1) => {}
+                                // Only the last lane covers an element that was not loaded, the last but one of these.
+                                _ => {
+                                    let last = high >> (LANES - 2) & 1;
+                                    values[2] = $shifted(values[0], $load(last, from.wrapping_add(2 * LANES - 2)));
+                                }
                             }
-                        };
+                        }
                     }
                     for r in 0..ROWS {
                         let covered = below >= r * STRIDE && below < r * STRIDE + 3;
@@ -231,7 +250,7 @@ macro_rules! direct_kernel {
                 for (r, sum) in sums.into_iter().enumerate() {
                     let out = &mut out[r * width + x..][..LANES.min(width - x)];
                     // SAFETY: the mask selects the elements of `out`.
-                    unsafe { $store(out.as_mut_ptr(), u16::MAX >> (16 - out.len()), sum) };
+                    unsafe { $store(out.as_mut_ptr(), u16::MAX >> (16 - out.len()), finished(sum, finish)) };
                 }
             }
 
@@ -244,6 +263,7 @@ macro_rules! direct_kernel {
                 direct: &Direct,
                 plane: &[f32],
                 weights: &[f32],
+                finish: Uniform,
                 (y, x): (usize, usize),
                 out: &mut [f32],
             ) -> usize {
@@ -281,7 +301,7 @@ macro_rules! direct_kernel {
                     for (sum, out) in sums.into_iter().zip(out[x..].chunks_mut(LANES)) {
                         let present = u16::MAX >> (16 - out.len());
                         // SAFETY: the mask selects the elements of `out`.
-                        unsafe { $store(out.as_mut_ptr(), present, sum) };
+                        unsafe { $store(out.as_mut_ptr(), present, finished(sum, finish)) };
                     }
                 }
                 VECTORS
@@ -299,9 +319,13 @@ direct_kernel!(
     _mm512_setzero_ps,
     _mm512_set1_ps,
     _mm512_fmadd_ps,
+    _mm512_max_ps,
+    _mm512_min_ps,
     load_512,
     store_512,
-    even_512
+    even_512,
+    odd_512,
+    shifted_512
 );
 #[cfg(target_arch = "x86_64")]
 direct_kernel!(
@@ -312,9 +336,13 @@ direct_kernel!(
     _mm256_setzero_ps,
     _mm256_set1_ps,
     _mm256_fmadd_ps,
+    _mm256_max_ps,
+    _mm256_min_ps,
     load_256,
     store_256,
-    even_256
+    even_256,
+    odd_256,
+    shifted_256
 );
 
 /// Masked loads and stores, and the choice of every second lane of two vectors.
@@ -347,6 +375,20 @@ mod x86 {
         _mm512_permutex2var_ps(low, even, high)
     }
 
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn odd_512(low: __m512, high: __m512) -> __m512 {
+        let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+        _mm512_permutex2var_ps(low, odd, high)
+    }
+
+    /// The lanes after the first, and then the first of `behind`.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn shifted_512(lanes: __m512, behind: __m512) -> __m512 {
+        _mm512_castsi512_ps(_mm512_alignr_epi32::<1>(_mm512_castps_si512(behind), _mm512_castps_si512(lanes)))
+    }
+
     /// # Safety
     /// The elements that the mask selects are readable.
     #[inline]
@@ -370,6 +412,21 @@ mod x86 {
     pub(super) fn even_256(low: __m256, high: __m256) -> __m256 {
         let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(low, high));
         _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn odd_256(low: __m256, high: __m256) -> __m256 {
+        let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<0xDD>(low, high));
+        _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))
+    }
+
+    /// The lanes after the first, and then the first of `behind`.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn shifted_256(lanes: __m256, behind: __m256) -> __m256 {
+        let next = _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0);
+        _mm256_permutevar8x32_ps(_mm256_blend_ps::<1>(lanes, behind), next)
     }
 
     /// All bits of each lane whose bit is set.

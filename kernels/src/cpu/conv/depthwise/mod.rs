@@ -1,6 +1,6 @@
 //! Convolutions of each channel by itself, of which there is no product to gain from.
 //!
-//! Small windows are read where they are (`direct`), large ones with channels along the vectors (`channels`). The choice follows from
+//! Small windows over large planes are read where they are (`direct`), others with channels along the vectors (`channels`). The choice follows from
 //! shapes and the instruction set.
 
 mod channels;
@@ -10,7 +10,7 @@ use super::geometry::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::gemm::MicroKernel;
 use crate::cpu::lanes::LANES;
-use crate::cpu::map::Epilogue;
+use crate::cpu::map::{Epilogue, Uniform};
 use crate::cpu::team::{Grid, Tile};
 use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
@@ -23,6 +23,9 @@ const TILE_WORK: usize = 1 << 17;
 /// Elements of a window that is read where it is.
 const SMALL_WINDOW: usize = 9;
 
+/// Pixels of an output of which short rows would leave many lanes empty.
+const SMALL_PLANE: usize = 64;
+
 /// The kernel of a depthwise convolution; `None` if it is better computed as products, its windows reaching too far for `channels` and no
 /// instructions being there for `direct`.
 ///
@@ -34,8 +37,9 @@ pub(super) fn prepare(
     node: &NodeSpec,
     constants: &[bool],
 ) -> Result<Option<Box<dyn CpuKernel>>, KernelError> {
-    // What `channels` moves pays beside large windows, and where most lanes have a channel.
-    let pays = geometry.taps() > SMALL_WINDOW && 2 * geometry.maps >= LANES;
+    // What `channels` moves pays beside large windows or where rows would leave lanes empty, if most lanes have a channel.
+    let large = geometry.taps() > SMALL_WINDOW || geometry.pixels() <= SMALL_PLANE;
+    let pays = large && 2 * geometry.maps >= LANES;
     let direct = Direct::new(micro, &geometry);
     if (pays || direct.is_none())
         && let Some(kernel) = channels::Kernel::new(geometry, node, constants)?
@@ -80,9 +84,19 @@ impl Rows {
             let out = &mut out[(row - first) * width..(next - first) * width];
             let (image, map) = (map / maps, map % maps);
             let channel = image * channels + map / (maps / channels);
-            self.direct.compute(&input[channel * plane..][..plane], &weights[map * taps..][..taps], y, out);
-            if let Some(epilogue) = &self.epilogue {
-                epilogue.apply(row, 0, out, extras);
+            let weights = &weights[map * taps..][..taps];
+            let (finish, rest) = match &self.epilogue {
+                None => (Uniform::IDENTITY, None),
+                Some(epilogue) => match epilogue.uniform(row * width, out.len(), extras) {
+                    Some(uniform) => (uniform, None),
+                    None => (Uniform::IDENTITY, Some(epilogue)),
+                },
+            };
+            self.direct.compute(&input[channel * plane..][..plane], weights, finish, y, out);
+            match (rest, &self.epilogue) {
+                (Some(epilogue), _) => epilogue.apply(row, 0, out, extras),
+                (None, Some(epilogue)) => epilogue.activate(out),
+                (None, None) => {}
             }
             row = next;
         }

@@ -1,0 +1,100 @@
+//! Instruction sets that the compiler alone knows: a vector is an array.
+
+use super::{Isa, LANES};
+
+/// An instruction set of arrays, by how it multiplies and adds.
+macro_rules! portable_isa {
+    ($(#[$attribute:meta])* $name:ident, $fused:expr, $fused_f64:expr) => {
+        $(#[$attribute])*
+        pub(super) struct $name;
+
+        $(#[$attribute])*
+        impl Isa for $name {
+            type Vector = [f32; LANES];
+
+            const WIDE: bool = false;
+
+            #[inline(always)]
+            fn fused(a: f32, b: f32, c: f32) -> f32 {
+                $fused(a, b, c)
+            }
+
+            #[inline(always)]
+            fn fused_f64(a: f64, b: f64, c: f64) -> f64 {
+                $fused_f64(a, b, c)
+            }
+
+            #[inline(always)]
+            fn splat(value: f32) -> Self::Vector {
+                [value; LANES]
+            }
+
+            #[inline(always)]
+            fn load(from: &[f32; LANES]) -> Self::Vector {
+                *from
+            }
+
+            #[inline(always)]
+            fn load_part(from: &[f32], mut beyond: Self::Vector) -> Self::Vector {
+                beyond.iter_mut().zip(from).for_each(|(to, x)| *to = *x);
+                beyond
+            }
+
+            #[inline(always)]
+            fn store(vector: Self::Vector, to: &mut [f32; LANES]) {
+                *to = vector;
+            }
+
+            #[inline(always)]
+            fn store_part(vector: Self::Vector, to: &mut [f32]) {
+                to.iter_mut().zip(vector).for_each(|(to, x)| *to = x);
+            }
+
+            #[inline(always)]
+            fn fused_lanes(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
+                std::array::from_fn(|i| Self::fused(a[i], b[i], c[i]))
+            }
+
+            #[inline(always)]
+            fn sum(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+                std::array::from_fn(|i| a[i] + b[i])
+            }
+
+            #[inline(always)]
+            fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+                std::array::from_fn(|i| a[i] / b[i])
+            }
+
+            #[inline(always)]
+            fn greater(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+                std::array::from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+            }
+
+            #[inline(always)]
+            fn lesser(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+                std::array::from_fn(|i| if a[i] < b[i] { a[i] } else { b[i] })
+            }
+
+            #[inline(always)]
+            fn even(low: Self::Vector, high: Self::Vector) -> Self::Vector {
+                std::array::from_fn(|i| if i < LANES / 2 { low[2 * i] } else { high[2 * i - LANES] })
+            }
+        }
+    };
+}
+
+portable_isa!(
+    /// The hardware multiplies and adds in one instruction.
+    #[cfg(target_arch = "aarch64")]
+    Fused,
+    f32::mul_add,
+    f64::mul_add
+);
+
+portable_isa!(
+    /// It does not, and `mul_add` would be a library call.
+    #[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "all such processors have fused instructions"))]
+    Separate,
+    |a: f32, b: f32, c: f32| a * b + c,
+    |a: f64, b: f64, c: f64| a * b + c
+);

@@ -1,0 +1,203 @@
+//! Vectors in the registers of x86 processors.
+//!
+//! The types here are named in `vector::run_at` alone, inside functions that enable the instruction set and that are called only where
+//! the processor has it: that is why their functions may use it.
+
+use super::{Isa, LANES};
+use std::arch::x86_64::*;
+
+/// AVX-512: a vector is a register.
+pub(super) struct Avx512;
+
+impl Isa for Avx512 {
+    type Vector = __m512;
+
+    const WIDE: bool = true;
+
+    #[inline(always)]
+    fn fused(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn fused_f64(a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> __m512 {
+        // SAFETY: the processor has AVX-512 (see the file's head).
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    fn load(from: &[f32; LANES]) -> __m512 {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe { _mm512_maskz_loadu_ps(u16::MAX, from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn load_part(from: &[f32], beyond: __m512) -> __m512 {
+        // SAFETY: as for `splat`; the mask selects elements of `from` only.
+        unsafe { _mm512_mask_loadu_ps(beyond, first(from.len()), from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(vector: __m512, to: &mut [f32; LANES]) {
+        // SAFETY: as for `splat`; the array is writable.
+        unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), u16::MAX, vector) };
+    }
+
+    #[inline(always)]
+    fn store_part(vector: __m512, to: &mut [f32]) {
+        // SAFETY: as for `splat`; the mask selects elements of `to` only.
+        unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), first(to.len()), vector) };
+    }
+
+    #[inline(always)]
+    fn fused_lanes(a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn sum(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn quotient(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn greater(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn lesser(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn even(low: __m512, high: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            _mm512_permutex2var_ps(low, even, high)
+        }
+    }
+}
+
+/// The mask of the first lanes.
+#[inline(always)]
+fn first(count: usize) -> u16 {
+    if count >= LANES { u16::MAX } else { (1 << count) - 1 }
+}
+
+/// AVX2 with fused multiply-add: a vector is two registers.
+pub(super) struct Avx2;
+
+impl Isa for Avx2 {
+    type Vector = [__m256; 2];
+
+    const WIDE: bool = false;
+
+    #[inline(always)]
+    fn fused(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn fused_f64(a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self::Vector {
+        // SAFETY: the processor has AVX2 and fused multiply-add (see the file's head).
+        [unsafe { _mm256_set1_ps(value) }; 2]
+    }
+
+    #[inline(always)]
+    fn load(from: &[f32; LANES]) -> Self::Vector {
+        // SAFETY: as for `splat`; both halves of the array are readable.
+        unsafe { [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(LANES / 2))] }
+    }
+
+    #[inline(always)]
+    fn load_part(from: &[f32], beyond: Self::Vector) -> Self::Vector {
+        let mut lanes = [0.0; LANES];
+        Self::store(beyond, &mut lanes);
+        let count = from.len().min(LANES);
+        lanes[..count].copy_from_slice(&from[..count]);
+        Self::load(&lanes)
+    }
+
+    #[inline(always)]
+    fn store(vector: Self::Vector, to: &mut [f32; LANES]) {
+        // SAFETY: as for `splat`; both halves of the array are writable.
+        unsafe {
+            _mm256_storeu_ps(to.as_mut_ptr(), vector[0]);
+            _mm256_storeu_ps(to.as_mut_ptr().add(LANES / 2), vector[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn store_part(vector: Self::Vector, to: &mut [f32]) {
+        let mut lanes = [0.0; LANES];
+        Self::store(vector, &mut lanes);
+        let count = to.len().min(LANES);
+        to[..count].copy_from_slice(&lanes[..count]);
+    }
+
+    #[inline(always)]
+    fn fused_lanes(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
+    }
+
+    #[inline(always)]
+    fn sum(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn greater(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn lesser(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn even(low: Self::Vector, high: Self::Vector) -> Self::Vector {
+        [even_half(low), even_half(high)]
+    }
+}
+
+/// Lanes 0, 2, … of 16.
+#[inline(always)]
+fn even_half([low, high]: [__m256; 2]) -> __m256 {
+    // SAFETY: as for `splat`.
+    unsafe {
+        let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(low, high));
+        _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))
+    }
+}
