@@ -116,14 +116,16 @@ pub(crate) fn epilogue(
     let swish = Expression::new(
         1,
         vec![Step::Unary(Unary::Sigmoid, Register(0)), Step::Binary(Binary::Multiply, Register(0), Register(1))],
-    );
+    )
+    .expect("sound");
     let (output, bias) = (output.to_vec(), bias.to_vec());
-    Ok(match u.int_in_range(0..=5)? {
+    Ok(match u.int_in_range(0..=6)? {
         0 => (None, vec![]),
         1 => (Some(add), vec![bias]),
         2 => (Some(then(&add, &relu)), vec![bias]),
         3 => (Some(then(&then(&add, &add), &relu)), vec![bias, output]),
         4 => (Some(then(&add, &clamp.expect("sound"))), vec![bias]),
-        _ => (Some(swish.expect("sound")), vec![]),
+        5 => (Some(then(&add, &swish)), vec![bias]),
+        _ => (Some(swish), vec![]),
     })
 }
