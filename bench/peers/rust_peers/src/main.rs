@@ -11,7 +11,9 @@ mod turns;
 mod rten_side;
 mod tract_side;
 
+use std::error::Error;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Instant;
 use turns::{Failure, in_turn};
 
@@ -37,7 +39,20 @@ pub trait Opened {
     fn outputs(&mut self) -> Result<Vec<Vec<f32>>, Failure>;
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> ExitCode {
+    match measure() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let first: &dyn Error = failure.as_ref();
+            let causes = std::iter::successors(Some(first), |cause: &&dyn Error| (*cause).source());
+            let causes: Vec<String> = causes.map(|cause| cause.to_string().replace('\n', " ")).collect();
+            eprintln!("{}", causes.join(": "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [runtime, model, threads, seconds, directory, given @ ..] = &arguments[..] else {
         return Err("usage: rust-peers rten|tract MODEL THREADS SECONDS DIRECTORY NAME:TYPE:SIZES:FILE...".into());

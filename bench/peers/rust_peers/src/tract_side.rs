@@ -19,7 +19,9 @@ impl Tract {
         if threads > 1 {
             set_default_executor(Executor::multithread(threads));
         }
-        let mut model = tract_onnx::onnx().model_for_path(file)?;
+        // Shapes are inferred from those of the inputs: what a file says of them in symbols would contradict.
+        let reader = tract_onnx::onnx().with_ignore_value_info(true).with_ignore_output_shapes(true);
+        let mut model = reader.model_for_path(file)?;
         let mut values = tvec!();
         for (at, outlet) in model.input_outlets()?.to_vec().into_iter().enumerate() {
             let name = model.node(outlet.node).name.clone();
