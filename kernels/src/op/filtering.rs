@@ -56,7 +56,7 @@ impl Filtering {
             [None, Some(Self::Two), Some(Self::Four)].map(|how| cost(how, sizes, [output[2], output[3]]));
         // The larger tile has more than twice the weights: it must gain a fifth.
         let (cost, chosen) = if four < 0.8 * two { (four, Self::Four) } else { (two, Self::Two) };
-        let row = chosen.positions() * output[3].div_ceil(chosen.outputs()) * channels;
+        let row = (chosen.positions() * output[3].div_ceil(chosen.outputs())).saturating_mul(channels);
         (cost < 0.9 * direct && row <= ROW).then_some(chosen)
     }
 

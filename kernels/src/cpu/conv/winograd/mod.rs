@@ -25,6 +25,7 @@ use crate::cpu::vector::vectorised;
 use crate::cpu::{Call, CpuKernel, gemm};
 use crate::error::KernelError;
 use crate::op::{Filtering, NodeSpec};
+use crate::shape::Shape;
 use crate::tensor::Buffer;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -88,7 +89,7 @@ impl Kernel {
     }
 
     /// # Errors
-    /// If the epilogue does not fit the node.
+    /// If the epilogue does not fit the node, or the transformed filters do not fit the address space.
     pub(super) fn new(
         micro: &'static MicroKernel,
         geometry: Geometry,
@@ -96,6 +97,7 @@ impl Kernel {
         node: &NodeSpec,
     ) -> Result<Self, KernelError> {
         let Geometry { images, channels, maps, output: [_, wide], .. } = geometry;
+        Shape::new([filtering.positions(), channels, maps.next_multiple_of(micro.columns)])?;
         let blocks = Blocks::new(&geometry, filtering);
         let few = images * blocks.count < ENOUGH_BLOCKS;
         let ahead = few && images * blocks.count * blocks.tiles() * filtering.positions() * channels <= MOST_AHEAD;
