@@ -36,7 +36,7 @@ fn folded<T: Pod>(elements: &[T], empty: T, add: impl Fn(T, T) -> T + Copy, join
 
 /// The greater of two; NaN if one is.
 #[inline(always)]
-pub(super) fn greater<T: PartialOrd>(a: T, b: T) -> T {
+fn greater<T: PartialOrd>(a: T, b: T) -> T {
     // Written so that a NaN on either side stays.
     if a >= b || is_nan(&a) { a } else { b }
 }
