@@ -136,29 +136,6 @@ impl Fold for SquaresAround {
     }
 }
 
-/// The greatest; NaN if one is.
-#[derive(Clone, Copy)]
-pub(super) struct Greatest;
-
-impl Fold for Greatest {
-    type Number = f32;
-
-    fn empty(self) -> f32 {
-        f32::NEG_INFINITY
-    }
-
-    #[inline(always)]
-    fn add<I: Isa>(self, so_far: f32, element: f32) -> f32 {
-        self.join(so_far, element)
-    }
-
-    #[inline(always)]
-    fn join(self, a: f32, b: f32) -> f32 {
-        // Written so that a NaN on either side stays.
-        if a >= b || a.is_nan() { a } else { b }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,13 +146,10 @@ mod tests {
             let data: Vec<f32> = (0..length).map(|i| ((i * 31) % 97) as f32).collect();
             let exact: f64 = data.iter().map(|v| f64::from(*v)).sum();
             assert!((f64::from(fold(Sum, &data)) - exact).abs() <= 1e-6 * exact, "{length}");
-            let most = data.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            assert_eq!(fold(Greatest, &data), most);
             let integers: Vec<i64> = data.iter().map(|v| *v as i64).collect();
             let plus = |a: i64, b: i64| a + b;
             assert_eq!(fold(By { empty: 0, add: plus, join: plus }, &integers) as f64, exact);
         }
-        assert!(fold(Greatest, &[1.0, f32::NAN, 3.0]).is_nan());
         assert_eq!(fold(SquaresAround(2.0), &[1.0, 2.0, 4.0]), 5.0);
     }
 }

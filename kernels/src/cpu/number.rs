@@ -36,15 +36,17 @@ fn folded<T: Pod>(elements: &[T], empty: T, add: impl Fn(T, T) -> T + Copy, join
 
 /// The greater of two; NaN if one is.
 #[inline(always)]
-pub(super) fn greater<T: PartialOrd>(a: T, b: T) -> T {
-    // Written so that a NaN on either side stays.
-    if a >= b || is_nan(&a) { a } else { b }
+fn greater<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    // A NaN in `a` stays because nothing is greater. The test of `b` waits for no fold before.
+    let most = if b > a { b } else { a };
+    if is_nan(&b) { b } else { most }
 }
 
 /// The lesser of two; NaN if one is.
 #[inline(always)]
-fn less<T: PartialOrd>(a: T, b: T) -> T {
-    if a <= b || is_nan(&a) { a } else { b }
+fn less<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    let least = if b < a { b } else { a };
+    if is_nan(&b) { b } else { least }
 }
 
 #[inline(always)]

@@ -61,11 +61,6 @@ macro_rules! portable_isa {
             }
 
             #[inline(always)]
-            fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector {
-                std::array::from_fn(|i| a[i] / b[i])
-            }
-
-            #[inline(always)]
             fn greater(a: Self::Vector, b: Self::Vector) -> Self::Vector {
                 std::array::from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
             }

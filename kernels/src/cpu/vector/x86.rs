@@ -67,12 +67,6 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    fn quotient(a: __m512, b: __m512) -> __m512 {
-        // SAFETY: as for `splat`.
-        unsafe { _mm512_div_ps(a, b) }
-    }
-
-    #[inline(always)]
     fn greater(a: __m512, b: __m512) -> __m512 {
         // SAFETY: as for `splat`.
         unsafe { _mm512_max_ps(a, b) }
@@ -166,12 +160,6 @@ impl Isa for Avx2 {
     fn sum(a: Self::Vector, b: Self::Vector) -> Self::Vector {
         // SAFETY: as for `splat`.
         unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
-    }
-
-    #[inline(always)]
-    fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector {
-        // SAFETY: as for `splat`.
-        unsafe { [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])] }
     }
 
     #[inline(always)]

@@ -379,6 +379,7 @@ mod tests {
     use super::*;
     use crate::cpu::conv::geometry_of;
     use crate::cpu::testing::shape;
+    use crate::cpu::vector::{levels, vectorised_at};
     use crate::op::{Conv, Op};
     use crate::{DType, TensorSpec};
 
@@ -391,6 +392,43 @@ mod tests {
         let node = NodeSpec { op: Op::Conv(op.clone()), inputs, outputs: vec![spec([1, 32, out(0), out(1)])] };
         let geometry = geometry_of(&op, &node).expect("a sound node");
         Kernel::new(geometry, &node, &[false, true]).expect("a sound node")
+    }
+
+    #[test]
+    fn sums_of_every_instruction_set_are_those_of_the_definition() {
+        for (strides, dilations, size, window) in [
+            ([1, 1], [1, 1], [9, 18], [3, 5]),
+            ([2, 2], [1, 1], [12, 13], [5, 3]),
+            ([1, 2], [2, 1], [11, 40], [3, 3]),
+            ([2, 1], [1, 2], [8, 9], [3, 2]),
+            ([3, 3], [2, 2], [16, 16], [4, 4]),
+        ] {
+            let kernel = kernel(strides, dilations, size, window).expect("a small plane");
+            let (geometry, [high, wide]) = (kernel.geometry, kernel.geometry.output);
+            let padded = kernel.padded(&(0..wide));
+            let numbers = |count: usize| (0..count).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect::<Vec<_>>();
+            let (source, weights) = (numbers(size[0] * padded * LANES), numbers(geometry.taps() * LANES));
+            let bias = std::array::from_fn(|lane| lane as f32 / 4.0);
+            let finish = Finish { scale: [2.0; LANES], bias, least: -1.5, greatest: 4.0 };
+            for level in levels() {
+                let mut sums = vec![f32::NAN; high * wide * LANES];
+                let (sources, outputs) = (0..size[0], [0..high, 0..wide]);
+                let (geometry, weights, source, finish) = (&geometry, &weights, &source, &finish);
+                let body = Sums { geometry, source, padded, sources, weights, finish, outputs, sums: &mut sums };
+                vectorised_at(level, body);
+                for (at, found) in sums.iter().enumerate() {
+                    let (pixel, lane) = (at / LANES, at % LANES);
+                    let terms = (0..geometry.taps()).map(|tap| {
+                        let row = pixel / wide * strides[0] + tap / window[1] * dilations[0];
+                        let column = pixel % wide * strides[1] + tap % window[1] * dilations[1];
+                        f64::from(source[(row * padded + column) * LANES + lane])
+                            * f64::from(weights[tap * LANES + lane])
+                    });
+                    let want = (terms.sum::<f64>() * 2.0 + f64::from(bias[lane])).clamp(-1.5, 4.0);
+                    assert!((f64::from(*found) - want).abs() < 1e-5, "level {level}, {at} of {size:?}: {found} {want}");
+                }
+            }
+        }
     }
 
     #[test]
