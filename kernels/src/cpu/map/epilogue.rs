@@ -51,6 +51,14 @@ impl Epilogue {
         Ok(Self { layout, width, form })
     }
 
+    /// The expression as one affine function between two bounds, if it is one.
+    pub(super) fn affine(&self) -> Option<&Affine> {
+        match &self.form {
+            Form::Affine(affine) => Some(affine),
+            Form::Interpreted(_) => None,
+        }
+    }
+
     /// Replaces each element of `data` by the expression's value. `data` are consecutive elements of the output that
     /// begin at `column` of row `row`, rows being the output's last dimension and counted over all others; they may
     /// reach over the ends of rows. `extras` are the bytes of the whole `f32` operands. O(elements · steps).
@@ -124,22 +132,28 @@ impl Inputs<f32> for Registers<'_> {
 }
 
 /// `min(max(x · scale + bias + residual, least), greatest)`, each of whose operands is there or is neutral.
-struct Affine {
-    scale: Term,
-    bias: Term,
-    residual: Term,
-    least: f32,
-    greatest: f32,
+pub(super) struct Affine {
+    pub(super) scale: Term,
+    pub(super) bias: Term,
+    pub(super) residual: Term,
+    pub(super) least: f32,
+    pub(super) greatest: f32,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Term {
+pub(super) enum Term {
     Constant(f32),
     Extra(usize),
 }
 
 /// Leaves every number as it is when added, −0 too.
 const NEUTRAL: Term = Term::Constant(-0.0);
+
+impl Term {
+    pub(super) fn is_neutral(self) -> bool {
+        matches!(self, Self::Constant(value) if value.to_bits() == (-0.0f32).to_bits())
+    }
+}
 
 impl Affine {
     const IDENTITY: Self = Self {
@@ -149,6 +163,10 @@ impl Affine {
         least: f32::NEG_INFINITY,
         greatest: f32::INFINITY,
     };
+
+    pub(super) fn is_scaled(&self) -> bool {
+        self.scale != Term::Constant(1.0)
+    }
 
     /// The form of an expression in which each step changes the step's before it by an operand or a constant.
     fn recognised(expression: &Expression) -> Option<Self> {
