@@ -6,7 +6,7 @@
 //! windows overlap, neighbouring tiles of the output both compute the pixels that reach into both.
 
 use super::elements::{elements, elements_mut};
-use super::gemm::{Left, MicroKernel, Panels, Product, Right, View, pack_panels};
+use super::gemm::{Finish, Left, MicroKernel, Panels, Product, Right, View, pack_panels};
 use super::layout::{Layout, PackedInput, PackedMatrices, Packing};
 use super::map::Epilogue;
 use super::strided::{add_every, interleave};
@@ -274,7 +274,7 @@ struct Step<'a> {
 fn product(product: Product<'_>, rows: usize, out: &mut [f32]) {
     let columns = out.len().checked_div(rows).unwrap_or(0);
     let grid = Grid { batch: 1, rows, columns, tile_rows: rows, tile_columns: columns };
-    Team::solo().run_tiles(out, grid, &|mut tile| product.compute(&mut tile, None));
+    Team::solo().run_tiles(out, grid, &|mut tile| product.compute(&mut tile, Finish::Nothing));
 }
 
 /// Adds up the rows of one map.

@@ -5,7 +5,7 @@ use super::image::Coverage;
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::gemm::{self, Left, MicroKernel, PanelSource, Panels, Product, Right, View};
 use crate::cpu::layout::{Layout, Packed, Packing};
-use crate::cpu::map::Epilogue;
+use crate::cpu::map::ProductEpilogue;
 use crate::cpu::team::{Grid, Tile};
 use crate::cpu::{Call, CpuKernel, Team};
 use crate::error::KernelError;
@@ -29,7 +29,7 @@ pub(super) struct Kernel {
     weights: Option<Packed>,
     windows: Windows,
     grid: Grid,
-    epilogue: Option<Epilogue>,
+    epilogue: Option<ProductEpilogue>,
 }
 
 /// Where the right-hand matrix comes from.
@@ -68,7 +68,8 @@ impl Kernel {
         let height = micro.block_height(rows);
         let weights = constant.then(|| Packed::new(1, Layout::windows(geometry.weights(), height)));
         let coverage = Coverage::new(&geometry);
-        Ok(Self { micro, geometry, coverage, weights, windows, grid, epilogue: Epilogue::of(node)? })
+        let epilogue = ProductEpilogue::of(node, [rows, columns])?;
+        Ok(Self { micro, geometry, coverage, weights, windows, grid, epilogue })
     }
 
     /// Elements of the panels of one product, if they are written ahead.
@@ -113,14 +114,8 @@ impl Kernel {
                 Right::Packed(Panels::new(panels, depth, pixels, self.micro.columns))
             }
         };
-        let finish = self.epilogue.as_ref().map(|epilogue| {
-            let [height, _] = self.geometry.output;
-            move |row: usize, column: usize, run: &mut [f32]| {
-                epilogue.apply((product * rows + row) * height, column, run, extras);
-            }
-        });
-        let finish = finish.as_ref().map(|finish| finish as gemm::Finish<'_>);
-        Product::new(self.micro, left, right).compute(tile, finish);
+        let product_of = Product::new(self.micro, left, right);
+        ProductEpilogue::with(self.epilogue.as_ref(), product, extras, |finish| product_of.compute(tile, finish));
     }
 }
 

@@ -7,7 +7,7 @@
 use super::geometry::Geometry;
 use super::image::Coverage;
 use crate::cpu::elements::{elements, elements_mut};
-use crate::cpu::gemm::{self, Left, MicroKernel, PanelSource, Product, Right, View};
+use crate::cpu::gemm::{self, Finish, Left, MicroKernel, PanelSource, Product, Right, View};
 use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::Epilogue;
 use crate::cpu::team::{Grid, Tile};
@@ -90,7 +90,7 @@ impl Kernel {
         };
         let left = View::with_strides(left, pixels, depth, (1, width));
         let right = self.weights.panels(tile.matrix % self.geometry.group);
-        Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(tile, None);
+        Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(tile, Finish::Nothing);
     }
 
     /// Output channels from the transposed products.

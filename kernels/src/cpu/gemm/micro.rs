@@ -4,6 +4,7 @@
 //! of B as vectors and multiplies it by each of `rows` broadcast elements of A. How large a block the registers hold
 //! depends on the instruction set.
 
+use super::block::Blocks;
 use super::portable;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
@@ -19,36 +20,11 @@ pub(crate) struct MicroKernel {
     pub(crate) columns: usize,
     /// Columns of one vector: what a narrow block costs is a multiple of it.
     pub(crate) lanes: usize,
-    /// Computes a block.
+    /// Computes blocks of rows.
     ///
     /// # Safety
-    /// The pointers of the [`Block`] are valid as it says, and the kernel came from [`MicroKernel::available`].
-    pub(super) run: unsafe fn(&Block),
-}
-
-/// Operands and result of one call of a micro-kernel. Distances are in elements.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    /// Number of rows, 1 to the kernel's.
-    pub(super) rows: usize,
-    /// Number of columns, 1 to the kernel's.
-    pub(super) columns: usize,
-    pub(super) depth: usize,
-    /// Element (i, p) of A is at `i · a_row + p · a_step`, readable for each row and step.
-    pub(super) a: *const f32,
-    pub(super) a_row: usize,
-    /// Distance of A's elements from step to step.
-    pub(super) a_step: usize,
-    /// Element (p, j) of B is at `p · b_step + j`, readable for each step and column.
-    pub(super) b: *const f32,
-    pub(super) b_step: usize,
-    /// Element (i, j) of C is at `i · c_row + j`, exclusively writable, and readable if `accumulate`.
-    pub(super) c: *mut f32,
-    pub(super) c_row: usize,
-    /// Whether the product is added to C rather than stored.
-    pub(super) accumulate: bool,
-    /// Where memory that will soon be read begins: a vector of it is fetched with each step. Any address will do.
-    pub(super) prefetch: *const f32,
+    /// The pointers of the [`Blocks`] are valid as it says, and the kernel came from [`MicroKernel::available`].
+    pub(super) run: unsafe fn(&Blocks),
 }
 
 impl MicroKernel {
@@ -84,6 +60,7 @@ impl MicroKernel {
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::Ahead;
     use super::*;
 
     #[test]
@@ -103,19 +80,24 @@ mod tests {
             for (rows, columns) in (1..=kernel.rows).flat_map(|r| (1..=kernel.columns).map(move |c| (r, c))) {
                 for (depth, (a_row, a_step), b_step) in [(1, (1, 1), 1), (7, (20, 3), 40), (13, (1, 15), columns)] {
                     let mut c = vec![1.0f32; rows * columns];
-                    let block = Block {
+                    let block = Blocks {
+                        count: 1,
                         rows,
                         columns,
                         depth,
                         a: a.as_ptr(),
                         a_row,
                         a_step,
+                        a_block: 0,
                         b: b.as_ptr(),
                         b_step,
+                        whole: columns.is_multiple_of(kernel.lanes),
                         c: c.as_mut_ptr(),
                         c_row: columns,
                         accumulate: depth == 13,
-                        prefetch: a.as_ptr(),
+                        initial: None,
+                        change: None,
+                        ahead: Ahead { data: a.as_ptr(), step: 16, block: 0, last: 0 },
                     };
                     assert!((rows - 1) * a_row + (depth - 1) * a_step < a.len());
                     assert!((depth - 1) * b_step + columns <= b.len());

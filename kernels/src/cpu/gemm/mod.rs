@@ -1,29 +1,33 @@
 //! Products of `f32` matrices: C = A · B with any distances of A's and B's rows and columns, C row-major.
 //!
 //! [`grid`] cuts C into tiles, which a team computes with [`Product::compute`]. Operands that never change are packed
-//! ahead as [`Panels`]. What is in which cache is told in `product`, what is in registers in
-//! `micro`. A product with a vector is limited by memory and has loops of its own, in `vector`.
+//! ahead as [`Panels`]. What is in which cache is told in `product`, what is in registers in `micro`, how blocks are computed
+//! in `block`, one text for the instruction sets of `simd`. A product with a vector is limited by memory and has loops of its own, in `vector`.
 //!
 //! Every element is the sum over consecutive slices of the depth, each added up in order (in up to four interleaved
-//! chains), so it depends on the shape and the processor's instruction set, never on the number of threads.
+//! chains, the first of which may begin with a bias), so it depends on the shape and the processor's instruction set, never on the number of threads.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod block;
+mod finish;
 mod micro;
 mod pack;
 mod portable;
 mod product;
+mod simd;
 #[cfg(test)]
 pub(crate) mod testing;
 mod transpose;
 mod vector;
 mod view;
 
+pub(crate) use finish::{Affine, Finish, Summand};
 pub(crate) use micro::MicroKernel;
 pub(crate) use pack::{Panels, pack_panels, pack_rows};
-pub(crate) use product::{Finish, Left, PanelSource, Product, Right};
+pub(crate) use product::{Left, PanelSource, Product, Right};
 pub(crate) use transpose::transpose;
 pub(crate) use vector::matrix_vector;
 pub(crate) use view::View;

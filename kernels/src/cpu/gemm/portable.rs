@@ -1,61 +1,137 @@
 //! The micro-kernel for any processor: blocks of up to 6 × 8, which the compiler turns into the vectors it has.
 
-use super::micro::{Block, MicroKernel};
+use super::block::{Blocks, compute};
+use super::micro::MicroKernel;
+use super::simd::Simd;
+use std::array::from_fn;
 
 pub(super) static KERNEL: MicroKernel = MicroKernel { name: "portable", rows: 6, columns: LANES, lanes: LANES, run };
 
 const LANES: usize = 8;
 
+struct Portable;
+
+impl Simd for Portable {
+    type Vector = [f32; LANES];
+    /// Their number.
+    type Mask = usize;
+
+    const LANES: usize = LANES;
+
+    #[inline(always)]
+    unsafe fn mask(lanes: usize) -> usize {
+        lanes
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> [f32; LANES] {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> [f32; LANES] {
+        // SAFETY: the caller's, as in all functions below.
+        unsafe { from.cast::<[f32; LANES]>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked(from: *const f32, mask: usize) -> [f32; LANES] {
+        let mut vector = [0.0; LANES];
+        // SAFETY: as above; a mask has at most all lanes.
+        unsafe { std::ptr::copy_nonoverlapping(from, vector.as_mut_ptr(), mask) };
+        vector
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, vector: [f32; LANES]) {
+        // SAFETY: as above.
+        unsafe { to.cast::<[f32; LANES]>().write(vector) };
+    }
+
+    #[inline(always)]
+    unsafe fn store_masked(to: *mut f32, mask: usize, vector: [f32; LANES]) {
+        if mask == LANES {
+            // SAFETY: as above.
+            return unsafe { Self::store(to, vector) };
+        }
+        // SAFETY: as above; a mask has at most all lanes.
+        unsafe { std::ptr::copy_nonoverlapping(vector.as_ptr(), to, mask) };
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        from_fn(
+            #[inline(always)]
+            |i| a[i] + b[i],
+        )
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        from_fn(
+            #[inline(always)]
+            |i| a[i] * b[i],
+        )
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(a: [f32; LANES], b: [f32; LANES], c: [f32; LANES]) -> [f32; LANES] {
+        // One instruction where every processor of the architecture has it; else `mul_add` would be a call.
+        if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
+            from_fn(
+                #[inline(always)]
+                |i| a[i].mul_add(b[i], c[i]),
+            )
+        } else {
+            from_fn(
+                #[inline(always)]
+                |i| a[i] * b[i] + c[i],
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn clamp(value: [f32; LANES], least: [f32; LANES], greatest: [f32; LANES]) -> [f32; LANES] {
+        from_fn(
+            #[inline(always)]
+            |i| {
+                let raised = if value[i] < least[i] { least[i] } else { value[i] };
+                if raised > greatest[i] { greatest[i] } else { raised }
+            },
+        )
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(_: *const f32) {}
+
+    #[inline(always)]
+    unsafe fn prefetch_far(_: *const f32) {}
+}
+
 /// # Safety
 /// As [`MicroKernel::run`] says.
-unsafe fn run(block: &Block) {
+unsafe fn run(blocks: &Blocks) {
     // SAFETY: passed on to the caller.
     unsafe {
-        match block.rows {
-            1 => compute::<1>(block),
-            2 => compute::<2>(block),
-            3 => compute::<3>(block),
-            4 => compute::<4>(block),
-            5 => compute::<5>(block),
-            _ => compute::<6>(block),
+        match blocks.whole {
+            true => by_rows::<true>(blocks),
+            false => by_rows::<false>(blocks),
         }
     }
 }
 
 /// # Safety
-/// As [`run`]; the block has `ROWS` rows.
-unsafe fn compute<const ROWS: usize>(block: &Block) {
-    let mut sums = [[0f32; LANES]; ROWS];
-    for p in 0..block.depth {
-        let mut row = [0f32; LANES];
-        let b = block.b.wrapping_add(p * block.b_step);
-        // SAFETY: p < depth, so `columns` elements of B's row are readable; `row` has room for them, as has each whole
-        // array.
-        unsafe {
-            match block.columns {
-                LANES => row = b.cast::<[f32; LANES]>().read(),
-                columns => std::ptr::copy_nonoverlapping(b, row.as_mut_ptr(), columns),
-            }
-        }
-        for (i, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: i < rows and p < depth.
-            let factor = unsafe { *block.a.wrapping_add(i * block.a_row + p * block.a_step) };
-            for (sum, b) in sums.iter_mut().zip(row) {
-                *sum = multiply_add(factor, b, *sum);
-            }
+/// As [`run`].
+unsafe fn by_rows<const WHOLE: bool>(blocks: &Blocks) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match blocks.rows {
+            1 => compute::<Portable, 1, 1, 1, WHOLE>(blocks),
+            2 => compute::<Portable, 2, 1, 1, WHOLE>(blocks),
+            3 => compute::<Portable, 3, 1, 1, WHOLE>(blocks),
+            4 => compute::<Portable, 4, 1, 1, WHOLE>(blocks),
+            5 => compute::<Portable, 5, 1, 1, WHOLE>(blocks),
+            _ => compute::<Portable, 6, 1, 1, WHOLE>(blocks),
         }
     }
-    for (i, sums) in sums.iter().enumerate() {
-        // SAFETY: row i of C has `columns` elements that are exclusively ours.
-        let c = unsafe { std::slice::from_raw_parts_mut(block.c.wrapping_add(i * block.c_row), block.columns) };
-        for (c, sum) in c.iter_mut().zip(sums) {
-            *c = if block.accumulate { *c + sum } else { *sum };
-        }
-    }
-}
-
-/// `a · b + c` in one instruction where every processor of the architecture has it; else `mul_add` would be a call.
-#[inline(always)]
-fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
-    if cfg!(any(target_arch = "aarch64", target_feature = "fma")) { a.mul_add(b, c) } else { a * b + c }
 }

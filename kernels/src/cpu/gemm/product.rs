@@ -1,11 +1,13 @@
 //! One tile of a matrix product, block by block so that every operand is read from a near cache.
 //!
-//! Loops, outermost first: slices of the depth; blocks of rows, whose part of A stays in the first-level cache; panels
-//! of columns, whose parts of B together fill at most half of the second-level cache (Goto 2008, section 4, with the two
-//! inner loops exchanged so that finished rows of C are contiguous). When the last slice of a block of rows is done, its
-//! rows are finished by the caller while they are in the cache.
+//! Loops, outermost first: slices of the depth; panels of columns, whose parts of B together fill at most half of the
+//! second-level cache; blocks of rows, which all multiply one panel in one call of the micro-kernel (Goto 2008, section
+//! 4, with the two inner loops exchanged). An affine finish is applied to the sums of the last slice in registers, any
+//! other row by row when the tile is complete.
 
-use super::micro::{Block, MicroKernel};
+use super::block::{Ahead, Blocks};
+use super::finish::Finish;
+use super::micro::MicroKernel;
 use super::pack::{Panels, pack_panels};
 use super::view::View;
 use crate::cpu::team::{Tile, with_workspace};
@@ -13,9 +15,6 @@ use std::ops::Range;
 
 /// Most steps of the depth that are added up in one sweep over a tile.
 const SLICE: usize = 384;
-
-/// Applied to each finished run of a row of C: its row and first column in the matrix, and the elements.
-pub(crate) type Finish<'a> = &'a dyn Fn(usize, usize, &mut [f32]);
 
 /// The left-hand operand of a product.
 #[derive(Clone, Copy)]
@@ -63,12 +62,23 @@ struct Strided<'a> {
 
 /// What one call of a micro-kernel reads.
 struct Operands<'a> {
-    /// Element (i, p).
+    /// Element (i, p) of the first block.
     left: Strided<'a>,
+    /// Elements from block to block.
+    distance: usize,
     /// Element (p, j).
     right: Strided<'a>,
-    /// What to fetch meanwhile.
-    ahead: &'a [f32],
+    /// Whether the rows of the right-hand operand's part go on to the end of the panel.
+    padded: bool,
+    ahead: Ahead,
+}
+
+/// What is special of the first and the last slice of the depth.
+#[derive(Clone, Copy)]
+struct Ends<'a> {
+    first: bool,
+    last: bool,
+    finish: &'a Finish<'a>,
 }
 
 impl<'a> Product<'a> {
@@ -84,12 +94,12 @@ impl<'a> Product<'a> {
         Self { kernel, left, right }
     }
 
-    /// Computes the elements of C in `tile` and calls `finish` on each of its rows. The first row of the tile is a multiple
-    /// of the [block height](MicroKernel::block_height) of the product's rows, its first column one of the kernel's columns.
+    /// Computes the elements of C in `tile` and finishes them. The first row of the tile is a multiple of the
+    /// [block height](MicroKernel::block_height) of the product's rows, its first column one of the kernel's columns.
     ///
     /// # Panics
     /// If the tile lies outside of the product, or does not begin at a block.
-    pub(crate) fn compute(&self, tile: &mut Tile<'_, f32>, finish: Option<Finish<'_>>) {
+    pub(crate) fn compute(&self, tile: &mut Tile<'_, f32>, finish: Finish<'_>) {
         let (rows, columns, depth) = (self.left.rows(), self.right.columns(), self.left.depth());
         assert!(tile.rows.end <= rows && tile.columns.end <= columns, "a tile outside of the product");
         let height = self.left.height(self.kernel);
@@ -97,47 +107,73 @@ impl<'a> Product<'a> {
             tile.rows.start.is_multiple_of(height) && tile.columns.start.is_multiple_of(self.kernel.columns),
             "a tile between blocks"
         );
-        if depth == 0 {
-            (0..tile.rows.len()).for_each(|row| tile.row(row).fill(0.0));
-            return self.finish_rows(tile, finish);
-        }
         let slice = even_cut(depth, SLICE, 1);
         let packed = if self.in_place(slice, tile.rows.len()) { 0 } else { slice * self.padded(tile.columns.len()) };
         let copied = if self.copies_rows(tile.columns.len()) { tile.rows.len() * row_distance(slice) } else { 0 };
         with_workspace(packed + copied, |workspace| {
             let (panels, copies) = workspace.split_at_mut(packed);
-            for start in (0..depth).step_by(slice) {
+            // A product of no depth is zero, which is finished too.
+            for start in (0..depth.max(1)).step_by(slice) {
                 let steps = start..depth.min(start + slice);
                 self.copy_rows(tile.rows.clone(), &steps, copies);
                 self.pack_columns(tile.columns.clone(), &steps, panels);
-                self.add_slice(tile, &steps, panels, copies);
+                self.add_slice(tile, &steps, (panels, copies), &finish);
             }
         });
-        self.finish_rows(tile, finish);
+        for row in 0..tile.rows.len() {
+            match finish {
+                Finish::Nothing | Finish::Affine(_, None) => break,
+                Finish::Affine(_, Some(then)) => then(tile.row(row)),
+                Finish::Rows(finish) => finish(tile.rows.start + row, tile.columns.start, tile.row(row)),
+            }
+        }
     }
 
     /// Stores the first slice, or adds a later one to what is there.
-    fn add_slice(&self, tile: &mut Tile<'_, f32>, steps: &Range<usize>, panels: &[f32], copies: &[f32]) {
+    fn add_slice(
+        &self,
+        tile: &mut Tile<'_, f32>,
+        steps: &Range<usize>,
+        (panels, copies): (&[f32], &[f32]),
+        finish: &Finish<'_>,
+    ) {
         let height = self.left.height(self.kernel);
+        let (whole_blocks, rest) = (tile.rows.len() / height, tile.rows.len() % height);
+        let padded = !matches!(self.right, Right::View(_)) || !panels.is_empty();
+        let ends = Ends { first: steps.start == 0, last: steps.end == self.left.depth(), finish };
         for first in (0..tile.columns.len()).step_by(self.kernel.columns) {
             let columns = first..tile.columns.len().min(first + self.kernel.columns);
             let right = self.right_panel(tile.columns.start, first, steps, panels);
-            let mut ahead = self.next_panel(tile, columns.end, steps, panels);
-            for top in (0..tile.rows.len()).step_by(height) {
-                let rows = top..tile.rows.len().min(top + height);
-                let left = self.left_block(tile.rows.start, top, steps, copies);
-                run_block(self.kernel, Operands { left, right, ahead }, steps, tile, rows, columns.clone());
-                ahead = &ahead[ahead.len().min(steps.len() * self.kernel.lanes)..];
-            }
+            let ahead = self.ahead(tile, columns.end, steps, whole_blocks);
+            let mut run = |top: usize, count: usize, rows: usize| {
+                if count > 0 && rows > 0 {
+                    let (left, distance) = self.left_block(tile.rows.start, top, steps, copies);
+                    let operands = Operands { left, distance, right, padded, ahead };
+                    run_blocks(self.kernel, &operands, steps.len(), tile, ([top, count, rows], columns.clone()), ends);
+                }
+            };
+            run(0, whole_blocks, height);
+            run(whole_blocks * height, 1, rest);
         }
     }
 
-    fn finish_rows(&self, tile: &mut Tile<'_, f32>, finish: Option<Finish<'_>>) {
-        if let Some(finish) = finish {
-            for row in 0..tile.rows.len() {
-                finish(tile.rows.start + row, tile.columns.start, tile.row(row));
-            }
-        }
+    /// What is fetched while the panel before column `end` of the tile is multiplied, because a constant B usually comes
+    /// from memory: the next panel, or the first one of the next slice, some of it by each block.
+    fn ahead(&self, tile: &mut Tile<'_, f32>, end: usize, steps: &Range<usize>, blocks: usize) -> Ahead {
+        let Right::Packed(packed) = self.right else {
+            // An address that has no page would be looked for with each step.
+            return Ahead { data: tile.as_mut_ptr(), step: 0, block: 0, last: 0 };
+        };
+        let next = if end < tile.columns.len() {
+            packed.from(steps.start, tile.columns.start + end)
+        } else if steps.end < packed.depth() {
+            packed.from(steps.end, tile.columns.start)
+        } else {
+            packed.from(0, tile.columns.start + end)
+        };
+        let step = self.kernel.lanes;
+        let block = steps.len() * step;
+        Ahead { data: next.as_ptr(), step, block, last: (next.len() / block.max(1)).min(blocks) }
     }
 
     /// Copies the tile's rows of A for some steps, unless they are read where they are.
@@ -152,7 +188,7 @@ impl<'a> Product<'a> {
     /// Packs the tile's panels of B for some steps, unless B is read where it is.
     fn pack_columns(&self, columns: Range<usize>, steps: &Range<usize>, panels: &mut [f32]) {
         let width = self.kernel.columns;
-        if panels.is_empty() {
+        if panels.is_empty() || steps.is_empty() {
             return;
         }
         match self.right {
@@ -166,22 +202,25 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// A block of the tile's rows of A for some steps: element (i, p).
-    fn left_block<'b>(&self, first: usize, top: usize, steps: &Range<usize>, copies: &'b [f32]) -> Strided<'b>
+    /// The blocks of A from row `top` of the tile on for some steps: element (i, p) of the first, and the distance to the
+    /// next.
+    fn left_block<'b>(&self, first: usize, top: usize, steps: &Range<usize>, copies: &'b [f32]) -> (Strided<'b>, usize)
     where
         'a: 'b,
     {
+        let height = self.left.height(self.kernel);
         match self.left {
             Left::Packed(packed) => {
-                Strided { data: packed.from(steps.start, first + top), first: 1, second: packed.width() }
+                let data = packed.from(steps.start, first + top);
+                (Strided { data, first: 1, second: packed.width() }, height * packed.depth())
             }
             Left::View(view) if copies.is_empty() => {
                 let data = view.from(first + top, steps.start);
-                Strided { data, first: view.row_stride(), second: view.column_stride() }
+                (Strided { data, first: view.row_stride(), second: view.column_stride() }, height * view.row_stride())
             }
             Left::View(_) => {
                 let distance = row_distance(steps.len());
-                Strided { data: &copies[top * distance..], first: distance, second: 1 }
+                (Strided { data: &copies[top * distance..], first: distance, second: 1 }, height * distance)
             }
         }
     }
@@ -198,20 +237,6 @@ impl<'a> Product<'a> {
                 Strided { data: view.from(steps.start, start + first), first: view.row_stride(), second: 1 }
             }
             _ => Strided { data: &panels[first * steps.len()..], first: width, second: 1 },
-        }
-    }
-
-    /// What will be read after the panel before column `end` of the tile: the next panel, or the first one of the next
-    /// slice. It is fetched while that panel is multiplied, because a constant B usually comes from memory.
-    fn next_panel<'b>(&self, tile: &Tile<'_, f32>, end: usize, steps: &Range<usize>, panels: &'b [f32]) -> &'b [f32]
-    where
-        'a: 'b,
-    {
-        match self.right {
-            Right::Packed(packed) if end < tile.columns.len() => packed.from(steps.start, tile.columns.start + end),
-            Right::Packed(packed) if steps.end < packed.depth() => packed.from(steps.end, tile.columns.start),
-            Right::Packed(packed) => packed.from(0, tile.columns.start + end),
-            _ => panels,
         }
     }
 
@@ -285,40 +310,57 @@ impl Right<'_> {
     }
 }
 
-/// Runs the micro-kernel on `rows × columns` of the tile, having checked that all it touches is there.
-fn run_block(
+/// Runs the micro-kernel on blocks of rows and a panel of columns of the tile, having checked that all it touches is
+/// there. Blocks are told by the first row, their number and their height.
+fn run_blocks(
     kernel: &MicroKernel,
-    operands: Operands<'_>,
-    steps: &Range<usize>,
+    operands: &Operands<'_>,
+    steps: usize,
     tile: &mut Tile<'_, f32>,
-    rows: Range<usize>,
-    columns: Range<usize>,
+    ([top, count, rows], columns): ([usize; 3], Range<usize>),
+    ends: Ends<'_>,
 ) {
-    let Operands { left, right, ahead } = operands;
-    assert!(!rows.is_empty() && !columns.is_empty() && !steps.is_empty(), "an empty block");
-    let last_left = (rows.len() - 1) * left.first + (steps.len() - 1) * left.second;
-    let last_right = (steps.len() - 1) * right.first + columns.len() - 1;
-    assert!(last_left < left.data.len() && last_right < right.data.len(), "a block beyond its operands");
-    assert!(rows.end <= tile.rows.len() && columns.end <= tile.columns.len(), "a block beyond its tile");
-    assert!(rows.len() <= kernel.rows && columns.len() <= kernel.columns, "a block too large for its kernel");
-    let block = Block {
-        rows: rows.len(),
+    let Operands { left, distance, right, padded, ahead } = *operands;
+    assert!(count > 0 && rows > 0 && !columns.is_empty(), "no block");
+    assert!(rows <= kernel.rows && columns.len() <= kernel.columns, "a block too large for its kernel");
+    let all = count.saturating_mul(rows);
+    assert!(all <= tile.rows.len() - top && columns.end <= tile.columns.len(), "blocks beyond their tile");
+    let wide = if padded { columns.len().next_multiple_of(kernel.lanes) } else { columns.len() };
+    if let Some(last) = steps.checked_sub(1) {
+        let last_left = (count - 1) * distance + (rows - 1) * left.first + last * left.second;
+        let last_right = last * right.first + wide - 1;
+        assert!(last_left < left.data.len() && last_right < right.data.len(), "blocks beyond their operands");
+    }
+    let (place, size) = ([tile.rows.start + top, tile.columns.start + columns.start], [all, columns.len()]);
+    let affine = match ends.finish {
+        Finish::Affine(affine, _) => Some(affine),
+        Finish::Nothing | Finish::Rows(_) => None,
+    };
+    let c = tile.as_mut_ptr().wrapping_add(top * tile.stride() + columns.start);
+    let blocks = Blocks {
+        count,
+        rows,
         columns: columns.len(),
-        depth: steps.len(),
+        depth: steps,
         a: left.data.as_ptr(),
         a_row: left.first,
         a_step: left.second,
+        a_block: distance,
         b: right.data.as_ptr(),
         b_step: right.first,
-        c: tile.as_mut_ptr().wrapping_add(rows.start * tile.stride() + columns.start),
+        whole: wide.is_multiple_of(kernel.lanes),
+        c,
         c_row: tile.stride(),
-        accumulate: steps.start > 0,
-        prefetch: ahead.as_ptr(),
+        accumulate: !ends.first,
+        initial: affine.filter(|_| ends.first).and_then(|affine| affine.initial(place, size)),
+        change: affine.filter(|_| ends.last).map(|affine| affine.change(place, size)),
+        ahead,
     };
     // SAFETY: the last elements read of both operands were shown above to lie in their slices, which were made from
-    // matrices whose extent is known not to overflow; the rows and columns of C lie in the tile, to which access is
-    // exclusive; the kernel is one of those that this processor can run, the only ones there are.
-    unsafe { (kernel.run)(&block) };
+    // matrices whose extent is known not to overflow, and those of the affine function's operands when these parts of
+    // them were made; the rows and columns of C lie in the tile, to which access is exclusive; the kernel is one of those
+    // that this processor can run, the only ones there are.
+    unsafe { (kernel.run)(&blocks) };
 }
 
 /// The size of pieces into which `length` is cut: at most about `most`, nearly equal, a multiple of `unit`, not 0.

@@ -60,6 +60,19 @@ impl Epilogue {
         Ok(Self { layout, width, affine, rest })
     }
 
+    /// What comes before the [activation](Self::activate), if nothing is interpreted.
+    pub(super) fn affine(&self) -> Option<&Affine> {
+        match self.rest {
+            Rest::Nothing | Rest::Activation(_) => Some(&self.affine),
+            Rest::Interpreted(_) => None,
+        }
+    }
+
+    /// Whether the expression ends in an [activation](Self::activate).
+    pub(super) fn has_activation(&self) -> bool {
+        matches!(self.rest, Rest::Activation(_))
+    }
+
     /// Replaces each element of `data` by the expression's value. `data` are consecutive elements of the output that
     /// begin at `column` of row `row`, rows being the output's last dimension and counted over all others; they may
     /// reach over the ends of rows. `extras` are the bytes of the whole `f32` operands. O(elements · steps).
@@ -88,10 +101,10 @@ impl Epilogue {
     /// What becomes of each of `length` elements of the output from `start` on before they are [activated](Self::activate), if it is
     /// the same for all and has this form, and nothing is interpreted.
     pub(crate) fn uniform(&self, start: usize, length: usize, extras: &[&[u8]]) -> Option<Uniform> {
-        if matches!(self.rest, Rest::Interpreted(_)) || self.affine.residual != NEUTRAL {
+        let Affine { scale, bias, residual, least, greatest } = *self.affine()?;
+        if !residual.is_neutral() {
             return None;
         }
-        let Affine { scale, bias, least, greatest, .. } = self.affine;
         let (row, column) = (start / self.layout.row(), start % self.layout.row());
         let value = |term: Term| match term {
             Term::Constant(value) => Some(value),
@@ -217,22 +230,28 @@ fn rest(expression: &Expression, value: Register, done: usize) -> Option<Express
 
 /// `min(max(x · scale + bias + residual, least), greatest)`, each of whose operands is there or is neutral.
 #[derive(Clone, Copy, PartialEq)]
-struct Affine {
-    scale: Term,
-    bias: Term,
-    residual: Term,
-    least: f32,
-    greatest: f32,
+pub(super) struct Affine {
+    pub(super) scale: Term,
+    pub(super) bias: Term,
+    pub(super) residual: Term,
+    pub(super) least: f32,
+    pub(super) greatest: f32,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Term {
+pub(super) enum Term {
     Constant(f32),
     Extra(usize),
 }
 
 /// Leaves every number as it is when added, −0 too.
 const NEUTRAL: Term = Term::Constant(-0.0);
+
+impl Term {
+    pub(super) fn is_neutral(self) -> bool {
+        matches!(self, Self::Constant(value) if value.to_bits() == (-0.0f32).to_bits())
+    }
+}
 
 impl Affine {
     const IDENTITY: Self = Self {
@@ -242,6 +261,10 @@ impl Affine {
         least: f32::NEG_INFINITY,
         greatest: f32::INFINITY,
     };
+
+    pub(super) fn is_scaled(&self) -> bool {
+        self.scale != Term::Constant(1.0)
+    }
 
     /// The affine forms that an expression begins with, the longest last: each with the register that it computes and the
     /// number of steps that it takes.

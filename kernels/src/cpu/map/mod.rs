@@ -5,6 +5,7 @@ mod chain_f32;
 mod code;
 mod convert;
 mod epilogue;
+mod finish;
 mod interpret;
 mod kernel;
 mod layout;
@@ -16,4 +17,5 @@ mod source;
 
 pub(crate) use convert::{from_f64, to_f64};
 pub(crate) use epilogue::{Epilogue, Uniform};
+pub(crate) use finish::ProductEpilogue;
 pub(crate) use kernel::prepare;

@@ -5,7 +5,7 @@ mod batches;
 use super::elements::{elements, elements_mut};
 use super::gemm::{self, Left, MicroKernel, Product, Right, View};
 use super::layout::{Layout, Packed, Packing};
-use super::map::Epilogue;
+use super::map::ProductEpilogue;
 use super::team::{Grid, Tile};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
@@ -32,7 +32,7 @@ struct Kernel {
     grid: Grid,
     /// Products in each of the node's rows.
     row_products: usize,
-    epilogue: Option<Epilogue>,
+    epilogue: Option<ProductEpilogue>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Kernel {
             Method::ColumnVector => gemm::vector_grid(batches.count(), sizes.m, k),
         };
         let MatMul { transpose_a, transpose_b, .. } = *op;
-        let epilogue = Epilogue::of(node)?;
+        let epilogue = ProductEpilogue::of(node, [sizes.m, n])?;
         let row_products = batches.count() / node.row_plan().map_or(1, |plan| plan.rows);
         Ok(Self { micro, sizes, transpose_a, transpose_b, batches, packed, method, grid, row_products, epilogue })
     }
@@ -93,35 +93,29 @@ impl Kernel {
             Some(packed) => Right::Packed(packed.panels(kept)),
             None => Right::View(View::new(&b[right * k * n..][..k * n], k, n, self.transpose_b)),
         };
-        let matrix = tile.matrix;
-        let finish = self.epilogue.as_ref().map(|epilogue| {
-            move |row: usize, column: usize, run: &mut [f32]| epilogue.apply(matrix * m + row, column, run, extras)
-        });
-        let finish = finish.as_ref().map(|finish| finish as gemm::Finish<'_>);
         match (self.method, right) {
             (Method::RowVector, Right::View(right)) => {
-                self.vector(tile, right.transposed(), left.from(0, 0), (0, tile.columns.start), finish)
+                let place = [tile.matrix, 0, tile.columns.start];
+                self.vector(tile, right.transposed(), left.from(0, 0), place, extras);
             }
             (Method::ColumnVector, Right::View(right)) => {
-                self.vector(tile, left, right.from(0, 0), (tile.columns.start, 0), finish)
+                let place = [tile.matrix, tile.columns.start, 0];
+                self.vector(tile, left, right.from(0, 0), place, extras);
             }
-            _ => Product::new(self.micro, Left::View(left), right).compute(tile, finish),
+            _ => {
+                let product = Product::new(self.micro, Left::View(left), right);
+                let matrix = tile.matrix;
+                ProductEpilogue::with(self.epilogue.as_ref(), matrix, extras, |finish| product.compute(tile, finish));
+            }
         }
     }
 
     /// A tile of `matrix · vector`, whose first element is at `place` in C.
-    fn vector(
-        &self,
-        tile: &mut Tile<'_, f32>,
-        matrix: View<'_>,
-        vector: &[f32],
-        place: (usize, usize),
-        finish: Option<gemm::Finish<'_>>,
-    ) {
+    fn vector(&self, tile: &mut Tile<'_, f32>, matrix: View<'_>, vector: &[f32], place: [usize; 3], extras: &[&[u8]]) {
         let first = tile.columns.start;
         gemm::matrix_vector(matrix, &vector[..self.sizes.k], first, tile.row(0));
-        if let Some(finish) = finish {
-            finish(place.0, place.1, tile.row(0));
+        if let Some(epilogue) = &self.epilogue {
+            epilogue.apply(place, tile.row(0), extras);
         }
     }
 }

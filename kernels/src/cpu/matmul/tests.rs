@@ -4,7 +4,7 @@ use super::*;
 use crate::cpu::gemm::testing::{epilogue, keep, require_close, run, run_by_teams, spec, tensor};
 use crate::cpu::testing::run_windows;
 use crate::cpu::{Team, prepare};
-use crate::op::{Expression, Op};
+use crate::op::{Binary, Expression, Op, Unary};
 use crate::tensor::Tensor;
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
@@ -92,6 +92,34 @@ fn deep_and_wide_products_agree_with_the_definition() {
 }
 
 #[test]
+fn epilogues_of_deep_products_are_applied_once() {
+    let (m, n, k) = (37, 110, 900);
+    let (add, scale) = (Expression::binary(Binary::Add), Expression::binary(Binary::Multiply));
+    let relu = Expression::unary(Unary::Relu);
+    let cases: [(Vec<&Expression>, &[&[usize]]); 5] = [
+        (vec![&add, &add, &relu], &[&[m, 1], &[m, n]]),
+        (vec![&add, &add, &relu], &[&[m, n], &[m, 1]]),
+        (vec![&add, &relu], &[&[n]]),
+        (vec![&scale, &add], &[&[], &[m, n]]),
+        (vec![&scale, &add], &[&[n], &[m, 1]]),
+    ];
+    for (steps, extras) in cases {
+        let whole = steps.iter().fold(Expression::identity(), |whole, next| whole.then(next, 0).expect("fits"));
+        let op = MatMul { epilogue: Some(whole), ..MatMul::default() };
+        let operands: [&[usize]; 2] = [&[m, k], &[k, n]];
+        let dims = [&operands, extras].concat();
+        let inputs = dims.iter().map(|dims| spec(dims)).collect();
+        let node = NodeSpec { op: Op::MatMul(op.clone()), inputs, outputs: vec![spec(&[m, n])] };
+        let tensors: Vec<Tensor> = dims.iter().zip(1..).map(|(dims, seed)| tensor(dims, seed)).collect();
+        for micro in MicroKernel::available() {
+            let mut kernel = Kernel::new(micro, &op, &node, &[false, true]).expect("a sound node");
+            keep(&mut kernel, &tensors);
+            require_correct(&op, &node, &tensors, &run_by_teams(&kernel, &node, &tensors));
+        }
+    }
+}
+
+#[test]
 fn not_a_number_spreads_along_its_row_only() {
     let node = NodeSpec {
         op: Op::MatMul(MatMul::default()),
@@ -156,7 +184,7 @@ fn nodes_that_do_not_fit_are_refused() {
         let node = NodeSpec { op: Op::MatMul(MatMul::default()), inputs, outputs: vec![spec(output)] };
         assert!(prepare(&node, &[]).is_err(), "{node:?}");
     }
-    let op = MatMul { epilogue: Some(Expression::binary(crate::op::Binary::Add)), ..MatMul::default() };
+    let op = MatMul { epilogue: Some(Expression::binary(Binary::Add)), ..MatMul::default() };
     let mut node = NodeSpec {
         op: Op::MatMul(op),
         inputs: vec![spec(&[2, 3]), spec(&[3, 5]), spec(&[4])],
@@ -176,7 +204,7 @@ fn batches_are_computed_in_windows_with_equal_bits() {
             let [m, n, k] = sizes;
             let output = [batch, &[m, n]].concat();
             let bias = if bias.len() > output.len() { vec![batch[0], 1, 1] } else { bias };
-            let op = MatMul { epilogue: Some(Expression::binary(crate::op::Binary::Add)), ..MatMul::default() };
+            let op = MatMul { epilogue: Some(Expression::binary(Binary::Add)), ..MatMul::default() };
             let dims = [[left, &[m, k]].concat(), [right, &[k, n]].concat(), bias];
             let inputs = dims.iter().map(|dims| spec(dims)).collect();
             let node = NodeSpec { op: Op::MatMul(op), inputs, outputs: vec![spec(&output)] };

@@ -16,7 +16,7 @@ pub(in crate::cpu) use transform::transform_filters;
 
 use super::geometry::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
-use crate::cpu::gemm::{Left, MicroKernel, Product, Right, View};
+use crate::cpu::gemm::{Finish, Left, MicroKernel, Product, Right, View};
 use crate::cpu::lanes::LANES;
 use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::Epilogue;
@@ -199,7 +199,7 @@ impl Kernel {
             let left = View::with_strides(inputs, tiles, self.geometry.channels, (distance, 1));
             let right = self.weights.panels(panel + position);
             let product = &mut Tile::whole(product, columns);
-            Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(product, None);
+            Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(product, Finish::Nothing);
         }
         [tiles, columns]
     }

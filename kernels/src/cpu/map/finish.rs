@@ -1,0 +1,201 @@
+//! Epilogues of matrix products: in registers where the expression and its operands allow, else row by row.
+
+use super::epilogue::{Affine, Epilogue, Term};
+use crate::cpu::elements::elements;
+use crate::cpu::gemm::{self, Finish, Summand};
+use crate::error::KernelError;
+use crate::op::NodeSpec;
+
+/// The epilogue of a node whose output is a stack of products, of as many rows and columns each.
+pub(crate) struct ProductEpilogue {
+    epilogue: Epilogue,
+    size: [usize; 2],
+    registers: Option<InRegisters>,
+}
+
+/// An affine form whose operands are matrices beside each product.
+struct InRegisters {
+    before: Option<Value>,
+    scale: Value,
+    after: Option<Value>,
+    least: f32,
+    greatest: f32,
+}
+
+enum Value {
+    Constant(f32),
+    /// An operand of the expression after the first.
+    Extra(usize, Place),
+}
+
+/// Where an operand's elements are.
+#[derive(Debug, PartialEq)]
+struct Place {
+    /// Sizes of the dimensions over the products, outermost first, and the operand's strides along them.
+    batch: Vec<(usize, usize)>,
+    row: usize,
+    /// Whether all columns share an element; else they are consecutive.
+    shared: bool,
+}
+
+impl ProductEpilogue {
+    /// As [`Epilogue::of`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn of(node: &NodeSpec, size: [usize; 2]) -> Result<Option<Self>, KernelError> {
+        let Some(epilogue) = Epilogue::of(node)? else { return Ok(None) };
+        let registers = epilogue.affine().and_then(|affine| InRegisters::new(affine, node, size));
+        Ok(Some(Self { epilogue, size, registers }))
+    }
+
+    /// Calls `body` with how product `matrix` ends, `extras` being the bytes of the operands after the first.
+    pub(crate) fn with<R>(
+        epilogue: Option<&Self>,
+        matrix: usize,
+        extras: &[&[u8]],
+        body: impl FnOnce(Finish<'_>) -> R,
+    ) -> R {
+        let Some(epilogue) = epilogue else { return body(Finish::Nothing) };
+        let activate = |run: &mut [f32]| epilogue.epilogue.activate(run);
+        match &epilogue.registers {
+            Some(registers) => {
+                let then = epilogue.epilogue.has_activation().then_some(&activate as &dyn Fn(&mut [f32]));
+                body(Finish::Affine(registers.of_product(matrix, extras), then))
+            }
+            None => body(Finish::Rows(&|row, column, run| epilogue.apply([matrix, row, column], run, extras))),
+        }
+    }
+
+    /// Applies the epilogue to consecutive elements, the first of which is in this product, row and column.
+    pub(crate) fn apply(&self, [matrix, row, column]: [usize; 3], run: &mut [f32], extras: &[&[u8]]) {
+        let [rows, columns] = self.size;
+        self.epilogue.apply(0, (matrix * rows + row) * columns + column, run, extras);
+    }
+}
+
+impl InRegisters {
+    fn new(affine: &Affine, node: &NodeSpec, size: [usize; 2]) -> Option<Self> {
+        let output = &node.outputs[0].shape;
+        let value = |term| match term {
+            Term::Constant(value) => Some(Value::Constant(value)),
+            Term::Extra(extra) => {
+                let strides =
+                    node.inputs[node.op.epilogue_inputs_start() + extra].shape.broadcast_strides(output).ok()?;
+                Some(Value::Extra(extra, Place::new(output.dims(), &strides, size)?))
+            }
+        };
+        let summand = |term: Term| if term.is_neutral() { Some(None) } else { value(term).map(Some) };
+        let (scale, bias, residual) = (value(affine.scale)?, summand(affine.bias)?, summand(affine.residual)?);
+        // What columns share is added before the products; a scale does not apply to it.
+        let (before, after) = match (bias, residual) {
+            (None, after) | (after, None) if affine.is_scaled() => (None, after),
+            _ if affine.is_scaled() => return None,
+            (bias, residual) if residual.as_ref().is_some_and(Value::is_shared) => (residual, bias),
+            (bias, residual) => (bias, residual),
+        };
+        let in_registers = scale.is_one() && after.as_ref().is_none_or(|after| !after.is_shared());
+        in_registers.then_some(Self { before, scale, after, least: affine.least, greatest: affine.greatest })
+    }
+
+    fn of_product<'a>(&'a self, matrix: usize, extras: &[&'a [u8]]) -> gemm::Affine<'a> {
+        let summand = |value: &'a Value| match value {
+            Value::Constant(value) => Summand { data: std::slice::from_ref(value), row: 0, shared: true },
+            Value::Extra(extra, place) => {
+                let data = &elements(extras[*extra])[place.offset(matrix)..];
+                Summand { data, row: place.row, shared: place.shared }
+            }
+        };
+        gemm::Affine {
+            before: self.before.as_ref().map(summand),
+            scale: summand(&self.scale).data[0],
+            after: self.after.as_ref().map(summand),
+            least: self.least,
+            greatest: self.greatest,
+        }
+    }
+}
+
+impl Value {
+    /// Whether it is one value for all elements of all products.
+    fn is_one(&self) -> bool {
+        match self {
+            Self::Constant(_) => true,
+            Self::Extra(_, place) => {
+                place.shared && place.row == 0 && place.batch.iter().all(|(_, stride)| *stride == 0)
+            }
+        }
+    }
+
+    /// Whether all columns share it.
+    fn is_shared(&self) -> bool {
+        match self {
+            Self::Constant(_) => true,
+            Self::Extra(_, place) => place.shared,
+        }
+    }
+}
+
+impl Place {
+    /// An operand of these strides along the output's dimensions, if it is a matrix beside each product whose columns
+    /// are consecutive or shared.
+    fn new(dims: &[usize], strides: &[usize], [rows, columns]: [usize; 2]) -> Option<Self> {
+        let mut axes: Vec<_> = dims.iter().copied().zip(strides.iter().copied()).collect();
+        let [column, row] = [columns, rows].map(|size| innermost(&mut axes, size));
+        let (column, row) = column.zip(row)?;
+        (column <= 1).then_some(Self { batch: axes, row, shared: column == 0 })
+    }
+
+    /// Of the first element beside product `matrix`. O(rank).
+    fn offset(&self, mut matrix: usize) -> usize {
+        let mut offset = 0;
+        for (size, stride) in self.batch.iter().rev() {
+            offset += matrix % size * stride;
+            matrix /= size;
+        }
+        offset
+    }
+}
+
+/// Takes `size` elements of the innermost dimensions away, cutting one where it is needed. Returns their distance, if it
+/// is the same between all.
+fn innermost(axes: &mut Vec<(usize, usize)>, size: usize) -> Option<usize> {
+    let (mut length, mut distance) = (1, 0);
+    while length < size {
+        let (dim, stride) = axes.pop()?;
+        let missing = size / length;
+        let taken = if missing.is_multiple_of(dim) { dim } else { missing };
+        if !dim.is_multiple_of(taken) || (length > 1 && taken > 1 && stride != distance * length) {
+            return None;
+        }
+        if length == 1 {
+            distance = stride;
+        }
+        if taken < dim {
+            axes.push((dim / taken, stride * taken));
+        }
+        length *= taken;
+    }
+    (length == size).then_some(distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_are_matrices_beside_each_product_where_their_strides_allow() {
+        let place = |batch: &[(usize, usize)], row, shared| Some(Place { batch: batch.to_vec(), row, shared });
+        // Two images of 2 groups of 3 maps of 4 × 5 pixels.
+        let (dims, size) = ([2, 6, 4, 5], [3, 20]);
+        assert_eq!(Place::new(&dims, &[0, 1, 0, 0], size), place(&[(2, 0), (2, 3)], 1, true));
+        assert_eq!(Place::new(&dims, &[120, 20, 5, 1], size), place(&[(2, 120), (2, 60)], 20, false));
+        assert_eq!(Place::new(&dims, &[0, 0, 0, 1], size), None, "an operand of an image's rows");
+        assert_eq!(Place::new(&dims, &[0, 0, 1, 0], size), None, "an operand of an image's columns");
+        // Rows of two matrices as one product's.
+        assert_eq!(Place::new(&[2, 3, 5], &[0, 0, 1], [6, 5]), place(&[], 0, false));
+        assert_eq!(Place::new(&[2, 3, 5], &[0, 5, 1], [6, 5]), None, "an operand that repeats");
+        let residual = Place::new(&dims, &[120, 20, 5, 1], size).expect("a matrix");
+        assert_eq!([0, 1, 2, 3].map(|product| residual.offset(product)), [0, 60, 120, 180]);
+    }
+}
