@@ -39,6 +39,9 @@ const BLOCK_TILES: usize = 64;
 /// Blocks that keep a team busy.
 const ENOUGH_BLOCKS: usize = 16;
 
+/// Parts of a panel of a block that keep a small team busy: smaller blocks read the weights more often.
+const ENOUGH_PARTS: usize = 4;
+
 /// Most numbers that are transformed ahead: 8 MiB.
 const MOST_AHEAD: usize = 2 << 20;
 
@@ -69,11 +72,13 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn new(geometry: &Geometry, filtering: Filtering) -> Self {
+    /// Blocks that with so many panels of maps are enough parts.
+    fn new(geometry: &Geometry, filtering: Filtering, panels: usize) -> Self {
         let [rows, across] = geometry.output.map(|size| size.div_ceil(filtering.outputs()));
         let most = (BLOCK_TILES / across.max(1)).max(1);
-        let count = rows.div_ceil(most);
-        Self { across, down: rows.div_ceil(count.max(1)), count }
+        let least = ENOUGH_PARTS.div_ceil((geometry.images * panels).max(1)).min(rows);
+        let down = rows.div_ceil(rows.div_ceil(most).max(least).max(1)).max(1);
+        Self { across, down, count: rows.div_ceil(down) }
     }
 
     /// Tiles of a whole block.
@@ -98,7 +103,7 @@ impl Kernel {
     ) -> Result<Self, KernelError> {
         let Geometry { images, channels, maps, output: [_, wide], .. } = geometry;
         Shape::new([filtering.positions(), channels, maps.next_multiple_of(micro.columns)])?;
-        let blocks = Blocks::new(&geometry, filtering);
+        let blocks = Blocks::new(&geometry, filtering, maps.div_ceil(micro.columns));
         let few = images * blocks.count < ENOUGH_BLOCKS;
         let ahead = few && images * blocks.count * blocks.tiles() * filtering.positions() * channels <= MOST_AHEAD;
         let parts = Grid {
