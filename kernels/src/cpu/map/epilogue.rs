@@ -85,14 +85,14 @@ impl Uniform {
 impl Epilogue {
     /// What becomes of each of `length` elements of the output from `start` on, if it is the same for all and has this form.
     pub(crate) fn uniform(&self, start: usize, length: usize, extras: &[&[u8]]) -> Option<Uniform> {
-        let Form::Affine(Affine { scale, bias, residual: NEUTRAL, least, greatest }) = self.form else { return None };
+        let Form::Affine(Affine { scale, bias, residual: NEUTRAL, least, greatest }) = &self.form else { return None };
         let (row, column) = (start / self.layout.row(), start % self.layout.row());
-        let value = |term: Term| match term {
+        let value = |term: &Term| match *term {
             Term::Constant(value) => Some(value),
             Term::Extra(extra) if self.layout.varies(extra) || column + length > self.layout.row() => None,
             Term::Extra(extra) => Some(elements::<f32>(extras[extra])[self.layout.offset(extra, row)]),
         };
-        Some(Uniform { scale: value(scale)?, bias: value(bias)?, least, greatest })
+        Some(Uniform { scale: value(scale)?, bias: value(bias)?, least: *least, greatest: *greatest })
     }
 }
 
@@ -153,7 +153,6 @@ impl Inputs<f32> for Registers<'_> {
 }
 
 /// `min(max(x · scale + bias + residual, least), greatest)`, each of whose operands is there or is neutral.
-#[derive(Clone, Copy)]
 struct Affine {
     scale: Term,
     bias: Term,
