@@ -79,14 +79,14 @@ type Sums<S, const ROWS: usize, const VECTORS: usize> = [[<S as Simd>::Vector; V
 /// Where the operands of the next step are.
 struct Cursor<S: Simd> {
     /// Each third row of A: the distances to the rows between are address modes.
-    a: [*const f32; 5],
+    a: [*const f32; 3],
     b: *const f32,
     prefetch: *const f32,
     /// The columns of the last vector.
     last: S::Mask,
 }
 
-/// Computes blocks of `ROWS` rows, at most 15, and `VECTORS` vectors of columns, adding up every `CHAINS`-th step
+/// Computes blocks of `ROWS` rows, at most 9, and `VECTORS` vectors of columns, adding up every `CHAINS`-th step
 /// separately.
 ///
 /// # Safety
@@ -125,7 +125,7 @@ unsafe fn compute_one<S: Simd, const ROWS: usize, const VECTORS: usize, const CH
     unsafe {
         let a = block.a.wrapping_add(index * block.a_block);
         let ahead = block.ahead.data.wrapping_add(index.min(block.ahead.last) * block.ahead.block);
-        let mut cursor = Cursor::<S> { a: [a; 5], b: block.b, prefetch: ahead, last };
+        let mut cursor = Cursor::<S> { a: [a; 3], b: block.b, prefetch: ahead, last };
         for (i, a) in cursor.a.iter_mut().enumerate() {
             *a = a.wrapping_add(3 * i * block.a_row);
         }
@@ -240,14 +240,18 @@ unsafe fn apply<S: Simd, const ROWS: usize, const VECTORS: usize>(
     unsafe {
         if change.scale != 1.0 {
             let scale = S::splat(change.scale);
-            sums.as_flattened_mut().iter_mut().for_each(|sum| *sum = S::multiply(*sum, scale));
+            for sum in sums.as_flattened_mut() {
+                *sum = S::multiply(*sum, scale);
+            }
         }
         if let Some(summand) = &change.summand {
             add::<S, ROWS, VECTORS>(summand, top, last, sums);
         }
         if change.least > f32::NEG_INFINITY || change.greatest < f32::INFINITY {
             let (least, greatest) = (S::splat(change.least), S::splat(change.greatest));
-            sums.as_flattened_mut().iter_mut().for_each(|sum| *sum = S::clamp(*sum, least, greatest));
+            for sum in sums.as_flattened_mut() {
+                *sum = S::clamp(*sum, least, greatest);
+            }
         }
     }
 }

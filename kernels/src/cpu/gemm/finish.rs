@@ -6,13 +6,15 @@ use super::block::{Change, Term};
 #[derive(Clone, Copy)]
 pub(crate) enum Finish<'a> {
     Nothing,
-    /// Every element is changed while it is in a register; then each run of a row of C that a tile has is given to the function.
+    /// Every element is changed while it is in a register; then the function is called with each run of a row of C that a tile
+    /// has.
     Affine(Affine<'a>, Option<&'a dyn Fn(&mut [f32])>),
     /// Called with each run of a row of C that a tile has: its row and first column in the matrix, and the elements.
     Rows(&'a dyn Fn(usize, usize, &mut [f32])),
 }
 
-/// `min(max((before + x) · scale + after, least), greatest)`, each operation rounded by itself; NaN stays.
+/// `min(max((before + x) · scale + after, least), greatest)`: the sums begin with `before`, each other operation is rounded by itself; NaN
+/// stays.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Affine<'a> {
     pub(crate) before: Option<Summand<'a>>,

@@ -2,10 +2,12 @@
 //!
 //! [`grid`] cuts C into tiles, which a team computes with [`Product::compute`]. Operands that never change are packed
 //! ahead as [`Panels`]. What is in which cache is told in `product`, what is in registers in `micro`, how blocks are computed
-//! in `block`, one text for the instruction sets of `simd`. A product with a vector is limited by memory and has loops of its own, in `vector`.
+//! in `block`, one text for the instruction sets of `simd`. A product with a vector is limited by memory and has loops of
+//! its own, in `vector`.
 //!
 //! Every element is the sum over consecutive slices of the depth, each added up in order (in up to four interleaved
-//! chains, the first of which may begin with a bias), so it depends on the shape and the processor's instruction set, never on the number of threads.
+//! chains, the first of which may begin with a summand), so it depends on the shape and the processor's instruction set,
+//! never on the number of threads.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -65,7 +67,7 @@ pub(crate) fn grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usi
 
 /// The tiles of a stack of products whose right-hand matrix is costly to write: each is all rows of some columns.
 pub(crate) fn column_grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
-    refined(kernel, depth, columns_of(kernel, batch, rows, columns), rows)
+    refined(kernel, depth, columns_of(kernel, batch, rows, columns), rows.max(1))
 }
 
 /// Stripes of all rows and as many columns as the cache holds.

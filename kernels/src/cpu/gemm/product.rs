@@ -2,8 +2,8 @@
 //!
 //! Loops, outermost first: slices of the depth; panels of columns, whose parts of B together fill at most half of the
 //! second-level cache; blocks of rows, which all multiply one panel in one call of the micro-kernel (Goto 2008, section
-//! 4, with the two inner loops exchanged). An affine finish is applied to the sums of the last slice in registers, any
-//! other row by row when the tile is complete.
+//! 4, with the two inner loops exchanged). An affine finish enters the sums of the first and of the last slice in registers,
+//! any other is applied row by row when the tile is complete.
 
 use super::block::{Ahead, Blocks};
 use super::finish::Finish;

@@ -50,12 +50,17 @@ impl Epilogue {
     /// An epilogue of a result of shape `output`; `extras` are the shapes of the expression's inputs after the first.
     fn new(expression: &Expression, output: &Shape, extras: &[&Shape]) -> Result<Self, KernelError> {
         let layout = Layout::new(output, extras)?;
-        let (affine, rest) = Affine::beginnings(expression)
-            .into_iter()
-            .rev()
-            .find_map(|(affine, value, steps)| Some((affine, rest(expression, value, steps)?)))
-            .unwrap_or_else(|| (Affine::IDENTITY, expression.clone()));
-        let rest = Rest::of(&rest)?;
+        let mut longest = None;
+        for (affine, value, steps) in Affine::beginnings(expression).into_iter().rev() {
+            let Some(rest) = rest(expression, value, steps) else { continue };
+            let rest = Rest::of(&rest)?;
+            if !matches!(rest, Rest::Interpreted(_)) {
+                longest = Some((affine, rest));
+                break;
+            }
+            longest = longest.or(Some((affine, rest)));
+        }
+        let (affine, rest) = longest.expect("the beginning of no steps leaves the whole expression");
         let width = output.dims().last().copied().unwrap_or(1).max(1);
         Ok(Self { layout, width, affine, rest })
     }
@@ -194,12 +199,16 @@ impl Rest {
             return Ok(Self::Nothing);
         }
         let code = Code::new(expression, &vec![true; expression.inputs()])?;
-        if let [Instruction { action: Action::Chain(chain, Operand::Input(0), second), .. }] = code.instructions[..]
-            && (chain.join == Join::Nothing || second == Operand::Input(0))
-        {
-            return Ok(Self::Activation(chain));
-        }
-        Ok(Self::Interpreted(code))
+        let activation = match code.instructions[..] {
+            [Instruction { action: Action::Chain(chain, Operand::Input(0), second), .. }] => {
+                (chain.join == Join::Nothing || second == Operand::Input(0)).then_some(chain)
+            }
+            [Instruction { action: Action::Unary(function, Operand::Input(0)), .. }] => {
+                Chain::EMPTY.then_unary(function)
+            }
+            _ => None,
+        };
+        Ok(activation.map_or(Self::Interpreted(code), Self::Activation))
     }
 }
 

@@ -87,11 +87,12 @@ impl InRegisters {
         };
         let summand = |term: Term| if term.is_neutral() { Some(None) } else { value(term).map(Some) };
         let (scale, bias, residual) = (value(affine.scale)?, summand(affine.bias)?, summand(affine.residual)?);
-        // What columns share is added before the products; a scale does not apply to it.
+        // What columns share, and the more repeated of two, is there before the products are added; a scale does not apply to it.
         let (before, after) = match (bias, residual) {
             (None, after) | (after, None) if affine.is_scaled() => (None, after),
             _ if affine.is_scaled() => return None,
-            (bias, residual) if residual.as_ref().is_some_and(Value::is_shared) => (residual, bias),
+            (None, alone) | (alone, None) if !alone.as_ref().is_some_and(Value::is_shared) => (None, alone),
+            (bias, residual) if residual.as_ref().is_some_and(Value::is_repeated) => (residual, bias),
             (bias, residual) => (bias, residual),
         };
         let in_registers = scale.is_one() && after.as_ref().is_none_or(|after| !after.is_shared());
@@ -124,6 +125,14 @@ impl Value {
             Self::Extra(_, place) => {
                 place.shared && place.row == 0 && place.batch.iter().all(|(_, stride)| *stride == 0)
             }
+        }
+    }
+
+    /// Whether rows or columns share it.
+    fn is_repeated(&self) -> bool {
+        match self {
+            Self::Constant(_) => true,
+            Self::Extra(_, place) => place.shared || place.row == 0,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::cpu::gemm::testing::{epilogue, keep, require_close, run, run_by_teams
 use crate::cpu::testing::run_windows;
 use crate::cpu::{Team, prepare};
 use crate::op::{Binary, Expression, Op, Unary};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, TensorSpec};
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
 
@@ -121,8 +121,9 @@ fn epilogues_of_deep_products_are_applied_once() {
 
 #[test]
 fn not_a_number_spreads_along_its_row_only() {
+    let op = MatMul { epilogue: Some(Expression::unary(Unary::Relu)), ..MatMul::default() };
     let node = NodeSpec {
-        op: Op::MatMul(MatMul::default()),
+        op: Op::MatMul(op.clone()),
         inputs: vec![spec(&[20, 30]), spec(&[30, 50])],
         outputs: vec![spec(&[20, 50])],
     };
@@ -130,9 +131,26 @@ fn not_a_number_spreads_along_its_row_only() {
     a[7 * 30 + 29] = f32::NAN;
     let a = Tensor::from_elements(node.inputs[0].shape.clone(), &a).expect("as many");
     for micro in MicroKernel::available() {
-        let kernel = Kernel::new(micro, &MatMul::default(), &node, &[false, false]).expect("a sound node");
+        let kernel = Kernel::new(micro, &op, &node, &[false, false]).expect("a sound node");
         let found = run(&kernel, &node, &[a.clone(), tensor(&[30, 50], 2)], &Team::solo());
         assert!(found.iter().enumerate().all(|(at, x)| x.is_nan() == (at / 50 == 7)), "{}", micro.name);
+    }
+}
+
+/// 10⁸ + 1 is 10⁸ in 32 bits, 10⁸ + 384 is not.
+#[test]
+fn a_matrix_is_added_to_complete_sums() {
+    let op = MatMul { epilogue: Some(Expression::binary(Binary::Add)), ..MatMul::default() };
+    let inputs = vec![spec(&[8, 384]), spec(&[384, 48]), spec(&[8, 48])];
+    let all = |spec: &TensorSpec, value: f32| {
+        Tensor::from_elements(spec.shape.clone(), &vec![value; spec.shape.elements()]).expect("as many")
+    };
+    let tensors = [all(&inputs[0], 1.0), all(&inputs[1], 1.0), all(&inputs[2], 1e8)];
+    let node = NodeSpec { op: Op::MatMul(op.clone()), inputs, outputs: vec![spec(&[8, 48])] };
+    for micro in MicroKernel::available() {
+        let kernel = Kernel::new(micro, &op, &node, &[false; 3]).expect("a sound node");
+        let found = run(&kernel, &node, &tensors, &Team::solo());
+        assert!(found.iter().all(|x| *x == 100_000_384.0), "{}: {}", micro.name, found[0]);
     }
 }
 
