@@ -1,5 +1,6 @@
 """What the programs answered, beside each other: statistics, ratios round by round, and errors of whole models."""
 
+import math
 import statistics
 from array import array
 from pathlib import Path
@@ -90,39 +91,47 @@ def error(directory, reference):
     worst = None
     for at, file in enumerate(map(Path, reference)):
         made = directory / str(at)
-        if not (file.exists() and made.exists()):
+        if not file.exists():
             continue
+        if not made.exists():
+            return float("inf")
         made, known = (array("f", path.read_bytes()) for path in (made, file))
         if len(made) != len(known):
             return float("inf")
-        bound = 1e-4 * max(map(abs, known), default=0) + 1e-5
-        # A comparison with what is no number is never true: such a difference is kept, and not passed over.
-        largest = max((abs(a - b) if a == a else float("inf") for a, b in zip(made, known)), default=0.0)
+        bound = 1e-4 * max((abs(b) for b in known if math.isfinite(b)), default=0) + 1e-5
+        largest = max((difference(a, b) for a, b in zip(made, known)), default=0.0)
         worst = max(worst or 0.0, largest / bound)
     return worst
 
 
+def difference(a, b):
+    """Of two numbers; those that are not finite must be the same."""
+    if math.isfinite(a) and math.isfinite(b):
+        return abs(a - b)
+    return 0.0 if a == b or (a != a and b != b) else float("inf")
+
+
 def series(rounds):
-    """Samples by name: a list for each round."""
+    """Samples by name and round."""
     found = {}
     for answer in rounds:
         for name, samples in answer["samples"].items():
-            found.setdefault(name, []).append(samples)
+            found.setdefault(name, {})[answer["round"]] = samples
         facts = answer["facts"]
         if "peak" in facts:
-            found.setdefault("peak", []).append([facts["peak"]])
-            found.setdefault("growth", []).append([facts["peak"] - facts["peak_before"]])
+            found.setdefault("peak", {})[answer["round"]] = [facts["peak"]]
+            found.setdefault("growth", {})[answer["round"]] = [facts["peak"] - facts["peak_before"]]
     return found
 
 
 def statistic(rounds):
     if not rounds:
         return None
-    pooled = sorted(sample for samples in rounds for sample in samples)
+    pooled = sorted(sample for samples in rounds.values() for sample in samples)
     quartile = lambda part: pooled[min(len(pooled) - 1, int(part * len(pooled)))]
     return {
         "median": statistics.median(pooled), "low": quartile(0.25), "high": quartile(0.75), "least": pooled[0],
-        "samples": len(pooled), "rounds": [statistics.median(samples) for samples in rounds],
+        "samples": len(pooled), "rounds": [statistics.median(samples) for samples in rounds.values()],
     }
 
 
@@ -130,6 +139,6 @@ def ratio(mine, other):
     """The median, least and greatest of the rounds' ratios: what drifts from round to round is in both."""
     if not mine or not other:
         return None
-    rounds = zip(map(statistics.median, mine), map(statistics.median, other))
+    rounds = [[statistics.median(samples[number]) for samples in (mine, other)] for number in mine if number in other]
     ratios = sorted(a / b for a, b in rounds if b != 0)
     return {"median": statistics.median(ratios), "least": ratios[0], "greatest": ratios[-1]} if ratios else None

@@ -12,8 +12,8 @@ use std::ops::Range;
 /// Elements, read and written, that are worth a hand-over to another thread.
 const PIECE: usize = 16 * 1024;
 
-/// Elements along an axis up to which windows may reach, beside twice the input's: a row with its padding is held in memory.
-const MOST_PADDED: usize = 1 << 22;
+/// Elements along an axis up to which windows may reach, beside twice the input's: [`TOGETHER`] rows with their padding are held in memory.
+const MOST_PADDED: usize = 1 << 19;
 
 /// Rows of the output that are computed together.
 const TOGETHER: usize = 8;
@@ -67,11 +67,17 @@ impl PoolKernel {
         self.window(axis, index).0.len()
     }
 
-    /// Numbers of a thread's workspace: a row with its padding, as far as the windows of whole vectors of outputs reach, and the counts of
-    /// a mean.
+    /// Elements between the windows of neighbouring outputs of a row.
+    fn stride(&self) -> usize {
+        if self.output[1] == 1 { 1 } else { self.op.strides[1] }
+    }
+
+    /// Numbers of a thread's workspace: a row with its padding, as far as the windows of all outputs reach, of whole vectors where these are
+    /// near; and the counts of a mean.
     fn workspace(&self) -> [usize; 2] {
         let outputs = self.output[1].next_multiple_of(LANES);
-        let reach = (outputs.max(LANES) + LANES) * self.op.strides[1] + (self.op.window[1] - 1) * self.op.dilations[1];
+        let joined = if self.stride() <= 2 { outputs.max(LANES) + LANES } else { self.output[1] };
+        let reach = joined * self.stride() + (self.op.window[1] - 1) * self.op.dilations[1];
         [reach.max(self.op.pads[1] + self.input[1] + LANES), outputs]
     }
 }
@@ -153,7 +159,12 @@ impl<J: Join> Loop for Plane<'_, J> {
                 }
             }
             for (at, target) in target.chunks_exact_mut(*wide).enumerate() {
-                join_all::<I, J>((op.window[1], &columns), &self.joined[at * reach..][..reach], op.strides[1], target);
+                join_all::<I, J>(
+                    (op.window[1], &columns),
+                    &self.joined[at * reach..][..reach],
+                    self.kernel.stride(),
+                    target,
+                );
                 if let PoolKind::Average { .. } = op.kind {
                     let rows = self.kernel.count(0, block * TOGETHER + at) as f32;
                     target.iter_mut().zip(self.counts).for_each(|(sum, columns)| *sum /= rows * columns);
@@ -301,6 +312,14 @@ mod tests {
     use crate::DType;
     use crate::cpu::testing::{computed, tensor};
     use crate::op::{Op, Pool, PoolKind};
+
+    #[test]
+    fn a_stride_that_is_never_made_takes_no_memory() {
+        let pool = |kind| Pool { kind, window: [2, 2], strides: [1, 1 << 40], pads: [0; 4], dilations: [1; 2] };
+        for kind in [PoolKind::Max, PoolKind::Average { count_padding: false }] {
+            pooled(pool(kind), [1, 2, 3, 2], [1, 2, 2, 1]);
+        }
+    }
 
     fn pooled(pool: Pool, dims: [usize; 4], out: [usize; 4]) {
         let input = tensor(DType::F32, &dims, |i| ((i * 37 + 11) % 101) as f64 - 50.0);

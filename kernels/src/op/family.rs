@@ -54,8 +54,8 @@ impl NodeSpec {
                 let taken = written * (op.window[0] * op.window[1]) as f64;
                 let width =
                     self.outputs.first().and_then(|output| output.shape.dims().last()).map_or(1.0, |w| *w as f64);
-                // Neighbouring windows are joined as vectors, others element by element.
-                let near = f64::from(u8::from(op.strides[1] == 1));
+                // Near windows are joined as vectors, others element by element.
+                let near = f64::from(u8::from(op.strides[1] <= 2));
                 ("pool", vec![taken * near, taken * (1.0 - near), read, taken / width])
             }
             Op::Reduce(op) => {
@@ -149,11 +149,12 @@ impl NodeSpec {
         let depth = self.size(1, 1) * taps;
         let (flops, windows) = (2.0 * self.written() * depth, images * group * depth * pixels);
         if group == channels && (channels > 1.0 || maps == 1.0) {
-            let name = if taps == 9.0 { "conv depthwise" } else { "conv depthwise other" };
+            // Small windows of large planes are read where they are.
+            let name = if taps <= 9.0 && pixels > 64.0 { "conv depthwise" } else { "conv depthwise other" };
             return (name, vec![flops, self.read(0), self.written(), self.rows_written()]);
         }
         if let Some(filtering) = Filtering::of(op, self) {
-            return ("conv filtered", self.filtered_amounts(filtering));
+            return ("conv filtered", self.filtered_amounts(filtering, flops));
         }
         let amounts = vec![flops, windows, self.read(1), self.read(0), self.written()];
         let small = pixels <= SMALL_IMAGE.0 && maps / group >= SMALL_IMAGE.1 && pixels % LANES > 0.0;
@@ -166,13 +167,14 @@ impl NodeSpec {
         (name, amounts)
     }
 
-    /// Of products at all positions: operations, values of tiles' channels and of their maps, and weights.
-    fn filtered_amounts(&self, filtering: Filtering) -> Vec<f64> {
+    /// Of products at all positions: operations, values of tiles' channels and of their maps, and weights; and the operations of sums of
+    /// products, which GPUs compute.
+    fn filtered_amounts(&self, filtering: Filtering, flops: f64) -> Vec<f64> {
         let [images, maps, high, wide] = [0, 1, 2, 3].map(|axis| self.outputs[0].shape.dims()[axis]);
         let values = filtering.positions() as f64 * filtering.tiles(images, [high, wide]) as f64;
         let [channels, maps] = [self.size(0, 1), maps as f64];
         let weights = filtering.positions() as f64 * channels * maps;
-        vec![2.0 * values * channels * maps, values * channels, values * maps, weights]
+        vec![2.0 * values * channels * maps, values * channels, values * maps, weights, flops]
     }
 
     /// Operations, gates, the weights of all steps, and steps.
@@ -293,7 +295,15 @@ mod tests {
         assert_eq!(family(conv(2, 0, 1), &[&[1, 8, 20, 20], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv windows");
         assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[32, 8, 3, 3]], &[1, 32, 7, 7]).0, "conv small");
         // 5 × 5 tiles of 4 × 4 pixels, of which each has 36 products.
-        let want = vec![72.0 * 25.0 * 2048.0, 36.0 * 25.0 * 64.0, 36.0 * 25.0 * 32.0, 36.0 * 2048.0, 0.0, 0.0];
+        let want = vec![
+            72.0 * 25.0 * 2048.0,
+            36.0 * 25.0 * 64.0,
+            36.0 * 25.0 * 32.0,
+            36.0 * 2048.0,
+            18.0 * 400.0 * 2048.0,
+            0.0,
+            0.0,
+        ];
         let found = family(conv(1, 1, 1), &[&[1, 64, 20, 20], &[32, 64, 3, 3]], &[1, 32, 20, 20]);
         assert_eq!(found, ("conv filtered", want));
         assert_eq!(family(conv(1, 1, 2), &[&[1, 8, 10, 10], &[32, 4, 3, 3]], &[1, 32, 10, 10]).0, "conv grouped");

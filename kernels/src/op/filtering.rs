@@ -1,4 +1,4 @@
-//! Which convolutions CPUs compute by minimal filtering: a function of their shapes alone.
+//! Which convolutions with constant weights CPUs compute by minimal filtering: a function of their shapes.
 //!
 //! F(m × m, 3 × 3) computes tiles of m × m outputs with (m + 2)² rather than 9 m² products for each channel and map (Lavin and Gray 2015,
 //! section 4.1). It has transforms instead, more weights, and tiles beyond the image's edge.
@@ -26,7 +26,7 @@ const WINDOW: f64 = 4.0;
 /// Least channels and maps: fewer leave vectors empty.
 const LEAST: usize = 16;
 
-/// Most numbers of the transformed inputs of a row of tiles: 4 MiB.
+/// Most numbers of the transformed inputs of a block, and so of a row of tiles: 4 MiB.
 const ROW: usize = 1 << 20;
 
 impl Filtering {
@@ -47,17 +47,25 @@ impl Filtering {
     pub(crate) fn of(op: &Conv, node: &NodeSpec) -> Option<Self> {
         let dims = |tensor: Option<&crate::TensorSpec>| <[usize; 4]>::try_from(tensor?.shape.dims()).ok();
         let ([maps, channels, high, wide], output) = (dims(node.inputs.get(1))?, dims(node.outputs.first())?);
+        let empty = output.contains(&0) || dims(node.inputs.first())?.contains(&0);
         let near = op.strides == [1, 1] && op.dilations == [1, 1] && op.group == 1;
-        if !near || [high, wide] != [3, 3] || channels.min(maps) < LEAST || output.contains(&0) {
+        if !near || [high, wide] != [3, 3] || channels.min(maps) < LEAST || empty {
             return None;
         }
         let sizes = [output[0], channels, maps];
-        let [direct, two, four] =
-            [None, Some(Self::Two), Some(Self::Four)].map(|how| cost(how, sizes, [output[2], output[3]]));
+        let size = [output[2], output[3]];
+        let [two, four] = [Self::Two, Self::Four].map(|how| {
+            let fits = output[3].div_ceil(how.outputs()) <= how.most_tiles(channels);
+            if fits { cost(Some(how), sizes, size) } else { f64::INFINITY }
+        });
         // The larger tile has more than twice the weights: it must gain a fifth.
-        let (cost, chosen) = if four < 0.8 * two { (four, Self::Four) } else { (two, Self::Two) };
-        let row = (chosen.positions() * output[3].div_ceil(chosen.outputs())).saturating_mul(channels);
-        (cost < 0.9 * direct && row <= ROW).then_some(chosen)
+        let (least, chosen) = if four < 0.8 * two { (four, Self::Four) } else { (two, Self::Two) };
+        (least < 0.9 * cost(None, sizes, size)).then_some(chosen)
+    }
+
+    /// Tiles whose transformed inputs of so many channels stay in near caches.
+    pub(crate) fn most_tiles(self, channels: usize) -> usize {
+        ROW / self.positions().saturating_mul(channels).max(1)
     }
 
     /// Tiles of images of so many rows and columns.
@@ -119,8 +127,9 @@ mod tests {
             (1, [8, 64], 40, None),
             (1, [64, 8], 40, None),
             (0, [64, 64], 40, None),
-            // A row of tiles that is too much.
+            // Rows of tiles that are too much.
             (1, [512, 16], 400, None),
+            (1, [64, 64], 1920, Some(Filtering::Two)),
         ] {
             assert_eq!(plain(images, channels, size), want, "{images} of {channels:?}, {size}²");
         }

@@ -58,7 +58,7 @@ impl fmt::Display for Class {
 /// Bytes up to which nodes are tiny, and small.
 const SIZES: [f64; 2] = [65_536.0, 2_097_152.0];
 
-/// Bytes of the nodes of a program at most, unless one has more: a small network's weights stay in a cache of this size.
+/// Bytes of the small nodes of a program at most: a small network's weights stay in a cache of this size.
 const NETWORK: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// A node to be measured.

@@ -66,7 +66,7 @@ impl Kernel {
         let Geometry { output: [high, wide], size: [height, _], .. } = *geometry;
         let fits = |rows: usize, columns: usize| {
             let sources = reach(geometry, 0, rows).min(height).max(rows);
-            sources.saturating_mul(reach(geometry, 1, columns)).saturating_mul(LANES) <= TILE
+            sources.saturating_mul(reach(geometry, 1, columns.max(TOGETHER))).saturating_mul(LANES) <= TILE
         };
         let equal = |length: usize, most: usize| length.div_ceil(length.div_ceil(most).max(1)).max(1);
         if let Some(rows) = (1..=high.max(1)).take_while(|rows| fits(*rows, wide)).last() {
@@ -179,7 +179,8 @@ impl Kernel {
 /// Pixels along an axis from the first to the last that windows of neighbouring outputs reach.
 fn reach(geometry: &Geometry, axis: usize, outputs: usize) -> usize {
     let steps = &geometry.steps;
-    (outputs.max(1) - 1) * steps.strides[axis] + (geometry.window[axis] - 1) * steps.dilations[axis] + 1
+    let last = (outputs.max(1) - 1).saturating_mul(steps.strides[axis]);
+    last.saturating_add((geometry.window[axis] - 1) * steps.dilations[axis] + 1)
 }
 
 /// Copies rows of `pixels` to place `left` of rows of length `padded` that are zero elsewhere.

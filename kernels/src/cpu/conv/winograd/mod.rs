@@ -6,8 +6,8 @@
 //! panel of maps at a time, and become outputs at once. Where an image has few blocks, its inputs are transformed ahead and shared
 //! by parts that compute a panel of maps each.
 //!
-//! The result differs from sums of products only by rounding as long as inputs are finite: a value that is not makes all outputs of the
-//! tiles that read it not a number.
+//! The result differs from sums of products by rounding at the size of the greatest value that a tile reads: an outlier spoils outputs
+//! whose windows do not touch it, and one that is not finite, or whose multiples are not, makes all outputs of its tiles not a number.
 
 mod tiles;
 mod transform;
@@ -42,9 +42,6 @@ const ENOUGH_BLOCKS: usize = 16;
 /// Parts of a panel of a block that keep a small team busy: smaller blocks read the weights more often.
 const ENOUGH_PARTS: usize = 4;
 
-/// Most numbers that are transformed ahead: 8 MiB.
-const MOST_AHEAD: usize = 2 << 20;
-
 /// A convolution by minimal filtering, with constant weights.
 pub(super) struct Kernel {
     micro: &'static MicroKernel,
@@ -75,7 +72,7 @@ impl Blocks {
     /// Blocks that with so many panels of maps are enough parts.
     fn new(geometry: &Geometry, filtering: Filtering, panels: usize) -> Self {
         let [rows, across] = geometry.output.map(|size| size.div_ceil(filtering.outputs()));
-        let most = (BLOCK_TILES / across.max(1)).max(1);
+        let most = (BLOCK_TILES.min(filtering.most_tiles(geometry.channels)) / across.max(1)).max(1);
         let least = ENOUGH_PARTS.div_ceil((geometry.images * panels).max(1)).min(rows);
         let down = rows.div_ceil(rows.div_ceil(most).max(least).max(1)).max(1);
         Self { across, down, count: rows.div_ceil(down) }
@@ -104,8 +101,7 @@ impl Kernel {
         let Geometry { images, channels, maps, output: [_, wide], .. } = geometry;
         Shape::new([filtering.positions(), channels, maps.next_multiple_of(micro.columns)])?;
         let blocks = Blocks::new(&geometry, filtering, maps.div_ceil(micro.columns));
-        let few = images * blocks.count < ENOUGH_BLOCKS;
-        let ahead = few && images * blocks.count * blocks.tiles() * filtering.positions() * channels <= MOST_AHEAD;
+        let ahead = images * blocks.count < ENOUGH_BLOCKS;
         let parts = Grid {
             batch: images,
             rows: maps,

@@ -4,7 +4,7 @@ use super::*;
 use crate::cpu::Team;
 use crate::cpu::conv::geometry_of;
 use crate::cpu::gemm::testing::{keep, run, run_by_teams, spec, tensor};
-use crate::op::{Conv, Op};
+use crate::op::{Binary, Conv, Expression, Op, Unary};
 use crate::tensor::Tensor;
 use arbtest::arbitrary::Unstructured;
 use std::sync::LazyLock;
@@ -28,6 +28,20 @@ impl Case {
         let inputs = vec![tensor(input.shape.dims(), 1), tensor(weights.shape.dims(), 2)];
         let node = NodeSpec { op: Op::Conv(op.clone()), inputs: vec![input, weights], outputs: vec![output] };
         Self { op, node, inputs }
+    }
+
+    /// With a bias of each map, another tensor of the output's shape, and a rectifier.
+    fn finished(mut self) -> Self {
+        let add = Expression::binary(Binary::Add);
+        let both = add.then(&add, 0).and_then(|sum| sum.then(&Expression::unary(Unary::Relu), 0));
+        self.op.epilogue = Some(both.expect("few registers"));
+        self.node.op = Op::Conv(self.op.clone());
+        let output = self.node.outputs[0].clone();
+        for extra in [spec(&[1, output.shape.dims()[1], 1, 1]), output] {
+            self.inputs.push(tensor(extra.shape.dims(), 3));
+            self.node.inputs.push(extra);
+        }
+        self
     }
 
     /// With values that depend on an element's coordinates.
@@ -89,7 +103,10 @@ fn any_shape_agrees_with_the_definition() {
     let case = |u: &mut Unstructured<'_>| {
         let mut size = |least: usize, most: usize| u.int_in_range(least..=most);
         let pads = [size(0, 3)?, size(0, 3)?, size(0, 3)?, size(0, 3)?];
-        Ok(Case::new(size(0, 3)?, [size(1, 40)?, size(1, 70)?], [size(3, 30)?, size(3, 30)?], pads))
+        let channels = [size(1, 40)?, size(1, 70)?];
+        let mut side = |axis: usize| size(3usize.saturating_sub(pads[axis] + pads[axis + 2]).max(1), 30);
+        let sides = [side(0)?, side(1)?];
+        Ok(Case::new(size(0, 3)?, channels, sides, pads))
     };
     arbtest::arbtest(|u| {
         let case = case(u)?;
@@ -97,10 +114,18 @@ fn any_shape_agrees_with_the_definition() {
         if micros.is_empty() {
             return Ok(());
         }
-        let found = run_by_teams(&case.kernel(u.choose(&micros)?, filtering), &case.node, &case.inputs);
+        let micro = *u.choose(&micros)?;
+        let found = run_by_teams(&case.kernel(micro, filtering), &case.node, &case.inputs);
         let (want, magnitude) = case.wanted();
         let error = greatest(found.iter().zip(&want).map(|(found, want)| f64::from(*found) - want));
         assert!(error <= 1e-6 * magnitude, "{error} of {magnitude}, {filtering:?}: {:?}", case.node);
+        let case = case.finished();
+        let finished = run_by_teams(&case.kernel(micro, filtering), &case.node, &case.inputs);
+        let [bias, other] = [2, 3].map(|at| case.inputs[at].elements::<f32>().expect("f32"));
+        let (pixels, maps) = (found.len() / (bias.len() * case.node.inputs[0].shape.dims()[0]).max(1), bias.len());
+        for (at, (found, other)) in found.iter().zip(other).enumerate() {
+            assert_eq!(finished[at], (found + bias[at / pixels % maps] + other).max(0.0), "{at}: {:?}", case.node);
+        }
         Ok(())
     })
     .budget(Duration::from_millis(900));
@@ -176,5 +201,15 @@ fn filters_that_were_not_given_are_an_error() {
             team: &Team::solo(),
         };
         assert!(matches!(kernel.run(call), Err(KernelError::Packed { input: 1 })));
+    }
+}
+
+#[test]
+fn layers_of_many_channels_have_parts_for_a_team() {
+    for micro in micro_kernels() {
+        let case = Case::new(1, [1024, 512], [32; 2], [1; 4]);
+        let geometry = geometry_of(&case.op, &case.node).expect("a sound node");
+        let kernel = Kernel::new(micro, geometry, Filtering::Four, &case.node).expect("a sound node");
+        assert!(kernel.parts.tiles() >= ENOUGH_BLOCKS, "{}: {:?}", micro.name, kernel.parts);
     }
 }

@@ -133,7 +133,7 @@ impl<F: Transform<IN, OUT>, const IN: usize, const OUT: usize> Loop for Output<'
         for (top, left) in (0..high).step_by(OUT).flat_map(|y| (0..wide).step_by(OUT).map(move |x| (y, x))) {
             let tile = top / OUT * across + left / OUT;
             let product = |i: usize, j: usize| -> &Pixel {
-                products[((i * IN + j) * distance + tile) * width..].first_chunk().unwrap_or(&[0.0; LANES])
+                products[((i * IN + j) * distance + tile) * width..].first_chunk().expect("columns are whole vectors")
             };
             let mut rows = [[[0.0; LANES]; IN]; OUT];
             for j in 0..IN {
