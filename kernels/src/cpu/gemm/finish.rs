@@ -2,13 +2,15 @@
 
 use super::block::{Change, Term};
 
+/// Called with each run of a row of C that a tile has.
+pub(crate) type Then<'a> = &'a dyn Fn(&mut [f32]);
+
 /// How a product ends.
 #[derive(Clone, Copy)]
 pub(crate) enum Finish<'a> {
     Nothing,
-    /// Every element is changed while it is in a register; then the function is called with each run of a row of C that a tile
-    /// has.
-    Affine(Affine<'a>, Option<&'a dyn Fn(&mut [f32])>),
+    /// Every element is changed while it is in a register; then the function is called.
+    Affine(Affine<'a>, Option<Then<'a>>),
     /// Called with each run of a row of C that a tile has: its row and first column in the matrix, and the elements.
     Rows(&'a dyn Fn(usize, usize, &mut [f32])),
 }

@@ -26,7 +26,7 @@ mod transpose;
 mod vector;
 mod view;
 
-pub(crate) use finish::{Affine, Finish, Summand};
+pub(crate) use finish::{Affine, Finish, Summand, Then};
 pub(crate) use micro::MicroKernel;
 pub(crate) use pack::{Panels, pack_panels, pack_rows};
 pub(crate) use product::{Left, PanelSource, Product, Right};

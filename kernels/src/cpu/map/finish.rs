@@ -60,7 +60,7 @@ impl ProductEpilogue {
         let activate = |run: &mut [f32]| epilogue.epilogue.activate(run);
         match &epilogue.registers {
             Some(registers) => {
-                let then = epilogue.epilogue.has_activation().then_some(&activate as &dyn Fn(&mut [f32]));
+                let then = epilogue.epilogue.has_activation().then_some(&activate as gemm::Then<'_>);
                 body(Finish::Affine(registers.of_product(matrix, extras), then))
             }
             None => body(Finish::Rows(&|row, column, run| epilogue.apply([matrix, row, column], run, extras))),
