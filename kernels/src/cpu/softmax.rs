@@ -49,8 +49,9 @@ impl Loop for Row<'_> {
             sum += exponentials::<I>(data, most, out);
         }
         if log {
-            let shift = most + sum.ln();
-            out.iter_mut().zip(data).for_each(|(out, x)| *out = *x - shift);
+            // In this order nothing is lost to a great distance of all elements from 0.
+            let log = sum.ln();
+            out.iter_mut().zip(data).for_each(|(out, x)| *out = (*x - most) - log);
         } else {
             let scale = 1.0 / sum;
             out.iter_mut().for_each(|out| *out *= scale);
@@ -207,5 +208,14 @@ mod tests {
         let input = tensor(DType::F32, &[1, 3], |i| [1e30, 1e30, -1e30][i]);
         let op = Op::Softmax(Softmax { axis: 1, log: false });
         assert_eq!(computed::<f32>(op, &[input], &[1, 3]), [0.5, 0.5, 0.0]);
+    }
+
+    #[test]
+    fn logarithms_do_not_depend_on_what_all_elements_share() {
+        let logs = |offset: f64| {
+            let input = tensor(DType::F32, &[1, 4], |i| offset + [0.0, 1.0, 2.5, -10.0][i]);
+            computed::<f32>(Op::Softmax(Softmax { axis: 1, log: true }), &[input], &[1, 4])
+        };
+        assert_eq!(logs(0.0), logs(1e6));
     }
 }
