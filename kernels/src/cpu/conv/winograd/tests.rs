@@ -118,7 +118,7 @@ fn any_shape_agrees_with_the_definition() {
         let found = run_by_teams(&case.kernel(micro, filtering), &case.node, &case.inputs);
         let (want, magnitude) = case.wanted();
         let error = greatest(found.iter().zip(&want).map(|(found, want)| f64::from(*found) - want));
-        assert!(error <= 1e-6 * magnitude, "{error} of {magnitude}, {filtering:?}: {:?}", case.node);
+        assert!(error <= 5e-6 * magnitude, "{error} of {magnitude}, {filtering:?}: {:?}", case.node);
         let case = case.finished();
         let finished = run_by_teams(&case.kernel(micro, filtering), &case.node, &case.inputs);
         let [bias, other] = [2, 3].map(|at| case.inputs[at].elements::<f32>().expect("f32"));
