@@ -26,7 +26,9 @@ const NOT_TRANSPOSED: c_int = 111;
 
 /// The library.
 pub struct OpenBlas {
-    library: Library,
+    sgemm: Sgemm,
+    /// Stays loaded as long as its function is called.
+    _library: Library,
 }
 
 impl OpenBlas {
@@ -34,27 +36,24 @@ impl OpenBlas {
     pub fn open(threads: usize) -> Option<Self> {
         // SAFETY: what the library runs when it is loaded needs nothing of us.
         let library = unsafe { Library::new("libopenblas.so.0") }.ok()?;
-        // SAFETY: OpenBLAS declares `void openblas_set_num_threads(int)`.
-        unsafe {
-            let set: Symbol<'_, unsafe extern "C" fn(c_int)> = library.get(b"openblas_set_num_threads\0").ok()?;
+        // SAFETY: OpenBLAS declares `void openblas_set_num_threads(int)`, and `cblas_sgemm` as CBLAS does, with 32-bit integers.
+        let sgemm = unsafe {
+            let set: Symbol<'_, unsafe extern "C" fn(c_int)> = library.get(b"openblas_set_num_threads").ok()?;
             set(c_int::try_from(threads).ok()?);
-        }
-        Some(Self { library })
+            *library.get::<Sgemm>(b"cblas_sgemm").ok()?
+        };
+        Some(Self { sgemm, _library: library })
     }
 
     /// C = A · B of row-major matrices, m × n × k.
     ///
     /// # Panics
-    /// If a matrix has another size, or the library has no `cblas_sgemm`.
+    /// If a matrix has another size.
     pub fn multiply(&self, [m, n, k]: [usize; 3], a: &[f32], b: &[f32], c: &mut [f32]) {
         assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n, "row-major operands");
         let [m, n, k] = [m, n, k].map(|size| c_int::try_from(size).expect("a bench's sizes are small"));
-        // SAFETY: the type is that of CBLAS, with 32-bit integers; the slices hold whole row-major matrices of these sizes, and C is
-        // exclusively borrowed.
-        unsafe {
-            let sgemm: Symbol<'_, Sgemm> = self.library.get(b"cblas_sgemm\0").expect("OpenBLAS has CBLAS");
-            let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
-            sgemm(ROW_MAJOR, NOT_TRANSPOSED, NOT_TRANSPOSED, m, n, k, 1.0, a, k, b, n, 0.0, c, n);
-        }
+        let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
+        // SAFETY: the slices hold whole row-major matrices of these sizes, C is exclusively borrowed, and the library is loaded.
+        unsafe { (self.sgemm)(ROW_MAJOR, NOT_TRANSPOSED, NOT_TRANSPOSED, m, n, k, 1.0, a, k, b, n, 0.0, c, n) };
     }
 }
