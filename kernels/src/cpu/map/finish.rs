@@ -1,6 +1,7 @@
 //! Epilogues of matrix products: in registers where the expression and its operands allow, else row by row.
 
-use super::epilogue::{Affine, Epilogue, Term};
+use super::affine::{Affine, Term};
+use super::epilogue::Epilogue;
 use crate::cpu::elements::elements;
 use crate::cpu::gemm::{self, Finish, Summand};
 use crate::error::KernelError;

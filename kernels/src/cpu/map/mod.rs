@@ -1,5 +1,6 @@
 //! Element-wise kernels: an expression interpreted over blocks of elements.
 
+mod affine;
 mod chain;
 mod chain_f32;
 mod code;

@@ -1,0 +1,179 @@
+//! The form with which nearly all epilogues begin, `clamp(x · scale + bias + residual)`: recognised in an expression, and applied to runs
+//! of elements.
+
+use super::source::Source;
+use crate::cpu::vector::{Isa, Loop, vectorised};
+use crate::op::{Binary, Expression, Literal, Register, Step, Unary};
+
+/// `min(max(x · scale + bias + residual, least), greatest)`, each of whose operands is there or is neutral.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Affine {
+    pub(super) scale: Term,
+    pub(super) bias: Term,
+    pub(super) residual: Term,
+    pub(super) least: f32,
+    pub(super) greatest: f32,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Term {
+    Constant(f32),
+    Extra(usize),
+}
+
+/// Leaves every number as it is when added, −0 too.
+const NEUTRAL: Term = Term::Constant(-0.0);
+
+impl Term {
+    pub(super) fn is_neutral(self) -> bool {
+        matches!(self, Self::Constant(value) if value.to_bits() == (-0.0f32).to_bits())
+    }
+}
+
+impl Affine {
+    /// Leaves every number as it is.
+    pub(super) const IDENTITY: Self = Self {
+        scale: Term::Constant(1.0),
+        bias: NEUTRAL,
+        residual: NEUTRAL,
+        least: f32::NEG_INFINITY,
+        greatest: f32::INFINITY,
+    };
+
+    pub(super) fn is_scaled(&self) -> bool {
+        self.scale != Term::Constant(1.0)
+    }
+
+    /// The affine forms that an expression begins with, the longest last: each with the register that it computes and the
+    /// number of steps that it takes.
+    pub(super) fn beginnings(expression: &Expression) -> Vec<(Self, Register, usize)> {
+        let (mut form, mut stage, mut current) = (Self::IDENTITY, Stage::Scale, Register(0));
+        let mut forms = vec![(form, current, 0)];
+        for (index, step) in expression.steps().iter().enumerate() {
+            if matches!(step, Step::Constant(_)) {
+                continue;
+            }
+            let Some((function, term)) = changed(expression, *step, current) else { break };
+            let Some(next) = form.extend(function, term, stage) else { break };
+            (stage, current) = (next, Register((expression.inputs() + index) as u16));
+            forms.push((form, current, index + 1));
+        }
+        forms
+    }
+
+    /// Adds a step after those before, if the form has room for it there.
+    fn extend(&mut self, function: Binary, term: Term, stage: Stage) -> Option<Stage> {
+        match (function, term, stage) {
+            (Binary::Multiply, _, Stage::Scale) => {
+                self.scale = term;
+                Some(Stage::Bias)
+            }
+            (Binary::Add, _, Stage::Scale | Stage::Bias) => {
+                self.bias = term;
+                Some(Stage::Residual)
+            }
+            (Binary::Add, _, Stage::Residual) => {
+                self.residual = term;
+                Some(Stage::Least)
+            }
+            (Binary::Max, Term::Constant(least), Stage::Scale | Stage::Bias | Stage::Residual | Stage::Least)
+                if !least.is_nan() =>
+            {
+                self.least = least;
+                Some(Stage::Greatest)
+            }
+            (Binary::Min, Term::Constant(greatest), stage) if stage < Stage::Done && !greatest.is_nan() => {
+                self.greatest = greatest;
+                Some(Stage::Done)
+            }
+            _ => None,
+        }
+    }
+
+    /// Changes elements in place; `extra` gives an operand's elements beside them. O(elements).
+    #[inline]
+    pub(super) fn apply<'a>(&self, extra: impl Fn(usize) -> Source<'a, f32>, data: &mut [f32]) {
+        let source = |term: Term| match term {
+            Term::Constant(value) => Source::Scalar(value),
+            Term::Extra(at) => extra(at),
+        };
+        let (scale, bias, residual) = (source(self.scale), source(self.bias), source(self.residual));
+        vectorised(Apply { scale, bias, residual, least: self.least, greatest: self.greatest, data });
+    }
+}
+
+/// What the form can still take.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Scale,
+    Bias,
+    Residual,
+    Least,
+    Greatest,
+    Done,
+}
+
+/// A step as a function of the current register and one term.
+fn changed(expression: &Expression, step: Step, current: Register) -> Option<(Binary, Term)> {
+    let term = |register: Register| match usize::from(register.0) {
+        0 => None,
+        input if input < expression.inputs() => Some(Term::Extra(input - 1)),
+        later => match expression.steps()[later - expression.inputs()] {
+            Step::Constant(Literal::Float(value)) => Some(Term::Constant(value as f32)),
+            Step::Constant(Literal::Int(value)) => Some(Term::Constant(value as f32)),
+            _ => None,
+        },
+    };
+    match step {
+        Step::Unary(Unary::Relu, a) if a == current => Some((Binary::Max, Term::Constant(0.0))),
+        Step::Binary(function, a, b) if a == current && b != current => Some((function, term(b)?)),
+        Step::Binary(function @ (Binary::Add | Binary::Multiply), a, b) if b == current && a != current => {
+            Some((function, term(a)?))
+        }
+        _ => None,
+    }
+}
+
+struct Apply<'a> {
+    scale: Source<'a, f32>,
+    bias: Source<'a, f32>,
+    residual: Source<'a, f32>,
+    least: f32,
+    greatest: f32,
+    data: &'a mut [f32],
+}
+
+impl Loop for Apply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { scale, bias, residual, least, greatest, data } = self;
+        let clamp = |x: f32| {
+            let raised = if x < least { least } else { x };
+            if raised > greatest { greatest } else { raised }
+        };
+        match (scale, bias, residual) {
+            (Source::Scalar(s), Source::Scalar(b), Source::Scalar(r)) => {
+                data.iter_mut().for_each(|x| *x = clamp(*x * s + b + r));
+            }
+            (Source::Scalar(s), Source::Slice(b), Source::Scalar(r)) => {
+                data.iter_mut().zip(b).for_each(|(x, b)| *x = clamp(*x * s + b + r));
+            }
+            (Source::Scalar(s), Source::Scalar(b), Source::Slice(r)) => {
+                data.iter_mut().zip(r).for_each(|(x, r)| *x = clamp(*x * s + b + r));
+            }
+            (Source::Slice(s), Source::Scalar(b), Source::Scalar(r)) => {
+                data.iter_mut().zip(s).for_each(|(x, s)| *x = clamp(*x * s + b + r));
+            }
+            (Source::Slice(s), Source::Slice(b), Source::Scalar(r)) => {
+                data.iter_mut().zip(s).zip(b).for_each(|((x, s), b)| *x = clamp(*x * s + b + r));
+            }
+            (scale, bias, residual) => {
+                for (index, x) in data.iter_mut().enumerate() {
+                    *x = clamp(*x * scale.at(index) + bias.at(index) + residual.at(index));
+                }
+            }
+        }
+    }
+}
