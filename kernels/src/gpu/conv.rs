@@ -2,6 +2,7 @@
 
 use super::epilogue::{Coordinate, Epilogue};
 use super::kernel::Recorder;
+use super::product::{Extent, Parts};
 use super::tile::{Order, Tile};
 use super::window::{Images, Window};
 use super::{Recipe, Shader};
@@ -25,15 +26,18 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &Conv) -> Result<Recipe<'n>, Ke
     let conv = Convolution::new(node, strides, pads, dilations, group)?;
     conv.window.check_reach(node, conv.input, conv.output)?;
     let (channels, [height, width]) = (conv.input.channels / group, conv.window.size);
-    let passes = match conv.is_narrow() {
-        true => channels * (1 + height * (1 + width)),
-        false => conv.tile().passes(channels * height * width),
+    let (passes, scratch_bytes) = match conv.is_narrow() {
+        true => (channels * (1 + height * (1 + width)), 0),
+        false => {
+            let parts = conv.parts();
+            (conv.tile().passes(parts.depth()), parts.scratch_bytes(conv.output.elements()))
+        }
     };
     let recipe = Recipe::new(node, move |recorder| match conv.is_narrow() {
         true => conv.direct("conv_direct", include_str!("conv_direct.wgsl"), recorder),
         false => conv.tiled(recorder),
     });
-    Ok(Recipe { passes, ..recipe })
+    Ok(Recipe { passes, scratch_bytes, ..recipe })
 }
 
 impl Convolution {
@@ -56,12 +60,16 @@ impl Convolution {
         Ok(Self { window, group, input, output, epilogue: Epilogue::new(node, &coordinates)? })
     }
 
-    fn declare<'a>(&self, shader: &mut Shader<'a>, recorder: &Recorder<'a>) -> Result<(), KernelError> {
+    fn declare_operands<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
         self.window.declare(shader);
         shader.parameter("channels", self.input.channels / self.group);
         shader.parameter("height", self.input.height).parameter("width", self.input.width);
         shader.parameter("out_width", self.output.width);
         shader.read("x", "f32", recorder.input(0)?).read("w", "f32", recorder.input(1)?);
+        Ok(())
+    }
+
+    fn declare_output<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
         shader.write("y", "f32", recorder.output(0)?);
         self.epilogue.declare(shader, recorder)
     }
@@ -70,25 +78,49 @@ impl Convolution {
         self.output.channels / self.group < NARROW
     }
 
-    /// Rows and columns of each group's product.
-    fn sides(&self) -> [usize; 2] {
-        [self.output.channels / self.group, self.output.count * self.output.area()]
+    /// The products of all groups.
+    fn extent(&self) -> Extent {
+        let (m, n) = (self.output.channels / self.group, self.output.count * self.output.area());
+        Extent { first: 0, batches: self.group, m, n }
+    }
+
+    /// The inner dimension of each group's product.
+    fn depth(&self) -> usize {
+        self.input.channels / self.group * self.window.size[0] * self.window.size[1]
     }
 
     fn tile(&self) -> Tile {
-        let [m, n] = self.sides();
-        Tile::new(self.group, m, n)
+        let Extent { batches, m, n, .. } = self.extent();
+        Tile::new(batches, m, n, self.depth())
+    }
+
+    fn parts(&self) -> Parts {
+        let Extent { batches, m, n, .. } = self.extent();
+        self.tile().parts(batches, m, n, self.depth())
     }
 
     fn tiled(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let [m, n] = self.sides();
-        let k = self.input.channels / self.group * self.window.size[0] * self.window.size[1];
-        let mut shader = Shader::new("conv", include_str!("conv.wgsl"));
-        self.declare(&mut shader, recorder)?;
-        shader.parameter("all_channels", self.input.channels).parameter("all_out_channels", self.output.channels);
-        shader.parameter("out_area", self.output.area());
-        let groups = self.tile().declare(&mut shader, [self.group, m, n, k], Order::Depth, Order::Side);
-        recorder.dispatch(&shader, groups)
+        let extent = self.extent();
+        self.parts().record(
+            recorder,
+            "conv",
+            extent,
+            &|recorder, shader| {
+                self.declare_operands(recorder, shader)?;
+                shader.parameter("all_channels", self.input.channels).parameter("out_area", self.output.area());
+                Ok(())
+            },
+            &|recorder, shader| {
+                self.declare_output(recorder, shader)?;
+                shader.parameter("all_out_channels", self.output.channels).parameter("out_area", self.output.area());
+                shader.code(STORE);
+                Ok(())
+            },
+            &|shader| {
+                shader.code(include_str!("conv.wgsl"));
+                self.tile().declare(shader, extent, self.depth(), Order::Depth, Order::Side)
+            },
+        )
     }
 
     /// One thread for each element of the output.
@@ -100,13 +132,24 @@ impl Convolution {
     ) -> Result<(), KernelError> {
         let count = self.output.count * self.output.channels * self.output.area();
         let mut shader = Shader::new(name, body);
-        self.declare(&mut shader, recorder)?;
+        self.declare_operands(recorder, &mut shader)?;
+        self.declare_output(recorder, &mut shader)?;
         shader.parameter("count", count).parameter("groups", self.group);
         shader.parameter("out_channels", self.output.channels / self.group);
         shader.parameter("out_height", self.output.height);
         recorder.dispatch_each(&shader, count)
     }
 }
+
+/// Finishes an output, the product's `row` and `column` of group `batch`, and writes it.
+const STORE: &str = "fn store(batch: u32, row: u32, column: u32, value: f32) {
+    let image = column / parameters.out_area;
+    let pixel = column % parameters.out_area;
+    let channel = batch * parameters.m + row;
+    let index = (image * parameters.all_out_channels + channel) * parameters.out_area + pixel;
+    y[index] = finish(value, index, image, channel, pixel);
+}
+";
 
 #[cfg(test)]
 mod tests {
@@ -156,6 +199,9 @@ mod tests {
             case([3, 17, 5, 5], [40, 17, 1, 1], [1, 1], [0; 4], 1),
             case([1, 1, 1, 30], [9, 1, 1, 7], [1, 2], [0, 3, 0, 3], 1),
             case([1, 8, 6, 6], [24, 4, 3, 3], [1, 1], [1, 1, 1, 1], 2),
+            // Cut along the inner dimension.
+            case([2, 40, 5, 7], [20, 40, 3, 3], [1, 1], [1, 1, 1, 1], 1),
+            case([1, 64, 4, 4], [40, 32, 2, 3], [2, 1], [0, 1, 0, 1], 2),
             // Narrow groups, computed directly.
             case([2, 6, 7, 7], [6, 1, 3, 3], [1, 1], [1, 1, 1, 1], 6),
             case([2, 6, 9, 7], [12, 1, 5, 3], [2, 3], [2, 0, 1, 1], 6),

@@ -1,8 +1,8 @@
 // A convolution as a product of matrices for tile.wgsl, one a group of channels: the weights, one row an output channel, by
 // the windows, one column an output pixel of any image. The second matrix is never stored: b_at finds its elements in x.
 //
-// Declared by conv.rs: x, w, y, WINDOW_Y … PAD_LEFT, finish; parameters.channels (of one group), .all_channels (of x),
-// .all_out_channels, .height, .width, .out_width, .out_area.
+// Declared by conv.rs: x, w, WINDOW_Y … PAD_LEFT; parameters.channels (of one group), .all_channels (of x), .height, .width,
+// .out_width, .out_area.
 
 struct Line {
     offset: u32,
@@ -59,12 +59,4 @@ fn b_at(column: Column, tap: Column) -> f32 {
         return x[column.offset + tap.offset + row * parameters.width + place];
     }
     return 0.0;
-}
-
-fn store(batch: u32, row: u32, column: u32, value: f32) {
-    let image = column / parameters.out_area;
-    let pixel = column % parameters.out_area;
-    let channel = batch * parameters.m + row;
-    let index = (image * parameters.all_out_channels + channel) * parameters.out_area + pixel;
-    y[index] = finish(value, index, image, channel, pixel);
 }

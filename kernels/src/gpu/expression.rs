@@ -80,7 +80,7 @@ fn binary_text(function: Binary, a: &str, b: &str) -> String {
         Binary::Add => format!("{a} + {b}"),
         Binary::Subtract => format!("{a} - {b}"),
         Binary::Multiply => format!("{a} * {b}"),
-        Binary::Divide => format!("{a} / {b}"),
+        Binary::Divide => format!("quotient({a}, {b})"),
         Binary::Min => format!("minimum({a}, {b})"),
         Binary::Max => format!("maximum({a}, {b})"),
         Binary::Power => format!("power({a}, {b})"),

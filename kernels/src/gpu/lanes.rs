@@ -13,13 +13,18 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// About four elements for each thread of a row of `length`. Neighbouring threads read neighbouring memory: `across`
+    /// About eight elements for each thread of a row of `length`. Neighbouring threads read neighbouring memory: `across`
     /// rows if the elements of one row are apart.
     pub(crate) fn new(length: usize, across: bool) -> Self {
         let threads = THREADS as usize;
         // Rows that lie side by side are read in runs of 32 of them where there is enough of each for that.
         let most = if across { threads / 32 } else { threads };
-        Self { lanes: length.div_ceil(4).next_power_of_two().clamp(1, most), across }
+        Self { lanes: length.div_ceil(8).next_power_of_two().clamp(1, most), across }
+    }
+
+    /// Threads of one row.
+    pub(crate) fn width(&self) -> usize {
+        self.lanes
     }
 
     fn rows(&self) -> usize {

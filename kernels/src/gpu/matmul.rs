@@ -3,6 +3,7 @@
 use super::epilogue::{Coordinate, Epilogue};
 use super::kernel::Recorder;
 use super::lanes::{Lanes, tree};
+use super::product::{Extent, Parts};
 use super::space::{Space, split};
 use super::tile::{Order, Tile};
 use super::{Recipe, Shader};
@@ -12,11 +13,13 @@ use crate::shape::Shape;
 
 pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &MatMul) -> Result<Recipe<'n>, KernelError> {
     let product = Product::new(node, op)?;
-    let is_vector = product.m == 1 || product.n == 1;
-    let passes = if is_vector { product.lanes().passes(product.k) } else { product.tile().passes(product.k) };
-    let recipe =
-        Recipe::new(node, move |recorder| if is_vector { product.vector(recorder) } else { product.tiled(recorder) });
-    Ok(Recipe { passes, ..recipe })
+    let (parts, outputs) = (product.parts(), product.batches() * product.m * product.n);
+    let passes = match product.is_vector() {
+        true => product.lanes().passes(parts.depth()),
+        false => product.tile().passes(parts.depth()),
+    };
+    let recipe = Recipe::new(node, move |recorder| product.record(recorder));
+    Ok(Recipe { passes, scratch_bytes: parts.scratch_bytes(outputs), ..recipe })
 }
 
 struct Product {
@@ -63,6 +66,10 @@ impl Product {
         Ok(Self { batch: Space::collapsed(dims, &[a_strides, b_strides]), m, n, k, a, b, rows, epilogue })
     }
 
+    fn is_vector(&self) -> bool {
+        self.m == 1 || self.n == 1
+    }
+
     /// How threads share one product of a vector.
     fn lanes(&self) -> Lanes {
         // The matrix is A where B is a vector; its lines lie side by side if its depth does not run through memory.
@@ -71,53 +78,88 @@ impl Product {
     }
 
     fn tile(&self) -> Tile {
-        Tile::new(self.batches(), self.m, self.n)
+        Tile::new(self.batches(), self.m, self.n, self.k)
+    }
+
+    fn parts(&self) -> Parts {
+        match self.is_vector() {
+            true => {
+                let lanes = self.lanes();
+                let groups = lanes.groups(self.batches() * self.m * self.n);
+                Parts::new(self.k, lanes.width() * LEAST_PASSES, groups, VECTOR_GROUPS)
+            }
+            false => self.tile().parts(self.batches(), self.m, self.n, self.k),
+        }
     }
 
     fn batches(&self) -> usize {
         self.batch.dims.iter().product()
     }
 
-    fn at_hand(&self, recorder: &Recorder<'_>) -> std::ops::Range<usize> {
+    fn extent(&self, recorder: &Recorder<'_>) -> Extent {
         let (rows, row) = (recorder.rows(self.rows), self.batches() / self.rows);
-        rows.start * row..rows.end * row
+        Extent { first: rows.start * row, batches: rows.len() * row, m: self.m, n: self.n }
     }
 
-    fn declare<'a>(&self, shader: &mut Shader<'a>, recorder: &Recorder<'a>) -> Result<(), KernelError> {
-        shader.parameter("first", self.at_hand(recorder).start);
+    fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+        let extent = self.extent(recorder);
+        let name = if self.is_vector() { "matvec" } else { "matmul" };
+        self.parts().record(
+            recorder,
+            name,
+            extent,
+            &|recorder, shader| self.declare_operands(recorder, shader),
+            &|recorder, shader| {
+                shader.write("y", "f32", recorder.output(0)?);
+                self.epilogue.declare(shader, recorder)?;
+                shader.code(STORE);
+                Ok(())
+            },
+            &|shader| {
+                if self.is_vector() { self.declare_vector(shader, extent) } else { self.declare_tiles(shader, extent) }
+            },
+        )
+    }
+
+    fn declare_operands<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
         shader.parameter("a_row", self.a[0]).parameter("a_depth", self.a[1]);
         shader.parameter("b_column", self.b[0]).parameter("b_depth", self.b[1]);
         shader.read("a", "f32", recorder.input(0)?).read("b", "f32", recorder.input(1)?);
-        shader.write("y", "f32", recorder.output(0)?);
         for (name, operand) in [("a_batch", 0), ("b_batch", 1)] {
             let splits = split("batch", "c", &self.batch.dims);
             let offset = self.batch.offset(operand);
             shader.code(&format!("fn {name}(batch: u32) -> u32 {{\n{splits}    return {offset};\n}}\n"));
         }
-        self.epilogue.declare(shader, recorder)
+        Ok(())
     }
 
-    fn tiled(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
+    fn declare_tiles(&self, shader: &mut Shader<'_>, extent: Extent) -> usize {
         let order = |strides: [usize; 2]| if strides[1] == 1 { Order::Depth } else { Order::Side };
-        let mut shader = Shader::new("matmul", include_str!("matmul.wgsl"));
-        self.declare(&mut shader, recorder)?;
-        let sizes = [self.at_hand(recorder).len(), self.m, self.n, self.k];
-        let groups = self.tile().declare(&mut shader, sizes, order(self.a), order(self.b));
-        recorder.dispatch(&shader, groups)
+        shader.code(include_str!("matmul.wgsl"));
+        self.tile().declare(shader, extent, self.k, order(self.a), order(self.b))
     }
 
-    fn vector(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
-        let count = self.at_hand(recorder).len() * self.m * self.n;
+    fn declare_vector(&self, shader: &mut Shader<'_>, extent: Extent) -> usize {
         let lanes = self.lanes();
-        let mut shader = Shader::new("matvec", include_str!("matvec.wgsl"));
-        self.declare(&mut shader, recorder)?;
-        shader.parameter("count", count);
-        shader.parameter("m", self.m).parameter("n", self.n).parameter("k", self.k);
-        lanes.declare(&mut shader);
+        shader.parameter("k", self.k).code(include_str!("matvec.wgsl"));
+        lanes.declare(shader);
         shader.code(&tree("total", "f32", "sum_of"));
-        recorder.dispatch(&shader, lanes.groups(count))
+        lanes.groups(extent.batches * extent.m * extent.n)
     }
 }
+
+/// Workgroups that occupy a large device where each has little to compute and much to read.
+const VECTOR_GROUPS: usize = 1024;
+/// Products for each lane below which a part is not worth a second dispatch.
+const LEAST_PASSES: usize = 8;
+
+/// Finishes an output and writes it; `number` counts the batches at hand.
+const STORE: &str = "fn store(number: u32, row: u32, column: u32, value: f32) {
+    let batch = parameters.first + number;
+    let index = (batch * parameters.m + row) * parameters.n + column;
+    y[index] = finish(value, index, batch, row, column);
+}
+";
 
 /// The batch dimensions, rows and columns of a matrix, as it is after `transposed` was undone.
 fn matrix(shape: &Shape, transposed: bool) -> Option<(Shape, usize, usize)> {
@@ -218,9 +260,27 @@ mod tests {
     #[test]
     fn large_and_medium_tiles() {
         for (sizes, tile) in [([1610, 1700, 9], 128), ([900, 850, 20], 64)] {
-            assert_eq!(Tile::new(1, sizes[0], sizes[1]).side(), tile);
+            assert_eq!(Tile::new(1, sizes[0], sizes[1], sizes[2]).side(), tile);
             for transposed in [[false, false], [true, true]] {
                 check_product((&[], &[]), sizes, transposed);
+            }
+        }
+    }
+
+    #[test]
+    fn small_products_are_cut_along_the_inner_dimension() {
+        let relu = Expression::unary(Unary::Relu);
+        let epilogue = Expression::binary(Binary::Add).then(&relu, 0).expect("fits");
+        for (sizes, extra) in
+            [([40, 50, 700], &[50][..]), ([70, 66, 333], &[70, 66]), ([1, 33, 3000], &[33]), ([9, 1, 5000], &[])]
+        {
+            for (batches, transposed) in [(&[][..], [false, false]), (&[3], [true, true])] {
+                let node = product((batches, batches), sizes, transposed, (Some(&epilogue), &[extra]));
+                assert!(super::super::scratch_bytes(&node) > 0, "{sizes:?}, {transposed:?}");
+                check(&node, &inputs(&node, 125));
+                if !batches.is_empty() {
+                    check_rows(&node, &inputs(&node, 126), 1..3);
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 // A and B of a matrix product for tile.wgsl: dense matrices with any strides.
 //
-// Declared by matmul.rs: a, b, y, a_batch and b_batch (offsets of a batch's matrices), finish; parameters.first (batch),
-// .a_row and .a_depth, .b_column and .b_depth (strides).
+// Declared by matmul.rs: a, b, a_batch and b_batch (offsets of a batch's matrices); parameters.a_row and .a_depth, .b_column
+// and .b_depth (strides).
 
 struct Line {
     offset: u32,
@@ -32,10 +32,4 @@ fn b_at(column: Line, tap: Line) -> f32 {
         return b[column.offset + tap.offset];
     }
     return 0.0;
-}
-
-fn store(number: u32, row: u32, column: u32, value: f32) {
-    let batch = parameters.first + number;
-    let index = (batch * parameters.m + row) * parameters.n + column;
-    y[index] = finish(value, index, batch, row, column);
 }

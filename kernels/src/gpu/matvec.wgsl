@@ -1,8 +1,8 @@
 // A matrix times a vector: LANES threads an output, ROWS outputs a group. Each lane adds up every LANES-th product, then the
 // lanes are added in a tree.
 //
-// Declared by matmul.rs: a, b, y, a_batch and b_batch, LANES, ROWS, place, total, finish; parameters.first (batch), .count (outputs
-// of the batches at hand), .m, .n (one of which is 1), .k, .a_row, .a_depth, .b_column, .b_depth.
+// Declared by product.rs: parameters.first (batch), .batches, .m, .n (one of which is 1), .groups (of one part), .parts, .depth.
+// By matmul.rs: a, b, a_batch and b_batch, LANES, ROWS, place, total, store; parameters.k, .a_row, .a_depth, .b_column, .b_depth.
 
 @compute @workgroup_size(256)
 fn main(
@@ -11,19 +11,24 @@ fn main(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let at = place(thread);
-    let number = (group.y * groups.x + group.x) * ROWS + at.x;
-    let index = parameters.first * parameters.m * parameters.n + min(number, parameters.count - 1u);
-    let batch = index / (parameters.m * parameters.n);
-    let row = index / parameters.n % parameters.m;
-    let column = index % parameters.n;
-    let a_base = a_batch(batch) + row * parameters.a_row;
-    let b_base = b_batch(batch) + column * parameters.b_column;
+    let number = group.y * groups.x + group.x;
+    let part = number / parameters.groups;
+    let output = number % parameters.groups * ROWS + at.x;
+    let area = parameters.m * parameters.n;
+    // Threads without an output go through the motions for the last one, so that all reach the barriers.
+    let own = min(output, parameters.batches * area - 1u);
+    let batch = own / area;
+    let row = own / parameters.n % parameters.m;
+    let column = own % parameters.n;
+    let a_base = a_batch(parameters.first + batch) + row * parameters.a_row;
+    let b_base = b_batch(parameters.first + batch) + column * parameters.b_column;
+    let end = min((part + 1u) * parameters.depth, parameters.k);
     var sum = 0.0;
-    for (var k = at.y; k < parameters.k; k = k + LANES) {
+    for (var k = part * parameters.depth + at.y; k < end; k = k + LANES) {
         sum = fma(a[a_base + k * parameters.a_depth], b[b_base + k * parameters.b_depth], sum);
     }
     sum = total(sum, at);
-    if number < parameters.count && at.y == 0u {
-        y[index] = finish(sum, index, batch, row, column);
+    if part < parameters.parts && output == own && at.y == 0u {
+        store(part * parameters.batches + batch, row, column, sum);
     }
 }

@@ -26,6 +26,7 @@ mod normalize;
 mod pad;
 mod pipelines;
 mod pool;
+mod product;
 mod recurrent;
 mod reduce;
 mod resize;

@@ -8,10 +8,10 @@ use crate::error::KernelError;
 use crate::op::{NodeSpec, Reduce, ReduceKind};
 use std::ops::Range;
 
-/// A reduction of more elements than this is cut into parts where the outputs alone would not occupy a device.
-const LONG: usize = 1 << 13;
-/// Workgroups that occupy a large device.
-const ENOUGH_GROUPS: usize = 256;
+/// Workgroups that occupy a large device. Where outputs alone make fewer, a reduction is cut into parts.
+const ENOUGH_GROUPS: usize = 1024;
+/// Elements for each thread below which a part is not worth a second dispatch.
+const LEAST_PASSES: usize = 32;
 
 /// Declares `load(index)`, the element of what is reduced, in the shader of a reduction.
 pub(crate) type Source<'s, 'a> = &'s dyn Fn(&Recorder<'a>, &mut Shader<'a>) -> Result<(), KernelError>;
@@ -50,11 +50,9 @@ impl Reduction {
             (dims.iter().product::<usize>(), Space::collapsed(&dims, &[strides]))
         };
         let ((outputs, kept), (length, reduced)) = (space(false), space(true));
-        let parts = if length > LONG && outputs < ENOUGH_GROUPS {
-            (ENOUGH_GROUPS / outputs.max(1)).min(length.div_ceil(LONG / 2))
-        } else {
-            1
-        };
+        let lanes = lanes(&reduced, outputs, length);
+        let most = length / (lanes.width() * LEAST_PASSES);
+        let parts = (ENOUGH_GROUPS / lanes.groups(outputs).max(1)).clamp(1, most.max(1));
         Self { kind: op.kind, kept, reduced, outputs, length, parts }
     }
 
@@ -65,8 +63,7 @@ impl Reduction {
 
     /// How threads share one part.
     fn lanes(&self) -> Lanes {
-        let across = self.reduced.strides[0].last().is_some_and(|stride| *stride != 1);
-        Lanes::new(self.chunk(), across && self.outputs > 1)
+        lanes(&self.reduced, self.outputs, self.chunk())
     }
 
     fn state_bytes(&self) -> u64 {
@@ -163,6 +160,12 @@ impl Reduction {
         let step = format!("{}    return {};\n", self.reduced.coordinates("index"), self.reduced.offset(0));
         shader.code(&format!("fn step(index: u32) -> u32 {{\n{step}}}\n"));
     }
+}
+
+/// How threads share `length` elements of a reduction.
+fn lanes(reduced: &Space, outputs: usize, length: usize) -> Lanes {
+    let across = reduced.strides[0].last().is_some_and(|stride| *stride != 1);
+    Lanes::new(length, across && outputs > 1)
 }
 
 fn finish(shader: &mut Shader<'_>, lanes: &Lanes) {

@@ -16,17 +16,19 @@ fn main(
     let number = (group.y * groups.x + group.x) * ROWS + at.x;
     let total_count = parameters.count * parameters.parts;
     let own = min(number, total_count - 1u);
-    let output = parameters.first + own / parameters.parts;
-    let begin = own % parameters.parts * parameters.chunk;
+    // Neighbouring rows of the group are neighbouring outputs, which may lie side by side.
+    let part = own / parameters.count;
+    let output = own % parameters.count;
+    let begin = part * parameters.chunk;
     let end = min(begin + parameters.chunk, parameters.length);
 
-    let base = start(output);
+    let base = start(parameters.first + output);
     var state = identity();
     for (var i = begin + at.y; i < end; i = i + LANES) {
         state = combine(state, lift(load(base + step(i))));
     }
     state = total(state, at);
     if number < total_count && at.y == 0u {
-        y[select(own, output, parameters.parts == 1u)] = lower(state);
+        y[select(output * parameters.parts + part, parameters.first + output, parameters.parts == 1u)] = lower(state);
     }
 }

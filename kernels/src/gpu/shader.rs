@@ -43,9 +43,12 @@ impl<'a> Shader<'a> {
         self
     }
 
+    /// Declares a number that the uniform buffer holds; once, although both halves of a shader may name it.
     pub(crate) fn parameter(&mut self, name: &'static str, value: usize) -> &mut Self {
         // Offsets and counts are below 2³²: a buffer that can be bound has fewer than 2³⁰ elements.
-        self.parameters.push((name, value as u32));
+        if self.parameters.iter().all(|(known, _)| *known != name) {
+            self.parameters.push((name, value as u32));
+        }
         self
     }
 

@@ -8,7 +8,7 @@ use crate::{KernelError, cpu};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// The device of all tests of this binary: the software adapter.
+/// The device of all tests of this binary: the software adapter, or where `ANABRANCH_TEST_GPU=real` the machine's own.
 pub(crate) fn gpu() -> &'static Gpu {
     static GPU: OnceLock<Gpu> = OnceLock::new();
     GPU.get_or_init(open)
@@ -16,14 +16,15 @@ pub(crate) fn gpu() -> &'static Gpu {
 
 /// A device of its own for one test.
 pub(crate) fn open() -> Gpu {
-    Gpu::open(&adapter()).expect("the software adapter opens")
+    Gpu::open(&adapter()).expect("the adapter opens")
 }
 
 fn adapter() -> wgpu::Adapter {
+    let real = std::env::var_os("ANABRANCH_TEST_GPU").is_some_and(|kind| kind == "real");
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
-    let software = adapters.into_iter().find(|a| a.get_info().device_type == wgpu::DeviceType::Cpu);
-    software.expect("these tests need a software Vulkan adapter: install the package mesa-vulkan-drivers")
+    let wanted = adapters.into_iter().find(|a| real == (a.get_info().device_type != wgpu::DeviceType::Cpu));
+    wanted.expect("these tests need a software Vulkan adapter: install the package mesa-vulkan-drivers")
 }
 
 pub(crate) fn node(op: Op, inputs: &[&[usize]], outputs: &[&[usize]]) -> NodeSpec {
@@ -124,7 +125,7 @@ fn download(gpu: &Gpu, buffer: &wgpu::Buffer, elements: usize) -> Vec<f32> {
     encoder.copy_buffer_to_buffer(buffer, 0, &readable, 0, buffer.size());
     gpu.queue().submit([encoder.finish()]);
     readable.slice(..).map_async(wgpu::MapMode::Read, |_| {});
-    gpu.poll(Some(std::time::Duration::from_secs(60))).expect("the software adapter answers");
+    gpu.poll(Some(std::time::Duration::from_secs(60))).expect("the adapter answers");
     let view = readable.slice(..).get_mapped_range().expect("the poll waited for the copy");
     let mut values = bytemuck::pod_collect_to_vec::<u8, f32>(&view);
     assert!(values[elements..].iter().all(|v| *v == UNWRITTEN), "written beyond the tensor");

@@ -2,6 +2,7 @@
 
 use super::Shader;
 use super::limits::THREADS;
+use super::product::{Extent, Parts};
 use std::fmt::Write;
 
 /// The sizes of a tile; see `tile.wgsl`.
@@ -23,6 +24,10 @@ const SMALL: Tile = Tile { side: 32, depth: 16, block: 4 };
 
 /// Workgroups below which a smaller tile occupies a large device better.
 const ENOUGH_GROUPS: usize = 160;
+/// Elements of the inner dimension below which a part is not worth its sums' way through memory.
+const LEAST_DEPTH: usize = 64;
+/// Workgroups that the parts of the inner dimension are to make together.
+const PARTS_GROUPS: usize = 264;
 
 /// Which of an operand's two indices runs through neighbouring memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,20 +39,31 @@ pub(crate) enum Order {
 }
 
 impl Tile {
-    /// The tile for a product of these sizes.
-    pub(crate) fn new(batches: usize, m: usize, n: usize) -> Self {
-        let groups = |tile: &Self| batches.saturating_mul(m.div_ceil(tile.side)).saturating_mul(n.div_ceil(tile.side));
+    /// The tile for a product of these sizes: the largest that makes enough workgroups, for small ones with the help of parts.
+    pub(crate) fn new(batches: usize, m: usize, n: usize, k: usize) -> Self {
+        let parts = |tile: &Self| if *tile == LARGE { 1 } else { (k / LEAST_DEPTH).max(1) };
+        let groups = |tile: &Self| batches.saturating_mul(tile.groups(m, n)).saturating_mul(parts(tile));
         let fits = |tile: &Self| m * 2 > tile.side && n * 2 > tile.side && groups(tile) >= ENOUGH_GROUPS;
         [LARGE, MEDIUM].into_iter().find(fits).unwrap_or(SMALL)
     }
 
-    /// Declares the tile's numbers and its body, and the product's sizes. Returns the workgroups.
-    pub(crate) fn declare(&self, shader: &mut Shader<'_>, sizes: [usize; 4], a: Order, b: Order) -> usize {
-        let [batches, m, n, k] = sizes;
-        let tiles = [m.div_ceil(self.side), n.div_ceil(self.side)];
-        let count = batches * tiles[0] * tiles[1];
-        shader.parameter("m", m).parameter("n", n).parameter("k", k);
-        shader.parameter("tiles_m", tiles[0]).parameter("tiles_n", tiles[1]).parameter("tiles", count);
+    /// Workgroups of one batch and part.
+    fn groups(&self, m: usize, n: usize) -> usize {
+        m.div_ceil(self.side).saturating_mul(n.div_ceil(self.side))
+    }
+
+    /// The parts of the inner dimension.
+    pub(crate) fn parts(&self, batches: usize, m: usize, n: usize, k: usize) -> Parts {
+        Parts::new(k, LEAST_DEPTH, batches.saturating_mul(self.groups(m, n)), PARTS_GROUPS)
+    }
+
+    /// Declares the tile's numbers and its body for an inner dimension of `k`. Returns the workgroups of a part.
+    pub(crate) fn declare(&self, shader: &mut Shader<'_>, extent: Extent, k: usize, a: Order, b: Order) -> usize {
+        let Extent { batches, m, n, .. } = extent;
+        shader
+            .parameter("k", k)
+            .parameter("tiles_m", m.div_ceil(self.side))
+            .parameter("tiles_n", n.div_ceil(self.side));
         let shared = (2 * self.depth * self.stride()).max(self.threads() * self.block / 4);
         for (name, value) in [
             ("TILE_M", self.side),
@@ -67,15 +83,15 @@ impl Tile {
         shader.code(include_str!("tile.wgsl"));
         shader.fill("places", &self.places(a, b));
         shader.fill("accumulators", &self.accumulators());
-        shader.fill("fetch_first", &self.fetch("    ", "    var next_", "0u"));
+        shader.fill("fetch_first", &self.fetch("    ", "    var next_", "first_k"));
         shader.fill("fetch_next", &self.fetch("            ", "            next_", "(k0 + TILE_K)"));
         shader.fill("keep", &self.keep());
         shader.fill("multiply", &self.multiply());
         shader.fill("stage", &self.stage());
-        count
+        batches * self.groups(m, n)
     }
 
-    /// Passes of a thread through the loops over an inner dimension of `k` and over its outputs.
+    /// Passes of a thread through the loops over `k` elements of the inner dimension and over its outputs.
     pub(crate) fn passes(&self, k: usize) -> usize {
         k.div_ceil(self.depth) * (1 + self.depth / UNROLL) + self.block * (1 + self.block)
     }
@@ -140,7 +156,7 @@ impl Tile {
             let b = lanes(&|lane| format!("b_at(b_line{slot}_{lane}, tap{slot})"));
             let _ = writeln!(text, "{register}a{slot} = vec4<f32>({a});");
             // A step's tap is named anew in each scope.
-            let tap = if k == "0u" { format!("first_tap{slot}") } else { format!("tap{slot}") };
+            let tap = if k == "first_k" { format!("first_tap{slot}") } else { format!("tap{slot}") };
             let _ = writeln!(text, "{indent}let {tap} = tap_of({k} + b_k{slot});");
             let _ = writeln!(text, "{register}b{slot} = vec4<f32>({});", b.replace(&format!("tap{slot}"), &tap));
         }

@@ -8,9 +8,10 @@
 // that neighbouring threads read neighbouring vectors. At the end rows of outputs pass through workgroup memory once
 // more, so that they are stored in order and the epilogue is compiled once.
 //
-// Declared by tile.rs: the constants, and the text in double braces. By the kernel: parameters.m, .n, .k, .tiles_m,
-// .tiles_n, .tiles; Line, line_of(batch, row), a_at(line, k); Column, column_of(batch, column), Tap, tap_of(k),
-// b_at(column, tap); store(batch, row, column, value). Elements beyond M, N and K are 0 to a_at and b_at.
+// Declared by product.rs: parameters.m, .n, .batches, .groups (of one part), .parts and .depth (of the inner dimension). By
+// tile.rs: parameters.k, .tiles_m, .tiles_n, the constants, and the text in double braces. By the kernel: Line,
+// line_of(batch, row), a_at(line, k); Column, column_of(batch, column), Tap, tap_of(k), b_at(column, tap);
+// store(batch, row, column, value). Elements beyond M, N and K are 0 to a_at and b_at.
 
 var<workgroup> shared_tile: array<vec4<f32>, SHARED_VECTORS>;
 
@@ -20,10 +21,14 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
 ) {
-    let number = group.y * groups.x + group.x;
-    if number >= parameters.tiles {
+    let all = group.y * groups.x + group.x;
+    let part = all / parameters.groups;
+    let number = all % parameters.groups;
+    if part >= parameters.parts {
         return;
     }
+    let first_k = part * parameters.depth;
+    let end = min(first_k + parameters.depth, parameters.k);
     // Eight rows of tiles at a time, column by column, so that groups that run together share A's rows and B's columns.
     let batch = number / (parameters.tiles_m * parameters.tiles_n);
     let within = number % (parameters.tiles_m * parameters.tiles_n);
@@ -38,11 +43,11 @@ fn main(
 {{places}}
 {{accumulators}}
 {{fetch_first}}
-    for (var k0 = 0u; k0 < parameters.k; k0 = k0 + TILE_K) {
+    for (var k0 = first_k; k0 < end; k0 = k0 + TILE_K) {
         workgroupBarrier();
 {{keep}}
         workgroupBarrier();
-        if k0 + TILE_K < parameters.k {
+        if k0 + TILE_K < end {
 {{fetch_next}}
         }
         for (var k = 0u; k < TILE_K; k = k + UNROLL) {
@@ -50,18 +55,18 @@ fn main(
         }
     }
 
-    for (var part = 0u; part < THREAD_M; part = part + 1u) {
+    for (var line = 0u; line < THREAD_M; line = line + 1u) {
         workgroupBarrier();
-        switch part {
+        switch line {
 {{stage}}
             default: {}
         }
         workgroupBarrier();
         for (var i = thread; i < TILE_M / THREAD_M * TILE_N; i = i + THREADS) {
-            let row = first_row + part / 4u * (TILE_M / 2u) + i / TILE_N * 4u + part % 4u;
+            let row = first_row + line / 4u * (TILE_M / 2u) + i / TILE_N * 4u + line % 4u;
             let column = first_column + i % TILE_N;
             if row < parameters.m && column < parameters.n {
-                store(batch, row, column, shared_tile[i / 4u][i % 4u]);
+                store(part * parameters.batches + batch, row, column, shared_tile[i / 4u][i % 4u]);
             }
         }
     }
