@@ -155,9 +155,9 @@ fn a_series_tells_cold_runs_from_warm_ones_and_profiles_apart() {
 
 #[test]
 fn what_cpu_devices_read_in_place_is_no_traffic() {
-    let mut options = options("hash");
-    options.devices.cpu_granularity = anabranch::device::CpuGranularity::Core;
-    let session = session("convnet", options);
+    // Devices in turn, and a node on the GPU however many cores come before it.
+    let constraints = anabranch::planning::Constraints::default().with_pin("/MaxPool", "gpu0");
+    let session = session("convnet", options("hash").with_constraints(constraints));
     let (inputs, _) = reference("convnet");
     let run = session.run_with(&inputs, &RunOptions::default().with_profile(true)).expect("runs");
     let plan = run.prepared.plan();
