@@ -81,7 +81,7 @@
 //! let learned = session.learn(&run);
 //! println!("{} nodes; (predicted − measured) / measured: {:?}", learned.nodes, run.accuracy().makespan.error());
 //!
-//! session.costs().save(&store)?;
+//! session.save_costs(&store)?;
 //! let costs = CostStore::load(&store)?.store;
 //! let next = Session::open(model, SessionOptions::default().with_costs(costs))?;
 //! let planned = next.plan(&inputs)?;
@@ -103,6 +103,7 @@ pub mod constant;
 pub mod device;
 mod error_kind;
 pub mod execute;
+pub mod files;
 pub mod import;
 pub mod learning;
 mod lock;

@@ -89,7 +89,7 @@ fn a_store_carried_to_this_machine_is_kept_named_and_not_used() {
     let warm = session.run_with(&inputs, &profiled).expect("runs");
     assert!(!warm.cold && session.learn(&warm).nodes > 0);
 
-    session.costs().save(&path).expect("writable");
+    session.save_costs(&path).expect("writable");
     let mut home = CostStore::load(&path).expect("readable").store;
     home.settle("another machine");
     assert_eq!(predict(home.here(), 64).source, CostSource::Measured { samples: 3 });

@@ -91,7 +91,7 @@ fn main() -> Result<(), Failure> {
     if arguments.no_gpu {
         devices = devices.without_gpu();
     }
-    let costs = match &arguments.costs {
+    let mut costs = match &arguments.costs {
         Some(path) => CostStore::load(path)?.store,
         None => calibrated(&detect(&devices)?)?,
     };

@@ -50,7 +50,8 @@ pub fn with_random(session: &Session, given: Inputs, size: usize, seed: u64) -> 
         let dims: Vec<usize> = input.dims().into_iter().flatten().map(size).collect();
         let dtype = input.dtype().ok_or_else(|| format!("the model does not say of which type {input} is"))?;
         let spec = TensorSpec::new(dtype, Shape::new(dims)?);
-        inputs = inputs.tensor(input.name(), random_tensor(input.name(), &spec, seed));
+        let tensor = random_tensor(input.name(), &spec, seed).ok_or_else(|| format!("no memory for {input}"))?;
+        inputs = inputs.tensor(input.name(), tensor);
     }
     Ok(inputs)
 }

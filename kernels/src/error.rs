@@ -40,6 +40,16 @@ pub enum KernelError {
         /// Which value, and what is allowed.
         reason: String,
     },
+    /// There is not enough memory for what a kernel needs beside its tensors.
+    #[error("{op}: {what} takes {bytes} bytes, more memory than there is for it")]
+    Memory {
+        /// The op's name.
+        op: &'static str,
+        /// What it is for.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+    },
     /// A kernel was run before it was given a constant that it wants packed.
     #[error("constant input {input} was not packed")]
     Packed {

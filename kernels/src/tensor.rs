@@ -5,7 +5,6 @@ use crate::shape::Shape;
 use bytemuck::{Pod, Zeroable};
 use memmap2::MmapMut;
 use serde::{Deserialize, Serialize};
-use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
 
@@ -62,8 +61,11 @@ enum Memory {
 
 impl Buffer {
     /// `bytes` zero bytes. Large buffers are touched at first use, since fresh pages come zeroed from the operating system.
+    ///
+    /// # Panics
+    /// If there is not so much memory; see [`try_zeroed`](Self::try_zeroed).
     pub fn zeroed(bytes: usize) -> Self {
-        Self::try_zeroed(bytes).unwrap_or_else(|| std::alloc::handle_alloc_error(layout(bytes)))
+        Self::try_zeroed(bytes).unwrap_or_else(|| panic!("there is no memory for a buffer of {bytes} bytes"))
     }
 
     /// [`zeroed`](Self::zeroed), or `None` if there is not so much memory: for sizes that a file asks for.
@@ -107,11 +109,6 @@ impl Buffer {
             Memory::Pages(pages) => pages,
         }
     }
-}
-
-/// The layout of a buffer, for the report of one that cannot be had; that of one line where the size is impossible.
-fn layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, ALIGNMENT).unwrap_or_else(|_| Layout::new::<Line>())
 }
 
 impl Default for Buffer {
@@ -174,6 +171,12 @@ impl Tensor {
     pub fn zeroed(spec: TensorSpec) -> Self {
         let buffer = Arc::new(Buffer::zeroed(spec.bytes()));
         Self { spec, buffer }
+    }
+
+    /// [`zeroed`](Self::zeroed), or `None` if there is not so much memory: for sizes that a file or an argument asks for.
+    pub fn try_zeroed(spec: TensorSpec) -> Option<Self> {
+        let buffer = Arc::new(Buffer::try_zeroed(spec.bytes())?);
+        Some(Self { spec, buffer })
     }
 
     /// A vector of 64-bit integers: how shapes, axes and indices travel.

@@ -2,17 +2,21 @@
 //!
 //! A `.npy` file is a magic word, a version, the length of a header, the header (a Python dictionary with the keys
 //! `descr`, `fortran_order` and `shape`), and the elements. The library for it (`npyz`) panics on headers that lie, so this is ours.
+//! Headers are believed only as far as the file's length bears them out, and memory is taken for arrays that are wanted alone.
 
+use anabranch::files;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-/// Arrays of more bytes than this are refused before anything is allocated.
-const MAX_BYTES: u64 = 1 << 36;
+/// Headers of more bytes than this are refused; NumPy's have a few hundred.
+const LONGEST_HEADER: usize = 64 << 10;
+
+/// Members of an archive that are looked at.
+const MOST_MEMBERS: usize = 100_000;
 
 /// A NumPy file that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -29,10 +33,20 @@ pub struct NpyError {
 /// # Errors
 /// If the file cannot be read, is not an array of numbers or truth values, or its size is not what its header says.
 pub fn read_npy(path: &Path) -> Result<Tensor, NpyError> {
+    read_npy_if(path, |_| Ok(()))
+}
+
+/// [`read_npy`], if `wanted` says of its type and shape that it is wanted.
+///
+/// # Errors
+/// As [`read_npy`]; also what `wanted` says.
+pub fn read_npy_if(path: &Path, wanted: impl FnOnce(&TensorSpec) -> Result<(), String>) -> Result<Tensor, NpyError> {
     let read = || -> Result<Tensor, String> {
-        let file = File::open(path).map_err(|e| e.to_string())?;
+        let file = files::open(path).map_err(|e| e.to_string())?;
         let length = file.metadata().map_err(|e| e.to_string())?.len();
-        parse(&read_all(file, length)?)
+        let header = Header::read(&file, length)?;
+        wanted(&header.spec)?;
+        header.tensor(file)
     };
     read().map_err(|reason| NpyError { file: path.to_owned(), reason })
 }
@@ -42,91 +56,130 @@ pub fn read_npy(path: &Path) -> Result<Tensor, NpyError> {
 /// # Errors
 /// If the archive or one of its arrays cannot be read.
 pub fn read_npz(path: &Path) -> Result<BTreeMap<String, Tensor>, NpyError> {
+    read_npz_if(path, |_, _| Ok(true))
+}
+
+/// Reads those arrays of an `.npz` archive of which `wanted` says by name, type and shape that they are.
+///
+/// # Errors
+/// If the archive or one of these arrays cannot be read; also what `wanted` says.
+pub fn read_npz_if(
+    path: &Path,
+    mut wanted: impl FnMut(&str, &TensorSpec) -> Result<bool, String>,
+) -> Result<BTreeMap<String, Tensor>, NpyError> {
     let error = |reason: String| NpyError { file: path.to_owned(), reason };
-    let file = File::open(path).map_err(|e| error(e.to_string()))?;
+    let file = files::open(path).map_err(|e| error(e.to_string()))?;
     let mut archive = ZipArchive::new(file).map_err(|e| error(e.to_string()))?;
+    if archive.len() > MOST_MEMBERS {
+        return Err(error(format!("has {} members; at most {MOST_MEMBERS} are read", archive.len())));
+    }
     let mut arrays = BTreeMap::new();
     for index in 0..archive.len() {
-        let member = archive.by_index(index).map_err(|e| error(e.to_string()))?;
+        let mut member = archive.by_index(index).map_err(|e| error(e.to_string()))?;
         let file_name = member.name().map_err(|e| error(e.to_string()))?;
         let Some(name) = file_name.strip_suffix(".npy").map(str::to_owned) else { continue };
         let length = member.size();
-        let tensor = read_all(member, length).and_then(|bytes| parse(&bytes));
-        arrays.insert(name.clone(), tensor.map_err(|reason| error(format!("array {name}: {reason}")))?);
+        let mut read = || -> Result<Option<Tensor>, String> {
+            let header = Header::read(&mut member, length)?;
+            if wanted(&name, &header.spec)? { header.tensor(&mut member).map(Some) } else { Ok(None) }
+        };
+        if let Some(tensor) = read().map_err(|reason| error(format!("array {name}: {reason}")))? {
+            arrays.insert(name, tensor);
+        }
     }
     Ok(arrays)
 }
 
-/// Writes one array.
+/// Writes one array, whole or not at all.
 ///
 /// # Errors
 /// If the file cannot be written.
 pub fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), NpyError> {
-    let write = || -> io::Result<()> {
-        let mut writer = BufWriter::new(File::create(path)?);
-        emit(&mut writer, tensor)?;
-        writer.flush()
-    };
-    write().map_err(|e| NpyError { file: path.to_owned(), reason: e.to_string() })
+    files::write(path, |mut file| emit(&mut file, tensor))
+        .map_err(|e| NpyError { file: path.to_owned(), reason: e.to_string() })
 }
 
-/// Writes named arrays into one uncompressed archive, as NumPy's `savez` does.
+/// Writes named arrays into one uncompressed archive, as NumPy's `savez` does: whole or not at all. No two may have the same name.
 ///
 /// # Errors
 /// If the file cannot be written.
 pub fn write_npz<'a>(path: &Path, arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<(), NpyError> {
-    let write = || -> io::Result<()> {
-        let mut archive = ZipWriter::new(BufWriter::new(File::create(path)?));
-        let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored).large_file(true);
+    let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored).large_file(true);
+    let write = |file: &mut dyn Write| -> io::Result<()> {
+        let mut archive = ZipWriter::new_stream(file);
         for (name, tensor) in arrays {
             archive.start_file(format!("{name}.npy"), stored)?;
             emit(&mut archive, tensor)?;
         }
-        archive.finish()?.flush()
+        archive.finish()?;
+        Ok(())
     };
-    write().map_err(|e| NpyError { file: path.to_owned(), reason: e.to_string() })
+    files::write(path, write).map_err(|e| NpyError { file: path.to_owned(), reason: e.to_string() })
 }
 
-/// Reads `length` bytes and no more; a shorter or longer stream is an error.
-fn read_all(reader: impl Read, length: u64) -> Result<Vec<u8>, String> {
-    if length > MAX_BYTES {
-        return Err(format!("{length} bytes are more than the {MAX_BYTES} that are read at most"));
-    }
-    let mut bytes = Vec::new();
-    reader.take(length + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-    if bytes.len() as u64 != length {
-        return Err(format!("has another size than the {length} bytes announced"));
-    }
-    Ok(bytes)
+/// What stands before the elements.
+struct Header {
+    spec: TensorSpec,
+    column_major: bool,
 }
 
-fn parse(bytes: &[u8]) -> Result<Tensor, String> {
-    let (header, data) = split_header(bytes)?;
-    let spec = TensorSpec::new(dtype_of(header)?, shape_of(header)?);
-    if data.len() != spec.bytes() {
-        return Err(format!("{spec} takes {} bytes, but {} follow the header", spec.bytes(), data.len()));
+impl Header {
+    /// Reads the header of a file of `length` bytes, which must be as long as it says.
+    fn read(mut file: impl Read, length: u64) -> Result<Self, String> {
+        let cut_off = || "is cut off: its header is longer than the file".to_owned();
+        let mut exact = |bytes: &mut [u8], cut_off: String| file.read_exact(bytes).map_err(|_| cut_off);
+        let mut start = [0; 8];
+        exact(&mut start, NO_MAGIC.into())?;
+        let fixed = match start.strip_prefix(MAGIC).ok_or(NO_MAGIC)? {
+            [1, _] => 2,
+            [2 | 3, _] => 4,
+            _ => return Err("is not a NumPy array of format 1, 2 or 3".into()),
+        };
+        let mut size = [0; 4];
+        exact(&mut size[..fixed], cut_off())?;
+        let size = u32::from_le_bytes(size) as usize;
+        let before = (start.len() + fixed + size) as u64;
+        if before > length {
+            return Err(cut_off());
+        }
+        if size > LONGEST_HEADER {
+            return Err(format!("has a header of {size} bytes; at most {LONGEST_HEADER} are read"));
+        }
+        let mut header = vec![0; size];
+        exact(&mut header, cut_off())?;
+        let header = std::str::from_utf8(&header).map_err(|_| "has a header that is not text")?;
+        let spec = TensorSpec::new(dtype_of(header)?, shape_of(header)?);
+        if length - before != spec.bytes() as u64 {
+            return Err(format!("{spec} takes {} bytes, but {} follow the header", spec.bytes(), length - before));
+        }
+        let column_major = match field(header, "fortran_order")? {
+            value if value.starts_with("False") => false,
+            value if value.starts_with("True") => true,
+            _ => return Err("is not a NumPy array: fortran_order is neither True nor False".into()),
+        };
+        Ok(Self { spec, column_major })
     }
-    let mut buffer = match field(header, "fortran_order")? {
-        value if value.starts_with("False") => Buffer::copied(data),
-        value if value.starts_with("True") => row_major(data, &spec),
-        _ => return Err("is not a NumPy array: fortran_order is neither True nor False".into()),
-    };
-    if spec.dtype == DType::Bool {
-        buffer.bytes_mut().iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
-    }
-    Tensor::new(spec, Arc::new(buffer)).map_err(|e| e.to_string())
-}
 
-/// The header's text and the bytes after it.
-fn split_header(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or("is not a NumPy array: it does not begin with NumPy's magic word")?;
-    let (length, rest) = match rest {
-        [1, _, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
-        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
-        _ => return Err("is not a NumPy array of format 1, 2 or 3".into()),
-    };
-    let (header, data) = rest.split_at_checked(length).ok_or("is cut off: its header is longer than the file")?;
-    Ok((std::str::from_utf8(header).map_err(|_| "has a header that is not text")?, data))
+    /// Reads the elements, after which the file ends.
+    fn tensor(self, mut file: impl Read) -> Result<Tensor, String> {
+        let Self { spec, column_major } = self;
+        let room = || Buffer::try_zeroed(spec.bytes()).ok_or(format!("{spec} is more than the memory that there is"));
+        let mut buffer = room()?;
+        file.read_exact(buffer.bytes_mut()).map_err(|e| e.to_string())?;
+        // An archive's checksum is looked at where the member ends.
+        if file.read(&mut [0]).map_err(|e| e.to_string())? > 0 {
+            return Err("is longer than announced".into());
+        }
+        if column_major {
+            let mut ordered = room()?;
+            row_major(buffer.bytes(), &spec, ordered.bytes_mut());
+            buffer = ordered;
+        }
+        if spec.dtype == DType::Bool {
+            buffer.bytes_mut().iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
+        Tensor::new(spec, Arc::new(buffer)).map_err(|e| e.to_string())
+    }
 }
 
 /// The text after `'name':` in the header.
@@ -155,6 +208,7 @@ fn dtype_of(header: &str) -> Result<DType, String> {
 }
 
 const MAGIC: &[u8] = b"\x93NUMPY";
+const NO_MAGIC: &str = "is not a NumPy array: it does not begin with NumPy's magic word";
 
 const TYPES: [(&str, DType); 12] = [
     ("f4", DType::F32),
@@ -172,12 +226,11 @@ const TYPES: [(&str, DType); 12] = [
 ];
 
 /// Reorders elements from column-major to row-major.
-fn row_major(source: &[u8], spec: &TensorSpec) -> Buffer {
+fn row_major(source: &[u8], spec: &TensorSpec, ordered: &mut [u8]) {
     let size = spec.dtype.size();
-    let mut buffer = Buffer::zeroed(source.len());
     let dims = spec.shape.dims();
     let mut index = vec![0; dims.len()];
-    for target in buffer.bytes_mut().chunks_exact_mut(size) {
+    for target in ordered.chunks_exact_mut(size) {
         let from = dims.iter().zip(&index).rev().fold(0, |offset, (dim, i)| offset * dim + i);
         target.copy_from_slice(&source[from * size..][..size]);
         for axis in (0..dims.len()).rev() {
@@ -188,7 +241,6 @@ fn row_major(source: &[u8], spec: &TensorSpec) -> Buffer {
             index[axis] = 0;
         }
     }
-    buffer
 }
 
 /// Writes header and data. NumPy has no bfloat16: such a tensor is written as its bits, type `u2`.
@@ -217,6 +269,11 @@ mod tests {
         Tensor::from_elements(Shape::new(dims).expect("small"), values).expect("as many values as the shape has")
     }
 
+    fn parse(bytes: &[u8]) -> Result<Tensor, String> {
+        let mut file = bytes;
+        Header::read(&mut file, bytes.len() as u64)?.tensor(file)
+    }
+
     fn file(header: &str, data: &[u8]) -> Vec<u8> {
         let text = format!("{header}\n");
         let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
@@ -237,6 +294,34 @@ mod tests {
         let arrays = read_npz(&all).expect("readable");
         assert_eq!(arrays.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert!(arrays["a"].same_bits(&a) && arrays["b"].same_bits(&b));
+    }
+
+    #[test]
+    fn arrays_that_nobody_wants_take_no_memory() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("large.npz");
+        // 64 GiB of zeros in some bytes of the archive's directory: reading them would fail.
+        let header = file("{'descr': '|u1', 'fortran_order': False, 'shape': (68719476736,), }", &[]);
+        let mut archive = ZipWriter::new(std::fs::File::create(&path).expect("writable"));
+        archive.start_file("lies.npy", SimpleFileOptions::default()).expect("writable");
+        archive.write_all(&header).expect("writable");
+        archive.start_file("x.npy", SimpleFileOptions::default()).expect("writable");
+        emit(&mut archive, &tensor(&[2], &[1.0, 2.0])).expect("writable");
+        archive.finish().expect("writable");
+        let error = read_npz(&path).expect_err("the header lies").to_string();
+        assert!(error.contains("68719476736 bytes, but 0 follow"), "{error}");
+
+        let two = directory.path().join("two.npz");
+        write_npz(&two, [("a", &tensor(&[1 << 20], &vec![0.0; 1 << 20])), ("b", &tensor(&[1], &[5.0]))]).expect("two");
+        let mut seen = Vec::new();
+        let only = read_npz_if(&two, |name, spec| {
+            seen.push((name.to_owned(), spec.to_string()));
+            Ok(name == "b")
+        });
+        assert_eq!(only.expect("readable").keys().collect::<Vec<_>>(), ["b"]);
+        assert_eq!(seen, [("a".into(), "f32[1048576]".into()), ("b".to_owned(), "f32[1]".to_owned())]);
+        let refused = read_npz_if(&two, |_, spec| Err(format!("{spec} is too much"))).expect_err("refused");
+        assert!(refused.to_string().ends_with("array a: f32[1048576] is too much"), "{refused}");
     }
 
     #[test]

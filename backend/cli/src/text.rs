@@ -1,11 +1,47 @@
 //! Words and figures as text, for terminals and charts.
 
+use std::borrow::Cow;
+
 /// `text`, cut to `width` characters with an ellipsis for what is missing.
 pub(crate) fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Characters of a message that are shown at its beginning and at its end; names in a file may have thousands.
+const SHOWN: [usize; 2] = [1200, 600];
+
+/// A text as a terminal may be given it: characters that would move the cursor, change colours or turn the direction of writing are
+/// escaped.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| (c.is_control() && c != '\n') || DIRECTIONS.contains(&c);
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if acts(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+/// Characters that turn the direction of what follows, or separate lines.
+const DIRECTIONS: [char; 14] = [
+    '\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}',
+    '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+];
+
+/// A message as a terminal may be given it: [`printable`], and without the middle of one that nobody would read.
+pub(crate) fn message(text: &str) -> String {
+    let (safe, [first, last]) = (printable(text), SHOWN);
+    let count = safe.chars().count();
+    if count <= first + last {
+        return safe.into_owned();
+    }
+    let end = safe.chars().skip(count - last);
+    safe.chars().take(first).chain(" … ".chars()).chain(end).collect()
 }
 
 /// A number with so many digits after its point; what rounds to nothing has no sign.
@@ -93,6 +129,17 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_in_a_text_acts_on_a_terminal_and_messages_are_of_a_length_to_be_read() {
+        let text = "a\u{1b}[31mred\r\u{7}\u{9b}2J\u{202e}gnp.\u{2066}\tend\nnext ä 漢";
+        let safe = printable(text);
+        assert_eq!(safe, "a\\u{1b}[31mred\\r\\u{7}\\u{9b}2J\\u{202e}gnp.\\u{2066}\\tend\nnext ä 漢");
+        assert!(matches!(printable("plain\ntext"), Cow::Borrowed(_)));
+        let long = message(&format!("node `{}` fails; do this", "ä".repeat(100_000)));
+        assert!(long.starts_with("node `ää") && long.ends_with("ä` fails; do this"), "{long}");
+        assert!(long.chars().count() < 2000 && message(text) == safe);
+    }
 
     #[test]
     fn durations_have_three_digits() {

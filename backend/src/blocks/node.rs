@@ -195,8 +195,9 @@ fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>])
     let mut rows = 0;
     for (id, plan) in members.iter().zip(plans) {
         let node = program.node(*id);
-        // A reduction takes rows of any length.
-        rows = common_divisor(rows, plan.as_ref().map_or(node.spec.inputs[0].shape.elements(), |plan| plan.rows));
+        // A reduction takes rows of any length. Others may have no input at all.
+        let reduced = || node.spec.inputs[0].shape.elements();
+        rows = common_divisor(rows, plan.as_ref().map_or_else(reduced, |plan| plan.rows));
         if rows < 2 {
             let name = &node.name;
             let problem =

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Asks runs to stop. Clones are the same token; a token once cancelled stays so.
 ///
-/// A run looks at its token between nodes, and every few milliseconds while it waits; its workers then end after the kernel that they
-/// are at.
+/// A run looks at its token between nodes, between the parts of a CPU's kernel, and every few milliseconds while it waits.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 

@@ -124,9 +124,10 @@ impl Engine {
     /// Runs once. The caller has the pool's turn: all workers are idle before and after.
     pub(super) fn run(self: &Arc<Self>, pool: &DevicePool, call: &mut Call<'_>) -> Result<(), Broken> {
         let spin = pool.spin(call.options.spin);
-        let terms = Terms { origin: call.origin, profile: call.options.profile, spin };
         let graph = || self.diagnosis.wait_for_graph(&self.exchange);
         let deadline = Deadline::new(call.options, call.origin);
+        let interrupt = deadline.interrupt(&self.exchange.stop);
+        let terms = Terms { origin: call.origin, profile: call.options.profile, spin, interrupt };
         let supervisor = Supervisor {
             deadline,
             exchange: &self.exchange,
@@ -138,13 +139,13 @@ impl Engine {
         let _pinned = if self.shares_cpus { pool.pin_caller() } else { None };
         self.adopt(call.spare);
         self.give(&call.tensors);
-        let threads = self.start(pool, terms);
+        let threads = self.start(pool, &terms);
         self.host(terms, call, &supervisor);
         if threads > 0 {
             pool.busy().caller.wait(spin, || pool.busy().is_over(), || supervisor.look());
         }
         self.give(&GpuTensors::default());
-        match self.verdict.take() {
+        match self.verdict.take(|| supervisor.check()) {
             None => Ok(()),
             Some(blame) => {
                 // A device that is gone, and what a fault of this code has left, cannot be used on.
@@ -175,7 +176,7 @@ impl Engine {
     }
 
     /// Gives all threads that have steps their part; their number.
-    fn start(self: &Arc<Self>, pool: &DevicePool, terms: Terms) -> u32 {
+    fn start(self: &Arc<Self>, pool: &DevicePool, terms: &Terms) -> u32 {
         let inboxes = || {
             let inbox = |(at, station): (usize, &Option<Station>)| {
                 Some((at as u32, Arc::clone(station.as_ref()?.inbox.as_ref()?)))
@@ -188,7 +189,8 @@ impl Engine {
             pool.busy().enter(threads);
             self.exchange.port(HOST.0).show(Doing::Working);
             inboxes().for_each(|(worker, _)| self.exchange.port(worker).show(Doing::Working));
-            inboxes().for_each(|(worker, inbox)| inbox.give(Job { engine: Arc::clone(self), worker, terms }));
+            let job = |worker| Job { engine: Arc::clone(self), worker, terms: terms.clone() };
+            inboxes().for_each(|(worker, inbox)| inbox.give(job(worker)));
         }
         threads
     }
@@ -217,8 +219,10 @@ impl Engine {
     }
 
     fn finished(&self, worker: u32, result: Result<(), Halt>) {
-        if let Err(Halt::Failed(failure)) = result {
-            self.verdict.fail(Some(worker), failure, &self.exchange);
+        match result {
+            Ok(()) => {}
+            Err(Halt::Failed(failure)) => self.verdict.fail(Some(worker), failure, &self.exchange),
+            Err(Halt::Stopped) => self.verdict.leave(),
         }
         self.exchange.port(worker).show(Doing::Idle);
     }

@@ -45,7 +45,7 @@ impl ExecError {
     }
 
     /// A device whose memory the system does not give.
-    pub(super) fn memory(device: &str) -> Self {
+    pub(crate) fn memory(device: &str) -> Self {
         let text = "the system has no memory left for what the plan keeps there; give the device a lower limit, or close other programs";
         Self::new(ErrorKind::Memory, text).on(device)
     }
@@ -57,7 +57,11 @@ impl ExecError {
 
 impl From<KernelError> for ExecError {
     fn from(error: KernelError) -> Self {
-        Self::new(ErrorKind::Kernel, error.to_string())
+        let kind = match error {
+            KernelError::Memory { .. } => ErrorKind::Memory,
+            _ => ErrorKind::Kernel,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 

@@ -39,8 +39,8 @@ impl<T: Into<Failure>> From<T> for Halt {
 }
 
 /// Tells all workers of a run to leave it.
-#[derive(Debug, Default)]
-pub(super) struct Stop(AtomicBool);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     pub(super) fn set(&self, stop: bool) {

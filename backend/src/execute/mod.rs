@@ -59,7 +59,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use supervise::Deadline;
+pub(crate) use supervise::Deadline;
 use worker::GpuTensors;
 
 /// A plan that is ready to run on the devices of a pool. Dropped, it gives all of its memory back.

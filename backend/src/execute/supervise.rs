@@ -1,12 +1,14 @@
 //! Looking after a run, which its caller's thread does between and during its own work: cancellation, time, and whether anything moves.
 
 use super::error::{ExecError, Failure};
-use super::exchange::{Doing, Exchange};
+use super::exchange::{Doing, Exchange, Stop};
 use super::{CancelToken, RunOptions};
 use crate::error_kind::ErrorKind;
 use crate::lock::lock;
+use anabranch_kernels::cpu::Interrupt;
 use std::cell::RefCell;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the caller's token is looked at while its thread sleeps.
@@ -17,15 +19,20 @@ const SHORTEST: Duration = Duration::from_micros(100);
 
 /// Whether a run has to end: its caller's token and its time, from the call on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline<'a> {
+pub(crate) struct Deadline<'a> {
     cancel: Option<&'a CancelToken>,
     timeout: Option<Duration>,
     origin: Instant,
 }
 
 impl<'a> Deadline<'a> {
-    pub(super) fn new(options: &'a RunOptions, origin: Instant) -> Self {
+    pub(crate) fn new(options: &'a RunOptions, origin: Instant) -> Self {
         Self { cancel: options.cancel.as_ref(), timeout: options.timeout, origin }
+    }
+
+    /// Nothing to look at.
+    pub(crate) fn none() -> Self {
+        Self { cancel: None, timeout: None, origin: Instant::now() }
     }
 
     /// Whether there is anything to look at.
@@ -34,7 +41,7 @@ impl<'a> Deadline<'a> {
     }
 
     /// Why the run must end now.
-    pub(super) fn verdict(&self) -> Option<ExecError> {
+    pub(crate) fn verdict(&self) -> Option<ExecError> {
         if self.cancel.is_some_and(CancelToken::is_cancelled) {
             return Some(ExecError::new(ErrorKind::Cancelled, "cancelled"));
         }
@@ -42,8 +49,23 @@ impl<'a> Deadline<'a> {
         Some(ExecError::new(ErrorKind::Timeout, format!("the run did not end within {timeout:?}")))
     }
 
+    /// Whether the run has to end or `stop` is set, for kernels to ask; `None` if there is nothing to look at.
+    pub(super) fn interrupt(&self, stop: &Stop) -> Option<Interrupt> {
+        if !self.is_set() {
+            return None;
+        }
+        let (cancel, stop) = (self.cancel.cloned(), stop.clone());
+        // One that is too far off for the clock never comes.
+        let end = self.timeout.and_then(|timeout| self.origin.checked_add(timeout));
+        let over = move || {
+            let cancelled = cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+            cancelled || stop.is_set() || end.is_some_and(|end| Instant::now() >= end)
+        };
+        Some(Arc::new(over))
+    }
+
     /// How long to sleep at most before the next look; `None` if there is nothing to look at.
-    pub(super) fn sleep(&self) -> Option<Duration> {
+    pub(crate) fn sleep(&self) -> Option<Duration> {
         let left = self.timeout.map(|timeout| timeout.saturating_sub(self.origin.elapsed()).max(SHORTEST));
         let tick = self.cancel.map(|_| TICK);
         left.into_iter().chain(tick).min()
@@ -52,7 +74,11 @@ impl<'a> Deadline<'a> {
 
 /// The first failure of a run, and the worker that it is blamed on.
 #[derive(Debug, Default)]
-pub(super) struct Verdict(Mutex<Option<Blame>>);
+pub(super) struct Verdict {
+    blame: Mutex<Option<Blame>>,
+    /// Whether a worker has left the run before its end.
+    left: AtomicBool,
+}
 
 #[derive(Debug)]
 pub(super) struct Blame {
@@ -63,13 +89,24 @@ pub(super) struct Blame {
 impl Verdict {
     /// Ends a run: notes why, if nothing else has failed before, and tells all workers.
     pub(super) fn fail(&self, worker: Option<u32>, failure: Failure, exchange: &Exchange) {
-        lock(&self.0).get_or_insert(Blame { worker, failure });
+        lock(&self.blame).get_or_insert(Blame { worker, failure });
         exchange.stop.set(true);
         exchange.wake_all();
     }
 
-    pub(super) fn take(&self) -> Option<Blame> {
-        lock(&self.0).take()
+    /// A worker was told to leave, or has seen itself that it must.
+    pub(super) fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    /// Why the run has failed, if it has. Who left it has seen the end of its time or its cancellation, of which `check` knows, too.
+    pub(super) fn take(&self, check: impl FnOnce()) -> Option<Blame> {
+        if self.left.swap(false, Ordering::SeqCst) && lock(&self.blame).is_none() {
+            check();
+            let failure = || Failure::internal("a worker has left a run that goes on");
+            lock(&self.blame).get_or_insert_with(|| Blame { worker: None, failure: failure() });
+        }
+        lock(&self.blame).take()
     }
 }
 

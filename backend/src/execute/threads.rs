@@ -112,7 +112,7 @@ impl Inbox {
                 spin = job.terms.spin;
                 // Nothing of a run is left here when its caller hears of its end. A panic is the engine's to tell; this keeps
                 // the count right whatever happens.
-                let _ = catch_unwind(AssertUnwindSafe(|| job.engine.work(job.worker, job.terms)));
+                let _ = catch_unwind(AssertUnwindSafe(|| job.engine.work(job.worker, job.terms.clone())));
                 drop(job);
             }
             busy.leave();

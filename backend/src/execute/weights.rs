@@ -42,7 +42,10 @@ trait Uploads: Send + Sync {
     fn buffers(&mut self) -> &mut Buffers;
 }
 
-type Buffers = BTreeMap<Identity, Arc<wgpu::Buffer>>;
+type Buffers = BTreeMap<Identity, Upload>;
+
+/// A constant on a GPU, once it is there. Locked by who sends it, and nothing else is.
+type Upload = Arc<Mutex<Option<Arc<wgpu::Buffer>>>>;
 
 impl Uploads for (Weak<Gpu>, Buffers) {
     fn gpu(&self) -> &Weak<Gpu> {
@@ -143,7 +146,19 @@ impl Weights {
         name: &str,
         constant: &Constant,
     ) -> Result<Arc<wgpu::Buffer>, ExecError> {
-        // Held meanwhile: a GPU's queue takes one upload after the other in any case.
+        let upload = self.upload_of(gpu, constant);
+        let mut there = lock(&upload);
+        if let Some(buffer) = &*there {
+            return Ok(Arc::clone(buffer));
+        }
+        let refused = |error| ExecError::unusable(name, &error);
+        let buffer = Arc::new(self::upload(gpu, constant.load()?.bytes()).map_err(refused)?);
+        *there = Some(Arc::clone(&buffer));
+        Ok(buffer)
+    }
+
+    /// Where a constant is, or is to be, on a GPU.
+    fn upload_of(&self, gpu: &Arc<Gpu>, constant: &Constant) -> Upload {
         let mut gpus = lock(&self.gpus);
         gpus.retain(|uploads| uploads.gpu().upgrade().is_some_and(|gpu| gpu.fault().is_none()));
         let known = gpus.iter().position(|uploads| std::ptr::eq(uploads.gpu().as_ptr(), Arc::as_ptr(gpu)));
@@ -152,20 +167,16 @@ impl Weights {
             gpus.len() - 1
         });
         let buffers = gpus[at].buffers();
-        if let Some(buffer) = buffers.get(constant.identity()) {
-            return Ok(Arc::clone(buffer));
+        if !buffers.contains_key(constant.identity()) {
+            forget_uploads(buffers);
         }
-        forget_unused(buffers);
-        let refused = |error| ExecError::unusable(name, &error);
-        let buffer = Arc::new(upload(gpu, constant.load()?.bytes()).map_err(refused)?);
-        buffers.insert(constant.identity().clone(), Arc::clone(&buffer));
-        Ok(buffer)
+        Arc::clone(buffers.entry(constant.identity().clone()).or_default())
     }
 
     /// Frees what no plan uses.
     pub fn trim(&self) {
         forget_unused(&mut lock(&self.host));
-        lock(&self.gpus).iter_mut().for_each(|uploads| forget_unused(uploads.buffers()));
+        lock(&self.gpus).iter_mut().for_each(|uploads| forget_uploads(uploads.buffers()));
     }
 
     /// Bytes on the host, and of those the ones that no plan uses.
@@ -207,6 +218,12 @@ fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
 /// Drops what only the map holds.
 fn forget_unused<K: Ord, T>(map: &mut BTreeMap<K, Arc<T>>) {
     map.retain(|_, form| Arc::strong_count(form) > 1);
+}
+
+/// Drops what no plan uses and nobody sends.
+fn forget_uploads(buffers: &mut Buffers) {
+    let is_used = |buffer: &Option<Arc<wgpu::Buffer>>| buffer.as_ref().is_some_and(|it| Arc::strong_count(it) > 1);
+    buffers.retain(|_, upload| Arc::strong_count(upload) > 1 || is_used(&lock(upload)));
 }
 
 /// Copies bytes to a new buffer of whole words.

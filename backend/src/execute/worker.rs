@@ -8,6 +8,7 @@ use super::resident::DeviceTensor;
 use super::script::{Feed, NO_GATE};
 use super::supervise::Supervisor;
 use super::wait::spin_for;
+use anabranch_kernels::cpu::Interrupt;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::{Buffer, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,7 +60,7 @@ pub(super) struct Log {
 }
 
 /// How a run is made, for all of its workers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(super) struct Terms {
     /// Its beginning.
     pub(super) origin: Instant,
@@ -67,6 +68,8 @@ pub(super) struct Terms {
     pub(super) profile: bool,
     /// How long a wait is spun at most.
     pub(super) spin: Duration,
+    /// Whether the run is to be left, for kernels to ask between their parts; only where it has a token or a clock.
+    pub(super) interrupt: Option<Interrupt>,
 }
 
 /// A run as one worker sees it.
@@ -112,6 +115,16 @@ impl Run<'_> {
             supervisor.check();
         }
         self.exchange.stop.check()
+    }
+
+    /// Whether kernels may have left out parts of their work: then nothing that they made is to be used.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.terms.interrupt.as_ref().is_some_and(|interrupt| interrupt())
+    }
+
+    /// To be asked after each kernel, before anybody hears of what it has made.
+    pub(super) fn uninterrupted(&self) -> Result<(), Halt> {
+        if self.is_interrupted() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
     /// Waits until all is there that a step needs, and takes what came with it.
@@ -160,6 +173,10 @@ pub(super) fn attempt(worker: &mut dyn Worker, run: &Run<'_>) -> Result<(), Halt
     log.events.clear();
     let followed = catch_unwind(AssertUnwindSafe(|| worker.follow(run)));
     followed.unwrap_or_else(|payload| {
+        if run.is_interrupted() {
+            std::mem::forget(payload);
+            return Err(Halt::Stopped);
+        }
         let failure = Failure::panic(worker.log().at, &*payload);
         // Dropping a payload could panic again, here where nothing catches it.
         std::mem::forget(payload);

@@ -10,18 +10,6 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Opens `path` for reading without waiting for a writer if it turns out to be a pipe.
-pub(super) fn open_without_waiting(path: &Path) -> io::Result<File> {
-    #[cfg(unix)]
-    {
-        use rustix::fs::{Mode, OFlags};
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
-    }
-    #[cfg(not(unix))]
-    File::open(path)
-}
-
 /// A directory that files are opened beneath.
 pub(super) struct Directory(PathBuf);
 

@@ -42,6 +42,7 @@ pub use model::{Dim, Input, Model, Node, Output, ValueIndex};
 pub(crate) use tensor::dtype as element_type;
 
 use crate::constant::ConstantFile;
+use crate::files::open_without_waiting;
 use error::Result;
 use proto::Reader;
 use std::path::Path;
@@ -99,7 +100,7 @@ fn check_size(bytes: u64, limits: &Limits) -> Result<()> {
 }
 
 fn open(path: &Path, limits: &Limits) -> Result<ConstantFile> {
-    let file = beneath::open_without_waiting(path).map_err(ImportError::io)?;
+    let file = open_without_waiting(path).map_err(ImportError::io)?;
     let metadata = file.metadata().map_err(ImportError::io)?;
     if !metadata.is_file() {
         return Err(ImportError::new(ImportErrorKind::Io, "is not a regular file; name an ONNX file"));

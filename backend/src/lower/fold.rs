@@ -74,7 +74,7 @@ impl Folding {
                 self.bytes -= bytes;
                 Ok(Some(constants))
             }
-            Ok(None) | Err(KernelError::Unsupported { .. }) => Ok(None),
+            Ok(None) | Err(KernelError::Unsupported { .. } | KernelError::Memory { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -101,21 +101,26 @@ impl Folding {
 /// Computes one node's outputs from whole inputs on the calling thread.
 ///
 /// # Errors
-/// If there is no kernel for the node, or an element makes it undefined.
+/// If there is no kernel for the node, an element makes it undefined, or memory is short.
 pub(super) fn compute(
     spec: &NodeSpec,
     inputs: &[Tensor],
     constants: &[Option<Tensor>],
 ) -> Result<Vec<Tensor>, KernelError> {
     let kernel = prepare_with(spec, constants)?;
-    let mut buffers: Vec<_> = spec.outputs.iter().map(|output| Buffer::zeroed(output.bytes())).collect();
+    let room = |what, bytes| {
+        let short = || KernelError::Memory { op: spec.op.name(), what, bytes };
+        Buffer::try_zeroed(bytes).ok_or_else(short)
+    };
+    let mut buffers =
+        spec.outputs.iter().map(|output| room("a constant", output.bytes())).collect::<Result<Vec<_>, _>>()?;
     let mut outputs: Vec<_> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
     let inputs: Vec<_> = inputs.iter().map(Tensor::bytes).collect();
     kernel.run(Call {
         inputs: &inputs,
         outputs: &mut outputs,
         rows: 0..spec.row_plan().map_or(1, |plan| plan.rows),
-        scratch: Buffer::zeroed(kernel.scratch_bytes()).bytes_mut(),
+        scratch: room("scratch memory", kernel.scratch_bytes())?.bytes_mut(),
         team: &Team::solo(),
     })?;
     let tensor = |(spec, buffer): (&TensorSpec, Buffer)| {

@@ -35,8 +35,9 @@ pub(super) fn all(program: &Program, devices: &[PlanDevice], transfers: &[Transf
         let Some((stream, producer)) = transfer.stream().and_then(|stream| Some((stream, stream.producer?))) else {
             continue;
         };
+        // A value that its node does not make has no ring, which the script finds out.
         let outputs = &program.node(producer).outputs;
-        let number = outputs.iter().position(|value| *value == transfer.value).unwrap_or(0);
+        let Some(number) = outputs.iter().position(|value| *value == transfer.value) else { continue };
         let rings: &mut Vec<Ring> = &mut rings[transfer.from.index()];
         rings.resize(rings.len().max(number + 1), Ring::default());
         rings[number].hold(stream);

@@ -13,12 +13,12 @@
 use super::error::PlanningError;
 use super::machine::{link, machine_devices};
 use crate::device::{Inventory, format_bytes, parse_bytes};
+use crate::files;
 use crate::plan::MachineDevice;
 use crate::profile::{MachineCosts, Rates};
 use anabranch_placement::platform::DeviceKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 /// What `format` says in every platform file.
@@ -113,7 +113,7 @@ impl PlatformFile {
     /// If it cannot be read, or is no platform file of this version.
     pub fn read(path: &Path) -> Result<Self, PlanningError> {
         let refused = |problem: &str| PlanningError::platform_file(path, problem);
-        let text = fs::read(path).map_err(|error| refused(&error.to_string()))?;
+        let text = files::read(path, files::MOST_BYTES).map_err(|error| refused(&error.to_string()))?;
         let file: Self = serde_json::from_slice(&text)
             .map_err(|error| refused(&format!("{error}; start from one that `PlatformFile::of` makes")))?;
         let Self { format, version, .. } = &file;

@@ -5,6 +5,7 @@ use super::machine::Machine;
 use super::strategy::{Order, Strategy};
 use crate::blocks::BlockMembers;
 use crate::error_kind::ErrorKind;
+use crate::files;
 use crate::plan::{HOST, PlanDevice, PlanOptions, Residency};
 use crate::plan_file::PlanFile;
 use crate::program::Program;
@@ -12,7 +13,6 @@ use anabranch_placement::graph::TaskId;
 use anabranch_placement::place::{Fixed, PlaceError, Placement, Placer, strategy_by_name, strategy_names};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_placement::problem::Problem;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// One way to place, order and stream a program.
@@ -102,7 +102,7 @@ impl PlacementRequest {
     }
 
     fn from_file(program: &Program, machine: &Machine, path: &Path, rule: Order) -> Result<Self, PlanningError> {
-        let text = fs::read(path).map_err(|error| PlanningError::plan_file(path, error))?;
+        let text = files::read(path, files::MOST_BYTES).map_err(|error| PlanningError::plan_file(path, error))?;
         let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| PlanningError::plan_file(path, error))?;
         let devices = machine.plan_devices();
         let assignment = plan.assignment(program, &devices);

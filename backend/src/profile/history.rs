@@ -219,7 +219,8 @@ impl History {
         self.cold.merge(&other.cold);
     }
 
-    fn sum(&mut self, time: f64) {
+    /// Adds a time to the sums alone.
+    pub(super) fn sum(&mut self, time: f64) {
         self.min = if self.count == 0 { time } else { self.min.min(time) };
         self.count = self.count.saturating_add(1);
         let before = time - self.mean;

@@ -9,6 +9,7 @@ mod link;
 mod machine;
 mod residuals;
 mod robust;
+mod since;
 mod store;
 
 pub(crate) use cost::Laws;

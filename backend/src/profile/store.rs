@@ -1,32 +1,43 @@
 //! The cost store: what nodes, transfers and runs were measured to cost, machine by machine.
 //!
-//! One JSON file, by default `anabranch/costs.json` under the XDG data directory. A file that cannot be read is set
-//! aside under another name, never overwritten; an entry that makes no sense is dropped and counted, and the file as it was is kept
-//! beside the new one.
+//! One JSON file, by default `anabranch/costs.json` under the XDG data directory. Reading changes nothing on the disk. A file that is no
+//! cost store is refused, wherever it is named, and never overwritten; an entry that makes no sense is dropped and counted, and the file
+//! as it was is kept beside the one that is written next. Several processes may add to one file: each adds what it has learnt to what is
+//! there when it writes.
 
 use super::link::LinkCosts;
 use super::machine::{DeviceCosts, MachineCosts};
+use super::since::Since;
+use crate::files;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+
+/// Bytes that a file may have.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// The version of the file format that this build writes.
 pub const FORMAT_VERSION: u32 = 2;
 
 /// Measured costs by machine. Only those of the machine that [`CostStore::settle`] names are predicted from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CostStore {
     /// Format of the file.
     version: u32,
     /// By fingerprint.
-    machines: BTreeMap<String, MachineCosts>,
+    machines: Machines,
     /// Fingerprint of the machine that this is.
     #[serde(skip)]
     here: String,
+    /// What is in the file as far as this store knows.
+    #[serde(skip)]
+    saved: Machines,
 }
+
+type Machines = BTreeMap<String, MachineCosts>;
 
 /// Why a cost store could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +49,7 @@ pub struct StoreError(String);
 pub struct Loaded {
     /// What could be used.
     pub store: CostStore,
-    /// One line each: set aside, entries dropped.
+    /// One line each: entries that were dropped.
     pub warnings: Vec<String>,
 }
 
@@ -54,49 +65,80 @@ impl CostStore {
         Ok(data.ok_or_else(|| StoreError(nowhere.into()))?.join("anabranch/costs.json"))
     }
 
-    /// Reads a store. A missing file is an empty store. A file that is not a cost store, or one
-    /// of another format, is renamed to `FILE.unreadable-N` with a warning, and an empty store is returned.
+    /// Reads a store. A missing file is an empty store.
     ///
     /// # Errors
-    /// If the file exists and cannot be read or set aside.
+    /// If the file cannot be read or is no cost store of this format; it stays as it is.
     pub fn load(path: &Path) -> Result<Loaded, StoreError> {
-        let text = match fs::read(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loaded::default()),
-            Err(error) => return Err(refused(path, error)),
+        let Some((mut store, dropped)) = Self::there(path)? else { return Ok(Loaded::default()) };
+        store.saved.clone_from(&store.machines);
+        let text = || {
+            format!(
+                "{dropped} entries made no sense and are not used; the file as it is will be kept when it is written"
+            )
         };
-        let (store, warning) = match Self::parse(&text) {
-            Ok((store, 0)) => return Ok(Loaded { store, warnings: Vec::new() }),
-            Ok((store, dropped)) => {
-                let aside = beside(path, "dropped").and_then(|aside| fs::copy(path, &aside).map(|_| aside));
-                let aside = aside.map_err(|error| refused(path, error))?;
-                let problem = format!("{dropped} entries made no sense and were dropped");
-                (store, format!("{problem}; the file as it was is kept as {}", aside.display()))
-            }
-            Err(unusable) => {
-                let aside = beside(path, "unreadable").and_then(|aside| fs::rename(path, &aside).map(|()| aside));
-                let aside = aside.map_err(|error| refused(path, error))?;
-                (Self::default(), format!("{unusable}; kept as {}, starting anew", aside.display()))
-            }
-        };
-        Ok(Loaded { store, warnings: vec![format!("cost store {}: {warning}", path.display())] })
+        let warnings = (dropped > 0).then(|| format!("cost store {}: {}", path.display(), text()));
+        Ok(Loaded { store, warnings: warnings.into_iter().collect() })
     }
 
-    /// Writes the store: to a new file beside `path` first, which then replaces it, so that no reader ever sees half.
+    /// What is in a file, and how many entries of it made no sense.
+    fn there(path: &Path) -> Result<Option<(Self, usize)>, StoreError> {
+        match files::read(path, MOST_BYTES) {
+            Ok(text) => Ok(Some(Self::parse(&text).map_err(|problem| no_store(path, &problem))?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(refused(path, error)),
+        }
+    }
+
+    /// Makes the file's directory if need be, and sees that the store can be written: to know before anything is measured.
     ///
     /// # Errors
-    /// If the directory or the file cannot be written; an existing store is then still whole.
-    pub fn save(&self, path: &Path) -> Result<(), StoreError> {
-        let write = || -> io::Result<()> {
-            let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            fs::create_dir_all(directory)?;
-            let temporary = path.with_extension(format!("json.{}", std::process::id()));
-            let mut file = fs::File::create(&temporary)?;
-            file.write_all(&self.to_json()?)?;
-            file.sync_all()?;
-            fs::rename(&temporary, path)
-        };
-        write().map_err(|error| refused(path, error))
+    /// If it cannot.
+    pub fn ready(path: &Path) -> Result<(), StoreError> {
+        files::ready(path).map_err(|error| refused(path, error))
+    }
+
+    /// Adds what was learnt since the store was loaded or saved last to what the file holds now, in one step: no reader ever sees half,
+    /// and what other processes have added meanwhile stays, and is known here afterwards. A session saves its costs by
+    /// [`Session::save_costs`](crate::Session::save_costs).
+    ///
+    /// # Errors
+    /// If the file is no cost store any more or cannot be written; what there was is then still whole.
+    pub fn save(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.write(path, true)
+    }
+
+    /// Writes the store in the place of what the file holds.
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    pub fn replace(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.write(path, false)
+    }
+
+    fn write(&mut self, path: &Path, add: bool) -> Result<(), StoreError> {
+        files::make_directory(path).map_err(|error| refused(path, error))?;
+        let _held = files::Held::beside(path).map_err(|error| refused(path, error))?;
+        if let Some((mut there, dropped)) = Self::there(path)? {
+            if dropped > 0 {
+                beside(path, "dropped")
+                    .and_then(|aside| fs::copy(path, aside))
+                    .map_err(|error| refused(path, error))?;
+            }
+            there.settle(&self.here);
+            if add && there.machines != self.saved {
+                // What is new comes first, for rates that are known already stay.
+                let mut machines = self.machines.since(&self.saved).unwrap_or_default();
+                for (fingerprint, costs) in &there.machines {
+                    machines.entry(fingerprint.clone()).or_default().merge(costs);
+                }
+                self.machines = machines;
+            }
+        }
+        let text = self.to_json().map_err(|error| refused(path, error))?;
+        files::write(path, |file| file.write_all(&text)).map_err(|error| refused(path, error))?;
+        self.saved.clone_from(&self.machines);
+        Ok(())
     }
 
     /// Says which machine this is: from now on the costs of this fingerprint are predicted from and added to. What was measured on
@@ -105,10 +147,10 @@ impl CostStore {
     pub fn settle(&mut self, fingerprint: &str) -> Vec<String> {
         let mut notes = Vec::new();
         self.here = fingerprint.to_owned();
-        if let Some(unnamed) = self.machines.remove("")
-            && !unnamed.is_empty()
-        {
-            self.here_mut().merge(&unnamed);
+        for machines in [&mut self.machines, &mut self.saved] {
+            if let Some(unnamed) = machines.remove("").filter(|unnamed| !unnamed.is_empty()) {
+                machines.entry(fingerprint.to_owned()).or_default().merge(&unnamed);
+            }
         }
         self.version = FORMAT_VERSION;
         let others: Vec<&str> = self.others().collect();
@@ -183,8 +225,9 @@ impl CostStore {
 
     /// The store as the file's text.
     pub(super) fn to_json(&self) -> io::Result<Vec<u8>> {
-        let mut current = Self { version: FORMAT_VERSION, ..self.clone() };
-        current.machines.retain(|_, costs| !costs.is_empty());
+        let known = self.machines.iter().filter(|(_, costs)| !costs.is_empty());
+        let machines = known.map(|(fingerprint, costs)| (fingerprint.clone(), costs.clone())).collect();
+        let current = Self { version: FORMAT_VERSION, machines, ..Self::default() };
         let mut text = serde_json::to_vec_pretty(&current)?;
         text.push(b'\n');
         Ok(text)
@@ -204,6 +247,20 @@ impl CostStore {
         let dropped = store.machines.values_mut().map(MachineCosts::clean).sum();
         Ok((store, dropped))
     }
+}
+
+impl PartialEq for CostStore {
+    /// Whether they know the same, wherever it is kept.
+    fn eq(&self, other: &Self) -> bool {
+        (self.version, &self.here, &self.machines) == (other.version, &other.here, &other.machines)
+    }
+}
+
+fn no_store(path: &Path, problem: &str) -> StoreError {
+    StoreError(format!(
+        "{} is no cost store: {problem}; it was left as it is: name another file, or move it away",
+        path.display()
+    ))
 }
 
 fn refused(path: &Path, error: io::Error) -> StoreError {
@@ -260,34 +317,74 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_store_is_kept_aside() {
+    fn what_is_no_store_is_refused_and_left_as_it_is() {
         let whole = String::from_utf8(filled().to_json().expect("text")).expect("ASCII");
         let cuts = [0, 1, whole.len() / 3, whole.len() / 2, whole.len() - 3].map(|length| &whole[..length]);
         let others = ["{\"devices\": {", "\"text\"", "{\"version\": 1}", "{\"version\": 999}", "\u{0}"];
         for text in cuts.into_iter().chain(others) {
             let (directory, path) = written(text);
-            let loaded = CostStore::load(&path).expect("set aside");
-            assert_eq!(loaded.store, CostStore::default());
-            assert_eq!(loaded.warnings.len(), 1);
-            let aside = directory.path().join("costs.json.unreadable-1");
-            assert_eq!(fs::read_to_string(aside).expect("kept"), text);
+            let refused = [CostStore::load(&path).map(drop), filled().save(&path), filled().replace(&path)];
+            for refused in refused {
+                let message = refused.expect_err("no store").to_string();
+                assert!(message.contains("is no cost store") && message.contains("move it away"), "{message}");
+            }
+            assert_eq!(fs::read_to_string(&path).expect("kept"), text);
+            assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 1);
         }
     }
 
     #[test]
-    fn entries_without_sense_are_dropped_alone_and_kept_in_a_copy() {
+    fn entries_without_sense_are_dropped_alone_and_kept_in_a_copy_when_the_store_is_written() {
         let mut store = filled();
         let here = store.here_mut();
         here.links.insert("a -> b".into(), LinkCosts::affine(-1.0, 0.0));
         let versions = BTreeMap::from([(1, History::default())]);
         let none = NodeCosts { versions, ..NodeCosts::default() };
         here.devices.entry("cpu".into()).or_default().nodes.insert("none".into(), none);
-        let (directory, path) = written(store.to_json().expect("text"));
+        let text = store.to_json().expect("text");
+        let (directory, path) = written(&text);
+        let aside = directory.path().join("costs.json.dropped-1");
         let mut loaded = CostStore::load(&path).expect("readable");
         loaded.store.settle("m");
         assert_eq!(loaded.store, filled());
         assert!(loaded.warnings[0].contains("2 entries"), "{:?}", loaded.warnings);
-        assert!(directory.path().join("costs.json.dropped-1").exists());
+        assert!(!aside.exists(), "reading changes nothing");
+        loaded.store.save(&path).expect("writable");
+        assert_eq!(fs::read(aside).expect("kept"), text);
+    }
+
+    #[test]
+    fn several_processes_with_one_store_lose_nothing() {
+        let (_directory, path) = written(filled().to_json().expect("text"));
+        let add = |store: &mut CostStore, node: &str| {
+            let devices = &mut store.here_mut().devices;
+            let node = devices.entry("cpu".into()).or_default().nodes.entry(node.into()).or_default();
+            let history = node.versions.entry(anabranch_kernels::VERSION).or_default();
+            assert!(history.add(Sample { nanoseconds: 11.0, cold: false, at: 8 }));
+        };
+        const PROCESSES: usize = 8;
+        let all_read = std::sync::Barrier::new(PROCESSES);
+        std::thread::scope(|scope| {
+            for process in 0..PROCESSES {
+                let (path, all_read) = (&path, &all_read);
+                scope.spawn(move || {
+                    let mut store = CostStore::load(path).expect("readable").store;
+                    store.settle("m");
+                    all_read.wait();
+                    // What was saved is not added again.
+                    for _ in 0..3 {
+                        add(&mut store, &format!("of process {process}"));
+                        add(&mut store, "relu");
+                        store.save(path).expect("writable");
+                    }
+                });
+            }
+        });
+        let mut store = CostStore::load(&path).expect("readable").store;
+        store.settle("m");
+        let count = |node: &str| store.here().node("cpu", node).map(|history| history.count);
+        assert_eq!(count("relu"), Some(3 + 3 * PROCESSES as u64));
+        assert!((0..PROCESSES).all(|process| count(&format!("of process {process}")) == Some(3)));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use super::error::SharedShortage;
 use crate::constant::Identity;
 use crate::device::DeviceRef;
+use crate::execute::Deadline;
 use crate::lock::lock;
 use crate::planning::Planned;
 use anabranch_kernels::cpu::Layout;
@@ -132,18 +133,22 @@ impl Budget {
     /// Charges what a plan takes. `make_room` forgets an idle plan, if there is one.
     ///
     /// # Errors
-    /// If it does not fit beside what is in use.
+    /// If it does not fit beside what is in use, by the end of the caller's time.
     pub(super) fn charge(
         self: &Arc<Self>,
         demand: Demand,
         make_room: impl Fn() -> bool,
+        deadline: &Deadline<'_>,
     ) -> Result<Charge, SharedShortage> {
         let mut patience = PATIENCE;
         loop {
             let Some(shortage) = self.try_charge(&demand) else {
                 return Ok(Charge { budget: Arc::clone(self), demand });
             };
-            if make_room() || self.wait_for_others(&demand) {
+            if deadline.verdict().is_some() {
+                return Err(shortage);
+            }
+            if make_room() || self.wait_for_others(&demand, deadline) {
                 patience = PATIENCE;
                 continue;
             }
@@ -172,8 +177,8 @@ impl Budget {
         None
     }
 
-    /// Waits until another caller has left or given memory back; `false` if all others wait, too.
-    fn wait_for_others(&self, demand: &Demand) -> bool {
+    /// Waits until another caller has left or given memory back, or it is time to look at the clock; `false` if all others wait, too.
+    fn wait_for_others(&self, demand: &Demand, deadline: &Deadline<'_>) -> bool {
         let mut state = lock(&self.state);
         if self.fits(&state.with(demand)) {
             return true;
@@ -182,7 +187,10 @@ impl Budget {
         let others = state.active > state.waiting;
         if others {
             state.asleep += 1;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = match deadline.sleep() {
+                Some(most) => self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
             state.asleep -= 1;
         }
         state.waiting -= 1;
@@ -263,7 +271,9 @@ impl Drop for Counted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execute::{CancelToken, RunOptions};
     use std::thread;
+    use std::time::Instant;
 
     fn demand(bytes: u64) -> Demand {
         Demand { own: vec![bytes], ..Demand::default() }
@@ -272,10 +282,10 @@ mod tests {
     #[test]
     fn the_limit_holds_for_the_sum_and_memory_comes_back() {
         let budget = Budget::new(vec![Limit { name: "cpu0".into(), bytes: 10 }]);
-        let first = budget.charge(demand(6), || false).expect("there is room");
-        let shortage = budget.charge(demand(5), || false).err().expect("1 byte is missing");
+        let first = budget.charge(demand(6), || false, &Deadline::none()).expect("there is room");
+        let shortage = budget.charge(demand(5), || false, &Deadline::none()).err().expect("1 byte is missing");
         assert_eq!((shortage.held, shortage.needed, shortage.limit), (6, 5, 10));
-        let second = budget.charge(demand(4), || false).expect("exactly as much as there is");
+        let second = budget.charge(demand(4), || false, &Deadline::none()).expect("exactly as much as there is");
         drop(first);
         assert_eq!(budget.held(), [4]);
         drop(second);
@@ -283,14 +293,35 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_memory_looks_at_its_clock_and_its_token() {
+        let budget = Budget::new(vec![Limit { name: "cpu0".into(), bytes: 10 }]);
+        let (_kept, _other) = (budget.charge(demand(10), || false, &Deadline::none()), budget.enter());
+        let token = CancelToken::new();
+        let clock = RunOptions::default().with_timeout(Duration::from_millis(20));
+        let by_token = RunOptions::default().with_cancel(token.clone());
+        thread::scope(|scope| {
+            for options in [&clock, &by_token] {
+                let budget = &budget;
+                scope.spawn(move || {
+                    let _active = budget.enter();
+                    let deadline = Deadline::new(options, Instant::now());
+                    assert!(budget.charge(demand(1), || false, &deadline).is_err() && deadline.verdict().is_some());
+                });
+            }
+            thread::sleep(Duration::from_millis(30));
+            token.cancel();
+        });
+    }
+
+    #[test]
     fn who_waits_for_a_plan_does_not_keep_its_maker_waiting_for_memory() {
         let budget = Budget::new(vec![Limit { name: "cpu0".into(), bytes: 10 }]);
-        let _kept = budget.charge(demand(10), || false).expect("there is room");
+        let _kept = budget.charge(demand(10), || false, &Deadline::none()).expect("there is room");
         let _other = budget.enter();
         let maker = thread::scope(|scope| {
             let maker = scope.spawn(|| {
                 let _active = budget.enter();
-                budget.charge(demand(1), || false).is_err()
+                budget.charge(demand(1), || false, &Deadline::none()).is_err()
             });
             while lock(&budget.state).waiting == 0 {
                 thread::yield_now();

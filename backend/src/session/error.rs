@@ -8,6 +8,7 @@ use crate::learning::CalibrationError;
 use crate::lower::LowerError;
 use crate::planning::PlanningError;
 use anabranch_kernels::TensorSpec;
+use anabranch_kernels::shape::ShapeError;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,6 +69,14 @@ pub(super) enum InputError {
     Unknown { name: String, known: String },
     #[error("input `{name}` has the shape {dims}; give the input, or the sizes of its symbols")]
     Shape { name: String, dims: String },
+    #[error("input `{name}`: {problem}; give the input, or smaller sizes of its symbols")]
+    TooLarge { name: String, problem: ShapeError },
+    #[error(
+        "`{device}` may hold {limit} bytes, and the inputs up to `{name}` take {needed}; give it more, or smaller sizes"
+    )]
+    NoRoom { name: String, device: String, needed: u64, limit: u64 },
+    #[error("input `{name}` takes {bytes} bytes, more memory than the system has left")]
+    NoMemory { name: String, bytes: usize },
 }
 
 /// What an error tells beside its text.
@@ -116,6 +125,11 @@ impl SessionError {
         self.kind() == ErrorKind::Cancelled
     }
 
+    /// Whether it is the end of a caller's time, or its cancellation.
+    pub(super) fn is_interruption(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Cancelled | ErrorKind::Timeout)
+    }
+
     /// Whether there is no plan within the devices' memory and the constraints: another strategy may find one.
     pub fn is_infeasible(&self) -> bool {
         matches!(self.kind(), ErrorKind::Memory | ErrorKind::Infeasible)
@@ -130,7 +144,13 @@ impl SessionError {
             Cause::Calibration(CalibrationError::Exec(error)) | Cause::Exec(error) => exec(error),
             Cause::Shared(shortage) => About::of(ErrorKind::Memory).device(&shortage.device),
             Cause::Input(InputError::Missing { name, .. }) => About::of(ErrorKind::MissingInput).input(name),
-            Cause::Input(InputError::Shape { name, .. }) => About::of(ErrorKind::Dimension).input(name),
+            Cause::Input(InputError::Shape { name, .. } | InputError::TooLarge { name, .. }) => {
+                About::of(ErrorKind::Dimension).input(name)
+            }
+            Cause::Input(InputError::NoRoom { name, device, .. }) => {
+                About::of(ErrorKind::Memory).device(device).input(name)
+            }
+            Cause::Input(InputError::NoMemory { name, .. }) => About::of(ErrorKind::Memory).input(name),
             Cause::Input(InputError::NoDevice { .. }) => About::of(ErrorKind::Device),
             Cause::Input(
                 InputError::Spec { name, .. } | InputError::Unknown { name, .. } | InputError::Away { name, .. },

@@ -129,19 +129,45 @@ impl Session {
     /// Fills the inputs that are not given with seeded random elements.
     ///
     /// # Errors
-    /// If the shape of one is not known from the model, the given inputs and the options.
+    /// If the shape of one is not known from the model, the given inputs and the options, or all of them are more than the host may
+    /// hold: that is known before any memory is taken.
     pub fn fill_random(&self, inputs: Inputs, seed: u64) -> Result<Inputs, SessionError> {
         let dims = self.bound_dims(&inputs);
-        let mut filled = inputs;
+        let mut missing = Vec::new();
         for input in self.inputs().iter().filter(|input| !input.is_optional()) {
-            if filled.given(input.name()).is_none()
+            if inputs.given(input.name()).is_none()
                 && let Some(dtype) = input.dtype()
             {
-                let spec = TensorSpec::new(dtype, concrete(input, &dims)?);
-                filled = filled.tensor(input.name(), random_tensor(input.name(), &spec, seed));
+                missing.push((input.name(), TensorSpec::new(dtype, concrete(input, &dims)?)));
             }
         }
+        self.check_room(inputs.specs().chain(missing.iter().map(|(name, spec)| (*name, spec))))?;
+        let mut filled = inputs;
+        for (name, spec) in missing {
+            let short = || InputError::NoMemory { name: name.to_owned(), bytes: spec.bytes() };
+            filled = filled.tensor(name, random_tensor(name, &spec, seed).ok_or_else(short)?);
+        }
         Ok(filled)
+    }
+
+    /// Sees that the host may hold tensors like these all at once.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_room<'a>(
+        &self,
+        tensors: impl IntoIterator<Item = (&'a str, &'a TensorSpec)>,
+    ) -> Result<(), SessionError> {
+        let Some(host) = self.inventory.devices().next() else { return Ok(()) };
+        let (device, limit) = (host.name().to_owned(), host.memory());
+        let mut needed = 0u64;
+        for (name, spec) in tensors {
+            needed = needed.saturating_add(spec.bytes() as u64);
+            if needed > limit {
+                return Err(InputError::NoRoom { name: name.to_owned(), device, needed, limit }.into());
+            }
+        }
+        Ok(())
     }
 
     /// The sizes of symbols, from the options and the given inputs.
@@ -167,8 +193,9 @@ fn concrete(input: &ValueInfo, bound: &BTreeMap<String, usize>) -> Result<Shape,
         Dim::Unknown => None,
     };
     let dims: Option<Vec<usize>> = input.dims().and_then(|dims| dims.iter().map(size).collect());
-    dims.and_then(|dims| Shape::new(dims).ok())
-        .ok_or_else(|| InputError::Shape { name: input.name().to_owned(), dims: dims_text(input.dims()) })
+    let name = || input.name().to_owned();
+    let dims = dims.ok_or_else(|| InputError::Shape { name: name(), dims: dims_text(input.dims()) })?;
+    Shape::new(dims).map_err(|problem| InputError::TooLarge { name: name(), problem })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::import::{self, Model};
 use crate::learning::{Learned, ProfiledRun, calibrate, record};
 use crate::lock::lock;
 use crate::planning::{Lowered, Machine, MachineDevice, compute_devices, machine_devices};
-use crate::profile::CostStore;
+use crate::profile::{CostStore, StoreError};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -111,10 +111,18 @@ impl Session {
         self.prepared.len()
     }
 
-    /// What is known of the devices' costs by now: to be saved, and given to later sessions by
-    /// [`SessionOptions::with_costs`].
+    /// What is known of the devices' costs by now.
     pub fn costs(&self) -> CostStore {
         lock(&self.costs).clone()
+    }
+
+    /// Adds what this session has learnt to the cost store in a file, from which later sessions are given it by
+    /// [`SessionOptions::with_costs`]. What other processes have added there meanwhile stays, and is known here afterwards.
+    ///
+    /// # Errors
+    /// If the file is no cost store or cannot be written.
+    pub fn save_costs(&self, path: &Path) -> Result<(), StoreError> {
+        lock(&self.costs).save(path)
     }
 
     /// Measures every device whose rates are not known, its links with the host, and what it and other CPU devices take longer for each other's

@@ -5,7 +5,7 @@ use super::cache::Cache;
 use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
 use super::open::Session;
-use crate::execute::{Executor, verify_devices};
+use crate::execute::{Deadline, Executor, verify_devices};
 use crate::lower::{LowerOptions, lower};
 use crate::plan::PlanOptions;
 use crate::planning::{Lowered, Machine, PlanChoice, Planned, Planner};
@@ -62,14 +62,25 @@ impl Session {
     /// If shapes are missing or impossible, or there is no plan within the constraints.
     pub fn prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
-        self.find_or_prepare(inputs)
+        self.find_or_prepare(inputs, &Deadline::none())
     }
 
     /// [`Self::prepare`] by a caller that is counted as active.
-    pub(super) fn find_or_prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
+    pub(super) fn find_or_prepare(
+        &self,
+        inputs: &Inputs,
+        deadline: &Deadline<'_>,
+    ) -> Result<Arc<Prepared>, SessionError> {
         // Who waits for another caller's plan must not keep that caller waiting for memory.
         let pause = || self.budget.pause();
-        cached(&self.prepared, inputs, pause, || self.make_ready(&self.plan_with(inputs, &self.choice())?))
+        let make = || self.make_ready(&self.plan_with(inputs, &self.choice())?, deadline);
+        loop {
+            match cached(&self.prepared, inputs, pause, make) {
+                // The time of the caller that was waited for is over, not this one's.
+                Err(error) if error.is_interruption() && deadline.verdict().is_none() => {}
+                result => return result,
+            }
+        }
     }
 
     /// The problem of placing the model for inputs of these shapes on these devices or those of the platform file, in
@@ -124,12 +135,14 @@ impl Session {
     /// If a device or a kernel cannot be readied, or the plan does not fit beside those in use.
     pub fn ready(&self, planned: &Arc<Planned>) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
-        self.make_ready(planned).map(Arc::new)
+        self.make_ready(planned, &Deadline::none()).map(Arc::new)
     }
 
-    fn make_ready(&self, planned: &Arc<Planned>) -> Result<Prepared, SessionError> {
+    fn make_ready(&self, planned: &Arc<Planned>, deadline: &Deadline<'_>) -> Result<Prepared, SessionError> {
         verify_devices(planned.plan().devices(), self.pool.devices())?;
-        let _charge = self.budget.charge(Demand::of(planned), || self.forget_idle())?;
+        let charge = self.budget.charge(Demand::of(planned), || self.forget_idle(), deadline);
+        let _charge =
+            charge.map_err(|shortage| deadline.verdict().map_or_else(|| shortage.into(), SessionError::from))?;
         let executor = Executor::new(Arc::clone(planned.plan()), Arc::new(planned.kernels()), &self.pool)?;
         let output_names = planned.program.outputs.iter().map(|output| output.name.clone()).collect();
         Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm: AtomicBool::new(false), _charge })

@@ -1,6 +1,6 @@
 //! Seeded random tensors, the same on every machine: what stands in for inputs that nobody gives.
 
-use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use anabranch_kernels::{DType, Tensor, TensorSpec};
 use half::{bf16, f16};
 
 /// The SplitMix64 generator (Steele, Lea, Flood 2014).
@@ -21,49 +21,45 @@ impl SplitMix {
     }
 }
 
-/// A tensor of uniform random elements: floats in −1 … 1, integers 0 or 1, truth values. The name goes into the seed, so
-/// that inputs of one model differ.
-pub fn random_tensor(name: &str, spec: &TensorSpec, seed: u64) -> Tensor {
+/// A tensor of uniform random elements: floats in −1 … 1, integers 0 or 1, truth values; `None` if there is not so much memory. The name
+/// goes into the seed, so that inputs of one model differ.
+pub fn random_tensor(name: &str, spec: &TensorSpec, seed: u64) -> Option<Tensor> {
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
     let mut random = SplitMix(seed ^ hash);
-    let shape = spec.shape.clone();
-    let count = shape.elements();
+    // Truth values are made as the bytes that they are.
+    let dtype = if spec.dtype == DType::Bool { DType::U8 } else { spec.dtype };
+    let mut tensor = Tensor::try_zeroed(TensorSpec::new(dtype, spec.shape.clone()))?;
     macro_rules! fill {
-        ($element:expr) => {
-            filled(shape, &(0..count).map($element).collect::<Vec<_>>())
+        ($type:ty, $element:expr) => {
+            tensor.elements_mut::<$type>().into_iter().flatten().for_each(|element| *element = $element)
         };
     }
-    match spec.dtype {
-        DType::F32 => fill!(|_| random.uniform()),
-        DType::F64 => fill!(|_| f64::from(random.uniform())),
-        DType::F16 => fill!(|_| f16::from_f32(random.uniform())),
-        DType::BF16 => fill!(|_| bf16::from_f32(random.uniform())),
-        DType::I8 => fill!(|_| (random.next() >> 63) as i8),
-        DType::I16 => fill!(|_| (random.next() >> 63) as i16),
-        DType::I32 => fill!(|_| (random.next() >> 63) as i32),
-        DType::I64 => fill!(|_| (random.next() >> 63) as i64),
-        DType::U8 => fill!(|_| (random.next() >> 63) as u8),
-        DType::U16 => fill!(|_| (random.next() >> 63) as u16),
-        DType::U32 => fill!(|_| (random.next() >> 63) as u32),
-        DType::U64 => fill!(|_| random.next() >> 63),
-        DType::Bool => {
-            let bits = fill!(|_| (random.next() >> 63) as u8);
-            Tensor::new(spec.clone(), bits.buffer().clone()).expect("a truth value is one byte")
-        }
+    match dtype {
+        DType::F32 => fill!(f32, random.uniform()),
+        DType::F64 => fill!(f64, f64::from(random.uniform())),
+        DType::F16 => fill!(f16, f16::from_f32(random.uniform())),
+        DType::BF16 => fill!(bf16, bf16::from_f32(random.uniform())),
+        DType::I8 => fill!(i8, (random.next() >> 63) as i8),
+        DType::I16 => fill!(i16, (random.next() >> 63) as i16),
+        DType::I32 => fill!(i32, (random.next() >> 63) as i32),
+        DType::I64 => fill!(i64, (random.next() >> 63) as i64),
+        DType::U8 | DType::Bool => fill!(u8, (random.next() >> 63) as u8),
+        DType::U16 => fill!(u16, (random.next() >> 63) as u16),
+        DType::U32 => fill!(u32, (random.next() >> 63) as u32),
+        DType::U64 => fill!(u64, random.next() >> 63),
     }
-}
-
-fn filled<T: anabranch_kernels::dtype::Element>(shape: Shape, elements: &[T]) -> Tensor {
-    Tensor::from_elements(shape, elements).expect("one element was made for each of the shape's")
+    let (_, buffer) = tensor.into_parts();
+    Some(Tensor::new(spec.clone(), buffer).expect("a truth value is one byte"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch_kernels::Shape;
 
     fn values(name: &str, seed: u64) -> Vec<f32> {
         let spec = TensorSpec::new(DType::F32, Shape::new(vec![1000]).expect("small"));
-        random_tensor(name, &spec, seed).elements().expect("f32").to_vec()
+        random_tensor(name, &spec, seed).expect("some bytes").elements().expect("f32").to_vec()
     }
 
     #[test]

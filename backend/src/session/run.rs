@@ -5,7 +5,7 @@ use super::inputs::{Given, Inputs};
 use super::open::Session;
 use super::outputs::Outputs;
 use super::prepare::Prepared;
-use crate::execute::{ComputeDevice, DeviceTensor, RunOptions, RunOutput};
+use crate::execute::{ComputeDevice, Deadline, DeviceTensor, RunOptions, RunOutput};
 use crate::learning::Accuracy;
 use crate::plan::HOST;
 use crate::program::{Program, Value, ValueId};
@@ -14,6 +14,7 @@ use anabranch_placement::platform::DeviceId;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// A finished run.
 pub struct Run {
@@ -53,7 +54,7 @@ impl Session {
     pub fn run_into(&self, inputs: &Inputs, outputs: &mut Outputs) -> Result<(), SessionError> {
         let mut result = outputs.take();
         let _active = self.budget.enter();
-        let prepared = self.find_or_prepare(inputs)?;
+        let prepared = self.find_or_prepare(inputs, &Deadline::none())?;
         self.execute(&prepared, inputs, &RunOptions::default(), &mut result)?;
         prepared.warm.store(true, Ordering::Relaxed);
         outputs.put(prepared.plan(), &prepared.output_names, result);
@@ -67,7 +68,8 @@ impl Session {
     /// As [`Self::run`]; also if the run is cancelled or takes too long.
     pub fn run_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Run, SessionError> {
         let _active = self.budget.enter();
-        self.run_prepared(&self.find_or_prepare(inputs)?, inputs, options)
+        let deadline = Deadline::new(options, Instant::now());
+        self.run_prepared(&self.find_or_prepare(inputs, &deadline)?, inputs, options)
     }
 
     /// Runs a plan that is ready.

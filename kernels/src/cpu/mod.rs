@@ -34,7 +34,7 @@ mod transpose;
 mod vector;
 
 pub use layout::{Layout, Packing};
-pub use team::Team;
+pub use team::{Interrupt, Team, Watched};
 
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Op};
@@ -138,7 +138,7 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::Softmax(op) => softmax::prepare(node, op),
         Op::Normalize(op) => normalize::prepare(node, op)?,
         Op::ArgReduce(op) => arg_reduce::prepare(node, op),
-        Op::Resize(op) => resize::prepare(node, op),
+        Op::Resize(op) => resize::prepare(node, op)?,
         Op::Recurrent(op) => recurrent::prepare(node, op, constants),
         Op::Transpose(op) => transpose::prepare(node, op),
         Op::Concat(op) => concat::prepare(node, op),

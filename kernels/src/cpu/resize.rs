@@ -70,12 +70,12 @@ struct ResizeKernel {
 }
 
 /// Prepares a resampling.
-pub(crate) fn prepare(node: &NodeSpec, op: &Resize) -> Box<dyn CpuKernel> {
+pub(crate) fn prepare(node: &NodeSpec, op: &Resize) -> Result<Box<dyn CpuKernel>, KernelError> {
     let sizes = |dims: &[usize]| [dims[dims.len() - 2], dims[dims.len() - 1]];
     let (input, output) = (sizes(node.inputs[0].shape.dims()), sizes(node.outputs[0].shape.dims()));
-    let axis = |axis: usize| (0..output[axis]).map(|i| taps(op, axis, i, input[axis], output[axis])).collect();
-    let (rows, columns): (_, Vec<Taps>) = (axis(0), axis(1));
-    Box::new(ResizeKernel { rows, pattern: Pattern::of(&columns), columns, input })
+    let axis = |axis: usize| node.table((0..output[axis]).map(|i| taps(op, axis, i, input[axis], output[axis])));
+    let (rows, columns): (_, Vec<Taps>) = (axis(0)?, axis(1)?);
+    Ok(Box::new(ResizeKernel { rows, pattern: Pattern::of(&columns), columns, input }))
 }
 
 fn taps(op: &Resize, axis: usize, index: usize, input: usize, output: usize) -> Taps {

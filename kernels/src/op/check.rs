@@ -8,6 +8,9 @@ use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::shape::Shape;
 
+/// Bytes of one of a kernel's tables at most: tables are made while it is found out whether a plan fits.
+const LONGEST_TABLE: usize = 256 << 20;
+
 impl NodeSpec {
     /// The node does not fit its op's definition.
     pub(crate) fn invalid(&self, reason: impl Into<String>) -> KernelError {
@@ -22,6 +25,21 @@ impl NodeSpec {
     /// The node is sound, but the family has no kernel for it.
     pub(crate) fn unsupported(&self, reason: impl Into<String>) -> KernelError {
         KernelError::Unsupported { op: self.op.name(), reason: reason.into() }
+    }
+
+    /// A table that a kernel keeps, as long as an axis of a tensor, whose size a file may have chosen.
+    ///
+    /// # Errors
+    /// If it takes more than [`LONGEST_TABLE`], or more than there is memory.
+    pub(crate) fn table<T>(&self, entries: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>, KernelError> {
+        let bytes = entries.len().saturating_mul(size_of::<T>());
+        let short = || KernelError::Memory { op: self.op.name(), what: "a table of indices", bytes };
+        let mut table = Vec::new();
+        if bytes > LONGEST_TABLE || table.try_reserve_exact(entries.len()).is_err() {
+            return Err(short());
+        }
+        table.extend(entries);
+        Ok(table)
     }
 
     /// Refuses the node as invalid unless `holds`.

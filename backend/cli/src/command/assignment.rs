@@ -1,12 +1,11 @@
 //! Assignment files: a JSON map from a task's id to its device's id.
 
-use super::{CliError, write_file};
+use super::{CliError, read_file, write_file};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// A device by its number, or by its name.
@@ -21,7 +20,7 @@ enum DeviceName {
 /// by its name if no other has it.
 pub(super) fn read(path: &Path, problem: &LoadedProblem) -> Result<Vec<DeviceId>, CliError> {
     let refuse = |message: String| CliError::input(format!("{}: {message}", path.display()));
-    let text = fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    let text = read_file(path)?;
     let map: BTreeMap<String, DeviceName> = serde_json::from_slice(&text).map_err(|error| {
         refuse(format!("{error}; an assignment is a JSON object from task ids to device ids, such as {{\"0\": 3}}"))
     })?;
@@ -88,6 +87,7 @@ mod tests {
     use super::*;
     use anabranch_placement::format::{Loaded, parse};
     use anabranch_placement::platform::{Device, DeviceKind, Platform};
+    use std::fs;
 
     fn problem() -> LoadedProblem {
         let rows = "id,out,in,colocated,tensor,operations,memory,constraint,name\n7,9,,,1,2,3,NO,a\n9,,,,1,2,3,NO,b\n";

@@ -1,12 +1,12 @@
 //! `anabranch calibrate`: what the devices and links of this machine can do, measured.
 
 use super::args::DeviceArgs;
-use super::costs::{open_store, save_store};
+use super::costs::{open_store, ready_store, refused};
 use super::hints::notes;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
 use super::table::{Table, duration};
-use super::{CliError, Output};
+use super::{CliError, Output, say};
 use anabranch::device::{DeviceRef, Inventory, detect, format_bytes};
 use anabranch::learning::Calibrator;
 use anabranch::profile::{CostStore, History, LinkCosts, MachineCosts};
@@ -37,10 +37,11 @@ pub(crate) struct CalibrateCommand {
 impl CalibrateCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let (path, mut store) = open_store(self.costs.as_ref())?;
+        ready_store(&path)?;
         let inventory = detect(&self.devices.options())?;
         let settled = store.settle(&inventory.fingerprint());
         if !output.json {
-            notes(&inventory).iter().chain(&settled).for_each(|note| eprintln!("note: {note}"));
+            notes(&inventory).iter().chain(&settled).for_each(|note| say(format_args!("note: {note}")));
         }
         let measured = self.measure(&inventory, &mut store, &path, output)?;
         show(&inventory, store.here(), measured, output)
@@ -60,9 +61,9 @@ impl CalibrateCommand {
         let left_out: Vec<&str> = calibrator.without_room().collect();
         if !left_out.is_empty() {
             let (devices, room) = (left_out.join(", "), format_bytes(Calibrator::ROOM));
-            eprintln!(
+            say(format_args!(
                 "note: not measured: {devices}; probes take up to {room} there and on the first device (--memory)"
-            );
+            ));
         }
         let left: Vec<_> = steps.iter().filter(|step| self.redo || !calibrator.is_done(step, store.here())).collect();
         let progress = Progress::new(output, "calibrating", left.len() as u64);
@@ -72,7 +73,7 @@ impl CalibrateCommand {
             }
             progress.begin(output, step);
             calibrator.measure(step, store.here_mut())?;
-            save_store(store, path)?;
+            store.save(path).map_err(refused)?;
             progress.advance();
         }
         Ok([left.len(), steps.len()])

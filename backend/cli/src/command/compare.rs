@@ -9,7 +9,7 @@ use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::table::{Table, digits, duration, error, interval};
 use super::trial::strategy_help;
-use super::{CliError, Output, write_file};
+use super::{CliError, Output, write_file, write_with};
 use crate::report::utc;
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, DeviceOutcome, Outcome, Way, compare};
 use anabranch::device::format_bytes;
@@ -17,8 +17,8 @@ use anabranch::execute::RunOptions;
 use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::planning::{Order, PlanChoice};
 use clap::Args;
-use std::fmt::Write;
-use std::fs::File;
+use std::fmt::Write as _;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -73,10 +73,10 @@ pub(crate) struct CompareCommand {
 
 impl CompareCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let opened = open(&self.devices, None, &self.model, &PlaceArgs::any(&self.constraints))?;
+        let opened = open(&self.devices, None, &self.model, &PlaceArgs::any(&self.constraints), true)?;
         open::print_notes(&opened.session, output);
         let comparison = self.compare(&opened, output)?;
-        opened.save_costs()?;
+        let saved = opened.save_costs();
         if let Some(path) = &self.csv {
             write_csv(path, &comparison)?;
         }
@@ -84,7 +84,8 @@ impl CompareCommand {
             let text = page::html(&comparison, &Names::of(&comparison), &facts(&opened, &comparison));
             write_file(path, text)?;
         }
-        output.text_or_json(|| text(&comparison), &comparison)
+        output.text_or_json(|| text(&comparison), &comparison)?;
+        saved
     }
 
     fn compare(&self, opened: &Opened, output: Output) -> Result<Comparison, CliError> {
@@ -202,7 +203,7 @@ fn facts(opened: &Opened, comparison: &Comparison) -> Vec<(&'static str, String)
         ("model", format!("{}, {} nodes", comparison.model, comparison.nodes)),
         ("machine", format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch)),
         ("devices", comparison.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")),
-        ("command", command(std::env::args())),
+        ("command", command(std::env::args_os())),
         ("date", utc(SystemTime::now())),
     ];
     let names = Names::of(comparison);
@@ -263,18 +264,21 @@ fn devices(comparison: &Comparison, names: &Names) -> Table {
 
 /// One line for each way; the columns of devices bear their names.
 fn write_csv(path: &Path, comparison: &Comparison) -> Result<(), CliError> {
-    let unwritable = |error: &dyn std::fmt::Display| CliError::in_file(path, error);
-    let mut writer = csv::Writer::from_writer(File::create(path).map_err(|error| unwritable(&error))?);
+    write_with(path, |file| emit_csv(file, comparison))
+}
+
+fn emit_csv(file: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(file);
     let devices = comparison.devices.iter();
     let of_devices = devices.flat_map(|facts| DEVICE_COLUMNS.map(|(name, _)| format!("{name}_{}", facts.name)));
     let head = COLUMNS.map(|(name, _)| name.to_owned()).into_iter().chain(of_devices);
-    writer.write_record(head.collect::<Vec<_>>()).map_err(|error| unwritable(&error))?;
+    writer.write_record(head.collect::<Vec<_>>())?;
     for outcome in &comparison.outcomes {
         let of_devices = outcome.devices.iter().flat_map(|device| DEVICE_COLUMNS.map(|(_, value)| value(device)));
         let line = COLUMNS.map(|(_, value)| value(comparison, outcome)).into_iter().chain(of_devices);
-        writer.write_record(line.collect::<Vec<_>>()).map_err(|error| unwritable(&error))?;
+        writer.write_record(line.collect::<Vec<_>>())?;
     }
-    writer.flush().map_err(|error| unwritable(&error))
+    writer.flush()
 }
 
 /// A column's name, and its cell for a thing.

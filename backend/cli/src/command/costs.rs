@@ -1,7 +1,7 @@
 //! `anabranch costs`: what the cost store knows.
 
 use super::table::{Table, duration};
-use super::{CliError, Output};
+use super::{CliError, Output, lossy, say};
 use anabranch::device::{DetectOptions, detect};
 use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates, StoreError};
 use clap::{Args, Subcommand, ValueEnum};
@@ -61,6 +61,10 @@ enum Action {
 
 impl CostsCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        if let (None, None, Some(Action::Path)) = (&self.export, &self.import, &self.action) {
+            let path = store_path(self.costs.as_ref())?;
+            return output.text_or_json(|| format!("{}\n", path.display()), &json!({ "path": lossy(&path) }));
+        }
         let (path, mut store) = open_store(self.costs.as_ref())?;
         if let Some(to) = &self.export {
             return self.export(to, store, output);
@@ -69,14 +73,13 @@ impl CostsCommand {
             return self.import(from, store, &path, output);
         }
         match &self.action {
-            Some(Action::Path) => output.text_or_json(|| format!("{}\n", path.display()), &json!({ "path": path })),
             Some(Action::Clear { all }) => {
                 let forgotten = store.forget(*all);
-                save_store(&store, &path)?;
+                store.replace(&path).map_err(refused)?;
                 output.text_or_json(|| format!("forgot {forgotten} nodes\n"), &json!({ "forgotten": forgotten }))
             }
             Some(Action::Show { top, filter }) => show(&store, *top, filter, output),
-            None => show(&store, 20, "", output),
+            Some(Action::Path) | None => show(&store, 20, "", output),
         }
     }
 
@@ -85,7 +88,7 @@ impl CostsCommand {
         settle(&mut store)?;
         let files = format.export(&store, to)?;
         let text = || format!("{files} {} written to {}\n", if files == 1 { "file" } else { "files" }, to.display());
-        output.text_or_json(text, &json!({ "exported": to, "files": files }))
+        output.text_or_json(text, &json!({ "exported": lossy(to), "files": files }))
     }
 
     fn import(&self, from: &Path, mut store: CostStore, path: &Path, output: Output) -> Result<(), CliError> {
@@ -96,12 +99,12 @@ impl CostsCommand {
         store.merge(&imported);
         let others: Vec<String> =
             imported.machines().map(|m| m.0).filter(|m| *m != store.fingerprint()).map(str::to_owned).collect();
-        save_store(&store, path)?;
+        store.save(path).map_err(refused)?;
         let text = || match others.join("; ") {
             none if none.is_empty() => format!("{nodes} nodes imported\n"),
             others => format!("{nodes} nodes imported; those of {others} are kept and not used on this machine\n"),
         };
-        output.text_or_json(text, &json!({ "imported": from, "nodes": nodes, "other_machines": others }))
+        output.text_or_json(text, &json!({ "imported": lossy(from), "nodes": nodes, "other_machines": others }))
     }
 
     fn exchange(&self, path: &Path) -> Result<Exchange, CliError> {
@@ -118,26 +121,29 @@ impl CostsCommand {
 /// Tells the store which machine this is.
 fn settle(store: &mut CostStore) -> Result<(), CliError> {
     let inventory = detect(&DetectOptions::default().without_gpu())?;
-    store.settle(&inventory.fingerprint()).iter().for_each(|note| eprintln!("note: {note}"));
+    store.settle(&inventory.fingerprint()).iter().for_each(|note| say(format_args!("note: {note}")));
     Ok(())
+}
+
+/// The file of the store that the command line names, or of the default one.
+fn store_path(named: Option<&PathBuf>) -> Result<PathBuf, CliError> {
+    named.map_or_else(|| CostStore::default_path().map_err(refused), |path| Ok(path.clone()))
 }
 
 /// The store that the command line names, or the default one: its file and what that holds.
 pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(PathBuf, CostStore), CliError> {
-    let path = match named {
-        Some(path) => path.clone(),
-        None => CostStore::default_path().map_err(refused)?,
-    };
+    let path = store_path(named)?;
     let loaded = CostStore::load(&path).map_err(refused)?;
-    loaded.warnings.iter().for_each(|warning| eprintln!("anabranch: {warning}"));
+    loaded.warnings.iter().for_each(|warning| say(format_args!("anabranch: {warning}")));
     Ok((path, loaded.store))
 }
 
-pub(super) fn save_store(store: &CostStore, path: &Path) -> Result<(), CliError> {
-    store.save(path).map_err(refused)
+/// Sees that a store can be written, before what it is to hold is measured.
+pub(super) fn ready_store(path: &Path) -> Result<(), CliError> {
+    CostStore::ready(path).map_err(refused)
 }
 
-fn refused(error: StoreError) -> CliError {
+pub(super) fn refused(error: StoreError) -> CliError {
     CliError::input(format!("{error} (--costs FILE)"))
 }
 

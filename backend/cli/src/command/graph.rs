@@ -2,7 +2,7 @@
 
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
 use super::open::{self, open};
-use super::{CliError, Output, write_file};
+use super::{CliError, Output, lossy, write_file};
 use anabranch::device::format_bytes;
 use anabranch_placement::format::{LoadedProblem, dot, json, thesis};
 use anabranch_placement::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
@@ -39,7 +39,7 @@ impl GraphCommand {
         let form = Form::of(&self.output)?;
         // Nothing is placed, so that any strategy will do.
         let place = PlaceArgs::any(&self.constraints);
-        let opened = open(&self.devices, self.what_if.read()?, &self.model, &place)?;
+        let opened = open(&self.devices, self.what_if.read()?, &self.model, &place, true)?;
         open::print_notes(&opened.session, output);
         let mut problem = opened.session.problem(&opened.inputs)?;
         opened.save_costs()?;
@@ -54,7 +54,8 @@ impl GraphCommand {
             let (file, data) = (self.output.display(), format_bytes(bytes));
             format!("{file}: {tasks} tasks, {edges} edges, {data} of data, {devices} devices\n")
         };
-        let facts = json!({ "file": self.output, "tasks": tasks, "edges": edges, "bytes": bytes, "devices": devices });
+        let facts =
+            json!({ "file": lossy(&self.output), "tasks": tasks, "edges": edges, "bytes": bytes, "devices": devices });
         output.text_or_json(text, &facts)
     }
 }

@@ -7,6 +7,7 @@ use anabranch::compare::Series;
 use anabranch::planning::Planned;
 use anabranch::profile::CostStore;
 use clap::Args;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -29,14 +30,15 @@ impl HtmlArgs {
         series: Option<&Series>,
     ) -> Result<(), CliError> {
         let Some(path) = &self.report else { return Ok(()) };
-        let (command, date) = (command(std::env::args()), utc(SystemTime::now()));
+        let (command, date) = (command(std::env::args_os()), utc(SystemTime::now()));
         let about = About { model, command, date, inventory: opened.session.inventory(), costs, series };
         write_file(path, page(model, &data(planned, &about)?))
     }
 }
 
 /// A command as one could type it again: the program by its name alone, in quotes what a shell would take apart.
-pub(super) fn command(mut arguments: impl Iterator<Item = String>) -> String {
+pub(super) fn command(arguments: impl Iterator<Item = OsString>) -> String {
+    let mut arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
     let program = arguments.next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or_default().to_owned();
     let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%".contains(c));
@@ -50,7 +52,7 @@ mod tests {
 
     #[test]
     fn commands_can_be_typed_again() {
-        let arguments = ["/usr/bin/anabranch", "run", "a b.onnx", "--pin", "*=gpu0", "it's"].map(str::to_owned);
+        let arguments = ["/usr/bin/anabranch", "run", "a b.onnx", "--pin", "*=gpu0", "it's"].map(OsString::from);
         assert_eq!(command(arguments.into_iter()), r"anabranch run 'a b.onnx' --pin '*=gpu0' 'it'\''s'");
     }
 }

@@ -28,10 +28,11 @@ mod sweep;
 mod table;
 mod trial;
 
+use crate::text::{message, printable};
+use anabranch::files;
 use clap::{Parser, Subcommand};
 use hints::hint;
 use serde::Serialize;
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -118,7 +119,27 @@ impl<E: std::error::Error + 'static> From<E> for CliError {
 }
 
 pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CliError> {
-    fs::write(path, content).map_err(|error| CliError::in_file(path, error))
+    write_with(path, |file| file.write_all(content.as_ref()))
+}
+
+/// Writes what `emit` gives, whole or not at all.
+pub(crate) fn write_with(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
+    files::write(path, emit).map_err(|error| CliError::in_file(path, error))
+}
+
+/// Reads a file that the command line names.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
+    files::read(path, files::MOST_BYTES).map_err(|error| CliError::in_file(path, error))
+}
+
+/// Says something to the user on standard error, safe to show; where that is closed or full, nobody hears it.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{}", message(&text.to_string()));
+}
+
+/// A path in JSON, which cannot hold the bytes of one that is not UTF-8.
+pub(crate) fn lossy(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Where results go, and in which form.
@@ -129,13 +150,13 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Prints text as it is.
+    /// Prints text, safe to show.
     pub(crate) fn text(self, text: &str) -> Result<(), CliError> {
-        finish(io::stdout().write_all(text.as_bytes()))
+        finish(io::stdout().write_all(printable(text).as_bytes()))
     }
 
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), CliError> {
-        self.text(&pretty(value)?)
+        finish(io::stdout().write_all(pretty(value)?.as_bytes()))
     }
 
     /// Prints a text, or the value where JSON is wanted.
@@ -162,7 +183,10 @@ fn finish(written: io::Result<()>) -> Result<(), CliError> {
 /// Parses the process' arguments, runs the command, and says how it ended: 0 for success, 1 for a fault of Anabranch, 2 for
 /// input that cannot be used, 130 after an interruption.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => return told(&usage),
+    };
     let output = Output { json: cli.json };
     let result = match &cli.command {
         Command::Devices(command) => command.run(output),
@@ -181,7 +205,18 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("anabranch: {}", error.message);
+            say(format_args!("anabranch: {}", error.message));
+            ExitCode::from(error.code)
+        }
+    }
+}
+
+/// Prints help, the version, or what is wrong with the arguments.
+fn told(usage: &clap::Error) -> ExitCode {
+    match finish(usage.print()) {
+        Ok(()) => ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2)),
+        Err(error) => {
+            say(format_args!("anabranch: {}", error.message));
             ExitCode::from(error.code)
         }
     }

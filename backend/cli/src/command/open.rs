@@ -1,10 +1,10 @@
 //! From the shared arguments to an open session with its inputs.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
-use super::costs::{open_store, save_store};
+use super::costs::{open_store, ready_store, refused};
 use super::hints::notes;
 use super::inputs::read_inputs;
-use super::{CliError, Output};
+use super::{CliError, Output, say};
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
 use std::path::PathBuf;
@@ -22,19 +22,23 @@ pub(super) struct Opened {
 impl Opened {
     /// Writes what was learned to the cost store.
     pub(super) fn save_costs(&self) -> Result<(), CliError> {
-        save_store(&self.session.costs(), &self.store)
+        self.session.save_costs(&self.store).map_err(refused)
     }
 }
 
 /// Opens the model and reads the inputs. What the inputs leave out is random where the command line says so, or where it
-/// names no input at all. With a platform file, plans are for its devices.
+/// names no input at all. With a platform file, plans are for its devices. Where costs will be saved, it is seen to first that they can.
 pub(super) fn open(
     devices: &DeviceArgs,
     platform: Option<PlatformFile>,
     model: &ModelArgs,
     place: &PlaceArgs,
+    will_save: bool,
 ) -> Result<Opened, CliError> {
     let (store, costs) = open_store(place.constraints.costs.as_ref())?;
+    if will_save {
+        ready_store(&store)?;
+    }
     let pins = place.constraints.pin.iter();
     let pinned = pins.fold(Constraints::default(), |all, (pattern, device)| all.with_pin(pattern, device));
     let mut options = SessionOptions::default()
@@ -52,8 +56,7 @@ pub(super) fn open(
         Some(path) => Session::open(path, options)?,
         None => Session::from_bytes(BUILT_IN, options)?,
     };
-    let names: Vec<_> = session.inputs().iter().map(|input| input.name().to_owned()).collect();
-    let given = Inputs::from(read_inputs(model, &names)?);
+    let given = read_inputs(model, &session)?;
     let seed = model.random.or(model.input.is_empty().then_some(0));
     let inputs = match seed {
         Some(seed) => session.fill_random(given, seed)?,
@@ -74,6 +77,6 @@ pub(super) fn model_name(model: &ModelArgs) -> String {
 /// Prints the notes of the inventory to standard error, where text is wanted.
 pub(super) fn print_notes(session: &Session, output: Output) {
     if !output.json {
-        notes(session.inventory()).iter().for_each(|note| eprintln!("note: {note}"));
+        notes(session.inventory()).iter().for_each(|note| say(format_args!("note: {note}")));
     }
 }

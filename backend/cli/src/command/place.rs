@@ -56,7 +56,7 @@ enum Format {
 
 impl PlaceCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let opened = open(&self.devices, self.what_if.read()?, &self.model, &self.place)?;
+        let opened = open(&self.devices, self.what_if.read()?, &self.model, &self.place, true)?;
         open::print_notes(&opened.session, output);
         let planned = opened.session.plan(&opened.inputs)?;
         opened.save_costs()?;

@@ -3,7 +3,7 @@
 use super::args::DeviceArgs;
 use super::costs::open_store;
 use super::table::{Table, duration};
-use super::{CliError, Output, pretty, write_file};
+use super::{CliError, Output, pretty, say, write_file};
 use anabranch::device::{detect, format_bytes};
 use anabranch::planning::PlatformFile;
 use anabranch::profile::MachineCosts;
@@ -38,7 +38,7 @@ impl PlatformCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let inventory = detect(&self.devices.options())?;
         let (_, mut store) = open_store(self.costs.as_ref())?;
-        store.settle(&inventory.fingerprint()).iter().for_each(|note| eprintln!("note: {note}"));
+        store.settle(&inventory.fingerprint()).iter().for_each(|note| say(format_args!("note: {note}")));
         let file = PlatformFile::of(&inventory, store.here());
         match &self.output {
             Some(path) => write_file(path, pretty(&file)?),

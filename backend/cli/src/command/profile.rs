@@ -37,7 +37,7 @@ impl ProfileCommand {
             for stream in self.modes() {
                 let streaming = StreamArgs { stream, ..self.place.streaming.clone() };
                 let place = PlaceArgs { place: kind.to_owned(), streaming, ..self.place.clone() };
-                let opened = open(&self.devices, None, &self.model, &place)?;
+                let opened = open(&self.devices, None, &self.model, &place, true)?;
                 if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
                     open::print_notes(&opened.session, Output { json: false });
                     break;

@@ -1,6 +1,6 @@
 //! A progress bar on standard error, for work that takes longer than a second.
 
-use super::Output;
+use super::{Output, say};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Display;
 use std::io::{IsTerminal, stderr};
@@ -26,7 +26,7 @@ impl Progress {
     pub(super) fn begin(&self, output: Output, step: impl Display) {
         if !output.json && !stderr().is_terminal() {
             let done = self.bar.position() + 1;
-            eprintln!("{} {done}/{}: {step}", self.bar.message(), self.bar.length().unwrap_or(done));
+            say(format_args!("{} {done}/{}: {step}", self.bar.message(), self.bar.length().unwrap_or(done)));
         }
     }
 

@@ -9,7 +9,7 @@ use super::place::plan_file;
 use super::progress::Progress;
 use super::refine::RefineArgs;
 use super::report::Report;
-use super::{CliError, Output, pretty, write_file};
+use super::{CliError, Output, pretty, write_file, write_with};
 use crate::npy::{write_npy, write_npz};
 use crate::report::trace;
 use anabranch::compare::{Series, SeriesOptions, measure};
@@ -18,8 +18,8 @@ use anabranch::refine::Refined;
 use anabranch::session::events_json;
 use anabranch::session::{Outputs, Prepared, Run};
 use clap::{Args, ValueEnum};
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ enum TraceFormat {
 
 impl RunCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let opened = open(&self.devices, None, &self.model, &self.place)?;
+        let opened = open(&self.devices, None, &self.model, &self.place, !self.no_learn)?;
         open::print_notes(&opened.session, output);
         let (costs, series, refinement) = match self.refine.refine {
             None => {
@@ -100,9 +100,8 @@ impl RunCommand {
         self.write_events(last)?;
         let model = open::model_name(&self.model);
         self.html.write(&opened, &model, &last.prepared, &costs, Some(&series))?;
-        if !self.no_learn {
-            opened.save_costs()?;
-        }
+        // A run that was made is reported, whatever becomes of its costs.
+        let saved = if self.no_learn { Ok(()) } else { opened.save_costs() };
         let (report, gantt) = (Report::new(model.clone(), &opened.session, &series), Gantt::of(last));
         if let Some(path) = &self.gantt {
             let text = gantt.svg(format!("{model}: the last run"), report.headline());
@@ -110,13 +109,15 @@ impl RunCommand {
         }
         if !output.json {
             let rounds = refinement.as_ref().map_or(String::new(), super::refine::table);
-            return output.text(&format!("{rounds}{report}\n{gantt}"));
+            output.text(&format!("{rounds}{report}\n{gantt}"))?;
+            return saved;
         }
         let mut value = serde_json::to_value(&report).map_err(CliError::internal)?;
         if let Some(refinement) = &refinement {
             value["refinement"] = serde_json::to_value(refinement).map_err(CliError::internal)?;
         }
-        output.json(&value)
+        output.json(&value)?;
+        saved
     }
 
     /// Runs the model as often as asked, and learns from the runs that are profiled; what the first tells is kept apart.
@@ -141,12 +142,8 @@ impl RunCommand {
     }
 
     fn write_events(&self, run: &Run) -> Result<(), CliError> {
-        let file = |path: &Path| match File::create(path) {
-            Ok(file) => Ok(BufWriter::new(file)),
-            Err(error) => Err(CliError::in_file(path, error)),
-        };
         if let Some(path) = &self.profile {
-            serde_json::to_writer_pretty(file(path)?, &events_json(run))?;
+            write_with(path, |file| Ok(serde_json::to_writer_pretty(file, &events_json(run))?))?;
         }
         if let Some(path) = &self.trace {
             let by_name = match path.extension().is_some_and(|extension| extension == "paje") {
@@ -154,8 +151,8 @@ impl RunCommand {
                 false => TraceFormat::Chrome,
             };
             match self.trace_format.unwrap_or(by_name) {
-                TraceFormat::Chrome => trace(run).write_chrome(file(path)?)?,
-                TraceFormat::Paje => trace(run).write_paje(file(path)?)?,
+                TraceFormat::Chrome => write_with(path, |file| trace(run).write_chrome(file))?,
+                TraceFormat::Paje => write_with(path, |file| trace(run).write_paje(file))?,
             }
         }
         Ok(())
@@ -163,15 +160,61 @@ impl RunCommand {
 }
 
 fn write_outputs(path: &Path, outputs: &Outputs) -> Result<(), CliError> {
-    if path.extension().is_some_and(|extension| extension == "npz") {
-        return Ok(write_npz(path, outputs.iter())?);
+    let archive = path.extension().is_some_and(|extension| extension == "npz");
+    let names = file_names(outputs.iter().map(|(name, _)| name), archive);
+    let mut named = names.iter().map(String::as_str).zip(outputs.iter().map(|(_, tensor)| tensor));
+    if archive {
+        return Ok(write_npz(path, named)?);
     }
     fs::create_dir_all(path).map_err(|error| CliError::in_file(path, error))?;
-    for (name, tensor) in outputs.iter() {
-        // A name is the model's text: what could leave the directory becomes an underscore.
-        let safe: String =
-            name.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect();
-        write_npy(&path.join(format!("{safe}.npy")), tensor)?;
+    named.try_for_each(|(name, tensor)| Ok(write_npy(&path.join(format!("{name}.npy")), tensor)?))
+}
+
+/// Characters of a file's name at most, so that any system takes it with an ending.
+const LONGEST_NAME: usize = 60;
+
+/// A file's name for each output, all different. A name is the model's text: what could leave the directory or act on a terminal becomes an
+/// underscore, and of those that would be one file the later ones get a number. Members of an archive keep names that lead downwards.
+fn file_names<'a>(outputs: impl Iterator<Item = &'a str>, archive: bool) -> Vec<String> {
+    let mut taken = BTreeSet::new();
+    let unique = |output: &str| {
+        let name = if archive && leads_down(output) { output.to_owned() } else { plain_name(output) };
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let mut free = std::iter::once(name.clone()).chain(numbered);
+        // Some file systems do not tell letters from capitals.
+        let key = |name: &String| if archive { name.clone() } else { name.to_lowercase() };
+        free.find(|name| taken.insert(key(name))).unwrap_or(name)
+    };
+    outputs.map(unique).collect()
+}
+
+fn plain_name(output: &str) -> String {
+    let safe = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: String = output.chars().map(safe).take(LONGEST_NAME).collect();
+    if name.trim_matches('.').is_empty() { name.replace('.', "_") + "_" } else { name }
+}
+
+fn leads_down(output: &str) -> bool {
+    let acts = |c: char| c.is_control() || c == '\\';
+    output.len() <= 4 * LONGEST_NAME
+        && !output.contains(acts)
+        && output.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_output_has_a_file_of_its_own_in_the_directory() {
+        let long = "x".repeat(300);
+        let names = ["y", "a/b", "a:b", "../../x", "/x", "..", "", "y", "Y", "y-2", &long, "\u{1b}[2J", "ä"];
+        let files = file_names(names.into_iter(), false);
+        let short = &long[..LONGEST_NAME];
+        let want = ["y", "a_b", "a_b-2", ".._.._x", "_x", "___", "_", "y-2", "Y-3", "y-2-2", short, "__2J", "ä"];
+        assert_eq!(files, want);
+        let members = ["a/b", "a:b", "../../x", "/x", "a//b", "y", "y", "Y"];
+        let want = ["a/b", "a:b", ".._.._x", "_x", "a__b", "y", "y-2", "Y"];
+        assert_eq!(file_names(members.into_iter(), true), want);
     }
-    Ok(())
 }

@@ -5,7 +5,7 @@ mod schedule;
 
 use super::progress::Progress;
 use super::trial::{AUTO, OrderName, Placed, RuleArgs, SearchArgs, strategy, strategy_help};
-use super::{CliError, Output, assignment, write_file};
+use super::{CliError, Output, assignment, say, write_file};
 use crate::chart::page;
 use anabranch_placement::check::check_placement;
 use anabranch_placement::evaluate::{Baseline, Metrics};
@@ -104,7 +104,7 @@ impl SimulateCommand {
             ([one], true) => output.json(&self.json(one)),
             ([one], false) => {
                 for violation in &one.violations {
-                    eprintln!("anabranch: the assignment breaks a constraint: {violation}");
+                    say(format_args!("anabranch: the assignment breaks a constraint: {violation}"));
                 }
                 output.text(&self.text(one))
             }

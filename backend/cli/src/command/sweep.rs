@@ -10,7 +10,7 @@ use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
 use super::table::{Table, duration};
 use super::trial::{AUTO, OrderName, RuleArgs, SearchArgs, strategy, strategy_help};
-use super::{CliError, Output};
+use super::{CliError, Output, say};
 use crate::chart::{Bar, amount};
 use anabranch_placement::place::{Auto, STRATEGIES};
 use cases::Case;
@@ -82,7 +82,7 @@ impl SweepCommand {
         let units = units(&keys, &done);
         let missing: usize = units.iter().map(|unit| unit.keys.len()).sum();
         if !output.json && missing < keys.len() {
-            eprintln!("note: {} of {} results were there already", keys.len() - missing, keys.len());
+            say(format_args!("note: {} of {} results were there already", keys.len() - missing, keys.len()));
         }
         let cancel = cancel_on_interrupt()?;
         let progress = Progress::new(output, "simulations", missing as u64);
@@ -97,7 +97,7 @@ impl SweepCommand {
         drop(progress);
         if cancel.is_cancelled() {
             if let Some(path) = &self.output {
-                eprintln!("note: what is done is in {}; the same command goes on from there", path.display());
+                say(format_args!("note: what is done is in {}; the same command goes on from there", path.display()));
             }
             return Err(CliError::interrupted());
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::plan::test_programs::{Maker, add, chain, map, random_program, relu};
 use crate::plan::{ChunkRule, MachineDevice, StreamMode};
 use crate::program::{Program, ValueId};
-use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Reduce, ReduceKind, Unary};
+use anabranch_kernels::op::{Binary, Expression, Literal, MatMul, Op, Reduce, ReduceKind, Step, Unary};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 
 /// A CPU device with two threads and 1 MiB of cache each.
@@ -156,6 +156,18 @@ fn a_reduction_over_everything_ends_a_block() {
     let behind = block_node(&program, &Readers::of(&program), &[0, 1, 3].map(NodeId), 1).expect_err("nothing follows");
     let behind = behind.to_string();
     assert!(behind.contains("does not divide") || behind.contains("reduces over all rows"), "{behind}");
+}
+
+#[test]
+fn a_node_without_inputs_can_begin_a_block() {
+    let mut maker = Maker::new();
+    let x = maker.input(&[1, 1]);
+    let two = Expression::new(0, vec![Step::Constant(Literal::Float(2.0))]).expect("one step");
+    let filled = maker.node(map(two), &[], &[64, 32]);
+    let sum = maker.node(reduce(ReduceKind::Sum, &[0, 1]), &[filled], &[1, 1]);
+    let last = maker.node(add(), &[sum, x], &[1, 1]);
+    let program = maker.finish(&[last]);
+    assert_eq!(members(&program, &[0; 3]), [[0, 1]]);
 }
 
 #[test]

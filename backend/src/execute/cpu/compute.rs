@@ -5,6 +5,7 @@ use super::cell::Cell;
 use super::slow::Slow;
 use crate::execute::error::{Failure, Place};
 use crate::execute::script::{DeviceScript, NodeScript, Operand, Streaming};
+use crate::execute::worker::Run;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::cpu::{Call, CpuKernel};
 use std::ops::Range;
@@ -30,11 +31,12 @@ impl CpuWorker {
         node: &NodeScript,
         at: u32,
         part: Option<&Part<'_>>,
+        run: &Run<'_>,
     ) -> Result<(), Failure> {
         let written = script.operands(&node.outputs);
         if let ([output], None) = (written, part) {
             let mut held = [std::mem::take(&mut self.cells[output.cell as usize])];
-            let result = self.call(script, node, at, None, &mut held);
+            let result = self.call(script, node, at, None, &mut held, run);
             let [cell] = held;
             self.cells[output.cell as usize] = cell;
             return result;
@@ -48,7 +50,7 @@ impl CpuWorker {
             });
         }
         drop(made);
-        let result = self.call(script, node, at, part, &mut held);
+        let result = self.call(script, node, at, part, &mut held, run);
         for ((number, operand), cell) in written.iter().enumerate().zip(held.drain(..)) {
             match part.and_then(|part| part.streaming.out(number)) {
                 Some(_) => self.made.push(cell),
@@ -68,6 +70,7 @@ impl CpuWorker {
         at: u32,
         part: Option<&Part<'_>>,
         held: &mut [Cell],
+        run: &Run<'_>,
     ) -> Result<(), Failure> {
         let (read, written) = (script.operands(&node.inputs), script.operands(&node.outputs));
         let mut few: [&[u8]; FEW_INPUTS] = [&[]; FEW_INPUTS];
@@ -104,7 +107,7 @@ impl CpuWorker {
         };
         let rows = part.map_or(0..node.rows, |part| part.rows.clone());
         let call = Call { inputs, outputs, rows, scratch: self.scratch.bytes_mut(), team: &self.team };
-        let result = perform(&*self.kernels[at as usize], self.slowdown, call);
+        let result = perform(&*self.kernels[at as usize], self.slowdown, call, &|| run.is_interrupted());
         result.map_err(|error| Failure::at(Place::Node(node.node), error))
     }
 }
@@ -125,16 +128,17 @@ fn output<'a>(
     Ok(&mut bytes[window])
 }
 
-/// Calls a kernel, and waits until a slower device would be done.
+/// Calls a kernel, and waits until a slower device would be done, or `left` says that nobody wants it any more.
 pub(in crate::execute) fn perform(
     kernel: &dyn CpuKernel,
     slowdown: Option<f64>,
     call: Call<'_>,
+    left: &dyn Fn() -> bool,
 ) -> Result<(), KernelError> {
     let Some(times) = slowdown else { return kernel.run(call) };
     let started = Slow::start(times);
     let result = kernel.run(call);
-    started.finish();
+    started.finish(left);
     result
 }
 

@@ -133,7 +133,11 @@ impl CpuWorker {
                     self.log.at = Place::Node(node.node);
                     let (mut start, mut waited) = (now, 0);
                     match &node.streaming {
-                        None => self.compute(script, node, at, None)?,
+                        None => {
+                            let computed = self.compute(script, node, at, None, run);
+                            run.uninterrupted()?;
+                            computed?;
+                        }
                         Some(streaming) => (start, waited) = self.run_chunks(script, at, streaming, run)?,
                     }
                     if run.terms.profile {
@@ -216,7 +220,8 @@ impl CpuWorker {
 
 impl Worker for CpuWorker {
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
-        let script = Arc::clone(&self.script);
+        let (script, team) = (Arc::clone(&self.script), Arc::clone(&self.team));
+        let _watched = run.terms.interrupt.as_ref().map(|interrupt| team.watch(Arc::clone(interrupt)));
         self.begin(&script, run)?;
         self.follow_steps(&script, run)?;
         self.log.at = Place::Nowhere;

@@ -31,7 +31,9 @@ impl CpuWorker {
             }
             let rows = streaming.cut.rows_of(chunk);
             let part = Part { rows: node.own_rows(&streaming.cut, &rows), streaming, chunk_rows: rows.len() };
-            self.compute(script, node, at, Some(&part))?;
+            let computed = self.compute(script, node, at, Some(&part), run);
+            run.uninterrupted()?;
+            computed?;
             self.pass_on(streaming, run)?;
             if chunk == 0 {
                 passing = run.now();

@@ -123,7 +123,7 @@ fn compute(
     let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Buffer::bytes_mut).collect();
     let rows = 0..spec.row_plan().map_or(1, |plan| plan.rows);
     let call = Call { inputs: &read, outputs: &mut written, rows, scratch: scratch.bytes_mut(), team };
-    perform(kernel, slowdown, call).map_err(|error| Failure::at(Place::Node(node), error))?;
+    perform(kernel, slowdown, call, &|| false).map_err(|error| Failure::at(Place::Node(node), error))?;
     Ok(outputs)
 }
 

@@ -1,6 +1,6 @@
 //! Whatever fails is named, leaves every worker idle, and does not touch the next run.
 
-use super::naive::hook;
+use super::naive::{hook, hook_team};
 use super::runs::ladder;
 use super::{assert_right, executor, executor_with, inputs, kernels, threads_named};
 use crate::error_kind::ErrorKind;
@@ -10,7 +10,7 @@ use crate::lock::lock;
 use crate::plan::test_programs::Placed;
 use crate::plan::{ChunkRule, PlanOptions, StreamMode};
 use anabranch_kernels::KernelError;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -125,9 +125,46 @@ fn a_sleeping_kernel_is_left_after_the_timeout() {
     let options = RunOptions::default().with_timeout(timeout);
     let error = run(&executor, &options).expect_err("too slow");
     assert_eq!((error.kind, &*error.to_string()), (ErrorKind::Timeout, "the run did not end within 20ms"));
-    assert!(begin.elapsed() >= Duration::from_millis(100), "a kernel is not interrupted");
+    assert!(begin.elapsed() >= Duration::from_millis(100), "a part of a kernel is not interrupted");
     mood.store(WELL, Ordering::Relaxed);
     assert_right(&executor, &RunOptions::default());
+}
+
+/// On each device and number of threads, by a token and by a clock.
+#[test]
+fn a_kernel_is_left_between_its_parts() {
+    const PARTS: usize = 20_000;
+    let placed = ladder(&["cpu", "cpu"], 4, &[6]);
+    for (node, threads) in (0..6).flat_map(|node| [(node, 1), (node, 2)]) {
+        let (kernels, token) = (kernels(&placed.program), CancelToken::new());
+        let (long, begun) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+        let (is_long, count, cancel) = (Arc::clone(&long), Arc::clone(&begun), token.clone());
+        hook_team(&kernels, node, move |team| {
+            if is_long.load(Ordering::Relaxed) {
+                team.run(PARTS, &|part| {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    if part == 3 {
+                        cancel.cancel();
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                });
+                // What was left out makes it fail: that is not what the run ended for.
+                return Err(KernelError::Value { op: "long", reason: "parts are missing".into() });
+            }
+            Ok(())
+        });
+        let executor = executor_with(&placed, kernels, &PlanOptions::default(), threads);
+        let clock = RunOptions::default().with_timeout(Duration::from_millis(20));
+        let by_token = RunOptions::default().with_cancel(token.clone());
+        for (options, kind) in [(clock, ErrorKind::Timeout), (by_token, ErrorKind::Cancelled)] {
+            begun.store(0, Ordering::Relaxed);
+            let error = run(&executor, &options).expect_err("it takes too long");
+            assert_eq!(error.kind, kind, "node {node}: {error}");
+            assert!(begun.load(Ordering::Relaxed) < PARTS, "node {node}, {threads} threads");
+        }
+        long.store(false, Ordering::Relaxed);
+        assert_right(&executor, &RunOptions::default());
+    }
 }
 
 #[test]

@@ -25,19 +25,28 @@ struct Hooked<F> {
     before: F,
 }
 
-impl<F: Fn() -> Result<(), KernelError> + Send + Sync> CpuKernel for Hooked<F> {
+impl<F: Fn(&Team) -> Result<(), KernelError> + Send + Sync> CpuKernel for Hooked<F> {
     fn scratch_bytes(&self) -> usize {
         self.naive.scratch_bytes()
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        (self.before)()?;
+        (self.before)(call.team)?;
         self.naive.run(call)
     }
 }
 
 /// Lets the kernel of a node do something before each call.
 pub(super) fn hook(kernels: &Kernels, node: u32, before: impl Fn() -> Result<(), KernelError> + Send + Sync + 'static) {
+    hook_team(kernels, node, move |_| before());
+}
+
+/// The same with the kernel's team.
+pub(super) fn hook_team(
+    kernels: &Kernels,
+    node: u32,
+    before: impl Fn(&Team) -> Result<(), KernelError> + Send + Sync + 'static,
+) {
     let naive = Naive::new(&kernels.program().node(NodeId(node)).spec);
     kernels.replace(NodeId(node), Arc::new(Hooked { naive, before }));
 }

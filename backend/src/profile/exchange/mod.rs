@@ -6,8 +6,9 @@ mod starpu;
 mod starpu_text;
 
 use super::store::CostStore;
+use crate::files;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Bytes that a file may have.
@@ -65,12 +66,13 @@ impl Exchange {
                 let models = starpu::models(store);
                 for (name, text) in &models {
                     let file = path.join(name);
-                    fs::write(&file, text).map_err(|error| ExchangeError::io(&file, &error))?;
+                    let written = files::write(&file, |file| file.write_all(text.as_bytes()));
+                    written.map_err(|error| ExchangeError::io(&file, &error))?;
                 }
                 return Ok(models.len());
             }
         };
-        fs::write(path, text).map_err(refused)?;
+        files::write(path, |file| file.write_all(&text)).map_err(refused)?;
         Ok(1)
     }
 
@@ -79,12 +81,12 @@ impl Exchange {
     /// # Errors
     /// If a file cannot be read, or holds anything that is no cost.
     pub fn import(self, path: &Path) -> Result<CostStore, ExchangeError> {
-        let read = |path: &Path| read_bounded(path).map_err(|error| ExchangeError::io(path, &error));
+        let read = |path: &Path| files::read(path, MOST_BYTES).map_err(|error| ExchangeError::io(path, &error));
         match self {
             Self::Json => parse_json(&read(path)?).map_err(|problem| ExchangeError::content(path, &problem)),
             Self::StarPu => {
                 let mut store = CostStore::default();
-                let files = files(path).map_err(|error| ExchangeError::io(path, &error))?;
+                let files = listed(path).map_err(|error| ExchangeError::io(path, &error))?;
                 for file in files {
                     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
                     let model = starpu::read(&name, &read(&file)?);
@@ -103,17 +105,8 @@ fn parse_json(text: &[u8]) -> Result<CostStore, String> {
     }
 }
 
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > MOST_BYTES {
-        true => Err(io::Error::other(format!("it is larger than {} MiB", MOST_BYTES >> 20))),
-        false => Ok(bytes),
-    }
-}
-
 /// The file, or all files of the directory by name.
-fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+fn listed(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }

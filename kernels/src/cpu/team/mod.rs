@@ -15,6 +15,8 @@ pub(crate) use tiles::{Grid, Tile};
 pub(crate) use workspace::with_workspace;
 
 use crew::Crew;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long an idle helper spins before it sleeps.
@@ -26,6 +28,21 @@ const SPIN: Duration = Duration::from_micros(50);
 /// particular one made from inside a part, does all its parts itself.
 pub struct Team {
     crew: Option<Crew>,
+    watched: AtomicBool,
+    interrupt: Mutex<Option<Interrupt>>,
+}
+
+/// Tells whether the work at hand is to be left. Once it has said so, it always does.
+pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// A team whose work may be interrupted until this is dropped.
+pub struct Watched<'a>(&'a Team);
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.0.watched.store(false, Ordering::Relaxed);
+        *self.0.interrupt.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 impl Team {
@@ -34,12 +51,28 @@ impl Team {
     ///
     /// If the system refuses further threads the team is smaller; [`Self::threads`] tells. Results do not depend on it.
     pub fn new(threads: usize, on_start: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        Self { crew: Crew::new(threads.saturating_sub(1), on_start) }
+        Self { crew: Crew::new(threads.saturating_sub(1), on_start), ..Self::solo() }
     }
 
     /// A team of the calling thread alone.
     pub fn solo() -> Self {
-        Self { crew: None }
+        Self { crew: None, watched: AtomicBool::new(false), interrupt: Mutex::new(None) }
+    }
+
+    /// Asks `interrupt` before each part of what is run from now on until the returned value is dropped. Once that says that the work is to
+    /// be left, no further part is begun: calls return as if all were done, and what the missing parts would have written is as it was. So
+    /// who watches a team has to ask `interrupt` after each kernel, and to believe nothing that was computed if it says so.
+    pub fn watch(&self, interrupt: Interrupt) -> Watched<'_> {
+        *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupt);
+        self.watched.store(true, Ordering::Relaxed);
+        Watched(self)
+    }
+
+    /// What is to be asked before each part.
+    fn interrupt(&self) -> Option<Interrupt> {
+        // Set and asked for by the thread that runs kernels, or by parts that it has started since.
+        let watched = self.watched.load(Ordering::Relaxed);
+        if watched { self.interrupt.lock().unwrap_or_else(PoisonError::into_inner).clone() } else { None }
     }
 
     /// The number of threads, the calling one included.
@@ -53,6 +86,17 @@ impl Team {
     /// If a part panics: the others are done first where the team has helpers, then the panic of the part with the
     /// lowest number goes on in the calling thread.
     pub fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
+        match self.interrupt() {
+            None => self.run_all(parts, body),
+            Some(interrupt) => self.run_all(parts, &|part| {
+                if !interrupt() {
+                    body(part);
+                }
+            }),
+        }
+    }
+
+    fn run_all(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
         match &self.crew {
             Some(crew) if parts > 1 => crew.run(parts, body),
             _ => (0..parts).for_each(body),
@@ -96,8 +140,7 @@ impl Team {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn every_part_runs_exactly_once() {
@@ -124,6 +167,29 @@ mod tests {
             });
         }
         assert_eq!(sum.into_inner(), 20_000 * 6);
+    }
+
+    #[test]
+    fn no_part_begins_after_an_interruption() {
+        for threads in [1, 3] {
+            let team = Team::new(threads, |_| {});
+            let (done, left) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+            let asked = Arc::clone(&left);
+            let watched = team.watch(Arc::new(move || asked.load(Ordering::SeqCst)));
+            let part = |_: usize| {
+                if done.fetch_add(1, Ordering::SeqCst) == 9 {
+                    left.store(true, Ordering::SeqCst);
+                }
+            };
+            team.run(10_000, &part);
+            let begun = done.load(Ordering::SeqCst);
+            assert!((10..10 + threads).contains(&begun), "{begun} parts on {threads} threads");
+            team.run(10, &part);
+            assert_eq!(done.load(Ordering::SeqCst), begun);
+            drop(watched);
+            team.run(10, &part);
+            assert_eq!(done.load(Ordering::SeqCst), begun + 10, "nobody asks any more");
+        }
     }
 
     #[test]

@@ -87,6 +87,12 @@ pub(super) fn run<T: Send + Sync>(
 
 /// Runs `body(round, part)` for each part of each round, no round before the one before has ended.
 fn in_turn(team: &Team, rounds: usize, parts: usize, body: &(dyn Fn(usize, usize) + Sync)) {
+    let interrupt = team.interrupt();
+    let body = &|round: usize, part: usize| {
+        if interrupt.as_ref().is_none_or(|interrupt| !interrupt()) {
+            body(round, part);
+        }
+    };
     if parts <= 1 || team.threads() == 1 {
         (0..rounds).for_each(|round| (0..parts).for_each(|part| body(round, part)));
         return;

@@ -1,6 +1,6 @@
 //! Where a canonical graph comes from: a file of its own, a model, or a generator.
 
-use super::super::CliError;
+use super::super::{CliError, read_file};
 use super::SourceArgs;
 use anabranch::canonical::{CanonicalProgram, Granularity, residual_network};
 use anabranch::import;
@@ -41,7 +41,7 @@ impl Source {
             return Ok(Source { name: format!("{text} (seed {})", args.seed), graph, converted: None });
         }
         if path.extension().is_some_and(|extension| extension == "json") {
-            let bytes = std::fs::read(path).map_err(|error| refuse(&error))?;
+            let bytes = read_file(path)?;
             let graph = parse_canonical(&bytes).map_err(|error| refuse(&error))?;
             return Ok(Source { name: text.into(), graph, converted: None });
         }

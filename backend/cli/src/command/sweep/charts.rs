@@ -1,8 +1,8 @@
 //! A sweep's results as charts: means over seeds, with deviations.
 
-use super::super::CliError;
 use super::super::table::duration;
 use super::super::trial::OrderName;
+use super::super::{CliError, write_file};
 use super::results::{Key, Row};
 use crate::chart::{Bar, BarChart, Format, Group, Panel, amount, page};
 use std::collections::BTreeMap;
@@ -96,18 +96,17 @@ const QUANTITIES: [Quantity; 4] = [
 
 /// Writes a file for each chart, and a page with all of them.
 pub(super) fn write(directory: &Path, rows: &[&Row]) -> Result<(), CliError> {
-    let failed = |path: &Path, error| CliError::in_file(path, error);
-    fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
+    fs::create_dir_all(directory).map_err(|error| CliError::in_file(directory, error))?;
     let mut charts = Vec::new();
     for quantity in &QUANTITIES {
         let svg = chart(quantity, rows).svg();
         let path = directory.join(quantity.file);
-        fs::write(&path, &svg).map_err(|error| failed(&path, error))?;
+        write_file(&path, &svg)?;
         charts.push(svg);
     }
     let path = directory.join("index.html");
     let facts = [("results", rows.len().to_string()), ("seeds", seeds(rows).to_string())];
-    fs::write(&path, page("Placement sweep", &facts, &charts)).map_err(|error| failed(&path, error))
+    write_file(&path, page("Placement sweep", &facts, &charts))
 }
 
 fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {

@@ -3,11 +3,12 @@
 use super::super::CliError;
 use super::super::trial::{AUTO, OrderName, RuleArgs, SearchArgs};
 use super::cases::Case;
+use anabranch::files;
 use anabranch_placement::evaluate::Metrics;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -155,14 +156,20 @@ impl Results {
             return Err(CliError::in_file(path, "results are written to FILE.csv"));
         }
         let refuse = |error: std::io::Error| CliError::in_file(path, error);
-        let text = match fs::read_to_string(path) {
+        let text = match files::read_text(path, files::MOST_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => return Err(refuse(error)),
         };
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        let rows = parse(whole)
-            .map_err(|error| CliError::in_file(path, format!("{error}; give another file or remove this one")))?;
+        let foreign = |error: String| CliError::in_file(path, format!("{error}; give another file or remove this one"));
+        let heading = lines(&Row::default(), true)?;
+        let heading = heading.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+        // Less than the heading is what an interruption may have left of it.
+        if !text.as_bytes().starts_with(heading) && !heading.starts_with(text.as_bytes()) {
+            return Err(foreign("it does not begin as results do".into()));
+        }
+        let rows = parse(whole).map_err(foreign)?;
         let file = OpenOptions::new().create(true).append(true).open(path).map_err(refuse)?;
         file.set_len(whole.len() as u64).map_err(refuse)?;
         let results = Results { path: path.into(), file, headed: !whole.is_empty() };
@@ -171,12 +178,17 @@ impl Results {
 
     /// Appends a result as one whole line; before the first, the heading.
     pub(super) fn append(&mut self, row: &Row) -> Result<(), CliError> {
-        let mut writer = csv::WriterBuilder::new().has_headers(!self.headed).from_writer(Vec::new());
-        writer.serialize(row)?;
-        let lines = writer.into_inner().map_err(CliError::internal)?;
+        let lines = lines(row, !self.headed)?;
         self.headed = true;
         self.file.write_all(&lines).map_err(|error| CliError::in_file(&self.path, error))
     }
+}
+
+/// A result as it is appended, with the heading or without.
+fn lines(row: &Row, headed: bool) -> Result<Vec<u8>, CliError> {
+    let mut writer = csv::WriterBuilder::new().has_headers(headed).from_writer(Vec::new());
+    writer.serialize(row)?;
+    writer.into_inner().map_err(CliError::internal)
 }
 
 fn parse(text: &str) -> Result<Vec<Row>, String> {
@@ -188,6 +200,7 @@ fn parse(text: &str) -> Result<Vec<Row>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn row(graph: &str) -> Row {
         Row { graph: graph.into(), seed: 7, send_ops: 0.1, makespan: Some(0.1 + 0.2), ..Row::default() }
@@ -223,6 +236,9 @@ mod tests {
             refused
         };
         assert!(message("a.txt", "").contains("FILE.csv"));
-        assert!(message("a.csv", "x,y\n1,2\n").contains("line 2"));
+        for foreign in ["x,y\n1,2\n", "x,y\n", "a note without an end"] {
+            let refused = message("a.csv", foreign);
+            assert!(refused.contains("as results do"), "{refused}");
+        }
     }
 }

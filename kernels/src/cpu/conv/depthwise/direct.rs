@@ -26,6 +26,9 @@ pub(super) struct Direct {
     run: Run,
 }
 
+/// Masks of a kernel at most: 16 MiB of them.
+const MOST_MASKS: usize = 4 << 20;
+
 impl Direct {
     /// `None` if there is no kernel for the stride, or for this processor.
     pub(super) fn new(micro: &MicroKernel, geometry: &Geometry) -> Option<Self> {
@@ -52,7 +55,12 @@ impl Direct {
             ("AVX2", 2) => avx2::run::<2>,
             _ => return None,
         };
-        let mut masks = Vec::new();
+        // Rows as long as pads in a file make them have no table: another kernel takes them.
+        let entries = output[1].div_ceil(micro.lanes).saturating_mul(window[1]);
+        if entries > MOST_MASKS {
+            return None;
+        }
+        let mut masks = Vec::with_capacity(entries);
         for (vector, tap) in (0..output[1].div_ceil(micro.lanes)).flat_map(|v| (0..window[1]).map(move |tap| (v, tap)))
         {
             let first = vector * micro.lanes * stride + tap * steps.dilations[1];

@@ -1,0 +1,373 @@
+//! Files of users: read within bounds and only if they are files, written whole or not at all.
+//!
+//! What is written goes to a file beside the place that it is for, which then takes that place in one step: whoever looks sees the
+//! former content or the new one, also after a crash or on a full disk. A process that is killed may leave the file beside it behind;
+//! whoever writes to the same place next removes it. Who writes holds a lock on it, so that nobody removes what is in use.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes of a file that people write and edit: none of theirs is nearly as large.
+pub const MOST_BYTES: u64 = 1 << 30;
+
+/// Processes that write to one place at a time at most.
+const WRITERS: u32 = 64;
+
+/// How long another process may hold a directory before it is no longer waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reads a regular file of at most `most` bytes.
+///
+/// # Errors
+/// If it cannot be read, is no regular file (a pipe could keep the reader waiting, a device never ends) or is larger; memory is taken
+/// only for a file that is small enough.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let length = file.metadata()?.len();
+    let too_large =
+        || io::Error::new(ErrorKind::FileTooLarge, format!("is larger than the {most} bytes that are read"));
+    if length > most {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length as usize + 1)?;
+    // It may grow meanwhile.
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// [`read`], as text.
+///
+/// # Errors
+/// As [`read`]; also if it is not UTF-8.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(read(path, most)?).map_err(|_| io::Error::new(ErrorKind::InvalidData, "is not UTF-8 text"))
+}
+
+/// Opens a regular file to read.
+///
+/// # Errors
+/// If it cannot be opened or is no regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = open_without_waiting(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "is not a regular file")),
+    }
+}
+
+/// Opens `path` for reading without waiting for a writer if it turns out to be a pipe.
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    {
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+    #[cfg(not(unix))]
+    File::open(path)
+}
+
+/// Writes a file whole or not at all. A link stays and what it leads to is written; an existing file's mode stays. What is no regular
+/// file but a pipe or a device (`/dev/stdout`) is written to as it comes.
+///
+/// # Errors
+/// If `emit` fails, the file is marked as read-only, or its directory or the disk takes no more; an existing file is then as it was.
+pub fn write(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    if is_stream(path) {
+        return stream(path, emit);
+    }
+    let place = place(path)?;
+    let permissions = permissions(&place)?;
+    let part = Part::beside(&place)?;
+    if let Some(permissions) = permissions {
+        part.file.set_permissions(permissions)?;
+    }
+    let mut writer = BufWriter::new(&part.file);
+    emit(&mut writer)?;
+    writer.flush()?;
+    drop(writer);
+    part.file.sync_all()?;
+    part.put(&place)
+}
+
+/// Whether it is written to as it comes: a pipe or a device, or a file by which a shell has replaced one.
+fn is_stream(path: &Path) -> bool {
+    let of_the_system = path.starts_with("/dev") || path.starts_with("/proc");
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() || of_the_system)
+}
+
+/// The permissions of a file that is to be replaced, if there is one.
+fn permissions(place: &Path) -> io::Result<Option<fs::Permissions>> {
+    match fs::metadata(place).map(|metadata| metadata.permissions()) {
+        Ok(permissions) if permissions.readonly() => {
+            Err(io::Error::new(ErrorKind::PermissionDenied, "is marked as read-only"))
+        }
+        Ok(permissions) => Ok(Some(permissions)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes to a pipe or device, without waiting for who reads it to come.
+fn stream(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    #[cfg(unix)]
+    let file = {
+        use rustix::fs::{Mode, OFlags, fcntl_setfl};
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        fcntl_setfl(&file, OFlags::empty())?;
+        file
+    };
+    #[cfg(not(unix))]
+    let file = OpenOptions::new().write(true).open(path)?;
+    let mut writer = BufWriter::new(file);
+    emit(&mut writer)?;
+    writer.flush()
+}
+
+/// Where a file is once links are followed; a link that leads nowhere says where its file is to be.
+fn place(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let target = fs::read_link(path).map(|target| directory(path).join(target));
+            Ok(target.unwrap_or_else(|_| path.to_owned()))
+        }
+        found => found,
+    }
+}
+
+/// The directory of a file.
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file that is being written, removed again unless it is put into its place.
+struct Part {
+    path: PathBuf,
+    file: File,
+    is_placed: bool,
+}
+
+impl Part {
+    /// A new file beside `place`, under a name that tells what it is and for which file.
+    fn beside(place: &Path) -> io::Result<Self> {
+        let mut hasher = DefaultHasher::new();
+        place.file_name().hash(&mut hasher);
+        let name = hasher.finish();
+        for number in 0..WRITERS {
+            let path = directory(place).join(format!(".anabranch-{name:016x}-{number}.part"));
+            remove_if_abandoned(&path);
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) if keeps(&file, &path) => return Ok(Self { path, file, is_placed: false }),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other("too many processes write it at the same time"))
+    }
+
+    fn put(mut self, place: &Path) -> io::Result<()> {
+        fs::rename(&self.path, place)?;
+        self.is_placed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Locks a file that was just made; `false` if another process has taken it for abandoned meanwhile.
+fn keeps(file: &File, path: &Path) -> bool {
+    match file.try_lock() {
+        Ok(()) => is_at(file, path),
+        Err(TryLockError::WouldBlock) => false,
+        // Without locks here nobody removes it either.
+        Err(TryLockError::Error(_)) => true,
+    }
+}
+
+/// Removes a file that a process has left behind which is gone: nobody holds its lock.
+fn remove_if_abandoned(path: &Path) {
+    let Ok(file) = open(path) else { return };
+    if file.try_lock().is_ok() && is_at(&file, path) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let both = file.metadata().ok().zip(fs::symlink_metadata(path).ok());
+    both.is_some_and(|(file, there)| identity(file) == identity(there))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// A directory that only one process at a time holds, for changes that begin with what is there. Where the file system has no locks,
+/// nothing is held.
+pub(crate) struct Held {
+    /// Locked until it is closed.
+    _directory: Option<File>,
+}
+
+impl Held {
+    /// Holds the directory of `path`.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or another process does not let go of it.
+    pub(crate) fn beside(path: &Path) -> io::Result<Self> {
+        let directory = File::open(directory(path))?;
+        let since = Instant::now();
+        loop {
+            match directory.try_lock() {
+                Ok(()) => return Ok(Self { _directory: Some(directory) }),
+                Err(TryLockError::Error(_)) => return Ok(Self { _directory: None }),
+                Err(TryLockError::WouldBlock) if since.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(2)),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(io::Error::new(ErrorKind::TimedOut, "another process keeps its directory locked"));
+                }
+            }
+        }
+    }
+}
+
+/// Makes the directory of a file, if it is not there.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory(&place(path)?))
+}
+
+/// Makes the directory of a file, and sees that the file can be written there.
+///
+/// # Errors
+/// If it cannot.
+pub fn ready(path: &Path) -> io::Result<()> {
+    make_directory(path)?;
+    let place = place(path)?;
+    permissions(&place)?;
+    Part::beside(&place).map(drop)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = folder.path().join("file");
+        (folder, path)
+    }
+
+    fn write_text(path: &Path, text: &str) -> io::Result<()> {
+        write(path, |file| file.write_all(text.as_bytes()))
+    }
+
+    fn names(folder: &tempfile::TempDir) -> Vec<String> {
+        let entries = fs::read_dir(folder.path()).expect("a directory").flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_written_whole_or_not_at_all() {
+        let (folder, path) = folder();
+        write_text(&path, "first").expect("writable");
+        let failed = write(&path, |file| {
+            file.write_all(&[b'x'; 1 << 17])?;
+            Err(io::Error::other("the disk is full"))
+        });
+        assert!(failed.is_err());
+        assert_eq!(read_text(&path, 9).expect("there"), "first");
+        write_text(&path, "second").expect("writable");
+        assert_eq!(read_text(&path, 9).expect("there"), "second");
+        assert_eq!(names(&folder), ["file"], "nothing is left beside it");
+    }
+
+    #[test]
+    fn modes_and_links_stay() {
+        let (folder, path) = folder();
+        let (link, to_nowhere) = (folder.path().join("link"), folder.path().join("to_nowhere"));
+        write_text(&path, "first").expect("writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its owner may");
+        symlink("file", &link).expect("a link");
+        write_text(&link, "second").expect("writable");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(read_text(&path, 9).expect("there"), "second");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        symlink("new", &to_nowhere).expect("a link");
+        write_text(&to_nowhere, "third").expect("writable");
+        assert_eq!(read_text(&folder.path().join("new"), 9).expect("made"), "third");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).expect("its owner may");
+        assert_eq!(write_text(&path, "fourth").expect_err("read-only").kind(), ErrorKind::PermissionDenied);
+        assert_eq!(read_text(&path, 9).expect("there"), "second");
+    }
+
+    #[test]
+    fn only_files_within_the_bound_are_read_and_nothing_is_waited_for() {
+        let (folder, path) = folder();
+        write_text(&path, "123456789").expect("writable");
+        assert_eq!(read(&path, 9).expect("small enough"), b"123456789");
+        assert_eq!(read(&path, 8).expect_err("too large").kind(), ErrorKind::FileTooLarge);
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+        for path in [&pipe, Path::new("/dev/zero"), folder.path()] {
+            let error = read(path, 9).expect_err("no file");
+            assert_eq!(error.to_string(), "is not a regular file", "{}", path.display());
+        }
+        assert!(write_text(&pipe, "nobody reads").is_err());
+        write_text(Path::new("/dev/null"), "gone").expect("a device takes it");
+        assert!(write_text(folder.path(), "a directory").is_err());
+        assert!(write_text(Path::new("/dev/full"), "no room").is_err());
+    }
+
+    #[test]
+    fn what_killed_processes_left_is_removed_and_what_is_in_use_stays() {
+        let (folder, path) = folder();
+        let in_use = Part::beside(&path).expect("makeable");
+        let left = Part::beside(&path).expect("makeable");
+        let left_path = left.path.clone();
+        drop(left);
+        fs::write(&left_path, "half").expect("as a killed process leaves it");
+        write_text(&path, "whole").expect("writable");
+        assert!(in_use.path.exists() && !left_path.exists());
+        drop(in_use);
+        assert_eq!(names(&folder), ["file"]);
+    }
+
+    #[test]
+    fn a_directory_is_held_by_one_at_a_time() {
+        let (_folder, path) = folder();
+        let count = std::sync::atomic::AtomicU32::new(0);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let _held = Held::beside(&path).expect("a directory");
+                    let before = fs::read_to_string(&path).map_or(0, |text| text.parse::<u32>().expect("a number"));
+                    write_text(&path, &(before + 1).to_string()).expect("writable");
+                    count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!((count.into_inner(), read_text(&path, 9).expect("there").as_str()), (8, "8"));
+    }
+}

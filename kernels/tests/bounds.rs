@@ -1,0 +1,31 @@
+//! Preparing a kernel takes no more memory than a bound, whatever sizes a model asks for: it is what plans ask before anything fits.
+
+use anabranch_kernels::cpu::prepare;
+use anabranch_kernels::op::{Conv, Coordinates, Interpolation, NodeSpec, Op, Pad, PadMode, Resize};
+use anabranch_kernels::{DType, KernelError, Shape, TensorSpec};
+
+fn spec(dims: &[usize]) -> TensorSpec {
+    TensorSpec::new(DType::F32, Shape::new(dims).expect("within the address space"))
+}
+
+#[test]
+fn tables_of_kernels_are_bounded() {
+    for columns in [1 << 23, 1 << 38] {
+        let (coordinates, scales) = (Coordinates::HalfPixel, [1.0, columns as f64 / 4.0]);
+        let resize = Op::Resize(Resize { interpolation: Interpolation::Linear, coordinates, scales });
+        let node = NodeSpec { op: resize, inputs: vec![spec(&[1, 1, 1, 4])], outputs: vec![spec(&[1, 1, 1, columns])] };
+        assert!(matches!(prepare(&node, &[false]), Err(KernelError::Memory { .. })), "{columns} columns");
+    }
+    for border in [1usize << 25, 1 << 38] {
+        let pad = Op::Pad(Pad { mode: PadMode::Constant(0.0), before: vec![border as isize] });
+        let node = NodeSpec { op: pad, inputs: vec![spec(&[4])], outputs: vec![spec(&[4 + border])] };
+        assert!(matches!(prepare(&node, &[false]), Err(KernelError::Memory { .. })), "{border} elements");
+    }
+    // A depthwise convolution needs none: as many columns as there are take a kernel without one.
+    let border = 1 << 36;
+    let (strides, dilations, pads) = ([1, 1], [1, 1], [1, border, 1, border]);
+    let conv = Op::Conv(Conv { strides, pads, dilations, group: 2, epilogue: None });
+    let inputs = vec![spec(&[1, 2, 8, 8]), spec(&[2, 1, 3, 3])];
+    let node = NodeSpec { op: conv, inputs, outputs: vec![spec(&[1, 2, 8, 6 + 2 * border])] };
+    assert!(prepare(&node, &[false, true]).is_ok_and(|kernel| kernel.resident_bytes() < 1 << 28));
+}
