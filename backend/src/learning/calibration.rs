@@ -377,7 +377,7 @@ impl<'a> Calibrator<'a> {
         let executor = Executor::new(plan, kernels, pool)?;
         // Zeros would be pages that the system has not made yet.
         let given = program.inputs.iter().map(|id| program.value(*id));
-let inputs: Option<Vec<_>> = given.map(|value| random_tensor(&value.name, &value.spec, 0)).collect();
+        let inputs: Option<Vec<_>> = given.map(|value| random_tensor(&value.name, &value.spec, 0)).collect();
         let inputs = inputs.ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
         Ok(Trial { program, executor, inputs, runs: Vec::new(), outputs: Vec::new() })
     }
