@@ -11,7 +11,7 @@ use crate::constant::Constant;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The versions of the standard operators that are known.
-pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
+pub const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
 
 /// The model that `proto` describes. O(nodes log nodes + values), plus the tensors' bytes.
 pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>) -> Result<Model> {
@@ -351,8 +351,8 @@ mod tests {
                 "attribute `k` holds no value",
             ),
             (
-                vec![relu("x", "a", "n").with(AttributeProto::tensor("k", TensorProto::raw("", 23, &[2], vec![0])))],
-                "node `n` (`Relu`), attribute `k`: elements of type float4e2m1 are not supported",
+                vec![relu("x", "a", "n").with(AttributeProto::tensor("k", TensorProto::raw("", 24, &[2], vec![0])))],
+                "node `n` (`Relu`), attribute `k`: elements of type float8e8m0 are not supported",
             ),
         ];
         for (nodes, text) in cases {
@@ -407,7 +407,7 @@ mod tests {
         for (imports, text) in [
             (&[][..], "does not say which version"),
             (&[("com.microsoft", 1)], "does not say which version"),
-            (&[("", 0)], "uses opset 0; versions 7 to 26 are known"),
+            (&[("", 0)], "uses opset 0; versions 6 to 28 are known"),
             (&[("", 999)], "uses opset 999"),
             (&[("", 17), ("ai.onnx", 18)], "gives two versions"),
         ] {

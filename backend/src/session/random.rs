@@ -46,9 +46,10 @@ pub fn random_tensor(name: &str, spec: &TensorSpec, seed: u64) -> Tensor {
         DType::U16 => fill!(|_| (random.next() >> 63) as u16),
         DType::U32 => fill!(|_| (random.next() >> 63) as u32),
         DType::U64 => fill!(|_| random.next() >> 63),
-        DType::Bool => {
+        // Truth values, and types of one byte, whose element 1 is 1 or the least above 0.
+        _ => {
             let bits = fill!(|_| (random.next() >> 63) as u8);
-            Tensor::new(spec.clone(), bits.buffer().clone()).expect("a truth value is one byte")
+            Tensor::new(spec.clone(), bits.buffer().clone()).expect("an element is one byte")
         }
     }
 }

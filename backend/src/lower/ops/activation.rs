@@ -44,6 +44,10 @@ fn leaky_relu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
 /// As [`leaky_relu`], with a slope per element or channel.
 fn parametric_relu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, slope) = operator.pair()?;
+    // Before version 7 the slopes are those of the channels.
+    let by_channel = operator.opset < 7 && slope.rank() == 1 && slope.elements() > 1;
+    let behind = if by_channel { x.rank().saturating_sub(2) } else { 0 };
+    let slope = &slope.reshaped([slope.dims(), &vec![1; behind]].concat())?;
     slope.shape().broadcast_strides(x.shape())?;
     let domain = domain_of(x.dtype());
     let choice =

@@ -3,6 +3,7 @@
 mod activation;
 mod arg_reduce;
 mod attention;
+mod bitwise;
 mod cast;
 mod concat;
 mod conv;
@@ -13,18 +14,24 @@ mod elementwise;
 mod expand;
 mod gather;
 mod generate;
+mod integer;
 mod layout;
+mod loss;
 mod matmul;
 mod normalize;
 mod pad;
 mod pool;
+mod quantize;
 mod recurrent;
 mod reduce;
 mod reshape;
 mod resize;
+mod rotary;
+mod sample;
 mod scatter;
 mod slice;
 mod softmax;
+mod top;
 mod window;
 
 use super::builder::Builder;
@@ -37,7 +44,7 @@ use super::view::View;
 /// How an operator is lowered; gives its outputs, as many as it has.
 pub(super) type Lowering = fn(&Operator<'_>, &mut Builder) -> Result<Vec<View>, Fault>;
 
-/// One line of a family's table: an operator of the standard domain, in all its versions from 7 on.
+/// One line of a family's table: an operator of the standard domain, in all its versions from 6 on.
 type Entry = (&'static str, Lowering);
 
 const FAMILIES: &[&[Entry]] = &[
@@ -66,6 +73,13 @@ const FAMILIES: &[&[Entry]] = &[
     gather::TABLE,
     scatter::TABLE,
     generate::TABLE,
+    bitwise::TABLE,
+    quantize::TABLE,
+    integer::TABLE,
+    loss::TABLE,
+    rotary::TABLE,
+    top::TABLE,
+    sample::TABLE,
 ];
 
 /// How an operator is lowered, or that there is no lowering for it.

@@ -43,6 +43,9 @@ fn lowered(
     kind: RecurrentKind,
     activations: &[&str],
 ) -> Result<Vec<View>, Fault> {
+    if operator.opset < 7 {
+        return Err(Fault::unsupported("its version of before 7"));
+    }
     let mut layer = Layer::read(operator, builder, kind)?;
     layer.check_options(activations)?;
     layer.lower()

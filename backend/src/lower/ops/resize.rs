@@ -28,12 +28,15 @@ fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
         targets[*axis] = target;
     }
     let interpolation = interpolation(operator)?;
-    let coordinates = coordinates(operator, x, &targets)?;
+    let coordinates = coordinates(operator, x, &mut targets)?;
     Ok(vec![resampled(builder, x, &targets, interpolation, coordinates)?])
 }
 
 /// The older operator: scales only, and coordinates without an offset.
 fn upsample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    if operator.opset < 7 {
+        return Err(Fault::unsupported("its version of before 7"));
+    }
     let scales = match operator.node.floats("scales")? {
         Some(scales) if operator.opset < 9 => scales.iter().map(|scale| f64::from(*scale)).collect(),
         _ => scales(operator, builder, 1)?,
@@ -65,7 +68,7 @@ fn by_scales(
 
 fn scales(operator: &Operator<'_>, builder: &Builder, index: usize) -> Result<Vec<f64>, Fault> {
     let view = operator.input(index)?;
-    let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(index, "scales"))?;
+    let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, "scales"))?;
     numbers(&tensor).ok_or_else(|| Fault::invalid("the scales are no numbers"))
 }
 
@@ -133,18 +136,26 @@ fn interpolation(operator: &Operator<'_>) -> Result<Interpolation, Fault> {
     }
 }
 
-fn coordinates(operator: &Operator<'_>, x: &View, targets: &[AxisScale]) -> Result<Coordinates, Fault> {
+fn coordinates(operator: &Operator<'_>, x: &View, targets: &mut [AxisScale]) -> Result<Coordinates, Fault> {
+    let whole = targets.iter().zip(x.dims()).all(|(t, dim)| t.size as f64 == *dim as f64 * t.scale);
     match operator.string("coordinate_transformation_mode", "half_pixel")? {
         "half_pixel" => Ok(Coordinates::HalfPixel),
         "pytorch_half_pixel" => Ok(Coordinates::PytorchHalfPixel),
-        "align_corners" => Ok(Coordinates::AlignCorners),
+        "align_corners" if whole => Ok(Coordinates::AlignCorners),
+        // The corners are those of an output whose size is no whole number.
+        "align_corners" => {
+            for (target, dim) in targets.iter_mut().zip(x.dims()).filter(|(_, dim)| **dim > 1) {
+                let size = target.scale * *dim as f64;
+                if size <= 1.0 {
+                    return Err(Fault::unsupported(format!("aligned corners of a size of {size}")));
+                }
+                target.scale = (size - 1.0) / (*dim as f64 - 1.0);
+            }
+            Ok(Coordinates::Asymmetric)
+        }
         "asymmetric" => Ok(Coordinates::Asymmetric),
         // The same as `half_pixel` where the scales lead to whole sizes.
-        "half_pixel_symmetric"
-            if targets.iter().zip(x.dims()).all(|(t, dim)| t.size as f64 == *dim as f64 * t.scale) =>
-        {
-            Ok(Coordinates::HalfPixel)
-        }
+        "half_pixel_symmetric" if whole => Ok(Coordinates::HalfPixel),
         other => Err(Fault::unsupported(format!("the coordinate transformation {other}"))),
     }
 }
