@@ -4,7 +4,7 @@
 //!     cargo run -p anabranch-tests --example onnx_suite -- target/onnx-suite [--gpu] [--list] [NAME…]
 //!
 //! Prints refusals by operator and reason, and counts. Fails if a test is wrong or panics, or one of the list does not pass. `--list`
-//! writes the list anew; `--gpu` runs on the software GPU, against no list; with names, only tests whose names contain one are run.
+//! writes the list anew, and what is refused; `--gpu` runs on the software GPU, against no list; with names, only tests whose names contain one are run.
 
 use anabranch_tests::onnx_suite::{Outcome, Report, Target, cases, run};
 use std::num::NonZeroUsize;
@@ -39,9 +39,11 @@ fn main() -> ExitCode {
         all.iter().zip(&outcomes).for_each(|(case, outcome)| println!("{}: {outcome:?}", case.name));
     }
 
-    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("onnx/passing.txt");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("onnx");
+    let list = folder.join("passing.txt");
     if flag("--list") {
         std::fs::write(&list, report.passing()).expect("the repository can be written to");
+        std::fs::write(folder.join("refused.txt"), report.refused()).expect("the repository can be written to");
     }
     let whole = names.is_empty() && target == Target::Cpu;
     let listed = if whole { std::fs::read_to_string(&list).unwrap_or_default() } else { String::new() };

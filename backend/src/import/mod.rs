@@ -32,13 +32,14 @@ mod packed;
 mod parameters;
 pub mod proto;
 mod sort;
+mod subgraph;
 mod tensor;
 
 pub use attribute::{Attribute, AttributeError};
 pub use error::{ImportError, ImportErrorKind};
 pub use graph::OPSETS;
 pub use limits::Limits;
-pub use model::{Dim, Input, Model, Node, Output, ValueIndex};
+pub use model::{Dim, Input, Model, Node, Output, Subgraph, ValueIndex};
 pub(crate) use tensor::dtype as element_type;
 
 use crate::constant::ConstantFile;

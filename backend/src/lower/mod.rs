@@ -9,6 +9,7 @@ mod bind;
 mod builder;
 mod compact;
 mod compose;
+mod control;
 mod error;
 mod expression;
 mod fold;
@@ -91,7 +92,7 @@ fn needed_nodes(model: &Model) -> Vec<bool> {
     for (index, node) in model.nodes.iter().enumerate().rev() {
         needed[index] = node.outputs.iter().flatten().any(|output| values[output.index()]);
         if needed[index] {
-            node.inputs.iter().flatten().for_each(|input| values[input.index()] = true);
+            node.all_inputs().for_each(|input| values[input.index()] = true);
         }
     }
     needed
@@ -115,6 +116,8 @@ struct Lowering<'a> {
     unsupported: Option<Unsupported>,
     /// Inputs whose elements would have to be known, by name.
     wanted: BTreeSet<String>,
+    /// Passes of all loops so far.
+    passes: usize,
 }
 
 impl<'a> Lowering<'a> {
@@ -126,6 +129,7 @@ impl<'a> Lowering<'a> {
             slots: vec![Slot::Empty; model.values.len()],
             unsupported: None,
             wanted: BTreeSet::new(),
+            passes: 0,
         }
     }
 
@@ -152,16 +156,25 @@ impl<'a> Lowering<'a> {
         let name = self.builder.begin(&node.name, &node.op_type, index);
         let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
         let lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost)));
+        let view = |slot: Option<Slot>| if let Some(Slot::Made(view)) = slot { Some(view) } else { None };
+        let views = || inputs.into_iter().map(view).collect();
         let result = match ops::lowering(&node.domain, &node.op_type) {
+            _ if control::is_control(node) && lost => {
+                self.lose(node);
+                return Ok(());
+            }
+            _ if control::is_control(node) => {
+                let operator = Operator::new(node, self.opset(node), views());
+                let outputs = self.control(node, &operator)?;
+                // The graph's operators have come in between: what is named now is none of theirs.
+                self.builder.begin(&node.name, &node.op_type, index);
+                outputs
+            }
             Ok(_) if lost => {
                 self.lose(node);
                 return Ok(());
             }
-            Ok(lowering) => {
-                let view = |slot: Option<Slot>| if let Some(Slot::Made(view)) = slot { Some(view) } else { None };
-                let operator = Operator::new(node, self.opset(node), inputs.into_iter().map(view).collect());
-                lowering(&operator, &mut self.builder)
-            }
+            Ok(lowering) => lowering(&Operator::new(node, self.opset(node), views()), &mut self.builder),
             Err(fault) => Err(fault),
         };
         match result {

@@ -43,6 +43,14 @@ impl<'a> Report<'a> {
         passed.map(|(case, _)| format!("{}\n", case.name)).collect()
     }
 
+    /// What is refused: how many tests, the operator, the reason, and the first of the tests, one reason a line.
+    pub fn refused(&self) -> String {
+        let line = |(count, operator, reason, first): (usize, &str, &str, &str)| {
+            format!("{count:5}  {operator:24} {reason}  ({first})\n")
+        };
+        self.refusals().into_iter().map(line).collect()
+    }
+
     /// Why the run is no success: tests that are wrong or panic, and tests of the list that do not pass.
     pub fn faults(&self, passing: &str) -> Vec<String> {
         let listed: BTreeSet<&str> = passing.lines().collect();
@@ -86,9 +94,7 @@ impl<'a> Report<'a> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (count, operator, reason, first) in self.refusals() {
-            writeln!(f, "{count:5}  {operator:24} {reason}  ({first})")?;
-        }
+        f.write_str(&self.refused())?;
         for (kind, counts) in self.counts() {
             let Counts { all, passed, wrong, refused, panicked } = counts;
             writeln!(f, "{kind}: {passed} of {all} pass, {wrong} are wrong, {refused} refused, {panicked} panic")?;

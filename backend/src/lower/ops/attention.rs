@@ -84,7 +84,7 @@ impl Heads {
 }
 
 /// `[b, t, heads · d]` as `[b, heads, t, d]`; four dimensions as they are.
-fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<View, Fault> {
+pub(super) fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<View, Fault> {
     match *x.dims() {
         [_, _, _, _] => Ok(x.clone()),
         [batch, length, width] if heads > 0 && width.is_multiple_of(heads) => {
@@ -95,7 +95,7 @@ fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<View, Fault>
 }
 
 /// `new` after `old`, along time.
-fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Fault> {
+pub(super) fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Fault> {
     let fits = old.rank() == 4 && [0, 1, 3].iter().all(|axis| old.dims()[*axis] == new.dims()[*axis]);
     if !fits {
         return Err(Fault::invalid(format!("{} cannot follow {}", new.shape(), old.shape())));

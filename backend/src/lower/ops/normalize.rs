@@ -11,6 +11,8 @@ pub(super) const TABLE: &[Entry] = &[
     ("InstanceNormalization", instance),
     ("GroupNormalization", group),
     ("RMSNormalization", |o, b| trailing(o, b, false)),
+    // Of no standard; ONNX Runtime's optimiser puts it into the standard domain.
+    ("SimplifiedLayerNormalization", |o, b| trailing(o, b, false)),
     ("LpNormalization", by_norm),
     ("LRN", across_channels),
     ("MeanVarianceNormalization", by_moments),
@@ -121,7 +123,8 @@ fn trailing(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Res
     }
     let rows = x.dims()[..axis].iter().product();
     let columns = x.dims()[axis..].iter().product();
-    normalized(operator, builder, [rows, columns], center, parameters)
+    let epsilon = operator.float("epsilon", 1e-5)?;
+    Ok(vec![rows_normalized(builder, x, epsilon, [rows, columns], center, parameters)?])
 }
 
 fn instance(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -165,26 +168,26 @@ fn grouped(
     let rows = x.dims()[0].saturating_mul(groups);
     let columns = x.elements().checked_div(rows).unwrap_or(0);
     let parameters = vec![builder.as_f32(&scale)?, builder.as_f32(&bias)?];
-    normalized(operator, builder, [rows, columns], true, parameters)
+    let epsilon = operator.float("epsilon", 1e-5)?;
+    Ok(vec![rows_normalized(builder, x, epsilon, [rows, columns], true, parameters)?])
 }
 
-/// Input 0 read as `rows` rows, each normalised, then times the first of `parameters` and plus the second, if they are
-/// there.
-fn normalized(
-    operator: &Operator<'_>,
+/// `x` read as `rows` rows, each normalised, then times the first of `parameters` and plus the second, if they are there.
+pub(super) fn rows_normalized(
     builder: &mut Builder,
+    x: &View,
+    epsilon: f32,
     rows: [usize; 2],
     center: bool,
     parameters: Vec<View>,
-) -> Result<Vec<View>, Fault> {
-    let x = operator.input(0)?;
+) -> Result<View, Fault> {
     let epilogue = scaled(parameters);
-    let op = Normalize { axis: 1, epsilon: operator.float("epsilon", 1e-5)?, center, epilogue: epilogue.expression };
+    let op = Normalize { axis: 1, epsilon, center, epilogue: epilogue.expression };
     let mut inputs = vec![builder.as_f32(x)?.reshaped(rows)?];
     inputs.extend(epilogue.operands);
     let output = TensorSpec::new(DType::F32, x.shape().clone());
     let result = builder.emit_one(Op::Normalize(op), &inputs, output)?;
-    Ok(vec![builder.cast(&result, x.dtype())?])
+    builder.cast(&result, x.dtype())
 }
 
 fn scaled(operands: Vec<View>) -> Epilogue {

@@ -8,7 +8,7 @@ use anabranch_kernels::{DType, Shape};
 pub(super) const TABLE: &[Entry] =
     &[("QuantizeLinear", quantize), ("DequantizeLinear", dequantize), ("DynamicQuantizeLinear", quantize_to_range)];
 
-fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+pub(super) fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, scale) = (operator.number(0)?, operator.float_input(1)?);
     let asked = type_attribute(operator, "output_dtype")?;
     let dtype = match operator.optional(2) {
@@ -59,7 +59,7 @@ fn bounds(dtype: DType) -> Result<(f64, f64), Fault> {
     })
 }
 
-fn dequantize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+pub(super) fn dequantize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, scale) = (operator.number(0)?, operator.float_input(1)?);
     let dtype = type_attribute(operator, "output_dtype")?.unwrap_or(scale.dtype());
     let domain = if dtype == DType::F64 || x.dtype() == DType::I32 { Domain::F64 } else { Domain::F32 };

@@ -116,14 +116,24 @@ impl Sampling {
     fn drawn_in<'a>(&self, at: Term<'a>, size: f64) -> Term<'a> {
         match self.outside {
             Outside::Zeros => at,
-            Outside::Border => at.with(Binary::Max, 0.0).with(Binary::Min, size - 1.0),
+            // Only beyond the outermost elements' edges: a cubic curve may be placed between middle and edge.
+            Outside::Border => {
+                let (low, high) = self.edges(size);
+                let (before, behind) = (at.with(Binary::Less, low), at.with(Binary::Greater, high));
+                before.select(0.0, behind.select(size - 1.0, at))
+            }
             Outside::Reflection => self.reflected(at, size),
         }
     }
 
+    /// What −1 and 1 stand for.
+    fn edges(&self, size: f64) -> (f64, f64) {
+        if self.align_corners { (0.0, size - 1.0) } else { (-0.5, size - 0.5) }
+    }
+
     /// Mirrored at the outermost elements' middles or outer edges until it is between them.
     fn reflected<'a>(&self, at: Term<'a>, size: f64) -> Term<'a> {
-        let (low, high) = if self.align_corners { (0.0, size - 1.0) } else { (-0.5, size - 0.5) };
+        let (low, high) = self.edges(size);
         let width = high - low;
         if width <= 0.0 {
             return at * 0.0;
