@@ -53,9 +53,5 @@ fn main() -> ExitCode {
     if whole && new > 0 {
         println!("{new} tests pass that are not listed; --list adds them");
     }
-    if faults.is_empty() && outcomes.iter().any(|outcome| *outcome == Outcome::Passed) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if faults.is_empty() && outcomes.contains(&Outcome::Passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -20,13 +20,13 @@ pub struct LowerError {
     pub(crate) input: Option<String>,
     pub(crate) symbol: Option<String>,
     /// Inputs, by name, whose elements would have to be known.
-    pub(crate) wanted: Vec<String>,
+    pub(crate) wanted: Box<[String]>,
     pub(super) text: String,
 }
 
 impl LowerError {
     pub(super) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, node: None, input: None, symbol: None, wanted: Vec::new(), text: text.into() }
+        Self { kind, node: None, input: None, symbol: None, wanted: Box::default(), text: text.into() }
     }
 
     /// A fault of an input, whose name the text begins with.

@@ -127,7 +127,7 @@ impl SessionError {
 
     /// Inputs whose elements lowering would have to know.
     pub(super) fn wanted(&self) -> &[String] {
-        if let Cause::Lower(error) = &*self.cause { &error.wanted } else { &[] }
+        if let Cause::Lower(error) = &*self.cause { &error.wanted[..] } else { &[] }
     }
 
     fn about(&self) -> About<'_> {

@@ -58,7 +58,7 @@ impl CpuKernel for TopKernel {
         let [values, indices] = call.outputs else { return Ok(()) };
         let indices = elements_mut::<i64>(indices);
         let keyed = elements_mut::<Keyed>(&mut call.scratch[..self.scratch_bytes()]);
-        let groups = if self.kept == 0 { 0 } else { indices.len() / self.kept };
+        let groups = indices.len().checked_div(self.kept).unwrap_or(0);
         for group in 0..groups {
             let (outer, inner) = (group / self.inner, group % self.inner);
             let from = |index: usize| (outer * self.count + index) * self.inner + inner;
