@@ -2,7 +2,8 @@
 
 use crate::constant::Constant;
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op};
-use anabranch_kernels::{DType, Shape, TensorSpec};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Index of a value of a [`Program`].
@@ -116,6 +117,8 @@ pub struct Program {
     pub inputs: Vec<ValueId>,
     /// What the caller receives, in the model's order.
     pub outputs: Vec<Output>,
+    /// Inputs, by name, that must have these elements: the program was made for them, and reads them nowhere.
+    pub fixed: BTreeMap<String, Tensor>,
 }
 
 impl Program {

@@ -194,6 +194,7 @@ mod tests {
             }],
             inputs: vec![ValueId(1)],
             outputs: vec![output("c", ValueId(0)), output("y", ValueId(2))],
+            ..Program::default()
         }
     }
 

@@ -1,5 +1,6 @@
 //! Element types of tensors.
 
+use crate::minifloat::Minifloat;
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -34,22 +35,56 @@ pub enum DType {
     U64,
     /// One byte, 0 or 1.
     Bool,
+    /// 8-bit float of 4 exponent and 3 mantissa bits, without infinities.
+    F8E4M3Fn,
+    /// The same with another bias, and NaN in the place of negative zero.
+    F8E4M3Fnuz,
+    /// 8-bit float of 5 exponent and 2 mantissa bits.
+    F8E5M2,
+    /// The same with another bias, NaN in the place of negative zero, and no infinities.
+    F8E5M2Fnuz,
+    /// 4-bit float of 2 exponent bits and 1 mantissa bit, in a byte.
+    F4E2M1,
+    /// 4-bit signed integer, in a byte.
+    I4,
+    /// 4-bit unsigned integer, in a byte.
+    U4,
+    /// 2-bit signed integer, in a byte.
+    I2,
+    /// 2-bit unsigned integer, in a byte.
+    U2,
 }
 
 impl DType {
-    /// Bytes of one element.
+    /// Bytes of one element in memory.
     pub const fn size(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
+            Self::F8E4M3Fn | Self::F8E4M3Fnuz | Self::F8E5M2 | Self::F8E5M2Fnuz => 1,
+            Self::F4E2M1 | Self::I4 | Self::U4 | Self::I2 | Self::U2 => 1,
             Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F64 | Self::I64 | Self::U64 => 8,
         }
     }
 
+    /// Bits of one element where elements are packed, as in files.
+    pub const fn bits(self) -> usize {
+        match self {
+            Self::F4E2M1 | Self::I4 | Self::U4 => 4,
+            Self::I2 | Self::U2 => 2,
+            other => 8 * other.size(),
+        }
+    }
+
     /// Whether the type holds floating-point numbers.
     pub const fn is_float(self) -> bool {
-        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::BF16)
+        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::BF16) || Minifloat::of(self).is_some()
+    }
+
+    /// The number that a byte of a tensor of one of the 8-bit and 4-bit floating-point types stands for.
+    pub fn number_of_byte(self, byte: u8) -> Option<f64> {
+        Some(Minifloat::of(self)?.decoded(byte))
     }
 
     /// The type's name as in Rust: `f32`, `i64`, `bool`.
@@ -68,6 +103,15 @@ impl DType {
             Self::U32 => "u32",
             Self::U64 => "u64",
             Self::Bool => "bool",
+            Self::F8E4M3Fn => "f8e4m3fn",
+            Self::F8E4M3Fnuz => "f8e4m3fnuz",
+            Self::F8E5M2 => "f8e5m2",
+            Self::F8E5M2Fnuz => "f8e5m2fnuz",
+            Self::F4E2M1 => "f4e2m1",
+            Self::I4 => "i4",
+            Self::U4 => "u4",
+            Self::I2 => "i2",
+            Self::U2 => "u2",
         }
     }
 }

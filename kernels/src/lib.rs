@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod dtype;
 pub mod error;
 pub mod gpu;
+mod minifloat;
 pub mod op;
 pub mod shape;
 pub mod tensor;

@@ -1,5 +1,6 @@
 //! What the tests share: the bundled models with their reference outputs, and sessions over CPU and software GPU.
 
+pub mod onnx_suite;
 pub mod programs;
 
 use anabranch::device::{CpuGranularity, DetectOptions};

@@ -243,10 +243,11 @@ fn row_major(source: &[u8], spec: &TensorSpec, ordered: &mut [u8]) {
     }
 }
 
-/// Writes header and data. NumPy has no bfloat16: such a tensor is written as its bits, type `u2`.
+/// Writes header and data. NumPy has no bfloat16 and no narrower floats: such a tensor is written as its bits, type `u2` or `u1`.
 fn emit(writer: &mut impl Write, tensor: &Tensor) -> io::Result<()> {
     let dtype = tensor.dtype();
-    let code = TYPES.iter().find(|(_, known)| *known == dtype).map_or("u2", |(code, _)| code);
+    let bits = if dtype.size() == 1 { "u1" } else { "u2" };
+    let code = TYPES.iter().find(|(_, known)| *known == dtype).map_or(bits, |(code, _)| code);
     let order = if dtype.size() == 1 { '|' } else { '<' };
     let dims: String = tensor.shape().dims().iter().map(|dim| format!("{dim}, ")).collect();
     let mut header = format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());

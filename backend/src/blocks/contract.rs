@@ -122,6 +122,7 @@ impl<'a> Rebuilt<'a> {
 
     fn finish(mut self) -> Contraction {
         self.new.inputs = self.values(&self.old.inputs);
+        self.new.fixed = self.old.fixed.clone();
         let output =
             |output: &Output| self.value_of[output.value.index()].map(|value| Output { value, ..output.clone() });
         self.new.outputs = self.old.outputs.iter().filter_map(output).collect();

@@ -1,7 +1,7 @@
 //! Parameters of nodes, and their typed reading: each error names the node, the attribute and what was expected.
 
 use super::error::Name;
-use super::model::Node;
+use super::model::{Node, Subgraph};
 use anabranch_kernels::Tensor;
 use std::ops::RangeInclusive;
 
@@ -22,8 +22,8 @@ pub enum Attribute {
     Ints(Vec<i64>),
     /// Texts.
     Strings(Vec<Vec<u8>>),
-    /// One or more subgraphs, whose content is not kept.
-    Graph,
+    /// A subgraph, or why it cannot be read, which matters only where it is lowered.
+    Graph(Result<Box<Subgraph>, String>),
     /// Something else that no supported operator has; the text says what.
     Other(&'static str),
 }
@@ -39,7 +39,7 @@ impl Attribute {
             Self::Floats(_) => "a list of numbers",
             Self::Ints(_) => "a list of integers",
             Self::Strings(_) => "a list of texts",
-            Self::Graph => "a subgraph",
+            Self::Graph(_) => "a subgraph",
             Self::Other(kind) => kind,
         }
     }
@@ -59,7 +59,7 @@ pub struct AttributeError {
     pub problem: String,
 }
 
-type Result<T> = std::result::Result<T, AttributeError>;
+type Result<T, E = AttributeError> = std::result::Result<T, E>;
 
 /// Typed reading of attributes. `None` stands for an attribute that is not there; the operator's default is the
 /// caller's.
@@ -71,8 +71,21 @@ impl Node {
 
     /// The name of the first attribute that holds a subgraph, as `If`, `Loop` and `Scan` have.
     pub fn subgraph(&self) -> Option<&str> {
-        let is_graph = |(_, value): &(&String, &Attribute)| matches!(value, Attribute::Graph);
+        let is_graph = |(_, value): &(&String, &Attribute)| matches!(value, Attribute::Graph(_));
         self.attributes.iter().find(is_graph).map(|(name, _)| name.as_str())
+    }
+
+    /// A subgraph.
+    ///
+    /// # Errors
+    /// If the attribute is missing, of another kind, or a graph that cannot be read.
+    pub fn graph(&self, name: &str) -> Result<&Subgraph> {
+        let graph = self.read(name, "a subgraph", |value| match value {
+            Attribute::Graph(graph) => Some(graph),
+            _ => None,
+        })?;
+        let graph = graph.ok_or_else(|| self.missing(name))?;
+        graph.as_deref().map_err(|problem| self.attribute_error(name, problem.clone()))
     }
 
     /// An error about this node's attribute `name`.
@@ -245,7 +258,7 @@ mod tests {
             ("pads", Attribute::Ints(vec![1, -1])),
             ("mode", Attribute::String(b"cubic".to_vec())),
             ("bytes", Attribute::String(vec![0xff])),
-            ("body", Attribute::Graph),
+            ("body", Attribute::Graph(Err("is odd".into()))),
         ];
         Node {
             name: "conv_1".into(),
@@ -264,6 +277,7 @@ mod tests {
         assert_eq!(node.sizes("strides", 2, 1..=9), Ok(None));
         assert_eq!(node.choice("auto_pad", &["NOTSET"]), Ok(None));
         assert_eq!(node.subgraph(), Some("body"));
+        assert!(node.graph("body").is_err_and(|error| error.problem == "is odd") && node.graph("other").is_err());
     }
 
     #[test]

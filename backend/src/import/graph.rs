@@ -11,7 +11,7 @@ use crate::constant::Constant;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The versions of the standard operators that are known.
-pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
+pub const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
 
 /// The model that `proto` describes. O(nodes log nodes + values), plus the tensors' bytes.
 pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>) -> Result<Model> {
@@ -37,7 +37,7 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>) -> Resul
     for output in &graph.output {
         builder.output(output)?;
     }
-    builder.order()?;
+    builder.order(|_| true)?;
     Ok(Model {
         name: graph.name.clone(),
         producer: format!("{} {}", proto.producer_name, proto.producer_version).trim().to_owned(),
@@ -85,24 +85,25 @@ fn local_functions(functions: &[FunctionProto]) -> HashSet<(&str, &str)> {
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Maker {
+pub(super) enum Maker {
     Input,
     Initializer,
     /// The node at this position in the file.
     Node(u32),
 }
 
+/// The graph so far.
 #[derive(Default)]
-struct Builder<'p> {
+pub(super) struct Builder<'p> {
     functions: HashSet<(&'p str, &'p str)>,
     /// Only looked up in: its order is never seen.
-    index: HashMap<&'p str, ValueIndex>,
+    pub(super) index: HashMap<&'p str, ValueIndex>,
     values: Vec<&'p str>,
     makers: Vec<Option<Maker>>,
     node_names: HashSet<String>,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     initializers: BTreeMap<ValueIndex, Constant>,
 }
 
@@ -145,7 +146,7 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
-    fn node(&mut self, proto: &'p NodeProto, tensors: &mut TensorReader<'_>) -> Result<()> {
+    pub(super) fn node(&mut self, proto: &'p NodeProto, tensors: &mut TensorReader<'_>) -> Result<()> {
         let position = self.nodes.len() as u32;
         let name = self.node_name(proto, position);
         let wrong = |error: ImportError| error.of_node(&name, &proto.op_type);
@@ -179,7 +180,7 @@ impl<'p> Builder<'p> {
         }
         without_trailing_gaps(&mut node.inputs);
         without_trailing_gaps(&mut node.outputs);
-        parameters::read(&proto.attribute, &mut node, tensors)?;
+        parameters::read(&proto.attribute, &mut node, self, tensors)?;
         self.nodes.push(node);
         Ok(())
     }
@@ -198,18 +199,27 @@ impl<'p> Builder<'p> {
     }
 
     /// The index of the value `name`.
-    fn value(&mut self, name: &'p str) -> ValueIndex {
-        *self.index.entry(name).or_insert_with(|| {
-            let next =
-                u32::try_from(self.values.len()).expect("decoding admits fewer fields, so fewer names, than 2³²");
-            self.values.push(name);
-            self.makers.push(None);
-            ValueIndex(next)
-        })
+    pub(super) fn value(&mut self, name: &'p str) -> ValueIndex {
+        match self.index.get(name) {
+            Some(value) => *value,
+            None => {
+                let value = self.new_value(name);
+                self.index.insert(name, value);
+                value
+            }
+        }
+    }
+
+    /// An index for one more value of this name.
+    pub(super) fn new_value(&mut self, name: &'p str) -> ValueIndex {
+        let next = u32::try_from(self.values.len()).expect("decoding admits fewer fields, so fewer names, than 2³²");
+        self.values.push(name);
+        self.makers.push(None);
+        ValueIndex(next)
     }
 
     /// Records who makes the value `name`; the value and its maker so far if it has one already.
-    fn make(&mut self, name: &'p str, maker: Maker) -> std::result::Result<ValueIndex, (ValueIndex, Maker)> {
+    pub(super) fn make(&mut self, name: &'p str, maker: Maker) -> std::result::Result<ValueIndex, (ValueIndex, Maker)> {
         let value = self.value(name);
         match self.makers[value.index()] {
             Some(first) => Err((value, first)),
@@ -232,18 +242,20 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// Checks that every value that is read is made, and puts each node after those whose outputs it reads.
-    fn order(&mut self) -> Result<()> {
+    /// Checks that every value of the graph (for which `own` holds) that is read is made, and puts each node after those whose outputs it
+    /// reads.
+    pub(super) fn order(&mut self, own: impl Fn(ValueIndex) -> bool) -> Result<()> {
         let mut needs = Needs::default();
         for node in &self.nodes {
-            for input in node.inputs.iter().flatten() {
+            for input in node.all_inputs().filter(|input| own(*input)) {
                 if self.makers[input.index()].is_none() {
                     let missing = Name(self.values[input.index()]);
                     let problem = format!("reads {missing}, which no node, input or initializer makes");
                     return Err(ImportError::malformed(problem).of_node(&node.name, &node.op_type));
                 }
             }
-            needs.push(node.inputs.iter().flatten().filter_map(|input| match self.makers[input.index()] {
+            let read = node.all_inputs().filter(|input| own(*input));
+            needs.push(read.filter_map(|input| match self.makers[input.index()] {
                 Some(Maker::Node(maker)) => Some(maker),
                 _ => None,
             }));
@@ -277,7 +289,7 @@ fn without_trailing_gaps(values: &mut Vec<Option<ValueIndex>>) {
     values.truncate(used);
 }
 
-fn given_twice() -> ImportError {
+pub(super) fn given_twice() -> ImportError {
     ImportError::malformed("is given twice; each name may stand for one value only")
 }
 
@@ -351,8 +363,8 @@ mod tests {
                 "attribute `k` holds no value",
             ),
             (
-                vec![relu("x", "a", "n").with(AttributeProto::tensor("k", TensorProto::raw("", 23, &[2], vec![0])))],
-                "node `n` (`Relu`), attribute `k`: elements of type float4e2m1 are not supported",
+                vec![relu("x", "a", "n").with(AttributeProto::tensor("k", TensorProto::raw("", 24, &[2], vec![0])))],
+                "node `n` (`Relu`), attribute `k`: elements of type float8e8m0 are not supported",
             ),
         ];
         for (nodes, text) in cases {
@@ -407,7 +419,7 @@ mod tests {
         for (imports, text) in [
             (&[][..], "does not say which version"),
             (&[("com.microsoft", 1)], "does not say which version"),
-            (&[("", 0)], "uses opset 0; versions 7 to 26 are known"),
+            (&[("", 0)], "uses opset 0; versions 6 to 28 are known"),
             (&[("", 999)], "uses opset 999"),
             (&[("", 17), ("ai.onnx", 18)], "gives two versions"),
         ] {
@@ -461,8 +473,30 @@ mod tests {
 
     #[test]
     fn subgraphs_leave_a_mark() {
-        let body = GraphProto { node: vec![NodeProto::of("Foo", &["captured"], &["z"])], ..GraphProto::default() };
+        let body = GraphProto { node: vec![NodeProto::of("Foo", &["w"], &["z"])], ..GraphProto::default() };
         let node = NodeProto::of("If", &["x"], &["y"]).with(AttributeProto::graph("then_branch", &body));
         assert_eq!(model(vec![node]).expect("sound").nodes[0].subgraph(), Some("then_branch"));
+    }
+
+    #[test]
+    fn a_subgraphs_names_are_its_own_and_what_it_captures_comes_before_it() {
+        let output = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
+        let body = |read: &str| GraphProto {
+            node: vec![NodeProto::of("Neg", &["t"], &["out"]), NodeProto::of("Relu", &[read], &["t"])],
+            output: vec![output("out")],
+            ..GraphProto::default()
+        };
+        let node = |read| NodeProto::of("If", &["x"], &["y"]).with(AttributeProto::graph("then_branch", &body(read)));
+        let late = NodeProto::of("Abs", &["x"], &["late"]);
+        let own = NodeProto::of("Exp", &["late"], &["t"]);
+        let model = self::model(vec![own, node("late"), late]).expect("sound");
+        let operators: Vec<_> = model.nodes.iter().map(|node| node.op_type.as_str()).collect();
+        assert_eq!(operators, ["Abs", "Exp", "If"]);
+        let graph = model.nodes[2].graph("then_branch").expect("sound");
+        assert_eq!(graph.nodes[0].op_type, "Relu");
+        assert_eq!(graph.captured, [model.nodes[0].outputs[0].expect("made")]);
+        assert_ne!(graph.nodes[0].outputs[0], model.nodes[1].outputs[0]);
+        let error = self::model(vec![node("nowhere")]).expect_err("nothing makes it");
+        assert!(error.contains("reads `nowhere`, which no node, input or initializer makes"), "{error}");
     }
 }

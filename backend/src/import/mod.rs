@@ -32,17 +32,19 @@ mod packed;
 mod parameters;
 pub mod proto;
 mod sort;
+mod subgraph;
 mod tensor;
 
 pub use attribute::{Attribute, AttributeError};
 pub use error::{ImportError, ImportErrorKind};
 pub use graph::OPSETS;
 pub use limits::Limits;
-pub use model::{Dim, Input, Model, Node, Output, ValueIndex};
+pub use model::{Dim, Input, Model, Node, Output, Subgraph, ValueIndex};
 pub(crate) use tensor::dtype as element_type;
 
 use crate::constant::ConstantFile;
 use crate::files::open_without_waiting;
+use anabranch_kernels::Tensor;
 use error::Result;
 use proto::Reader;
 use std::path::Path;
@@ -87,6 +89,16 @@ pub fn from_bytes_within(bytes: &[u8], directory: Option<&Path>, limits: &Limits
     check_size(bytes.len() as u64, limits)?;
     let proto = proto::read(Reader::new(bytes), limits)?;
     graph::build(&proto, &mut TensorReader::new(None, directory, limits))
+}
+
+/// Reads the tensor that `bytes` are, a message of the type `TensorProto`, under the default [`Limits`].
+///
+/// # Errors
+/// If the bytes are no such message, exceed a limit, or hold elements that are not supported.
+pub fn tensor_from_bytes(bytes: &[u8]) -> Result<Tensor> {
+    let limits = Limits::default();
+    check_size(bytes.len() as u64, &limits)?;
+    TensorReader::new(None, None, &limits).read(&proto::read_tensor(Reader::new(bytes), &limits)?)
 }
 
 fn check_size(bytes: u64, limits: &Limits) -> Result<()> {

@@ -84,7 +84,31 @@ pub struct Node {
     pub attributes: BTreeMap<String, Attribute>,
 }
 
+/// A graph within a node. Its values are among the model's, under indices that no other graph has.
+#[derive(Clone, Debug)]
+pub struct Subgraph {
+    /// What the node gives it.
+    pub inputs: Vec<ValueIndex>,
+    /// What the node takes from it; some may be values of the graphs around it.
+    pub outputs: Vec<ValueIndex>,
+    /// The operators, in topological order.
+    pub nodes: Vec<Node>,
+    /// Its constants.
+    pub initializers: BTreeMap<ValueIndex, Constant>,
+    /// Values of the graphs around it that it reads.
+    pub captured: Vec<ValueIndex>,
+}
+
 impl Node {
+    /// The values read, those that its subgraphs read of the graphs around them included.
+    pub fn all_inputs(&self) -> impl Iterator<Item = ValueIndex> {
+        let captured = self.attributes.values().filter_map(|attribute| match attribute {
+            Attribute::Graph(Ok(graph)) => Some(&graph.captured),
+            _ => None,
+        });
+        self.inputs.iter().flatten().chain(captured.flatten()).copied()
+    }
+
     /// The input at `position`, unless it is left out.
     pub fn input(&self, position: usize) -> Option<ValueIndex> {
         self.inputs.get(position).copied().flatten()

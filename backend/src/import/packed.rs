@@ -2,7 +2,7 @@
 
 use super::error::{ImportError, Result};
 use super::proto::Reader;
-use anabranch_kernels::DType;
+use anabranch_kernels::{DType, TensorSpec};
 
 /// How a typed field packs its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,7 @@ impl Encoding {
             DType::F64 => Self::Double,
             DType::I64 => Self::Int64,
             DType::U32 | DType::U64 => Self::Uint64,
-            DType::F16 | DType::BF16 | DType::I8 | DType::I16 | DType::I32 | DType::U8 | DType::U16 | DType::Bool => {
-                Self::Int32
-            }
+            _ => Self::Int32,
         }
     }
 
@@ -108,6 +106,44 @@ fn store(value: i128, dtype: DType, slot: &mut [u8]) -> Option<()> {
         DType::U32 | DType::F32 => slot.copy_from_slice(&u32::try_from(value).ok()?.to_le_bytes()),
         DType::I64 => slot.copy_from_slice(&i64::try_from(value).ok()?.to_le_bytes()),
         DType::U64 | DType::F64 => slot.copy_from_slice(&u64::try_from(value).ok()?.to_le_bytes()),
+        // Bits of 8-bit floats, or several narrower elements.
+        _ => slot.copy_from_slice(&u8::try_from(value).ok()?.to_le_bytes()),
     }
     Some(())
+}
+
+/// Bytes of a tensor's data where several elements share a byte.
+pub(super) fn packed_bytes(spec: &TensorSpec) -> usize {
+    let each = 8 / spec.dtype.bits().min(8);
+    if each == 1 { spec.bytes() } else { spec.shape.elements().div_ceil(each) }
+}
+
+/// Writes elements that share bytes, the first in the lowest bits, to a byte each; signed ones keep their sign.
+pub(super) fn spread(packed: &[u8], dtype: DType, elements: &mut [u8]) {
+    let bits = dtype.bits();
+    let each = 8 / bits;
+    for (index, element) in elements.iter_mut().enumerate() {
+        let high = packed[index / each] << (8 - bits * (index % each + 1));
+        *element = match dtype {
+            DType::I4 | DType::I2 => (high as i8 >> (8 - bits)) as u8,
+            _ => high >> (8 - bits),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_that_share_bytes_are_spread_from_the_lowest_bits() {
+        let mut four = [0; 3];
+        spread(&[0x9A, 0x07], DType::U4, &mut four);
+        assert_eq!(four, [0xA, 0x9, 0x7]);
+        spread(&[0x9A, 0x07], DType::I4, &mut four);
+        assert_eq!(four.map(|byte| byte as i8), [-6, -7, 7]);
+        let mut two = [0; 5];
+        spread(&[0b11_10_01_00, 0b10], DType::I2, &mut two);
+        assert_eq!(two.map(|byte| byte as i8), [0, 1, -2, -1, -2]);
+    }
 }

@@ -2,12 +2,18 @@
 
 use super::attribute::Attribute;
 use super::error::{ImportError, Name, Result};
+use super::graph::Builder;
 use super::model::Node;
 use super::proto::{AttributeProto, attribute_type};
 use super::tensor::TensorReader;
 
 /// Reads `protos` into the node's attributes.
-pub(super) fn read(protos: &[AttributeProto], node: &mut Node, tensors: &mut TensorReader<'_>) -> Result<()> {
+pub(super) fn read<'p>(
+    protos: &'p [AttributeProto],
+    node: &mut Node,
+    builder: &mut Builder<'p>,
+    tensors: &mut TensorReader<'_>,
+) -> Result<()> {
     for proto in protos {
         let name = &proto.name;
         let wrong = |problem: String| Err(ImportError::malformed(problem).of_node(&node.name, &node.op_type));
@@ -17,13 +23,18 @@ pub(super) fn read(protos: &[AttributeProto], node: &mut Node, tensors: &mut Ten
         if node.attributes.contains_key(name) {
             return wrong(format!("has two attributes {}", Name(name)));
         }
-        let value = value(proto, node, tensors)?;
+        let value = value(proto, node, builder, tensors)?;
         node.attributes.insert(name.clone(), value);
     }
     Ok(())
 }
 
-fn value(proto: &AttributeProto, node: &Node, tensors: &mut TensorReader<'_>) -> Result<Attribute> {
+fn value<'p>(
+    proto: &'p AttributeProto,
+    node: &Node,
+    builder: &mut Builder<'p>,
+    tensors: &mut TensorReader<'_>,
+) -> Result<Attribute> {
     let wrong = |problem: &str| {
         let problem = format!("attribute {} {problem}", Name(&proto.name));
         ImportError::malformed(problem).of_node(&node.name, &node.op_type)
@@ -45,7 +56,12 @@ fn value(proto: &AttributeProto, node: &Node, tensors: &mut TensorReader<'_>) ->
             let role = format!("node {} ({}), attribute", Name(&node.name), Name(&node.op_type));
             Attribute::Tensor(tensors.read(tensor).map_err(|error| error.of(&role, &proto.name))?)
         }
-        attribute_type::GRAPH | attribute_type::GRAPHS => Attribute::Graph,
+        attribute_type::GRAPH => {
+            let graph = proto.g.as_ref().ok_or_else(empty)?;
+            let graph = builder.subgraph(graph, tensors);
+            Attribute::Graph(graph.map(Box::new).map_err(|error| error.to_string()))
+        }
+        attribute_type::GRAPHS => Attribute::Other("a list of subgraphs"),
         attribute_type::TENSORS => Attribute::Other("a list of tensors"),
         attribute_type::SPARSE_TENSOR => Attribute::Other("a sparse tensor"),
         attribute_type::SPARSE_TENSORS => Attribute::Other("a list of sparse tensors"),

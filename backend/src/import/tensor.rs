@@ -3,7 +3,7 @@
 use super::error::{ImportError, ImportErrorKind, Result, element_type_name};
 use super::external::{ExternalFiles, Region};
 use super::limits::Limits;
-use super::packed::{Encoding, cut, no_element};
+use super::packed::{Encoding, cut, no_element, packed_bytes, spread};
 use super::proto::{Place, SparseTensorProto, TensorProto, data_type};
 use crate::constant::{Constant, ConstantError, ConstantFile, LARGE};
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
@@ -51,6 +51,9 @@ impl<'a> TensorReader<'a> {
         // The data is measured first, so that a claim without data costs no memory.
         let data = Data::of(proto, &spec)?;
         self.count(&spec)?;
+        if let (Data::Left(_), true) = (&data, spec.dtype.bits() < 8) {
+            return Err(shared_bytes(spec.dtype));
+        }
         if let (Data::Left(offset), Some(file)) = (&data, &self.file) {
             return Ok(Constant::in_file(spec, Arc::clone(file), *offset, proto.name.clone()));
         }
@@ -80,6 +83,9 @@ impl<'a> TensorReader<'a> {
     fn external(&mut self, proto: &TensorProto, spec: TensorSpec) -> Result<Constant> {
         if has_data(proto) {
             return Err(misplaced(spec.dtype));
+        }
+        if spec.dtype.bits() < 8 {
+            return Err(shared_bytes(spec.dtype));
         }
         let (region, length) = Region::parse(&proto.external_data, spec.bytes() as u64)?;
         check_size(&spec, "bytes", spec.bytes() as u64, length)?;
@@ -124,6 +130,13 @@ fn unread(error: ConstantError) -> ImportError {
     }
 }
 
+/// Data that would have to be spread while it is read from a file.
+fn shared_bytes(dtype: DType) -> ImportError {
+    let problem =
+        format!("holds so much data of type {dtype} that it stays in a file, where several elements share a byte");
+    ImportError::unsupported(format!("{problem}; only small tensors of such types are supported"))
+}
+
 /// Data in a field for another element type, or in two fields.
 fn misplaced(dtype: DType) -> ImportError {
     ImportError::malformed(format!(
@@ -158,6 +171,15 @@ pub(crate) fn dtype(code: i64) -> Option<DType> {
         data_type::UINT32 => DType::U32,
         data_type::UINT64 => DType::U64,
         data_type::BOOL => DType::Bool,
+        data_type::FLOAT8E4M3FN => DType::F8E4M3Fn,
+        data_type::FLOAT8E4M3FNUZ => DType::F8E4M3Fnuz,
+        data_type::FLOAT8E5M2 => DType::F8E5M2,
+        data_type::FLOAT8E5M2FNUZ => DType::F8E5M2Fnuz,
+        data_type::UINT4 => DType::U4,
+        data_type::INT4 => DType::I4,
+        data_type::FLOAT4E2M1 => DType::F4E2M1,
+        data_type::UINT2 => DType::U2,
+        data_type::INT2 => DType::I2,
         _ => return None,
     })
 }
@@ -219,7 +241,7 @@ impl<'p> Data<'p> {
         let mut typed = typed_data(proto).into_iter().filter(|(_, chunks)| !chunks.is_empty());
         match (typed.next(), typed.next()) {
             (None, _) => {
-                check_size(spec, "bytes", spec.bytes() as u64, raw.bytes())?;
+                check_size(spec, "bytes", packed_bytes(spec) as u64, raw.bytes())?;
                 Ok(match &raw.0 {
                     Place::Memory(bytes) => Self::Raw(bytes),
                     Place::File { offset, .. } => Self::Left(*offset),
@@ -227,7 +249,9 @@ impl<'p> Data<'p> {
             }
             (Some((encoding, chunks)), None) if raw.bytes() == 0 && encoding == Encoding::of(spec.dtype) => {
                 let elements = encoding.count(chunks).ok_or_else(cut)?;
-                check_size(spec, "elements", spec.shape.elements() as u64, elements)?;
+                let shared = spec.dtype.bits() < 8;
+                let expected = if shared { packed_bytes(spec) } else { spec.shape.elements() };
+                check_size(spec, "elements", expected as u64, elements)?;
                 Ok(Self::Typed(encoding, chunks))
             }
             _ => Err(misplaced(spec.dtype)),
@@ -237,6 +261,12 @@ impl<'p> Data<'p> {
     /// Writes the data to `bytes`, which have the spec's size.
     fn copy_to(self, bytes: &mut [u8], dtype: DType) -> Result<()> {
         match self {
+            Self::Raw(raw) if dtype.bits() < 8 => spread(raw, dtype, bytes),
+            Self::Typed(encoding, chunks) if dtype.bits() < 8 => {
+                let mut packed = vec![0; bytes.len().div_ceil(8 / dtype.bits())];
+                encoding.unpack(chunks, DType::U8, &mut packed)?;
+                spread(&packed, dtype, bytes);
+            }
             Self::Raw(raw) => bytes.copy_from_slice(raw),
             // Without a file nothing is left in one.
             Self::Left(_) => {}
@@ -357,8 +387,8 @@ mod tests {
             (cut, "the data ends within an element"),
             (TensorProto::raw("t", 8, &[1], vec![]), "elements of type string are not supported"),
             (TensorProto::raw("t", 14, &[1], vec![]), "elements of type complex64 are not supported"),
-            (TensorProto::raw("t", 22, &[1], vec![]), "elements of type int4 are not supported"),
-            (TensorProto::raw("t", 17, &[1], vec![]), "elements of type float8e4m3fn are not supported"),
+            (TensorProto::raw("t", 22, &[3], vec![0]), "i4[3] takes 2 bytes, but 1 are there"),
+            (TensorProto::raw("t", 24, &[1], vec![]), "elements of type float8e8m0 are not supported"),
             (TensorProto::raw("t", 0, &[1], vec![]), "elements of type undefined are not supported"),
             (TensorProto::raw("t", 999, &[1], vec![]), "elements of type number 999 are not supported"),
         ];

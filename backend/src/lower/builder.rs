@@ -5,9 +5,10 @@ use super::fold::Folding;
 use super::view::View;
 use crate::constant::{Constant, ConstantError};
 use crate::names::Names;
-use crate::program::{ModelOperator, Node, NodeId, Origin, Program};
+use crate::program::{ModelOperator, Node, NodeId, Origin, Program, ValueId};
 use anabranch_kernels::op::{NodeSpec, Op};
 use anabranch_kernels::{Tensor, TensorSpec};
+use std::collections::BTreeSet;
 
 /// The program so far. A node whose inputs are all constant is computed at once where that is cheap, so that shapes
 /// computed by the model are there when the next operator asks for them.
@@ -30,6 +31,29 @@ impl Builder {
 
     pub(crate) fn input(&mut self, name: &str, spec: TensorSpec) -> View {
         View { value: self.program.add_input(name, spec.clone()), spec }
+    }
+
+    /// The elements that the input of this name always has.
+    pub(crate) fn fixed(&mut self, name: &str, tensor: Tensor) -> View {
+        self.program.fixed.insert(name.to_owned(), tensor.clone());
+        self.constant(name, tensor)
+    }
+
+    /// Names of the inputs that a value is computed from. O(nodes + edges).
+    pub(crate) fn inputs_of(&self, value: ValueId) -> Vec<String> {
+        let (mut seen, mut open, mut names) = (BTreeSet::from([value]), vec![value], Vec::new());
+        while let Some(value) = open.pop() {
+            let value = self.program.value(value);
+            match &value.origin {
+                Origin::Input => names.push(value.name.clone()),
+                Origin::Constant(_) => {}
+                Origin::Node(node) => {
+                    let inputs = self.program.node(*node).inputs.iter().copied();
+                    open.extend(inputs.filter(|input| seen.insert(*input)));
+                }
+            }
+        }
+        names
     }
 
     pub(crate) fn constant(&mut self, name: impl Into<String>, constant: impl Into<Constant>) -> View {

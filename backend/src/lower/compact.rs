@@ -32,7 +32,8 @@ pub(super) fn compact(program: Program) -> Program {
     }
     let mut outputs = program.outputs;
     outputs.iter_mut().for_each(|output| output.value = id(output.value));
-    Program { values, nodes, inputs: program.inputs.iter().map(|value| id(*value)).collect(), outputs }
+    let inputs = program.inputs.iter().map(|value| id(*value)).collect();
+    Program { values, nodes, inputs, outputs, fixed: program.fixed }
 }
 
 fn live_nodes(program: &Program) -> Vec<bool> {

@@ -48,8 +48,13 @@ impl Builder {
         self.emit_one(op, &inputs.map(View::clone), output)
     }
 
-    /// The view's elements converted to `dtype`; the view itself if it has that type.
+    /// The view's elements converted to `dtype`; the view itself if it has that type. What is beyond an 8-bit float is its greatest.
     pub(crate) fn cast(&mut self, view: &View, dtype: DType) -> Result<View, Fault> {
+        self.converted(view, dtype, true)
+    }
+
+    /// [`Self::cast`]; what is beyond an 8-bit float may also become infinite or NaN.
+    pub(crate) fn converted(&mut self, view: &View, dtype: DType, saturate: bool) -> Result<View, Fault> {
         let output = TensorSpec::new(dtype, view.shape().clone());
         let integers = domain_of(view.dtype()) == Domain::I64;
         let domain = match dtype {
@@ -62,7 +67,10 @@ impl Builder {
         };
         self.map_to(domain, [view], output, |[x]| match dtype {
             DType::Bool => x.apply(Unary::Not).apply(Unary::Not),
-            _ => x,
+            _ => match greatest(dtype).filter(|_| saturate) {
+                Some(greatest) => x.with(Binary::Min, greatest).with(Binary::Max, -greatest),
+                None => x,
+            },
         })
     }
 
@@ -217,5 +225,15 @@ impl Builder {
             Domain::I64 => Tensor::from_elements(shape, &(0..count).map(|i| i as i64).collect::<Vec<_>>()),
         };
         self.made(tensor.expect("as many numbers as the axis has elements"))
+    }
+}
+
+/// The greatest number of an 8-bit float (Micikevicius et al. 2022, table 1; ONNX, "Float stored in 8 bits").
+const fn greatest(dtype: DType) -> Option<f64> {
+    match dtype {
+        DType::F8E4M3Fn => Some(448.0),
+        DType::F8E4M3Fnuz => Some(240.0),
+        DType::F8E5M2 | DType::F8E5M2Fnuz => Some(57344.0),
+        _ => None,
     }
 }

@@ -1,9 +1,11 @@
 //! Why a model cannot be lowered: which input, node or attribute, what was found there and what to do about it.
 
+use super::view::View;
 use crate::constant::ConstantError;
 use crate::error_kind::ErrorKind;
 use crate::import::AttributeError;
 use crate::import::error::Name;
+use crate::program::ValueId;
 use anabranch_kernels::shape::ShapeError;
 use anabranch_kernels::{DType, KernelError};
 use std::collections::BTreeMap;
@@ -17,12 +19,14 @@ pub struct LowerError {
     pub(crate) node: Option<String>,
     pub(crate) input: Option<String>,
     pub(crate) symbol: Option<String>,
+    /// Inputs, by name, whose elements would have to be known.
+    pub(crate) wanted: Box<[String]>,
     pub(super) text: String,
 }
 
 impl LowerError {
     pub(super) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, node: None, input: None, symbol: None, text: text.into() }
+        Self { kind, node: None, input: None, symbol: None, wanted: Box::default(), text: text.into() }
     }
 
     /// A fault of an input, whose name the text begins with.
@@ -75,17 +79,19 @@ pub(crate) struct Fault {
     text: String,
     /// The operator is sound, but it, or this use of it, has no lowering.
     pub(crate) is_unsupported: bool,
+    /// A value whose elements would have to be known.
+    pub(super) needs: Option<ValueId>,
 }
 
 impl Fault {
     /// Shapes, axes or sizes that the operator's definition does not allow.
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_unsupported: false }
+        Self { text: text.into(), is_unsupported: false, needs: None }
     }
 
     /// A sound use without a lowering.
     pub(crate) fn unsupported(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_unsupported: true }
+        Self { text: text.into(), is_unsupported: true, needs: None }
     }
 
     pub(crate) fn missing(input: usize) -> Self {
@@ -102,10 +108,11 @@ impl Fault {
         Self::invalid(format!("input {input} is {found}; it must be {expected}"))
     }
 
-    /// An input that decides shapes is not known before the program runs.
-    pub(crate) fn run_time(input: usize, what: &str) -> Self {
-        let known = "only what is known before the run can decide shapes here";
-        Self::invalid(format!("input {input} ({what}) is computed from the model's inputs; {known}"))
+    /// An input of an operator is not known before the program runs, but decides shapes or how the operator is lowered.
+    pub(crate) fn run_time(view: &View, input: usize, what: &str) -> Self {
+        let known = "only constants, shapes, and small inputs of the model can decide shapes here";
+        let text = format!("input {input} ({what}) is computed from the model's inputs; {known}");
+        Self { needs: Some(view.value), ..Self::unsupported(text) }
     }
 
     /// A constant larger than the budget for constants.

@@ -10,7 +10,8 @@ use std::cell::RefCell;
 pub(crate) const fn domain_of(dtype: DType) -> Domain {
     match dtype {
         DType::F64 => Domain::F64,
-        DType::F32 | DType::F16 | DType::BF16 | DType::Bool => Domain::F32,
+        DType::Bool => Domain::F32,
+        _ if dtype.is_float() => Domain::F32,
         _ => Domain::I64,
     }
 }

@@ -9,6 +9,7 @@ mod bind;
 mod builder;
 mod compact;
 mod compose;
+mod control;
 mod error;
 mod expression;
 mod fold;
@@ -24,12 +25,12 @@ use crate::error_kind::ErrorKind;
 use crate::import::error::Name;
 use crate::import::{Model, Node, OPSETS, ValueIndex};
 use crate::program::{Output, Program};
-use anabranch_kernels::{Shape, TensorSpec};
+use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use builder::Builder;
 use error::{Fault, Unsupported};
 use fold::Folding;
 use operator::Operator;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use view::View;
 
 /// What decides how a model is lowered.
@@ -39,6 +40,8 @@ pub struct LowerOptions {
     pub dims: BTreeMap<String, usize>,
     /// Shapes of the inputs at hand, by the inputs' names. They also say the sizes of the symbols.
     pub input_shapes: BTreeMap<String, Shape>,
+    /// Inputs that have these elements in every run, by name: the program is made for them, and the shapes that follow from them.
+    pub fixed: BTreeMap<String, Tensor>,
     /// Whether neighbouring ops are fused.
     pub fuse: bool,
     /// Bytes that folding may add in constants, beyond once the bytes of the model's own.
@@ -48,7 +51,8 @@ pub struct LowerOptions {
 impl Default for LowerOptions {
     /// No sizes given, fusion on, 256 MiB for folded constants.
     fn default() -> Self {
-        Self { dims: BTreeMap::new(), input_shapes: BTreeMap::new(), fuse: true, budget: 256 << 20 }
+        let (dims, input_shapes, fixed) = Default::default();
+        Self { dims, input_shapes, fixed, fuse: true, budget: 256 << 20 }
     }
 }
 
@@ -69,7 +73,7 @@ pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerErro
     }
     let inputs = bind::bind(model, options)?;
     let mut lowering = Lowering::new(model, options);
-    lowering.sources(&inputs);
+    lowering.sources(&inputs, &options.fixed);
     let needed = needed_nodes(model);
     for (index, node) in model.nodes.iter().enumerate().filter(|(index, _)| needed[*index]) {
         lowering.node(index, node)?;
@@ -88,7 +92,7 @@ fn needed_nodes(model: &Model) -> Vec<bool> {
     for (index, node) in model.nodes.iter().enumerate().rev() {
         needed[index] = node.outputs.iter().flatten().any(|output| values[output.index()]);
         if needed[index] {
-            node.inputs.iter().flatten().for_each(|input| values[input.index()] = true);
+            node.all_inputs().for_each(|input| values[input.index()] = true);
         }
     }
     needed
@@ -110,6 +114,10 @@ struct Lowering<'a> {
     builder: Builder,
     slots: Vec<Slot>,
     unsupported: Option<Unsupported>,
+    /// Inputs whose elements would have to be known, by name.
+    wanted: BTreeSet<String>,
+    /// Passes of all loops so far.
+    passes: usize,
 }
 
 impl<'a> Lowering<'a> {
@@ -120,17 +128,25 @@ impl<'a> Lowering<'a> {
             builder: Builder::new(Folding::new(own.saturating_add(options.budget))),
             slots: vec![Slot::Empty; model.values.len()],
             unsupported: None,
+            wanted: BTreeSet::new(),
+            passes: 0,
         }
     }
 
-    fn sources(&mut self, inputs: &[Option<TensorSpec>]) {
+    fn sources(&mut self, inputs: &[Option<TensorSpec>], fixed: &BTreeMap<String, Tensor>) {
         for (value, constant) in &self.model.initializers {
             let view = self.builder.constant(self.model.value_name(*value), constant.clone());
             self.slots[value.index()] = Slot::Made(view);
         }
         for (input, spec) in self.model.inputs.iter().zip(inputs) {
             if let Some(spec) = spec {
-                self.slots[input.value.index()] = Slot::Made(self.builder.input(&input.name, spec.clone()));
+                let given = self.builder.input(&input.name, spec.clone());
+                // A tensor of another type or shape is refused when it is given to a run.
+                let view = match fixed.get(&input.name).filter(|tensor| tensor.spec() == spec) {
+                    Some(tensor) => self.builder.fixed(&input.name, tensor.clone()),
+                    None => given,
+                };
+                self.slots[input.value.index()] = Slot::Made(view);
             }
         }
     }
@@ -140,21 +156,31 @@ impl<'a> Lowering<'a> {
         let name = self.builder.begin(&node.name, &node.op_type, index);
         let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
         let lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost)));
+        let view = |slot: Option<Slot>| if let Some(Slot::Made(view)) = slot { Some(view) } else { None };
+        let views = || inputs.into_iter().map(view).collect();
         let result = match ops::lowering(&node.domain, &node.op_type) {
+            _ if control::is_control(node) && lost => {
+                self.lose(node);
+                return Ok(());
+            }
+            _ if control::is_control(node) => {
+                let operator = Operator::new(node, self.opset(node), views());
+                let outputs = self.control(node, &operator)?;
+                // The graph's operators have come in between: what is named now is none of theirs.
+                self.builder.begin(&node.name, &node.op_type, index);
+                outputs
+            }
             Ok(_) if lost => {
                 self.lose(node);
                 return Ok(());
             }
-            Ok(lowering) => {
-                let view = |slot: Option<Slot>| if let Some(Slot::Made(view)) = slot { Some(view) } else { None };
-                let operator = Operator::new(node, self.opset(node), inputs.into_iter().map(view).collect());
-                lowering(&operator, &mut self.builder)
-            }
+            Ok(lowering) => lowering(&Operator::new(node, self.opset(node), views()), &mut self.builder),
             Err(fault) => Err(fault),
         };
         match result {
             Ok(views) => self.made(node, views).map_err(|fault| self.failed(&name, node, fault)),
             Err(fault) if fault.is_unsupported => {
+                self.want(&fault);
                 self.count(name, node, fault.to_string());
                 self.lose(node);
                 Ok(())
@@ -181,7 +207,7 @@ impl<'a> Lowering<'a> {
             return Err(fault.into());
         }
         if let Some(unsupported) = &self.unsupported {
-            return Err(unsupported.into());
+            return Err(self.refused(unsupported));
         }
         for output in &self.model.outputs {
             let Slot::Made(view) = &self.slots[output.value.index()] else {
@@ -210,11 +236,22 @@ impl<'a> Lowering<'a> {
         node.outputs.iter().flatten().for_each(|value| self.slots[value.index()] = Slot::Lost);
     }
 
+    /// Notes the inputs whose elements the lowering of a node would have needed.
+    fn want(&mut self, fault: &Fault) {
+        if let Some(value) = fault.needs {
+            self.wanted.extend(self.builder.inputs_of(value));
+        }
+    }
+
     fn count(&mut self, name: String, node: &Node, reason: String) {
         let operator = node.op_type.clone();
         let first = || Unsupported { node: name, operator: operator.clone(), reason, counts: BTreeMap::new() };
         let unsupported = self.unsupported.get_or_insert_with(first);
         *unsupported.counts.entry(operator.clone()).or_default() += 1;
+    }
+
+    fn refused(&self, unsupported: &Unsupported) -> LowerError {
+        LowerError { wanted: self.wanted.iter().cloned().collect(), ..unsupported.into() }
     }
 
     /// A node that is wrong, unless others before it have no lowering, which is the greater obstacle.
@@ -223,7 +260,7 @@ impl<'a> Lowering<'a> {
             return fault.into();
         }
         match &self.unsupported {
-            Some(unsupported) => unsupported.into(),
+            Some(unsupported) => self.refused(unsupported),
             None => LowerError::of_node(ErrorKind::Model, name, &node.op_type, format!(": {fault}")),
         }
     }

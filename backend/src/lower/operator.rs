@@ -90,6 +90,21 @@ impl<'a> Operator<'a> {
         Ok((first, self.typed(1, first.dtype())?))
     }
 
+    /// Input `index` as it is broadcast over input 0. Before version 7 that is asked for, and may begin at any axis.
+    pub(crate) fn broadcast(&self, index: usize) -> Result<View, Fault> {
+        let (first, view) = (self.input(0)?, self.input(index)?);
+        if self.opset >= 7 {
+            return Ok(view.clone());
+        }
+        if !self.flag("broadcast", false)? && view.dims() != first.dims() {
+            let (own, other) = (view.shape(), first.shape());
+            return Err(Fault::invalid(format!("input {index} of shape {own} is not to be broadcast to {other}")));
+        }
+        let Some(axis) = self.node.int("axis")? else { return Ok(view.clone()) };
+        let behind = first.rank().saturating_sub(axis_of(axis, first.rank())? + view.rank());
+        view.reshaped([view.dims(), &vec![1; behind]].concat())
+    }
+
     pub(crate) fn int(&self, name: &str, default: i64) -> Result<i64, Fault> {
         Ok(self.node.int(name)?.unwrap_or(default))
     }
@@ -119,7 +134,7 @@ impl<'a> Operator<'a> {
     /// The integers in an input that decides shapes: it must be known ahead of the run.
     pub(crate) fn known_ints(&self, builder: &Builder, index: usize, what: &'static str) -> Result<Vec<i64>, Fault> {
         let view = self.input(index)?;
-        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(index, what))?;
+        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
         integers(&tensor).ok_or_else(|| Fault::of_type(index, view.dtype(), "an integer type"))
     }
 
@@ -206,9 +221,11 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
         DType::I32 => widened::<i32>(tensor),
         DType::I16 => widened::<i16>(tensor),
         DType::I8 => widened::<i8>(tensor),
+        DType::I4 | DType::I2 => Some(tensor.bytes().iter().map(|byte| i64::from(*byte as i8)).collect()),
         DType::U32 => widened::<u32>(tensor),
         DType::U16 => widened::<u16>(tensor),
         DType::U8 | DType::Bool => widened::<u8>(tensor),
+        DType::U4 | DType::U2 => Some(tensor.bytes().iter().map(|byte| i64::from(*byte)).collect()),
         DType::U64 => tensor.elements::<u64>()?.iter().map(|element| i64::try_from(*element).ok()).collect(),
         _ => None,
     }

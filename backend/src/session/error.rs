@@ -63,6 +63,10 @@ pub(super) enum InputError {
     Spec { name: String, given: TensorSpec, expected: String },
     #[error("input `{name}` is read on the host, but the tensor is on {device}; read it, or let the input stay there")]
     Away { name: String, device: String },
+    #[error("input `{name}` has other elements than those that the plan was made for; prepare a plan for these inputs")]
+    Fixed { name: String },
+    #[error("which inputs decide shapes was found meanwhile; try again")]
+    Undecided,
     #[error("there is no device `{device}`; the devices are {known}")]
     NoDevice { device: String, known: String },
     #[error("the model has no input `{name}`; its inputs are {known}")]
@@ -135,6 +139,11 @@ impl SessionError {
         matches!(self.kind(), ErrorKind::Memory | ErrorKind::Infeasible)
     }
 
+    /// Inputs whose elements lowering would have to know.
+    pub(super) fn wanted(&self) -> &[String] {
+        if let Cause::Lower(error) = &*self.cause { &error.wanted[..] } else { &[] }
+    }
+
     fn about(&self) -> About<'_> {
         match &*self.cause {
             Cause::Import(error) => About { file: error.file(), node: error.node(), ..About::of(ErrorKind::Model) },
@@ -153,8 +162,12 @@ impl SessionError {
             Cause::Input(InputError::NoMemory { name, .. }) => About::of(ErrorKind::Memory).input(name),
             Cause::Input(InputError::NoDevice { .. }) => About::of(ErrorKind::Device),
             Cause::Input(
-                InputError::Spec { name, .. } | InputError::Unknown { name, .. } | InputError::Away { name, .. },
+                InputError::Spec { name, .. }
+                | InputError::Unknown { name, .. }
+                | InputError::Away { name, .. }
+                | InputError::Fixed { name },
             ) => About::of(ErrorKind::Input).input(name),
+            Cause::Input(InputError::Undecided) => About::of(ErrorKind::Internal),
         }
     }
 }

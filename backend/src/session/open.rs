@@ -2,9 +2,10 @@
 
 use super::budget::{Budget, Limit};
 use super::cache::Cache;
+use super::deciding::Deciding;
 use super::error::SessionError;
 use super::options::SessionOptions;
-use super::prepare::{Prepared, Shapes};
+use super::prepare::{Key, Prepared};
 use super::run::Run;
 use super::value_info::ValueInfo;
 use crate::device::{Inventory, detect};
@@ -43,8 +44,9 @@ pub struct Session {
     costs: Mutex<CostStore>,
     /// Held while devices are calibrated: who needs the rates waits for them.
     calibrating: Mutex<()>,
-    pub(super) lowered: Cache<Shapes, Lowered, SessionError>,
-    pub(super) prepared: Cache<Shapes, Prepared, SessionError>,
+    pub(super) deciding: Deciding,
+    pub(super) lowered: Cache<Key, Lowered, SessionError>,
+    pub(super) prepared: Cache<Key, Prepared, SessionError>,
 }
 
 impl Session {
@@ -77,6 +79,7 @@ impl Session {
             budget: Budget::new(inventory.devices().map(Limit::of).collect()),
             costs: Mutex::new(costs),
             calibrating: Mutex::default(),
+            deciding: Deciding::default(),
             lowered: Cache::new(options.plan_capacity),
             prepared: Cache::new(options.plan_capacity),
             model,

@@ -9,9 +9,9 @@ use crate::execute::{Deadline, Executor, verify_devices};
 use crate::lower::{LowerOptions, lower};
 use crate::plan::PlanOptions;
 use crate::planning::{Lowered, Machine, PlanChoice, Planned, Planner};
-use anabranch_kernels::Shape;
+use anabranch_kernels::{Shape, Tensor};
 use anabranch_placement::format::LoadedProblem;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,16 +28,29 @@ pub struct Prepared {
     _charge: Charge,
 }
 
-/// The shapes of a set of inputs, by name.
-pub(super) type Shapes = BTreeMap<String, Shape>;
-
-fn shapes_of(inputs: &Inputs) -> Shapes {
-    inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect()
+/// For which inputs something was made.
+pub(super) struct Key {
+    /// Their shapes, by name.
+    shapes: BTreeMap<String, Shape>,
+    /// The elements of those that decide shapes, by name.
+    fixed: BTreeMap<String, Tensor>,
 }
 
-/// Whether inputs have these shapes. Allocates nothing.
-fn have(inputs: &Inputs, shapes: &Shapes) -> bool {
-    shapes.iter().map(|(name, shape)| (&**name, shape)).eq(inputs.specs().map(|(name, spec)| (name, &spec.shape)))
+impl Key {
+    fn of(inputs: &Inputs, deciding: &BTreeSet<String>) -> Self {
+        let fixed = inputs.iter().filter(|(name, _)| deciding.contains(*name));
+        Self {
+            shapes: inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect(),
+            fixed: fixed.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect(),
+        }
+    }
+
+    /// Whether inputs are such. Allocates nothing.
+    fn fits(&self, inputs: &Inputs) -> bool {
+        let shapes = self.shapes.iter().map(|(name, shape)| (&**name, shape));
+        let same = |(name, tensor): (&String, &Tensor)| inputs.find(name).is_some_and(|given| given.same_bits(tensor));
+        shapes.eq(inputs.specs().map(|(name, spec)| (name, &spec.shape))) && self.fixed.iter().all(same)
+    }
 }
 
 impl Prepared {
@@ -73,11 +86,20 @@ impl Session {
     ) -> Result<Arc<Prepared>, SessionError> {
         // Who waits for another caller's plan must not keep that caller waiting for memory.
         let pause = || self.budget.pause();
-        let make = || self.make_ready(&self.plan_with(inputs, &self.choice())?, deadline);
         loop {
-            match cached(&self.prepared, inputs, pause, make) {
+            let deciding = self.deciding.known();
+            let prepared = cached(&self.prepared, inputs, &deciding, pause, || {
+                self.lowered(inputs)?;
+                if !self.deciding.is(&deciding) {
+                    return Err(InputError::Undecided.into());
+                }
+                self.make_ready(&self.plan_with(inputs, &self.choice())?, deadline)
+            });
+            match prepared {
                 // The time of the caller that was waited for is over, not this one's.
                 Err(error) if error.is_interruption() && deadline.verdict().is_none() => {}
+                // What was just found to decide shapes belongs into the key.
+                Err(_) if !self.deciding.is(&deciding) => {}
                 result => return result,
             }
         }
@@ -161,16 +183,24 @@ impl Session {
         Planner { lowered, machine, constraints: &self.options.constraints }
     }
 
-    /// The model lowered for the shapes of these inputs.
+    /// The model lowered for the shapes of these inputs, and the elements of those that decide further shapes.
     pub(super) fn lowered(&self, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
-        let make = || {
-            self.check_names(inputs)?;
-            let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
-            let lowering = LowerOptions { dims, input_shapes: shapes_of(inputs), fuse, ..LowerOptions::default() };
-            let program = Arc::new(lower(&self.model, &lowering)?);
-            Ok(Lowered { program, weights: Arc::clone(&self.weights) })
-        };
-        cached(&self.lowered, inputs, || (), make)
+        loop {
+            let deciding = self.deciding.known();
+            let lowered = cached(&self.lowered, inputs, &deciding, || (), || self.lower(inputs, &deciding));
+            match lowered {
+                Err(error) if self.deciding.learn(error.wanted(), inputs) => {}
+                lowered => return lowered,
+            }
+        }
+    }
+
+    fn lower(&self, inputs: &Inputs, deciding: &BTreeSet<String>) -> Result<Lowered, SessionError> {
+        self.check_names(inputs)?;
+        let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
+        let Key { shapes: input_shapes, fixed } = Key::of(inputs, deciding);
+        let options = LowerOptions { dims, input_shapes, fixed, fuse, ..LowerOptions::default() };
+        Ok(Lowered { program: Arc::new(lower(&self.model, &options)?), weights: Arc::clone(&self.weights) })
     }
 
     fn check_names(&self, inputs: &Inputs) -> Result<(), SessionError> {
@@ -185,12 +215,13 @@ impl Session {
     }
 }
 
-/// What a cache keeps for inputs of these shapes, made if it is not there.
+/// What a cache keeps for such inputs, made if it is not there.
 fn cached<V, P>(
-    cache: &Cache<Shapes, V, SessionError>,
+    cache: &Cache<Key, V, SessionError>,
     inputs: &Inputs,
+    deciding: &BTreeSet<String>,
     pause: impl FnOnce() -> P,
     make: impl FnOnce() -> Result<V, SessionError>,
 ) -> Result<Arc<V>, SessionError> {
-    cache.get_or_make(|shapes| have(inputs, shapes), || shapes_of(inputs), pause, make)
+    cache.get_or_make(|key| key.fits(inputs), || Key::of(inputs, deciding), pause, make)
 }

@@ -26,8 +26,8 @@ impl SplitMix {
 pub fn random_tensor(name: &str, spec: &TensorSpec, seed: u64) -> Option<Tensor> {
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
     let mut random = SplitMix(seed ^ hash);
-    // Truth values are made as the bytes that they are.
-    let dtype = if spec.dtype == DType::Bool { DType::U8 } else { spec.dtype };
+    // Truth values, and types of one byte whose element 1 is the least above 0, are made as the bytes that they are.
+    let dtype = if spec.dtype.size() == 1 && spec.dtype != DType::I8 { DType::U8 } else { spec.dtype };
     let mut tensor = Tensor::try_zeroed(TensorSpec::new(dtype, spec.shape.clone()))?;
     macro_rules! fill {
         ($type:ty, $element:expr) => {
@@ -43,13 +43,13 @@ pub fn random_tensor(name: &str, spec: &TensorSpec, seed: u64) -> Option<Tensor>
         DType::I16 => fill!(i16, (random.next() >> 63) as i16),
         DType::I32 => fill!(i32, (random.next() >> 63) as i32),
         DType::I64 => fill!(i64, (random.next() >> 63) as i64),
-        DType::U8 | DType::Bool => fill!(u8, (random.next() >> 63) as u8),
         DType::U16 => fill!(u16, (random.next() >> 63) as u16),
         DType::U32 => fill!(u32, (random.next() >> 63) as u32),
         DType::U64 => fill!(u64, random.next() >> 63),
+        _ => fill!(u8, (random.next() >> 63) as u8),
     }
     let (_, buffer) = tensor.into_parts();
-    Some(Tensor::new(spec.clone(), buffer).expect("a truth value is one byte"))
+    Some(Tensor::new(spec.clone(), buffer).expect("an element is one byte"))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::prepare::Prepared;
 use crate::execute::{ComputeDevice, Deadline, DeviceTensor, RunOptions, RunOutput};
 use crate::learning::Accuracy;
 use crate::plan::HOST;
-use crate::program::{Program, Value, ValueId};
+use crate::program::{Program, ValueId};
 use anabranch_kernels::Tensor;
 use anabranch_placement::platform::DeviceId;
 use std::mem;
@@ -123,7 +123,7 @@ impl Session {
         for (at, value) in prepared.program.inputs.iter().enumerate() {
             match plan.input_device(at) {
                 HOST => {}
-                device => resident.push(match given(inputs, prepared.program.value(*value))? {
+                device => resident.push(match given(inputs, &prepared.program, *value)? {
                     Given::Device(tensor) => tensor.clone(),
                     Given::Host(tensor) => self.pool.upload(device, tensor)?,
                 }),
@@ -139,7 +139,7 @@ pub(super) fn ordered<'i>(
     program: &Program,
     on_host: impl Fn(usize) -> bool,
 ) -> Result<Vec<&'i Tensor>, SessionError> {
-    let tensor = |value: &ValueId| match given(inputs, program.value(*value))? {
+    let tensor = |value: &ValueId| match given(inputs, program, *value)? {
         Given::Host(tensor) => Ok(tensor),
         Given::Device(tensor) => {
             let (name, device) = (program.value(*value).name.clone(), tensor.device().to_owned());
@@ -151,7 +151,8 @@ pub(super) fn ordered<'i>(
 }
 
 /// What was given for an input, if it fits.
-fn given<'i>(inputs: &'i Inputs, value: &Value) -> Result<&'i Given, InputError> {
+fn given<'i>(inputs: &'i Inputs, program: &Program, value: ValueId) -> Result<&'i Given, InputError> {
+    let value = program.value(value);
     let name = || value.name.clone();
     let expected = || value.spec.to_string();
     match inputs.given(&value.name) {
@@ -159,6 +160,10 @@ fn given<'i>(inputs: &'i Inputs, value: &Value) -> Result<&'i Given, InputError>
         Some(given) if *given.spec() != value.spec => {
             Err(InputError::Spec { name: name(), given: given.spec().clone(), expected: expected() })
         }
-        Some(given) => Ok(given),
+        Some(given) => match (program.fixed.get(&value.name), given) {
+            (None, _) => Ok(given),
+            (Some(fixed), Given::Host(tensor)) if tensor.same_bits(fixed) => Ok(given),
+            _ => Err(InputError::Fixed { name: name() }),
+        },
     }
 }

@@ -24,12 +24,14 @@ mod pool;
 mod recurrent;
 mod reduce;
 mod resize;
+mod scatter;
 mod slice;
 mod softmax;
 mod strided;
 mod team;
 #[cfg(test)]
 pub(crate) mod testing;
+mod top;
 mod transpose;
 mod vector;
 
@@ -125,8 +127,12 @@ fn pack<'a>(kernel: &mut dyn CpuKernel, constant: impl Fn(usize) -> Option<&'a [
 /// If the node does not fit its op's definition, or there is no CPU kernel for its types.
 pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     node.check()?;
-    let moves = matches!(node.op, Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_));
-    let any_type = moves || matches!(node.op, Op::Map(_) | Op::Reduce(_) | Op::ArgReduce(_) | Op::Block(_));
+    let moves = matches!(
+        node.op,
+        Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) | Op::Scatter(_)
+    );
+    let any_type =
+        moves || matches!(node.op, Op::Map(_) | Op::Reduce(_) | Op::ArgReduce(_) | Op::TopK(_) | Op::Block(_));
     node.require(any_type || node.is_f32(), "all its tensors are to be f32")?;
     Ok(match &node.op {
         Op::Map(op) => map::prepare(node, op)?,
@@ -138,6 +144,8 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::Softmax(op) => softmax::prepare(node, op),
         Op::Normalize(op) => normalize::prepare(node, op)?,
         Op::ArgReduce(op) => arg_reduce::prepare(node, op),
+        Op::TopK(op) => top::prepare(node, op),
+        Op::Scatter(op) => scatter::prepare(node, op),
         Op::Resize(op) => resize::prepare(node, op)?,
         Op::Recurrent(op) => recurrent::prepare(node, op, constants),
         Op::Transpose(op) => transpose::prepare(node, op),

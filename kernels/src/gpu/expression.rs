@@ -94,6 +94,8 @@ fn binary_text(function: Binary, a: &str, b: &str) -> String {
         Binary::And => format!("truth(holds({a}) && holds({b}))"),
         Binary::Or => format!("truth(holds({a}) || holds({b}))"),
         Binary::Xor => format!("truth(holds({a}) != holds({b}))"),
+        // Of integers, which no GPU kernel computes: [`NodeSpec::check`] refuses them in floats.
+        Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => a.to_owned(),
     }
 }
 

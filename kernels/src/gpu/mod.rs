@@ -202,7 +202,8 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Pad(op) => pad::recipe(node, op)?,
         Op::Gather(op) => gather::recipe(node, op, constants)?,
         Op::Block(block) => block::recipe(node, block)?,
-        Op::ArgReduce(_) => return Err(node.unsupported("its result is of integers")),
+        Op::ArgReduce(_) | Op::TopK(_) => return Err(node.unsupported("its result is of integers")),
+        Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
     };
     let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;
     let some_input = node.inputs.iter().enumerate().any(|(index, spec)| is_empty(spec) && recipe.binds(index));

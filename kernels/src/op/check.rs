@@ -3,7 +3,7 @@
 //! What a family cannot compute although it is sound, and sizes that only its own arithmetic limits, are for the family to
 //! refuse. Products' sizes are checked where they are worked out.
 
-use super::{Gather, NodeSpec, Op, Slice};
+use super::{Domain, Gather, NodeSpec, Op, Slice, Step, TopK};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::shape::Shape;
@@ -69,10 +69,19 @@ impl NodeSpec {
         let output = &self.outputs[0];
         let Some(input) = self.inputs.first() else { return Ok(()) };
         let (from, to) = (&input.shape, &output.shape);
-        if let Op::Reduce(_) | Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) = &self.op {
+        if let Op::Reduce(_)
+        | Op::Transpose(_)
+        | Op::Concat(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::Gather(_)
+        | Op::TopK(_)
+        | Op::Scatter(_) = &self.op
+        {
             self.require(input.dtype == output.dtype, "its output has its input's type")?;
         }
         if let Op::ArgReduce(super::ArgReduce { axis, .. })
+        | Op::TopK(TopK { axis, .. })
         | Op::Softmax(super::Softmax { axis, .. })
         | Op::Normalize(super::Normalize { axis, .. })
         | Op::Gather(Gather { axis, .. }) = &self.op
@@ -81,7 +90,10 @@ impl NodeSpec {
             return Err(self.invalid(format!("axis {axis} is not among the {} of its input", from.rank())));
         }
         match &self.op {
-            Op::Map(_) => {
+            Op::Map(map) => {
+                let bitwise = |step: &Step| matches!(step, Step::Binary(function, ..) if function.is_bitwise());
+                let sound = map.domain == Domain::I64 || !map.expression.steps().iter().any(bitwise);
+                self.require(sound, "bits are those of integers")?;
                 let fits = |input: &crate::TensorSpec| input.shape.broadcast_strides(to).map(|_| ());
                 self.inputs.iter().try_for_each(fits).map_err(|error| self.invalid(error.to_string()))
             }
@@ -101,6 +113,8 @@ impl NodeSpec {
                 self.require(sound, "it makes i64 indices along an axis that is not empty")?;
                 self.require(to.elements() == from.elements() / count, "its output lacks the axis")
             }
+            Op::TopK(op) => self.check_selection(op),
+            Op::Scatter(_) => self.check_updates(),
             Op::Resize(op) => {
                 let planes = [from, to].map(|shape| shape.dims().split_last_chunk::<2>());
                 let [Some((outer, input)), Some((same, output))] = planes else {
@@ -145,6 +159,8 @@ impl NodeSpec {
             Op::Map(op) => (op.expression.inputs(), 1),
             Op::Concat(_) => (self.inputs.len().max(1), 1),
             Op::Gather(_) => (2, 1),
+            Op::TopK(_) => (1, 2),
+            Op::Scatter(_) => (3, 1),
             Op::Recurrent(op) => (3 + op.kind.states(), 1 + op.kind.states()),
             op @ (Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Normalize(_)) => {
                 (op.epilogue_inputs_start() + extras, 1)
@@ -207,6 +223,26 @@ impl NodeSpec {
         let others: usize = (0..dims.len()).filter(|axis| *axis != op.axis).map(|axis| dims[axis]).product();
         let fits = others as u128 * indices.shape.elements() as u128 == output.elements() as u128;
         self.require(fits, "its output is the input with the axis replaced by the indices")
+    }
+
+    fn check_selection(&self, op: &TopK) -> Result<(), KernelError> {
+        let (from, [values, indices]) = (&self.inputs[0].shape, [&self.outputs[0], &self.outputs[1]]);
+        let dims = values.shape.dims();
+        let same = dims.len() == from.rank() && (0..dims.len()).all(|a| a == op.axis || dims[a] == from.dims()[a]);
+        self.require(same && dims[op.axis] <= from.dims()[op.axis], "its output has no more along the axis alone")?;
+        self.require(indices.dtype == DType::I64 && indices.shape == values.shape, "it makes an i64 index for each")
+    }
+
+    fn check_updates(&self) -> Result<(), KernelError> {
+        let [data, places, updates] = &self.inputs[..] else { return Err(self.invalid("it has three inputs")) };
+        let slices = data.shape.dims().first().copied().filter(|count| *count > 0);
+        let run = slices.map(|count| data.shape.elements() / count);
+        let wanted = run.and_then(|run| run.checked_mul(places.shape.elements()));
+        self.require(places.dtype == DType::I64, "its places are i64")?;
+        self.require(updates.dtype == data.dtype, "its updates have its input's type")?;
+        let fits =
+            wanted == Some(updates.shape.elements()) && data.shape.elements() == self.outputs[0].shape.elements();
+        self.require(fits, "it has a slice for each place")
     }
 
     fn check_layer(&self) -> Result<(), KernelError> {

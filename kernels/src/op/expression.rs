@@ -105,6 +105,23 @@ pub enum Binary {
     Or,
     /// Of truth values.
     Xor,
+    /// Of bits; the bitwise functions are those of integers only.
+    BitAnd,
+    /// Of bits.
+    BitOr,
+    /// Of bits.
+    BitXor,
+    /// Zero where the distance is 64 or more, or negative.
+    ShiftLeft,
+    /// Keeps the sign; by 63 where the distance is more, or negative.
+    ShiftRight,
+}
+
+impl Binary {
+    /// Whether it exists in [`Domain::I64`] alone.
+    pub(crate) const fn is_bitwise(self) -> bool {
+        matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor | Self::ShiftLeft | Self::ShiftRight)
+    }
 }
 
 /// One step; its operands are registers of inputs or of earlier steps.

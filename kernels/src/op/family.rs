@@ -68,6 +68,8 @@ impl NodeSpec {
                 true => ("arg_reduce rows", vec![read, written]),
                 false => ("arg_reduce columns", vec![read, written]),
             },
+            Op::TopK(_) => ("top_k", vec![read, written]),
+            Op::Scatter(_) => ("scatter", vec![self.bytes_written(), self.read(1), self.read(2)]),
             Op::Softmax(op) => match op.axis + 1 == self.rank() {
                 true => ("softmax rows", vec![read, read / self.size(0, op.axis)]),
                 false => ("softmax columns", vec![read, read / self.size(0, op.axis)]),

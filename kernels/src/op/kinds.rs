@@ -119,6 +119,40 @@ pub struct ArgReduce {
     pub last: bool,
 }
 
+/// The greatest or least elements along an axis, in order; of equal ones the first comes first, and NaN is the greatest. Input: X of any
+/// number type. Outputs: the elements, of X's type, and their indices, `i64`; along the axis as many as are asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TopK {
+    /// The axis searched.
+    pub axis: usize,
+    /// Search the greatest elements rather than the least.
+    pub largest: bool,
+}
+
+/// What becomes of an old element and an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScatterKind {
+    /// The update.
+    Replace,
+    /// Their sum.
+    Add,
+    /// Their product.
+    Multiply,
+    /// The lesser; NaN if one is NaN.
+    Min,
+    /// The greater; NaN if one is NaN.
+    Max,
+}
+
+/// Slices replaced or combined, one update after the other. Inputs: X `[count, …]` of any type, places `i64`, each of `0..count`, and
+/// updates of X's type: as many slices as places. Output: X's elements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scatter {
+    /// How old elements and updates are combined.
+    pub kind: ScatterKind,
+}
+
 /// Softmax along one axis. Input and output: as many elements, `f32`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Softmax {

@@ -20,7 +20,8 @@ pub(crate) use filtering::Filtering;
 pub(crate) use kinds::cubic_weights;
 pub use kinds::{
     ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Gather, Interpolation, MatMul, NearestRounding, Normalize,
-    Pad, PadMode, Pool, PoolKind, Recurrent, RecurrentKind, Reduce, ReduceKind, Resize, Slice, Softmax, Transpose,
+    Pad, PadMode, Pool, PoolKind, Recurrent, RecurrentKind, Reduce, ReduceKind, Resize, Scatter, ScatterKind, Slice,
+    Softmax, TopK, Transpose,
 };
 pub use rows::RowPlan;
 pub use work::Work;
@@ -47,6 +48,10 @@ pub enum Op {
     Reduce(Reduce),
     /// Index of the greatest or least element along an axis.
     ArgReduce(ArgReduce),
+    /// The greatest or least elements along an axis, in order.
+    TopK(TopK),
+    /// Slices replaced by, or combined with, others.
+    Scatter(Scatter),
     /// Softmax along one axis.
     Softmax(Softmax),
     /// Normalisation to zero mean and unit variance over trailing axes, with an epilogue.
@@ -138,6 +143,8 @@ impl Op {
             Self::Pool(_) => "pool",
             Self::Reduce(_) => "reduce",
             Self::ArgReduce(_) => "arg_reduce",
+            Self::TopK(_) => "top_k",
+            Self::Scatter(_) => "scatter",
             Self::Softmax(_) => "softmax",
             Self::Normalize(_) => "normalize",
             Self::Resize(_) => "resize",

@@ -75,7 +75,7 @@ impl NodeSpec {
             Op::Map(_) if written > read => Class::Upsampler,
             Op::Map(_) => Class::ElementWise,
             Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) => Class::MatMul,
-            Op::Reduce(_) | Op::ArgReduce(_) | Op::Pool(_) => Class::Downsampler,
+            Op::Reduce(_) | Op::ArgReduce(_) | Op::Pool(_) | Op::TopK(_) => Class::Downsampler,
             Op::Resize(_) if written > read => Class::Upsampler,
             Op::Softmax(_)
             | Op::Normalize(_)
@@ -85,7 +85,8 @@ impl NodeSpec {
             | Op::Concat(_)
             | Op::Slice(_)
             | Op::Pad(_)
-            | Op::Gather(_) => Class::Buffer,
+            | Op::Gather(_)
+            | Op::Scatter(_) => Class::Buffer,
         }
     }
 
@@ -104,6 +105,9 @@ impl NodeSpec {
             Op::ConvTranspose(_) => 2.0 * read * dim(1, 3) * dim(1, 2) * dim(1, 1),
             Op::Pool(op) => written * (op.window[0] * op.window[1]) as f64,
             Op::Reduce(_) | Op::ArgReduce(_) => read,
+            // A selection, and the sorting of what it kept.
+            Op::TopK(_) => 4.0 * read + written * written.max(2.0).log2(),
+            Op::Scatter(_) => elements(&self.inputs, 2),
             Op::Softmax(_) => 5.0 * read,
             Op::Normalize(_) => 7.0 * read,
             Op::Resize(op) => 2.0 * written * op.interpolation.neighbours(),

@@ -64,6 +64,11 @@ pub(super) fn read(reader: Reader<'_>, limits: &Limits) -> Result<ModelProto> {
     decode::decode(reader, limits)
 }
 
+/// The tensor that the reader's bytes are.
+pub(super) fn read_tensor(reader: Reader<'_>, limits: &Limits) -> Result<TensorProto> {
+    decode::decode(reader, limits)
+}
+
 messages! {
     /// A whole file.
     ModelProto "model" {
@@ -277,4 +282,13 @@ pub mod data_type {
     pub const UINT32: i64 = 12;
     pub const UINT64: i64 = 13;
     pub const BFLOAT16: i64 = 16;
+    pub const FLOAT8E4M3FN: i64 = 17;
+    pub const FLOAT8E4M3FNUZ: i64 = 18;
+    pub const FLOAT8E5M2: i64 = 19;
+    pub const FLOAT8E5M2FNUZ: i64 = 20;
+    pub const UINT4: i64 = 21;
+    pub const INT4: i64 = 22;
+    pub const FLOAT4E2M1: i64 = 23;
+    pub const UINT2: i64 = 25;
+    pub const INT2: i64 = 26;
 }

@@ -2,9 +2,9 @@
 
 use crate::constant::Constant;
 use crate::program::{Node, Origin, Output, Program, Value, ValueId};
-use anabranch_kernels::DType;
 use anabranch_kernels::op::{Domain, Map, NodeSpec, Op};
-use std::collections::BTreeSet;
+use anabranch_kernels::{DType, Tensor};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A program whose nodes can be replaced and removed. Positions stay, and are in topological order: whatever a rewrite
 /// puts at a position reads only inputs, constants and values made at positions before it.
@@ -13,6 +13,7 @@ pub(super) struct Graph {
     nodes: Vec<Option<Node>>,
     inputs: Vec<ValueId>,
     outputs: Vec<Output>,
+    fixed: BTreeMap<String, Tensor>,
     /// For each value, the positions of the nodes that read it.
     readers: Vec<BTreeSet<usize>>,
     /// For each value, whether the caller receives it.
@@ -29,15 +30,15 @@ impl Graph {
         }
         let mut received = vec![false; program.values.len()];
         program.outputs.iter().for_each(|output| received[output.value.index()] = true);
-        let Program { values, nodes, inputs, outputs } = program;
-        Self { values, nodes: nodes.into_iter().map(Some).collect(), inputs, outputs, readers, received }
+        let Program { values, nodes, inputs, outputs, fixed } = program;
+        Self { values, nodes: nodes.into_iter().map(Some).collect(), inputs, outputs, fixed, readers, received }
     }
 
     /// The program as it is now. The caller compacts it, which removes values that nothing makes any more and says anew which
     /// node makes each other.
     pub(super) fn into_program(self) -> Program {
         let nodes = self.nodes.into_iter().flatten().collect();
-        Program { values: self.values, nodes, inputs: self.inputs, outputs: self.outputs }
+        Program { values: self.values, nodes, inputs: self.inputs, outputs: self.outputs, fixed: self.fixed }
     }
 
     /// Puts what `rewritten` makes of each position in its place, in order.

@@ -22,7 +22,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("Shrink", shrink),
 ];
 
-fn apply(
+pub(super) fn apply(
     operator: &Operator<'_>,
     builder: &mut Builder,
     formula: impl FnOnce(Term<'_>) -> Term<'_>,
@@ -44,6 +44,10 @@ fn leaky_relu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
 /// As [`leaky_relu`], with a slope per element or channel.
 fn parametric_relu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, slope) = operator.pair()?;
+    // Before version 7 the slopes are those of the channels.
+    let by_channel = operator.opset < 7 && slope.rank() == 1 && slope.elements() > 1;
+    let behind = if by_channel { x.rank().saturating_sub(2) } else { 0 };
+    let slope = &slope.reshaped([slope.dims(), &vec![1; behind]].concat())?;
     slope.shape().broadcast_strides(x.shape())?;
     let domain = domain_of(x.dtype());
     let choice =
@@ -88,21 +92,23 @@ fn hard_sigmoid(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     apply(operator, builder, |x| clamped_line(x, alpha, beta))
 }
 
-/// `½ x (1 + erf(x / √2))`, or with a hyperbolic tangent in place of the error function.
 fn gelu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let tanh = match operator.string("approximate", "none")? {
         "none" => false,
         "tanh" => true,
         other => return Err(Fault::attribute("approximate", other, "none or tanh")),
     };
-    apply(operator, builder, |x| {
-        let curve = match tanh {
-            true => (x * (x * x * 0.044_715 + 1.0) * FRAC_2_PI.sqrt()).apply(Unary::Tanh),
-            false => (x * FRAC_1_SQRT_2).apply(Unary::Erf),
-        };
-        let gate = curve + 1.0;
-        x * 0.5 * gate
-    })
+    apply(operator, builder, |x| gaussian_gate(x, tanh))
+}
+
+/// `½ x (1 + erf(x / √2))`, or with a hyperbolic tangent in place of the error function.
+pub(super) fn gaussian_gate(x: Term<'_>, tanh: bool) -> Term<'_> {
+    let curve = match tanh {
+        true => (x * (x * x * 0.044_715 + 1.0) * FRAC_2_PI.sqrt()).apply(Unary::Tanh),
+        false => (x * FRAC_1_SQRT_2).apply(Unary::Erf),
+    };
+    let gate = curve + 1.0;
+    x * 0.5 * gate
 }
 
 /// `x · sigmoid(α x)`.

@@ -4,7 +4,7 @@ use super::matmul::multiplied;
 use super::softmax::normalized;
 use super::{Builder, Entry, Fault, Operator, View, domain_of};
 use anabranch_kernels::DType;
-use anabranch_kernels::op::{Binary, PadMode, Unary};
+use anabranch_kernels::op::{Binary, Domain, PadMode, Unary};
 
 pub(super) const TABLE: &[Entry] = &[("Attention", attention)];
 
@@ -19,7 +19,6 @@ struct Heads {
 }
 
 fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    refuse_rarities(operator)?;
     let heads = Heads::read(operator, builder)?;
     let &[batch, query_heads, length, depth] = heads.queries.dims() else { return Err(Fault::missing(0)) };
     let &[_, key_heads, total, _] = heads.keys.dims() else { return Err(Fault::missing(1)) };
@@ -36,12 +35,16 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let values = heads.values.reshaped(shared(1, [total, value_depth]))?;
 
     let scores = multiplied(builder, &queries, &keys)?.reshaped(vec![batch, query_heads, length, total])?;
-    let scores = scaled(operator, builder, &scores, depth)?;
-    let scores = masked(operator, builder, &scores, heads.past)?;
-    let mut weights = normalized(builder, &scores, 3, false)?;
-    if operator.optional(3).is_some() {
+    let scaled = scaled(operator, builder, &scores, depth)?;
+    let capped = capped(operator, builder, &scaled)?;
+    let (masked, may_mask_all) = masked(operator, builder, &capped, heads.past)?;
+    let mut weights = normalized(builder, &masked, 3, false)?;
+    if may_mask_all {
         weights = zero_where_nothing(builder, &weights)?;
     }
+    let shown = [scaled, capped, masked, weights.clone()];
+    let mode = operator.size("qk_matmul_output_mode", 0, 0)?;
+    let shown = shown.into_iter().nth(mode).ok_or_else(|| Fault::attribute("qk_matmul_output_mode", mode, "0 to 3"))?;
     let weights = weights.reshaped(shared(sharing, [length, total]))?;
     let result = multiplied(builder, &weights, &values)?.reshaped(vec![batch, query_heads, length, value_depth])?;
     let result = if operator.input(0)?.rank() == 3 {
@@ -50,18 +53,7 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     } else {
         result
     };
-    Ok(vec![result, heads.keys, heads.values])
-}
-
-fn refuse_rarities(operator: &Operator<'_>) -> Result<(), Fault> {
-    operator.only_outputs(3, "qk_matmul_output")?;
-    if operator.optional(6).is_some() {
-        return Err(Fault::unsupported("lengths of keys without padding"));
-    }
-    if operator.int("left_window_size", -1)? >= 0 || operator.int("right_window_size", -1)? >= 0 {
-        return Err(Fault::unsupported("a sliding window"));
-    }
-    Ok(())
+    Ok(vec![result, heads.keys, heads.values, shown])
 }
 
 impl Heads {
@@ -92,7 +84,7 @@ impl Heads {
 }
 
 /// `[b, t, heads · d]` as `[b, heads, t, d]`; four dimensions as they are.
-fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<View, Fault> {
+pub(super) fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<View, Fault> {
     match *x.dims() {
         [_, _, _, _] => Ok(x.clone()),
         [batch, length, width] if heads > 0 && width.is_multiple_of(heads) => {
@@ -103,7 +95,7 @@ fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<View, Fault>
 }
 
 /// `new` after `old`, along time.
-fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Fault> {
+pub(super) fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Fault> {
     let fits = old.rank() == 4 && [0, 1, 3].iter().all(|axis| old.dims()[*axis] == new.dims()[*axis]);
     if !fits {
         return Err(Fault::invalid(format!("{} cannot follow {}", new.shape(), old.shape())));
@@ -111,36 +103,88 @@ fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Faul
     builder.concatenated(&[old.clone(), new.clone()], 2)
 }
 
-/// The scores times the scale, bent towards the cap if there is one.
+/// The scores times the scale.
 fn scaled(operator: &Operator<'_>, builder: &mut Builder, scores: &View, depth: usize) -> Result<View, Fault> {
     let scale = operator.node.float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
-    let cap = f64::from(operator.float("softcap", 0.0)?);
-    builder.map(domain_of(scores.dtype()), [scores], scores.dtype(), |[score]| {
-        let scaled = score * scale;
-        if cap > 0.0 { (scaled / cap).apply(Unary::Tanh) * cap } else { scaled }
-    })
+    builder.map(domain_of(scores.dtype()), [scores], scores.dtype(), |[score]| score * scale)
 }
 
-/// The scores with the mask added, and with what comes later than the query left out if the attention is causal.
-fn masked(operator: &Operator<'_>, builder: &mut Builder, scores: &View, past: usize) -> Result<View, Fault> {
-    let (total, domain) = (scores.dims()[3], domain_of(scores.dtype()));
+/// The scores bent towards the cap, if there is one.
+fn capped(operator: &Operator<'_>, builder: &mut Builder, scores: &View) -> Result<View, Fault> {
+    let cap = f64::from(operator.float("softcap", 0.0)?);
+    if cap <= 0.0 {
+        return Ok(scores.clone());
+    }
+    builder.map(domain_of(scores.dtype()), [scores], scores.dtype(), |[score]| (score / cap).apply(Unary::Tanh) * cap)
+}
+
+/// The scores with the mask added, and −∞ for keys that a query may not look at: those that come later than it if the attention is
+/// causal, those outside its window, and padding. Also whether a query may be left with none.
+fn masked(operator: &Operator<'_>, builder: &mut Builder, scores: &View, past: usize) -> Result<(View, bool), Fault> {
+    let (total, domain, dtype) = (scores.dims()[3], domain_of(scores.dtype()), scores.dtype());
     let mut result = scores.clone();
+    let mut may_mask_all = false;
     if operator.optional(3).is_some() {
+        may_mask_all = true;
         let mask = full_mask(operator, builder, total)?;
         mask.shape().broadcast_strides(scores.shape())?;
-        result = builder.map(domain, [&result, &mask], scores.dtype(), |[score, seen]| match mask.dtype() {
+        result = builder.map(domain, [&result, &mask], dtype, |[score, seen]| match mask.dtype() {
             DType::Bool => seen.select(score, f64::NEG_INFINITY),
             _ => score + seen,
         })?;
     }
-    if operator.flag("is_causal", false)? {
-        let queries = builder.indices(DType::F32, scores.dims()[2], 2, 4)?;
-        let keys = builder.indices(DType::F32, total, 3, 4)?;
-        result = builder.map(domain, [&result, &queries, &keys], scores.dtype(), |[score, query, key]| {
-            key.with(Binary::LessOrEqual, query + past as f64).select(score, f64::NEG_INFINITY)
+    let windows = [window(operator, "left_window_size")?, window(operator, "right_window_size")?];
+    let causal = operator.flag("is_causal", false)?.then_some(0.0);
+    let filled = filled_keys(operator, builder, scores.dims()[0])?;
+    if filled.is_none() && causal.is_none() && windows == [None; 2] {
+        return Ok((result, may_mask_all));
+    }
+    let keys = builder.indices(DType::F32, total, 3, 4)?;
+    let queries = positions(builder, scores.dims()[2], filled.as_ref(), past)?;
+    if let Some(filled) = &filled {
+        may_mask_all = true;
+        result = builder.map(domain, [&result, &keys, filled], dtype, |[score, key, filled]| {
+            key.with(Binary::Less, filled).select(score, f64::NEG_INFINITY)
         })?;
     }
-    Ok(result)
+    for most in [causal, windows[1]].into_iter().flatten() {
+        result = builder.map(domain, [&result, &queries, &keys], dtype, |[score, query, key]| {
+            key.with(Binary::LessOrEqual, query + most).select(score, f64::NEG_INFINITY)
+        })?;
+    }
+    if let Some(most) = windows[0] {
+        may_mask_all = true;
+        result = builder.map(domain, [&result, &queries, &keys], dtype, |[score, query, key]| {
+            query.with(Binary::LessOrEqual, key + most).select(score, f64::NEG_INFINITY)
+        })?;
+    }
+    Ok((result, may_mask_all))
+}
+
+/// By how much the position of a key may differ from that of a query on one side.
+fn window(operator: &Operator<'_>, name: &'static str) -> Result<Option<f64>, Fault> {
+    Ok(Some(operator.int(name, -1)?).filter(|most| *most >= 0).map(|most| most as f64))
+}
+
+/// For each element of the batch, how many keys are no padding, as `[batch, 1, 1, 1]`.
+fn filled_keys(operator: &Operator<'_>, builder: &mut Builder, batch: usize) -> Result<Option<View>, Fault> {
+    if operator.optional(6).is_none() {
+        return Ok(None);
+    }
+    let filled = operator.typed(6, DType::I64)?.reshaped(vec![batch, 1, 1, 1])?;
+    builder.as_f32(&filled).map(Some)
+}
+
+/// The positions of the queries among the keys: behind the past ones, or the last of those that are no padding.
+fn positions(builder: &mut Builder, length: usize, filled: Option<&View>, past: usize) -> Result<View, Fault> {
+    let queries = builder.indices(DType::F32, length, 2, 4)?;
+    match filled {
+        None => builder.map(Domain::F32, [&queries], DType::F32, |[query]| query + past as f64),
+        Some(filled) => builder.map(Domain::F32, [&queries, filled], DType::F32, |[query, filled]| {
+            let first = filled - length as f64;
+            query + first
+        }),
+    }
 }
 
 /// The mask over all keys; those that a shorter one does not name are left out.

@@ -8,11 +8,12 @@ pub(super) const TABLE: &[Entry] =
 
 fn cast(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let to = operator.node.int("to")?.ok_or_else(|| Fault::attribute("to", (), "there"))?;
-    Ok(vec![builder.cast(operator.input(0)?, element_type(to)?)?])
+    Ok(vec![builder.converted(operator.input(0)?, element_type(to)?, operator.flag("saturate", true)?)?])
 }
 
 fn cast_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    Ok(vec![builder.cast(operator.input(0)?, operator.input(1)?.dtype())?])
+    let to = operator.input(1)?.dtype();
+    Ok(vec![builder.converted(operator.input(0)?, to, operator.flag("saturate", true)?)?])
 }
 
 fn identity(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -22,6 +23,9 @@ fn identity(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault
 /// Inference keeps everything; the mask is all true.
 fn dropout(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
+    if operator.opset < 7 && !operator.flag("is_test", false)? {
+        return Err(Fault::unsupported("it is in training mode"));
+    }
     if let Some(training) = operator.optional_known_ints(builder, 2, "training_mode")?
         && training != [0]
     {

@@ -1,13 +1,16 @@
-//! Convolution over one or two axes.
+//! Convolution over one to three axes.
 
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Epilogue, Fault, Operator, View};
-use anabranch_kernels::op::{Binary, Conv, Expression, Op};
+use anabranch_kernels::op::{Binary, Conv, Expression, Op, PadMode};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("Conv", conv)];
 
 fn conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    if operator.input(0)?.rank() == 5 {
+        return over_volume(operator, builder);
+    }
     let Parts { x, weights, mut window, group } = Parts::read(operator)?;
     window.resolve(plane(x)?)?;
     let filters = weights.dims()[0];
@@ -58,6 +61,51 @@ pub(super) fn convolved(
     let result = builder.emit_one(op(bias.expression), &inputs, output)?;
     let result = result.reshaped(output_dims(window, images, filters, [rows, columns]))?;
     Ok(vec![builder.cast(&result, dtype)?])
+}
+
+/// A convolution over three axes, as the sum of those of planes, one for each element of the window along the depth.
+fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let (x, weights) = operator.pair()?;
+    operator.float_input(0)?;
+    let kernel = weights.dims().get(2..).filter(|_| weights.rank() == 5);
+    let kernel = kernel.ok_or_else(|| Fault::invalid(format!("weights of shape {}", weights.shape())))?;
+    let [mut across, mut along] = Window::read_volume(operator, Some(kernel))?;
+    let group = operator.size("group", 1, 1)?;
+    let &[images, channels, depth, rows, columns] = x.dims() else { return Err(Fault::missing(0)) };
+    let (filters, in_each) = (weights.dims()[0], weights.dims()[1]);
+    check_channels(channels, in_each, filters, group)?;
+    across.resolve([rows, columns])?;
+    along.resolve([depth, 1])?;
+    let [made_depth, _] = along.output([depth, 1], false)?;
+    let [made_rows, made_columns] = across.output([rows, columns], false)?;
+    // Depth before channels, so that planes are images.
+    let moved = builder.as_f32(x)?;
+    let moved = builder.transposed(&moved, &[0, 2, 1, 3, 4])?;
+    let mut dims = moved.dims().to_vec();
+    dims[1] = dims[1].saturating_add(along.pads[0]).saturating_add(along.pads[2]);
+    let before = vec![0, along.pads[0] as isize, 0, 0, 0];
+    let stack = builder.padded(&moved, PadMode::Constant(0.0), before, dims)?;
+    let weights = builder.as_f32(weights)?;
+    let mut sum = bias(operator, builder, filters)?;
+    for tap in 0..kernel[0] {
+        let starts = vec![0, tap * along.dilations[0], 0, 0, 0];
+        let steps = vec![1, along.strides[0] as isize, 1, 1, 1];
+        let read = builder.sliced(&stack, starts, steps, vec![images, made_depth, channels, rows, columns])?;
+        let planes = read.reshaped(vec![images.saturating_mul(made_depth), channels, rows, columns])?;
+        let taken = builder.part(&weights, 2, tap, 1)?;
+        let taken = taken.reshaped(vec![filters, in_each, kernel[1], kernel[2]])?;
+        let Window { strides, pads, dilations, .. } = across;
+        let op = Op::Conv(Conv { strides, pads, dilations, group, epilogue: sum.expression });
+        let mut inputs = vec![planes.clone(), taken];
+        inputs.extend(sum.operands);
+        let dims = [planes.dims()[0], filters, made_rows, made_columns];
+        let part = builder.emit_one(op, &inputs, TensorSpec::new(DType::F32, Shape::new(dims)?))?;
+        sum = Epilogue { expression: Some(Expression::binary(Binary::Add)), operands: vec![part] };
+    }
+    let sum = sum.operands.pop().ok_or_else(|| Fault::invalid("an empty window"))?;
+    let stack = sum.reshaped(vec![images, made_depth, filters, made_rows, made_columns])?;
+    let result = builder.transposed(&stack, &[0, 2, 1, 3, 4])?;
+    Ok(vec![builder.cast(&result, x.dtype())?])
 }
 
 fn check_channels(channels: usize, in_each: usize, filters: usize, group: usize) -> Result<(), Fault> {

@@ -68,14 +68,14 @@ fn float_unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) 
 
 /// A function of two numbers of one type; the result has it too.
 fn arithmetic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
-    let (a, b) = operator.pair()?;
+    let (a, b) = (operator.pair()?.0, &operator.broadcast(1)?);
     operator.number(0)?;
     Ok(vec![builder.map(domain_of(a.dtype()), [a, b], a.dtype(), |[a, b]| a.with(function, b))?])
 }
 
 /// A truth value from two elements of one type.
 fn compare(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
-    let (a, b) = operator.pair()?;
+    let (a, b) = (operator.pair()?.0, &operator.broadcast(1)?);
     Ok(vec![builder.map(domain_of(a.dtype()), [a, b], DType::Bool, |[a, b]| a.with(function, b))?])
 }
 
@@ -112,7 +112,8 @@ fn is_infinite(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
 
 /// The exponent may have another type than the base, whose type the result has.
 fn power(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let (base, exponent) = (operator.number(0)?, operator.number(1)?);
+    operator.number(1)?;
+    let (base, exponent) = (operator.number(0)?, &operator.broadcast(1)?);
     let domain = match (domain_of(base.dtype()), domain_of(exponent.dtype())) {
         (Domain::I64, Domain::I64) => Domain::I64,
         (Domain::F32, exponent) if exponent != Domain::F64 => Domain::F32,

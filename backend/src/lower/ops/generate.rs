@@ -76,7 +76,7 @@ fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     operator.typed(2, dtype)?;
     let bound = |index: usize, what: &'static str| {
         let view = operator.number(index)?;
-        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(index, what))?;
+        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
         match numbers(&tensor).as_deref() {
             Some(&[value]) => Ok(value),
             _ => Err(Fault::invalid(format!("input {index} ({what}) has shape {}, not one element", view.shape()))),
@@ -100,8 +100,7 @@ fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
 /// The indices of the elements of a known tensor that are not zero, one row an axis.
 fn non_zero(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
-    let tensor =
-        builder.tensor(x).ok_or_else(|| Fault::unsupported("its input is computed from the model's inputs"))?;
+    let tensor = builder.tensor(x).ok_or_else(|| Fault::run_time(x, 0, "X"))?;
     let elements = numbers(&tensor).ok_or_else(|| Fault::unsupported("its input holds numbers beyond 63 bits"))?;
     let found: Vec<usize> = (0..elements.len()).filter(|index| elements[*index] != 0.0).collect();
     builder.reserve(found.len().saturating_mul(8 * x.rank()))?;
@@ -120,7 +119,7 @@ fn non_zero(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
 fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let indices = operator.number(0)?;
     let depth_view = operator.input(1)?;
-    let depth = builder.tensor(depth_view).ok_or_else(|| Fault::run_time(1, "depth"))?;
+    let depth = builder.tensor(depth_view).ok_or_else(|| Fault::run_time(depth_view, 1, "depth"))?;
     let depth = match numbers(&depth).as_deref() {
         Some(&[depth]) if (1.0..9.0e15).contains(&depth) => depth as usize,
         other => return Err(Fault::invalid(format!("a depth of {:?}", other.unwrap_or_default()))),

@@ -2,9 +2,14 @@
 
 mod activation;
 mod arg_reduce;
+mod arrange;
 mod attention;
+mod bitwise;
 mod cast;
+mod causal;
 mod concat;
+mod contributed;
+mod contributed_layers;
 mod conv;
 mod conv_transpose;
 mod cumulative;
@@ -13,18 +18,27 @@ mod elementwise;
 mod expand;
 mod gather;
 mod generate;
+mod integer;
 mod layout;
+mod loss;
 mod matmul;
 mod normalize;
 mod pad;
 mod pool;
+mod quantize;
 mod recurrent;
 mod reduce;
+mod resample;
 mod reshape;
 mod resize;
+mod rotary;
+mod sample;
 mod scatter;
+mod signal;
+mod simple_recurrent;
 mod slice;
 mod softmax;
+mod top;
 mod window;
 
 use super::builder::Builder;
@@ -37,7 +51,7 @@ use super::view::View;
 /// How an operator is lowered; gives its outputs, as many as it has.
 pub(super) type Lowering = fn(&Operator<'_>, &mut Builder) -> Result<Vec<View>, Fault>;
 
-/// One line of a family's table: an operator of the standard domain, in all its versions from 7 on.
+/// One line of a family's table: an operator, of the standard domain in all its versions from 6 on.
 type Entry = (&'static str, Lowering);
 
 const FAMILIES: &[&[Entry]] = &[
@@ -66,15 +80,27 @@ const FAMILIES: &[&[Entry]] = &[
     gather::TABLE,
     scatter::TABLE,
     generate::TABLE,
+    bitwise::TABLE,
+    quantize::TABLE,
+    integer::TABLE,
+    loss::TABLE,
+    rotary::TABLE,
+    top::TABLE,
+    sample::TABLE,
+    arrange::TABLE,
+    simple_recurrent::TABLE,
+    causal::TABLE,
+    signal::TABLE,
 ];
 
 /// How an operator is lowered, or that there is no lowering for it.
 pub(super) fn lowering(domain: &str, name: &str) -> Result<Lowering, Fault> {
-    let (standard, of_domain) = match domain {
-        "" | "ai.onnx" => (true, String::new()),
-        _ => (false, format!(" of the domain {domain}")),
+    let (families, of_domain) = match domain {
+        "" | "ai.onnx" => (FAMILIES, String::new()),
+        "com.microsoft" => (&[contributed::TABLE, contributed_layers::TABLE][..], format!(" of the domain {domain}")),
+        _ => (&[][..], format!(" of the domain {domain}")),
     };
-    let entry = FAMILIES.iter().flat_map(|table| table.iter()).find(|(known, _)| standard && *known == name);
+    let entry = families.iter().flat_map(|table| table.iter()).find(|(known, _)| *known == name);
     let none = || Fault::unsupported(format!("there is no lowering for the operator {name}{of_domain}"));
     entry.map(|(_, lowering)| *lowering).ok_or_else(none)
 }

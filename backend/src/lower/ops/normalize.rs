@@ -1,6 +1,6 @@
 //! Normalisation: batch (with stored statistics), layer, instance, group, root-mean-square, by a norm, across channels.
 
-use super::{Builder, Entry, Epilogue, Fault, Operator, View, domain_of, expression};
+use super::{Builder, Entry, Epilogue, Fault, Operator, View, axes_of, domain_of, expression};
 use anabranch_kernels::op::{Binary, Domain, Normalize, Op, Pool, PoolKind, ReduceKind, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::slice::from_ref;
@@ -11,16 +11,25 @@ pub(super) const TABLE: &[Entry] = &[
     ("InstanceNormalization", instance),
     ("GroupNormalization", group),
     ("RMSNormalization", |o, b| trailing(o, b, false)),
+    // Of no standard; ONNX Runtime's optimiser puts it into the standard domain.
+    ("SimplifiedLayerNormalization", |o, b| trailing(o, b, false)),
     ("LpNormalization", by_norm),
     ("LRN", across_channels),
+    ("MeanVarianceNormalization", by_moments),
 ];
 
 /// `x · s + t` with `s = scale / √(variance + ε)` and `t = bias − mean · s`, which fold where they are constant.
 fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    if operator.flag("training_mode", false)? || !operator.flag("spatial", true)? {
-        return Err(Fault::unsupported("it computes statistics, or one for each element"));
+    let training = operator.flag("training_mode", operator.opset < 7 && !operator.flag("is_test", false)?)?;
+    if training && operator.opset < 14 {
+        return Err(Fault::unsupported("it is in training mode, in a version of before 14"));
     }
-    operator.only_outputs(1, "of statistics")?;
+    if !operator.flag("spatial", true)? {
+        return Err(Fault::unsupported("it has statistics for each element"));
+    }
+    if !training {
+        operator.only_outputs(1, "of statistics")?;
+    }
     operator.float_input(0)?;
     let x = operator.ranked(0, 2)?;
     let channels = x.dims()[1];
@@ -29,6 +38,24 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
         parameters.push(channel_parameter(operator, builder, x, index, channels)?);
     }
     let work = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let mut statistics = Vec::new();
+    if training {
+        let axes: Vec<_> = (0..x.rank()).filter(|axis| *axis != 1).collect();
+        let exact = builder.cast(x, work)?;
+        let own = moments(builder, &exact, &axes)?;
+        let momentum = f64::from(operator.float("momentum", 0.9)?);
+        for (index, own) in [(3, own.0), (4, own.1)] {
+            let running = &mut parameters[index - 1];
+            let own = own.reshaped(running.dims())?;
+            let next =
+                builder.map(domain_of(work), [&*running, &own], operator.input(index)?.dtype(), |[old, new]| {
+                    let kept = old * momentum;
+                    kept + new * (1.0 - momentum)
+                })?;
+            statistics.push(next.reshaped(vec![channels])?);
+            *running = own;
+        }
+    }
     let [scale, bias, mean, variance] = &parameters[..] else { return Err(Fault::missing(4)) };
 
     let epsilon = f64::from(operator.float("epsilon", 1e-5)?);
@@ -38,12 +65,47 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let offset =
         builder.map(domain_of(work), [bias, mean, &factor], work, |[bias, mean, factor]| bias - mean * factor)?;
     let inputs = [x, &factor, &offset];
-    Ok(vec![builder.map(domain_of(x.dtype()), inputs, x.dtype(), |[x, factor, offset]| x * factor + offset)?])
+    let y = builder.map(domain_of(x.dtype()), inputs, x.dtype(), |[x, factor, offset]| x * factor + offset)?;
+    statistics.insert(0, y);
+    Ok(statistics)
 }
 
+/// With the mean and the reciprocal of the standard deviation of each row, where they are read.
 fn layer(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    operator.only_outputs(1, "of statistics")?;
-    trailing(operator, builder, true)
+    let mut outputs = trailing(operator, builder, true)?;
+    if operator.wants(1) || operator.wants(2) {
+        let x = operator.input(0)?;
+        let axes: Vec<_> = (operator.axis(-1, x.rank())?..x.rank()).collect();
+        let x = builder.as_f32(x)?;
+        let (mean, variance) = moments(builder, &x, &axes)?;
+        let epsilon = f64::from(operator.float("epsilon", 1e-5)?);
+        let deviation = builder.map(Domain::F32, [&variance], DType::F32, |[variance]| {
+            (variance + epsilon).apply(Unary::Sqrt).apply(Unary::Reciprocal)
+        })?;
+        outputs.extend([mean, deviation]);
+    }
+    Ok(outputs)
+}
+
+/// Mean and variance over axes, which stay with one element each.
+fn moments(builder: &mut Builder, x: &View, axes: &[usize]) -> Result<(View, View), Fault> {
+    let mean = builder.reduced(x, ReduceKind::Mean, axes)?;
+    let square = builder.map(domain_of(x.dtype()), [x, &mean], x.dtype(), |[x, mean]| {
+        let distance = x - mean;
+        distance * distance
+    })?;
+    Ok((mean, builder.reduced(&square, ReduceKind::Mean, axes)?))
+}
+
+/// `(x − mean) / (√variance + 10⁻⁹)` over axes, by default all but the channels.
+fn by_moments(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    let axes = axes_of(operator.node.ints("axes")?.unwrap_or(&[0, 2, 3]), x.rank())?;
+    let (mean, variance) = moments(builder, x, &axes)?;
+    Ok(vec![builder.map(domain_of(x.dtype()), [x, &mean, &variance], x.dtype(), |[x, mean, variance]| {
+        let distance = x - mean;
+        distance / (variance.apply(Unary::Sqrt) + 1e-9)
+    })?])
 }
 
 /// Normalisation over all axes from `axis` on, with a scale and a bias of the shape of those axes.
@@ -61,7 +123,8 @@ fn trailing(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Res
     }
     let rows = x.dims()[..axis].iter().product();
     let columns = x.dims()[axis..].iter().product();
-    normalized(operator, builder, [rows, columns], center, parameters)
+    let epsilon = operator.float("epsilon", 1e-5)?;
+    Ok(vec![rows_normalized(builder, x, epsilon, [rows, columns], center, parameters)?])
 }
 
 fn instance(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -105,26 +168,26 @@ fn grouped(
     let rows = x.dims()[0].saturating_mul(groups);
     let columns = x.elements().checked_div(rows).unwrap_or(0);
     let parameters = vec![builder.as_f32(&scale)?, builder.as_f32(&bias)?];
-    normalized(operator, builder, [rows, columns], true, parameters)
+    let epsilon = operator.float("epsilon", 1e-5)?;
+    Ok(vec![rows_normalized(builder, x, epsilon, [rows, columns], true, parameters)?])
 }
 
-/// Input 0 read as `rows` rows, each normalised, then times the first of `parameters` and plus the second, if they are
-/// there.
-fn normalized(
-    operator: &Operator<'_>,
+/// `x` read as `rows` rows, each normalised, then times the first of `parameters` and plus the second, if they are there.
+pub(super) fn rows_normalized(
     builder: &mut Builder,
+    x: &View,
+    epsilon: f32,
     rows: [usize; 2],
     center: bool,
     parameters: Vec<View>,
-) -> Result<Vec<View>, Fault> {
-    let x = operator.input(0)?;
+) -> Result<View, Fault> {
     let epilogue = scaled(parameters);
-    let op = Normalize { axis: 1, epsilon: operator.float("epsilon", 1e-5)?, center, epilogue: epilogue.expression };
+    let op = Normalize { axis: 1, epsilon, center, epilogue: epilogue.expression };
     let mut inputs = vec![builder.as_f32(x)?.reshaped(rows)?];
     inputs.extend(epilogue.operands);
     let output = TensorSpec::new(DType::F32, x.shape().clone());
     let result = builder.emit_one(Op::Normalize(op), &inputs, output)?;
-    Ok(vec![builder.cast(&result, x.dtype())?])
+    builder.cast(&result, x.dtype())
 }
 
 fn scaled(operands: Vec<View>) -> Epilogue {

@@ -1,13 +1,15 @@
-//! Pooling over windows of one or two axes, or over all of them.
+//! Pooling over windows of one to three axes, or over all of them.
 
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::op::{Op, Pool, PoolKind, ReduceKind};
+use anabranch_kernels::op::{Binary, Domain, Op, Pool, PoolKind, ReduceKind, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
+use std::slice::from_ref;
 
 pub(super) const TABLE: &[Entry] = &[
     ("MaxPool", max_pool),
     ("AveragePool", average_pool),
+    ("LpPool", norm_pool),
     ("GlobalMaxPool", |o, b| global(o, b, ReduceKind::Max)),
     ("GlobalAveragePool", |o, b| global(o, b, ReduceKind::Mean)),
 ];
@@ -25,21 +27,81 @@ fn average_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
 
 fn pool(operator: &Operator<'_>, builder: &mut Builder, kind: PoolKind) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
-    let mut window = Window::read(operator, x, None)?;
-    window.resolve(plane(x)?)?;
+    let partial = operator.flag("ceil_mode", false)?;
+    let input = builder.as_f32(x)?;
+    if x.rank() == 5 {
+        let result = pooled_volume(operator, builder, &input, kind, partial)?;
+        return Ok(vec![builder.cast(&result, x.dtype())?]);
+    }
+    let window = Window::read(operator, x, None)?;
+    let made = pooled(builder, &as_plane(&input)?, window, kind, partial)?;
+    let dims = output_dims(&window, x.dims()[0], x.dims()[1], plane(&made)?);
+    Ok(vec![builder.cast(&made.reshaped(dims)?, x.dtype())?])
+}
+
+/// Images pooled by a window.
+fn pooled(
+    builder: &mut Builder,
+    image: &View,
+    mut window: Window,
+    kind: PoolKind,
+    partial: bool,
+) -> Result<View, Fault> {
+    window.resolve(plane(image)?)?;
     for axis in 0..2 {
         if window.pads[axis].max(window.pads[axis + 2]) >= window.extent(axis)?.max(1) {
             return Err(Fault::attribute("pads", window.pads, "smaller than the window"));
         }
     }
-    let size = window.output(plane(x)?, operator.flag("ceil_mode", false)?)?;
-    let dims = output_dims(&window, x.dims()[0], x.dims()[1], size);
-    let input = as_plane(&builder.as_f32(x)?)?;
+    let size = window.output(plane(image)?, partial)?;
     let Window { kernel, strides, pads, dilations, .. } = window;
     let op = Op::Pool(Pool { kind, window: kernel, strides, pads, dilations });
-    let output = TensorSpec::new(DType::F32, Shape::new(vec![x.dims()[0], x.dims()[1], size[0], size[1]])?);
-    let result = builder.emit_one(op, &[input], output)?.reshaped(dims)?;
-    Ok(vec![builder.cast(&result, x.dtype())?])
+    let dims = [image.dims()[0], image.dims()[1], size[0], size[1]];
+    builder.emit_one(op, from_ref(image), TensorSpec::new(DType::F32, Shape::new(dims)?))
+}
+
+/// Volumes pooled plane by plane, then along their depth: the greatest of greatest elements is the greatest, and as many elements count
+/// in every plane of a window, so that the mean of means is the mean.
+fn pooled_volume(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    x: &View,
+    kind: PoolKind,
+    partial: bool,
+) -> Result<View, Fault> {
+    let &[batch, channels, depth, rows, columns] = x.dims() else { return Err(Fault::missing(0)) };
+    let [across, along] = Window::read_volume(operator, None)?;
+    let planes = x.reshaped(vec![batch, channels.saturating_mul(depth), rows, columns])?;
+    let planes = pooled(builder, &planes, across, kind, partial)?;
+    let [rows, columns] = plane(&planes)?;
+    let stack = planes.reshaped(vec![batch, channels, depth, rows.saturating_mul(columns)])?;
+    let made = pooled(builder, &stack, along, kind, partial)?;
+    made.reshaped(vec![batch, channels, made.dims()[2], rows, columns])
+}
+
+/// `(Σ |x|^p)^(1/p)` over windows: the mean of powers, padded by zeros that count, times the elements of a window.
+fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    let p = operator.size("p", 1, 2)? as f64;
+    if operator.flag("ceil_mode", false)? {
+        return Err(Fault::unsupported("windows that reach beyond the border"));
+    }
+    let powers = builder.map(Domain::F32, [x], DType::F32, |[x]| x.apply(Unary::Abs).with(Binary::Power, p))?;
+    let kind = PoolKind::Average { count_padding: true };
+    let (mean, count) = if x.rank() == 5 {
+        let [across, along] = Window::read_volume(operator, None)?;
+        let count: usize = [across, along].iter().flat_map(|window| window.kernel).product();
+        (pooled_volume(operator, builder, &powers, kind, false)?, count)
+    } else {
+        let window = Window::read(operator, x, None)?;
+        let made = pooled(builder, &as_plane(&powers)?, window, kind, false)?;
+        let dims = output_dims(&window, x.dims()[0], x.dims()[1], plane(&made)?);
+        (made.reshaped(dims)?, window.kernel.iter().product())
+    };
+    Ok(vec![builder.map(Domain::F32, [&mean], x.dtype(), |[mean]| {
+        let sum = mean * count as f64;
+        sum.with(Binary::Power, 1.0 / p)
+    })?])
 }
 
 fn global(operator: &Operator<'_>, builder: &mut Builder, kind: ReduceKind) -> Result<Vec<View>, Fault> {

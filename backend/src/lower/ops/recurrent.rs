@@ -43,9 +43,22 @@ fn lowered(
     kind: RecurrentKind,
     activations: &[&str],
 ) -> Result<Vec<View>, Fault> {
+    if operator.opset < 7 {
+        return Err(Fault::unsupported("its version of before 7"));
+    }
     let mut layer = Layer::read(operator, builder, kind)?;
     layer.check_options(activations)?;
     layer.lower()
+}
+
+/// Whether each direction runs backwards.
+pub(super) fn directions(operator: &Operator<'_>) -> Result<Vec<bool>, Fault> {
+    match operator.string("direction", "forward")? {
+        "forward" => Ok(vec![false]),
+        "reverse" => Ok(vec![true]),
+        "bidirectional" => Ok(vec![false, true]),
+        other => Err(Fault::attribute("direction", other, "forward, reverse or bidirectional")),
+    }
 }
 
 impl<'a> Layer<'a> {
@@ -59,12 +72,7 @@ impl<'a> Layer<'a> {
             )));
         };
         let (time, batch) = if batch_first { (inner, outer) } else { (outer, inner) };
-        let reversed = match operator.string("direction", "forward")? {
-            "forward" => vec![false],
-            "reverse" => vec![true],
-            "bidirectional" => vec![false, true],
-            other => return Err(Fault::attribute("direction", other, "forward, reverse or bidirectional")),
-        };
+        let reversed = directions(operator)?;
         let units = operator.input(2)?.dims().last().copied().unwrap_or(0);
         let hidden = operator.size("hidden_size", 1, units)?;
         if hidden != units || units == 0 {

@@ -1,6 +1,7 @@
 //! Resampling of images.
 
 use super::expand::sizes;
+use super::resample::{AxisPlan, Curve, Rules, by_matrices};
 use super::{Builder, Entry, Fault, Operator, View, axes_in_order, numbers};
 use anabranch_kernels::op::{Coordinates, Interpolation, NearestRounding, Op, Resize};
 use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -19,21 +20,24 @@ fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     if operator.opset < 11 {
         return by_scales(operator, builder, scales(operator, builder, 1)?, true);
     }
-    if operator.flag("antialias", false)? || operator.flag("exclude_outside", false)? {
-        return Err(Fault::unsupported("antialiasing and the exclusion of outside elements"));
-    }
     let axes = axes_in_order(operator.node.ints("axes")?, x.rank())?;
     let mut targets: Vec<_> = x.dims().iter().map(|dim| AxisScale { scale: 1.0, size: *dim }).collect();
     for (axis, target) in axes.iter().zip(wanted(operator, builder, &axes)?) {
         targets[*axis] = target;
     }
     let interpolation = interpolation(operator)?;
-    let coordinates = coordinates(operator, x, &targets)?;
+    let (antialias, exclude) = (operator.flag("antialias", false)?, operator.flag("exclude_outside", false)?);
+    let Some(coordinates) = coordinates(operator, x, &targets)?.filter(|_| !antialias && !exclude) else {
+        return Ok(vec![by_weights(operator, builder, &axes, &targets, interpolation, [antialias, exclude])?]);
+    };
     Ok(vec![resampled(builder, x, &targets, interpolation, coordinates)?])
 }
 
 /// The older operator: scales only, and coordinates without an offset.
 fn upsample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    if operator.opset < 7 {
+        return Err(Fault::unsupported("its version of before 7"));
+    }
     let scales = match operator.node.floats("scales")? {
         Some(scales) if operator.opset < 9 => scales.iter().map(|scale| f64::from(*scale)).collect(),
         _ => scales(operator, builder, 1)?,
@@ -65,7 +69,7 @@ fn by_scales(
 
 fn scales(operator: &Operator<'_>, builder: &Builder, index: usize) -> Result<Vec<f64>, Fault> {
     let view = operator.input(index)?;
-    let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(index, "scales"))?;
+    let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, "scales"))?;
     numbers(&tensor).ok_or_else(|| Fault::invalid("the scales are no numbers"))
 }
 
@@ -133,20 +137,89 @@ fn interpolation(operator: &Operator<'_>) -> Result<Interpolation, Fault> {
     }
 }
 
-fn coordinates(operator: &Operator<'_>, x: &View, targets: &[AxisScale]) -> Result<Coordinates, Fault> {
+/// `None` where the interpolating kernel knows no such coordinates.
+fn coordinates(operator: &Operator<'_>, x: &View, targets: &[AxisScale]) -> Result<Option<Coordinates>, Fault> {
+    let whole = targets.iter().zip(x.dims()).all(|(t, dim)| t.size as f64 == *dim as f64 * t.scale);
     match operator.string("coordinate_transformation_mode", "half_pixel")? {
-        "half_pixel" => Ok(Coordinates::HalfPixel),
-        "pytorch_half_pixel" => Ok(Coordinates::PytorchHalfPixel),
-        "align_corners" => Ok(Coordinates::AlignCorners),
-        "asymmetric" => Ok(Coordinates::Asymmetric),
+        "half_pixel" => Ok(Some(Coordinates::HalfPixel)),
+        "pytorch_half_pixel" => Ok(Some(Coordinates::PytorchHalfPixel)),
+        "asymmetric" => Ok(Some(Coordinates::Asymmetric)),
         // The same as `half_pixel` where the scales lead to whole sizes.
-        "half_pixel_symmetric"
-            if targets.iter().zip(x.dims()).all(|(t, dim)| t.size as f64 == *dim as f64 * t.scale) =>
-        {
-            Ok(Coordinates::HalfPixel)
-        }
-        other => Err(Fault::unsupported(format!("the coordinate transformation {other}"))),
+        "half_pixel_symmetric" if whole => Ok(Some(Coordinates::HalfPixel)),
+        "align_corners" if whole => Ok(Some(Coordinates::AlignCorners)),
+        "align_corners" | "half_pixel_symmetric" | "tf_crop_and_resize" => Ok(None),
+        other => Err(Fault::attribute("coordinate_transformation_mode", other, "one of the standard's")),
     }
+}
+
+/// Resamples the axes by the weights of all elements along each.
+fn by_weights(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    axes: &[usize],
+    targets: &[AxisScale],
+    interpolation: Interpolation,
+    [antialias, exclude_outside]: [bool; 2],
+) -> Result<View, Fault> {
+    let x = operator.input(0)?;
+    let curve = match interpolation {
+        Interpolation::Linear => Curve::Linear,
+        Interpolation::Cubic { coefficient } => Curve::Cubic(coefficient.into()),
+        Interpolation::Nearest(NearestRounding::RoundPreferFloor) => Curve::Nearest(|at| (at - 0.5).ceil()),
+        Interpolation::Nearest(NearestRounding::RoundPreferCeil) => Curve::Nearest(|at| (at + 0.5).floor()),
+        Interpolation::Nearest(NearestRounding::Floor) => Curve::Nearest(f64::floor),
+        Interpolation::Nearest(NearestRounding::Ceil) => Curve::Nearest(f64::ceil),
+    };
+    let mode = operator.string("coordinate_transformation_mode", "half_pixel")?;
+    let region = match (mode, operator.optional(1)) {
+        ("tf_crop_and_resize", Some(view)) => {
+            let region = builder.tensor(view).ok_or_else(|| Fault::run_time(view, 1, "roi"))?;
+            numbers(&region).filter(|region| region.len() == 2 * axes.len())
+        }
+        _ => None,
+    };
+    if mode == "tf_crop_and_resize" && region.is_none() {
+        return Err(Fault::invalid("the region is missing, or has not two numbers an axis"));
+    }
+    let mut plans = Vec::new();
+    for (place, axis) in axes.iter().enumerate() {
+        let region = region.as_ref().map(|region| [region[place], region[place + axes.len()]]);
+        let (target, size) = (targets[*axis], x.dims()[*axis]);
+        if region.is_none() && target.size == size && target.scale == 1.0 {
+            continue;
+        }
+        if size == 0 {
+            return Err(Fault::invalid(format!("axis {axis} has no element to resample")));
+        }
+        builder.reserve(target.size.saturating_mul(size_of::<Option<f64>>()))?;
+        let coordinates = (0..target.size).map(|index| coordinate(mode, index as f64, size as f64, target, region));
+        plans.push(AxisPlan { axis: *axis, coordinates: coordinates.collect(), scale: target.scale });
+    }
+    let constant = operator.float("extrapolation_value", 0.0)?.into();
+    by_matrices(builder, x, &plans, Rules { curve, exclude_outside, antialias, constant })
+}
+
+/// The coordinate of the input, of `size` elements, that an output's index stands for; `None` outside a region that is cut out.
+fn coordinate(mode: &str, index: f64, size: f64, target: AxisScale, region: Option<[f64; 2]>) -> Option<f64> {
+    let made = target.scale * size;
+    let last = size - 1.0;
+    if let Some([start, end]) = region {
+        let width = end - start;
+        let within = if made == 1.0 { width / 2.0 } else { index * width / (made - 1.0) };
+        let at = (within + start) * last;
+        return (0.0..=last).contains(&at).then_some(at);
+    }
+    Some(match mode {
+        "align_corners" if made == 1.0 => 0.0,
+        "align_corners" => index * last / (made - 1.0),
+        "asymmetric" => index / target.scale,
+        "pytorch_half_pixel" if made == 1.0 => 0.0,
+        "half_pixel_symmetric" => {
+            let offset = size / 2.0 * (1.0 - target.size as f64 / made);
+            offset + (index + 0.5) / target.scale - 0.5
+        }
+        _ => (index + 0.5) / target.scale - 0.5,
+    })
 }
 
 /// Resamples two axes at a time, moved innermost; every interpolation here is separable.

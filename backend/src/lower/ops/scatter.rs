@@ -1,7 +1,9 @@
-//! Elements replaced at places that are known ahead of the run: a choice among the old elements and the new ones.
+//! Elements replaced or combined at places: where these are known ahead of the run and nothing is combined, a choice among the old
+//! elements and the new ones.
 
 use super::{Builder, Entry, Fault, Operator, View, gather, integers};
-use anabranch_kernels::{DType, Tensor};
+use anabranch_kernels::op::{Domain, Op, Scatter, ScatterKind};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
 pub(super) const TABLE: &[Entry] =
     &[("ScatterND", scatter_many), ("ScatterElements", scatter_elements), ("Scatter", scatter_elements)];
@@ -17,7 +19,8 @@ fn scatter_many(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     }
     let flat = gather::flat_indices(builder, x, indices, 0, depth)?;
     let rest = x.dims()[depth..].to_vec();
-    replaced(builder, x, &flat, updates, x.dims()[..depth].iter().product(), rest)
+    let count = x.dims()[..depth].iter().product();
+    combined(operator, builder, x, &flat, updates, count, rest)
 }
 
 fn scatter_elements(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -29,38 +32,32 @@ fn scatter_elements(operator: &Operator<'_>, builder: &mut Builder) -> Result<Ve
         return Err(Fault::invalid(format!("updates {updates} at indices {indices} do not fit {x}")));
     }
     let flat = element_places(builder, x, indices, axis)?;
-    replaced(builder, x, &flat, updates, x.elements(), Vec::new())
+    combined(operator, builder, x, &flat, updates, x.elements(), Vec::new())
 }
 
-/// The data, and the indices if nothing is added to what is there.
+/// The data, and the indices.
 fn places<'a>(operator: &'a Operator<'_>) -> Result<(&'a View, &'a View), Fault> {
-    if operator.string("reduction", "none")? != "none" {
-        return Err(Fault::unsupported("it combines old and new elements"));
-    }
-    Ok((operator.ranked(0, 1)?, operator.typed(1, DType::I64)?))
+    let indices = operator.typed(1, DType::I64).or_else(|_| operator.typed(1, DType::I32))?;
+    Ok((operator.ranked(0, 1)?, indices))
 }
 
 /// For each element of `indices`, the place in row-major order of `x` that it means.
 fn element_places(builder: &mut Builder, x: &View, indices: &View, axis: usize) -> Result<View, Fault> {
-    let along = known(builder, indices)?;
-    builder.reserve(along.len() * 8)?;
-    let (strides, size) = (x.shape().strides(), x.dims()[axis] as i64);
-    let own = indices.shape().strides();
-    let place = |(element, index): (usize, &i64)| {
-        let along = if *index < 0 { index.saturating_add(size) } else { *index };
-        if !(0..size).contains(&along) {
-            return Err(Fault::invalid(format!("index {index} of {size} along axis {axis}")));
-        }
-        let coordinate = |other: usize| element / own[other] % indices.dims()[other].max(1);
-        let others = (0..x.rank()).filter(|other| *other != axis);
-        Ok(others.map(|other| coordinate(other) * strides[other]).sum::<usize>() as i64 + along * strides[axis] as i64)
-    };
-    let flat = along.iter().enumerate().map(place).collect::<Result<Vec<_>, _>>()?;
-    Ok(builder.constant("places", Tensor::from_i64s(&flat)))
+    let (strides, size) = (x.shape().strides(), x.dims()[axis] as f64);
+    let stride = strides[axis] as f64;
+    let along = builder.map(Domain::I64, [indices], DType::I64, |[index]| gather::from_start(index, size) * stride)?;
+    let mut flat = along;
+    for other in (0..x.rank()).filter(|other| *other != axis && indices.dims()[*other] > 1) {
+        let index = builder.indices(DType::I64, indices.dims()[other], other, x.rank())?;
+        let stride = strides[other] as f64;
+        flat = builder.map(Domain::I64, [&flat, &index], DType::I64, |[flat, index]| flat + index * stride)?;
+    }
+    builder.expanded(&flat, indices.shape().clone())
 }
 
-/// `x`, read as `count` slices of shape `rest`, with the slices at `places` replaced by those of `updates`.
-fn replaced(
+/// `x`, read as `count` slices of shape `rest`, with those at `places` replaced by, or combined with, those of `updates`.
+fn combined(
+    operator: &Operator<'_>,
     builder: &mut Builder,
     x: &View,
     places: &View,
@@ -68,10 +65,40 @@ fn replaced(
     count: usize,
     rest: Vec<usize>,
 ) -> Result<Vec<View>, Fault> {
-    let places = known(builder, places)?;
-    if places.is_empty() || x.elements() == 0 {
+    let kind = match operator.string("reduction", "none")? {
+        "none" => ScatterKind::Replace,
+        "add" => ScatterKind::Add,
+        "mul" => ScatterKind::Multiply,
+        "min" => ScatterKind::Min,
+        "max" => ScatterKind::Max,
+        other => return Err(Fault::attribute("reduction", other, "none, add, mul, min or max")),
+    };
+    if places.elements() == 0 || x.elements() == 0 {
         return Ok(vec![x.clone()]);
     }
+    if let (ScatterKind::Replace, Some(known)) = (kind, builder.tensor(places)) {
+        return replaced(builder, x, &integers(&known).unwrap_or_default(), updates, count, rest);
+    }
+    if x.dtype() == DType::U64 && matches!(kind, ScatterKind::Min | ScatterKind::Max) {
+        return Err(Fault::unsupported("the lesser or greater of unsigned 64-bit integers"));
+    }
+    let dims = [&[count], &rest[..]].concat();
+    let new = updates.reshaped([&[places.elements()], &rest[..]].concat())?;
+    let inputs = [x.reshaped(dims.clone())?, places.reshaped(vec![places.elements()])?, new];
+    let output = TensorSpec::new(x.dtype(), Shape::new(dims)?);
+    let merged = builder.emit_one(Op::Scatter(Scatter { kind }), &inputs, output)?;
+    Ok(vec![merged.reshaped(x.dims())?])
+}
+
+/// `x`, read as `count` slices of shape `rest`, with the slices at `places` replaced by those of `updates`.
+fn replaced(
+    builder: &mut Builder,
+    x: &View,
+    places: &[i64],
+    updates: &View,
+    count: usize,
+    rest: Vec<usize>,
+) -> Result<Vec<View>, Fault> {
     builder.reserve(count.saturating_mul(8))?;
     let mut sources: Vec<i64> = (0..count as i64).collect();
     for (update, place) in places.iter().enumerate() {
@@ -85,11 +112,4 @@ fn replaced(
     let sources = builder.constant("sources", Tensor::from_i64s(&sources));
     let merged = gather::chosen(builder, &both, &sources, 0, [&[count], &rest[..]].concat())?;
     Ok(vec![merged.reshaped(x.dims())?])
-}
-
-fn known(builder: &Builder, places: &View) -> Result<Vec<i64>, Fault> {
-    let tensor = builder.tensor(places);
-    tensor
-        .and_then(|tensor| integers(&tensor))
-        .ok_or_else(|| Fault::unsupported("its indices are computed from the model's inputs"))
 }

@@ -71,6 +71,47 @@ impl Window {
         Ok(window)
     }
 
+    /// The windows of an operator over three axes: across the last two, and along the first, whose neighbours are planes read as rows.
+    /// `kernel` gives the size where a tensor of weights does.
+    pub(super) fn read_volume(operator: &Operator<'_>, kernel: Option<&[usize]>) -> Result<[Self; 2], Fault> {
+        let list = |name: &'static str, length: usize, least: usize, default: usize| {
+            let Some(values) = operator.node.ints(name)? else { return Ok(vec![default; length]) };
+            let sizes: Vec<_> = values.iter().filter_map(|value| usize::try_from(*value).ok()).collect();
+            let sound = sizes.len() == values.len() && sizes.len() == length && sizes.iter().all(|size| *size >= least);
+            sound
+                .then_some(sizes)
+                .ok_or_else(|| Fault::attribute(name, values, format!("{length} numbers of at least {least}")))
+        };
+        let given = list("kernel_shape", 3, 1, 0)?;
+        let size = kernel.map_or(given.clone(), <[usize]>::to_vec);
+        if size.len() != 3 || size.contains(&0) || (!given.contains(&0) && given != size) {
+            return Err(Fault::attribute("kernel_shape", given, "the window's size along three axes"));
+        }
+        let (strides, dilations) = (list("strides", 3, 1, 1)?, list("dilations", 3, 1, 1)?);
+        let auto_pad = AutoPad::read(operator)?;
+        let pads = if auto_pad == AutoPad::Explicit { list("pads", 6, 0, 0)? } else { vec![0; 6] };
+        let across = Self {
+            axes: 2,
+            kernel: [size[1], size[2]],
+            strides: [strides[1], strides[2]],
+            dilations: [dilations[1], dilations[2]],
+            pads: [pads[1], pads[2], pads[4], pads[5]],
+            auto_pad,
+        };
+        let along = Self {
+            axes: 2,
+            kernel: [size[0], 1],
+            strides: [strides[0], 1],
+            dilations: [dilations[0], 1],
+            pads: [pads[0], 0, pads[3], 0],
+            auto_pad,
+        };
+        for window in [&across, &along] {
+            (0..2).try_for_each(|axis| window.extent(axis).map(|_| ()))?;
+        }
+        Ok([across, along])
+    }
+
     /// Elements from the window's first to its last along an axis.
     pub(super) fn extent(&self, axis: usize) -> Result<usize, Fault> {
         let (kernel, dilation) = (self.kernel[axis], self.dilations[axis]);

@@ -1,7 +1,9 @@
-//! Elements of any type as numbers of a domain, and back: Rust's `as`, whose float-to-integer conversions saturate.
+//! Elements of any type as numbers of a domain, and back: Rust's `as`, whose float-to-integer conversions saturate; integers of 4 and 2
+//! bits keep the low bits.
 
 use crate::cpu::elements::{elements, elements_mut};
 use crate::dtype::DType;
+use crate::minifloat::Minifloat;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
@@ -10,6 +12,11 @@ fn each<A: Copy, B>(values: &[A], out: &mut [B], convert: impl Fn(A) -> B) {
     for (out, value) in out.iter_mut().zip(values) {
         *out = convert(*value);
     }
+}
+
+/// The low bits of a number, as the byte of a signed one.
+fn low_signed(x: i64, bits: u32) -> u8 {
+    (x << (64 - bits) >> (64 - bits)) as u8
 }
 
 /// The arms of the element types that `as` converts from.
@@ -26,7 +33,13 @@ macro_rules! load {
             DType::U16 => each(elements::<u16>($bytes), $out, |x| x as $number),
             DType::U32 => each(elements::<u32>($bytes), $out, |x| x as $number),
             DType::U64 => each(elements::<u64>($bytes), $out, |x| x as $number),
+            DType::I4 | DType::I2 => each(elements::<i8>($bytes), $out, |x| x as $number),
+            DType::U4 | DType::U2 => each($bytes, $out, |x: u8| x as $number),
             $($half)*
+            dtype => {
+                let format = Minifloat::of(dtype).expect("all other types are matched before");
+                each($bytes, $out, |x: u8| format.decoded(x) as $number)
+            }
         }
     };
 }
@@ -46,7 +59,15 @@ macro_rules! store {
             DType::U32 => each($values, elements_mut::<u32>($bytes), |x| x as u32),
             DType::U64 => each($values, elements_mut::<u64>($bytes), |x| x as u64),
             DType::Bool => each($values, $bytes, |x| u8::from(x != (0 as $number))),
+            DType::I4 => each($values, $bytes, |x| low_signed(x as i64, 4)),
+            DType::U4 => each($values, $bytes, |x| x as i64 as u8 & 0xF),
+            DType::I2 => each($values, $bytes, |x| low_signed(x as i64, 2)),
+            DType::U2 => each($values, $bytes, |x| x as i64 as u8 & 0x3),
             $($half)*
+            dtype => {
+                let format = Minifloat::of(dtype).expect("all other types are matched before");
+                each($values, $bytes, |x| format.encoded(x as f64))
+            }
         }
     };
 }

@@ -75,6 +75,10 @@ impl Number for f64 {
             Binary::And => pairs(a, b, out, |x, y| truth((x != 0.0) & (y != 0.0))),
             Binary::Or => pairs(a, b, out, |x, y| truth((x != 0.0) | (y != 0.0))),
             Binary::Xor => pairs(a, b, out, |x, y| truth((x != 0.0) ^ (y != 0.0))),
+            // Refused when the kernel is prepared.
+            Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => {
+                out.fill(f64::NAN);
+            }
         }
         Ok(())
     }

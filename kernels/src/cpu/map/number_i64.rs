@@ -75,6 +75,11 @@ impl Number for i64 {
             Binary::And => pairs(a, b, out, |x, y| truth((x != 0) & (y != 0))),
             Binary::Or => pairs(a, b, out, |x, y| truth((x != 0) | (y != 0))),
             Binary::Xor => pairs(a, b, out, |x, y| truth((x != 0) ^ (y != 0))),
+            Binary::BitAnd => pairs(a, b, out, |x, y| x & y),
+            Binary::BitOr => pairs(a, b, out, |x, y| x | y),
+            Binary::BitXor => pairs(a, b, out, |x, y| x ^ y),
+            Binary::ShiftLeft => pairs(a, b, out, |x, y| if (0..64).contains(&y) { x << y } else { 0 }),
+            Binary::ShiftRight => pairs(a, b, out, |x, y| x >> if (0..64).contains(&y) { y } else { 63 }),
         }
         Ok(())
     }
@@ -162,6 +167,13 @@ mod tests {
             (Binary::Power, 0, -1, Err(NEGATIVE_POWER_OF_ZERO)),
             (Binary::Power, 0, 0, Ok(1)),
             (Binary::Add, i64::MAX, 1, Ok(i64::MIN)),
+            (Binary::BitAnd, -2, 7, Ok(6)),
+            (Binary::BitOr, 5, 2, Ok(7)),
+            (Binary::BitXor, 5, -1, Ok(-6)),
+            (Binary::ShiftLeft, 3, 62, Ok(3i64 << 62)),
+            (Binary::ShiftLeft, 3, 64, Ok(0)),
+            (Binary::ShiftRight, -16, 2, Ok(-4)),
+            (Binary::ShiftRight, -16, 99, Ok(-1)),
         ] {
             let mut out = [0];
             let found = i64::binary(function, Source::Scalar(a), Source::Slice(&[b]), &mut out).map(|()| out[0]);

@@ -1,0 +1,245 @@
+//! Elements moved to other places: cropped and padded around the middle, reversed up to a length, written at positions, picked by truth
+//! values, and put back where windows and pools had taken them.
+
+use super::expand::sizes;
+use super::gather::chosen;
+use super::{Builder, Entry, Fault, Operator, View, axes_in_order, axis_of, domain_of, integers};
+use anabranch_kernels::op::{Binary, Domain, Op, PadMode, Scatter, ScatterKind};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+
+pub(super) const TABLE: &[Entry] = &[
+    ("CenterCropPad", crop_or_pad),
+    ("ReverseSequence", reverse),
+    ("TensorScatter", write_at),
+    ("Compress", compress),
+    ("Col2Im", fold_columns),
+    ("MaxUnpool", unpool),
+];
+
+/// Each axis cut or padded to a size around its middle; an odd element is cut or added at the end.
+fn crop_or_pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.input(0)?;
+    let wanted = sizes(&operator.known_ints(builder, 1, "shape")?, "shape")?;
+    let axes = axes_in_order(operator.node.ints("axes")?, x.rank())?;
+    if axes.len() != wanted.len() {
+        return Err(Fault::invalid(format!("{} sizes for {} axes", wanted.len(), axes.len())));
+    }
+    let (mut dims, mut before) = (x.dims().to_vec(), vec![0; x.rank()]);
+    for (axis, size) in axes.into_iter().zip(wanted) {
+        let (less, more) = (size.min(dims[axis]), size.max(dims[axis]));
+        let half = ((more - less) / 2) as isize;
+        before[axis] = if size < dims[axis] { -half } else { half };
+        dims[axis] = size;
+    }
+    Ok(vec![builder.padded(x, PadMode::Constant(0.0), before, dims)?])
+}
+
+/// For each element of the batch the first so many elements along time in reverse, the others as they are.
+fn reverse(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.ranked(0, 2)?;
+    let lengths = operator.typed(1, DType::I64)?;
+    let (batch, time) = (operator.size("batch_axis", 0, 1)?, operator.size("time_axis", 0, 0)?);
+    if batch.max(time) > 1 || batch == time || *lengths.dims() != [x.dims()[batch]] {
+        let (lengths, x) = (lengths.shape(), x.shape());
+        return Err(Fault::invalid(format!("lengths of shape {lengths} along axis {batch} of {x}, time along {time}")));
+    }
+    let steps = builder.indices(DType::I64, x.dims()[time], time, 2)?;
+    let mut dims = vec![1; 2];
+    dims[batch] = x.dims()[batch];
+    let lengths = lengths.reshaped(dims)?;
+    let from = builder.map(Domain::I64, [&steps, &lengths], DType::I64, |[step, length]| {
+        let inside = step.with(Binary::Less, length);
+        let mirrored = length - step - 1.0;
+        inside.select(mirrored, step)
+    })?;
+    // The place among all pairs of time and batch.
+    let items = builder.indices(DType::I64, x.dims()[batch], batch, 2)?;
+    let (of_time, of_batch) = if time == 0 { (x.dims()[1], 1) } else { (1, x.dims()[1]) };
+    let (of_time, of_batch) = (of_time as f64, of_batch as f64);
+    let places = builder.map(Domain::I64, [&from, &items], DType::I64, |[from, item]| {
+        let first = from * of_time;
+        first + item * of_batch
+    })?;
+    let rest = &x.dims()[2..];
+    let flat = x.reshaped([&[x.dims()[0] * x.dims()[1]], rest].concat())?;
+    Ok(vec![chosen(builder, &flat, &places, 0, x.dims().to_vec())?])
+}
+
+/// An update written into a cache for each element of the batch, from a position of its own on, around the end if that is asked for.
+fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let cache = operator.ranked(0, 2)?;
+    let update = operator.typed(1, cache.dtype())?;
+    let axis = axis_of(operator.int("axis", -2)?, cache.rank())?;
+    let same = |other: usize| other == axis || update.dims()[other] == cache.dims()[other];
+    let fits = update.rank() == cache.rank() && (0..cache.rank()).all(same) && axis > 0;
+    if !fits || update.dims()[axis] > cache.dims()[axis] {
+        return Err(Fault::invalid(format!("an update of shape {} does not fit {}", update.shape(), cache.shape())));
+    }
+    let circular = match operator.string("mode", "linear")? {
+        "linear" => false,
+        "circular" => true,
+        other => return Err(Fault::attribute("mode", other, "linear or circular")),
+    };
+    if update.elements() == 0 {
+        return Ok(vec![cache.clone()]);
+    }
+    let (size, steps) = (cache.dims()[axis], update.dims()[axis]);
+    let between: usize = cache.dims()[1..axis].iter().product();
+    let batch = cache.dims()[0];
+    // The first so many slices: those of the batch, the axes between, and the axis.
+    let step = builder.indices(DType::I64, steps, 2, 3)?;
+    let middle = builder.indices(DType::I64, between, 1, 3)?;
+    let item = builder.indices(DType::I64, batch, 0, 3)?;
+    let first = match operator.optional(2) {
+        Some(_) => operator.typed(2, DType::I64)?.reshaped(vec![batch, 1, 1])?,
+        None => builder.scalar(DType::I64, 0.0)?,
+    };
+    let inputs = [&item, &middle, &step, &first];
+    let places = builder.map(Domain::I64, inputs, DType::I64, |[item, middle, step, first]| {
+        let at = first + step;
+        let at = if circular { at.with(Binary::FloorModulo, size as f64) } else { at };
+        // Beyond the end there is no place, rather than the next slice's.
+        let outside = at.with(Binary::GreaterOrEqual, size as f64);
+        let row = item * between as f64 + middle;
+        let place = row * size as f64 + at;
+        outside.select(-1.0, place)
+    })?;
+    let rest: usize = cache.dims()[axis + 1..].iter().product();
+    let count = batch * between * size;
+    let places = builder.expanded(&places, Shape::new(vec![batch, between, steps])?)?;
+    let inputs = [
+        cache.reshaped(vec![count, rest])?,
+        places.reshaped(vec![places.elements()])?,
+        update.reshaped(vec![places.elements(), rest])?,
+    ];
+    let output = TensorSpec::new(cache.dtype(), Shape::new(vec![count, rest])?);
+    let op = Op::Scatter(Scatter { kind: ScatterKind::Replace });
+    Ok(vec![builder.emit_one(op, &inputs, output)?.reshaped(cache.dims())?])
+}
+
+/// The slices whose truth value, which must be known, is true; of all elements where no axis is given.
+fn compress(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.input(0)?;
+    let condition = operator.typed(1, DType::Bool)?;
+    let known = builder.tensor(condition).ok_or_else(|| Fault::run_time(condition, 1, "condition"))?;
+    let (data, axis) = match operator.node.int("axis")? {
+        Some(axis) => (x.clone(), axis_of(axis, x.rank())?),
+        None => (x.reshaped(vec![x.elements()])?, 0),
+    };
+    let truths = integers(&known).unwrap_or_default();
+    let places: Vec<i64> = (0..truths.len()).filter(|at| truths[*at] != 0).map(|at| at as i64).collect();
+    if truths.len() > data.dims()[axis] {
+        return Err(Fault::invalid(format!("{} truth values for {} slices", truths.len(), data.dims()[axis])));
+    }
+    let mut dims = data.dims().to_vec();
+    dims[axis] = places.len();
+    let places = builder.made(Tensor::from_i64s(&places))?;
+    Ok(vec![chosen(builder, &data, &places, axis, dims)?])
+}
+
+/// Columns of windows added back into the image that they were taken from: one strided sum for each element of the window.
+fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    let image = sizes(&operator.known_ints(builder, 1, "image_shape")?, "image_shape")?;
+    let block = sizes(&operator.known_ints(builder, 2, "block_shape")?, "block_shape")?;
+    let axes = image.len();
+    let list = |name: &'static str, length: usize, default: usize| {
+        let given = operator.node.ints(name)?.map(|values| sizes(values, name)).transpose()?;
+        let given = given.unwrap_or_else(|| vec![default; length]);
+        if given.len() == length { Ok(given) } else { Err(Fault::attribute(name, given, format!("{length} numbers"))) }
+    };
+    let (dilations, pads, strides) =
+        (list("dilations", axes, 1)?, list("pads", 2 * axes, 0)?, list("strides", axes, 1)?);
+    let taps = block.iter().fold(1usize, |taps, size| taps.saturating_mul(*size));
+    let fits = x.rank() == 3 && block.len() == axes && taps > 0 && x.dims()[1].is_multiple_of(taps.max(1));
+    if !fits || strides.contains(&0) || block.contains(&0) {
+        return Err(Fault::invalid(format!("columns of shape {} for windows of {block:?}", x.shape())));
+    }
+    let padded: Vec<usize> =
+        (0..axes).map(|axis| image[axis].saturating_add(pads[axis]).saturating_add(pads[axis + axes])).collect();
+    let reach = |axis: usize| dilations[axis].saturating_mul(block[axis] - 1).saturating_add(1);
+    if (0..axes).any(|axis| reach(axis) > padded[axis]) {
+        return Err(Fault::invalid(format!("windows of {block:?} in an image of {padded:?}")));
+    }
+    let places: Vec<usize> = (0..axes).map(|axis| (padded[axis] - reach(axis)) / strides[axis] + 1).collect();
+    let (batch, channels) = (x.dims()[0], x.dims()[1] / taps);
+    let columns = x.reshaped([&[batch, channels, taps], &places[..]].concat())?;
+    let mut sum: Option<View> = None;
+    for tap in 0..taps {
+        let mut offset = vec![0isize; 2];
+        let mut rest = tap;
+        for axis in (0..axes).rev() {
+            offset.insert(2, (rest % block[axis] * dilations[axis]) as isize);
+            rest /= block[axis];
+        }
+        let part = builder.part(&columns, 2, tap, 1)?.reshaped([&[batch, channels], &places[..]].concat())?;
+        let apart = spread(builder, &part, &strides)?;
+        let whole =
+            builder.padded(&apart, PadMode::Constant(0.0), offset, [&[batch, channels], &padded[..]].concat())?;
+        sum = Some(match sum {
+            None => whole,
+            Some(sum) => builder.map(domain_of(x.dtype()), [&sum, &whole], x.dtype(), |[a, b]| a + b)?,
+        });
+    }
+    let sum = sum.ok_or_else(|| Fault::invalid("an empty window"))?;
+    let starts = [&[0, 0], &pads[..axes]].concat();
+    Ok(vec![builder.sliced(&sum, starts, vec![1; axes + 2], [&[batch, channels], &image[..]].concat())?])
+}
+
+/// Elements `strides` apart along the axes after the first two, zeros between and behind them.
+fn spread(builder: &mut Builder, x: &View, strides: &[usize]) -> Result<View, Fault> {
+    let mut result = x.clone();
+    for (axis, stride) in strides.iter().enumerate().filter(|(_, stride)| **stride > 1) {
+        let axis = axis + 2;
+        let dims = result.dims().to_vec();
+        let single = result.reshaped([&dims[..=axis], &[1], &dims[axis + 1..]].concat())?;
+        let mut wide = single.dims().to_vec();
+        wide[axis + 1] = *stride;
+        let padded = builder.padded(&single, PadMode::Constant(0.0), vec![0; wide.len()], wide)?;
+        result = padded.reshaped([&dims[..axis], &[dims[axis].saturating_mul(*stride)], &dims[axis + 1..]].concat())?;
+    }
+    Ok(result)
+}
+
+/// Elements put back at the places, counted over the whole output, that a pool had found them at.
+fn unpool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    let places = operator.typed(1, DType::I64)?;
+    operator.ranked(0, 3)?;
+    let axes = x.rank() - 2;
+    let list = |name: &'static str, length: usize| {
+        let given = operator.node.ints(name)?.map(|values| sizes(values, name)).transpose()?;
+        Ok::<_, Fault>(given.filter(|given| given.len() == length))
+    };
+    let kernel = list("kernel_shape", axes)?.ok_or_else(|| Fault::attribute("kernel_shape", (), "a number an axis"))?;
+    let strides = list("strides", axes)?.unwrap_or_else(|| vec![1; axes]);
+    let pads = list("pads", 2 * axes)?.unwrap_or_else(|| vec![0; 2 * axes]);
+    let mut dims = x.dims()[..2].to_vec();
+    for axis in 0..axes {
+        let steps = x.dims()[2 + axis].saturating_sub(1);
+        let full = steps.saturating_mul(strides[axis]).saturating_add(kernel[axis]);
+        let size = full.checked_sub(pads[axis].saturating_add(pads[axis + axes]));
+        dims.push(size.ok_or_else(|| Fault::invalid(format!("pads of {pads:?} around {full} elements")))?);
+    }
+    if places.shape() != x.shape() {
+        return Err(Fault::invalid(format!("places of shape {} for {}", places.shape(), x.shape())));
+    }
+    let whole = Shape::new(dims.clone())?;
+    let count = whole.elements();
+    let zeros = builder.filled(TensorSpec::new(x.dtype(), Shape::new(vec![count, 1])?), 0.0)?;
+    let inputs = [zeros, places.reshaped(vec![x.elements()])?, x.reshaped(vec![x.elements(), 1])?];
+    let output = TensorSpec::new(x.dtype(), Shape::new(vec![count, 1])?);
+    let op = Op::Scatter(Scatter { kind: ScatterKind::Replace });
+    let made = builder.emit_one(op, &inputs, output)?.reshaped(dims.clone())?;
+    match operator.optional(2) {
+        None => Ok(vec![made]),
+        Some(_) => {
+            let wanted = sizes(&operator.known_ints(builder, 2, "output_shape")?, "output_shape")?;
+            let fits = wanted.len() == dims.len() && wanted.iter().zip(&dims).all(|(wanted, dim)| wanted >= dim);
+            if !fits {
+                return Err(Fault::unsupported(format!("{dims:?} elements unpooled to {wanted:?}")));
+            }
+            Ok(vec![builder.padded(&made, PadMode::Constant(0.0), vec![0; dims.len()], wanted)?])
+        }
+    }
+}

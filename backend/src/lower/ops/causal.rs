@@ -1,0 +1,52 @@
+//! Convolution over time that looks back alone: what came before an input is given, or is zeros.
+
+use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use anabranch_kernels::op::{Binary, Conv, Expression, Op, Unary};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+
+pub(super) const TABLE: &[Entry] = &[("CausalConvWithState", causal)];
+
+/// One window for each channel; the second output is what the next call has to look back at.
+fn causal(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let (x, weights) = operator.pair()?;
+    operator.float_input(0)?;
+    let (&[batch, channels, length], &[filters, 1, taps]) = (x.dims(), weights.dims()) else {
+        return Err(Fault::invalid(format!("weights of shape {} for an input of {}", weights.shape(), x.shape())));
+    };
+    if filters != channels || taps == 0 {
+        return Err(Fault::invalid(format!("{filters} windows of {taps} for {channels} channels")));
+    }
+    let dims = vec![batch, channels, taps - 1];
+    let before = match operator.optional(3) {
+        Some(_) => operator.typed(3, x.dtype())?.clone(),
+        None => builder.filled(TensorSpec::new(x.dtype(), Shape::new(dims.clone())?), 0.0)?,
+    };
+    if *before.dims() != dims[..] {
+        return Err(Fault::invalid(format!("a state of shape {} where {dims:?} is needed", before.shape())));
+    }
+    let whole = builder.concatenated(&[before, x.clone()], 2)?;
+    let state = builder.part(&whole, 2, length, taps - 1)?;
+
+    let image = builder.as_f32(&whole)?.reshaped(vec![batch, channels, 1, length + taps - 1])?;
+    let mut inputs = vec![image, builder.as_f32(weights)?.reshaped(vec![channels, 1, 1, taps])?];
+    if operator.optional(2).is_some() {
+        inputs.push(builder.as_f32(operator.float_input(2)?)?.reshaped(vec![channels, 1, 1])?);
+    }
+    let op = Conv {
+        strides: [1; 2],
+        pads: [0; 4],
+        dilations: [1; 2],
+        group: channels,
+        epilogue: (inputs.len() == 3).then(|| Expression::binary(Binary::Add)),
+    };
+    let output = TensorSpec::new(DType::F32, Shape::new(vec![batch, channels, 1, length])?);
+    let made = builder.emit_one(Op::Conv(op), &inputs, output)?.reshaped(x.dims())?;
+    let y = match operator.string("activation", "none")? {
+        "none" => builder.cast(&made, x.dtype())?,
+        "silu" | "swish" => {
+            builder.map(domain_of(DType::F32), [&made], x.dtype(), |[x]| x * x.apply(Unary::Sigmoid))?
+        }
+        other => return Err(Fault::attribute("activation", other, "none, silu or swish")),
+    };
+    Ok(vec![y, state])
+}

@@ -1,0 +1,134 @@
+//! Operators of the domain `com.microsoft` that exporters and optimisers put in the place of a few standard ones: activations with a
+//! bias, and products.
+
+use super::activation::{apply, gaussian_gate};
+use super::matmul::multiplied;
+use super::quantize::{dequantize, quantize};
+use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use anabranch_kernels::op::{Binary, Domain, MatMul, Unary};
+use anabranch_kernels::{DType, Shape};
+
+pub(super) const TABLE: &[Entry] = &[
+    ("Gelu", |o, b| apply(o, b, |x| gaussian_gate(x, false))),
+    ("BiasGelu", |o, b| biased_gelu(o, b, false)),
+    ("FastGelu", |o, b| biased_gelu(o, b, true)),
+    ("QuickGelu", quick_gelu),
+    ("FusedMatMul", fused_matmul),
+    ("TransposeMatMul", fused_matmul),
+    ("MatMulNBits", narrow_matmul),
+    ("QuantizeLinear", quantize),
+    ("DequantizeLinear", dequantize),
+];
+
+/// The gate of the sum with a bias, which may be left out.
+fn biased_gelu(operator: &Operator<'_>, builder: &mut Builder, tanh: bool) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    let domain = domain_of(x.dtype());
+    let Some(bias) = operator.optional(1) else { return apply(operator, builder, |x| gaussian_gate(x, tanh)) };
+    operator.typed(1, x.dtype())?;
+    Ok(vec![builder.map(domain, [x, bias], x.dtype(), |[x, bias]| gaussian_gate(x + bias, tanh))?])
+}
+
+/// `x · sigmoid(α x)`.
+fn quick_gelu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let alpha = f64::from(operator.float("alpha", 1.702)?);
+    apply(operator, builder, |x| x * (x * alpha).apply(Unary::Sigmoid))
+}
+
+/// `α A B`, each with its last two axes exchanged if that is asked for.
+fn fused_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    operator.float_input(0)?;
+    operator.pair()?;
+    if operator.flag("transBatchA", false)? || operator.flag("transBatchB", false)? {
+        return Err(Fault::unsupported("exchanged batch axes"));
+    }
+    let mut sides = Vec::with_capacity(2);
+    for (index, name) in [(0, "transA"), (1, "transB")] {
+        let side = operator.ranked(index, 2)?;
+        let mut order: Vec<_> = (0..side.rank()).collect();
+        if operator.flag(name, false)? {
+            order.swap(side.rank() - 2, side.rank() - 1);
+        }
+        sides.push(builder.transposed(side, &order)?);
+    }
+    let product = multiplied(builder, &sides[0], &sides[1])?;
+    let alpha = f64::from(operator.float("alpha", 1.0)?);
+    if alpha == 1.0 {
+        return Ok(vec![product]);
+    }
+    Ok(vec![builder.map(domain_of(product.dtype()), [&product], product.dtype(), |[x]| x * alpha)?])
+}
+
+/// `A Bᵀ + bias` with B in 4 or 8 bits: for each row `blocks` blocks of columns, each with a scale and a zero point.
+fn narrow_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    operator.float_input(0)?;
+    let a = operator.ranked(0, 1)?;
+    if operator.optional(4).is_some() {
+        return Err(Fault::unsupported("columns in another order than their groups"));
+    }
+    let weights = unpacked(operator, builder)?;
+    let &[rows, depth] = weights.dims() else { return Err(Fault::missing(1)) };
+    let outer = &a.dims()[..a.rank() - 1];
+    let flat = builder.as_f32(a)?.reshaped(vec![outer.iter().product(), depth])?;
+    let op = MatMul { transpose_b: true, ..MatMul::default() };
+    let dims = vec![flat.dims()[0], rows];
+    let mut product = builder.product(op, &flat, &weights, dims, Default::default())?;
+    if operator.optional(5).is_some() {
+        let bias = operator.float_input(5)?;
+        product = builder.map(Domain::F32, [&product, bias], DType::F32, |[x, bias]| x + bias)?;
+    }
+    Ok(vec![builder.cast(&product.reshaped([outer, &[rows]].concat())?, a.dtype())?])
+}
+
+/// The weights of a [`narrow_matmul`], `[rows, depth]`, as `f32`.
+fn unpacked(operator: &Operator<'_>, builder: &mut Builder) -> Result<View, Fault> {
+    let (rows, depth) = (operator.size("N", 1, 0)?, operator.size("K", 1, 0)?);
+    let (bits, block) = (operator.size("bits", 1, 4)?, operator.size("block_size", 1, 0)?);
+    if !matches!(bits, 4 | 8) || rows == 0 || depth == 0 || block == 0 || !block.is_multiple_of(8 / bits) {
+        return Err(Fault::unsupported(format!("{rows}×{depth} weights of {bits} bits in blocks of {block}")));
+    }
+    let blocks = depth.div_ceil(block);
+    let packed = operator.typed(1, DType::U8)?.reshaped(vec![rows, blocks, block.saturating_mul(bits) / 8])?;
+    let scales = builder.as_f32(operator.float_input(2)?)?.reshaped(vec![rows, blocks, 1])?;
+    let numbers = spread(builder, &packed, bits)?;
+    let whole = match operator.optional(3) {
+        None => {
+            let middle = f64::from(1u32 << (bits - 1));
+            builder.map(Domain::F32, [&numbers, &scales], DType::F32, |[x, scale]| (x - middle) * scale)?
+        }
+        Some(zero) => {
+            let zero = if zero.dtype() == DType::U8 {
+                // Packed as the weights are; a row begins with a byte of its own.
+                let bytes = blocks.saturating_mul(bits).div_ceil(8);
+                let row = spread(builder, &zero.reshaped(vec![rows, bytes])?, bits)?;
+                builder.part(&row, 1, 0, blocks)?
+            } else {
+                zero.clone()
+            };
+            let zero = zero.reshaped(vec![rows, blocks, 1])?;
+            builder.map(Domain::F32, [&numbers, &zero, &scales], DType::F32, |[x, zero, scale]| (x - zero) * scale)?
+        }
+    };
+    let whole = whole.reshaped(vec![rows, blocks.saturating_mul(block)])?;
+    builder.part(&whole, 1, 0, depth)
+}
+
+/// Bytes as the numbers of 4 bits in them, the lower first, along the last axis; 8 bits stay.
+fn spread(builder: &mut Builder, packed: &View, bits: usize) -> Result<View, Fault> {
+    if bits == 8 {
+        return Ok(packed.clone());
+    }
+    let mut dims = packed.dims().to_vec();
+    let single = packed.reshaped([&dims[..], &[1]].concat())?;
+    let shape = Shape::new([&dims[..], &[2]].concat())?;
+    let place = builder.indices(DType::I64, 2, dims.len(), dims.len() + 1)?;
+    let output = anabranch_kernels::TensorSpec::new(DType::U8, shape);
+    let halves = builder.map_to(Domain::I64, [&single, &place], output, |[byte, place]| {
+        let shifted = byte.with(Binary::ShiftRight, place * 4.0);
+        shifted.with(Binary::BitAnd, 15.0)
+    })?;
+    if let Some(last) = dims.last_mut() {
+        *last *= 2;
+    }
+    halves.reshaped(dims)
+}

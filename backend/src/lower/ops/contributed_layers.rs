@@ -1,0 +1,192 @@
+//! Layers of the domain `com.microsoft`: normalised sums, embeddings, rotary embedding, attention over several heads.
+
+use super::attention::{by_head, continued};
+use super::gather::chosen;
+use super::matmul::multiplied;
+use super::normalize::rows_normalized;
+use super::rotary::turned;
+use super::softmax::normalized;
+use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use anabranch_kernels::op::{Binary, Domain, ReduceKind};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+
+pub(super) const TABLE: &[Entry] = &[
+    ("SkipLayerNormalization", |o, b| skip(o, b, true)),
+    ("SkipSimplifiedLayerNormalization", |o, b| skip(o, b, false)),
+    ("EmbedLayerNormalization", embed),
+    ("RotaryEmbedding", rotary),
+    ("MultiHeadAttention", multi_head),
+];
+
+/// The sum of two inputs and a bias, normalised along its last axis; the sum is the fourth output.
+fn skip(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    operator.ranked(0, 1)?;
+    if operator.wants(1) || operator.wants(2) {
+        return Err(Fault::unsupported("its outputs of statistics are read"));
+    }
+    let (beta, bias) = if center { (Some(3), 4) } else { (None, 3) };
+    let domain = domain_of(x.dtype());
+    let mut sum = builder.map(domain, [x, operator.typed(1, x.dtype())?], x.dtype(), |[x, skip]| x + skip)?;
+    if sum.shape() != x.shape() {
+        return Err(Fault::invalid(format!("{} does not skip to {}", operator.input(1)?.shape(), x.shape())));
+    }
+    if operator.optional(bias).is_some() {
+        let bias = operator.typed(bias, x.dtype())?;
+        sum = builder.map(domain, [&sum, bias], x.dtype(), |[sum, bias]| sum + bias)?;
+    }
+    let y = along_last(operator, builder, &sum, [Some(2), beta], center, 1e-12)?;
+    // In the places of the statistics stands what nobody reads.
+    Ok(vec![y.clone(), y.clone(), y, sum])
+}
+
+/// Normalised along the last axis, times and plus the inputs of these indices.
+fn along_last(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    x: &View,
+    parameters: [Option<usize>; 2],
+    center: bool,
+    epsilon: f32,
+) -> Result<View, Fault> {
+    let width = x.dims().last().copied().unwrap_or(1);
+    let mut operands = Vec::new();
+    for index in parameters.into_iter().flatten().filter(|index| operator.optional(*index).is_some()) {
+        let parameter = operator.float_input(index)?;
+        if *parameter.dims() != [width] {
+            return Err(Fault::invalid(format!("a parameter of shape {} for {width} features", parameter.shape())));
+        }
+        operands.push(builder.as_f32(parameter)?);
+    }
+    let rows = x.elements().checked_div(width).unwrap_or(0);
+    rows_normalized(builder, x, operator.float("epsilon", epsilon)?, [rows, width], center, operands)
+}
+
+/// The sum of the embeddings of words, positions and segments, normalised; then how many words of each row count, and the sum.
+fn embed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let words = operator.typed(0, DType::I32)?;
+    let &[batch, length] = words.dims() else {
+        return Err(Fault::invalid(format!("words of shape {}, not two dimensions", words.shape())));
+    };
+    for index in [2, 3, 4] {
+        if operator.optional(index).is_some_and(|table| table.rank() != 2) {
+            return Err(Fault::invalid(format!("input {index} is no table of embeddings")));
+        }
+    }
+    let table = operator.float_input(2)?;
+    let width = table.dims().last().copied().unwrap_or(0);
+    let dims = vec![batch, length, width];
+    let domain = domain_of(table.dtype());
+    let mut sum = chosen(builder, table, words, 0, dims.clone())?;
+    let positions = operator.typed(3, table.dtype())?;
+    let positions = match operator.optional(8) {
+        Some(_) => chosen(builder, positions, operator.typed(8, DType::I32)?, 0, dims.clone())?,
+        None => builder.part(positions, 0, 0, length.min(positions.dims()[0]))?,
+    };
+    sum = builder.map(domain, [&sum, &positions], table.dtype(), |[a, b]| a + b)?;
+    if operator.optional(1).is_some() {
+        let segments = chosen(builder, operator.typed(4, table.dtype())?, operator.typed(1, DType::I32)?, 0, dims)?;
+        sum = builder.map(domain, [&sum, &segments], table.dtype(), |[a, b]| a + b)?;
+    }
+    let y = along_last(operator, builder, &sum, [Some(5), Some(6)], true, 1e-12)?;
+    let counts = match operator.optional(7) {
+        Some(_) => builder.reduced(operator.typed(7, DType::I32)?, ReduceKind::Sum, &[1])?.reshaped(vec![batch])?,
+        None => builder.filled(TensorSpec::new(DType::I32, Shape::new(vec![batch])?), 0.0)?,
+    };
+    Ok(vec![y, counts, sum])
+}
+
+/// The standard's operator with its inputs in another order, and positions that may be one number to count from.
+fn rotary(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    if operator.float("scale", 1.0)? != 1.0 || operator.flag("is_packed_batching", false)? {
+        return Err(Fault::unsupported("a scale, or packed batches"));
+    }
+    let x = operator.float_input(0)?;
+    let heads = operator.size("num_heads", 0, 0)?;
+    let cosines = operator.float_input(2)?;
+    let half = cosines.dims().last().copied().unwrap_or(0);
+    let width = operator.size("rotary_embedding_dim", 0, 0)?;
+    // Without a number of heads the features of one are twice the angles.
+    let (batch, length, heads) = match *x.dims() {
+        [batch, _, length, _] => (batch, length, heads),
+        [batch, length, features] if heads == 0 && half > 0 => (batch, length, features / (2 * half)),
+        [batch, length, _] => (batch, length, heads),
+        _ => return Err(Fault::invalid(format!("an input of shape {}", x.shape()))),
+    };
+    let given = operator.typed(1, DType::I64)?;
+    let positions = if given.elements() == 1 {
+        let steps = builder.indices(DType::I64, length, 1, 2)?;
+        let first = given.reshaped(vec![])?;
+        let row = builder.map(Domain::I64, [&steps, &first], DType::I64, |[step, first]| step + first)?;
+        builder.expanded(&row, Shape::new(vec![batch, length])?)?
+    } else {
+        given.clone()
+    };
+    let angles = [cosines, operator.float_input(3)?];
+    Ok(vec![turned(builder, x, angles, Some(&positions), heads, width, operator.flag("interleaved", false)?)?])
+}
+
+/// Attention of `[batch, length, heads · depth]` queries, keys and values.
+fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    for (index, what) in [(4, "a padding mask"), (8, "past lengths"), (9, "an indirection of the cache")] {
+        if operator.optional(index).is_some() {
+            return Err(Fault::unsupported(what));
+        }
+    }
+    operator.only_outputs(3, "of scores")?;
+    let heads = operator.size("num_heads", 1, 0)?;
+    let q = operator.float_input(0)?;
+    if operator.count() < 3 || operator.input(1)?.rank() == 5 {
+        return Err(Fault::unsupported("packed keys and values"));
+    }
+    let mut parts = Vec::with_capacity(3);
+    let mut from = 0;
+    for index in 0..3 {
+        let mut part = operator.typed(index, q.dtype())?.clone();
+        let width = part.dims().last().copied().unwrap_or(0);
+        if operator.optional(3).is_some() {
+            let bias = operator.typed(3, q.dtype())?;
+            if bias.rank() != 1 || bias.elements() < from + width {
+                return Err(Fault::invalid(format!("a bias of shape {} for so many features", bias.shape())));
+            }
+            let bias = builder.part(bias, 0, from, width)?;
+            from += width;
+            part = builder.map(domain_of(q.dtype()), [&part, &bias], q.dtype(), |[x, bias]| x + bias)?;
+        }
+        parts.push(by_head(builder, &part, heads)?);
+    }
+    let [queries, mut keys, mut values] = <[View; 3]>::try_from(parts).map_err(|_| Fault::missing(2))?;
+    let mut past = 0;
+    if operator.optional(6).is_some() {
+        let (old_keys, old_values) = (operator.typed(6, q.dtype())?, operator.typed(7, q.dtype())?);
+        past = old_keys.dims().get(2).copied().unwrap_or(0);
+        keys = continued(builder, old_keys, &keys)?;
+        values = continued(builder, old_values, &values)?;
+    }
+    let &[batch, _, length, depth] = queries.dims() else { return Err(Fault::missing(0)) };
+    let (total, dtype) = (keys.dims()[2], q.dtype());
+    let scale = match operator.float("scale", 0.0)? {
+        0.0 => 1.0 / (depth as f64).sqrt(),
+        scale => f64::from(scale),
+    };
+    let turned_keys = builder.transposed(&keys, &[0, 1, 3, 2])?;
+    let scores = multiplied(builder, &queries, &turned_keys)?;
+    let mut scores = builder.map(domain_of(dtype), [&scores], dtype, |[score]| score * scale)?;
+    if operator.optional(5).is_some() {
+        let bias = operator.typed(5, dtype)?;
+        bias.shape().broadcast_strides(scores.shape())?;
+        scores = builder.map(domain_of(dtype), [&scores, bias], dtype, |[score, bias]| score + bias)?;
+    }
+    if operator.flag("unidirectional", false)? {
+        let rows = builder.indices(DType::F32, length, 2, 4)?;
+        let columns = builder.indices(DType::F32, total, 3, 4)?;
+        scores = builder.map(domain_of(dtype), [&scores, &rows, &columns], dtype, |[score, query, key]| {
+            key.with(Binary::LessOrEqual, query + past as f64).select(score, f64::NEG_INFINITY)
+        })?;
+    }
+    let weights = normalized(builder, &scores, 3, false)?;
+    let result = multiplied(builder, &weights, &values)?;
+    let width = result.dims()[1].saturating_mul(result.dims()[3]);
+    let result = builder.transposed(&result, &[0, 2, 1, 3])?.reshaped(vec![batch, length, width])?;
+    Ok(vec![result, keys, values])
+}

@@ -1,0 +1,130 @@
+//! Numbers on a grid of integers or narrow floats, `x ≈ (q − zero point) · scale`, to and fro.
+
+use super::cast::element_type;
+use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
+use anabranch_kernels::op::{Binary, Domain, ReduceKind, Unary};
+use anabranch_kernels::{DType, Shape};
+
+pub(super) const TABLE: &[Entry] =
+    &[("QuantizeLinear", quantize), ("DequantizeLinear", dequantize), ("DynamicQuantizeLinear", quantize_to_range)];
+
+pub(super) fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let (x, scale) = (operator.number(0)?, operator.float_input(1)?);
+    let asked = type_attribute(operator, "output_dtype")?;
+    let dtype = match operator.optional(2) {
+        Some(zero_point) if asked.is_none_or(|asked| asked == zero_point.dtype()) => zero_point.dtype(),
+        Some(zero_point) => return Err(Fault::of_type(2, zero_point.dtype(), "of the type `output_dtype`")),
+        None => asked.unwrap_or(DType::U8),
+    };
+    let precision = type_attribute(operator, "precision")?.unwrap_or(scale.dtype());
+    let work = if precision == DType::F64 { DType::F64 } else { DType::F32 };
+    let scale = spread(operator, builder, x, scale)?;
+    let quotient = builder.map(domain_of(work), [x, &scale], precision, |[x, scale]| x / scale)?;
+    let zero_point = match operator.optional(2) {
+        Some(zero_point) => Some(spread(operator, builder, x, zero_point)?),
+        None => None,
+    };
+    let quantized = if dtype.is_float() {
+        builder.converted(&quotient, dtype, operator.flag("saturate", true)?)?
+    } else {
+        rounded(builder, &quotient, zero_point.as_ref(), dtype)?
+    };
+    Ok(vec![quantized])
+}
+
+/// The nearest integers plus the zero point, within the bounds of the type.
+pub(super) fn rounded(builder: &mut Builder, x: &View, zero_point: Option<&View>, dtype: DType) -> Result<View, Fault> {
+    let (low, high) = bounds(dtype)?;
+    match zero_point {
+        None => builder
+            .map(Domain::F32, [x], dtype, |[x]| x.apply(Unary::Round).with(Binary::Max, low).with(Binary::Min, high)),
+        Some(zero) => builder.map(Domain::F32, [x, zero], dtype, |[x, zero]| {
+            (x.apply(Unary::Round) + zero).with(Binary::Max, low).with(Binary::Min, high)
+        }),
+    }
+}
+
+/// The least and the greatest integer of a type that things are quantised to.
+fn bounds(dtype: DType) -> Result<(f64, f64), Fault> {
+    Ok(match dtype {
+        DType::U8 => (0.0, 255.0),
+        DType::I8 => (-128.0, 127.0),
+        DType::U16 => (0.0, 65535.0),
+        DType::I16 => (-32768.0, 32767.0),
+        DType::U4 => (0.0, 15.0),
+        DType::I4 => (-8.0, 7.0),
+        DType::U2 => (0.0, 3.0),
+        DType::I2 => (-2.0, 1.0),
+        other => return Err(Fault::unsupported(format!("quantisation to {other}"))),
+    })
+}
+
+pub(super) fn dequantize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let (x, scale) = (operator.number(0)?, operator.float_input(1)?);
+    let dtype = type_attribute(operator, "output_dtype")?.unwrap_or(scale.dtype());
+    let domain = if dtype == DType::F64 || x.dtype() == DType::I32 { Domain::F64 } else { Domain::F32 };
+    let scale = spread(operator, builder, x, scale)?;
+    let result = match operator.optional(2) {
+        Some(_) => {
+            let zero_point = spread(operator, builder, x, operator.typed(2, x.dtype())?)?;
+            builder.map(domain, [x, &zero_point, &scale], dtype, |[x, zero, scale]| (x - zero) * scale)?
+        }
+        None => builder.map(domain, [x, &scale], dtype, |[x, scale]| x * scale)?,
+    };
+    Ok(vec![result])
+}
+
+/// To 8 bits, with scale and zero point from the least and the greatest element.
+fn quantize_to_range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.typed(0, DType::F32)?;
+    let axes: Vec<_> = (0..x.rank()).collect();
+    let least = builder.reduced(x, ReduceKind::Min, &axes)?.reshaped(vec![])?;
+    let greatest = builder.reduced(x, ReduceKind::Max, &axes)?.reshaped(vec![])?;
+    let scale = builder.map(Domain::F32, [&least, &greatest], DType::F32, |[low, high]| {
+        let width = high.with(Binary::Max, 0.0) - low.with(Binary::Min, 0.0);
+        width.with(Binary::Equal, 0.0).select(1.0, width) / 255.0
+    })?;
+    let zero_point = builder.map(Domain::F32, [&least, &scale], DType::U8, |[low, scale]| {
+        let exact = low.with(Binary::Min, 0.0).apply(Unary::Negate) / scale;
+        exact.with(Binary::Max, 0.0).with(Binary::Min, 255.0).apply(Unary::Round)
+    })?;
+    let quotient = builder.map(Domain::F32, [x, &scale], DType::F32, |[x, scale]| x / scale)?;
+    let quantized = rounded(builder, &quotient, Some(&zero_point), DType::U8)?;
+    Ok(vec![quantized, scale, zero_point])
+}
+
+fn type_attribute(operator: &Operator<'_>, name: &str) -> Result<Option<DType>, Fault> {
+    operator.node.int(name)?.filter(|code| *code != 0).map(element_type).transpose()
+}
+
+/// A parameter of `x` such that it broadcasts over it: one for all, one for each index along the axis, or one for each block of indices.
+fn spread(operator: &Operator<'_>, builder: &mut Builder, x: &View, parameter: &View) -> Result<View, Fault> {
+    if parameter.elements() == 1 {
+        return parameter.reshaped(vec![]);
+    }
+    let axis = axis_of(operator.int("axis", 1)?, x.rank())?;
+    if *parameter.dims() == [x.dims()[axis]] {
+        return along(parameter, axis, x.rank());
+    }
+    let block = operator.size("block_size", 0, 0)?;
+    let count = parameter.dims().get(axis).copied().unwrap_or(0);
+    let same = |other: usize| other == axis || parameter.dims()[other] == x.dims()[other];
+    let fits = parameter.rank() == x.rank() && (0..x.rank()).all(same);
+    if !fits || block == 0 || x.dims()[axis].div_ceil(block) != count {
+        let (parameter, x) = (parameter.shape(), x.shape());
+        return Err(Fault::invalid(format!("parameters of shape {parameter} do not fit {x} in blocks of {block}")));
+    }
+    // Each block's parameter is repeated along an axis of its own, which is then read as part of the axis.
+    let (outer, inner) = (&x.dims()[..axis], &x.dims()[axis + 1..]);
+    let single = parameter.reshaped([outer, &[count, 1], inner].concat())?;
+    let repeated = builder.expanded(&single, Shape::new([outer, &[count, block], inner].concat())?)?;
+    let whole = repeated.reshaped([outer, &[count.saturating_mul(block)], inner].concat())?;
+    builder.part(&whole, axis, 0, x.dims()[axis])
+}
+
+/// A vector along one axis of `rank`.
+pub(super) fn along(vector: &View, axis: usize, rank: usize) -> Result<View, Fault> {
+    let mut dims = vec![1; rank];
+    dims[axis] = vector.elements();
+    vector.reshaped(dims)
+}

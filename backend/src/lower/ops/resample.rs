@@ -1,0 +1,159 @@
+//! Resampling as a product with a matrix for each axis, whose rows weigh the elements that an output is made of: for what the
+//! interpolating kernel does not compute (antialiasing, weights that leave out what is outside, cut-out regions).
+
+use super::matmul::multiplied;
+use super::{Builder, Fault, View};
+use anabranch_kernels::op::{Binary, Domain};
+use anabranch_kernels::{DType, Shape, Tensor};
+
+/// The curve along which neighbours are weighed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Curve {
+    /// One neighbour: rounded with halves down, halves up, down, or up.
+    Nearest(fn(f64) -> f64),
+    /// A triangle.
+    Linear,
+    /// Cubic convolution (Keys 1981) with this coefficient.
+    Cubic(f64),
+}
+
+impl Curve {
+    /// The weight at a distance.
+    fn at(self, distance: f64) -> f64 {
+        let d = distance.abs();
+        match self {
+            Self::Nearest(_) => 1.0,
+            Self::Linear => (1.0 - d).max(0.0),
+            Self::Cubic(a) if d <= 1.0 => ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0,
+            Self::Cubic(a) if d < 2.0 => ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a,
+            Self::Cubic(_) => 0.0,
+        }
+    }
+
+    /// Up to which distance weights are not zero.
+    fn reach(self) -> f64 {
+        match self {
+            Self::Nearest(_) => 0.0,
+            Self::Linear => 1.0,
+            Self::Cubic(_) => 2.0,
+        }
+    }
+}
+
+/// How one axis is resampled.
+#[derive(Clone, Debug)]
+pub(super) struct AxisPlan {
+    pub(super) axis: usize,
+    /// The coordinate of the input for each index of the output; `None` where a constant stands.
+    pub(super) coordinates: Vec<Option<f64>>,
+    /// By how much the output is larger.
+    pub(super) scale: f64,
+}
+
+/// What holds for all axes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) curve: Curve,
+    /// Neighbours outside have no weight, rather than those of the outermost elements.
+    pub(super) exclude_outside: bool,
+    /// Where the output is smaller, the curve is as much wider.
+    pub(super) antialias: bool,
+    /// What stands where there is no coordinate.
+    pub(super) constant: f64,
+}
+
+impl Rules {
+    /// The weights of `size` elements at a coordinate.
+    fn row(self, at: f64, scale: f64, size: usize) -> Vec<f64> {
+        let mut row = vec![0.0; size];
+        let last = size as f64 - 1.0;
+        if let Curve::Nearest(round) = self.curve {
+            row[round(at).clamp(0.0, last) as usize] = 1.0;
+            return row;
+        }
+        let narrow = if self.antialias { scale.min(1.0) } else { 1.0 };
+        let reach = (self.curve.reach() / narrow).ceil();
+        let (low, high) = ((at - reach).floor() as i64, (at + reach).ceil() as i64);
+        for index in low..=high {
+            let weight = self.curve.at((index as f64 - at) * narrow);
+            let place = (index as f64).clamp(0.0, last);
+            if !(self.exclude_outside && place != index as f64) {
+                row[place as usize] += weight;
+            }
+        }
+        let sum: f64 = row.iter().sum();
+        row.iter().map(|weight| weight / sum).collect()
+    }
+}
+
+/// Resamples the axes of these plans one after the other.
+pub(super) fn by_matrices(builder: &mut Builder, x: &View, plans: &[AxisPlan], rules: Rules) -> Result<View, Fault> {
+    let mut result = builder.as_f32(x)?;
+    for plan in plans {
+        result = along(builder, &result, plan, rules)?;
+    }
+    for plan in plans.iter().filter(|plan| plan.coordinates.contains(&None)) {
+        let inside: Vec<f32> = plan.coordinates.iter().map(|at| f32::from(u8::from(at.is_some()))).collect();
+        let mut dims = vec![1; x.rank()];
+        dims[plan.axis] = inside.len();
+        let inside = Tensor::from_elements(Shape::new(dims)?, &inside).expect("one for each index");
+        let inside = builder.made(inside)?;
+        result = builder.map(Domain::F32, [&result, &inside], DType::F32, |[x, inside]| {
+            inside.with(Binary::Greater, 0.5).select(x, rules.constant)
+        })?;
+    }
+    builder.cast(&result, x.dtype())
+}
+
+fn along(builder: &mut Builder, x: &View, plan: &AxisPlan, rules: Rules) -> Result<View, Fault> {
+    let (size, made) = (x.dims()[plan.axis], plan.coordinates.len());
+    let bytes = size.saturating_mul(made).saturating_mul(4);
+    if !builder.affords(bytes) {
+        return Err(Fault::budget(bytes, 0));
+    }
+    let zeros = || vec![0.0; size];
+    let rows = plan.coordinates.iter().map(|at| at.map_or_else(zeros, |at| rules.row(at, plan.scale, size)));
+    let rows: Vec<Vec<f64>> = rows.collect();
+    let columns: Vec<f32> = (0..size).flat_map(|index| rows.iter().map(move |row| row[index] as f32)).collect();
+    let matrix = Tensor::from_elements(Shape::new(vec![size, made])?, &columns).expect("a weight for each pair");
+    let matrix = builder.made(matrix)?;
+    let mut order: Vec<_> = (0..x.rank()).filter(|axis| *axis != plan.axis).collect();
+    order.push(plan.axis);
+    let moved = builder.transposed(x, &order)?;
+    let product = multiplied(builder, &moved, &matrix)?;
+    let mut back: Vec<_> = (0..plan.axis).collect();
+    back.push(x.rank() - 1);
+    back.extend(plan.axis..x.rank() - 1);
+    builder.transposed(&product, &back)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(curve: Curve, exclude_outside: bool, antialias: bool) -> Rules {
+        Rules { curve, exclude_outside, antialias, constant: 0.0 }
+    }
+
+    #[test]
+    fn the_weights_of_a_row_add_up_to_one() {
+        for curve in [Curve::Linear, Curve::Cubic(-0.5), Curve::Nearest(f64::floor)] {
+            for (exclude, antialias) in [(false, false), (true, false), (false, true), (true, true)] {
+                for at in [-0.4, 0.0, 1.3, 4.0, 4.7] {
+                    let row = rules(curve, exclude, antialias).row(at, 0.3, 5);
+                    assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{curve:?} at {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn between_two_elements_both_count() {
+        let row = rules(Curve::Linear, false, false).row(1.25, 2.0, 4);
+        assert_eq!(row, [0.0, 0.75, 0.25, 0.0]);
+        // Outside, the outermost stands for its missing neighbour, or counts alone.
+        assert_eq!(rules(Curve::Linear, false, false).row(-0.5, 2.0, 2), [1.0, 0.0]);
+        let cubic = rules(Curve::Cubic(-0.5), true, false).row(0.0, 1.0, 3);
+        assert_eq!(cubic, [1.0, 0.0, 0.0]);
+    }
+}

@@ -1,0 +1,89 @@
+//! Rotary position embedding: pairs of features turned by angles that grow with the position (Su et al. 2021, "RoFormer", section 3.2).
+
+use super::{Builder, Entry, Fault, Operator, View, domain_of, gather};
+use anabranch_kernels::DType;
+
+pub(super) const TABLE: &[Entry] = &[("RotaryEmbedding", rotary)];
+
+fn rotary(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    let heads = operator.size("num_heads", 0, 0)?;
+    let width = operator.size("rotary_embedding_dim", 0, 0)?;
+    let angles = [operator.float_input(1)?, operator.float_input(2)?];
+    let positions = operator.optional(3).map(|_| operator.typed(3, DType::I64)).transpose()?;
+    Ok(vec![turned(builder, x, angles, positions, heads, width, operator.flag("interleaved", false)?)?])
+}
+
+/// `x`, as `[batch, heads, length, depth]` or `[batch, length, heads · depth]`, with the first `width` features (all, if that is 0) of
+/// each head turned by the angles of these cosines and sines, which the positions choose if they are given.
+pub(super) fn turned(
+    builder: &mut Builder,
+    x: &View,
+    [cosines, sines]: [&View; 2],
+    positions: Option<&View>,
+    heads: usize,
+    width: usize,
+    interleaved: bool,
+) -> Result<View, Fault> {
+    let (batch, length, heads, depth) = match *x.dims() {
+        [batch, heads, length, depth] => (batch, length, heads, depth),
+        [batch, length, width] if heads > 0 && width.is_multiple_of(heads) => (batch, length, heads, width / heads),
+        _ => return Err(Fault::invalid(format!("an input of shape {} does not divide into {heads} heads", x.shape()))),
+    };
+    let width = if width == 0 { depth } else { width };
+    if width > depth || !width.is_multiple_of(2) {
+        return Err(Fault::attribute("rotary_embedding_dim", width, format!("even, and at most {depth}")));
+    }
+    // Whichever comes first of heads and positions, the angles broadcast over the heads.
+    let by_head = x.rank() == 4;
+    let outer = if by_head { [batch, heads, length] } else { [batch, length, heads] };
+    let whole = x.reshaped([&outer[..], &[depth]].concat())?;
+    let part = builder.part(&whole, 3, 0, width)?;
+    let rest = builder.part(&whole, 3, width, depth - width)?;
+    let half = width / 2;
+    let angle_dims = if by_head { [batch, 1, length, half] } else { [batch, length, 1, half] };
+    let cosine = angles(builder, cosines, positions, [batch, length, half])?.reshaped(angle_dims)?;
+    let sine = angles(builder, sines, positions, [batch, length, half])?.reshaped(angle_dims)?;
+
+    // Pairs are neighbours, or stand half the features apart.
+    let (axis, pairs) = if interleaved { (4, [half, 2]) } else { (3, [2, half]) };
+    let paired = part.reshaped([&outer[..], &pairs].concat())?;
+    let single = [&outer[..], &[half]].concat();
+    let first = builder.part(&paired, axis, 0, 1)?.reshaped(single.clone())?;
+    let second = builder.part(&paired, axis, 1, 1)?.reshaped(single)?;
+    let (domain, inputs) = (domain_of(x.dtype()), [&first, &second, &cosine, &sine]);
+    let real = builder.map(domain, inputs, x.dtype(), |[a, b, cosine, sine]| {
+        let along = a * cosine;
+        along - b * sine
+    })?;
+    let imaginary = builder.map(domain, inputs, x.dtype(), |[a, b, cosine, sine]| {
+        let across = a * sine;
+        across + b * cosine
+    })?;
+    let mut member = [&outer[..], &pairs].concat();
+    member[axis] = 1;
+    let both = [real.reshaped(member.clone())?, imaginary.reshaped(member)?];
+    let joined = builder.concatenated(&both, axis)?.reshaped(part.dims())?;
+    builder.concatenated(&[joined, rest], 3)?.reshaped(x.dims())
+}
+
+/// The cosines or sines for each position of each element of the batch, chosen by the positions if they are given.
+fn angles(
+    builder: &mut Builder,
+    cache: &View,
+    positions: Option<&View>,
+    [batch, length, half]: [usize; 3],
+) -> Result<View, Fault> {
+    let chosen = match positions {
+        Some(positions) if cache.rank() == 2 => {
+            let dims = [positions.dims(), &cache.dims()[1..]].concat();
+            gather::chosen(builder, cache, positions, 0, dims)?
+        }
+        _ => cache.clone(),
+    };
+    if *chosen.dims() != [batch, length, half] {
+        let found = chosen.shape();
+        return Err(Fault::invalid(format!("angles of shape {found} where {batch}×{length}×{half} are needed")));
+    }
+    Ok(chosen)
+}

@@ -1,0 +1,225 @@
+//! Images sampled at given points: each is a weighted sum of elements whose places are computed, and then gathered.
+
+use super::{Builder, Entry, Fault, Operator, Term, View, gather};
+use anabranch_kernels::op::{Binary, Domain, Unary};
+use anabranch_kernels::{DType, Shape};
+
+pub(super) const TABLE: &[Entry] = &[("GridSample", grid_sample)];
+
+/// How a sample is made of its neighbours.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Nearest,
+    Linear,
+    Cubic,
+}
+
+/// What stands outside the image.
+#[derive(Clone, Copy, PartialEq)]
+enum Outside {
+    Zeros,
+    Border,
+    Reflection,
+}
+
+/// The axes along which points lie, and how they are read.
+struct Sampling {
+    mode: Mode,
+    outside: Outside,
+    align_corners: bool,
+}
+
+/// For one axis: places of neighbours (within the image) and their weights, for all points.
+struct Neighbour {
+    place: View,
+    weight: View,
+}
+
+fn grid_sample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    let grid = operator.float_input(1)?;
+    let axes = x.rank().saturating_sub(2);
+    let fits = axes > 0 && grid.rank() == x.rank() && grid.dims()[0] == x.dims()[0] && grid.dims()[axes + 1] == axes;
+    if !fits || x.elements() == 0 {
+        return Err(Fault::invalid(format!("a grid of shape {} does not fit {}", grid.shape(), x.shape())));
+    }
+    if x.elements() >= 1 << 24 {
+        // Coordinates are counted in `f32`; places are put together in integers.
+        let longest = x.dims()[2..].iter().max().copied().unwrap_or(0);
+        if longest >= 1 << 24 {
+            return Err(Fault::unsupported(format!("an axis of {longest} elements")));
+        }
+    }
+    let sampling = Sampling::read(operator)?;
+    let (batch, channels) = (x.dims()[0], x.dims()[1]);
+    let points: usize = grid.dims()[1..=axes].iter().product();
+    let grid_f32 = builder.as_f32(grid)?.reshaped(vec![batch, points, axes])?;
+    let mut neighbours = Vec::with_capacity(axes);
+    for axis in 0..axes {
+        // The last axis' coordinate comes first.
+        let coordinate = builder.part(&grid_f32, 2, axes - 1 - axis, 1)?.reshaped(vec![batch, points])?;
+        neighbours.push(sampling.neighbours(builder, &coordinate, x.dims()[2 + axis])?);
+    }
+    // Images with their channels innermost, so that a place chooses all of them.
+    let order: Vec<_> = [0].into_iter().chain(2..x.rank()).chain([1]).collect();
+    let pixels: usize = x.dims()[2..].iter().product();
+    let table = builder.as_f32(x)?;
+    let table = builder.transposed(&table, &order)?.reshaped(vec![batch * pixels, channels])?;
+    let sum = weighted_sum(builder, &table, &x.dims()[2..], &neighbours, [batch, points, channels])?;
+    let moved = builder.transposed(&sum, &[0, 2, 1])?;
+    let dims = [&[batch, channels], &grid.dims()[1..=axes]].concat();
+    Ok(vec![builder.cast(&moved.reshaped(dims)?, x.dtype())?])
+}
+
+impl Sampling {
+    fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
+        // Before version 20 the words are those of two axes.
+        let mode = match operator.string("mode", "linear")? {
+            "nearest" => Mode::Nearest,
+            "linear" | "bilinear" => Mode::Linear,
+            "cubic" | "bicubic" => Mode::Cubic,
+            other => return Err(Fault::attribute("mode", other, "nearest, linear or cubic")),
+        };
+        let outside = match operator.string("padding_mode", "zeros")? {
+            "zeros" => Outside::Zeros,
+            "border" => Outside::Border,
+            "reflection" => Outside::Reflection,
+            other => return Err(Fault::attribute("padding_mode", other, "zeros, border or reflection")),
+        };
+        Ok(Self { mode, outside, align_corners: operator.flag("align_corners", false)? })
+    }
+
+    /// The neighbours along an axis of `size` elements of points whose coordinate goes from −1 to 1.
+    fn neighbours(&self, builder: &mut Builder, coordinate: &View, size: usize) -> Result<Vec<Neighbour>, Fault> {
+        let at = builder.map(Domain::F32, [coordinate], DType::F32, |[x]| {
+            let at = self.placed(x, size as f64);
+            let at = if self.mode == Mode::Nearest { at.apply(Unary::Round) } else { at };
+            self.drawn_in(at, size as f64)
+        })?;
+        let offsets: &[f64] = match self.mode {
+            Mode::Nearest => &[0.0],
+            Mode::Linear => &[0.0, 1.0],
+            Mode::Cubic => &[-1.0, 0.0, 1.0, 2.0],
+        };
+        offsets.iter().map(|offset| self.neighbour(builder, &at, *offset, size as f64)).collect()
+    }
+
+    /// From −1 … 1 to indices: the corners are the middles of the outermost elements, or their outer edges.
+    fn placed<'a>(&self, x: Term<'a>, size: f64) -> Term<'a> {
+        match self.align_corners {
+            true => (x + 1.0) / 2.0 * (size - 1.0),
+            false => ((x + 1.0) * size - 1.0) / 2.0,
+        }
+    }
+
+    /// A point outside moved inside, unless zeros stand there.
+    fn drawn_in<'a>(&self, at: Term<'a>, size: f64) -> Term<'a> {
+        match self.outside {
+            Outside::Zeros => at,
+            // Only beyond the outermost elements' edges: a cubic curve may be placed between middle and edge.
+            Outside::Border => {
+                let (low, high) = self.edges(size);
+                let (before, behind) = (at.with(Binary::Less, low), at.with(Binary::Greater, high));
+                before.select(0.0, behind.select(size - 1.0, at))
+            }
+            Outside::Reflection => self.reflected(at, size),
+        }
+    }
+
+    /// What −1 and 1 stand for.
+    fn edges(&self, size: f64) -> (f64, f64) {
+        if self.align_corners { (0.0, size - 1.0) } else { (-0.5, size - 0.5) }
+    }
+
+    /// Mirrored at the outermost elements' middles or outer edges until it is between them.
+    fn reflected<'a>(&self, at: Term<'a>, size: f64) -> Term<'a> {
+        let (low, high) = self.edges(size);
+        let width = high - low;
+        if width <= 0.0 {
+            return at * 0.0;
+        }
+        // A sawtooth of twice the width, whose second half runs backwards.
+        let along = (at - low).with(Binary::FloorModulo, 2.0 * width);
+        let back = along * -1.0 + 2.0 * width;
+        along.with(Binary::Min, back) + low
+    }
+
+    fn neighbour(&self, builder: &mut Builder, at: &View, offset: f64, size: f64) -> Result<Neighbour, Fault> {
+        let place = builder.map(Domain::F32, [at], DType::F32, |[at]| {
+            let index = at.apply(Unary::Floor) + offset;
+            let index = if self.outside == Outside::Reflection { self.reflected(index, size) } else { index };
+            // Towards zero: a mirrored index may lie between two.
+            let index = index.apply(Unary::Truncate);
+            // Where zeros stand outside the weight is 0, and any place will do; so it is for what is no number.
+            let inside = index.with(Binary::Max, 0.0).with(Binary::Min, size - 1.0);
+            inside.apply(Unary::IsNan).select(0.0, inside)
+        })?;
+        let weight = builder.map(Domain::F32, [at], DType::F32, |[at]| {
+            let floor = at.apply(Unary::Floor);
+            let fraction = at - floor;
+            let weight = match self.mode {
+                Mode::Nearest => fraction * 0.0 + 1.0,
+                Mode::Linear if offset == 0.0 => fraction * -1.0 + 1.0,
+                Mode::Linear => fraction * 1.0,
+                Mode::Cubic => cubic(fraction, offset),
+            };
+            if self.outside != Outside::Zeros {
+                return weight * 1.0;
+            }
+            let index = floor + offset;
+            let inside = index.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, index.with(Binary::Less, size));
+            inside.select(weight, 0.0)
+        })?;
+        Ok(Neighbour { place, weight })
+    }
+}
+
+/// The weight in cubic convolution (Keys 1981) with the coefficient −0.75 of the neighbour at this offset from the one below.
+fn cubic(fraction: Term<'_>, offset: f64) -> Term<'_> {
+    const A: f64 = -0.75;
+    let distance = (fraction - offset).apply(Unary::Abs);
+    if offset == 0.0 || offset == 1.0 {
+        let slope = distance * (A + 2.0) - (A + 3.0);
+        slope * distance * distance + 1.0
+    } else {
+        let curve = (distance * A - 5.0 * A) * distance + 8.0 * A;
+        curve * distance - 4.0 * A
+    }
+}
+
+/// For each point the sum over all combinations of neighbours along the axes.
+fn weighted_sum(
+    builder: &mut Builder,
+    table: &View,
+    dims: &[usize],
+    neighbours: &[Vec<Neighbour>],
+    [batch, points, channels]: [usize; 3],
+) -> Result<View, Fault> {
+    let image = builder.indices(DType::I64, batch, 0, 2)?;
+    let combinations: usize = neighbours.iter().map(Vec::len).product();
+    let mut sum: Option<View> = None;
+    for combination in 0..combinations {
+        let (mut rest, mut place, mut weight) = (combination, image.clone(), None::<View>);
+        for (axis, choices) in neighbours.iter().enumerate() {
+            let chosen = &choices[rest % choices.len()];
+            rest /= choices.len();
+            let size = dims[axis] as f64;
+            let inputs = [&place, &chosen.place];
+            place = builder.map(Domain::I64, inputs, DType::I64, |[place, index]| place * size + index)?;
+            weight = Some(match weight {
+                None => chosen.weight.clone(),
+                Some(weight) => builder.map(Domain::F32, [&weight, &chosen.weight], DType::F32, |[a, b]| a * b)?,
+            });
+        }
+        let place = builder.expanded(&place, Shape::new(vec![batch, points])?)?;
+        let read = gather::chosen(builder, table, &place, 0, vec![batch, points, channels])?;
+        let weight = weight.ok_or_else(|| Fault::invalid("no axis"))?.reshaped(vec![batch, points, 1])?;
+        sum = Some(match sum {
+            None => builder.map(Domain::F32, [&read, &weight], DType::F32, |[x, weight]| x * weight)?,
+            Some(sum) => {
+                builder.map(Domain::F32, [&sum, &read, &weight], DType::F32, |[sum, x, weight]| sum + x * weight)?
+            }
+        });
+    }
+    sum.ok_or_else(|| Fault::invalid("no neighbour"))
+}

@@ -1,0 +1,155 @@
+//! Scatter: slices of a tensor replaced by, or combined with, those of another, one update after the other.
+
+use super::elements::elements;
+use super::{Call, CpuKernel};
+use crate::dtype::DType;
+use crate::error::KernelError;
+use crate::op::{NodeSpec, Scatter, ScatterKind};
+
+/// Elements that are converted at a time.
+const CHUNK: usize = 64;
+
+struct ScatterKernel {
+    kind: ScatterKind,
+    /// Slices of the tensor.
+    count: usize,
+    /// Bytes of one.
+    run: usize,
+    dtype: DType,
+}
+
+/// Prepares a scatter.
+pub(crate) fn prepare(node: &NodeSpec, op: &Scatter) -> Box<dyn CpuKernel> {
+    let (input, count) = (&node.inputs[0], node.inputs[0].shape.dims()[0]);
+    let run = input.bytes().checked_div(count).unwrap_or(0);
+    Box::new(ScatterKernel { kind: op.kind, count, run, dtype: input.dtype })
+}
+
+impl CpuKernel for ScatterKernel {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let [data, places, updates] = call.inputs else { return Ok(()) };
+        let target = &mut *call.outputs[0];
+        target.copy_from_slice(data);
+        for (at, place) in elements::<i64>(places).iter().enumerate() {
+            let slot = usize::try_from(*place).ok().filter(|slot| *slot < self.count);
+            let slot = slot.ok_or_else(|| KernelError::Value {
+                op: "scatter",
+                reason: format!("place {place} at position {at} is outside {} slices", self.count),
+            })?;
+            self.combine(&mut target[slot * self.run..][..self.run], &updates[at * self.run..][..self.run]);
+        }
+        Ok(())
+    }
+}
+
+impl ScatterKernel {
+    fn combine(&self, old: &mut [u8], new: &[u8]) {
+        match self.kind {
+            ScatterKind::Replace => old.copy_from_slice(new),
+            _ if self.dtype.is_float() => {
+                self.combine_as(old, new, super::map::to_f64, super::map::from_f64, |a, b| match self.kind {
+                    ScatterKind::Add => a + b,
+                    ScatterKind::Multiply => a * b,
+                    ScatterKind::Min => {
+                        if b < a || b.is_nan() {
+                            b
+                        } else {
+                            a
+                        }
+                    }
+                    ScatterKind::Max => {
+                        if b > a || b.is_nan() {
+                            b
+                        } else {
+                            a
+                        }
+                    }
+                    ScatterKind::Replace => b,
+                })
+            }
+            _ => {
+                self.combine_as(old, new, super::map::to_i64, super::map::from_i64, |a: i64, b: i64| match self.kind {
+                    ScatterKind::Add => a.wrapping_add(b),
+                    ScatterKind::Multiply => a.wrapping_mul(b),
+                    ScatterKind::Min => a.min(b),
+                    ScatterKind::Max => a.max(b),
+                    ScatterKind::Replace => b,
+                })
+            }
+        }
+    }
+
+    /// Combines elements as numbers of one type. Of two numbers of a narrower float `f64` rounds sum and product as that would itself.
+    fn combine_as<T: Copy + Default>(
+        &self,
+        old: &mut [u8],
+        new: &[u8],
+        load: impl Fn(DType, &[u8], &mut [T]),
+        store: impl Fn(&[T], DType, &mut [u8]),
+        function: impl Fn(T, T) -> T,
+    ) {
+        let (mut a, mut b) = ([T::default(); CHUNK], [T::default(); CHUNK]);
+        let bytes = CHUNK * self.dtype.size();
+        for (old, new) in old.chunks_mut(bytes).zip(new.chunks(bytes)) {
+            let count = old.len() / self.dtype.size();
+            load(self.dtype, old, &mut a[..count]);
+            load(self.dtype, new, &mut b[..count]);
+            a[..count].iter_mut().zip(&b).for_each(|(a, b)| *a = function(*a, *b));
+            store(&a[..count], self.dtype, old);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cpu::testing::{computed, node, run, tensor};
+    use crate::op::{Op, Scatter, ScatterKind};
+    use crate::{DType, Tensor};
+
+    const KINDS: [ScatterKind; 5] =
+        [ScatterKind::Replace, ScatterKind::Add, ScatterKind::Multiply, ScatterKind::Min, ScatterKind::Max];
+
+    fn combined(kind: ScatterKind, a: f64, b: f64) -> f64 {
+        match kind {
+            ScatterKind::Replace => b,
+            ScatterKind::Add => a + b,
+            ScatterKind::Multiply => a * b,
+            ScatterKind::Min => a.min(b),
+            ScatterKind::Max => a.max(b),
+        }
+    }
+
+    #[test]
+    fn updates_are_combined_one_after_the_other() {
+        let places = [4i64, 0, 4, 2, 4];
+        for (run, kind) in [1usize, 3, 64, 131].into_iter().flat_map(|run| KINDS.map(|kind| (run, kind))) {
+            let data = |i: usize| ((i * 37) % 11) as f64 - 5.0;
+            let update = |i: usize| ((i * 53) % 7) as f64 - 3.0;
+            let mut want: Vec<f64> = (0..5 * run).map(data).collect();
+            for (at, place) in places.iter().enumerate() {
+                for offset in 0..run {
+                    let slot = &mut want[*place as usize * run + offset];
+                    *slot = combined(kind, *slot, update(at * run + offset));
+                }
+            }
+            let inputs =
+                |dtype| [tensor(dtype, &[5, run], data), Tensor::from_i64s(&places), tensor(dtype, &[5, run], update)];
+            let op = || Op::Scatter(Scatter { kind });
+            let floats = computed::<f32>(op(), &inputs(DType::F32), &[5, run]);
+            assert!(floats.iter().zip(&want).all(|(got, want)| f64::from(*got) == *want), "{kind:?} of {run}");
+            let integers = computed::<i64>(op(), &inputs(DType::I64), &[5, run]);
+            assert!(integers.iter().zip(&want).all(|(got, want)| *got as f64 == *want), "{kind:?} of {run}");
+        }
+    }
+
+    #[test]
+    fn a_place_outside_is_an_error_that_names_it() {
+        for bad in [-1, 5, i64::MIN, i64::MAX] {
+            let one = tensor(DType::F32, &[1, 2], |_| 0.0);
+            let inputs = [tensor(DType::F32, &[5, 2], |i| i as f64), Tensor::from_i64s(&[bad]), one];
+            let op = Op::Scatter(Scatter { kind: ScatterKind::Add });
+            let error = run(&node(op, &inputs, DType::F32, &[5, 2]), &inputs).expect_err("outside");
+            assert!(error.to_string().contains(&bad.to_string()), "{error}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The backend tests of the package `onnx`, as `tests/onnx/write_suite.py` writes them: found, run and compared, each by itself.
+
+mod compare;
+mod report;
+
+pub use report::Report;
+
+use crate::{one_cpu, options};
+use anabranch::Tensor;
+use anabranch::import::tensor_from_bytes;
+use anabranch::session::{Inputs, Session, SessionError, SessionOptions};
+use compare::Tolerance;
+use std::fs;
+use std::io;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// A test: a model with inputs and the outputs that are expected.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Case {
+    /// Its kind and name, such as `node/test_abs`.
+    pub name: String,
+    folder: PathBuf,
+}
+
+/// What became of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All outputs are within the test's tolerance.
+    Passed,
+    /// An output is another than expected; the text says which and how.
+    Wrong(String),
+    /// The model or an input was refused.
+    Refused(Refusal),
+    /// Something panicked, with this message.
+    Panicked(String),
+}
+
+/// Why a test was not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The operator that it is about, if it is about one.
+    pub operator: String,
+    /// The reason, with names and numbers taken out so that equal reasons have equal texts.
+    pub reason: String,
+}
+
+/// Where tests run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One CPU device of one thread.
+    Cpu,
+    /// The software GPU alone.
+    Gpu,
+}
+
+impl Target {
+    fn options(self) -> SessionOptions {
+        match self {
+            Self::Cpu => one_cpu().with_threads(NonZeroUsize::MIN),
+            Self::Gpu => options("gpu"),
+        }
+    }
+}
+
+/// The tests in a folder of kinds, by name.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn cases(root: &Path) -> io::Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for kind in folders(root)? {
+        for folder in folders(&kind)? {
+            let name = folder.strip_prefix(root).expect("it was found there").display().to_string();
+            cases.push(Case { name, folder });
+        }
+    }
+    cases.sort();
+    Ok(cases)
+}
+
+fn folders(parent: &Path) -> io::Result<Vec<PathBuf>> {
+    let paths: io::Result<Vec<_>> = fs::read_dir(parent)?.map(|entry| Ok(entry?.path())).collect();
+    Ok(paths?.into_iter().filter(|path| path.is_dir()).collect())
+}
+
+/// Runs tests on as many threads, and gives their outcomes in the same order. One that panics fails alone.
+pub fn run(cases: &[Case], target: Target, threads: NonZeroUsize) -> Vec<Outcome> {
+    let next = AtomicUsize::new(0);
+    let outcomes: Vec<Mutex<Option<Outcome>>> = cases.iter().map(|_| Mutex::default()).collect();
+    thread::scope(|scope| {
+        for _ in 0..threads.get() {
+            scope.spawn(|| {
+                while let index = next.fetch_add(1, Ordering::Relaxed)
+                    && let Some(case) = cases.get(index)
+                {
+                    *outcomes[index].lock().expect("nothing panics while it is held") = Some(case.run(target));
+                }
+            });
+        }
+    });
+    let outcome = |outcome: Mutex<Option<Outcome>>| outcome.into_inner().ok().flatten();
+    outcomes.into_iter().map(|slot| outcome(slot).expect("each case is run")).collect()
+}
+
+impl Case {
+    /// Runs the test with all its data.
+    pub fn run(&self, target: Target) -> Outcome {
+        match catch_unwind(AssertUnwindSafe(|| self.outcome(target))) {
+            Ok(Ok(())) => Outcome::Passed,
+            Ok(Err(outcome)) => outcome,
+            Err(payload) => {
+                let text = payload.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
+                Outcome::Panicked(text.unwrap_or_default())
+            }
+        }
+    }
+
+    fn outcome(&self, target: Target) -> Result<(), Outcome> {
+        let session = Session::open(self.folder.join("model.onnx"), target.options()).map_err(|e| refused(&e))?;
+        let tolerance = Tolerance::read(&self.folder.join("data.json"));
+        let mut sets = folders(&self.folder).expect("the folder is there");
+        sets.sort();
+        for set in sets {
+            let wanted = session.inputs().iter().filter(|input| !input.is_optional());
+            let given = tensors(&set, "input")?;
+            let inputs = wanted.zip(given).fold(Inputs::new(), |all, (info, tensor)| all.tensor(info.name(), tensor));
+            let outputs = session.run(&inputs).map_err(|e| refused(&e))?;
+            for (index, expected) in tensors(&set, "output")?.into_iter().enumerate() {
+                let found = outputs.tensor(index).map_err(|error| Outcome::Wrong(error.to_string()))?;
+                let same = tolerance.compare(found, &expected);
+                same.map_err(|text| Outcome::Wrong(format!("output {index}: {text}")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tensors `ROLE_0.pb`, `ROLE_1.pb`, … of a data set.
+fn tensors(set: &Path, role: &str) -> Result<Vec<Tensor>, Outcome> {
+    let files = (0..).map(|index| set.join(format!("{role}_{index}.pb"))).take_while(|path| path.is_file());
+    let read = |path: PathBuf| tensor_from_bytes(&fs::read(path).expect("it is there"));
+    files.map(|path| read(path).map_err(|error| Refusal::of(&error.to_string()).into())).collect()
+}
+
+fn refused(error: &SessionError) -> Outcome {
+    let text = error.to_string();
+    let text = error.file().and_then(|file| text.strip_prefix(&format!("{}: ", file.display()))).unwrap_or(&text);
+    Refusal::of(text).into()
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl Refusal {
+    /// What a refusal's text is about: errors of a node have its operator in parentheses.
+    fn of(text: &str) -> Self {
+        let (operator, reason) = match text.split_once("(`").and_then(|(_, rest)| rest.split_once("`)")) {
+            Some((operator, reason)) => (operator, reason),
+            None => ("", text),
+        };
+        Self { operator: operator.to_owned(), reason: general(reason) }
+    }
+}
+
+/// A reason without what differs from test to test: names, numbers, and the hint behind the semicolon.
+fn general(reason: &str) -> String {
+    let reason = reason.trim_start_matches(" is not supported: ").trim_start_matches([':', ' ']);
+    let reason = reason.split(';').next().unwrap_or_default();
+    let named = reason.split('`').enumerate().map(|(at, part)| if at % 2 == 1 { "…" } else { part });
+    let mut general = String::new();
+    for symbol in named.collect::<String>().chars() {
+        let symbol = if symbol.is_ascii_digit() { '#' } else { symbol };
+        if !(symbol == '#' && general.ends_with('#')) {
+            general.push(symbol);
+        }
+    }
+    general
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_one_reason_have_one_text() {
+        let refusal = Refusal::of("node `n1` (`Foo`) is not supported: an axis of 12 in `x`; 3 others");
+        assert_eq!(refusal, Refusal { operator: "Foo".into(), reason: "an axis of # in …".into() });
+        let refusal = Refusal::of("/tmp/m.onnx: input `x`: elements of type string are not supported");
+        assert_eq!(refusal.operator, "");
+    }
+}
