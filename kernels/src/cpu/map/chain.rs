@@ -70,6 +70,12 @@ impl Chain {
         stage: Stage::Scale,
     };
 
+    /// Whether it is only the function in the middle and what joins it.
+    pub(crate) fn is_plain(&self) -> bool {
+        let Self { middle, join, stage, .. } = *self;
+        *self == Self { middle, join, stage, ..Self::EMPTY }
+    }
+
     /// The chain followed by a function of one operand, if it has room for that.
     pub(crate) fn then_unary(self, function: Unary) -> Option<Self> {
         match function {

@@ -11,6 +11,7 @@ use super::interpret::Inputs;
 use super::layout::Layout;
 use super::source::Source;
 use crate::cpu::elements::elements;
+use crate::cpu::team::Tile;
 use crate::error::KernelError;
 use crate::op::{Expression, NodeSpec, Register, Step};
 use crate::shape::Shape;
@@ -93,13 +94,13 @@ impl Epilogue {
                 interpret(code, &operands, data);
             }
         });
-        self.activate(data);
+        self.activate(&mut Tile::of(data));
     }
 
     /// Applies the activation, if the expression ends in one, to elements of which all before it is computed.
-    pub(crate) fn activate(&self, data: &mut [f32]) {
+    pub(crate) fn activate(&self, tile: &mut Tile<'_, f32>) {
         if let Rest::Activation(chain) = &self.rest {
-            chain_f32::run_in_place(chain, data);
+            chain_f32::run_in_place(chain, tile);
         }
     }
 

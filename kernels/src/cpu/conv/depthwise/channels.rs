@@ -153,7 +153,7 @@ impl Kernel {
                 sums: &mut *sums,
             });
             if let (Some(_), Some(epilogue)) = (&finish, &self.epilogue) {
-                epilogue.activate(sums);
+                epilogue.activate(&mut Tile::of(sums));
             }
             let size = (outputs, tile.rows.len());
             let place = rows.start * wide + columns.start - tile.columns.start;
