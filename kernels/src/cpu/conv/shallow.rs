@@ -101,16 +101,16 @@ impl Kernel {
             let lines = &mut lines[..self.lines.count(rows) * self.lines.length()];
             self.lines.fill(&image[channel * plane..][..plane], first, lines);
         }
-        let row = |map: usize| (tile.matrix * maps + map) * high + first;
-        let uniform = |map: usize| match &self.epilogue {
-            None => Some(Uniform::IDENTITY),
-            Some(epilogue) => epilogue.uniform(row(map) * wide, rows * wide, extras),
-        };
+        let row = tile.matrix * maps * high + first;
         let finishes = finishes.as_chunks_mut().0;
-        let same =
-            finishes.iter_mut().enumerate().all(|(map, to)| uniform(map).map(|this| *to = numbers(this)).is_some());
-        if !same {
-            finishes.fill(numbers(Uniform::IDENTITY));
+        finishes.fill(numbers(Uniform::IDENTITY));
+        let mut same = true;
+        if let Some(epilogue) = &self.epilogue {
+            let uniforms = epilogue.uniforms([row * wide, high * wide, rows * wide], extras);
+            same = finishes.iter_mut().zip(uniforms).all(|(to, this)| this.map(|this| *to = numbers(this)).is_some());
+            if !same {
+                finishes.fill(numbers(Uniform::IDENTITY));
+            }
         }
         let weights = weights.panels(tile.matrix % self.geometry.group);
         vectorised(Sums { kernel: self, lines, weights, finishes, tile });
@@ -118,9 +118,7 @@ impl Kernel {
             if same {
                 epilogue.activate(tile);
             } else {
-                (0..maps).for_each(|map| {
-                    epilogue.apply((tile.matrix * maps + map) * high + first, 0, tile.row(map), extras)
-                });
+                (0..maps).for_each(|map| epilogue.apply(row + map * high, 0, tile.row(map), extras));
             }
         }
     }

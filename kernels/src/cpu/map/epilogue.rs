@@ -107,11 +107,34 @@ impl Epilogue {
     /// What becomes of each of `length` elements of the output from `start` on before they are [activated](Self::activate), if it is
     /// the same for all and has this form, and nothing is interpreted.
     pub(crate) fn uniform(&self, start: usize, length: usize, extras: &[&[u8]]) -> Option<Uniform> {
+        self.uniforms([start, 0, length], extras).next()?
+    }
+
+    /// As [`uniform`](Self::uniform) for each of many runs: where the first begins, from one to the next, and the length of each.
+    pub(crate) fn uniforms(
+        &self,
+        [start, distance, length]: [usize; 3],
+        extras: &[&[u8]],
+    ) -> impl Iterator<Item = Option<Uniform>> {
+        // Divisions once: runs may be short planes.
+        let width = self.layout.row();
+        let (down, across) = if distance < width { (0, distance) } else { (distance / width, distance % width) };
+        let (mut row, mut column) = (start / width, start % width);
+        std::iter::from_fn(move || {
+            let uniform = self.uniform_at([row, column], length, extras);
+            (row, column) = (row + down, column + across);
+            if column >= width {
+                (row, column) = (row + 1, column - width);
+            }
+            Some(uniform)
+        })
+    }
+
+    fn uniform_at(&self, [row, column]: [usize; 2], length: usize, extras: &[&[u8]]) -> Option<Uniform> {
         let Affine { scale, bias, residual, least, greatest } = *self.affine()?;
         if !residual.is_neutral() {
             return None;
         }
-        let (row, column) = (start / self.layout.row(), start % self.layout.row());
         let value = |term: Term| match term {
             Term::Constant(value) => Some(value),
             Term::Extra(extra) if self.layout.varies(extra) || column + length > self.layout.row() => None,
