@@ -321,10 +321,27 @@ mod tests {
             ],
         )
         .expect("sound");
+        // The same of a line within 0 and 1, the upper bound first.
+        let line = Expression::new(
+            2,
+            vec![
+                Step::Binary(Binary::Add, Register(0), Register(1)),
+                Step::Constant(Literal::Float(0.25)),
+                Step::Binary(Binary::Multiply, Register(2), Register(3)),
+                Step::Constant(Literal::Float(0.5)),
+                Step::Binary(Binary::Add, Register(4), Register(5)),
+                Step::Constant(Literal::Float(1.0)),
+                Step::Binary(Binary::Min, Register(6), Register(7)),
+                Step::Constant(Literal::Float(0.0)),
+                Step::Binary(Binary::Max, Register(8), Register(9)),
+                Step::Binary(Binary::Multiply, Register(2), Register(10)),
+            ],
+        )
+        .expect("sound");
         fn swished(x: f32) -> f32 {
             (x + 3.0).clamp(0.0, 6.0) * x * (1.0 / 6.0)
         }
-        let cases: [(Expression, Kind, Definition); 10] = [
+        let cases: [(Expression, Kind, Definition); 11] = [
             (add.clone(), Affine, |x, e| x + e[0]),
             (chain(&[add.clone(), relu.clone()]), Affine, |x, e| (x + e[0]).max(0.0)),
             (chain(&[add.clone(), add.clone(), relu.clone()]), Affine, |x, e| (x + e[0] + e[1]).max(0.0)),
@@ -338,6 +355,7 @@ mod tests {
             }),
             (Expression::identity(), Affine, |x, _| x),
             (hard_swish.clone(), Activation, |x, e| swished(x + e[0])),
+            (line, Activation, |x, e| (x + e[0]) * ((x + e[0]) * 0.25 + 0.5).clamp(0.0, 1.0)),
             (chain(&[hard_swish, add.clone()]), Interpreted, |x, e| swished(x + e[0]) + e[1]),
         ];
         let output = shape(&[2, 3, 5, 7]);
