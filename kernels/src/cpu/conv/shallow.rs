@@ -147,9 +147,10 @@ impl Loop for Sums<'_, '_> {
     fn run<I: Isa>(mut self) {
         let wide = self.kernel.geometry.output[1];
         let vectors = if I::WIDE { VECTORS } else { 1 };
-        for row in 0..self.tile.columns.len() / wide {
-            for x in (0..wide).step_by(vectors * LANES) {
-                for panel in (0..self.finishes.len()).step_by(PANEL) {
+        // A panel's outputs one after the other: writing all maps in turn would touch a page for each.
+        for panel in (0..self.finishes.len()).step_by(PANEL) {
+            for row in 0..self.tile.columns.len() / wide {
+                for x in (0..wide).step_by(vectors * LANES) {
                     match (wide - x).div_ceil(LANES).min(vectors) {
                         _ if !I::WIDE => {
                             self.block::<I, HALF, 1>(row, x, panel, 0);
