@@ -13,6 +13,10 @@ const SMALL_IMAGE: (f64, f64) = (64.0, 32.0);
 /// … where their pixels do not fill vectors of so many.
 const LANES: f64 = 16.0;
 
+/// Channels of a group, at most, whose windows are read where they are, if rows fill vectors and maps panels of so many.
+const FEW_CHANNELS: f64 = 4.0;
+const SHALLOW_PANEL: f64 = 8.0;
+
 /// Bytes that a core's own cache holds, about.
 const CACHE: f64 = (1 << 20) as f64;
 
@@ -159,6 +163,11 @@ impl NodeSpec {
             return ("conv filtered", self.filtered_amounts(filtering, flops));
         }
         let amounts = vec![flops, windows, self.read(1), self.read(0), self.written()];
+        let filled = |count: f64, block: f64| count / block >= 0.75 * (count / block).ceil();
+        let wide = self.outputs.first().and_then(|output| output.shape.dims().last()).map_or(0.0, |size| *size as f64);
+        if taps > 1.0 && self.size(1, 1) <= FEW_CHANNELS && filled(wide, LANES) && filled(maps / group, SHALLOW_PANEL) {
+            return ("conv shallow", amounts);
+        }
         let small = pixels <= SMALL_IMAGE.0 && maps / group >= SMALL_IMAGE.1 && pixels % LANES > 0.0;
         let name = match (small, taps == 1.0 && op.strides == [1, 1], group > 1.0) {
             (true, ..) => "conv small",
@@ -296,6 +305,7 @@ mod tests {
         assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 10, 10], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv pointwise");
         assert_eq!(family(conv(2, 0, 1), &[&[1, 8, 20, 20], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv windows");
         assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[32, 8, 3, 3]], &[1, 32, 7, 7]).0, "conv small");
+        assert_eq!(family(conv(2, 1, 1), &[&[1, 3, 64, 64], &[16, 3, 3, 3]], &[1, 16, 32, 32]).0, "conv shallow");
         // 5 × 5 tiles of 4 × 4 pixels, of which each has 36 products.
         let want = vec![
             72.0 * 25.0 * 2048.0,

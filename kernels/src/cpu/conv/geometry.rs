@@ -54,6 +54,18 @@ impl Geometry {
         Ok(Self { images, channels, size, maps, output: [oh, ow], window: [rows, columns], steps, group })
     }
 
+    /// One image of these channels and this size, and as many outputs as there is room for.
+    #[cfg(test)]
+    pub(crate) fn of_image(
+        [channels, maps, group]: [usize; 3],
+        size: [usize; 2],
+        window: [usize; 2],
+        steps: Steps,
+    ) -> Self {
+        let output = [0, 1].map(|axis| steps.positions(axis, size[axis], window[axis]).expect("a window that fits"));
+        Self { images: 1, channels, size, maps, output, window, steps, group }
+    }
+
     /// The weights' groups, maps of a group, channels and taps.
     pub(crate) fn weights(&self) -> [usize; 4] {
         [self.group, self.group_maps(), self.group_channels(), self.taps()]

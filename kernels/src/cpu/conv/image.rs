@@ -156,12 +156,7 @@ mod tests {
             ([2, 2], [3, 3], [1, 1], [3, 3, 3, 3], [1, 1]),
         ] {
             let steps = Steps { strides, pads, dilations };
-            let positions = |axis: usize| {
-                let extent = (window[axis] - 1) * dilations[axis] + 1;
-                (size[axis] + pads[axis] + pads[axis + 2] - extent) / strides[axis] + 1
-            };
-            let output = [positions(0), positions(1)];
-            let geometry = Geometry { images: 1, channels: 3, size, maps: 1, output, window, steps, group: 1 };
+            let geometry = Geometry::of_image([3, 1, 1], size, window, steps);
             let coverage = Coverage::new(&geometry);
             let image = Image { geometry: &geometry, coverage: &coverage, data: &data[..3 * geometry.plane()] };
             for width in [8, 16, 48] {

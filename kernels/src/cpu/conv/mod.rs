@@ -8,7 +8,9 @@ mod dense;
 mod depthwise;
 mod geometry;
 mod image;
+mod lines;
 mod pieces;
+mod shallow;
 mod small;
 mod winograd;
 
@@ -38,6 +40,9 @@ fn prepare_for(
         && let Some(kernel) = depthwise::prepare(micro, geometry, node, constants)?
     {
         return Ok(kernel);
+    }
+    if let Some(kernel) = shallow::Kernel::new(geometry, node, constants)? {
+        return Ok(Box::new(kernel));
     }
     if constant
         && winograd::Kernel::suits(micro)

@@ -103,6 +103,8 @@ fn the_layers_of_networks_agree_with_the_definition() {
         |stride, pad, group| Conv { strides: [stride; 2], pads: [pad; 4], dilations: [1; 2], group, epilogue: None };
     for (op, images, parts, size, window) in [
         (plain(2, 3, 1), 1, [3, 20], [50, 50], [7, 7]),
+        (plain(2, 1, 1), 2, [3, 16], [33, 64], [3, 3]),
+        (plain(1, 2, 2), 1, [4, 8], [9, 32], [5, 5]),
         (plain(1, 1, 1), 1, [70, 150], [7, 7], [3, 3]),
         (plain(1, 1, 1), 1, [256, 0], [14, 14], [3, 3]),
         (plain(1, 2, 1), 1, [64, 64], [0, 20], [3, 3]),

@@ -1,9 +1,10 @@
 //! What becomes of a product's elements once their sums are complete.
 
 use super::block::{Change, Term};
+use crate::cpu::team::Tile;
 
-/// Called with each run of a row of C that a tile has.
-pub(crate) type Then<'a> = &'a dyn Fn(&mut [f32]);
+/// Called with a tile of C.
+pub(crate) type Then<'a> = &'a dyn Fn(&mut Tile<'_, f32>);
 
 /// How a product ends.
 #[derive(Clone, Copy)]

@@ -120,12 +120,12 @@ impl<'a> Product<'a> {
                 self.add_slice(tile, &steps, (panels, copies), &finish);
             }
         });
-        for row in 0..tile.rows.len() {
-            match finish {
-                Finish::Nothing | Finish::Affine(_, None) => break,
-                Finish::Affine(_, Some(then)) => then(tile.row(row)),
-                Finish::Rows(finish) => finish(tile.rows.start + row, tile.columns.start, tile.row(row)),
+        match finish {
+            Finish::Affine(_, Some(then)) => then(tile),
+            Finish::Rows(finish) => {
+                (0..tile.rows.len()).for_each(|row| finish(tile.rows.start + row, tile.columns.start, tile.row(row)))
             }
+            Finish::Nothing | Finish::Affine(_, None) => {}
         }
     }
 

@@ -70,10 +70,16 @@ impl Chain {
         stage: Stage::Scale,
     };
 
+    /// Whether it is only the function in the middle and what joins it.
+    pub(crate) fn is_plain(&self) -> bool {
+        let Self { middle, join, stage, .. } = *self;
+        *self == Self { middle, join, stage, ..Self::EMPTY }
+    }
+
     /// The chain followed by a function of one operand, if it has room for that.
     pub(crate) fn then_unary(self, function: Unary) -> Option<Self> {
         match function {
-            Unary::Relu => self.then_middle(Middle::Clamp(0.0, f32::INFINITY), Stage::Upper),
+            Unary::Relu => self.at_least(0.0),
             Unary::Exp => self.then_middle(Middle::Exp, Stage::Factor),
             Unary::Sigmoid => self.then_middle(Middle::Sigmoid, Stage::Factor),
             Unary::Tanh => self.then_middle(Middle::Tanh, Stage::Factor),
@@ -91,7 +97,7 @@ impl Chain {
             Binary::Divide if constant.is_normal() && reciprocal.is_normal() => self.times(reciprocal),
             Binary::Add => self.plus(constant),
             Binary::Subtract => self.plus(-constant),
-            Binary::Max if !constant.is_nan() => self.then_middle(Middle::Clamp(constant, f32::INFINITY), Stage::Upper),
+            Binary::Max if !constant.is_nan() => self.at_least(constant),
             Binary::Min if !constant.is_nan() => self.at_most(constant),
             Binary::Power if constant == 2.0 => self.then_middle(Middle::Square, Stage::Factor),
             Binary::Power if constant == 3.0 => self.then_middle(Middle::Cube, Stage::Factor),
@@ -120,6 +126,16 @@ impl Chain {
 
     fn then_middle(self, middle: Middle, stage: Stage) -> Option<Self> {
         (self.stage <= Stage::Middle).then_some(Self { middle, stage, ..self })
+    }
+
+    fn at_least(self, lower: f32) -> Option<Self> {
+        match self.middle {
+            // Of bounds in order either may come first.
+            Middle::Clamp(f32::NEG_INFINITY, upper) if self.stage == Stage::Factor && lower <= upper => {
+                Some(Self { middle: Middle::Clamp(lower, upper), ..self })
+            }
+            _ => self.then_middle(Middle::Clamp(lower, f32::INFINITY), Stage::Upper),
+        }
     }
 
     fn at_most(self, upper: f32) -> Option<Self> {
@@ -191,8 +207,9 @@ mod tests {
         let joined = tanh.then_join(Binary::Add).expect("fits");
         assert_eq!(joined.then_join(Binary::Add), None);
         assert_eq!(joined.then_constant(Binary::Add, 1.0), None);
-        // min, then max, is another clamp than max, then min.
+        // min, then max, is another clamp than max, then min, if the bounds are not in order.
         let below = Chain::EMPTY.then_constant(Binary::Min, 1.0).expect("fits");
-        assert_eq!(below.then_constant(Binary::Max, 0.0), None);
+        assert_eq!(below.then_constant(Binary::Max, 2.0), None);
+        assert!(below.then_constant(Binary::Max, 0.0).is_some_and(|c| c.middle == Middle::Clamp(0.0, 1.0)));
     }
 }

@@ -3,7 +3,8 @@
 use super::chain::{Chain, Join, Middle};
 use super::source::Source;
 use crate::cpu::math;
-use crate::cpu::vector::{Isa, Loop, vectorised};
+use crate::cpu::team::Tile;
+use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
 use std::marker::PhantomData;
 
 /// The function in the middle; `bounds` are those of a clamp.
@@ -53,8 +54,8 @@ pub(crate) fn run(chain: &Chain, a: Source<'_, f32>, b: Source<'_, f32>, out: &m
 }
 
 /// Replaces each element by the chain of it and itself.
-pub(crate) fn run_in_place(chain: &Chain, data: &mut [f32]) {
-    function_of(chain, Within { chain: *chain, data });
+pub(crate) fn run_in_place(chain: &Chain, tile: &mut Tile<'_, f32>) {
+    function_of(chain, Within { chain: *chain, tile });
 }
 
 /// A chain whose first operand is one value: so is all of it before the second operand enters.
@@ -103,18 +104,25 @@ impl With for Beside<'_> {
     }
 }
 
-struct Within<'a> {
+struct Within<'a, 'b> {
     chain: Chain,
-    data: &'a mut [f32],
+    tile: &'a mut Tile<'b, f32>,
 }
 
-impl With for Within<'_> {
+impl With for Within<'_, '_> {
     fn with<F: Function>(self) {
-        let Self { chain, data } = self;
+        // Steps that change nothing would take as long as a function's.
+        if self.chain.is_plain() { self.joined::<F, true>() } else { self.joined::<F, false>() }
+    }
+}
+
+impl Within<'_, '_> {
+    fn joined<F: Function, const PLAIN: bool>(self) {
+        let Self { chain, tile } = self;
         match chain.join {
-            Join::Times => vectorised(Replaced::<F, true, false> { chain, data, function: PhantomData }),
-            Join::Plus => vectorised(Replaced::<F, false, true> { chain, data, function: PhantomData }),
-            Join::Nothing => vectorised(Replaced::<F, false, false> { chain, data, function: PhantomData }),
+            Join::Times => vectorised(Replaced::<F, PLAIN, true, false> { chain, tile, function: PhantomData }),
+            Join::Plus => vectorised(Replaced::<F, PLAIN, false, true> { chain, tile, function: PhantomData }),
+            Join::Nothing => vectorised(Replaced::<F, PLAIN, false, false> { chain, tile, function: PhantomData }),
         }
     }
 }
@@ -122,11 +130,17 @@ impl With for Within<'_> {
 /// The chain up to the second operand.
 #[inline(always)]
 fn before_join<F: Function, I: Isa>(chain: &Chain, x: f32) -> f32 {
+    middle::<F, I>(chain, x * chain.scale + chain.shift) * chain.factor + chain.offset
+}
+
+/// The function in the middle.
+#[inline(always)]
+fn middle<F: Function, I: Isa>(chain: &Chain, x: f32) -> f32 {
     let bounds = match chain.middle {
         Middle::Clamp(lower, upper) => (lower, upper),
         _ => (0.0, 0.0),
     };
-    F::at::<I>(x * chain.scale + chain.shift, bounds) * chain.factor + chain.offset
+    F::at::<I>(x, bounds)
 }
 
 /// With a second operand, by which the chain is multiplied (`TIMES`) or to which it is added.
@@ -173,34 +187,58 @@ impl<F: Function> Loop for Alone<'_, F> {
 }
 
 /// Elements of a step: of fewer, each would be computed by itself.
-const STEP: usize = 32;
+const STEP: usize = 2 * LANES;
 
-/// The chain of each element and itself, by which it is multiplied (`TIMES`), or to which it is added (`PLUS`).
-struct Replaced<'a, F, const TIMES: bool, const PLUS: bool> {
+/// The chain of each element and itself, by which it is multiplied (`TIMES`), or to which it is added (`PLUS`); of the chain only the
+/// function if it is `PLAIN`.
+struct Replaced<'a, 'b, F, const PLAIN: bool, const TIMES: bool, const PLUS: bool> {
     chain: Chain,
-    data: &'a mut [f32],
+    tile: &'a mut Tile<'b, f32>,
     function: PhantomData<F>,
 }
 
-impl<F: Function, const TIMES: bool, const PLUS: bool> Loop for Replaced<'_, F, TIMES, PLUS> {
+impl<F: Function, const PLAIN: bool, const TIMES: bool, const PLUS: bool> Loop
+    for Replaced<'_, '_, F, PLAIN, TIMES, PLUS>
+{
     type Output = ();
 
     #[inline(always)]
-    fn run<I: Isa>(self) {
-        let Self { chain, data, .. } = self;
-        let replace = |step: &mut [f32; STEP]| {
-            for x in step {
-                let (times, plus) = (if TIMES { *x } else { 1.0 }, if PLUS { *x } else { -0.0 });
-                *x = (before_join::<F, I>(&chain, *x) * times + plus) * chain.last;
-            }
-        };
-        let (steps, rest) = data.as_chunks_mut::<STEP>();
-        steps.iter_mut().for_each(replace);
+    fn run<I: Isa>(mut self) {
+        for row in 0..self.tile.rows.len() {
+            self.row::<I>(row);
+        }
+    }
+}
+
+impl<F: Function, const PLAIN: bool, const TIMES: bool, const PLUS: bool> Replaced<'_, '_, F, PLAIN, TIMES, PLUS> {
+    #[inline(always)]
+    fn row<I: Isa>(&mut self, row: usize) {
+        let chain = self.chain;
+        let (steps, rest) = self.tile.row(row).as_chunks_mut::<STEP>();
+        for step in steps {
+            Self::replace::<I>(&chain, step);
+        }
         if !rest.is_empty() {
+            // Rows may be so short that copies by length would take longer than the steps.
+            let (low, high) = rest.split_at_mut(rest.len().min(LANES));
             let mut step = [0.0; STEP];
-            step[..rest.len()].copy_from_slice(rest);
-            replace(&mut step);
-            rest.copy_from_slice(&step[..rest.len()]);
+            let [first, second] = step.as_chunks_mut().0 else { unreachable!("a step is two vectors") };
+            I::store(I::load_part(low, I::splat(0.0)), first);
+            I::store(I::load_part(high, I::splat(0.0)), second);
+            Self::replace::<I>(&chain, &mut step);
+            let [first, second] = step.as_chunks().0 else { unreachable!("a step is two vectors") };
+            I::store_part(I::load(first), low);
+            I::store_part(I::load(second), high);
+        }
+    }
+
+    #[inline(always)]
+    fn replace<I: Isa>(chain: &Chain, step: &mut [f32; STEP]) {
+        for x in step {
+            let value = if PLAIN { middle::<F, I>(chain, *x) } else { before_join::<F, I>(chain, *x) };
+            let value = if TIMES { value * *x } else { value };
+            let value = if PLUS { value + *x } else { value };
+            *x = if PLAIN { value } else { value * chain.last };
         }
     }
 }

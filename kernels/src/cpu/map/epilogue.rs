@@ -11,6 +11,7 @@ use super::interpret::Inputs;
 use super::layout::Layout;
 use super::source::Source;
 use crate::cpu::elements::elements;
+use crate::cpu::team::Tile;
 use crate::error::KernelError;
 use crate::op::{Expression, NodeSpec, Register, Step};
 use crate::shape::Shape;
@@ -93,24 +94,47 @@ impl Epilogue {
                 interpret(code, &operands, data);
             }
         });
-        self.activate(data);
+        self.activate(&mut Tile::of(data));
     }
 
     /// Applies the activation, if the expression ends in one, to elements of which all before it is computed.
-    pub(crate) fn activate(&self, data: &mut [f32]) {
+    pub(crate) fn activate(&self, tile: &mut Tile<'_, f32>) {
         if let Rest::Activation(chain) = &self.rest {
-            chain_f32::run_in_place(chain, data);
+            chain_f32::run_in_place(chain, tile);
         }
     }
 
     /// What becomes of each of `length` elements of the output from `start` on before they are [activated](Self::activate), if it is
     /// the same for all and has this form, and nothing is interpreted.
     pub(crate) fn uniform(&self, start: usize, length: usize, extras: &[&[u8]]) -> Option<Uniform> {
+        self.uniforms([start, 0, length], extras).next()?
+    }
+
+    /// As [`uniform`](Self::uniform) for each of many runs: where the first begins, from one to the next, and the length of each.
+    pub(crate) fn uniforms(
+        &self,
+        [start, distance, length]: [usize; 3],
+        extras: &[&[u8]],
+    ) -> impl Iterator<Item = Option<Uniform>> {
+        // Divisions once: runs may be short planes.
+        let width = self.layout.row();
+        let (down, across) = if distance < width { (0, distance) } else { (distance / width, distance % width) };
+        let (mut row, mut column) = (start / width, start % width);
+        std::iter::from_fn(move || {
+            let uniform = self.uniform_at([row, column], length, extras);
+            (row, column) = (row + down, column + across);
+            if column >= width {
+                (row, column) = (row + 1, column - width);
+            }
+            Some(uniform)
+        })
+    }
+
+    fn uniform_at(&self, [row, column]: [usize; 2], length: usize, extras: &[&[u8]]) -> Option<Uniform> {
         let Affine { scale, bias, residual, least, greatest } = *self.affine()?;
         if !residual.is_neutral() {
             return None;
         }
-        let (row, column) = (start / self.layout.row(), start % self.layout.row());
         let value = |term: Term| match term {
             Term::Constant(value) => Some(value),
             Term::Extra(extra) if self.layout.varies(extra) || column + length > self.layout.row() => None,
@@ -297,10 +321,27 @@ mod tests {
             ],
         )
         .expect("sound");
+        // The same of a line within 0 and 1, the upper bound first.
+        let line = Expression::new(
+            2,
+            vec![
+                Step::Binary(Binary::Add, Register(0), Register(1)),
+                Step::Constant(Literal::Float(0.25)),
+                Step::Binary(Binary::Multiply, Register(2), Register(3)),
+                Step::Constant(Literal::Float(0.5)),
+                Step::Binary(Binary::Add, Register(4), Register(5)),
+                Step::Constant(Literal::Float(1.0)),
+                Step::Binary(Binary::Min, Register(6), Register(7)),
+                Step::Constant(Literal::Float(0.0)),
+                Step::Binary(Binary::Max, Register(8), Register(9)),
+                Step::Binary(Binary::Multiply, Register(2), Register(10)),
+            ],
+        )
+        .expect("sound");
         fn swished(x: f32) -> f32 {
             (x + 3.0).clamp(0.0, 6.0) * x * (1.0 / 6.0)
         }
-        let cases: [(Expression, Kind, Definition); 10] = [
+        let cases: [(Expression, Kind, Definition); 11] = [
             (add.clone(), Affine, |x, e| x + e[0]),
             (chain(&[add.clone(), relu.clone()]), Affine, |x, e| (x + e[0]).max(0.0)),
             (chain(&[add.clone(), add.clone(), relu.clone()]), Affine, |x, e| (x + e[0] + e[1]).max(0.0)),
@@ -314,6 +355,7 @@ mod tests {
             }),
             (Expression::identity(), Affine, |x, _| x),
             (hard_swish.clone(), Activation, |x, e| swished(x + e[0])),
+            (line, Activation, |x, e| (x + e[0]) * ((x + e[0]) * 0.25 + 0.5).clamp(0.0, 1.0)),
             (chain(&[hard_swish, add.clone()]), Interpreted, |x, e| swished(x + e[0]) + e[1]),
         ];
         let output = shape(&[2, 3, 5, 7]);

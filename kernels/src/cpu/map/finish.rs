@@ -4,6 +4,7 @@ use super::affine::{Affine, Term};
 use super::epilogue::Epilogue;
 use crate::cpu::elements::elements;
 use crate::cpu::gemm::{self, Finish, Summand};
+use crate::cpu::team::Tile;
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 
@@ -58,7 +59,7 @@ impl ProductEpilogue {
         body: impl FnOnce(Finish<'_>) -> R,
     ) -> R {
         let Some(epilogue) = epilogue else { return body(Finish::Nothing) };
-        let activate = |run: &mut [f32]| epilogue.epilogue.activate(run);
+        let activate = |tile: &mut Tile<'_, f32>| epilogue.epilogue.activate(tile);
         match &epilogue.registers {
             Some(registers) => {
                 let then = epilogue.epilogue.has_activation().then_some(&activate as gemm::Then<'_>);

@@ -124,6 +124,12 @@ impl<'a, T> Tile<'a, T> {
         Self { start: matrix.as_mut_ptr(), stride: columns, matrix: 0, rows, columns: 0..columns, data: PhantomData }
     }
 
+    /// A slice as a tile of one row.
+    pub(crate) fn of(row: &'a mut [T]) -> Self {
+        let columns = row.len();
+        Self { start: row.as_mut_ptr(), stride: columns, matrix: 0, rows: 0..1, columns: 0..columns, data: PhantomData }
+    }
+
     /// Row `index` of the tile, counted from its first.
     ///
     /// # Panics

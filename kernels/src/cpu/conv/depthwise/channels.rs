@@ -135,10 +135,9 @@ impl Kernel {
             }
             let left = self.geometry.steps.pads[1].saturating_sub(columns.start * self.geometry.steps.strides[1]);
             pad(turned, source, [left.min(padded), across.len(), padded]);
-            let starts =
-                tile.rows.clone().map(|map| ((tile.matrix * maps + map) * high + rows.start) * wide + columns.start);
+            let start = ((tile.matrix * maps + tile.rows.start) * high + rows.start) * wide + columns.start;
             let finish = match &self.epilogue {
-                Some(epilogue) => Finish::of(epilogue, starts, outputs, extras),
+                Some(epilogue) => Finish::of(epilogue, [start, high * wide, outputs], tile.rows.len(), extras),
                 None => Some(Finish::default()),
             };
             let weights = &weights.panels(0).from(0, tile.rows.start)[..self.geometry.taps() * LANES];
@@ -153,7 +152,7 @@ impl Kernel {
                 sums: &mut *sums,
             });
             if let (Some(_), Some(epilogue)) = (&finish, &self.epilogue) {
-                epilogue.activate(sums);
+                epilogue.activate(&mut Tile::of(sums));
             }
             let size = (outputs, tile.rows.len());
             let place = rows.start * wide + columns.start - tile.columns.start;
@@ -217,11 +216,11 @@ struct Finish {
 }
 
 impl Finish {
-    /// That of the planes of `length` elements that begin at each of `starts`; `None` if the epilogue has another form.
-    fn of(epilogue: &Epilogue, starts: impl Iterator<Item = usize>, length: usize, extras: &[&[u8]]) -> Option<Self> {
+    /// That of so many runs of elements, as [`Epilogue::uniforms`] tells them; `None` if the epilogue has another form.
+    fn of(epilogue: &Epilogue, runs: [usize; 3], count: usize, extras: &[&[u8]]) -> Option<Self> {
         let mut finish = Self::default();
-        for (lane, start) in starts.enumerate() {
-            let uniform = epilogue.uniform(start, length, extras)?;
+        for (lane, uniform) in epilogue.uniforms(runs, extras).take(count).enumerate() {
+            let uniform = uniform?;
             (finish.scale[lane], finish.bias[lane]) = (uniform.scale, uniform.bias);
             (finish.least, finish.greatest) = (uniform.least, uniform.greatest);
         }

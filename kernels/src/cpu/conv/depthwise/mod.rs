@@ -20,6 +20,9 @@ use direct::Direct;
 /// Multiply-adds of a tile, about: some microseconds.
 const TILE_WORK: usize = 1 << 17;
 
+/// Outputs that are activated at once, about: they are in a first-level cache still.
+const ACTIVATED: usize = 2 << 10;
+
 /// Elements of a window that is read where it is.
 const SMALL_WINDOW: usize = 9;
 
@@ -77,26 +80,31 @@ impl Rows {
         let (plane, taps) = (self.geometry.plane(), self.geometry.taps());
         let (first, end) = (tile.rows.start, tile.rows.end);
         let out = tile.whole_rows();
+        // What is not yet activated: planes may be too short for a pass of their own.
+        let mut waiting = 0..0;
         let mut row = first;
         while row < end {
             let (map, y) = (row / height, row % height);
             let next = end.min(row + height - y);
-            let out = &mut out[(row - first) * width..(next - first) * width];
+            let place = (row - first) * width..(next - first) * width;
             let (image, map) = (map / maps, map % maps);
             let channel = image * channels + map / (maps / channels);
             let weights = &weights[map * taps..][..taps];
-            let (finish, rest) = match &self.epilogue {
-                None => (Uniform::IDENTITY, None),
-                Some(epilogue) => match epilogue.uniform(row * width, out.len(), extras) {
-                    Some(uniform) => (uniform, None),
-                    None => (Uniform::IDENTITY, Some(epilogue)),
-                },
+            let uniform = match &self.epilogue {
+                None => Some(Uniform::IDENTITY),
+                Some(epilogue) => epilogue.uniform(row * width, place.len(), extras),
             };
-            self.direct.compute(&input[channel * plane..][..plane], weights, finish, y, out);
-            match (rest, &self.epilogue) {
-                (Some(epilogue), _) => epilogue.apply(row, 0, out, extras),
-                (None, Some(epilogue)) => epilogue.activate(out),
-                (None, None) => {}
+            let finish = uniform.unwrap_or(Uniform::IDENTITY);
+            self.direct.compute(&input[channel * plane..][..plane], weights, finish, y, &mut out[place.clone()]);
+            if let Some(epilogue) = &self.epilogue {
+                waiting.end = if uniform.is_some() { place.end } else { place.start };
+                if waiting.len() >= ACTIVATED || next == end || uniform.is_none() {
+                    epilogue.activate(&mut Tile::of(&mut out[waiting]));
+                    waiting = place.end..place.end;
+                }
+                if uniform.is_none() {
+                    epilogue.apply(row, 0, &mut out[place], extras);
+                }
             }
             row = next;
         }

@@ -1,0 +1,172 @@
+//! Rows of an image with the zeros around them, for kernels that read windows where they are.
+//!
+//! What neighbouring outputs read through one element of the window lies side by side in a line, whatever the stride: a line holds every
+//! stride-th column from the row's first on, then from its second on, and so forth. Nothing is masked, and no row is missing.
+
+use super::geometry::Geometry;
+use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
+
+/// Greatest distance of columns for which a line is not mostly empty.
+const MOST_STRIDE: usize = 4;
+
+/// How the rows of a convolution's image become lines.
+#[derive(Debug)]
+pub(super) struct Lines {
+    geometry: Geometry,
+    /// Numbers from the columns from one on to those from the next on.
+    part: usize,
+    /// Columns that windows reach from the image's first on, those of zeros on its right among them.
+    end: usize,
+}
+
+impl Lines {
+    /// `None` if the outputs are too far apart.
+    pub(super) fn new(geometry: &Geometry) -> Option<Self> {
+        let Geometry { size: [_, width], output: [_, wide], window, steps, .. } = *geometry;
+        let (stride, left) = (steps.strides[1], steps.pads[1]);
+        if stride > MOST_STRIDE {
+            return None;
+        }
+        let reach = (window[1] - 1) * steps.dilations[1];
+        let end = ((wide.max(1) - 1) * stride + reach + 1).saturating_sub(left).max(width);
+        let read = wide.next_multiple_of(LANES) + reach / stride;
+        let written = left.div_ceil(stride) + end.next_multiple_of(stride * LANES) / stride;
+        let part = read.max(written).max(left).next_multiple_of(LANES);
+        Some(Self { geometry: *geometry, part, end })
+    }
+
+    /// Numbers of a line.
+    pub(super) fn length(&self) -> usize {
+        self.part * self.geometry.steps.strides[1]
+    }
+
+    /// Lines that windows of so many rows of outputs reach.
+    pub(super) fn count(&self, rows: usize) -> usize {
+        let Geometry { window, steps, .. } = self.geometry;
+        (rows.max(1) - 1).saturating_mul(steps.strides[0]).saturating_add((window[0] - 1) * steps.dilations[0] + 1)
+    }
+
+    /// Where what the window's element in row `tap.0` and column `tap.1` covers for the first output begins, from the first line on.
+    pub(super) fn offset(&self, tap: (usize, usize)) -> usize {
+        let steps = &self.geometry.steps;
+        let column = tap.1 * steps.dilations[1];
+        let (part, at) = (column % steps.strides[1], column / steps.strides[1]);
+        tap.0 * steps.dilations[0] * self.length() + part * self.part + at
+    }
+
+    /// Writes the lines of a channel that begin with the first one of this output row's windows.
+    pub(super) fn fill(&self, plane: &[f32], row: usize, lines: &mut [f32]) {
+        vectorised(Fill { shape: self, plane, first: row * self.geometry.steps.strides[0], lines });
+    }
+}
+
+struct Fill<'a> {
+    shape: &'a Lines,
+    plane: &'a [f32],
+    /// The first line's number, counted from the zeros above the image.
+    first: usize,
+    lines: &'a mut [f32],
+}
+
+impl Loop for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Lines { geometry: Geometry { size: [height, width], steps, .. }, .. } = *self.shape;
+        for (at, line) in self.lines.chunks_exact_mut(self.shape.length()).enumerate() {
+            let row = (self.first + at).wrapping_sub(steps.pads[0]);
+            let row = if row < height { &self.plane[row * width..][..width] } else { &[] };
+            for part in line.chunks_exact_mut(self.shape.part) {
+                let zeros = steps.pads[1].div_ceil(LANES);
+                part.as_chunks_mut().0.iter_mut().take(zeros).for_each(|zero| I::store(I::splat(0.0), zero));
+            }
+            match steps.strides[1] {
+                1 => copy::<I>(row, self.shape, line),
+                2 => halve::<I>(row, self.shape, line),
+                _ => scatter(row, self.shape, line),
+            }
+        }
+    }
+}
+
+/// A row whose columns are neighbours.
+#[inline(always)]
+fn copy<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
+    let to = line[shape.geometry.steps.pads[1]..].as_chunks_mut().0;
+    for (at, to) in (0..shape.end).step_by(LANES).zip(to) {
+        I::store(vector::<I>(row, at), to);
+    }
+}
+
+/// A row of which every second column is in one part, the others in the other.
+#[inline(always)]
+fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
+    let left = shape.geometry.steps.pads[1];
+    let (first, second) = line.split_at_mut(shape.part);
+    let (even, odd) = if left.is_multiple_of(2) { (first, second) } else { (second, first) };
+    let (even, odd) = (even[left / 2..].as_chunks_mut().0, odd[left.div_ceil(2)..].as_chunks_mut().0);
+    for ((at, even), odd) in (0..shape.end).step_by(2 * LANES).zip(even).zip(odd) {
+        let (low, high) = (vector::<I>(row, at), vector::<I>(row, at + LANES));
+        I::store(I::even(low, high), even);
+        I::store(I::odd(low, high), odd);
+    }
+}
+
+/// A row whose columns are far apart.
+fn scatter(row: &[f32], shape: &Lines, line: &mut [f32]) {
+    line.fill(0.0);
+    let (stride, left) = (shape.geometry.steps.strides[1], shape.geometry.steps.pads[1]);
+    for (at, x) in row.iter().enumerate() {
+        let column = left + at;
+        line[column % stride * shape.part + column / stride] = *x;
+    }
+}
+
+/// The elements from `at` on, and zeros behind the last.
+#[inline(always)]
+fn vector<I: Isa>(row: &[f32], at: usize) -> I::Vector {
+    let from = row.get(at..).unwrap_or(&[]);
+    from.first_chunk().map_or_else(|| I::load_part(from, I::splat(0.0)), |whole| I::load(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::conv::geometry::Steps;
+    use crate::cpu::vector::{levels, vectorised_at};
+
+    #[test]
+    fn lines_hold_what_windows_cover() {
+        for (size, window, strides, pads, dilations) in [
+            ([5, 40], [3, 3], [1, 1], [1, 1, 1, 1], [1, 1]),
+            ([6, 32], [3, 2], [1, 1], [0, 0, 2, 20], [2, 3]),
+            ([7, 67], [3, 3], [2, 2], [1, 1, 1, 1], [1, 1]),
+            ([9, 64], [5, 4], [1, 2], [2, 2, 1, 3], [1, 1]),
+            ([9, 31], [2, 7], [2, 2], [3, 35, 0, 1], [1, 3]),
+            ([8, 50], [3, 5], [3, 3], [2, 1, 2, 7], [1, 2]),
+            ([1, 1], [1, 3], [1, 4], [0, 5, 0, 9], [1, 1]),
+        ] {
+            let geometry = Geometry::of_image([1, 1, 1], size, window, Steps { strides, pads, dilations });
+            let lines = Lines::new(&geometry).expect("near outputs");
+            let plane: Vec<f32> = (1..=size[0] * size[1]).map(|i| i as f32).collect();
+            let [high, wide] = geometry.output;
+            for (level, first) in levels().flat_map(|level| [0, high / 2].map(|first| (level, first))) {
+                let mut found = vec![f32::NAN; lines.count(high - first) * lines.length()];
+                let first_line = first * strides[0];
+                vectorised_at(level, Fill { shape: &lines, plane: &plane, first: first_line, lines: &mut found });
+                let taps = (0..window[0]).flat_map(|ky| (0..window[1]).map(move |kx| (ky, kx)));
+                for ((ky, kx), y, x) in
+                    taps.flat_map(|tap| (first..high).flat_map(move |y| (0..wide).map(move |x| (tap, y, x))))
+                {
+                    let row = (y * strides[0] + ky * dilations[0]).wrapping_sub(pads[0]);
+                    let column = (x * strides[1] + kx * dilations[1]).wrapping_sub(pads[1]);
+                    let inside = row < size[0] && column < size[1];
+                    let want = if inside { plane[row * size[1] + column] } else { 0.0 };
+                    let at = (y - first) * strides[0] * lines.length() + lines.offset((ky, kx)) + x;
+                    assert_eq!(found[at], want, "level {level}, {geometry:?}, ({ky}, {kx}), ({y}, {x})");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Convolutions of few channels, as the first of a network.
+//!
+//! Panels of windows would cost much beside the few maps that read them, so windows are read where they are, from [`Lines`]: a block of
+//! maps and of neighbouring outputs of a row is summed up in registers.
+
+use super::geometry::Geometry;
+use super::lines::Lines;
+use crate::cpu::elements::{elements, elements_mut};
+use crate::cpu::gemm::Panels;
+use crate::cpu::layout::{Layout, PackedInput, PackedMatrices, Packing};
+use crate::cpu::map::{Epilogue, Uniform};
+use crate::cpu::team::{Grid, Tile, with_workspace};
+use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
+use crate::cpu::{Call, CpuKernel};
+use crate::error::KernelError;
+use crate::op::NodeSpec;
+use crate::tensor::Buffer;
+use std::sync::Arc;
+
+/// Most channels of a group.
+const MOST_CHANNELS: usize = 4;
+
+/// Maps of a panel of weights.
+const PANEL: usize = 8;
+
+/// Maps that are computed at once where there are few registers.
+const HALF: usize = PANEL / 2;
+
+/// Vectors of a row that are computed at once, beside a panel of maps.
+const VECTORS: usize = 3;
+
+/// Rows of outputs of a tile.
+const ROWS: usize = 4;
+
+/// Numbers of a tile's lines, at most.
+const MOST: usize = 1 << 16;
+
+pub(super) struct Kernel {
+    geometry: Geometry,
+    lines: Lines,
+    /// The weights of each group, in panels of maps.
+    weights: PackedInput,
+    /// Where what each step of the weights covers begins in the lines of a group.
+    offsets: Vec<usize>,
+    /// Numbers of the lines of a channel that a tile reads.
+    channel: usize,
+    grid: Grid,
+    epilogue: Option<Epilogue>,
+}
+
+impl Kernel {
+    /// `None` if there are many channels, if blocks would be mostly empty, or if lines are too long.
+    ///
+    /// # Errors
+    /// If the epilogue does not fit the node.
+    pub(super) fn new(geometry: Geometry, node: &NodeSpec, constants: &[bool]) -> Result<Option<Self>, KernelError> {
+        let Geometry { images, output: [high, wide], window, .. } = geometry;
+        let (channels, maps) = (geometry.group_channels(), geometry.group_maps());
+        let filled = |count: usize, block: usize| 4 * count >= 3 * count.next_multiple_of(block);
+        let suits = (1..=MOST_CHANNELS).contains(&channels) && filled(wide, LANES) && filled(maps, PANEL);
+        let Some(lines) = Lines::new(&geometry).filter(|_| suits && window != [1, 1]) else { return Ok(None) };
+        let rows = ROWS.min(high);
+        let channel = lines.count(rows).saturating_mul(lines.length());
+        if channel.saturating_mul(channels) > MOST {
+            return Ok(None);
+        }
+        let taps = (0..window[0]).flat_map(|y| (0..window[1]).map(move |x| (y, x)));
+        let offsets =
+            taps.flat_map(|tap| (0..channels).map(|at| at * channel + lines.offset(tap)).collect::<Vec<_>>()).collect();
+        let (batch, columns) = (images * geometry.group, high * wide);
+        Ok(Some(Self {
+            geometry,
+            lines,
+            weights: PackedInput::new(1, Layout::windows(geometry.weights(), PANEL), constants),
+            offsets,
+            channel,
+            grid: Grid { batch, rows: maps, columns, tile_rows: maps, tile_columns: rows * wide },
+            epilogue: Epilogue::of(node)?,
+        }))
+    }
+
+    /// Numbers of a thread's workspace: the lines, and what becomes of each map.
+    fn workspace(&self) -> [usize; 2] {
+        [self.geometry.group_channels() * self.channel, self.grid.rows * size_of::<Finish>() / size_of::<f32>()]
+    }
+
+    /// Computes rows of all maps of a group.
+    fn compute(
+        &self,
+        tile: &mut Tile<'_, f32>,
+        input: &[f32],
+        weights: PackedMatrices<'_>,
+        extras: &[&[u8]],
+        workspace: &mut [f32],
+    ) {
+        let ([high, wide], plane, maps) = (self.geometry.output, self.geometry.plane(), self.grid.rows);
+        let (first, rows) = (tile.columns.start / wide, tile.columns.len() / wide);
+        let (lines, finishes) = workspace.split_at_mut(self.workspace()[0]);
+        let image = &input[tile.matrix * self.geometry.group_channels() * plane..];
+        for (channel, lines) in lines.chunks_exact_mut(self.channel).enumerate() {
+            let lines = &mut lines[..self.lines.count(rows) * self.lines.length()];
+            self.lines.fill(&image[channel * plane..][..plane], first, lines);
+        }
+        let row = tile.matrix * maps * high + first;
+        let finishes = finishes.as_chunks_mut().0;
+        finishes.fill(numbers(Uniform::IDENTITY));
+        let mut same = true;
+        if let Some(epilogue) = &self.epilogue {
+            let uniforms = epilogue.uniforms([row * wide, high * wide, rows * wide], extras);
+            same = finishes.iter_mut().zip(uniforms).all(|(to, this)| this.map(|this| *to = numbers(this)).is_some());
+            if !same {
+                finishes.fill(numbers(Uniform::IDENTITY));
+            }
+        }
+        let weights = weights.panels(tile.matrix % self.geometry.group);
+        vectorised(Sums { kernel: self, lines, weights, finishes, tile });
+        if let Some(epilogue) = &self.epilogue {
+            if same {
+                epilogue.activate(tile);
+            } else {
+                (0..maps).for_each(|map| epilogue.apply(row + map * high, 0, tile.row(map), extras));
+            }
+        }
+    }
+}
+
+/// Scale, bias and bounds.
+type Finish = [f32; 4];
+
+fn numbers(Uniform { scale, bias, least, greatest }: Uniform) -> Finish {
+    [scale, bias, least, greatest]
+}
+
+/// The outputs of a tile.
+struct Sums<'a, 'b> {
+    kernel: &'a Kernel,
+    lines: &'a [f32],
+    weights: Panels<'a>,
+    finishes: &'a [Finish],
+    tile: &'a mut Tile<'b, f32>,
+}
+
+impl Loop for Sums<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(mut self) {
+        let wide = self.kernel.geometry.output[1];
+        let vectors = if I::WIDE { VECTORS } else { 1 };
+        // A panel's outputs one after the other: writing all maps in turn would touch a page for each.
+        for panel in (0..self.finishes.len()).step_by(PANEL) {
+            for row in 0..self.tile.columns.len() / wide {
+                for x in (0..wide).step_by(vectors * LANES) {
+                    match (wide - x).div_ceil(LANES).min(vectors) {
+                        _ if !I::WIDE => {
+                            self.block::<I, HALF, 1>(row, x, panel, 0);
+                            self.block::<I, HALF, 1>(row, x, panel, HALF);
+                        }
+                        1 => self.block::<I, PANEL, 1>(row, x, panel, 0),
+                        2 => self.block::<I, PANEL, 2>(row, x, panel, 0),
+                        _ => self.block::<I, PANEL, VECTORS>(row, x, panel, 0),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Sums<'_, '_> {
+    /// Computes vectors of outputs from a row and a column on, for maps from `first` of a panel on, of which there may be fewer.
+    #[inline(always)]
+    fn block<I: Isa, const MAPS: usize, const VECTORS: usize>(
+        &mut self,
+        row: usize,
+        x: usize,
+        panel: usize,
+        first: usize,
+    ) {
+        let Kernel { geometry, lines, offsets, .. } = self.kernel;
+        let from = &self.lines[row * geometry.steps.strides[0] * lines.length() + x..];
+        let mut sums = [[I::splat(0.0); VECTORS]; MAPS];
+        let weights = self.weights.from(0, panel).as_chunks::<PANEL>().0;
+        for (offset, weights) in offsets.iter().zip(weights) {
+            let values = &from[*offset..].as_chunks().0[..VECTORS];
+            let values: [I::Vector; VECTORS] = std::array::from_fn(|v| I::load(&values[v]));
+            for (sums, weight) in sums.iter_mut().zip(&weights[first..]) {
+                let weight = I::splat(*weight);
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum = I::fused_lanes(weight, value, *sum);
+                }
+            }
+        }
+        // Numbers of turns that are known ahead, or the sums would not stay in registers.
+        let wide = geometry.output[1];
+        for (m, sums) in sums.into_iter().enumerate() {
+            let map = panel + first + m;
+            if map >= self.finishes.len() {
+                return;
+            }
+            let [scale, bias, least, greatest] = self.finishes[map].map(|number| I::splat(number));
+            let out = &mut self.tile.row(map)[row * wide..][x..wide];
+            for (v, sum) in sums.into_iter().enumerate() {
+                let sum = I::lesser(greatest, I::greater(least, I::fused_lanes(sum, scale, bias)));
+                let out = out.get_mut(v * LANES..).unwrap_or(&mut []);
+                match out.first_chunk_mut() {
+                    Some(whole) => I::store(sum, whole),
+                    None => I::store_part(sum, out),
+                }
+            }
+        }
+    }
+}
+
+impl CpuKernel for Kernel {
+    fn scratch_bytes(&self) -> usize {
+        self.weights.scratch_floats() * size_of::<f32>()
+    }
+
+    fn packings(&self) -> Vec<Packing> {
+        self.weights.packings()
+    }
+
+    fn keep(&mut self, packed: &[Arc<Buffer>]) {
+        self.weights.keep(packed);
+    }
+
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let input = elements(call.inputs[0]);
+        let weights = self.weights.matrices(call.inputs, elements_mut(call.scratch))?;
+        let (output, extras) = (elements_mut(call.outputs[0]), &call.inputs[2..]);
+        call.team.run_tiles(output, self.grid, &|mut tile| {
+            let floats = self.workspace().iter().sum();
+            with_workspace(floats, |space| self.compute(&mut tile, input, weights, extras, space));
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::conv::geometry::Steps;
+    use crate::cpu::testing::spec;
+    use crate::cpu::vector::{levels, vectorised_at};
+    use crate::op::{Conv, Op};
+
+    /// A convolution of one image, and its kernel.
+    fn kernel(parts: [usize; 3], size: [usize; 2], window: [usize; 2], steps: Steps) -> (NodeSpec, Option<Kernel>) {
+        let Steps { strides, pads, dilations } = steps;
+        let geometry = Geometry::of_image(parts, size, window, steps);
+        let [channels, maps, group] = parts;
+        let op = Op::Conv(Conv { strides, pads, dilations, group, epilogue: None });
+        let inputs = [[1, channels, size[0], size[1]], [maps, channels / group, window[0], window[1]]];
+        let outputs = [[1, maps, geometry.output[0], geometry.output[1]]];
+        let node = NodeSpec {
+            op,
+            inputs: inputs.map(|dims| spec(&dims)).into(),
+            outputs: outputs.map(|dims| spec(&dims)).into(),
+        };
+        let kernel = Kernel::new(geometry, &node, &[]).expect("a sound node");
+        (node, kernel)
+    }
+
+    #[test]
+    fn sums_of_every_instruction_set_are_those_of_the_definition() {
+        for (channels, maps, size, window, strides, dilations) in [
+            (3, 16, [9, 60], [3, 3], [2, 2], [1, 1]),
+            (1, 8, [7, 61], [5, 4], [1, 1], [1, 1]),
+            (4, 15, [11, 31], [2, 7], [2, 2], [2, 1]),
+            (2, 31, [8, 45], [3, 2], [1, 3], [1, 2]),
+        ] {
+            let steps = Steps { strides, pads: [1, 2, 0, 1], dilations };
+            let (node, kernel) = kernel([channels, maps, 1], size, window, steps);
+            let kernel = kernel.expect("few channels of wide rows");
+            let numbers = |count: usize| (0..count).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect::<Vec<_>>();
+            let (image, raw) = (numbers(channels * size[0] * size[1]), numbers(node.inputs[1].shape.elements()));
+            let mut scratch = vec![0.0; kernel.scratch_bytes() / size_of::<f32>()];
+            let inputs = [bytemuck::cast_slice(&image), bytemuck::cast_slice(&raw)];
+            let weights = kernel.weights.matrices(&inputs, &mut scratch).expect("weights of this call").panels(0);
+            let [high, wide] = kernel.geometry.output;
+            let mut lines = vec![f32::NAN; kernel.workspace()[0]];
+            let rows = ROWS.min(high);
+            for (lines, plane) in lines.chunks_exact_mut(kernel.channel).zip(image.chunks_exact(size[0] * size[1])) {
+                kernel.lines.fill(plane, 0, lines);
+            }
+            let finishes: Vec<Finish> = (0..maps).map(|map| [2.0, map as f32 / 8.0, -1.5, 4.0]).collect();
+            for level in levels() {
+                let mut out = vec![f32::NAN; maps * rows * wide];
+                let (kernel, lines, finishes) = (&kernel, &lines, &finishes);
+                let tile = &mut Tile::whole(&mut out, rows * wide);
+                vectorised_at(level, Sums { kernel, lines, weights, finishes, tile });
+                for (at, found) in out.iter().enumerate() {
+                    let (map, y, x) = (at / (rows * wide), at / wide % rows, at % wide);
+                    let taps = window[0] * window[1];
+                    let terms = (0..channels * taps).map(|step| {
+                        let (channel, tap) = (step / taps, step % taps);
+                        let row = y * strides[0] + tap / window[1] * dilations[0];
+                        let column = x * strides[1] + tap % window[1] * dilations[1];
+                        let inside = (1..=size[0]).contains(&row) && (2..size[1] + 2).contains(&column);
+                        let place = || (channel * size[0] + row - 1) * size[1] + column - 2;
+                        let element = if inside { image[place()] } else { 0.0 };
+                        f64::from(element) * f64::from(raw[map * channels * taps + step])
+                    });
+                    let want = (terms.sum::<f64>() * 2.0 + map as f64 / 8.0).clamp(-1.5, 4.0);
+                    assert!((f64::from(*found) - want).abs() < 1e-5, "level {level}, {at} of {node:?}: {found} {want}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_kernels_have_what_blocks_would_leave_empty_or_lines_would_not_hold() {
+        let steps = Steps { strides: [1, 1], pads: [0; 4], dilations: [1; 2] };
+        for (parts, size, window) in [
+            ([5, 16, 1], [20, 40], [3, 3]),
+            ([3, 4, 1], [20, 40], [3, 3]),
+            ([3, 16, 1], [20, 20], [3, 3]),
+            ([3, 16, 1], [20, 40], [1, 1]),
+            ([3, 16, 1], [4, 1 << 20], [3, 3]),
+        ] {
+            assert!(kernel(parts, size, window, steps).1.is_none(), "{parts:?} {size:?} {window:?}");
+        }
+        assert!(kernel([6, 16, 2], [20, 40], [3, 3], steps).1.is_some());
+    }
+}
