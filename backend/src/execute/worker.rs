@@ -67,6 +67,8 @@ pub(super) struct Terms {
     pub(super) profile: bool,
     /// How long a wait is spun at most.
     pub(super) spin: Duration,
+    /// How long the threads of teams look for more work after their last.
+    pub(super) linger: Duration,
 }
 
 /// A run as one worker sees it.

@@ -217,6 +217,7 @@ impl CpuWorker {
 impl Worker for CpuWorker {
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         let script = Arc::clone(&self.script);
+        self.team.linger(run.terms.linger);
         self.begin(&script, run)?;
         self.follow_steps(&script, run)?;
         self.log.at = Place::Nowhere;
