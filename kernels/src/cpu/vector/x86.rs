@@ -86,6 +86,21 @@ impl Isa for Avx512 {
             _mm512_permutex2var_ps(low, even, high)
         }
     }
+
+    #[inline(always)]
+    fn odd(low: __m512, high: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe {
+            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+            _mm512_permutex2var_ps(low, odd, high)
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        // SAFETY: it reads nothing that the program sees, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
 }
 
 /// The mask of the first lanes.
@@ -176,16 +191,27 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn even(low: Self::Vector, high: Self::Vector) -> Self::Vector {
-        [even_half(low), even_half(high)]
+        [half::<0x88>(low), half::<0x88>(high)]
+    }
+
+    #[inline(always)]
+    fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector {
+        [half::<0xDD>(low), half::<0xDD>(high)]
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        // SAFETY: it reads nothing that the program sees, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
 }
 
-/// Lanes 0, 2, … of 16.
+/// Lanes 0, 2, … of 16, or 1, 3, …: of each four those that `PAIR` selects.
 #[inline(always)]
-fn even_half([low, high]: [__m256; 2]) -> __m256 {
+fn half<const PAIR: i32>([low, high]: [__m256; 2]) -> __m256 {
     // SAFETY: as for `splat`.
     unsafe {
-        let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(low, high));
+        let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<PAIR>(low, high));
         _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))
     }
 }
