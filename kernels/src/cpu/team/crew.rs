@@ -267,16 +267,20 @@ impl Spinner {
     }
 
     /// Waits for a moment, and says how long all of them took; mostly none, because a look at the clock takes longer than one at the
-    /// state.
+    /// state. Forever, where another thread took the core: waiting on would take its time, and who never sleeps is late when there is work.
     fn spin(&mut self) -> Duration {
         std::hint::spin_loop();
         self.rounds += 1;
         if !self.rounds.is_multiple_of(64) {
             return Duration::ZERO;
         }
-        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let waited = since.elapsed();
         if waited >= SPIN {
             thread::yield_now();
+            if since.elapsed() - waited >= SPIN {
+                return Duration::MAX;
+            }
         }
         waited
     }
