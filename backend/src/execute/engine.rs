@@ -123,11 +123,11 @@ impl Engine {
 
     /// Runs once. The caller has the pool's turn: all workers are idle before and after.
     pub(super) fn run(self: &Arc<Self>, pool: &DevicePool, call: &mut Call<'_>) -> Result<(), Broken> {
-        let spin = pool.spin(call.options.spin);
+        let (spin, linger) = (pool.spin(call.options.spin), pool.spin(call.options.linger));
         let graph = || self.diagnosis.wait_for_graph(&self.exchange);
         let deadline = Deadline::new(call.options, call.origin);
         let interrupt = deadline.interrupt(&self.exchange.stop);
-        let terms = Terms { origin: call.origin, profile: call.options.profile, spin, interrupt };
+        let terms = Terms { origin: call.origin, profile: call.options.profile, spin, linger, interrupt };
         let supervisor = Supervisor {
             deadline,
             exchange: &self.exchange,

@@ -24,6 +24,10 @@ pub struct RunOptions {
     /// How long a thread that waits for another looks again and again before it sleeps, at most: waking takes tens of microseconds.
     /// Less where the plan expects a shorter wait, and nothing on a machine with one processing unit. Zero to sleep at once.
     pub spin: Duration,
+    /// How long the threads of a CPU device look for more work after a kernel before they sleep, at most: runs that follow within this
+    /// time need not wake them. After the first 50 µs they give their core to any other thread that wants it. Nothing on a machine with
+    /// one processing unit.
+    pub linger: Duration,
     /// How long all workers may wait for each other before the run is called stalled.
     pub stall_after: Duration,
 }
@@ -35,6 +39,7 @@ impl Default for RunOptions {
             timeout: None,
             profile: false,
             spin: Duration::from_micros(50),
+            linger: Duration::from_millis(1),
             stall_after: Duration::from_secs(2),
         }
     }
@@ -59,6 +64,11 @@ impl RunOptions {
     /// The same with waits that spin for at most so long.
     pub fn with_spin(self, spin: Duration) -> Self {
         Self { spin, ..self }
+    }
+
+    /// The same with threads that look for more work for at most so long.
+    pub fn with_linger(self, linger: Duration) -> Self {
+        Self { linger, ..self }
     }
 
     /// The same with another patience for a run in which nothing moves.

@@ -68,6 +68,8 @@ pub(super) struct Terms {
     pub(super) profile: bool,
     /// How long a wait is spun at most.
     pub(super) spin: Duration,
+    /// How long the threads of teams look for more work after their last.
+    pub(super) linger: Duration,
     /// Whether the run is to be left, for kernels to ask between their parts; only where it has a token or a clock.
     pub(super) interrupt: Option<Interrupt>,
 }

@@ -1,7 +1,7 @@
 //! Sums and extremes of slices, in 32 lanes that are then combined pairwise: one tree, whatever the processor.
 
 pub(super) use super::vector::LANES;
-use super::vector::{Isa, Loop, vectorised};
+use super::vector::{Isa, Loop, joined, vectorised};
 use bytemuck::Pod;
 
 /// Numbers that are folded side by side: two vectors, or each addition would wait for the one before.
@@ -22,13 +22,34 @@ pub(super) trait Fold: Copy {
 
     /// Folds two results into one. Inlined always.
     fn join(self, a: Self::Number, b: Self::Number) -> Self::Number;
+
+    /// Folds so many results into one: those half of them apart, then those a quarter apart, and so on. Inlined always.
+    #[inline(always)]
+    fn join_all<I: Isa>(self, mut lanes: [Self::Number; SIDE_BY_SIDE]) -> Self::Number {
+        let mut width = SIDE_BY_SIDE;
+        while width > 1 {
+            width /= 2;
+            for lane in 0..width {
+                lanes[lane] = self.join(lanes[lane], lanes[lane + width]);
+            }
+        }
+        lanes[0]
+    }
 }
 
 /// Folds a slice. O(n).
 pub(super) fn fold<F: Fold>(fold: F, data: &[F::Number]) -> F::Number {
-    if data.len() <= BLOCK {
-        return vectorised(Block { fold, data });
-    }
+    if data.len() <= BLOCK { vectorised(Block { fold, data }) } else { of_halves(fold, data) }
+}
+
+/// [`fold`] for use inside of a [`Loop`]. Inlined always.
+#[inline(always)]
+pub(super) fn fold_inside<I: Isa, F: Fold>(fold: F, data: &[F::Number]) -> F::Number {
+    if data.len() <= BLOCK { Block { fold, data }.run::<I>() } else { of_halves(fold, data) }
+}
+
+/// Folds more than a block by halves.
+fn of_halves<F: Fold>(fold: F, data: &[F::Number]) -> F::Number {
     let half = (data.len() / 2).next_multiple_of(BLOCK).min(data.len() - 1);
     let (low, high) = data.split_at(half);
     fold.join(self::fold(fold, low), self::fold(fold, high))
@@ -54,15 +75,62 @@ impl<F: Fold> Loop for Block<'_, F> {
         for (lane, element) in lanes.iter_mut().zip(rest) {
             *lane = self.fold.add::<I>(*lane, *element);
         }
-        let mut width = SIDE_BY_SIDE;
-        while width > 1 {
-            width /= 2;
-            for lane in 0..width {
-                lanes[lane] = self.fold.join(lanes[lane], lanes[lane + width]);
-            }
-        }
-        lanes[0]
+        self.fold.join_all::<I>(lanes)
     }
+}
+
+/// [`Fold::join_all`] of sums.
+#[inline(always)]
+fn total<I: Isa>(lanes: [f32; SIDE_BY_SIDE]) -> f32 {
+    let halves = lanes.as_chunks().0;
+    joined::<I>(I::sum(I::load(&halves[0]), I::load(&halves[1])), I::sum)
+}
+
+/// The greatest number, or the least; NaN if there is one. Of none the infinity that is never found. O(n).
+pub(super) fn extreme<const GREATEST: bool>(data: &[f32]) -> f32 {
+    let (found, suspect) = vectorised(Extreme::<GREATEST>(data));
+    if suspect && data.iter().any(|x| x.is_nan()) { f32::NAN } else { found }
+}
+
+struct Extreme<'a, const GREATEST: bool>(&'a [f32]);
+
+impl<const GREATEST: bool> Loop for Extreme<'_, GREATEST> {
+    type Output = (f32, bool);
+
+    #[inline(always)]
+    fn run<I: Isa>(self) -> (f32, bool) {
+        extreme_inside::<I, GREATEST>(self.0)
+    }
+}
+
+/// The greatest number, or the least, of those that are not NaN, and whether one may be: one is not finite. Inlined always.
+#[inline(always)]
+pub(super) fn extreme_inside<I: Isa, const GREATEST: bool>(data: &[f32]) -> (f32, bool) {
+    let empty = if GREATEST { f32::NEG_INFINITY } else { f32::INFINITY };
+    let (mut most, mut zeros) = ([I::splat(empty); 4], [I::splat(0.0); 4]);
+    let zero = I::splat(0.0);
+    let (blocks, rest) = data.as_chunks::<{ 4 * LANES }>();
+    for block in blocks {
+        for ((most, zeros), part) in most.iter_mut().zip(&mut zeros).zip(block.as_chunks().0) {
+            let x = I::load(part);
+            *most = beyond::<I, GREATEST>(x, *most);
+            *zeros = I::fused_lanes(x, zero, *zeros);
+        }
+    }
+    for part in rest.chunks(LANES) {
+        let x = I::load_part(part, I::splat(empty));
+        most[0] = beyond::<I, GREATEST>(x, most[0]);
+        zeros[0] = I::fused_lanes(I::load_part(part, zero), zero, zeros[0]);
+    }
+    let zeros = I::sum(I::sum(zeros[0], zeros[1]), I::sum(zeros[2], zeros[3]));
+    let most = most.into_iter().fold(I::splat(empty), beyond::<I, GREATEST>);
+    (joined::<I>(most, beyond::<I, GREATEST>), joined::<I>(zeros, I::sum) != 0.0)
+}
+
+/// The greater, or the lesser; `b` if one is NaN.
+#[inline(always)]
+fn beyond<I: Isa, const GREATEST: bool>(a: I::Vector, b: I::Vector) -> I::Vector {
+    if GREATEST { I::greater(a, b) } else { I::lesser(a, b) }
 }
 
 /// A fold by functions.
@@ -111,6 +179,11 @@ impl Fold for Sum {
     fn join(self, a: f32, b: f32) -> f32 {
         a + b
     }
+
+    #[inline(always)]
+    fn join_all<I: Isa>(self, lanes: [f32; SIDE_BY_SIDE]) -> f32 {
+        total::<I>(lanes)
+    }
 }
 
 /// The sum of the squared distances from a number.
@@ -133,6 +206,11 @@ impl Fold for SquaresAround {
     #[inline(always)]
     fn join(self, a: f32, b: f32) -> f32 {
         a + b
+    }
+
+    #[inline(always)]
+    fn join_all<I: Isa>(self, lanes: [f32; SIDE_BY_SIDE]) -> f32 {
+        total::<I>(lanes)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Normalisation of rows to zero mean and unit variance, in two passes over a row that is in cache.
 
 use super::elements::{elements, elements_mut};
-use super::lanes::{SquaresAround, Sum, fold};
-use super::map::Epilogue;
+use super::lanes::{SquaresAround, Sum, fold_inside};
+use super::map::{Beside, Epilogue};
 use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
@@ -29,31 +29,31 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Normalize) -> Result<Box<dyn CpuKern
     Ok(Box::new(NormalizeKernel { columns, epsilon: op.epsilon, center: op.center, epilogue, width }))
 }
 
-impl NormalizeKernel {
-    fn row(&self, source: &[f32], target: &mut [f32]) {
-        let count = self.columns as f32;
-        let mean = if self.center { fold(Sum, source) / count } else { 0.0 };
-        let variance = fold(SquaresAround(mean), source) / count;
-        let scale = 1.0 / (variance + self.epsilon).sqrt();
-        vectorised(Shifted { source, mean, scale, target });
-    }
-}
-
-/// `target = (source − mean) · scale`.
-struct Shifted<'a> {
+/// Whole rows.
+struct Rows<'a> {
+    kernel: &'a NormalizeKernel,
     source: &'a [f32],
-    mean: f32,
-    scale: f32,
+    /// What becomes of each then.
+    form: Option<Beside<'a>>,
     target: &'a mut [f32],
 }
 
-impl Loop for Shifted<'_> {
+impl Loop for Rows<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { source, mean, scale, target } = self;
-        target.iter_mut().zip(source).for_each(|(to, from)| *to = (*from - mean) * scale);
+        let Self { kernel: NormalizeKernel { columns, epsilon, center, .. }, source, form, target } = self;
+        let count = *columns as f32;
+        for (source, target) in source.chunks_exact(*columns).zip(target.chunks_exact_mut(*columns)) {
+            let mean = if *center { fold_inside::<I, _>(Sum, source) / count } else { 0.0 };
+            let variance = fold_inside::<I, _>(SquaresAround(mean), source) / count;
+            let scale = 1.0 / (variance + epsilon).sqrt();
+            target.iter_mut().zip(source).for_each(|(to, from)| *to = (*from - mean) * scale);
+            if let Some(form) = form {
+                form.change(target);
+            }
+        }
     }
 }
 
@@ -65,13 +65,24 @@ impl CpuKernel for NormalizeKernel {
             return Ok(());
         }
         let rows = (PIECE / self.columns).max(1);
+        let extras = &call.inputs[1..];
+        let form = self.epilogue.as_ref().and_then(|epilogue| epilogue.beside_rows(self.columns, extras));
         call.team.run_pieces(target, rows * self.columns, &|piece, target| {
-            for (row, target) in target.chunks_exact_mut(self.columns).enumerate() {
-                // Counted from the first row at hand, as the epilogue's windowed operands are.
-                let start = (piece * rows + row) * self.columns;
-                self.row(&source[start..][..self.columns], target);
-                if let Some(epilogue) = &self.epilogue {
-                    epilogue.apply(start / self.width, start % self.width, target, &call.inputs[1..]);
+            // Counted from the first row at hand, as the epilogue's windowed operands are.
+            let start = piece * rows * self.columns;
+            let source = &source[start..][..target.len()];
+            match &self.epilogue {
+                Some(epilogue) if form.is_none() => {
+                    let lines = source.chunks_exact(self.columns).zip(target.chunks_exact_mut(self.columns));
+                    for (row, (source, target)) in lines.enumerate() {
+                        let at = start + row * self.columns;
+                        vectorised(Rows { kernel: self, source, form, target: &mut *target });
+                        epilogue.apply(at / self.width, at % self.width, target, extras);
+                    }
+                }
+                epilogue => {
+                    vectorised(Rows { kernel: self, source, form, target: &mut *target });
+                    epilogue.iter().for_each(|epilogue| epilogue.activate(target));
                 }
             }
         });

@@ -78,18 +78,29 @@ impl<T: Pod, S: Iterator<Item = usize>, A: Fn(T, T) -> T> Loop for Rows<'_, T, S
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        self.target.fill(self.empty);
-        for start in self.starts {
-            let row = &self.source[start..start + self.target.len()];
-            for (sum, element) in self.target.iter_mut().zip(row) {
-                *sum = (self.add)(*sum, *element);
+        let Self { source, mut starts, target, empty, add } = self;
+        target.fill(empty);
+        let width = target.len();
+        let row = |start: usize| &source[start..start + width];
+        // Four at a time, or each would load and store the sums.
+        while let Some(first) = starts.next() {
+            let others: [Option<usize>; 3] = std::array::from_fn(|_| starts.next());
+            if let [Some(b), Some(c), Some(d)] = others {
+                let four = row(first).iter().zip(row(b)).zip(row(c).iter().zip(row(d)));
+                for (sum, ((a, b), (c, d))) in target.iter_mut().zip(four) {
+                    *sum = add(add(add(add(*sum, *a), *b), *c), *d);
+                }
+                continue;
+            }
+            for start in [Some(first)].into_iter().chain(others).flatten() {
+                target.iter_mut().zip(row(start)).for_each(|(sum, element)| *sum = add(*sum, *element));
             }
         }
     }
 }
 
 macro_rules! float_number {
-    ($float:ident, $sum:expr, $squares:expr, $greatest:expr) => {
+    ($float:ident, $sum:expr, $squares:expr, $greatest:expr, $least:expr) => {
         impl Number for $float {
             const DTYPE: DType = <Self as Element>::DTYPE;
 
@@ -99,7 +110,7 @@ macro_rules! float_number {
                     ReduceKind::Sum | ReduceKind::Mean => $sum(elements),
                     ReduceKind::SumOfSquares => $squares(elements),
                     ReduceKind::Max => $greatest(elements),
-                    ReduceKind::Min => folded(elements, Self::INFINITY, less, less),
+                    ReduceKind::Min => $least(elements),
                     ReduceKind::Product => folded(elements, 1.0, |a, b| a * b, |a, b| a * b),
                     ReduceKind::SumOfMagnitudes => folded(elements, 0.0, |a, b: Self| a + b.abs(), plus),
                     ReduceKind::LogSumExp => {
@@ -151,14 +162,16 @@ float_number!(
     f32,
     |elements: &[f32]| lanes::fold(Sum, elements),
     |elements: &[f32]| lanes::fold(SquaresAround(0.0), elements),
-    |elements: &[f32]| folded(elements, f32::NEG_INFINITY, greater, greater)
+    lanes::extreme::<true>,
+    lanes::extreme::<false>
 );
 
 float_number!(
     f64,
     |elements: &[f64]| folded(elements, 0.0, |a, b| a + b, |a, b| a + b),
     |elements: &[f64]| folded(elements, 0.0, |a, b| a + b * b, |a, b| a + b),
-    |elements: &[f64]| folded(elements, f64::NEG_INFINITY, greater, greater)
+    |elements: &[f64]| folded(elements, f64::NEG_INFINITY, greater, greater),
+    |elements: &[f64]| folded(elements, f64::INFINITY, less, less)
 );
 
 macro_rules! integer_number {

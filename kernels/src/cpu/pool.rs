@@ -15,6 +15,9 @@ const PIECE: usize = 16 * 1024;
 /// Elements along an axis up to which windows may reach, beside twice the input's: [`TOGETHER`] rows with their padding are held in memory.
 const MOST_PADDED: usize = 1 << 19;
 
+/// Elements ahead of those that are read, which are asked for then: images come from far, row after row.
+const AHEAD: usize = 1024;
+
 /// Rows of the output that are computed together.
 const TOGETHER: usize = 8;
 
@@ -49,10 +52,14 @@ impl PoolKernel {
     /// Of the window at an output index along an axis: the window's elements that lie within the input, and the input index
     /// of element 0.
     fn window(&self, axis: usize, index: usize) -> (Range<usize>, isize) {
-        let (size, dilation) = (self.input[axis] as isize, self.op.dilations[axis] as isize);
+        let (size, dilation) = (self.input[axis] as isize, self.op.dilations[axis]);
         let start = (index * self.op.strides[axis]) as isize - self.op.pads[axis] as isize;
-        let first = (-start).max(0).unsigned_abs().div_ceil(dilation.unsigned_abs());
-        let behind = (size - start).max(0).unsigned_abs().div_ceil(dilation.unsigned_abs());
+        // Divisions are slow, and most windows need none.
+        let elements = |distance: isize| match distance.max(0).unsigned_abs() {
+            distance if dilation == 1 => distance,
+            distance => distance.div_ceil(dilation),
+        };
+        let (first, behind) = (elements(-start), elements(size - start));
         let behind = behind.min(self.op.window[axis]);
         (first.min(behind)..behind, start)
     }
@@ -72,13 +79,33 @@ impl PoolKernel {
         if self.output[1] == 1 { 1 } else { self.op.strides[1] }
     }
 
+    /// Whether columns of a joined row are parted into the even and the odd ones: with a stride of 2, what neighbouring windows hold at
+    /// one place then lies side by side.
+    fn parts(&self) -> bool {
+        self.stride() == 2
+    }
+
     /// Numbers of a thread's workspace: a row with its padding, as far as the windows of all outputs reach, of whole vectors where these are
     /// near; and the counts of a mean.
     fn workspace(&self) -> [usize; 2] {
         let outputs = self.output[1].next_multiple_of(LANES);
-        let joined = if self.stride() <= 2 { outputs.max(LANES) + LANES } else { self.output[1] };
-        let reach = joined * self.stride() + (self.op.window[1] - 1) * self.op.dilations[1];
-        [reach.max(self.op.pads[1] + self.input[1] + LANES), outputs]
+        let (last, [left, width]) = ((self.op.window[1] - 1) * self.op.dilations[1], [self.op.pads[1], self.input[1]]);
+        let reach = match self.stride() {
+            1 => (outputs + LANES + last).max(left + width.next_multiple_of(2 * LANES)),
+            2 => 2 * (outputs + LANES + last / 2).max(left / 2 + 1 + width.div_ceil(2).next_multiple_of(LANES)),
+            stride => (self.output[1] * stride + last).max(left + width.next_multiple_of(2 * LANES)),
+        };
+        [reach, outputs]
+    }
+
+    /// Where the columns of even and of odd numbers of an input row go in a joined one that is parted.
+    fn parted<'a>(&self, joined: &'a mut [f32]) -> [&'a mut [f32]; 2] {
+        let (even, odd) = joined.split_at_mut(joined.len() / 2);
+        let left = self.op.pads[1];
+        match left % 2 {
+            0 => [&mut even[left / 2..], &mut odd[left / 2..]],
+            _ => [&mut odd[left / 2..], &mut even[left / 2 + 1..]],
+        }
     }
 }
 
@@ -86,6 +113,8 @@ impl PoolKernel {
 trait Join {
     /// What joins with a number to that number.
     const NEUTRAL: f32;
+    /// Whether NaN joins with a number to NaN.
+    const KEEPS_NAN: bool;
 
     fn join<I: Isa>(a: I::Vector, b: I::Vector) -> I::Vector;
 
@@ -98,6 +127,7 @@ struct Greatest;
 
 impl Join for Greatest {
     const NEUTRAL: f32 = f32::NEG_INFINITY;
+    const KEEPS_NAN: bool = false;
 
     #[inline(always)]
     fn join<I: Isa>(a: I::Vector, b: I::Vector) -> I::Vector {
@@ -114,6 +144,7 @@ struct Sum;
 
 impl Join for Sum {
     const NEUTRAL: f32 = -0.0;
+    const KEEPS_NAN: bool = true;
 
     #[inline(always)]
     fn join<I: Isa>(a: I::Vector, b: I::Vector) -> I::Vector {
@@ -126,9 +157,9 @@ impl Join for Sum {
     }
 }
 
-/// One plane: for each row of the output the rows of its windows are joined to one, and then that one's columns; several rows at once,
+/// Planes, one after the other: for each row of the output the rows of its windows are joined to one, and then that one's columns; several rows at once,
 /// because what was just stored is slow to load at other places.
-struct Plane<'a, J> {
+struct Planes<'a, J> {
     kernel: &'a PoolKernel,
     source: &'a [f32],
     /// Memory for [`TOGETHER`] rows of the input with their padding.
@@ -139,38 +170,62 @@ struct Plane<'a, J> {
     join: PhantomData<J>,
 }
 
-impl<J: Join> Loop for Plane<'_, J> {
-    type Output = ();
+impl<J: Join> Loop for Planes<'_, J> {
+    /// Whether an element that a window may hold is NaN and was lost.
+    type Output = bool;
 
     #[inline(always)]
-    fn run<I: Isa>(self) {
-        let Self { kernel: PoolKernel { op, input: [_, width], output: [_, wide] }, source, .. } = self;
-        let columns = |column: usize| column * op.dilations[1];
+    fn run<I: Isa>(self) -> bool {
+        let Self { kernel: PoolKernel { op, input: [height, width], output: [high, wide] }, source, .. } = self;
         self.joined.fill(J::NEUTRAL);
-        let reach = self.joined.len() / TOGETHER;
+        let (reach, parts) = (self.joined.len() / TOGETHER, self.kernel.parts());
+        let columns = |column: usize| match column * op.dilations[1] {
+            at if parts => at % 2 * (reach / 2) + at / 2,
+            at => at,
+        };
+        let (mut lost, mut seen) = (false, 0);
+        let (mut plane, mut line) = (0, 0);
         for (block, target) in self.target.chunks_mut(TOGETHER * wide).enumerate() {
-            for (at, joined) in self.joined.chunks_exact_mut(reach).take(target.len() / wide).enumerate() {
-                let ((rows, top), joined) =
-                    (self.kernel.window(0, block * TOGETHER + at), &mut joined[op.pads[1]..][..*width]);
-                let row = |i: usize| (top + ((rows.start + i) * op.dilations[0]) as isize) as usize * width;
+            let mut read = seen;
+            for joined in self.joined.chunks_exact_mut(reach).take(target.len() / wide) {
+                let (rows, top) = self.kernel.window(0, line);
+                let row = |i: usize| plane + (top + ((rows.start + i) * op.dilations[0]) as isize) as usize * width;
                 match rows.len() {
                     0 => joined.fill(J::NEUTRAL),
-                    count => join_all::<I, J>((count, &row), source, 1, joined),
+                    count => {
+                        let rows = (count, &row);
+                        if parts {
+                            join_rows::<I, J, true>(rows, source, *width, self.kernel.parted(joined));
+                        } else {
+                            join_rows::<I, J, false>(rows, source, *width, [&mut joined[op.pads[1]..], &mut []]);
+                        }
+                        read = read.max(row(count - 1) + width);
+                    }
                 }
+                line += 1;
+                if line == *high {
+                    (plane, line) = (plane + height * width, 0);
+                }
+            }
+            if !J::KEEPS_NAN {
+                // Now, while they are in the first-level cache.
+                lost |= source[seen..read].iter().fold(false, |found, x| found | x.is_nan());
+                seen = read;
             }
             for (at, target) in target.chunks_exact_mut(*wide).enumerate() {
                 join_all::<I, J>(
                     (op.window[1], &columns),
                     &self.joined[at * reach..][..reach],
-                    self.kernel.stride(),
+                    if parts { 1 } else { self.kernel.stride() },
                     target,
                 );
                 if let PoolKind::Average { .. } = op.kind {
-                    let rows = self.kernel.count(0, block * TOGETHER + at) as f32;
+                    let rows = self.kernel.count(0, (block * TOGETHER + at) % high) as f32;
                     target.iter_mut().zip(self.counts).for_each(|(sum, columns)| *sum /= rows * columns);
                 }
             }
         }
+        lost
     }
 }
 
@@ -185,43 +240,33 @@ fn join_all<I: Isa, J: Join>(
 ) {
     let from = |at: usize| &source[start(at)..];
     match (stride, count) {
-        (1, 1) => join::<I, J, 1, 1>([from(0)], target, false),
-        (1, 2) => join::<I, J, 1, 2>([from(0), from(1)], target, false),
-        (1, _) => join::<I, J, 1, 3>([from(0), from(1), from(2)], target, false),
-        (2, 1) => join::<I, J, 2, 1>([from(0)], target, false),
-        (2, 2) => join::<I, J, 2, 2>([from(0), from(1)], target, false),
-        (2, _) => join::<I, J, 2, 3>([from(0), from(1), from(2)], target, false),
+        (1, 1) => join::<I, J, 1>([from(0)], target, false),
+        (1, 2) => join::<I, J, 2>([from(0), from(1)], target, false),
+        (1, _) => join::<I, J, 3>([from(0), from(1), from(2)], target, false),
         _ => target.iter_mut().zip(from(0).iter().step_by(stride)).for_each(|(to, x)| *to = *x),
     }
-    for at in if stride <= 2 { 3 } else { 1 }..count {
+    for at in if stride == 1 { 3 } else { 1 }..count {
         match stride {
-            1 => join::<I, J, 1, 1>([from(at)], target, true),
-            2 => join::<I, J, 2, 1>([from(at)], target, true),
+            1 => join::<I, J, 1>([from(at)], target, true),
             _ => target.iter_mut().zip(from(at).iter().step_by(stride)).for_each(|(to, x)| *to = J::scalar(*to, *x)),
         }
     }
 }
 
-/// Joins elements `i · STRIDE` of all sources to element `i` of the target, with what it is if `add`. With a stride of 2 the sources have as
-/// many elements as a whole number of vectors of the target reaches.
+/// Joins elements `i` of all sources to element `i` of the target, with what it is if `add`.
 #[inline(always)]
-fn join<I: Isa, J: Join, const STRIDE: usize, const COUNT: usize>(
-    sources: [&[f32]; COUNT],
-    target: &mut [f32],
-    add: bool,
-) {
-    for (vector, to) in target.chunks_mut(LANES).enumerate() {
+fn join<I: Isa, J: Join, const COUNT: usize>(sources: [&[f32]; COUNT], target: &mut [f32], add: bool) {
+    let end = target.len();
+    for start in (0..end).step_by(LANES) {
+        // The last vector begins early enough to be whole, where that is possible: partial stores take long.
+        let start = if add || end < LANES { start } else { start.min(end - LANES) };
+        let to = &mut target[start..end.min(start + LANES)];
         let mut all = I::splat(J::NEUTRAL);
         if add {
             all = I::load_part(to, all);
         }
         for (at, source) in sources.iter().enumerate() {
-            let from = &source[vector * LANES * STRIDE..];
-            let next = match from.as_chunks::<LANES>().0 {
-                [low, high, ..] if STRIDE == 2 => I::even(I::load(low), I::load(high)),
-                [from, ..] => I::load(from),
-                [] => I::load_part(from, all),
-            };
+            let next = vector_of::<I>(&source[start..], J::NEUTRAL);
             all = if at == 0 && !add { next } else { J::join::<I>(all, next) };
         }
         match to.first_chunk_mut() {
@@ -231,36 +276,84 @@ fn join<I: Isa, J: Join, const STRIDE: usize, const COUNT: usize>(
     }
 }
 
-/// Whether an element is NaN.
-struct HasNan<'a>(&'a [f32]);
+/// Joins rows of `width` elements of the source, which begin at these starts, of which there are so many. If `PARTED`, what becomes of
+/// columns with even numbers goes to the first target, and of those with odd numbers to the second; else all goes to the first. It is
+/// filled up to whole vectors.
+#[inline(always)]
+fn join_rows<I: Isa, J: Join, const PARTED: bool>(
+    (count, start): (usize, &impl Fn(usize) -> usize),
+    source: &[f32],
+    width: usize,
+    [first, second]: [&mut [f32]; 2],
+) {
+    let row = |at: usize| &source[start(at)..][..width];
+    for at in (0..count).step_by(3) {
+        let targets = [&mut *first, &mut *second];
+        match count - at {
+            1 => join_few::<I, J, PARTED, 1>([row(at)], targets, at > 0),
+            2 => join_few::<I, J, PARTED, 2>([row(at), row(at + 1)], targets, at > 0),
+            _ => join_few::<I, J, PARTED, 3>([row(at), row(at + 1), row(at + 2)], targets, at > 0),
+        }
+    }
+}
 
-impl Loop for HasNan<'_> {
-    type Output = bool;
+/// Joins rows, with what the targets are if `add`.
+#[inline(always)]
+fn join_few<I: Isa, J: Join, const PARTED: bool, const COUNT: usize>(
+    rows: [&[f32]; COUNT],
+    [first, second]: [&mut [f32]; 2],
+    add: bool,
+) {
+    for column in (0..rows[0].len()).step_by(2 * LANES) {
+        let mut made = [I::splat(J::NEUTRAL); 2];
+        for (half, all) in made.iter_mut().enumerate() {
+            for (at, row) in rows.iter().enumerate() {
+                let from = row.get(column + half * LANES..).unwrap_or_default();
+                I::prefetch(from.as_ptr().wrapping_add(AHEAD));
+                let next = vector_of::<I>(from, J::NEUTRAL);
+                *all = if at == 0 { next } else { J::join::<I>(*all, next) };
+            }
+        }
+        if PARTED {
+            made = [I::even(made[0], made[1]), I::odd(made[0], made[1])];
+        }
+        let (low, high) = match PARTED {
+            true => (&mut first[column / 2..], &mut second[column / 2..]),
+            false => first[column..].split_at_mut(LANES),
+        };
+        for (to, mut all) in [low, high].into_iter().filter_map(<[f32]>::first_chunk_mut).zip(made) {
+            if add {
+                all = J::join::<I>(I::load(to), all);
+            }
+            I::store(all, to);
+        }
+    }
+}
 
-    #[inline(always)]
-    fn run<I: Isa>(self) -> bool {
-        self.0.iter().fold(false, |found, x| found | x.is_nan())
+/// The first elements, as many as there are.
+#[inline(always)]
+fn vector_of<I: Isa>(elements: &[f32], beyond: f32) -> I::Vector {
+    match elements.first_chunk() {
+        Some(elements) => I::load(elements),
+        // Nothing may be nowhere, and processors take long to find that nothing is read there.
+        None if elements.is_empty() => I::splat(beyond),
+        None => I::load_part(elements, I::splat(beyond)),
     }
 }
 
 impl PoolKernel {
-    fn plane(&self, source: &[f32], joined: &mut [f32], counts: &[f32], target: &mut [f32]) {
+    fn planes(&self, source: &[f32], joined: &mut [f32], counts: &[f32], target: &mut [f32]) {
         match self.op.kind {
             PoolKind::Max => {
-                vectorised(Plane::<Greatest> {
-                    kernel: self,
-                    source,
-                    joined,
-                    counts,
-                    target: &mut *target,
-                    join: PhantomData,
-                });
-                if vectorised(HasNan(source)) {
-                    self.spread_nan(source, target);
+                let (out, join) = (&mut *target, PhantomData);
+                if vectorised(Planes::<Greatest> { kernel: self, source, joined, counts, target: out, join }) {
+                    let planes = source.chunks_exact(self.input[0] * self.input[1]);
+                    let targets = target.chunks_exact_mut(self.output[0] * self.output[1]);
+                    planes.zip(targets).for_each(|(source, target)| self.spread_nan(source, target));
                 }
             }
             PoolKind::Average { .. } => {
-                vectorised(Plane::<Sum> { kernel: self, source, joined, counts, target, join: PhantomData });
+                vectorised(Planes::<Sum> { kernel: self, source, joined, counts, target, join: PhantomData });
             }
         }
     }
@@ -296,11 +389,11 @@ impl CpuKernel for PoolKernel {
             let [reach, outputs] = self.workspace();
             with_workspace(TOGETHER * reach + outputs, |memory| {
                 let (joined, counts) = memory.split_at_mut(TOGETHER * reach);
-                counts.iter_mut().enumerate().for_each(|(x, count)| *count = self.count(1, x) as f32);
-                for (plane, target) in target.chunks_exact_mut(to).enumerate() {
-                    let start = (piece * planes + plane) * from;
-                    self.plane(&source[start..start + from], joined, counts, target);
+                if let PoolKind::Average { .. } = self.op.kind {
+                    counts.iter_mut().enumerate().for_each(|(x, count)| *count = self.count(1, x) as f32);
                 }
+                let source = &source[piece * planes * from..][..target.len() / to * from];
+                self.planes(source, joined, counts, target);
             });
         });
         Ok(())
@@ -373,10 +466,20 @@ mod tests {
 
     #[test]
     fn the_greatest_of_a_window_with_nan_is_nan() {
-        for at in 0..4 {
-            let input = tensor(DType::F32, &[1, 1, 2, 2], |i| if i == at { f64::NAN } else { i as f64 });
-            let op = Pool { kind: PoolKind::Max, window: [2, 2], strides: [1, 1], pads: [0; 4], dilations: [1, 1] };
-            assert!(computed::<f32>(Op::Pool(op), &[input], &[1, 1, 1, 1])[0].is_nan(), "{at}");
+        let [h, w] = [20, 35];
+        for (window, stride, at) in [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (5, 2), (2, 3)]
+            .into_iter()
+            .flat_map(|(window, stride)| (0..h * w).step_by(17).map(move |at| (window, stride, at)))
+        {
+            let input = tensor(DType::F32, &[1, 1, h, w], |i| if i == at { f64::NAN } else { (i % 31) as f64 });
+            let (strides, out) = ([stride; 2], [h, w].map(|size| (size - window) / stride + 1));
+            let op = Pool { kind: PoolKind::Max, window: [window; 2], strides, pads: [0; 4], dilations: [1, 1] };
+            let got = computed::<f32>(Op::Pool(op), &[input], &[1, 1, out[0], out[1]]);
+            for (index, got) in got.iter().enumerate() {
+                let holds = |place: usize, size: usize| (place * stride..place * stride + window).contains(&size);
+                let want = holds(index / out[1], at / w) && holds(index % out[1], at % w);
+                assert_eq!(got.is_nan(), want, "window {window} by {stride}, NaN at {at}, output {index}");
+            }
         }
     }
 }

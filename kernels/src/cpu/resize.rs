@@ -4,7 +4,7 @@
 //! columns of equal weights are computed together, as vectors, and then brought into their order.
 
 use super::elements::{elements, elements_mut};
-use super::strided::{add_every, interleave};
+use super::strided::{add_every, interleave, repeat};
 use super::team::with_workspace;
 use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel};
@@ -33,6 +33,8 @@ struct Pattern {
     columns: Range<usize>,
     period: usize,
     advance: usize,
+    /// Whether all columns of a period have the same only neighbour.
+    repeats: bool,
 }
 
 /// Patterns that are looked for: of factors 1, 2, 3, 4, 8, ½, ⅓ and ¼.
@@ -46,8 +48,10 @@ impl Pattern {
             let middle = columns.len() / 2;
             let start = (0..middle).rev().take_while(recurs).last()?;
             let behind = (start..columns.len()).take_while(recurs).last()? + 1 + period;
+            let first = &columns[start..start + period];
+            let repeats = advance == 1 && first.iter().all(|taps| taps.count == 1 && *taps == first[0]);
             let columns = start..behind - (behind - start) % period;
-            (columns.len() > middle).then_some(Self { columns, period, advance })
+            (columns.len() > middle).then_some(Self { columns, period, advance, repeats })
         })
     }
 }
@@ -125,7 +129,12 @@ impl Loop for Rows<'_> {
         for (at, taps) in self.rows.iter().enumerate() {
             let (before, out) = self.out.split_at_mut(at * wide);
             let out = &mut out[..wide];
-            if at > 0 && self.rows[at - 1] == *taps {
+            // Of rows with one neighbour the others' places and the weights say nothing.
+            let is_same = |last: &Taps| match taps.count {
+                1 => last.indices[0] == taps.indices[0],
+                _ => last == taps,
+            };
+            if at > 0 && is_same(&self.rows[at - 1]) {
                 out.copy_from_slice(&before[(at - 1) * wide..]);
                 continue;
             }
@@ -151,13 +160,16 @@ impl ResizeKernel {
     /// Resizes one input row along its width.
     #[inline(always)]
     fn across<I: Isa>(&self, line: &[f32], parts: &mut [f32], out: &mut [f32]) {
-        let Some(Pattern { columns, period, advance }) = &self.pattern else {
+        let Some(Pattern { columns, period, advance, repeats }) = &self.pattern else {
             return one_by_one(line, &self.columns, out);
         };
         let (start, end) = (columns.start, columns.end);
         one_by_one(line, &self.columns[..start], &mut out[..start]);
         one_by_one(line, &self.columns[end..], &mut out[end..]);
         let length = columns.len() / period;
+        if *repeats {
+            return repeat(&line[self.columns[start].indices[0]..][..length], *period, &mut out[start..end]);
+        }
         let parts = &mut parts[..columns.len()];
         for (taps, part) in self.columns[start..].iter().zip(parts.chunks_exact_mut(length)) {
             if taps.count == 1 && *advance == 1 {

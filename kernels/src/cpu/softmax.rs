@@ -1,9 +1,10 @@
 //! Softmax: exponentials over their sum, both relative to the greatest element so that nothing overflows.
 
 use super::elements::{elements, elements_mut};
+use super::lanes::extreme_inside;
 use super::math::exp_below_one;
 use super::team::with_workspace;
-use super::vector::{Isa, LANES, Loop, vectorised};
+use super::vector::{Isa, LANES, Loop, joined, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Softmax};
@@ -30,103 +31,74 @@ const BLOCK: usize = 2 * LANES;
 /// Elements after which a partial sum is set aside, so that long sums keep their accuracy.
 const PART: usize = 4096;
 
-/// One distribution whose elements lie side by side.
-struct Row<'a> {
+/// Distributions of `count` elements that lie side by side.
+struct Rows<'a> {
     data: &'a [f32],
+    count: usize,
     log: bool,
     out: &'a mut [f32],
 }
 
-impl Loop for Row<'_> {
+impl Loop for Rows<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { data, log, out } = self;
-        let most = greatest::<I>(data);
-        let mut sum = 0.0;
-        for (out, data) in out.chunks_mut(PART).zip(data.chunks(PART)) {
-            sum += exponentials::<I>(data, most, out);
-        }
-        if log {
-            // In this order nothing is lost to a great distance of all elements from 0.
-            let log = sum.ln();
-            out.iter_mut().zip(data).for_each(|(out, x)| *out = (*x - most) - log);
-        } else {
-            let scale = 1.0 / sum;
-            out.iter_mut().for_each(|out| *out *= scale);
-        }
-    }
-}
-
-/// The greatest number. What is NaN does not count: it makes the sum NaN.
-#[inline(always)]
-fn greatest<I: Isa>(data: &[f32]) -> f32 {
-    let mut lanes = [f32::NEG_INFINITY; BLOCK];
-    let (blocks, rest) = data.as_chunks::<BLOCK>();
-    for block in blocks {
-        for lane in 0..BLOCK {
-            lanes[lane] = if block[lane] > lanes[lane] { block[lane] } else { lanes[lane] };
+        let Self { data, count, log, out } = self;
+        for (out, data) in out.chunks_exact_mut(count).zip(data.chunks_exact(count)) {
+            // What is NaN does not count: it makes the sum NaN.
+            let (most, _) = extreme_inside::<I, true>(data);
+            let mut sum = 0.0;
+            for (out, data) in out.chunks_mut(PART).zip(data.chunks(PART)) {
+                sum += exponentials::<I>(data, most, out);
+            }
+            if log {
+                // In this order nothing is lost to a great distance of all elements from 0.
+                let log = sum.ln();
+                out.iter_mut().zip(data).for_each(|(out, x)| *out = (*x - most) - log);
+            } else {
+                let scale = 1.0 / sum;
+                out.iter_mut().for_each(|out| *out *= scale);
+            }
         }
     }
-    if !rest.is_empty() {
-        let rest = padded::<I>(rest);
-        for lane in 0..BLOCK {
-            lanes[lane] = if rest[lane] > lanes[lane] { rest[lane] } else { lanes[lane] };
-        }
-    }
-    let mut width = BLOCK;
-    while width > 1 {
-        width /= 2;
-        for lane in 0..width {
-            lanes[lane] = if lanes[lane + width] > lanes[lane] { lanes[lane + width] } else { lanes[lane] };
-        }
-    }
-    lanes[0]
 }
 
 /// `out = e^(x − most)`, and their sum.
 #[inline(always)]
 fn exponentials<I: Isa>(data: &[f32], most: f32, out: &mut [f32]) -> f32 {
-    let mut sums = [0.0; BLOCK];
-    let ((blocks, rest), (made, last)) = (data.as_chunks::<BLOCK>(), out.as_chunks_mut::<BLOCK>());
+    // Vectors by name, which stay in registers where an array of sums does not.
+    let (mut low, mut high) = (I::splat(0.0), I::splat(0.0));
+    let (blocks, rest) = data.as_chunks::<BLOCK>();
+    let (made, last) = out.as_chunks_mut::<BLOCK>();
     for (made, block) in made.iter_mut().zip(blocks) {
-        for lane in 0..BLOCK {
-            made[lane] = exp_below_one::<I>(block[lane] - most);
-            sums[lane] += made[lane];
-        }
+        let (made, block) = (made.as_chunks_mut().0, block.as_chunks().0);
+        let (first, second) = (exponential::<I>(&block[0], most), exponential::<I>(&block[1], most));
+        I::store(first, &mut made[0]);
+        I::store(second, &mut made[1]);
+        low = I::sum(low, first);
+        high = I::sum(high, second);
     }
-    if !rest.is_empty() {
-        let (rest, mut made) = (padded::<I>(rest), [0.0; BLOCK]);
-        for lane in 0..BLOCK {
-            made[lane] = exp_below_one::<I>(rest[lane] - most);
-            // What stands for no element adds nothing.
-            sums[lane] += made[lane];
-        }
-        let (made, count) = (made.as_chunks().0, last.len().min(LANES));
-        let (low, high) = last.split_at_mut(count);
-        I::store_part(I::load(&made[0]), low);
-        I::store_part(I::load(&made[1]), high);
+    for (made, part) in last.chunks_mut(LANES).zip(rest.chunks(LANES)) {
+        let mut lanes = [0.0; LANES];
+        // Not the infinity in the place of no element: processors take long for subnormal exponentials.
+        I::store(I::load_part(part, I::splat(most)), &mut lanes);
+        let found = exponential::<I>(&lanes, most);
+        I::store_part(found, made);
+        I::store(found, &mut lanes);
+        low = I::sum(low, I::load_part(&lanes[..part.len()], I::splat(0.0)));
     }
-    let mut width = BLOCK;
-    while width > 1 {
-        width /= 2;
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
-        }
-    }
-    sums[0]
+    joined::<I>(I::sum(low, high), I::sum)
 }
 
-/// A block whose elements beyond `rest` are less than any number.
+/// `e^(x − most)` in each lane.
 #[inline(always)]
-fn padded<I: Isa>(rest: &[f32]) -> [f32; BLOCK] {
-    let mut block = [f32::NEG_INFINITY; BLOCK];
-    let (low, high) = rest.split_at(rest.len().min(LANES));
-    for (part, to) in [low, high].into_iter().zip(block.as_chunks_mut().0) {
-        I::store(I::load_part(part, I::splat(f32::NEG_INFINITY)), to);
+fn exponential<I: Isa>(block: &[f32; LANES], most: f32) -> I::Vector {
+    let mut made = [0.0; LANES];
+    for lane in 0..LANES {
+        made[lane] = exp_below_one::<I>(block[lane] - most);
     }
-    block
+    I::load(&made)
 }
 
 impl CpuKernel for SoftmaxKernel {
@@ -138,24 +110,24 @@ impl CpuKernel for SoftmaxKernel {
             return Ok(());
         }
         let stacks = (PIECE / stack).max(1);
+        let (count, log) = (self.count, self.log);
         call.team.run_pieces(target, stacks * stack, &|piece, target| {
-            for (index, target) in target.chunks_exact_mut(stack).enumerate() {
-                let source = &source[(piece * stacks + index) * stack..][..stack];
-                if self.inner == 1 {
-                    vectorised(Row { data: source, log: self.log, out: target });
-                    continue;
-                }
-                with_workspace(2 * self.count, |space| {
-                    let (gathered, made) = space.split_at_mut(self.count);
+            let source = &source[piece * stacks * stack..][..target.len()];
+            if self.inner == 1 {
+                return vectorised(Rows { data: source, count, log, out: target });
+            }
+            with_workspace(2 * count, |space| {
+                let (gathered, made) = space.split_at_mut(count);
+                for (source, target) in source.chunks_exact(stack).zip(target.chunks_exact_mut(stack)) {
                     for start in 0..self.inner {
                         let column = source[start..].iter().step_by(self.inner);
                         gathered.iter_mut().zip(column).for_each(|(to, from)| *to = *from);
-                        vectorised(Row { data: gathered, log: self.log, out: made });
+                        vectorised(Rows { data: gathered, count, log, out: made });
                         let column = target[start..].iter_mut().step_by(self.inner);
                         column.zip(&*made).for_each(|(to, from)| *to = *from);
                     }
-                });
-            }
+                }
+            });
         });
         Ok(())
     }

@@ -21,6 +21,18 @@ pub(super) fn add_every<I: Isa>(sums: &mut [f32], source: &[f32], step: usize, w
     }
 }
 
+/// Writes each element so many times, one after the other. `out` has as many elements as that makes.
+#[inline(always)]
+pub(super) fn repeat(elements: &[f32], times: usize, out: &mut [f32]) {
+    // Arrays become vectors, which chunks of unknown length do not.
+    match times {
+        1 => out.copy_from_slice(elements),
+        2 => out.as_chunks_mut().0.iter_mut().zip(elements).for_each(|(out, x)| *out = [*x; 2]),
+        4 => out.as_chunks_mut().0.iter_mut().zip(elements).for_each(|(out, x)| *out = [*x; 4]),
+        _ => out.chunks_exact_mut(times.max(1)).zip(elements).for_each(|(out, x)| out.fill(*x)),
+    }
+}
+
 /// Brings parts, one for each remainder of a column by their number, into the order of columns. Each part has `length` elements, the
 /// number of columns divided by that of parts and rounded up.
 #[inline(always)]

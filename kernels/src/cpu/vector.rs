@@ -59,6 +59,20 @@ pub(crate) trait Isa {
 
     /// Lanes 1, 3, … of the 32 of both.
     fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector;
+
+    /// Asks for the cache line of any address to be brought into the first-level cache, where the processor can be asked.
+    fn prefetch(address: *const f32);
+}
+
+/// All lanes joined to one: neighbours first, then neighbours of what that makes, and so on. Inlined always, as `join` is to be.
+#[inline(always)]
+pub(crate) fn joined<I: Isa>(mut vector: I::Vector, join: impl Fn(I::Vector, I::Vector) -> I::Vector) -> f32 {
+    for _ in 0..LANES.ilog2() {
+        vector = join(I::even(vector, vector), I::odd(vector, vector));
+    }
+    let mut lanes = [0.0; LANES];
+    I::store(vector, &mut lanes);
+    lanes[0]
 }
 
 /// Code to compile for each instruction set; captures its arguments.
@@ -195,9 +209,8 @@ mod tests {
             let two = I::splat(2.0);
             let part = I::load_part(&a[..count], two);
             let mut made = Vec::new();
-            let (greater, lesser) = (I::greater(x, y), I::lesser(x, y));
-            for vector in [part, I::fused_lanes(x, two, y), I::sum(x, y), greater, lesser, I::even(x, y), I::odd(x, y)]
-            {
+            let joined = [I::fused_lanes(x, two, y), I::sum(x, y), I::greater(x, y), I::lesser(x, y)];
+            for vector in [part].into_iter().chain(joined).chain([I::even(x, y), I::odd(x, y)]) {
                 let mut lanes = [0.0; LANES];
                 I::store(vector, &mut lanes);
                 made.extend(lanes);

@@ -222,6 +222,7 @@ impl Worker for CpuWorker {
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         let (script, team) = (Arc::clone(&self.script), Arc::clone(&self.team));
         let _watched = run.terms.interrupt.as_ref().map(|interrupt| team.watch(Arc::clone(interrupt)));
+        team.linger(run.terms.linger);
         self.begin(&script, run)?;
         self.follow_steps(&script, run)?;
         self.log.at = Place::Nowhere;

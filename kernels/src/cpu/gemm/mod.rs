@@ -43,6 +43,9 @@ const TILE_COLUMNS: usize = 256;
 /// Greatest number of row blocks of a tile.
 const TILE_BLOCKS: usize = 16;
 
+/// Elements of A that a tile reads in one sweep, at most, where it packs its part of B: a quarter of a second-level cache of 1 MiB.
+const TILE_LEFT: usize = 1 << 16;
+
 /// Operations below which a tile is not cut further: about ten microseconds of one core.
 const TILE_WORK: usize = 1 << 21;
 
@@ -65,6 +68,14 @@ pub(crate) fn grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usi
     refined(kernel, depth, Grid { tile_rows, ..columns_of(kernel, batch, rows, columns) }, height)
 }
 
+/// As [`grid`] of products whose right-hand matrix is packed tile by tile: tiles are higher, so that little of it is packed again.
+pub(crate) fn given_grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
+    let height = kernel.block_height(rows);
+    let least = TILE_BLOCKS * height;
+    let tile_rows = even_cut(rows, least.max(TILE_LEFT / product::slice(depth) / height * height), height);
+    refined(kernel, depth, Grid { tile_rows, ..columns_of(kernel, batch, rows, columns) }, least.min(tile_rows))
+}
+
 /// The tiles of a stack of products whose right-hand matrix is costly to write: each is all rows of some columns.
 pub(crate) fn column_grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
     refined(kernel, depth, columns_of(kernel, batch, rows, columns), rows.max(1))
@@ -77,7 +88,7 @@ fn columns_of(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize) -
 }
 
 /// The grid with its tiles halved as long as there are few and each is much work. The longer side is halved, which adds
-/// least to what is read; rows are not cut below `least_rows`, nor columns below a panel.
+/// least to what is read; rows are not cut below `least_rows`, nor fewer columns than two panels have.
 fn refined(kernel: &MicroKernel, depth: usize, mut grid: Grid, least_rows: usize) -> Grid {
     loop {
         let Grid { tile_rows, tile_columns, .. } = grid;
@@ -85,7 +96,9 @@ fn refined(kernel: &MicroKernel, depth: usize, mut grid: Grid, least_rows: usize
         if work < 2 * TILE_WORK || grid.tiles() >= ENOUGH_TILES {
             return grid;
         }
-        if tile_columns > kernel.columns && (tile_columns >= tile_rows || tile_rows <= least_rows) {
+        if tile_columns.min(grid.columns) >= 2 * kernel.columns
+            && (tile_columns >= tile_rows || tile_rows <= least_rows)
+        {
             grid.tile_columns = (tile_columns / 2).next_multiple_of(kernel.columns);
         } else if tile_rows > least_rows {
             grid.tile_rows = (tile_rows / 2).next_multiple_of(least_rows);

@@ -16,6 +16,11 @@ use std::ops::Range;
 /// Most steps of the depth that are added up in one sweep over a tile.
 const SLICE: usize = 384;
 
+/// Steps of each slice of the depth, of which the last may have fewer.
+pub(super) fn slice(depth: usize) -> usize {
+    even_cut(depth, SLICE, 1)
+}
+
 /// The left-hand operand of a product.
 #[derive(Clone, Copy)]
 pub(crate) enum Left<'a> {
@@ -107,7 +112,7 @@ impl<'a> Product<'a> {
             tile.rows.start.is_multiple_of(height) && tile.columns.start.is_multiple_of(self.kernel.columns),
             "a tile between blocks"
         );
-        let slice = even_cut(depth, SLICE, 1);
+        let slice = slice(depth);
         let packed = if self.in_place(slice, tile.rows.len()) { 0 } else { slice * self.padded(tile.columns.len()) };
         let copied = if self.copies_rows(tile.columns.len()) { tile.rows.len() * row_distance(slice) } else { 0 };
         with_workspace(packed + copied, |workspace| {

@@ -93,12 +93,18 @@ impl Affine {
     /// Changes elements in place; `extra` gives an operand's elements beside them. O(elements).
     #[inline]
     pub(super) fn apply<'a>(&self, extra: impl Fn(usize) -> Source<'a, f32>, data: &mut [f32]) {
+        vectorised(Apply { form: self.beside(extra), data });
+    }
+
+    /// The form with its operands' elements beside a run, which `extra` gives.
+    #[inline]
+    pub(super) fn beside<'a>(&self, extra: impl Fn(usize) -> Source<'a, f32>) -> Beside<'a> {
         let source = |term: Term| match term {
             Term::Constant(value) => Source::Scalar(value),
             Term::Extra(at) => extra(at),
         };
         let (scale, bias, residual) = (source(self.scale), source(self.bias), source(self.residual));
-        vectorised(Apply { scale, bias, residual, least: self.least, greatest: self.greatest, data });
+        Beside { scale, bias, residual, least: self.least, greatest: self.greatest }
     }
 }
 
@@ -135,11 +141,7 @@ fn changed(expression: &Expression, step: Step, current: Register) -> Option<(Bi
 }
 
 struct Apply<'a> {
-    scale: Source<'a, f32>,
-    bias: Source<'a, f32>,
-    residual: Source<'a, f32>,
-    least: f32,
-    greatest: f32,
+    form: Beside<'a>,
     data: &'a mut [f32],
 }
 
@@ -148,7 +150,25 @@ impl Loop for Apply<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { scale, bias, residual, least, greatest, data } = self;
+        self.form.change(self.data);
+    }
+}
+
+/// An [`Affine`] form with its operands' elements beside a run of so many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside<'a> {
+    scale: Source<'a, f32>,
+    bias: Source<'a, f32>,
+    residual: Source<'a, f32>,
+    least: f32,
+    greatest: f32,
+}
+
+impl Beside<'_> {
+    /// Changes the run in place. O(elements).
+    #[inline(always)]
+    pub(crate) fn change(self, data: &mut [f32]) {
+        let Self { scale, bias, residual, least, greatest } = self;
         let clamp = |x: f32| {
             let raised = if x < least { least } else { x };
             if raised > greatest { greatest } else { raised }

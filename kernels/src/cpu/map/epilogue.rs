@@ -3,7 +3,7 @@
 //! Nearly all epilogues begin with one form, `clamp(x · scale + bias + residual)`, which is recognised when the kernel is
 //! prepared and then takes one pass, and end there or in an activation, which takes another; what else follows is interpreted.
 
-use super::affine::{Affine, Term};
+use super::affine::{Affine, Beside, Term};
 use super::chain::{Chain, Join};
 use super::chain_f32;
 use super::code::{Action, Code, Instruction, Operand};
@@ -102,6 +102,16 @@ impl Epilogue {
         if let Rest::Activation(chain) = &self.rest {
             chain_f32::run_in_place(chain, tile);
         }
+    }
+
+    /// What becomes of rows of `length` elements before they are [activated](Self::activate), if it is the same for each row of the
+    /// output and has this form, and nothing is interpreted.
+    pub(crate) fn beside_rows<'a>(&self, length: usize, extras: &[&'a [u8]]) -> Option<Beside<'a>> {
+        let affine = self.affine().filter(|_| self.layout.row() == length && self.layout.rows_are_alike())?;
+        Some(affine.beside(|extra| match elements::<f32>(extras[extra]) {
+            values if self.layout.varies(extra) => Source::Slice(&values[..length]),
+            values => Source::Scalar(values[0]),
+        }))
     }
 
     /// What becomes of each of `length` elements of the output from `start` on before they are [activated](Self::activate), if it is

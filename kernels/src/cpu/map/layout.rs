@@ -61,6 +61,11 @@ impl Layout {
         self.strides[operand][self.dims.len() - 1] != 0
     }
 
+    /// Whether each operand has the same elements beside all rows.
+    pub(crate) fn rows_are_alike(&self) -> bool {
+        self.strides.iter().all(|strides| strides[..strides.len() - 1].iter().all(|stride| *stride == 0))
+    }
+
     /// Whether the operand is one value for the whole output.
     pub(crate) fn is_scalar(&self, operand: usize) -> bool {
         self.strides[operand].iter().all(|stride| *stride == 0)

@@ -16,6 +16,7 @@ mod number_f64;
 mod number_i64;
 mod source;
 
+pub(crate) use affine::Beside;
 pub(crate) use convert::{from_f64, from_i64, to_f64, to_i64};
 pub(crate) use epilogue::{Epilogue, Uniform};
 pub(crate) use finish::ProductEpilogue;

@@ -72,7 +72,8 @@ impl Kernel {
         let packed = (constant && method == Method::Blocked && matrices > 0)
             .then(|| Packed::new(1, Layout::right(matrices, [k, n], op.transpose_b, micro.columns)));
         let grid = match method {
-            Method::Blocked => gemm::grid(micro, batches.count(), sizes.m, n, k),
+            Method::Blocked if constant => gemm::grid(micro, batches.count(), sizes.m, n, k),
+            Method::Blocked => gemm::given_grid(micro, batches.count(), sizes.m, n, k),
             Method::RowVector => gemm::vector_grid(batches.count(), n, k),
             Method::ColumnVector => gemm::vector_grid(batches.count(), sizes.m, k),
         };

@@ -174,7 +174,11 @@ impl<C: Cell<GATES>, const GATES: usize> Units<'_, '_, C, GATES> {
         let block = (unit - columns.start) / LANES * batch + entry;
         let kept = &mut self.kept.as_chunks_mut().0[block * C::KEPT..][..C::KEPT];
         let after = C::next::<I>(input, hidden, before, kept);
-        self.tile.row(entry)[unit - columns.start..][..width].copy_from_slice(&after[..width]);
+        let out = &mut self.tile.row(entry)[unit - columns.start..][..width];
+        match out.first_chunk_mut() {
+            Some(out) => *out = after,
+            None => out.copy_from_slice(&after[..width]),
+        }
     }
 }
 

@@ -22,8 +22,8 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Multiply-adds of a part of a step, about: some tenths of a microsecond.
-const PART: usize = 8 << 10;
+/// Multiply-adds of a part of a step, about: half a microsecond, of which taking up the part is a small share.
+const PART: usize = 32 << 10;
 
 /// Multiply-adds of a step that are worth waiting for another thread.
 const SHARED: usize = 32 << 10;

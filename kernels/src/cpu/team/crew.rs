@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// In the state: helpers may join the job. The bits below count the helpers in it.
 const OPEN: u64 = 1 << 32;
@@ -49,6 +49,8 @@ struct Shared {
     /// The panic of the lowest part that panicked.
     panic: Mutex<Option<(usize, Payload)>>,
     berths: Vec<Padded<Berth>>,
+    /// How long a helper looks for a job before it sleeps, in nanoseconds.
+    linger: AtomicU64,
 }
 
 /// Where one helper sleeps.
@@ -75,6 +77,7 @@ impl Crew {
             job: UnsafeCell::new(Job { body: std::ptr::null(), parts: 0 }),
             panic: Mutex::new(None),
             berths: (0..helpers).map(berth).collect(),
+            linger: AtomicU64::new(SPIN.as_nanos() as u64),
         });
         let on_start = Arc::new(on_start);
         let start = |index: usize| {
@@ -96,6 +99,12 @@ impl Crew {
 
     pub(super) fn helpers(&self) -> usize {
         self.handles.len()
+    }
+
+    /// See [`Team::linger`](super::Team::linger).
+    pub(super) fn linger(&self, time: Duration) {
+        // Relaxed: a helper that reads it late only sleeps earlier or later.
+        self.shared.linger.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Runs all parts of `body` on the crew and the calling thread; see [`Team::run`](super::Team::run).
@@ -189,9 +198,7 @@ impl Shared {
         let mut spinner = Spinner::new();
         while state as u32 != 0 {
             // A helper in the job that has lost its core needs one to finish.
-            if !spinner.spin() {
-                thread::yield_now();
-            }
+            spinner.spin();
             state = self.state.0.load(Ordering::Acquire);
         }
     }
@@ -210,7 +217,7 @@ impl Shared {
                     last = state / JOB;
                     spinner = Spinner::new();
                 }
-            } else if !spinner.spin() {
+            } else if spinner.spin() >= Duration::from_nanos(self.linger.load(Ordering::Relaxed)) {
                 self.sleep(helper, last);
                 spinner = Spinner::new();
             }
@@ -248,7 +255,7 @@ impl Shared {
     }
 }
 
-/// Counts down [`SPIN`].
+/// Waits: at first in a loop, after [`SPIN`] with the core given to whoever else wants it.
 struct Spinner {
     rounds: u32,
     since: Option<Instant>,
@@ -259,14 +266,22 @@ impl Spinner {
         Self { rounds: 0, since: None }
     }
 
-    /// Waits for a moment; `false` once the time is over. Reads the clock rarely, because that takes longer than a look
-    /// at the state.
-    fn spin(&mut self) -> bool {
+    /// Waits for a moment, and says how long all of them took; mostly none, because a look at the clock takes longer than one at the
+    /// state. Forever, where another thread took the core: waiting on would take its time, and who never sleeps is late when there is work.
+    fn spin(&mut self) -> Duration {
         std::hint::spin_loop();
         self.rounds += 1;
         if !self.rounds.is_multiple_of(64) {
-            return true;
+            return Duration::ZERO;
         }
-        self.since.get_or_insert_with(Instant::now).elapsed() < SPIN
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let waited = since.elapsed();
+        if waited >= SPIN {
+            thread::yield_now();
+            if since.elapsed() - waited >= SPIN {
+                return Duration::MAX;
+            }
+        }
+        waited
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The calling thread is member 0 and always works itself; the helpers are members 1, 2, …. Parts are claimed one by one
 //! from a shared counter, so a slow or late helper delays nobody: a call returns when all parts are done, whoever did
-//! them. A helper that has nothing to do spins for [`SPIN`], because the next kernel of a graph usually follows within
-//! microseconds and waking a sleeping thread costs about 20 µs, and sleeps after that.
+//! them. A helper that has nothing to do looks for more for a while ([`Team::linger`]), because the next kernel of a graph usually
+//! follows within microseconds and waking a sleeping thread costs about 20 µs, and sleeps after that.
 
 mod crew;
 mod rounds;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long an idle helper spins before it sleeps.
+/// How long an idle helper spins before it lets others have its core.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// Threads that run the parts of one kernel. The thread that calls is a member.
@@ -78,6 +78,14 @@ impl Team {
     /// The number of threads, the calling one included.
     pub fn threads(&self) -> usize {
         1 + self.crew.as_ref().map_or(0, Crew::helpers)
+    }
+
+    /// Sets for how long idle helpers look for more work before they sleep; 50 µs if never set. Beyond those they give their core to
+    /// any other thread that wants it.
+    pub fn linger(&self, time: Duration) {
+        if let Some(crew) = &self.crew {
+            crew.linger(time);
+        }
     }
 
     /// Runs `body(0)`, …, `body(parts - 1)`, each once, in any order and on any thread, and returns when all are done.
@@ -195,7 +203,9 @@ mod tests {
     #[test]
     fn helpers_that_fell_asleep_wake_up() {
         let team = Team::new(2, |_| {});
-        for _ in 0..3 {
+        for linger in [SPIN, Duration::ZERO, SPIN * 2, SPIN * 40] {
+            team.linger(linger);
+            team.run(2, &|_| {});
             std::thread::sleep(SPIN * 20);
             let members = std::sync::Mutex::new(std::collections::HashSet::new());
             team.run(2, &|_| {

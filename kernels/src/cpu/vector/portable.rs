@@ -79,6 +79,9 @@ macro_rules! portable_isa {
             fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector {
                 std::array::from_fn(|i| if i < LANES / 2 { low[2 * i + 1] } else { high[2 * i + 1 - LANES] })
             }
+
+            #[inline(always)]
+            fn prefetch(_: *const f32) {}
         }
     };
 }

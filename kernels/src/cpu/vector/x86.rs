@@ -95,6 +95,12 @@ impl Isa for Avx512 {
             _mm512_permutex2var_ps(low, odd, high)
         }
     }
+
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        // SAFETY: it reads nothing that the program sees, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
 }
 
 /// The mask of the first lanes.
@@ -185,21 +191,27 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn even(low: Self::Vector, high: Self::Vector) -> Self::Vector {
-        [every_second::<0x88>(low), every_second::<0x88>(high)]
+        [half::<0x88>(low), half::<0x88>(high)]
     }
 
     #[inline(always)]
     fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector {
-        [every_second::<0xDD>(low), every_second::<0xDD>(high)]
+        [half::<0xDD>(low), half::<0xDD>(high)]
+    }
+
+    #[inline(always)]
+    fn prefetch(address: *const f32) {
+        // SAFETY: it reads nothing that the program sees, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
 }
 
-/// Lanes 0, 2, … of 16, or 1, 3, …: those that a shuffle by `CHOSEN` takes of each four.
+/// Lanes 0, 2, … of 16, or 1, 3, …: of each four those that `PAIR` selects.
 #[inline(always)]
-fn every_second<const CHOSEN: i32>([low, high]: [__m256; 2]) -> __m256 {
+fn half<const PAIR: i32>([low, high]: [__m256; 2]) -> __m256 {
     // SAFETY: as for `splat`.
     unsafe {
-        let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<CHOSEN>(low, high));
+        let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<PAIR>(low, high));
         _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))
     }
 }
