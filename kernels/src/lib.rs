@@ -22,4 +22,4 @@ pub use tensor::{Buffer, Tensor, TensorSpec};
 
 /// The version of the kernels as measured times know it: raised by hand whenever a kernel may have become faster or slower.
 /// Times of another version are kept, but no longer taken for exact.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;

@@ -3,6 +3,7 @@
 use super::elements::{elements, elements_mut};
 use super::lanes::{SquaresAround, Sum, fold_inside};
 use super::map::{Beside, Epilogue};
+use super::team::Tile;
 use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
@@ -82,7 +83,7 @@ impl CpuKernel for NormalizeKernel {
                 }
                 epilogue => {
                     vectorised(Rows { kernel: self, source, form, target: &mut *target });
-                    epilogue.iter().for_each(|epilogue| epilogue.activate(target));
+                    epilogue.iter().for_each(|epilogue| epilogue.activate(&mut Tile::of(target)));
                 }
             }
         });
