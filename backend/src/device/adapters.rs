@@ -8,6 +8,7 @@ use super::key::device_key;
 use super::pci::{self, PciAddress};
 use super::vulkan::{Heaps, heaps};
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// The GPUs found, and what is to be said about them.
 #[derive(Default)]
@@ -41,14 +42,23 @@ pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuD
 
 /// All adapters: those of discrete GPUs first, then by backend, else as the driver lists them.
 fn adapters() -> Vec<wgpu::Adapter> {
-    let backends = wgpu::Backends::PRIMARY;
-    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-    descriptor.backends = backends;
-    descriptor.flags = wgpu::InstanceFlags::empty().with_env();
-    let instance = wgpu::Instance::new(descriptor);
-    let mut adapters = pollster::block_on(instance.enumerate_adapters(backends));
+    let mut adapters = pollster::block_on(instance().enumerate_adapters(BACKENDS));
     adapters.sort_by_key(|adapter| preference(&adapter.get_info()));
     adapters
+}
+
+const BACKENDS: wgpu::Backends = wgpu::Backends::PRIMARY;
+
+/// The only instance of the process: with each further one a driver may load its libraries anew, which takes time and memory, and
+/// not every driver can be loaded as often as sessions are opened.
+fn instance() -> &'static wgpu::Instance {
+    static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
+    INSTANCE.get_or_init(|| {
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = BACKENDS;
+        descriptor.flags = wgpu::InstanceFlags::empty().with_env();
+        wgpu::Instance::new(descriptor)
+    })
 }
 
 /// Lower is better.
