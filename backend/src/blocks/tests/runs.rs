@@ -80,13 +80,19 @@ fn same_bits(u: &mut Unstructured<'_>, placed: &Placed) -> Result<(usize, usize)
 #[test]
 fn blocks_on_cpus_have_the_bits_of_their_nodes() {
     let mut blocks = 0;
-    arbtest::arbtest(|u| {
-        let placed = random_program(u, 3)?.all_on_cpus();
-        blocks += same_bits(u, &placed)?.0;
-        Ok(())
-    })
-    .budget_ms(500);
-    assert!(blocks > 0, "no program had a block");
+    // A busy machine makes few programs in that time.
+    for _ in 0..20 {
+        arbtest::arbtest(|u| {
+            let placed = random_program(u, 3)?.all_on_cpus();
+            blocks += same_bits(u, &placed)?.0;
+            Ok(())
+        })
+        .budget_ms(500);
+        if blocks > 0 {
+            return;
+        }
+    }
+    panic!("no program had a block");
 }
 
 #[test]

@@ -12,13 +12,17 @@ use Finish::{Nothing, Relu, Silu};
 
 /// From three channels to many, of windows 3 × 3 and larger, near to each other and apart, and along one axis alone.
 pub(super) fn windows() -> Vec<Probe> {
-    let layers: [Layer; 15] = [
+    let layers: [Layer; 19] = [
         ([4, 24, 24], 4, 3, 1, 1, Nothing),
         ([8, 12, 12], 16, 3, 1, 1, Relu),
         ([8, 24, 24], 16, 1, 2, 1, Relu),
         ([24, 16, 16], 24, 3, 1, 1, Relu),
         ([3, 64, 64], 16, 3, 2, 1, Relu),
         ([3, 112, 112], 32, 7, 2, 1, Relu),
+        ([1, 28, 28], 16, 3, 1, 1, Relu),
+        ([3, 32, 32], 32, 3, 1, 1, Nothing),
+        ([3, 96, 96], 24, 3, 2, 1, Silu),
+        ([4, 64, 64], 32, 3, 1, 1, Relu),
         ([16, 32, 32], 16, 3, 1, 1, Nothing),
         ([16, 96, 96], 16, 3, 1, 1, Relu),
         ([8, 28, 28], 64, 5, 1, 1, Silu),
