@@ -26,8 +26,9 @@ pub(crate) struct Deadline<'a> {
 }
 
 impl<'a> Deadline<'a> {
+    /// For a run that was called for at `origin`, unless its options know better.
     pub(crate) fn new(options: &'a RunOptions, origin: Instant) -> Self {
-        Self { cancel: options.cancel.as_ref(), timeout: options.timeout, origin }
+        Self { cancel: options.cancel.as_ref(), timeout: options.timeout, origin: options.asked.unwrap_or(origin) }
     }
 
     /// Nothing to look at.
