@@ -120,8 +120,8 @@ impl Executor {
     }
 
     /// The same, with the result in the place of a former one. Where nobody else has a tensor of that, its memory is used again:
-    /// on CPUs a run that is repeated with the same `output`, and is not queued, allocates nothing. After an error `output` holds
-    /// nothing of use.
+    /// on CPUs a run that is repeated with the same `output`, and is not queued, allocates nothing, but for a few bytes where it has a
+    /// token or a timeout, by which kernels ask for these. After an error `output` holds nothing of use.
     ///
     /// # Errors
     /// As [`Self::run`].

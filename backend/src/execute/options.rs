@@ -2,7 +2,7 @@
 
 use super::{CancelToken, DeviceTensor, Event};
 use anabranch_kernels::Tensor;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How one run is made.
 ///
@@ -17,7 +17,8 @@ use std::time::Duration;
 pub struct RunOptions {
     /// Stops the run when cancelled.
     pub cancel: Option<CancelToken>,
-    /// The longest that the run may take, with the time that it is queued.
+    /// The longest that the run may take, with the time that it is queued, and in [`Session::run_with`](crate::Session::run_with) that
+    /// for a plan.
     pub timeout: Option<Duration>,
     /// Whether to note when everything happened; costs a look at the clock a node.
     pub profile: bool,
@@ -30,6 +31,8 @@ pub struct RunOptions {
     pub linger: Duration,
     /// How long all workers may wait for each other before the run is called stalled.
     pub stall_after: Duration,
+    /// When the caller asked, if that was before the run was: its time counts from then.
+    pub(crate) asked: Option<Instant>,
 }
 
 impl Default for RunOptions {
@@ -41,6 +44,7 @@ impl Default for RunOptions {
             spin: Duration::from_micros(50),
             linger: Duration::from_millis(1),
             stall_after: Duration::from_secs(2),
+            asked: None,
         }
     }
 }

@@ -26,8 +26,9 @@ pub(crate) struct Deadline<'a> {
 }
 
 impl<'a> Deadline<'a> {
+    /// For a run that was called for at `origin`, unless its options know better.
     pub(crate) fn new(options: &'a RunOptions, origin: Instant) -> Self {
-        Self { cancel: options.cancel.as_ref(), timeout: options.timeout, origin }
+        Self { cancel: options.cancel.as_ref(), timeout: options.timeout, origin: options.asked.unwrap_or(origin) }
     }
 
     /// Nothing to look at.
@@ -49,7 +50,8 @@ impl<'a> Deadline<'a> {
         Some(ExecError::new(ErrorKind::Timeout, format!("the run did not end within {timeout:?}")))
     }
 
-    /// Whether the run has to end or `stop` is set, for kernels to ask; `None` if there is nothing to look at.
+    /// Whether the run has to end or `stop` is set, for kernels to ask; `None` if there is nothing to look at. Once it has said so it always
+    /// does: whoever asks after a part that was left out hears the same.
     pub(super) fn interrupt(&self, stop: &Stop) -> Option<Interrupt> {
         if !self.is_set() {
             return None;
@@ -57,11 +59,18 @@ impl<'a> Deadline<'a> {
         let (cancel, stop) = (self.cancel.cloned(), stop.clone());
         // One that is too far off for the clock never comes.
         let end = self.timeout.and_then(|timeout| self.origin.checked_add(timeout));
-        let over = move || {
+        let now = move || {
             let cancelled = cancel.as_ref().is_some_and(CancelToken::is_cancelled);
             cancelled || stop.is_set() || end.is_some_and(|end| Instant::now() >= end)
         };
-        Some(Arc::new(over))
+        let over = AtomicBool::new(false);
+        Some(Arc::new(move || {
+            let is_over = over.load(Ordering::Relaxed) || now();
+            if is_over {
+                over.store(true, Ordering::Relaxed);
+            }
+            is_over
+        }))
     }
 
     /// How long to sleep at most before the next look; `None` if there is nothing to look at.
@@ -171,5 +180,22 @@ impl Supervisor<'_> {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_stays_one() {
+        let options = RunOptions::default().with_cancel(CancelToken::new());
+        let stop = Stop::default();
+        let interrupt = Deadline::new(&options, Instant::now()).interrupt(&stop).expect("there is a token");
+        assert!(!interrupt());
+        stop.set(true);
+        assert!(interrupt());
+        stop.set(false);
+        assert!(interrupt(), "parts were left out");
     }
 }

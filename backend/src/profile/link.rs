@@ -37,6 +37,11 @@ impl LinkCosts {
         Self { latency, rate, sizes: BTreeMap::new(), streamed: BTreeMap::new(), reads: BTreeMap::new() }
     }
 
+    /// The affine law: seconds before the first byte, and bytes per second.
+    pub(super) fn law(&self) -> (f64, f64) {
+        (self.latency, self.rate)
+    }
+
     /// Adds the measured time of a transfer; whether it was taken.
     pub fn record(&mut self, bytes: u64, sample: Sample) -> bool {
         record(&mut self.sizes, bytes, sample)
@@ -90,6 +95,9 @@ impl LinkCosts {
             for (bytes, history) in theirs {
                 ours.entry(*bytes).or_default().merge(history);
             }
+            while ours.len() > SIZES {
+                forget_stalest(ours);
+            }
         }
     }
 }
@@ -105,8 +113,35 @@ fn record(sizes: &mut BTreeMap<u64, History>, bytes: u64, sample: Sample) -> boo
         return false;
     }
     if !sizes.contains_key(&bytes) && sizes.len() >= SIZES {
-        let stalest = sizes.iter().min_by_key(|(_, history)| history.measured_at).map(|(bytes, _)| *bytes);
-        stalest.map(|bytes| sizes.remove(&bytes));
+        forget_stalest(sizes);
     }
     sizes.entry(bytes).or_default().add(sample)
+}
+
+/// Forgets the size that was not measured for longest.
+fn forget_stalest(sizes: &mut BTreeMap<u64, History>) {
+    let stalest = sizes.iter().min_by_key(|(_, history)| history.measured_at).map(|(bytes, _)| *bytes);
+    stalest.map(|bytes| sizes.remove(&bytes));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_keeps_the_sizes_that_were_measured_last() {
+        let mut links = [0u64, 1000].map(|first| {
+            let mut link = LinkCosts::affine(1e-5, 1e10);
+            for size in first..first + SIZES as u64 {
+                let sample = Sample { nanoseconds: 5.0, cold: false, at: 2 * (size % 1000) + first / 1000 };
+                assert!(link.record(size, sample) && link.record_streamed(size, sample));
+            }
+            link
+        });
+        let [ours, theirs] = &mut links;
+        ours.merge(theirs);
+        let half = SIZES as u64 / 2;
+        let newest: Vec<u64> = (half..2 * half).chain(1000 + half..1000 + 2 * half).collect();
+        assert!(ours.sizes.keys().eq(&newest) && ours.streamed.keys().eq(&newest));
+    }
 }

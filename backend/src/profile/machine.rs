@@ -266,8 +266,24 @@ impl MachineCosts {
         }
         for (key, theirs) in &other.slowdowns {
             let ours = self.slowdowns.entry(key.clone()).or_default();
+            // The same once more tells nothing new.
             if ours != theirs {
                 theirs.recent.iter().for_each(|ratio| ours.add(*ratio));
+            }
+        }
+    }
+
+    /// Takes the rates that `new` has, and its affine links that are others than they were `before`.
+    pub(super) fn recalibrate(&mut self, new: &Self, before: Option<&Self>) {
+        for (key, theirs) in &new.devices {
+            if let Some(ours) = self.devices.get_mut(key) {
+                ours.rates = theirs.rates.or(ours.rates);
+            }
+        }
+        let before = |key| before.and_then(|before| before.links.get(key)).map(LinkCosts::law);
+        for (key, theirs) in new.links.iter().filter(|(key, theirs)| before(*key) != Some(theirs.law())) {
+            if let Some(ours) = self.links.get_mut(key) {
+                (ours.latency, ours.rate) = theirs.law();
             }
         }
     }

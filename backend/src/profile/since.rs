@@ -57,6 +57,7 @@ impl Since for Cold {
 }
 
 impl Since for LinkCosts {
+    /// With the affine law, whether or not it has changed.
     fn since(&self, before: &Self) -> Option<Self> {
         let added = |now: &BTreeMap<u64, History>, before| now.since(before).unwrap_or_default();
         let new = Self {
@@ -101,9 +102,10 @@ impl Since for RunCosts {
 }
 
 impl Since for Slowdown {
-    /// All ratios, where there are new ones: merging equal ones tells nothing new.
+    /// The ratios that were added.
     fn since(&self, before: &Self) -> Option<Self> {
-        (self != before).then(|| self.clone())
+        let old = (0..=self.recent.len()).rev().find(|old| before.recent.ends_with(&self.recent[..*old]))?;
+        (old < self.recent.len()).then(|| Self { recent: self.recent[old..].to_vec() })
     }
 }
 

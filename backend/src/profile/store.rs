@@ -35,6 +35,9 @@ pub struct CostStore {
     /// What is in the file as far as this store knows.
     #[serde(skip)]
     saved: Machines,
+    /// The file that this is in, if there is one.
+    #[serde(skip)]
+    place: Option<PathBuf>,
 }
 
 type Machines = BTreeMap<String, MachineCosts>;
@@ -72,6 +75,7 @@ impl CostStore {
     pub fn load(path: &Path) -> Result<Loaded, StoreError> {
         let Some((mut store, dropped)) = Self::there(path)? else { return Ok(Loaded::default()) };
         store.saved.clone_from(&store.machines);
+        store.place = fs::canonicalize(path).ok();
         let text = || {
             format!(
                 "{dropped} entries made no sense and are not used; the file as it is will be kept when it is written"
@@ -99,11 +103,15 @@ impl CostStore {
     }
 
     /// Adds what was learnt since the store was loaded or saved last to what the file holds now, in one step: no reader ever sees half,
-    /// and what other processes have added meanwhile stays, and is known here afterwards. A session saves its costs by
-    /// [`Session::save_costs`](crate::Session::save_costs).
+    /// and what other processes have added meanwhile stays, and is known here afterwards. To a file that this store was neither loaded from
+    /// nor saved to last, all of it is added. A session saves its costs by [`Session::save_costs`](crate::Session::save_costs).
+    ///
+    /// What was forgotten since ([`Self::forget`]) is not sure to leave the file: it comes back where another process has written
+    /// meanwhile. [`Self::replace`] leaves nothing.
     ///
     /// # Errors
-    /// If the file is no cost store any more or cannot be written; what there was is then still whole.
+    /// If the file is no cost store any more or cannot be written; what there was is then still whole, and to save again adds nothing
+    /// twice.
     pub fn save(&mut self, path: &Path) -> Result<(), StoreError> {
         self.write(path, true)
     }
@@ -126,19 +134,32 @@ impl CostStore {
                     .map_err(|error| refused(path, error))?;
             }
             there.settle(&self.here);
-            if add && there.machines != self.saved {
-                // What is new comes first, for rates that are known already stay.
-                let mut machines = self.machines.since(&self.saved).unwrap_or_default();
-                for (fingerprint, costs) in &there.machines {
-                    machines.entry(fingerprint.clone()).or_default().merge(costs);
-                }
-                self.machines = machines;
+            if add {
+                self.add_to(there.machines, fs::canonicalize(path).ok());
             }
         }
         let text = self.to_json().map_err(|error| refused(path, error))?;
         files::write(path, |file| file.write_all(&text)).map_err(|error| refused(path, error))?;
         self.saved.clone_from(&self.machines);
+        self.place = fs::canonicalize(path).ok();
         Ok(())
+    }
+
+    /// Adds what is new to what is in the file at `place`, and knows from then on what is there, whether or not it is written.
+    fn add_to(&mut self, there: Machines, place: Option<PathBuf>) {
+        if place != self.place {
+            self.saved.clear();
+        }
+        if there != self.saved {
+            let new = self.machines.since(&self.saved).unwrap_or_default();
+            self.machines.clone_from(&there);
+            for (fingerprint, costs) in &new {
+                let machine = self.machines.entry(fingerprint.clone()).or_default();
+                machine.merge(costs);
+                machine.recalibrate(costs, self.saved.get(fingerprint));
+            }
+        }
+        (self.saved, self.place) = (there, place);
     }
 
     /// Says which machine this is: from now on the costs of this fingerprint are predicted from and added to. What was measured on
@@ -385,6 +406,117 @@ mod tests {
         let count = |node: &str| store.here().node("cpu", node).map(|history| history.count);
         assert_eq!(count("relu"), Some(3 + 3 * PROCESSES as u64));
         assert!((0..PROCESSES).all(|process| count(&format!("of process {process}")) == Some(3)));
+    }
+
+    fn count(path: &Path) -> Option<u64> {
+        let mut store = CostStore::load(path).expect("readable").store;
+        store.settle("m");
+        store.here().node("cpu", "relu").map(|history| history.count)
+    }
+
+    fn add(store: &mut CostStore, nanoseconds: f64) {
+        let nodes = &mut store.here_mut().devices.entry("cpu".into()).or_default().nodes;
+        let history = nodes.entry("relu".into()).or_default().versions.entry(anabranch_kernels::VERSION).or_default();
+        assert!(history.add(Sample { nanoseconds, cold: false, at: 8 }));
+    }
+
+    /// Two processes that have read the same file.
+    fn two(path: &Path) -> [CostStore; 2] {
+        [(), ()].map(|()| {
+            let mut store = CostStore::load(path).expect("readable").store;
+            store.settle("m");
+            store
+        })
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_not_added_twice() {
+        let (_directory, path) = written(filled().to_json().expect("text"));
+        let [mut ours, mut others] = two(&path);
+        add(&mut ours, 11.0);
+        add(&mut others, 12.0);
+        others.save(&path).expect("writable");
+        let writable = fs::metadata(&path).expect("a file").permissions();
+        let mut read_only = writable.clone();
+        read_only.set_readonly(true);
+        fs::set_permissions(&path, read_only).expect("own file");
+        for _ in 0..2 {
+            ours.save(&path).expect_err("marked as read-only");
+        }
+        fs::set_permissions(&path, writable).expect("own file");
+        ours.save(&path).expect("writable");
+        assert_eq!(count(&path), Some(5));
+        add(&mut ours, 13.0);
+        ours.save(&path).expect("writable");
+        assert_eq!(count(&path), Some(6));
+    }
+
+    #[test]
+    fn another_file_is_given_all_and_each_is_given_what_it_lacks() {
+        let mut other = CostStore::default();
+        other.settle("m");
+        add(&mut other, 20.0);
+        let (_directory, path) = written(filled().to_json().expect("text"));
+        let (_other_directory, other_path) = written(other.to_json().expect("text"));
+        let [mut store, _] = two(&path);
+        add(&mut store, 11.0);
+        store.save(&path).expect("writable");
+        store.save(&other_path).expect("writable");
+        assert_eq!((count(&path), count(&other_path)), (Some(4), Some(5)));
+        // The same file by another name.
+        let directory = other_path.parent().expect("a directory");
+        let by_another_name = directory.join("..").join(directory.file_name().expect("named")).join("costs.json");
+        add(&mut store, 12.0);
+        store.save(&by_another_name).expect("writable");
+        assert_eq!(count(&other_path), Some(6));
+    }
+
+    #[test]
+    fn slowdowns_of_two_processes_are_all_kept_the_newest_last() {
+        let (_directory, path) = written(filled().to_json().expect("text"));
+        let key = MachineCosts::slowdown_key("cpu", "gpu");
+        let show = |store: &mut CostStore, ratios: &[f64]| {
+            let slowdown = store.here_mut().slowdowns.entry(key.clone()).or_default();
+            ratios.iter().for_each(|ratio| slowdown.add(*ratio));
+        };
+        let [mut first, _] = two(&path);
+        show(&mut first, &[1.0; 10]);
+        first.save(&path).expect("writable");
+        let [mut ours, mut others] = two(&path);
+        show(&mut others, &[2.0, 3.0]);
+        others.save(&path).expect("writable");
+        show(&mut ours, &[4.0, 5.0, 6.0]);
+        ours.save(&path).expect("writable");
+        let kept = |store: &CostStore| store.here().slowdowns.get(&key).map(|slowdown| slowdown.recent.clone());
+        let mut expected = vec![1.0; 10];
+        expected.extend([2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(kept(&ours), Some(expected.clone()));
+        // Full windows lose what is oldest.
+        show(&mut others, &[7.0; 3]);
+        others.save(&path).expect("writable");
+        expected.extend([7.0; 3]);
+        assert_eq!(kept(&others), Some(expected[2..].to_vec()));
+    }
+
+    #[test]
+    fn a_new_law_of_a_link_stays_whoever_writes_next() {
+        let (_directory, path) = written(filled().to_json().expect("text"));
+        let key = MachineCosts::link_key("cpu", "gpu");
+        let law = |store: &CostStore| store.here().links.get(&key).map(|link| (link.latency, link.rate));
+        let [mut ours, mut calibrated] = two(&path);
+        calibrated.here_mut().links.get_mut(&key).expect("known").rate = 2e10;
+        calibrated.save(&path).expect("writable");
+        let link = ours.here_mut().links.get_mut(&key).expect("known");
+        assert!(link.record(64, Sample { nanoseconds: 5.0, cold: false, at: 9 }));
+        ours.save(&path).expect("writable");
+        assert_eq!((law(&ours), law(&two(&path)[0])), (Some((1e-5, 2e10)), Some((1e-5, 2e10))));
+        assert_eq!(ours.here().links.get(&key).map(|link| link.sizes.len()), Some(1));
+        // One that was measured here takes the place of the file's.
+        add(&mut calibrated, 11.0);
+        calibrated.save(&path).expect("writable");
+        ours.here_mut().links.get_mut(&key).expect("known").latency = 3e-5;
+        ours.save(&path).expect("writable");
+        assert_eq!(law(&two(&path)[0]), Some((3e-5, 2e10)));
     }
 
     #[test]

@@ -123,6 +123,12 @@ impl Budget {
         self.count(|state| &mut state.waiting)
     }
 
+    /// How many active callers wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.state).waiting
+    }
+
     fn count(&self, count: fn(&mut State) -> &mut usize) -> Counted<'_> {
         let mut state = lock(&self.state);
         *count(&mut state) += 1;
@@ -323,7 +329,7 @@ mod tests {
                 let _active = budget.enter();
                 budget.charge(demand(1), || false, &Deadline::none()).is_err()
             });
-            while lock(&budget.state).waiting == 0 {
+            while budget.waiting() == 0 {
                 thread::yield_now();
             }
             let _paused = budget.pause();

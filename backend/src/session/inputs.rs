@@ -129,8 +129,8 @@ impl Session {
     /// Fills the inputs that are not given with seeded random elements.
     ///
     /// # Errors
-    /// If the shape of one is not known from the model, the given inputs and the options, or all of them are more than the host may
-    /// hold: that is known before any memory is taken.
+    /// If the shape of one is not known from the model, the given inputs and the options, or all that are on the host are more than
+    /// it may hold: that is known before any memory is taken.
     pub fn fill_random(&self, inputs: Inputs, seed: u64) -> Result<Inputs, SessionError> {
         let dims = self.bound_dims(&inputs);
         let mut missing = Vec::new();
@@ -141,7 +141,8 @@ impl Session {
                 missing.push((input.name(), TensorSpec::new(dtype, concrete(input, &dims)?)));
             }
         }
-        self.check_room(inputs.specs().chain(missing.iter().map(|(name, spec)| (*name, spec))))?;
+        let held = inputs.iter().map(|(name, tensor)| (name, tensor.spec()));
+        self.check_room(held.chain(missing.iter().map(|(name, spec)| (*name, spec))))?;
         let mut filled = inputs;
         for (name, spec) in missing {
             let short = || InputError::NoMemory { name: name.to_owned(), bytes: spec.bytes() };
@@ -201,7 +202,30 @@ fn concrete(input: &ValueInfo, bound: &BTreeMap<String, usize>) -> Result<Shape,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::DetectOptions;
+    use crate::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+    use crate::session::SessionOptions;
     use ndarray::array;
+
+    #[test]
+    fn what_is_on_a_gpu_takes_no_room_on_the_host() {
+        let value = |name: &str| ValueInfoProto::f32s(name, &[1000]);
+        let graph = GraphProto {
+            node: vec![NodeProto::of("Add", &["state", "x"], &["y"])],
+            input: vec![value("state"), value("x")],
+            output: vec![value("y")],
+            ..GraphProto::default()
+        };
+        let devices = DetectOptions::default().without_gpu().with_memory("cpu0", 6000);
+        let options = SessionOptions::default().with_devices(devices);
+        let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options).expect("a model");
+        let state = Tensor::from_elements(Shape::new([1000]).expect("small"), &[0f32; 1000]).expect("as many");
+        let on_host = Inputs::new().tensor("state", state.clone());
+        session.fill_random(on_host, 0).expect_err("twice 4000 bytes");
+        let given = Given::Device(DeviceTensor::on_host("gpu0", state));
+        let away = Inputs { given: BTreeMap::from([("state".to_owned(), given)]) };
+        assert_eq!(session.fill_random(away, 0).expect("4000 bytes").len(), 2);
+    }
 
     #[test]
     fn elements_are_assigned_in_place_where_that_is_possible() {

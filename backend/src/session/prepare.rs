@@ -96,8 +96,11 @@ impl Session {
                 self.make_ready(&self.plan_with(inputs, &self.choice())?, deadline)
             });
             match prepared {
-                // The time of the caller that was waited for is over, not this one's.
-                Err(error) if error.is_interruption() && deadline.verdict().is_none() => {}
+                // It may be the time of the caller that was waited for that is over, which says nothing of this one's.
+                Err(error) if error.is_interruption() => match deadline.verdict() {
+                    None => {}
+                    Some(own) => return Err(own.into()),
+                },
                 // What was just found to decide shapes belongs into the key.
                 Err(_) if !self.deciding.is(&deciding) => {}
                 result => return result,
@@ -224,4 +227,70 @@ fn cached<V, P>(
     make: impl FnOnce() -> Result<V, SessionError>,
 ) -> Result<Arc<V>, SessionError> {
     cache.get_or_make(|key| key.fits(inputs), || Key::of(inputs, deciding), pause, make)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{CpuGranularity, DetectOptions};
+    use crate::error_kind::ErrorKind;
+    use crate::execute::{CancelToken, RunOptions};
+    use crate::session::SessionOptions;
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    fn session() -> Session {
+        let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
+        let options = SessionOptions::default().with_devices(devices).with_dim("batch", 2);
+        Session::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx"), options).expect("a model")
+    }
+
+    /// Why a run fails that waits for another caller's plan, which `make` makes once it is waited for.
+    fn failure_behind(
+        make: impl FnOnce(&Session, &Inputs) -> Result<Prepared, SessionError> + Send,
+        options: &RunOptions,
+    ) -> SessionError {
+        let session = &session();
+        let inputs = &session.fill_random(Inputs::new(), 0).expect("known shapes");
+        let (tell, begun) = channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let once_awaited = || {
+                    tell.send(()).expect("awaited");
+                    while session.budget.waiting() == 0 {
+                        thread::yield_now();
+                    }
+                    make(session, inputs)
+                };
+                cached(&session.prepared, inputs, &session.deciding.known(), || (), once_awaited).map(drop)
+            });
+            begun.recv().expect("the plan is being made");
+            session.run_with(inputs, options).map(drop).expect_err("it must not run")
+        })
+    }
+
+    #[test]
+    fn who_waited_for_anothers_plan_is_told_its_own_end() {
+        let token = CancelToken::new();
+        let cancel = token.clone();
+        let out_of_time = move |_: &Session, _: &Inputs| {
+            cancel.cancel();
+            let theirs = RunOptions::default().with_timeout(Duration::ZERO);
+            Err(Deadline::new(&theirs, Instant::now()).verdict().expect("no time").into())
+        };
+        let error = failure_behind(out_of_time, &RunOptions::default().with_cancel(token));
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+    }
+
+    #[test]
+    fn the_time_for_a_plan_counts() {
+        let late = |session: &Session, inputs: &Inputs| {
+            thread::sleep(Duration::from_millis(600));
+            session.make_ready(&session.plan_with(inputs, &session.choice())?, &Deadline::none())
+        };
+        // Enough for the run alone.
+        let error = failure_behind(late, &RunOptions::default().with_timeout(Duration::from_millis(500)));
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    }
 }

@@ -68,8 +68,10 @@ impl Session {
     /// As [`Self::run`]; also if the run is cancelled or takes too long.
     pub fn run_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Run, SessionError> {
         let _active = self.budget.enter();
-        let deadline = Deadline::new(options, Instant::now());
-        self.run_prepared(&self.find_or_prepare(inputs, &deadline)?, inputs, options)
+        let asked = Instant::now();
+        let options = RunOptions { asked: Some(asked), ..options.clone() };
+        let prepared = self.find_or_prepare(inputs, &Deadline::new(&options, asked))?;
+        self.run_prepared(&prepared, inputs, &options)
     }
 
     /// Runs a plan that is ready.

@@ -59,9 +59,9 @@ impl Team {
         Self { crew: None, watched: AtomicBool::new(false), interrupt: Mutex::new(None) }
     }
 
-    /// Asks `interrupt` before each part of what is run from now on until the returned value is dropped. Once that says that the work is to
-    /// be left, no further part is begun: calls return as if all were done, and what the missing parts would have written is as it was. So
-    /// who watches a team has to ask `interrupt` after each kernel, and to believe nothing that was computed if it says so.
+    /// Asks `interrupt` before each part of what is run in several from now on until the returned value is dropped. Once that says that the
+    /// work is to be left, none of these is begun any more: calls return as if all were done, and what the missing parts would have written
+    /// is as it was. So who watches a team has to ask `interrupt` after each kernel, and to believe nothing that was computed if it says so.
     pub fn watch(&self, interrupt: Interrupt) -> Watched<'_> {
         *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupt);
         self.watched.store(true, Ordering::Relaxed);
@@ -94,7 +94,9 @@ impl Team {
     /// If a part panics: the others are done first where the team has helpers, then the panic of the part with the
     /// lowest number goes on in the calling thread.
     pub fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        match self.interrupt() {
+        // Between kernels whoever watches asks: one part alone is worth no further look.
+        let interrupt = if parts > 1 { self.interrupt() } else { None };
+        match interrupt {
             None => self.run_all(parts, body),
             Some(interrupt) => self.run_all(parts, &|part| {
                 if !interrupt() {
@@ -194,9 +196,11 @@ mod tests {
             assert!((10..10 + threads).contains(&begun), "{begun} parts on {threads} threads");
             team.run(10, &part);
             assert_eq!(done.load(Ordering::SeqCst), begun);
+            team.run(1, &part);
+            assert_eq!(done.load(Ordering::SeqCst), begun + 1, "what is one part is not worth asking");
             drop(watched);
             team.run(10, &part);
-            assert_eq!(done.load(Ordering::SeqCst), begun + 10, "nobody asks any more");
+            assert_eq!(done.load(Ordering::SeqCst), begun + 11, "nobody asks any more");
         }
     }
 
