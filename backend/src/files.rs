@@ -97,15 +97,20 @@ pub fn write(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
 
 /// Whether it is written to as it comes: a pipe or a device, or a file by which a shell has replaced one.
 fn is_stream(path: &Path) -> bool {
-    let of_the_system = path.starts_with("/dev") || path.starts_with("/proc");
-    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() || of_the_system)
+    let is_own = || ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|own| path.starts_with(own));
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() || is_own())
 }
 
-/// The permissions of a file that is to be replaced, if there is one.
+/// The permissions of a file that is to be replaced, if there is one. That a directory may be changed does not make all files in it
+/// one's own.
 fn permissions(place: &Path) -> io::Result<Option<fs::Permissions>> {
     match fs::metadata(place).map(|metadata| metadata.permissions()) {
         Ok(permissions) if permissions.readonly() => {
             Err(io::Error::new(ErrorKind::PermissionDenied, "is marked as read-only"))
+        }
+        #[cfg(unix)]
+        Ok(_) if rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_err() => {
+            Err(io::Error::new(ErrorKind::PermissionDenied, "may not be written by this user"))
         }
         Ok(permissions) => Ok(Some(permissions)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -118,13 +123,14 @@ fn stream(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> i
     #[cfg(unix)]
     let file = {
         use rustix::fs::{Mode, OFlags, fcntl_setfl};
-        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        // What a shell has written to the same file stays.
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
         fcntl_setfl(&file, OFlags::empty())?;
         file
     };
     #[cfg(not(unix))]
-    let file = OpenOptions::new().write(true).open(path)?;
+    let file = OpenOptions::new().append(true).open(path)?;
     let mut writer = BufWriter::new(file);
     emit(&mut writer)?;
     writer.flush()
@@ -162,7 +168,7 @@ impl Part {
         for number in 0..WRITERS {
             let path = directory(place).join(format!(".anabranch-{name:016x}-{number}.part"));
             remove_if_abandoned(&path);
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
+            match new_file(place.exists()).open(&path) {
                 Ok(file) if keeps(&file, &path) => return Ok(Self { path, file, is_placed: false }),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -185,6 +191,18 @@ impl Drop for Part {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// How a new file is opened. One that takes the place of another is nobody else's to read until it has that one's permissions.
+fn new_file(replaces: bool) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if replaces {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options
 }
 
 /// Locks a file that was just made; `false` if another process has taken it for abandoned meanwhile.
@@ -226,12 +244,12 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Holds the directory of `path`.
+    /// Holds the directory of what `path` leads to.
     ///
     /// # Errors
     /// If it cannot be opened, or another process does not let go of it.
     pub(crate) fn beside(path: &Path) -> io::Result<Self> {
-        let directory = File::open(directory(path))?;
+        let directory = File::open(directory(&place(path)?))?;
         let since = Instant::now();
         loop {
             match directory.try_lock() {
@@ -320,6 +338,23 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).expect("its owner may");
         assert_eq!(write_text(&path, "fourth").expect_err("read-only").kind(), ErrorKind::PermissionDenied);
         assert_eq!(read_text(&path, 9).expect("there"), "second");
+    }
+
+    #[test]
+    fn files_in_memory_are_files_and_what_a_shell_opened_is_added_to() {
+        if !Path::new("/dev/shm").is_dir() {
+            return;
+        }
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
+        let path = folder.path().join("file");
+        for text in ["a longer text", "short"] {
+            write_text(&path, text).expect("writable");
+            assert_eq!(read_text(&path, 99).expect("there"), text);
+        }
+        let opened = File::options().append(true).open(&path).expect("writable");
+        let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened));
+        write_text(Path::new(&own), " and more").expect("writable");
+        assert_eq!(read_text(&path, 99).expect("there"), "short and more");
     }
 
     #[test]

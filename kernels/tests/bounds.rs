@@ -21,6 +21,11 @@ fn tables_of_kernels_are_bounded() {
         let node = NodeSpec { op: pad, inputs: vec![spec(&[4])], outputs: vec![spec(&[4 + border])] };
         assert!(matches!(prepare(&node, &[false]), Err(KernelError::Memory { .. })), "{border} elements");
     }
+    let (strides, dilations, pads) = ([1, 1], [1, 1], [0; 4]);
+    let conv = Op::Conv(Conv { strides, pads, dilations, group: 1, epilogue: None });
+    let window = [4, 4, 1, 1 << 36];
+    let node = NodeSpec { op: conv, inputs: vec![spec(&window); 2], outputs: vec![spec(&[4, 4, 1, 1])] };
+    assert!(matches!(prepare(&node, &[false; 2]), Err(KernelError::Memory { .. })), "a window of 2^36 columns");
     // A depthwise convolution needs none: as many columns as there are take a kernel without one.
     let border = 1 << 36;
     let (strides, dilations, pads) = ([1, 1], [1, 1], [1, border, 1, border]);

@@ -67,7 +67,7 @@ impl Kernel {
         };
         let height = micro.block_height(rows);
         let weights = constant.then(|| Packed::new(1, Layout::windows(geometry.weights(), height)));
-        let coverage = Coverage::new(&geometry);
+        let coverage = Coverage::new(&geometry, node)?;
         let epilogue = ProductEpilogue::of(node, [rows, columns])?;
         Ok(Self { micro, geometry, coverage, weights, windows, grid, epilogue })
     }

@@ -6,6 +6,8 @@
 use super::geometry::Geometry;
 use super::pieces::{LANES, Piece, write_rows};
 use crate::cpu::gemm::PanelSource;
+use crate::error::KernelError;
+use crate::op::NodeSpec;
 use std::ops::Range;
 
 /// Columns of the widest panel.
@@ -19,10 +21,12 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    pub(super) fn new(geometry: &Geometry) -> Self {
+    /// # Errors
+    /// If the window is too large for a table.
+    pub(super) fn new(geometry: &Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
         let Geometry { size, output, window, steps, .. } = geometry;
         let along = |axis: usize| (0..window[axis]).map(move |tap| steps.inside(axis, tap, size[axis], output[axis]));
-        Self { rows: along(0).collect(), columns: along(1).collect() }
+        Ok(Self { rows: node.table(along(0))?, columns: node.table(along(1))? })
     }
 
     /// The channels that product `product` reads: those of one group of one image.
@@ -144,6 +148,7 @@ impl<T: Copy + Default, const MOST: usize> List<T, MOST> {
 mod tests {
     use super::*;
     use crate::cpu::conv::geometry::Steps;
+    use crate::op::{Conv, Op};
 
     #[test]
     fn every_element_of_every_panel_is_the_one_under_the_window() {
@@ -157,7 +162,9 @@ mod tests {
         ] {
             let steps = Steps { strides, pads, dilations };
             let geometry = Geometry::of_image([3, 1, 1], size, window, steps);
-            let coverage = Coverage::new(&geometry);
+            let op = Op::Conv(Conv { strides, pads, dilations, group: 1, epilogue: None });
+            let node = NodeSpec { op, inputs: vec![], outputs: vec![] };
+            let coverage = Coverage::new(&geometry, &node).expect("small windows");
             let image = Image { geometry: &geometry, coverage: &coverage, data: &data[..3 * geometry.plane()] };
             for width in [8, 16, 48] {
                 for (first, rows) in

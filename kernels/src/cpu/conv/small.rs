@@ -58,7 +58,7 @@ impl Kernel {
         Shape::new([batch, maps + depth, MOST_PIXELS])?;
         let weights = Packed::new(1, Layout::windows(geometry.weights(), micro.columns));
         let products = gemm::grid(micro, batch, geometry.pixels(), maps, depth);
-        let coverage = Coverage::new(&geometry);
+        let coverage = Coverage::new(&geometry, node)?;
         Ok(Self { micro, geometry, coverage, weights, products, epilogue: Epilogue::of(node)? })
     }
 
