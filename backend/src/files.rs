@@ -126,7 +126,7 @@ fn stream(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> i
         // What a shell has written to the same file stays.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        fcntl_setfl(&file, OFlags::empty())?;
+        fcntl_setfl(&file, OFlags::APPEND)?;
         file
     };
     #[cfg(not(unix))]

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// A small model with most kinds of fields.
 fn sound() -> Vec<u8> {
-    let body = GraphProto { node: vec![NodeProto::of("Relu", &["a"], &["b"])], ..GraphProto::default() };
+    let body = GraphProto { node: vec![NodeProto::of("Relu", &["x"], &["b"])], ..GraphProto::default() };
     let node = NodeProto::of("Conv", &["x", "w"], &["y"])
         .named("conv")
         .with(AttributeProto::ints("strides", &[1, 1]))

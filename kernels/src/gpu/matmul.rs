@@ -272,7 +272,7 @@ mod tests {
         let relu = Expression::unary(Unary::Relu);
         let epilogue = Expression::binary(Binary::Add).then(&relu, 0).expect("fits");
         for (sizes, extra) in
-            [([40, 50, 700], &[50][..]), ([70, 66, 333], &[70, 66]), ([1, 33, 3000], &[33]), ([9, 1, 5000], &[])]
+            [([40, 50, 700], &[50][..]), ([70, 66, 333], &[70, 66]), ([1, 33, 5000], &[33]), ([9, 1, 5000], &[])]
         {
             for (batches, transposed) in [(&[][..], [false, false]), (&[3], [true, true])] {
                 let node = product((batches, batches), sizes, transposed, (Some(&epilogue), &[extra]));
