@@ -99,7 +99,7 @@ fn a_model_whose_weights_are_missing_is_refused_by_the_files_name() {
 
 #[test]
 fn elements_that_share_bytes_are_the_same_from_a_file_as_from_bytes() {
-    // More than what is read at once.
+    // Large enough to stay in the file otherwise.
     let packed: Vec<u8> = (0..70_001usize).map(|index| (index % 251) as u8).collect();
     let dims = [2 * packed.len() as i64 - 1];
     let import = |tensor: TensorProto| {
