@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use anabranch::import::proto::{GraphProto, ModelProto, TensorProto, data_type};
-use anabranch::import::{Model, load};
+use anabranch::import::{Model, from_bytes, load};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::io;
@@ -95,4 +95,26 @@ fn a_model_whose_weights_are_missing_is_refused_by_the_files_name() {
     let folder = directory();
     let error = load_with(folder.path(), &[("location", "weights/layer.bin")]).expect_err("it is missing");
     assert!(error.contains("`weights/layer.bin` does not exist; put it beside the model"), "{error}");
+}
+
+#[test]
+fn elements_that_share_bytes_are_the_same_from_a_file_as_from_bytes() {
+    // Large enough to stay in the file otherwise.
+    let packed: Vec<u8> = (0..70_001usize).map(|index| (index % 251) as u8).collect();
+    let dims = [2 * packed.len() as i64 - 1];
+    let import = |tensor: TensorProto| {
+        let bytes = ModelProto::of(GraphProto { initializer: vec![tensor], ..GraphProto::default() }, 21).to_bytes();
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        fs::write(folder.path().join("w"), [&[9; 3][..], &packed].concat()).expect("a small file");
+        fs::write(folder.path().join("model.onnx"), &bytes).expect("a small file");
+        let models = [load(&folder.path().join("model.onnx")), from_bytes(&bytes, Some(folder.path()))];
+        models.map(|model| model.expect("sound").initializers.values().next().expect("one").load().expect("held"))
+    };
+    let codes = [data_type::INT4, data_type::UINT4];
+    for (code, last) in codes.into_iter().zip([(packed[70_000] << 4) as i8 >> 4, (packed[70_000] & 15) as i8]) {
+        let [own, given] = import(TensorProto::raw("w", code, &dims, packed.clone()));
+        let [beside, also] = import(TensorProto::external("w", code, &dims, &[("location", "w"), ("offset", "3")]));
+        assert!([&given, &beside, &also].iter().all(|tensor| tensor.same_bits(&own)));
+        assert_eq!(own.bytes().last().map(|byte| *byte as i8), Some(last));
+    }
 }

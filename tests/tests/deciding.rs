@@ -62,6 +62,33 @@ fn what_is_missing_or_large_is_refused_by_name() {
 }
 
 #[test]
+fn elements_beyond_the_bound_are_not_fixed_once_a_name_is_known() {
+    let shape = ValueInfoProto::tensor("shape", data_type::INT64, vec![DimensionProto::symbol("rank")]);
+    let session = session(vec![NodeProto::of("Reshape", &["x", "shape"], &["y"])], shape);
+    let plan = |dims: &[i64]| session.plan(&Inputs::new().tensor("x", x()).tensor("shape", Tensor::from_i64s(dims)));
+    assert!(plan(&[2, 3]).is_ok() && plan(&[1, 6, 1]).is_ok());
+    let error = plan(&[1; 257]).err().expect("257 elements");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("input 1 (shape) is computed from the model's inputs"), "{error}");
+    assert!(plan(&[3, 2]).is_ok());
+}
+
+#[test]
+fn callers_at_the_same_time_find_out_together() {
+    for _ in 0..8 {
+        let session = &reshaping();
+        std::thread::scope(|scope| {
+            let run = |dims| session.run(&inputs(dims)).map(drop);
+            let callers = [[2, 3], [2, 3], [3, 2], [6, 1]].map(|dims| scope.spawn(move || run(dims)));
+            for caller in callers {
+                caller.join().expect("no panic").expect("a possible shape");
+            }
+        });
+        assert_eq!(session.ready_plans(), 3);
+    }
+}
+
+#[test]
 fn the_branch_that_a_truth_value_chooses_is_run() {
     let output = vec![ValueInfoProto { name: "out".into(), r#type: None }];
     let branch = |operator: &str| GraphProto {

@@ -51,11 +51,8 @@ impl<'a> TensorReader<'a> {
         // The data is measured first, so that a claim without data costs no memory.
         let data = Data::of(proto, &spec)?;
         self.count(&spec)?;
-        if let (Data::Left(_), true) = (&data, spec.dtype.bits() < 8) {
-            return Err(shared_bytes(spec.dtype));
-        }
         if let (Data::Left(offset), Some(file)) = (&data, &self.file) {
-            return Ok(Constant::in_file(spec, Arc::clone(file), *offset, proto.name.clone()));
+            return stored(spec, Arc::clone(file), *offset, &proto.name);
         }
         let mut buffer = allocate(spec.bytes())?;
         data.copy_to(buffer.bytes_mut(), spec.dtype)?;
@@ -84,11 +81,9 @@ impl<'a> TensorReader<'a> {
         if has_data(proto) {
             return Err(misplaced(spec.dtype));
         }
-        if spec.dtype.bits() < 8 {
-            return Err(shared_bytes(spec.dtype));
-        }
-        let (region, length) = Region::parse(&proto.external_data, spec.bytes() as u64)?;
-        check_size(&spec, "bytes", spec.bytes() as u64, length)?;
+        let bytes = packed_bytes(&spec) as u64;
+        let (region, length) = Region::parse(&proto.external_data, bytes)?;
+        check_size(&spec, "bytes", bytes, length)?;
         let files = self.external.as_mut().ok_or_else(|| {
             ImportError::new(
                 ImportErrorKind::Io,
@@ -101,7 +96,7 @@ impl<'a> TensorReader<'a> {
         let file = files.open(&region)?;
         count(&mut self.used, self.limits.tensor_bytes, spec.bytes())?;
         let large = spec.bytes() >= LARGE;
-        let stored = Constant::in_file(spec, file, region.offset(), proto.name.clone());
+        let stored = stored(spec, file, region.offset(), &proto.name)?;
         let constant = if large { stored } else { stored.load().map_err(unread)?.into() };
         files.keep(region, constant.clone());
         Ok(constant)
@@ -130,11 +125,17 @@ fn unread(error: ConstantError) -> ImportError {
     }
 }
 
-/// Data that would have to be spread while it is read from a file.
-fn shared_bytes(dtype: DType) -> ImportError {
-    let problem =
-        format!("holds so much data of type {dtype} that it stays in a file, where several elements share a byte");
-    ImportError::unsupported(format!("{problem}; only small tensors of such types are supported"))
+/// A constant at a place of a file. It stays there, unless several elements share a byte: then it is read and spread now.
+fn stored(spec: TensorSpec, file: Arc<ConstantFile>, offset: u64, name: &str) -> Result<Constant> {
+    if spec.dtype.bits() >= 8 {
+        return Ok(Constant::in_file(spec, file, offset, name.to_owned()));
+    }
+    let shape = Shape::new([packed_bytes(&spec)]).map_err(|error| ImportError::malformed(error.to_string()))?;
+    let packed = Constant::in_file(TensorSpec::new(DType::U8, shape), file, offset, name.to_owned());
+    let packed = packed.load().map_err(unread)?;
+    let mut buffer = allocate(spec.bytes())?;
+    spread(packed.bytes(), spec.dtype, buffer.bytes_mut());
+    Ok(tensor(spec, Arc::new(buffer)).into())
 }
 
 /// Data in a field for another element type, or in two fields.

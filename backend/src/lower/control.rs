@@ -11,6 +11,9 @@ use anabranch_kernels::{DType, Shape, Tensor};
 /// How often bodies are put in the place of their loops at most, over a whole model.
 const MOST_PASSES: usize = 4096;
 
+/// Nodes that all bodies and branches together may put in the place of their operators, over a whole model.
+const MOST_NODES: usize = 1 << 18;
+
 /// A fault of the operator itself, or what its graphs' operators gave.
 type Lowered = Result<Result<Vec<View>, Fault>, LowerError>;
 
@@ -179,6 +182,10 @@ impl<'a> Lowering<'a> {
         self.passes += 1;
         if self.passes > MOST_PASSES {
             return Ok(Err(Fault::unsupported(format!("more than {MOST_PASSES} passes of the model's loops"))));
+        }
+        self.unrolled = self.unrolled.saturating_add(graph.nodes.len());
+        if self.unrolled > MOST_NODES {
+            return Ok(Err(Fault::unsupported(format!("more than {MOST_NODES} nodes from the model's loops"))));
         }
         for (value, constant) in &graph.initializers {
             let view = self.builder.constant(self.model.value_name(*value), constant.clone());

@@ -118,6 +118,8 @@ struct Lowering<'a> {
     wanted: BTreeSet<String>,
     /// Passes of all loops so far.
     passes: usize,
+    /// Nodes of all bodies and branches so far, as often as they were lowered.
+    unrolled: usize,
 }
 
 impl<'a> Lowering<'a> {
@@ -130,6 +132,7 @@ impl<'a> Lowering<'a> {
             unsupported: None,
             wanted: BTreeSet::new(),
             passes: 0,
+            unrolled: 0,
         }
     }
 

@@ -231,13 +231,16 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     }
 }
 
-/// The elements of a tensor of `f32`, `f64` or integers, as `f64`.
+/// The elements of a tensor of any type, as `f64`; `None` where a `u64` is beyond `i64`.
 pub(crate) fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
     match tensor.dtype() {
         DType::F32 => Some(tensor.elements::<f32>()?.iter().map(|element| f64::from(*element)).collect()),
         DType::F64 => tensor.elements::<f64>().map(<[f64]>::to_vec),
         DType::F16 => Some(tensor.elements::<half::f16>()?.iter().map(|element| element.to_f64()).collect()),
         DType::BF16 => Some(tensor.elements::<half::bf16>()?.iter().map(|element| element.to_f64()).collect()),
+        dtype if dtype.number_of_byte(0).is_some() => {
+            tensor.bytes().iter().map(|byte| dtype.number_of_byte(*byte)).collect()
+        }
         _ => Some(integers(tensor)?.into_iter().map(|element| element as f64).collect()),
     }
 }

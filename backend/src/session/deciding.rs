@@ -44,7 +44,7 @@ impl Deciding {
 }
 
 /// Whether plans may be made for a tensor's elements.
-fn is_small(tensor: &Tensor) -> bool {
+pub(super) fn is_small(tensor: &Tensor) -> bool {
     tensor.shape().elements() <= if tensor.dtype().is_float() { FLOATS } else { INTEGERS }
 }
 

@@ -139,6 +139,11 @@ impl SessionError {
         matches!(self.kind(), ErrorKind::Memory | ErrorKind::Infeasible)
     }
 
+    /// Whether it was found meanwhile that more inputs decide shapes than the caller knew of.
+    pub(super) fn is_undecided(&self) -> bool {
+        matches!(*self.cause, Cause::Input(InputError::Undecided))
+    }
+
     /// Inputs whose elements lowering would have to know.
     pub(super) fn wanted(&self) -> &[String] {
         if let Cause::Lower(error) = &*self.cause { &error.wanted[..] } else { &[] }

@@ -2,6 +2,7 @@
 
 use super::budget::{Charge, Demand};
 use super::cache::Cache;
+use super::deciding::is_small;
 use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
 use super::open::Session;
@@ -32,13 +33,13 @@ pub struct Prepared {
 pub(super) struct Key {
     /// Their shapes, by name.
     shapes: BTreeMap<String, Shape>,
-    /// The elements of those that decide shapes, by name.
+    /// The elements of those that decide shapes and are small, by name.
     fixed: BTreeMap<String, Tensor>,
 }
 
 impl Key {
     fn of(inputs: &Inputs, deciding: &BTreeSet<String>) -> Self {
-        let fixed = inputs.iter().filter(|(name, _)| deciding.contains(*name));
+        let fixed = inputs.iter().filter(|(name, tensor)| deciding.contains(*name) && is_small(tensor));
         Self {
             shapes: inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect(),
             fixed: fixed.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect(),
@@ -102,7 +103,8 @@ impl Session {
                     Some(own) => return Err(own.into()),
                 },
                 // What was just found to decide shapes belongs into the key.
-                Err(_) if !self.deciding.is(&deciding) => {}
+                // Whoever waited may know it by now: each name is found once, so this ends.
+                Err(error) if error.is_undecided() || !self.deciding.is(&deciding) => {}
                 result => return result,
             }
         }
@@ -192,7 +194,8 @@ impl Session {
             let deciding = self.deciding.known();
             let lowered = cached(&self.lowered, inputs, &deciding, || (), || self.lower(inputs, &deciding));
             match lowered {
-                Err(error) if self.deciding.learn(error.wanted(), inputs) => {}
+                // What another caller has found meanwhile counts as well.
+                Err(error) if self.deciding.learn(error.wanted(), inputs) || !self.deciding.is(&deciding) => {}
                 lowered => return lowered,
             }
         }

@@ -1,7 +1,11 @@
 //! Running sums and products along an axis, by doubling: after step `i` each element is the sum of the `2^i` elements up to it
 //! (Hillis and Steele 1986, "Data parallel algorithms", partial sums). Takes ⌈log₂ n⌉ passes over the tensor.
+//!
+//! A partial product without the elements before it may overflow where the whole is zero, which would make NaN of it: so products of
+//! narrower floats are computed in `f64`.
 
 use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
+use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, PadMode};
 
 pub(super) const TABLE: &[Entry] =
@@ -12,8 +16,9 @@ fn running(operator: &Operator<'_>, builder: &mut Builder, function: Binary, neu
     operator.number(0)?;
     let x = operator.ranked(0, 1)?;
     let axis = axis_of(operator.known_int(builder, 1, "axis")?, x.rank())?;
+    let work = if function == Binary::Multiply && x.dtype().is_float() { DType::F64 } else { x.dtype() };
     let reverse = operator.flag("reverse", false)?;
-    let mut sum = x.clone();
+    let mut sum = builder.cast(x, work)?;
     if operator.flag("exclusive", false)? {
         sum = shifted(builder, &sum, axis, if reverse { -1 } else { 1 }, neutral)?;
     }
@@ -22,11 +27,10 @@ fn running(operator: &Operator<'_>, builder: &mut Builder, function: Binary, neu
         let length =
             isize::try_from(distance).map_err(|_| Fault::invalid(format!("an axis of {distance} elements")))?;
         let earlier = shifted(builder, &sum, axis, if reverse { -length } else { length }, neutral)?;
-        sum = builder
-            .map(domain_of(x.dtype()), [&sum, &earlier], x.dtype(), |[sum, earlier]| sum.with(function, earlier))?;
+        sum = builder.map(domain_of(work), [&sum, &earlier], work, |[sum, earlier]| sum.with(function, earlier))?;
         distance *= 2;
     }
-    Ok(vec![sum])
+    Ok(vec![builder.cast(&sum, x.dtype())?])
 }
 
 /// The view moved by `distance` elements along an axis, towards its end or (where negative) its start, and `neutral` behind it.

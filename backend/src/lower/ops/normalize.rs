@@ -41,8 +41,8 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let mut statistics = Vec::new();
     if training {
         let axes: Vec<_> = (0..x.rank()).filter(|axis| *axis != 1).collect();
-        let exact = builder.cast(x, work)?;
-        let own = moments(builder, &exact, &axes)?;
+        let x = builder.cast(x, work)?;
+        let own = moments(builder, &x, &axes)?;
         let momentum = f64::from(operator.float("momentum", 0.9)?);
         for (index, own) in [(3, own.0), (4, own.1)] {
             let running = &mut parameters[index - 1];
@@ -87,7 +87,7 @@ fn layer(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     Ok(outputs)
 }
 
-/// Mean and variance over axes, which stay with one element each.
+/// Mean and variance over axes, which stay with one element each. The sums are of `f32`, those of `f64` elements too.
 fn moments(builder: &mut Builder, x: &View, axes: &[usize]) -> Result<(View, View), Fault> {
     let mean = builder.reduced(x, ReduceKind::Mean, axes)?;
     let square = builder.map(domain_of(x.dtype()), [x, &mean], x.dtype(), |[x, mean]| {

@@ -72,7 +72,8 @@ fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<f64, Fau
     let Some(value) = operator.optional(2).filter(|value| value.elements() > 0) else { return Ok(0.0) };
     operator.typed(2, x.dtype())?;
     let tensor = builder.tensor(value).ok_or_else(|| Fault::run_time(value, 2, "constant_value"))?;
-    let value = numbers(&tensor).and_then(|values| values.first().copied()).unwrap_or(0.0);
+    let value = numbers(&tensor).and_then(|values| values.first().copied());
+    let value = value.ok_or_else(|| Fault::unsupported("its constant_value is beyond 64-bit signed integers"))?;
     let exact = !matches!(x.dtype(), DType::I64 | DType::U64) || value.abs() < 9.0e15;
     if exact { Ok(value) } else { Err(Fault::unsupported(format!("a border of {value} in 64-bit integers"))) }
 }

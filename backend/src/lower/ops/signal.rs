@@ -61,6 +61,7 @@ fn mel(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
         let hertz = 700.0 * ((index as f64 * step + scale(low)) / 2595.0 * 10f64.ln()).exp_m1();
         ((length + 1.0) * hertz / rate).floor() as i64
     };
+    let last = bins as i64 - 1;
     let mut elements = vec![0f32; filters * bins];
     for filter in 0..filters {
         let (left, middle, right) = (corner(filter), corner(filter + 1), corner(filter + 2));
@@ -72,10 +73,10 @@ fn mel(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
         if middle == left {
             put(middle, 1.0);
         } else {
-            (left..=middle).for_each(|bin| put(bin, (bin - left) as f64 / (middle - left) as f64));
+            (left..=middle.min(last)).for_each(|bin| put(bin, (bin - left) as f64 / (middle - left) as f64));
         }
         if right > middle {
-            (middle..right).for_each(|bin| put(bin, (right - bin) as f64 / (right - middle) as f64));
+            (middle..right.min(last + 1)).for_each(|bin| put(bin, (right - bin) as f64 / (right - middle) as f64));
         }
     }
     let made = Tensor::from_elements(Shape::new(vec![bins, filters])?, &elements).expect("a weight for each pair");

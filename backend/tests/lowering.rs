@@ -1,0 +1,105 @@
+//! Small models of constants, which are folded while they are lowered.
+
+use anabranch::Tensor;
+use anabranch::import::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
+};
+use anabranch::import::{OPSETS, from_bytes};
+use anabranch::lower::{LowerError, LowerOptions, lower};
+use anabranch::program::Program;
+
+fn untyped(name: &str) -> ValueInfoProto {
+    ValueInfoProto { name: name.into(), r#type: None }
+}
+
+/// The program that computes `y`.
+fn lowered(
+    node: Vec<NodeProto>,
+    input: Vec<ValueInfoProto>,
+    initializer: Vec<TensorProto>,
+) -> Result<Program, LowerError> {
+    let graph = GraphProto { node, input, initializer, output: vec![untyped("y")], ..GraphProto::default() };
+    let model = from_bytes(&ModelProto::of(graph, *OPSETS.end()).to_bytes(), None).expect("a sound model");
+    lower(&model, &LowerOptions::default())
+}
+
+/// The constant that `y` is.
+fn folded(node: NodeProto, initializer: Vec<TensorProto>) -> Tensor {
+    let program = lowered(vec![node], Vec::new(), initializer).expect("it has a lowering");
+    let output = &program.outputs[0];
+    let tensor = program.constant(output.value).expect("folded").load().expect("in memory");
+    tensor.reshaped(output.spec.shape.clone()).expect("as many elements")
+}
+
+#[test]
+fn borders_of_narrow_floats_have_their_value() {
+    // 1.5, in three and in two bits of fraction.
+    for (code, byte) in [(data_type::FLOAT8E4M3FN, 0x3C), (data_type::FLOAT8E5M2, 0x3E)] {
+        let constants = vec![
+            TensorProto::raw("x", code, &[1], vec![0x01]),
+            TensorProto::i64s("pads", &[2], &[1, 2]),
+            TensorProto::raw("value", code, &[], vec![byte]),
+        ];
+        let y = folded(NodeProto::of("Pad", &["x", "pads", "value"], &["y"]), constants);
+        assert_eq!(y.bytes(), [byte, 0x01, byte, byte]);
+    }
+}
+
+#[test]
+fn zero_points_of_narrow_floats_are_lowered() {
+    for code in [data_type::FLOAT8E4M3FN, data_type::FLOAT8E4M3FNUZ, data_type::FLOAT8E5M2, data_type::FLOAT8E5M2FNUZ] {
+        let constants = vec![TensorProto::f32s("scale", &[], &[0.5]), TensorProto::raw("zero", code, &[], vec![0])];
+        let nodes = vec![
+            NodeProto::of("QuantizeLinear", &["x", "scale", "zero"], &["q"]),
+            NodeProto::of("DequantizeLinear", &["q", "scale", "zero"], &["y"]),
+        ];
+        let program = lowered(nodes, vec![ValueInfoProto::f32s("x", &[3])], constants);
+        assert!(program.is_ok_and(|program| !program.nodes.is_empty()), "{code}");
+    }
+}
+
+#[test]
+fn the_corners_of_a_filter_may_lie_far_beyond_the_bins() {
+    let names = ["filters", "length", "rate", "low", "high"];
+    let constants = vec![
+        TensorProto::i64s("filters", &[], &[2]),
+        TensorProto::i64s("length", &[], &[8]),
+        TensorProto::i64s("rate", &[], &[16000]),
+        TensorProto::f32s("low", &[], &[0.0]),
+        TensorProto::f32s("high", &[], &[1e30]),
+    ];
+    let y = folded(NodeProto::of("MelWeightMatrix", &names, &["y"]), constants);
+    assert_eq!(y.shape().dims(), [5, 2]);
+    // The first filter rises from the first bin on, too slowly for one to see a difference.
+    assert!(y.elements::<f32>().is_some_and(|weights| weights.iter().all(|weight| (0.0..1e-3).contains(weight))));
+}
+
+#[test]
+fn loops_of_too_many_nodes_are_refused() {
+    let steps = 4096;
+    let name = |step: usize| format!("s{step}");
+    let mut node: Vec<_> =
+        (0..steps).map(|step| NodeProto::of("Identity", &[&name(step)], &[&name(step + 1)])).collect();
+    node.push(NodeProto::of("Identity", &["c"], &["d"]));
+    let input = ["i", "c", "s0"].map(untyped).to_vec();
+    let body = GraphProto { node, input, output: vec![untyped("d"), untyped(&name(steps))], ..GraphProto::default() };
+    let lowered = |passes: i64| {
+        let constants = vec![TensorProto::i64s("passes", &[], &[passes]), TensorProto::f32s("x", &[1], &[1.0])];
+        let node = NodeProto::of("Loop", &["passes", "", "x"], &["y"]).with(AttributeProto::graph("body", &body));
+        lowered(vec![node], Vec::new(), constants)
+    };
+    assert!(lowered(2).is_ok());
+    let error = lowered(4096).expect_err("16 million nodes").to_string();
+    assert!(error.contains("more than 262144 nodes"), "{error}");
+}
+
+#[test]
+fn a_product_with_zero_stays_zero() {
+    let axis = || TensorProto::i64s("axis", &[], &[0]);
+    let node = || NodeProto::of("CumProd", &["x", "axis"], &["y"]);
+    let y = folded(node(), vec![TensorProto::f32s("x", &[5], &[2.0, 0.0, 1e30, 1e30, 1e30]), axis()]);
+    assert_eq!(y.elements::<f32>(), Some(&[2.0, 0.0, 0.0, 0.0, 0.0][..]));
+    // What is beyond the type in the end is infinite.
+    let y = folded(node(), vec![TensorProto::f32s("x", &[3], &[1e30, 1e30, -1.0]), axis()]);
+    assert_eq!(y.elements::<f32>(), Some(&[1e30, f32::INFINITY, f32::NEG_INFINITY][..]));
+}
