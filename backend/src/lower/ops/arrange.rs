@@ -44,13 +44,16 @@ fn reverse(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         return Err(Fault::invalid(format!("lengths of shape {lengths} along axis {batch} of {x}, time along {time}")));
     }
     let steps = builder.indices(DType::I64, x.dims()[time], time, 2)?;
+    let nowhere = (x.dims()[0] * x.dims()[1]) as f64 * -2.0;
     let mut dims = vec![1; 2];
     dims[batch] = x.dims()[batch];
     let lengths = lengths.reshaped(dims)?;
     let from = builder.map(Domain::I64, [&steps, &lengths], DType::I64, |[step, length]| {
         let inside = step.with(Binary::Less, length);
         let mirrored = length - step - 1.0;
-        inside.select(mirrored, step)
+        let from = inside.select(mirrored, step);
+        // A length of more than there is has no place at all, rather than one of the next element's.
+        length.with(Binary::Greater, x.dims()[time] as f64).select(nowhere, from)
     })?;
     // The place among all pairs of time and batch.
     let items = builder.indices(DType::I64, x.dims()[batch], batch, 2)?;
@@ -98,8 +101,8 @@ fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     let places = builder.map(Domain::I64, inputs, DType::I64, |[item, middle, step, first]| {
         let at = first + step;
         let at = if circular { at.with(Binary::FloorModulo, size as f64) } else { at };
-        // Beyond the end there is no place, rather than the next slice's.
-        let outside = at.with(Binary::GreaterOrEqual, size as f64);
+        // Beyond the ends there is no place, rather than another slice's.
+        let outside = at.with(Binary::GreaterOrEqual, size as f64).with(Binary::Or, at.with(Binary::Less, 0.0));
         let row = item * between as f64 + middle;
         let place = row * size as f64 + at;
         outside.select(-1.0, place)
@@ -143,13 +146,9 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     let image = sizes(&operator.known_ints(builder, 1, "image_shape")?, "image_shape")?;
     let block = sizes(&operator.known_ints(builder, 2, "block_shape")?, "block_shape")?;
     let axes = image.len();
-    let list = |name: &'static str, length: usize, default: usize| {
-        let given = operator.node.ints(name)?.map(|values| sizes(values, name)).transpose()?;
-        let given = given.unwrap_or_else(|| vec![default; length]);
-        if given.len() == length { Ok(given) } else { Err(Fault::attribute(name, given, format!("{length} numbers"))) }
-    };
-    let (dilations, pads, strides) =
-        (list("dilations", axes, 1)?, list("pads", 2 * axes, 0)?, list("strides", axes, 1)?);
+    let dilations = list(operator, "dilations", axes, Some(1))?;
+    let pads = list(operator, "pads", 2 * axes, Some(0))?;
+    let strides = list(operator, "strides", axes, Some(1))?;
     let taps = block.iter().fold(1usize, |taps, size| taps.saturating_mul(*size));
     let fits = x.rank() == 3 && block.len() == axes && taps > 0 && x.dims()[1].is_multiple_of(taps.max(1));
     if !fits || strides.contains(&0) || block.contains(&0) {
@@ -164,6 +163,11 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     let places: Vec<usize> = (0..axes).map(|axis| (padded[axis] - reach(axis)) / strides[axis] + 1).collect();
     let (batch, channels) = (x.dims()[0], x.dims()[1] / taps);
     let columns = x.reshaped([&[batch, channels, taps], &places[..]].concat())?;
+    let dims = [&[batch, channels], &image[..]].concat();
+    if columns.elements() == 0 {
+        // There may be any number of windows then.
+        return Ok(vec![builder.filled(TensorSpec::new(x.dtype(), Shape::new(dims)?), 0.0)?]);
+    }
     let mut sum: Option<View> = None;
     for tap in 0..taps {
         let mut offset = vec![0isize; 2];
@@ -183,7 +187,21 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     }
     let sum = sum.ok_or_else(|| Fault::invalid("an empty window"))?;
     let starts = [&[0, 0], &pads[..axes]].concat();
-    Ok(vec![builder.sliced(&sum, starts, vec![1; axes + 2], [&[batch, channels], &image[..]].concat())?])
+    Ok(vec![builder.sliced(&sum, starts, vec![1; axes + 2], dims)?])
+}
+
+/// So many sizes from an attribute; all are `default` where it is missing.
+fn list(
+    operator: &Operator<'_>,
+    name: &'static str,
+    length: usize,
+    default: Option<usize>,
+) -> Result<Vec<usize>, Fault> {
+    let given = operator.node.ints(name)?.map(|values| sizes(values, name)).transpose()?;
+    match given.or_else(|| default.map(|default| vec![default; length])) {
+        Some(list) if list.len() == length => Ok(list),
+        other => Err(Fault::attribute(name, other.unwrap_or_default(), format!("{length} numbers"))),
+    }
 }
 
 /// Elements `strides` apart along the axes after the first two, zeros between and behind them.
@@ -207,13 +225,9 @@ fn unpool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let places = operator.typed(1, DType::I64)?;
     operator.ranked(0, 3)?;
     let axes = x.rank() - 2;
-    let list = |name: &'static str, length: usize| {
-        let given = operator.node.ints(name)?.map(|values| sizes(values, name)).transpose()?;
-        Ok::<_, Fault>(given.filter(|given| given.len() == length))
-    };
-    let kernel = list("kernel_shape", axes)?.ok_or_else(|| Fault::attribute("kernel_shape", (), "a number an axis"))?;
-    let strides = list("strides", axes)?.unwrap_or_else(|| vec![1; axes]);
-    let pads = list("pads", 2 * axes)?.unwrap_or_else(|| vec![0; 2 * axes]);
+    let kernel = list(operator, "kernel_shape", axes, None)?;
+    let strides = list(operator, "strides", axes, Some(1))?;
+    let pads = list(operator, "pads", 2 * axes, Some(0))?;
     let mut dims = x.dims()[..2].to_vec();
     for axis in 0..axes {
         let steps = x.dims()[2 + axis].saturating_sub(1);

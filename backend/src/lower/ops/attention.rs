@@ -4,7 +4,7 @@ use super::matmul::multiplied;
 use super::softmax::normalized;
 use super::{Builder, Entry, Fault, Operator, View, domain_of};
 use anabranch_kernels::DType;
-use anabranch_kernels::op::{Binary, Domain, PadMode, Unary};
+use anabranch_kernels::op::{Binary, Domain, PadMode, ReduceKind, Unary};
 
 pub(super) const TABLE: &[Entry] = &[("Attention", attention)];
 
@@ -37,10 +37,10 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let scores = multiplied(builder, &queries, &keys)?.reshaped(vec![batch, query_heads, length, total])?;
     let scaled = scaled(operator, builder, &scores, depth)?;
     let capped = capped(operator, builder, &scaled)?;
-    let (masked, may_mask_all) = masked(operator, builder, &capped, heads.past)?;
+    let (masked, bias) = masked(operator, builder, &capped, heads.past)?;
     let mut weights = normalized(builder, &masked, 3, false)?;
-    if may_mask_all {
-        weights = zero_where_nothing(builder, &weights)?;
+    if let Some(bias) = bias {
+        weights = zero_where_nothing(builder, &weights, &bias)?;
     }
     let shown = [scaled, capped, masked, weights.clone()];
     let mode = operator.size("qk_matmul_output_mode", 0, 0)?;
@@ -119,46 +119,69 @@ fn capped(operator: &Operator<'_>, builder: &mut Builder, scores: &View) -> Resu
 }
 
 /// The scores with the mask added, and −∞ for keys that a query may not look at: those that come later than it if the attention is
-/// causal, those outside its window, and padding. Also whether a query may be left with none.
-fn masked(operator: &Operator<'_>, builder: &mut Builder, scores: &View, past: usize) -> Result<(View, bool), Fault> {
+/// causal, those outside its window, and padding. Where a query may be left with none, also what is added, by itself.
+fn masked(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    scores: &View,
+    past: usize,
+) -> Result<(View, Option<View>), Fault> {
     let (total, domain, dtype) = (scores.dims()[3], domain_of(scores.dtype()), scores.dtype());
-    let mut result = scores.clone();
-    let mut may_mask_all = false;
-    if operator.optional(3).is_some() {
-        may_mask_all = true;
-        let mask = full_mask(operator, builder, total)?;
-        mask.shape().broadcast_strides(scores.shape())?;
-        result = builder.map(domain, [&result, &mask], dtype, |[score, seen]| match mask.dtype() {
-            DType::Bool => seen.select(score, f64::NEG_INFINITY),
-            _ => score + seen,
-        })?;
-    }
     let windows = [window(operator, "left_window_size")?, window(operator, "right_window_size")?];
     let causal = operator.flag("is_causal", false)?.then_some(0.0);
     let filled = filled_keys(operator, builder, scores.dims()[0])?;
-    if filled.is_none() && causal.is_none() && windows == [None; 2] {
-        return Ok((result, may_mask_all));
+    let mut results = vec![scores.clone()];
+    if operator.optional(3).is_some() || filled.is_some() || windows[0].is_some() {
+        results.push(builder.scalar(dtype, 0.0)?.reshaped(vec![1; 4])?);
     }
-    let keys = builder.indices(DType::F32, total, 3, 4)?;
-    let queries = positions(builder, scores.dims()[2], filled.as_ref(), past)?;
-    if let Some(filled) = &filled {
-        may_mask_all = true;
-        result = builder.map(domain, [&result, &keys, filled], dtype, |[score, key, filled]| {
+    if operator.optional(3).is_some() {
+        let mask = full_mask(operator, builder, total)?;
+        mask.shape().broadcast_strides(scores.shape())?;
+        for result in &mut results {
+            *result = builder.map(domain, [result, &mask], dtype, |[score, seen]| match mask.dtype() {
+                DType::Bool => seen.select(score, f64::NEG_INFINITY),
+                _ => score + seen,
+            })?;
+        }
+    }
+    if filled.is_some() || causal.is_some() || windows != [None; 2] {
+        let keys = builder.indices(DType::F32, total, 3, 4)?;
+        let queries = positions(builder, scores.dims()[2], filled.as_ref(), past)?;
+        for result in &mut results {
+            *result = within(builder, result, [&queries, &keys], filled.as_ref(), [windows[0], causal, windows[1]])?;
+        }
+    }
+    let mut results = results.into_iter();
+    let scores = results.next().ok_or_else(|| Fault::missing(0))?;
+    Ok((scores, results.next()))
+}
+
+/// −∞ for keys that are padding, or farther from the query than this: by their positions, `before` on the left, the others on the right.
+fn within(
+    builder: &mut Builder,
+    scores: &View,
+    [queries, keys]: [&View; 2],
+    filled: Option<&View>,
+    [before, causal, after]: [Option<f64>; 3],
+) -> Result<View, Fault> {
+    let (domain, dtype) = (domain_of(scores.dtype()), scores.dtype());
+    let mut result = scores.clone();
+    if let Some(filled) = filled {
+        result = builder.map(domain, [&result, keys, filled], dtype, |[score, key, filled]| {
             key.with(Binary::Less, filled).select(score, f64::NEG_INFINITY)
         })?;
     }
-    for most in [causal, windows[1]].into_iter().flatten() {
-        result = builder.map(domain, [&result, &queries, &keys], dtype, |[score, query, key]| {
+    for most in [causal, after].into_iter().flatten() {
+        result = builder.map(domain, [&result, queries, keys], dtype, |[score, query, key]| {
             key.with(Binary::LessOrEqual, query + most).select(score, f64::NEG_INFINITY)
         })?;
     }
-    if let Some(most) = windows[0] {
-        may_mask_all = true;
-        result = builder.map(domain, [&result, &queries, &keys], dtype, |[score, query, key]| {
+    if let Some(most) = before {
+        result = builder.map(domain, [&result, queries, keys], dtype, |[score, query, key]| {
             query.with(Binary::LessOrEqual, key + most).select(score, f64::NEG_INFINITY)
         })?;
     }
-    Ok((result, may_mask_all))
+    Ok(result)
 }
 
 /// By how much the position of a key may differ from that of a query on one side.
@@ -200,7 +223,10 @@ fn full_mask(operator: &Operator<'_>, builder: &mut Builder, total: usize) -> Re
     builder.padded(mask, PadMode::Constant(fill), vec![0; mask.rank()], dims)
 }
 
-/// A query that may look at no key has weights of 0 rather than 0/0.
-fn zero_where_nothing(builder: &mut Builder, weights: &View) -> Result<View, Fault> {
-    builder.map(domain_of(weights.dtype()), [weights], weights.dtype(), |[x]| x.apply(Unary::IsNan).select(0.0, x))
+/// A query that may look at no key, to whose scores −∞ is added everywhere, has weights of 0 rather than 0/0.
+fn zero_where_nothing(builder: &mut Builder, weights: &View, bias: &View) -> Result<View, Fault> {
+    let most = builder.reduced(bias, ReduceKind::Max, &[3])?;
+    builder.map(domain_of(weights.dtype()), [weights, &most], weights.dtype(), |[x, most]| {
+        most.with(Binary::Equal, f64::NEG_INFINITY).select(0.0, x)
+    })
 }

@@ -33,7 +33,9 @@ fn shift(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
             let vacated = (by * -1.0) + 64.0;
             let ones = (x * 0.0) - 1.0;
             let kept = ones.with(Binary::ShiftLeft, vacated).with(Binary::BitXor, -1.0);
-            x.with(Binary::ShiftRight, by).with(Binary::BitAnd, kept)
+            let shifted = x.with(Binary::ShiftRight, by).with(Binary::BitAnd, kept);
+            let near = by.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, by.with(Binary::Less, 64.0));
+            near.select(shifted, 0.0)
         })?,
         "RIGHT" => builder.map(Domain::I64, [x, distance], dtype, |[x, by]| x.with(Binary::ShiftRight, by))?,
         other => return Err(Fault::attribute("direction", other, "LEFT or RIGHT")),

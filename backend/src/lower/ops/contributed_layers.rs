@@ -80,7 +80,13 @@ fn embed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let mut sum = chosen(builder, table, words, 0, dims.clone())?;
     let positions = operator.typed(3, table.dtype())?;
     let positions = match operator.optional(8) {
-        Some(_) => chosen(builder, positions, operator.typed(8, DType::I32)?, 0, dims.clone())?,
+        Some(_) => {
+            let places = operator.typed(8, DType::I32)?;
+            if *places.dims() != [1, length] && *places.dims() != [batch, length] {
+                return Err(Fault::invalid(format!("positions of shape {} for {}", places.shape(), words.shape())));
+            }
+            chosen(builder, positions, places, 0, [places.dims(), &[width]].concat())?
+        }
         None => builder.part(positions, 0, 0, length.min(positions.dims()[0]))?,
     };
     sum = builder.map(domain, [&sum, &positions], table.dtype(), |[a, b]| a + b)?;
@@ -144,7 +150,8 @@ fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     for index in 0..3 {
         let mut part = operator.typed(index, q.dtype())?.clone();
         let width = part.dims().last().copied().unwrap_or(0);
-        if operator.optional(3).is_some() {
+        // Keys and values by head have theirs already.
+        if operator.optional(3).is_some() && part.rank() == 3 {
             let bias = operator.typed(3, q.dtype())?;
             if bias.rank() != 1 || bias.elements() < from + width {
                 return Err(Fault::invalid(format!("a bias of shape {} for so many features", bias.shape())));

@@ -72,33 +72,38 @@ pub(super) fn flat_indices(
     let lead = indices.rank() - 1;
     let dims = indices.dims()[..lead].to_vec();
     let mut flat: Option<View> = None;
+    let mut count = 1usize;
     for axis in 0..batch + depth {
+        count = x.dims()[axis].saturating_mul(count);
         let index = if axis < batch {
             builder.indices(DType::I64, x.dims()[axis], axis, lead)?
         } else {
             builder.part(indices, lead, axis - batch, 1)?.reshaped(dims.clone())?
         };
-        flat = Some(combined(builder, flat, &index, x.dims()[axis])?);
+        flat = Some(combined(builder, flat, &index, x.dims()[axis], count)?);
     }
     let flat = flat.ok_or_else(|| Fault::invalid("no index at all"))?;
     builder.expanded(&flat, Shape::new(dims)?)
 }
 
-/// `flat · size + index`, with a negative index counted from the end.
-fn combined(builder: &mut Builder, flat: Option<View>, index: &View, size: usize) -> Result<View, Fault> {
-    let size = size as f64;
+/// `flat · size + index`, one of `count`, with a negative index counted from the end. An index outside its axis makes all that is
+/// combined from it less than −`count`, whatever the indices of other axes are.
+fn combined(builder: &mut Builder, flat: Option<View>, index: &View, size: usize, count: usize) -> Result<View, Fault> {
+    let (size, outside) = (size as f64, count as f64 * -3.0);
     match flat {
-        None => builder.map(Domain::I64, [index], DType::I64, |[index]| from_start(index, size)),
+        None => builder.map(Domain::I64, [index], DType::I64, |[index]| from_start(index, size, outside)),
         Some(flat) => builder.map(Domain::I64, [index, &flat], DType::I64, |[index, flat]| {
-            let counted = from_start(index, size);
+            let counted = from_start(index, size, outside);
             flat * size + counted
         }),
     }
 }
 
-/// An index of `size`, counted from the end if it is negative.
-pub(super) fn from_start(index: Term<'_>, size: f64) -> Term<'_> {
-    index.with(Binary::Less, 0.0).select(index + size, index)
+/// An index of `size`, counted from the end if it is negative; `outside` if there is no such element.
+pub(super) fn from_start(index: Term<'_>, size: f64, outside: f64) -> Term<'_> {
+    let counted = index.with(Binary::Less, 0.0).select(index + size, index);
+    let inside = counted.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, counted.with(Binary::Less, size));
+    inside.select(counted, outside)
 }
 
 /// Slices of `x` along `axis`, as the indices say.

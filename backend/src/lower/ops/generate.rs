@@ -139,7 +139,7 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let on = builder.part(&flat, 0, 1, 1)?;
     let inputs = [&indices.reshaped(row)?, &positions, &off, &on];
     let hot = builder.map(domain, inputs, values.dtype(), |[index, position, off, on]| {
-        from_start(index, depth as f64).with(Binary::Equal, position).select(on, off)
+        from_start(index, depth as f64, -1.0).with(Binary::Equal, position).select(on, off)
     })?;
     Ok(vec![hot])
 }

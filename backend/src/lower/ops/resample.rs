@@ -1,6 +1,10 @@
-//! Resampling as a product with a matrix for each axis, whose rows weigh the elements that an output is made of: for what the
-//! interpolating kernel does not compute (antialiasing, weights that leave out what is outside, cut-out regions).
+//! Resampling of one axis after the other, for what the interpolating kernel does not compute (antialiasing, weights that leave out what
+//! is outside, cut-out regions): the nearest elements are chosen, and curves are a product with a matrix, whose rows weigh the elements
+//! that an output is made of.
+//!
+//! Elements without weight are terms of such a product too, so an infinite element or NaN makes all of its line NaN.
 
+use super::gather::chosen;
 use super::matmul::multiplied;
 use super::{Builder, Fault, View};
 use anabranch_kernels::op::{Binary, Domain};
@@ -9,8 +13,6 @@ use anabranch_kernels::{DType, Shape, Tensor};
 /// The curve along which neighbours are weighed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Curve {
-    /// One neighbour: rounded with halves down, halves up, down, or up.
-    Nearest(fn(f64) -> f64),
     /// A triangle.
     Linear,
     /// Cubic convolution (Keys 1981) with this coefficient.
@@ -22,7 +24,6 @@ impl Curve {
     fn at(self, distance: f64) -> f64 {
         let d = distance.abs();
         match self {
-            Self::Nearest(_) => 1.0,
             Self::Linear => (1.0 - d).max(0.0),
             Self::Cubic(a) if d <= 1.0 => ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0,
             Self::Cubic(a) if d < 2.0 => ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a,
@@ -33,7 +34,6 @@ impl Curve {
     /// Up to which distance weights are not zero.
     fn reach(self) -> f64 {
         match self {
-            Self::Nearest(_) => 0.0,
             Self::Linear => 1.0,
             Self::Cubic(_) => 2.0,
         }
@@ -50,27 +50,30 @@ pub(super) struct AxisPlan {
     pub(super) scale: f64,
 }
 
-/// What holds for all axes.
+/// How an element is made of those around its coordinate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(super) enum Sampling {
+    /// It is the one whose index the coordinate is rounded to, in this way.
+    Nearest(fn(f64) -> f64),
+    /// It is their weighted sum.
+    Weighted(Weighting),
+}
+
+/// How neighbours are weighed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weighting {
     pub(super) curve: Curve,
     /// Neighbours outside have no weight, rather than those of the outermost elements.
     pub(super) exclude_outside: bool,
     /// Where the output is smaller, the curve is as much wider.
     pub(super) antialias: bool,
-    /// What stands where there is no coordinate.
-    pub(super) constant: f64,
 }
 
-impl Rules {
+impl Weighting {
     /// The weights of `size` elements at a coordinate.
     fn row(self, at: f64, scale: f64, size: usize) -> Vec<f64> {
         let mut row = vec![0.0; size];
         let last = size as f64 - 1.0;
-        if let Curve::Nearest(round) = self.curve {
-            row[round(at).clamp(0.0, last) as usize] = 1.0;
-            return row;
-        }
         let narrow = if self.antialias { scale.min(1.0) } else { 1.0 };
         let reach = (self.curve.reach() / narrow).ceil();
         let (low, high) = ((at - reach).floor() as i64, (at + reach).ceil() as i64);
@@ -86,11 +89,20 @@ impl Rules {
     }
 }
 
-/// Resamples the axes of these plans one after the other.
-pub(super) fn by_matrices(builder: &mut Builder, x: &View, plans: &[AxisPlan], rules: Rules) -> Result<View, Fault> {
+/// Resamples the axes of these plans one after the other; `constant` stands where there is no coordinate.
+pub(super) fn by_axes(
+    builder: &mut Builder,
+    x: &View,
+    plans: &[AxisPlan],
+    sampling: Sampling,
+    constant: f64,
+) -> Result<View, Fault> {
     let mut result = builder.as_f32(x)?;
     for plan in plans {
-        result = along(builder, &result, plan, rules)?;
+        result = match sampling {
+            Sampling::Nearest(round) => nearest(builder, &result, plan, round)?,
+            Sampling::Weighted(weighting) => weighted(builder, &result, plan, weighting)?,
+        };
     }
     for plan in plans.iter().filter(|plan| plan.coordinates.contains(&None)) {
         let inside: Vec<f32> = plan.coordinates.iter().map(|at| f32::from(u8::from(at.is_some()))).collect();
@@ -99,20 +111,30 @@ pub(super) fn by_matrices(builder: &mut Builder, x: &View, plans: &[AxisPlan], r
         let inside = Tensor::from_elements(Shape::new(dims)?, &inside).expect("one for each index");
         let inside = builder.made(inside)?;
         result = builder.map(Domain::F32, [&result, &inside], DType::F32, |[x, inside]| {
-            inside.with(Binary::Greater, 0.5).select(x, rules.constant)
+            inside.with(Binary::Greater, 0.5).select(x, constant)
         })?;
     }
     builder.cast(&result, x.dtype())
 }
 
-fn along(builder: &mut Builder, x: &View, plan: &AxisPlan, rules: Rules) -> Result<View, Fault> {
+fn nearest(builder: &mut Builder, x: &View, plan: &AxisPlan, round: fn(f64) -> f64) -> Result<View, Fault> {
+    let last = x.dims()[plan.axis] as f64 - 1.0;
+    let place = |at: &Option<f64>| at.map_or(0, |at| round(at).clamp(0.0, last) as i64);
+    let places: Vec<_> = plan.coordinates.iter().map(place).collect();
+    let mut dims = x.dims().to_vec();
+    dims[plan.axis] = places.len();
+    let places = builder.made(Tensor::from_i64s(&places))?;
+    chosen(builder, x, &places, plan.axis, dims)
+}
+
+fn weighted(builder: &mut Builder, x: &View, plan: &AxisPlan, weighting: Weighting) -> Result<View, Fault> {
     let (size, made) = (x.dims()[plan.axis], plan.coordinates.len());
     let bytes = size.saturating_mul(made).saturating_mul(4);
     if !builder.affords(bytes) {
         return Err(Fault::budget(bytes, 0));
     }
     let zeros = || vec![0.0; size];
-    let rows = plan.coordinates.iter().map(|at| at.map_or_else(zeros, |at| rules.row(at, plan.scale, size)));
+    let rows = plan.coordinates.iter().map(|at| at.map_or_else(zeros, |at| weighting.row(at, plan.scale, size)));
     let rows: Vec<Vec<f64>> = rows.collect();
     let columns: Vec<f32> = (0..size).flat_map(|index| rows.iter().map(move |row| row[index] as f32)).collect();
     let matrix = Tensor::from_elements(Shape::new(vec![size, made])?, &columns).expect("a weight for each pair");
@@ -131,13 +153,13 @@ fn along(builder: &mut Builder, x: &View, plan: &AxisPlan, rules: Rules) -> Resu
 mod tests {
     use super::*;
 
-    fn rules(curve: Curve, exclude_outside: bool, antialias: bool) -> Rules {
-        Rules { curve, exclude_outside, antialias, constant: 0.0 }
+    fn rules(curve: Curve, exclude_outside: bool, antialias: bool) -> Weighting {
+        Weighting { curve, exclude_outside, antialias }
     }
 
     #[test]
     fn the_weights_of_a_row_add_up_to_one() {
-        for curve in [Curve::Linear, Curve::Cubic(-0.5), Curve::Nearest(f64::floor)] {
+        for curve in [Curve::Linear, Curve::Cubic(-0.5)] {
             for (exclude, antialias) in [(false, false), (true, false), (false, true), (true, true)] {
                 for at in [-0.4, 0.0, 1.3, 4.0, 4.7] {
                     let row = rules(curve, exclude, antialias).row(at, 0.3, 5);

@@ -1,7 +1,7 @@
 //! Resampling of images.
 
 use super::expand::sizes;
-use super::resample::{AxisPlan, Curve, Rules, by_matrices};
+use super::resample::{AxisPlan, Curve, Sampling, Weighting, by_axes};
 use super::{Builder, Entry, Fault, Operator, View, axes_in_order, numbers};
 use anabranch_kernels::op::{Coordinates, Interpolation, NearestRounding, Op, Resize};
 use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -139,7 +139,12 @@ fn interpolation(operator: &Operator<'_>) -> Result<Interpolation, Fault> {
 
 /// `None` where the interpolating kernel knows no such coordinates.
 fn coordinates(operator: &Operator<'_>, x: &View, targets: &[AxisScale]) -> Result<Option<Coordinates>, Fault> {
-    let whole = targets.iter().zip(x.dims()).all(|(t, dim)| t.size as f64 == *dim as f64 * t.scale);
+    // Scales are rounded: those of 7 elements made 29 need not give 29 exactly.
+    let is_whole = |(t, dim): (&AxisScale, &usize)| {
+        let size = t.size as f64;
+        (size - *dim as f64 * t.scale).abs() <= 1e-6 * size
+    };
+    let whole = targets.iter().zip(x.dims()).all(is_whole);
     match operator.string("coordinate_transformation_mode", "half_pixel")? {
         "half_pixel" => Ok(Some(Coordinates::HalfPixel)),
         "pytorch_half_pixel" => Ok(Some(Coordinates::PytorchHalfPixel)),
@@ -162,13 +167,14 @@ fn by_weights(
     [antialias, exclude_outside]: [bool; 2],
 ) -> Result<View, Fault> {
     let x = operator.input(0)?;
-    let curve = match interpolation {
-        Interpolation::Linear => Curve::Linear,
-        Interpolation::Cubic { coefficient } => Curve::Cubic(coefficient.into()),
-        Interpolation::Nearest(NearestRounding::RoundPreferFloor) => Curve::Nearest(|at| (at - 0.5).ceil()),
-        Interpolation::Nearest(NearestRounding::RoundPreferCeil) => Curve::Nearest(|at| (at + 0.5).floor()),
-        Interpolation::Nearest(NearestRounding::Floor) => Curve::Nearest(f64::floor),
-        Interpolation::Nearest(NearestRounding::Ceil) => Curve::Nearest(f64::ceil),
+    let weighted = |curve| Sampling::Weighted(Weighting { curve, exclude_outside, antialias });
+    let sampling = match interpolation {
+        Interpolation::Linear => weighted(Curve::Linear),
+        Interpolation::Cubic { coefficient } => weighted(Curve::Cubic(coefficient.into())),
+        Interpolation::Nearest(NearestRounding::RoundPreferFloor) => Sampling::Nearest(|at| (at - 0.5).ceil()),
+        Interpolation::Nearest(NearestRounding::RoundPreferCeil) => Sampling::Nearest(|at| (at + 0.5).floor()),
+        Interpolation::Nearest(NearestRounding::Floor) => Sampling::Nearest(f64::floor),
+        Interpolation::Nearest(NearestRounding::Ceil) => Sampling::Nearest(f64::ceil),
     };
     let mode = operator.string("coordinate_transformation_mode", "half_pixel")?;
     let region = match (mode, operator.optional(1)) {
@@ -196,7 +202,7 @@ fn by_weights(
         plans.push(AxisPlan { axis: *axis, coordinates: coordinates.collect(), scale: target.scale });
     }
     let constant = operator.float("extrapolation_value", 0.0)?.into();
-    by_matrices(builder, x, &plans, Rules { curve, exclude_outside, antialias, constant })
+    by_axes(builder, x, &plans, sampling, constant)
 }
 
 /// The coordinate of the input, of `size` elements, that an output's index stands for; `None` outside a region that is cut out.

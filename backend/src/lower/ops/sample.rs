@@ -29,7 +29,7 @@ struct Sampling {
     align_corners: bool,
 }
 
-/// For one axis: places of neighbours (within the image) and their weights, for all points.
+/// For one axis: places of neighbours (−1 where there is none) and their weights, for all points.
 struct Neighbour {
     place: View,
     weight: View,
@@ -150,25 +150,23 @@ impl Sampling {
             let index = if self.outside == Outside::Reflection { self.reflected(index, size) } else { index };
             // Towards zero: a mirrored index may lie between two.
             let index = index.apply(Unary::Truncate);
-            // Where zeros stand outside the weight is 0, and any place will do; so it is for what is no number.
+            if self.outside == Outside::Zeros {
+                let below = index.with(Binary::Less, size);
+                return index.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, below).select(index, -1.0);
+            }
+            // Any place will do for what is no number: its weight is none either.
             let inside = index.with(Binary::Max, 0.0).with(Binary::Min, size - 1.0);
             inside.apply(Unary::IsNan).select(0.0, inside)
         })?;
         let weight = builder.map(Domain::F32, [at], DType::F32, |[at]| {
             let floor = at.apply(Unary::Floor);
             let fraction = at - floor;
-            let weight = match self.mode {
+            match self.mode {
                 Mode::Nearest => fraction * 0.0 + 1.0,
                 Mode::Linear if offset == 0.0 => fraction * -1.0 + 1.0,
-                Mode::Linear => fraction * 1.0,
+                Mode::Linear => fraction,
                 Mode::Cubic => cubic(fraction, offset),
-            };
-            if self.outside != Outside::Zeros {
-                return weight * 1.0;
             }
-            let index = floor + offset;
-            let inside = index.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, index.with(Binary::Less, size));
-            inside.select(weight, 0.0)
         })?;
         Ok(Neighbour { place, weight })
     }
@@ -200,25 +198,37 @@ fn weighted_sum(
     let mut sum: Option<View> = None;
     for combination in 0..combinations {
         let (mut rest, mut place, mut weight) = (combination, image.clone(), None::<View>);
+        let mut count = batch;
         for (axis, choices) in neighbours.iter().enumerate() {
             let chosen = &choices[rest % choices.len()];
             rest /= choices.len();
-            let size = dims[axis] as f64;
-            let inputs = [&place, &chosen.place];
-            place = builder.map(Domain::I64, inputs, DType::I64, |[place, index]| place * size + index)?;
+            count *= dims[axis];
+            // Outside along one axis the place stays below 0, whatever it is along the others.
+            let (size, outside) = (dims[axis] as f64, count as f64 * -2.0);
+            place = builder.map(Domain::I64, [&place, &chosen.place], DType::I64, |[place, index]| {
+                let along = index.with(Binary::Less, 0.0).select(outside, index);
+                place * size + along
+            })?;
             weight = Some(match weight {
                 None => chosen.weight.clone(),
                 Some(weight) => builder.map(Domain::F32, [&weight, &chosen.weight], DType::F32, |[a, b]| a * b)?,
             });
         }
         let place = builder.expanded(&place, Shape::new(vec![batch, points])?)?;
+        let inside =
+            builder.map(Domain::I64, [&place], DType::Bool, |[place]| place.with(Binary::GreaterOrEqual, 0.0))?;
+        let inside = builder.as_f32(&inside)?.reshaped(vec![batch, points, 1])?;
+        let place = builder.map(Domain::I64, [&place], DType::I64, |[place]| place.with(Binary::Max, 0.0))?;
         let read = gather::chosen(builder, table, &place, 0, vec![batch, points, channels])?;
         let weight = weight.ok_or_else(|| Fault::invalid("no axis"))?.reshaped(vec![batch, points, 1])?;
+        // Not by a weight of 0, which an infinite element would make NaN.
+        let part = builder.map(Domain::F32, [&read, &weight, &inside], DType::F32, |[x, weight, inside]| {
+            let part = x * weight;
+            inside.select(part, 0.0)
+        })?;
         sum = Some(match sum {
-            None => builder.map(Domain::F32, [&read, &weight], DType::F32, |[x, weight]| x * weight)?,
-            Some(sum) => {
-                builder.map(Domain::F32, [&sum, &read, &weight], DType::F32, |[sum, x, weight]| sum + x * weight)?
-            }
+            None => part,
+            Some(sum) => builder.map(Domain::F32, [&sum, &part], DType::F32, |[sum, part]| sum + part)?,
         });
     }
     sum.ok_or_else(|| Fault::invalid("no neighbour"))

@@ -45,7 +45,10 @@ fn places<'a>(operator: &'a Operator<'_>) -> Result<(&'a View, &'a View), Fault>
 fn element_places(builder: &mut Builder, x: &View, indices: &View, axis: usize) -> Result<View, Fault> {
     let (strides, size) = (x.shape().strides(), x.dims()[axis] as f64);
     let stride = strides[axis] as f64;
-    let along = builder.map(Domain::I64, [indices], DType::I64, |[index]| gather::from_start(index, size) * stride)?;
+    // An index outside its axis is before all elements, wherever those of the other axes lead.
+    let outside = -(x.elements() as f64 / stride);
+    let along =
+        builder.map(Domain::I64, [indices], DType::I64, |[index]| gather::from_start(index, size, outside) * stride)?;
     let mut flat = along;
     for other in (0..x.rank()).filter(|other| *other != axis && indices.dims()[*other] > 1) {
         let index = builder.indices(DType::I64, indices.dims()[other], other, x.rank())?;

@@ -4,7 +4,6 @@ use super::cast::element_type;
 use super::gather::chosen;
 use super::matmul::multiplied;
 use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of, numbers};
-use anabranch_kernels::op::PadMode;
 use anabranch_kernels::{DType, Shape, Tensor};
 use std::f64::consts::PI;
 
@@ -187,7 +186,7 @@ fn short_transform(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
     let length = match (operator.optional(3), operator.optional(2)) {
         (Some(_), _) => operator.known_int(builder, 3, "frame_length")?,
         (None, Some(window)) => window.elements() as i64,
-        (None, None) => return Err(Fault::missing(2)),
+        (None, None) => size as i64,
     };
     let positive = |value: i64| usize::try_from(value).ok().filter(|value| *value > 0);
     let (Some(step), Some(length)) = (positive(step), positive(length).filter(|length| *length <= size)) else {
@@ -201,9 +200,9 @@ fn short_transform(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
     let mut framed = chosen(builder, x, &places, 1, vec![batch, frames, length, parts])?;
     if operator.optional(2).is_some() {
         let window = operator.typed(2, x.dtype())?;
-        // A shorter window stands in the middle.
-        let before = length.saturating_sub(window.elements()) / 2;
-        let window = builder.padded(window, PadMode::Constant(0.0), vec![before as isize], vec![length])?;
+        if *window.dims() != [length] {
+            return Err(Fault::invalid(format!("a window of shape {} for frames of {length}", window.shape())));
+        }
         let window = window.reshaped(vec![length, 1])?;
         framed = builder.map(domain_of(x.dtype()), [&framed, &window], x.dtype(), |[x, window]| x * window)?;
     }

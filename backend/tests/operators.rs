@@ -1,0 +1,228 @@
+//! Operators where an index, a size or an element is at or beyond what is ordinary: all inputs are constants, so that lowering computes
+//! the result.
+
+use anabranch::Tensor;
+use anabranch::import::from_bytes;
+use anabranch::import::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, data_type,
+};
+use anabranch::lower::{LowerOptions, lower};
+
+const INF: f32 = f32::INFINITY;
+
+/// The output `y` of a node over these tensors, or why there is none.
+fn answer(node: NodeProto, inputs: Vec<TensorProto>) -> Result<Tensor, String> {
+    let graph = GraphProto {
+        node: vec![node],
+        initializer: inputs,
+        output: vec![ValueInfoProto::f32s("y", &[])],
+        ..GraphProto::default()
+    };
+    let mut model = ModelProto::of(graph, 24);
+    let contributed = OperatorSetIdProto { domain: "com.microsoft".into(), version: 1 };
+    model.opset_import.push(contributed);
+    let model = from_bytes(&model.to_bytes(), None).expect("a sound model");
+    let program = lower(&model, &LowerOptions::default()).map_err(|error| error.to_string())?;
+    let constant = program.constant(program.outputs[0].value).expect("folded");
+    constant
+        .load()
+        .expect("in memory")
+        .reshaped(program.outputs[0].spec.shape.clone())
+        .map_err(|error| error.to_string())
+}
+
+fn floats(node: NodeProto, inputs: Vec<TensorProto>) -> Vec<f32> {
+    let y = answer(node, inputs).unwrap_or_else(|error| panic!("{error}"));
+    y.elements::<f32>().expect("f32").to_vec()
+}
+
+fn refused(node: NodeProto, inputs: Vec<TensorProto>) {
+    assert!(answer(node.clone(), inputs).is_err(), "{} is computed", node.op_type);
+}
+
+fn node(operator: &str, inputs: &[&str]) -> NodeProto {
+    NodeProto::of(operator, inputs, &["y"])
+}
+
+fn f(name: &str, dims: &[i64], elements: &[f32]) -> TensorProto {
+    TensorProto::f32s(name, dims, elements)
+}
+
+fn i(name: &str, dims: &[i64], elements: &[i64]) -> TensorProto {
+    TensorProto::i64s(name, dims, elements)
+}
+
+fn i32s(name: &str, dims: &[i64], elements: &[i32]) -> TensorProto {
+    let data = elements.iter().flat_map(|element| element.to_le_bytes()).collect();
+    TensorProto::raw(name, data_type::INT32, dims, data)
+}
+
+/// 0, 1, 2, … under a shape.
+fn counted(name: &str, dims: &[i64]) -> TensorProto {
+    let count = dims.iter().product::<i64>();
+    f(name, dims, &(0..count).map(|at| at as f32).collect::<Vec<_>>())
+}
+
+#[test]
+fn an_index_outside_its_axis_reaches_no_other_row() {
+    for reduction in ["none", "add"] {
+        let scatter = |index: i64| {
+            let node = node("ScatterElements", &["x", "i", "u"])
+                .with(AttributeProto::int("axis", 1))
+                .with(AttributeProto::string("reduction", reduction));
+            answer(node, vec![f("x", &[2, 2], &[0.0; 4]), i("i", &[2, 1], &[0, index]), f("u", &[2, 1], &[1.0, 2.0])])
+        };
+        let y = scatter(-2).expect("the first");
+        assert_eq!(y.elements::<f32>().expect("f32"), [1.0, 0.0, 2.0, 0.0]);
+        assert!([-3, -4, 2].iter().all(|index| scatter(*index).is_err()), "{reduction}");
+        let many = |tuple: [i64; 2]| {
+            let node = node("ScatterND", &["x", "i", "u"]).with(AttributeProto::string("reduction", reduction));
+            answer(node, vec![f("x", &[2, 2], &[0.0; 4]), i("i", &[1, 2], &tuple), f("u", &[1], &[1.0])])
+        };
+        assert!(many([-1, -2]).is_ok() && many([1, 1]).is_ok());
+        assert!([[0, 2], [1, -3], [-3, 1], [2, -1]].iter().all(|tuple| many(*tuple).is_err()), "{reduction}");
+    }
+    let gather =
+        |tuple: [i64; 2]| answer(node("GatherND", &["x", "i"]), vec![counted("x", &[2, 2]), i("i", &[1, 2], &tuple)]);
+    assert_eq!(gather([-1, -2]).expect("within").elements::<f32>().expect("f32"), [2.0]);
+    assert!([[0, 2], [1, -3], [-3, 1], [2, -1], [-3, -3]].iter().all(|tuple| gather(*tuple).is_err()));
+}
+
+#[test]
+fn an_infinite_element_that_is_not_chosen_changes_nothing() {
+    let resize = node("Resize", &["x", "roi", "", "sizes"])
+        .with(AttributeProto::string("mode", "nearest"))
+        .with(AttributeProto::string("coordinate_transformation_mode", "tf_crop_and_resize"));
+    let inputs =
+        vec![f("x", &[1, 3], &[1.0, INF, 3.0]), f("roi", &[4], &[0.0, 0.0, 1.0, 1.0]), i("sizes", &[2], &[1, 2])];
+    assert_eq!(floats(resize, inputs), [1.0, 3.0]);
+    // A point beyond the corner at an infinite element, and one a quarter outside the first.
+    for mode in ["nearest", "linear", "cubic"] {
+        let sample = node("GridSample", &["x", "grid"])
+            .with(AttributeProto::string("mode", mode))
+            .with(AttributeProto::int("align_corners", 1));
+        let inputs = vec![f("x", &[1, 1, 1, 2], &[1.0, INF]), f("grid", &[1, 1, 2, 2], &[9.0, 0.0, -9.0, f32::NAN])];
+        assert_eq!(floats(sample, inputs), [0.0, 0.0], "{mode}");
+    }
+}
+
+#[test]
+fn a_size_of_a_rounded_scale_is_whole() {
+    // So that neighbours alone are read, and an infinite element stays where it is.
+    let resize = node("Resize", &["x", "", "", "sizes"])
+        .with(AttributeProto::string("mode", "linear"))
+        .with(AttributeProto::string("coordinate_transformation_mode", "align_corners"));
+    let x = f("x", &[7], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, INF]);
+    let y = floats(resize, vec![x, i("sizes", &[1], &[29])]);
+    let close = y[..20].iter().enumerate().all(|(at, y)| (y - at as f32 * 6.0 / 28.0).abs() < 1e-5);
+    assert!(y.len() == 29 && close, "{y:?}");
+}
+
+#[test]
+fn columns_of_no_channels_make_an_image_of_none() {
+    let fold = node("Col2Im", &["x", "image", "block"]);
+    let wide = 1 << 20;
+    let inputs = vec![f("x", &[1, 0, 1], &[]), i("image", &[2], &[wide, wide]), i("block", &[2], &[wide, wide])];
+    let y = answer(fold, inputs).expect("an empty image");
+    assert_eq!(y.spec().shape.dims(), [1, 0, 1 << 20, 1 << 20]);
+}
+
+#[test]
+fn keys_and_values_by_head_get_no_bias() {
+    let attend = |bias: &[f32]| {
+        let mut node = node("MultiHeadAttention", &["q", "k", "v", "b"]).with(AttributeProto::int("num_heads", 2));
+        node.domain = "com.microsoft".into();
+        let by_head = |name| counted(name, &[1, 2, 3, 2]);
+        floats(node, vec![counted("q", &[1, 1, 4]), by_head("k"), by_head("v"), f("b", &[12], bias)])
+    };
+    let mut bias = [0.0; 12];
+    let plain = attend(&bias);
+    bias[4..].fill(5.0);
+    assert_eq!(attend(&bias), plain);
+    bias[..4].fill(-5.0);
+    assert_ne!(attend(&bias), plain);
+}
+
+#[test]
+fn nothing_is_written_before_or_beyond_a_slice() {
+    let write = |first: i64, mode: &str| {
+        let node = node("TensorScatter", &["c", "u", "at"]).with(AttributeProto::string("mode", mode));
+        answer(node, vec![f("c", &[2, 3, 1], &[0.0; 6]), f("u", &[2, 1, 1], &[1.0, 2.0]), i("at", &[2], &[0, first])])
+    };
+    assert!(write(2, "linear").is_ok() && write(-1, "linear").is_err() && write(3, "linear").is_err());
+    let y = write(-1, "circular").expect("the last");
+    assert_eq!(y.elements::<f32>().expect("f32"), [1.0, 0.0, 0.0, 0.0, 0.0, 2.0]);
+    for (time, batch) in [(0, 1), (1, 0)] {
+        let reverse = |length: i64| {
+            let node = node("ReverseSequence", &["x", "n"])
+                .with(AttributeProto::int("time_axis", time))
+                .with(AttributeProto::int("batch_axis", batch));
+            answer(node, vec![counted("x", &[2, 2]), i("n", &[2], &[length, 1])])
+        };
+        assert!(reverse(2).is_ok() && reverse(3).is_err() && reverse(4).is_err());
+    }
+}
+
+#[test]
+fn only_queries_without_keys_become_zero() {
+    let attend = |value: f32, mask: TensorProto| {
+        let inputs =
+            vec![f("q", &[1, 1, 2, 1], &[1.0, value]), counted("k", &[1, 1, 2, 1]), f("v", &[1, 1, 2, 1], &[4.0, 4.0])];
+        floats(node("Attention", &["q", "k", "v", "m"]), [inputs, vec![mask]].concat())
+    };
+    let floats = f("m", &[2, 2], &[-INF, -INF, 0.0, 0.0]);
+    let bools = TensorProto::raw("m", data_type::BOOL, &[2, 2], vec![0, 0, 1, 1]);
+    for mask in [floats, bools] {
+        assert_eq!(attend(1.0, mask.clone()), [0.0, 4.0]);
+        let y = attend(f32::NAN, mask);
+        assert!(y[0] == 0.0 && y[1].is_nan(), "{y:?}");
+    }
+}
+
+#[test]
+fn frames_are_as_long_as_the_window_or_the_signal() {
+    let step = || i("step", &[], &[1]);
+    let y = answer(node("STFT", &["x", "step"]), vec![counted("x", &[1, 4, 1]), step()]).expect("one frame");
+    assert_eq!(y.spec().shape.dims(), [1, 1, 3, 2]);
+    assert!((y.elements::<f32>().expect("f32")[0] - 6.0).abs() < 1e-5);
+    let inputs = vec![counted("x", &[1, 4, 1]), step(), f("w", &[2], &[1.0; 2]), i("n", &[], &[3])];
+    refused(node("STFT", &["x", "step", "w", "n"]), inputs);
+}
+
+#[test]
+fn attributes_of_another_length_are_refused() {
+    let unpool = |name: &str, values: &[i64]| {
+        let node = node("MaxUnpool", &["x", "i"]).with(AttributeProto::ints("kernel_shape", &[2, 2]));
+        let node = node.with(AttributeProto::ints(name, values));
+        answer(node, vec![f("x", &[1, 1, 1, 1], &[3.0]), i("i", &[1, 1, 1, 1], &[1])])
+    };
+    assert!(unpool("strides", &[2, 2]).is_ok() && unpool("strides", &[2]).is_err());
+    assert!(unpool("pads", &[0; 4]).is_ok() && unpool("pads", &[0; 2]).is_err());
+}
+
+#[test]
+fn bits_shifted_by_all_there_are_leave_none() {
+    let raw = |name: &str, values: &[u64]| {
+        let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        TensorProto::raw(name, data_type::UINT64, &[values.len() as i64], data)
+    };
+    let shift = node("BitShift", &["x", "n"]).with(AttributeProto::string("direction", "RIGHT"));
+    let y = answer(shift, vec![raw("x", &[u64::MAX; 5]), raw("n", &[0, 63, 64, 65, u64::MAX])]).expect("shifted");
+    assert_eq!(y.elements::<u64>().expect("u64"), [u64::MAX, 1, 0, 0, 0]);
+}
+
+#[test]
+fn positions_of_one_row_hold_for_all() {
+    let embed = |positions: TensorProto| {
+        let mut node = node("EmbedLayerNormalization", &["w", "", "words", "places", "", "g", "b", "", "p"]);
+        node.output = vec!["y".into(), "counts".into()];
+        node.domain = "com.microsoft".into();
+        let tables = vec![f("words", &[2, 2], &[1.0, 2.0, 3.0, 5.0]), f("places", &[2, 2], &[0.0, 9.0, 4.0, 0.0])];
+        let scale = vec![f("g", &[2], &[1.0; 2]), f("b", &[2], &[0.0; 2]), positions];
+        answer(node, [vec![i32s("w", &[2, 2], &[0, 1, 1, 0])], tables, scale].concat())
+    };
+    let one = embed(i32s("p", &[1, 2], &[1, 0])).expect("one row");
+    let each = embed(i32s("p", &[2, 2], &[1, 0, 1, 0])).expect("a row each");
+    assert!(one.same_bits(&each));
+    assert!(embed(i32s("p", &[2, 1], &[1, 0])).is_err());
+}
