@@ -7,6 +7,7 @@ use super::gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
 use super::key::device_key;
 use super::pci::{self, PciAddress};
 use super::vulkan::{Heaps, heaps};
+use anabranch_kernels::gpu::one_at_a_time;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -42,7 +43,7 @@ pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuD
 
 /// All adapters: those of discrete GPUs first, then by backend, else as the driver lists them.
 fn adapters() -> Vec<wgpu::Adapter> {
-    let mut adapters = pollster::block_on(instance().enumerate_adapters(BACKENDS));
+    let mut adapters = one_at_a_time(|| pollster::block_on(instance().enumerate_adapters(BACKENDS)));
     adapters.sort_by_key(|adapter| preference(&adapter.get_info()));
     adapters
 }

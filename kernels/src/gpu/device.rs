@@ -6,7 +6,7 @@ use crate::error::KernelError;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// One opened adapter. Share it by [`Arc`]: every method takes `&self`.
@@ -36,8 +36,8 @@ impl Gpu {
             ..Default::default()
         };
         let name = adapter.get_info().name;
-        let (device, queue) = pollster::block_on(adapter.request_device(&description))
-            .map_err(|error| KernelError::Gpu(format!("{name} cannot be opened: {error}")))?;
+        let opened = one_at_a_time(|| pollster::block_on(adapter.request_device(&description)));
+        let (device, queue) = opened.map_err(|error| KernelError::Gpu(format!("{name} cannot be opened: {error}")))?;
         let fault = Arc::new(OnceLock::new());
         record_faults(&device, &fault);
         let facts = GpuLimits::from(&limits);
@@ -133,6 +133,14 @@ impl Gpu {
         self.facts = facts;
         self
     }
+}
+
+/// Does `work` while no other thread looks for GPUs or opens one in here: NVIDIA's driver (580.159) was seen to fault where several threads of
+/// a process began with it at the same time.
+pub fn one_at_a_time<T>(work: impl FnOnce() -> T) -> T {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    work()
 }
 
 thread_local! {

@@ -41,7 +41,7 @@ mod timestamps;
 mod transpose;
 mod window;
 
-pub use device::{Gpu, caught, is_race};
+pub use device::{Gpu, caught, is_race, one_at_a_time};
 pub use kernel::Kernel;
 pub use limits::GpuLimits;
 pub use timestamps::TimestampRing;
