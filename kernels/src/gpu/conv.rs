@@ -30,7 +30,7 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &Conv) -> Result<Recipe<'n>, Ke
         true => (channels * (1 + height * (1 + width)), 0),
         false => {
             let parts = conv.parts();
-            (conv.tile().passes(parts.depth()), parts.scratch_bytes(conv.output.elements()))
+            (conv.tile().passes(parts.depth()), parts.scratch_bytes(conv.extent()))
         }
     };
     let recipe = Recipe::new(node, move |recorder| match conv.is_narrow() {
@@ -90,13 +90,11 @@ impl Convolution {
     }
 
     fn tile(&self) -> Tile {
-        let Extent { batches, m, n, .. } = self.extent();
-        Tile::new(batches, m, n, self.depth())
+        Tile::new(self.extent(), self.depth())
     }
 
     fn parts(&self) -> Parts {
-        let Extent { batches, m, n, .. } = self.extent();
-        self.tile().parts(batches, m, n, self.depth())
+        self.tile().parts(self.extent(), self.depth())
     }
 
     fn tiled(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {

@@ -13,13 +13,13 @@ use crate::shape::Shape;
 
 pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &MatMul) -> Result<Recipe<'n>, KernelError> {
     let product = Product::new(node, op)?;
-    let (parts, outputs) = (product.parts(), product.batches() * product.m * product.n);
+    let (parts, whole) = (product.parts(), product.whole());
     let passes = match product.is_vector() {
         true => product.lanes().passes(parts.depth()),
         false => product.tile().passes(parts.depth()),
     };
     let recipe = Recipe::new(node, move |recorder| product.record(recorder));
-    Ok(Recipe { passes, scratch_bytes: parts.scratch_bytes(outputs), ..recipe })
+    Ok(Recipe { passes, scratch_bytes: parts.scratch_bytes(whole), ..recipe })
 }
 
 struct Product {
@@ -78,17 +78,17 @@ impl Product {
     }
 
     fn tile(&self) -> Tile {
-        Tile::new(self.batches(), self.m, self.n, self.k)
+        Tile::new(self.whole(), self.k)
     }
 
     fn parts(&self) -> Parts {
         match self.is_vector() {
             true => {
                 let lanes = self.lanes();
-                let groups = lanes.groups(self.batches() * self.m * self.n);
+                let groups = lanes.groups(self.whole().outputs());
                 Parts::new(self.k, lanes.width() * LEAST_PASSES, groups, VECTOR_GROUPS)
             }
-            false => self.tile().parts(self.batches(), self.m, self.n, self.k),
+            false => self.tile().parts(self.whole(), self.k),
         }
     }
 
@@ -96,9 +96,15 @@ impl Product {
         self.batch.dims.iter().product()
     }
 
+    /// All outputs.
+    fn whole(&self) -> Extent {
+        Extent { first: 0, batches: self.batches(), m: self.m, n: self.n }
+    }
+
+    /// The outputs at hand.
     fn extent(&self, recorder: &Recorder<'_>) -> Extent {
         let (rows, row) = (recorder.rows(self.rows), self.batches() / self.rows);
-        Extent { first: rows.start * row, batches: rows.len() * row, m: self.m, n: self.n }
+        Extent { first: rows.start * row, batches: rows.len() * row, ..self.whole() }
     }
 
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
@@ -144,7 +150,7 @@ impl Product {
         shader.parameter("k", self.k).code(include_str!("matvec.wgsl"));
         lanes.declare(shader);
         shader.code(&tree("total", "f32", "sum_of"));
-        lanes.groups(extent.batches * extent.m * extent.n)
+        lanes.groups(extent.outputs())
     }
 }
 
@@ -260,7 +266,8 @@ mod tests {
     #[test]
     fn large_and_medium_tiles() {
         for (sizes, tile) in [([1610, 1700, 9], 128), ([900, 850, 20], 64)] {
-            assert_eq!(Tile::new(1, sizes[0], sizes[1], sizes[2]).side(), tile);
+            let whole = Extent { first: 0, batches: 1, m: sizes[0], n: sizes[1] };
+            assert_eq!(Tile::new(whole, sizes[2]).side(), tile);
             for transposed in [[false, false], [true, true]] {
                 check_product((&[], &[]), sizes, transposed);
             }

@@ -44,9 +44,9 @@ impl Parts {
         self.depth
     }
 
-    /// Bytes of all parts' sums of so many outputs, if there are several.
-    pub(crate) fn scratch_bytes(&self, outputs: usize) -> u64 {
-        if self.count == 1 { 0 } else { (self.count * outputs) as u64 * 4 }
+    /// Bytes of all parts' sums, if there are several.
+    pub(crate) fn scratch_bytes(&self, whole: Extent) -> u64 {
+        if self.count == 1 { 0 } else { (self.count * whole.outputs()) as u64 * 4 }
     }
 
     /// Records a product. `operands` declares how A and B are read; `store` declares `store(batch, row, column, value)`, which
@@ -79,7 +79,7 @@ impl Parts {
         }
         let mut shader = Shader::new("product_sum", include_str!("product_sum.wgsl"));
         extent.declare(&mut shader);
-        let count = extent.batches * extent.m * extent.n;
+        let count = extent.outputs();
         shader.parameter("parts", self.count).parameter("count", count);
         shader.read("sums", "f32", recorder.scratch()?);
         store(recorder, &mut shader)?;
@@ -88,6 +88,10 @@ impl Parts {
 }
 
 impl Extent {
+    pub(crate) fn outputs(&self) -> usize {
+        self.batches * self.m * self.n
+    }
+
     fn declare(&self, shader: &mut Shader<'_>) {
         shader.parameter("first", self.first).parameter("batches", self.batches);
         shader.parameter("m", self.m).parameter("n", self.n);

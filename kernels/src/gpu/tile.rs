@@ -40,30 +40,29 @@ pub(crate) enum Order {
 
 impl Tile {
     /// The tile for a product of these sizes: the largest that makes enough workgroups, for small ones with the help of parts.
-    pub(crate) fn new(batches: usize, m: usize, n: usize, k: usize) -> Self {
+    pub(crate) fn new(whole: Extent, k: usize) -> Self {
         let parts = |tile: &Self| if *tile == LARGE { 1 } else { (k / LEAST_DEPTH).max(1) };
-        let groups = |tile: &Self| batches.saturating_mul(tile.groups(m, n)).saturating_mul(parts(tile));
-        let fits = |tile: &Self| m * 2 > tile.side && n * 2 > tile.side && groups(tile) >= ENOUGH_GROUPS;
+        let groups = |tile: &Self| tile.groups(whole).saturating_mul(parts(tile));
+        let fits = |tile: &Self| whole.m.min(whole.n) * 2 > tile.side && groups(tile) >= ENOUGH_GROUPS;
         [LARGE, MEDIUM].into_iter().find(fits).unwrap_or(SMALL)
     }
 
-    /// Workgroups of one batch and part.
-    fn groups(&self, m: usize, n: usize) -> usize {
-        m.div_ceil(self.side).saturating_mul(n.div_ceil(self.side))
+    /// Workgroups of one part.
+    fn groups(&self, Extent { batches, m, n, .. }: Extent) -> usize {
+        batches.saturating_mul(m.div_ceil(self.side)).saturating_mul(n.div_ceil(self.side))
     }
 
-    /// The parts of the inner dimension.
-    pub(crate) fn parts(&self, batches: usize, m: usize, n: usize, k: usize) -> Parts {
-        Parts::new(k, LEAST_DEPTH, batches.saturating_mul(self.groups(m, n)), PARTS_GROUPS)
+    /// The parts of an inner dimension of `k`.
+    pub(crate) fn parts(&self, whole: Extent, k: usize) -> Parts {
+        Parts::new(k, LEAST_DEPTH, self.groups(whole), PARTS_GROUPS)
     }
 
     /// Declares the tile's numbers and its body for an inner dimension of `k`. Returns the workgroups of a part.
     pub(crate) fn declare(&self, shader: &mut Shader<'_>, extent: Extent, k: usize, a: Order, b: Order) -> usize {
-        let Extent { batches, m, n, .. } = extent;
         shader
             .parameter("k", k)
-            .parameter("tiles_m", m.div_ceil(self.side))
-            .parameter("tiles_n", n.div_ceil(self.side));
+            .parameter("tiles_m", extent.m.div_ceil(self.side))
+            .parameter("tiles_n", extent.n.div_ceil(self.side));
         let shared = (2 * self.depth * self.stride()).max(self.threads() * self.block / 4);
         for (name, value) in [
             ("TILE_M", self.side),
@@ -88,7 +87,7 @@ impl Tile {
         shader.fill("keep", &self.keep());
         shader.fill("multiply", &self.multiply());
         shader.fill("stage", &self.stage());
-        batches * self.groups(m, n)
+        self.groups(extent)
     }
 
     /// Passes of a thread through the loops over `k` elements of the inner dimension and over its outputs.

@@ -27,10 +27,6 @@ impl Images {
     pub(crate) fn area(&self) -> usize {
         self.height * self.width
     }
-
-    pub(crate) fn elements(&self) -> usize {
-        self.count * self.channels * self.area()
-    }
 }
 
 /// A window and how it moves.
