@@ -165,9 +165,9 @@ impl Part {
         let mut hasher = DefaultHasher::new();
         place.file_name().hash(&mut hasher);
         let name = hasher.finish();
-        for number in 0..WRITERS {
-            let path = directory(place).join(format!(".anabranch-{name:016x}-{number}.part"));
-            remove_if_abandoned(&path);
+        let named = |number: u32| directory(place).join(format!(".anabranch-{name:016x}-{number}.part"));
+        (0..WRITERS).map(named).for_each(|path| remove_if_abandoned(&path));
+        for path in (0..WRITERS).map(named) {
             match new_file(place.exists()).open(&path) {
                 Ok(file) if keeps(&file, &path) => return Ok(Self { path, file, is_placed: false }),
                 Ok(_) => {}
@@ -386,6 +386,9 @@ mod tests {
         write_text(&path, "whole").expect("writable");
         assert!(in_use.path.exists() && !left_path.exists());
         drop(in_use);
+        // Nobody needs the number before it any more.
+        fs::write(&left_path, "half").expect("as a killed process leaves it");
+        write_text(&path, "whole").expect("writable");
         assert_eq!(names(&folder), ["file"]);
     }
 

@@ -1,6 +1,7 @@
 //! Runs the backend tests of the package `onnx` and compares what passes with the committed list.
 //!
 //!     python tests/onnx/write_suite.py target/onnx-suite
+//!     python tests/onnx/write_contributed.py target/onnx-suite
 //!     cargo run -p anabranch-tests --example onnx_suite -- target/onnx-suite [--gpu] [--list] [NAME…]
 //!
 //! Prints refusals by operator and reason, and counts. Fails if a test is wrong or panics, or one of the list does not pass. `--list`
@@ -15,11 +16,16 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (flags, words): (Vec<&String>, Vec<&String>) = arguments.iter().partition(|word| word.starts_with("--"));
     let [root, names @ ..] = &words[..] else {
-        eprintln!("give the folder that tests/onnx/write_suite.py has written");
+        eprintln!("give the folder that the scripts in tests/onnx have written");
         return ExitCode::FAILURE;
     };
     let flag = |name: &str| flags.iter().any(|flag| *flag == name);
     let target = if flag("--gpu") { Target::Gpu } else { Target::Cpu };
+    let whole = names.is_empty() && target == Target::Cpu;
+    if flag("--list") && !whole {
+        eprintln!("--list is made of all tests, on the CPU: leave out --gpu and names");
+        return ExitCode::FAILURE;
+    }
     let mut all = match cases(Path::new(root)) {
         Ok(all) => all,
         Err(error) => {
@@ -45,7 +51,6 @@ fn main() -> ExitCode {
         std::fs::write(&list, report.passing()).expect("the repository can be written to");
         std::fs::write(folder.join("refused.txt"), report.refused()).expect("the repository can be written to");
     }
-    let whole = names.is_empty() && target == Target::Cpu;
     let listed = if whole { std::fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
     let faults = report.faults(&listed);
     faults.iter().for_each(|fault| println!("{fault}"));

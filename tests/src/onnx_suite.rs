@@ -1,4 +1,4 @@
-//! The backend tests of the package `onnx`, as `tests/onnx/write_suite.py` writes them: found, run and compared, each by itself.
+//! The backend tests of the package `onnx` and those beside them, as the scripts in `tests/onnx` write them: found, run and compared, each by itself.
 
 mod compare;
 mod report;
@@ -126,6 +126,7 @@ impl Case {
         let tolerance = Tolerance::read(&self.folder.join("data.json"));
         let mut sets = folders(&self.folder).expect("the folder is there");
         sets.sort();
+        let mut compared = 0;
         for set in sets {
             let wanted = session.inputs().iter().filter(|input| !input.is_optional());
             let given = tensors(&set, "input")?;
@@ -135,9 +136,10 @@ impl Case {
                 let found = outputs.tensor(index).map_err(|error| Outcome::Wrong(error.to_string()))?;
                 let same = tolerance.compare(found, &expected);
                 same.map_err(|text| Outcome::Wrong(format!("output {index}: {text}")))?;
+                compared += 1;
             }
         }
-        Ok(())
+        if compared == 0 { Err(Outcome::Wrong("there is no output to compare".into())) } else { Ok(()) }
     }
 }
 

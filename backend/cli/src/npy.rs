@@ -2,7 +2,7 @@
 //!
 //! A `.npy` file is a magic word, a version, the length of a header, the header (a Python dictionary with the keys
 //! `descr`, `fortran_order` and `shape`), and the elements. The library for it (`npyz`) panics on headers that lie, so this is ours.
-//! Headers are believed only as far as the file's length bears them out, and memory is taken for arrays that are wanted alone.
+//! Headers are believed only as far as the length of the file bears them out, or the one that an archive tells, and memory is taken for arrays that are wanted alone.
 
 use anabranch::files;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
@@ -28,18 +28,10 @@ pub struct NpyError {
     pub reason: String,
 }
 
-/// Reads one array from a `.npy` file.
+/// Reads one array from a `.npy` file, if `wanted` says of its type and shape that it is wanted.
 ///
 /// # Errors
-/// If the file cannot be read, is not an array of numbers or truth values, or its size is not what its header says.
-pub fn read_npy(path: &Path) -> Result<Tensor, NpyError> {
-    read_npy_if(path, |_| Ok(()))
-}
-
-/// [`read_npy`], if `wanted` says of its type and shape that it is wanted.
-///
-/// # Errors
-/// As [`read_npy`]; also what `wanted` says.
+/// If the file cannot be read, is not an array of numbers or truth values, or its size is not what its header says; also what `wanted` says.
 pub fn read_npy_if(path: &Path, wanted: impl FnOnce(&TensorSpec) -> Result<(), String>) -> Result<Tensor, NpyError> {
     let read = || -> Result<Tensor, String> {
         let file = files::open(path).map_err(|e| e.to_string())?;
@@ -290,7 +282,7 @@ mod tests {
         let (one, all) = (directory.path().join("a.npy"), directory.path().join("all.npz"));
         let (a, b) = (tensor(&[2, 3], &[1.0, -2.0, f32::NAN, 4.0, 5.0, 6.0]), Tensor::from_i64s(&[7, -8]));
         write_npy(&one, &a).expect("writable");
-        assert!(read_npy(&one).expect("readable").same_bits(&a));
+        assert!(read_npy_if(&one, |_| Ok(())).expect("readable").same_bits(&a));
         write_npz(&all, [("a", &a), ("b", &b)]).expect("writable");
         let arrays = read_npz(&all).expect("readable");
         assert_eq!(arrays.keys().collect::<Vec<_>>(), ["a", "b"]);

@@ -210,6 +210,15 @@ fn closed_and_full_streams_end_with_the_right_code() {
         assert_eq!(code(shown, full(), Stdio::null()), Some(1), "{shown:?}");
         assert_eq!(code(shown, Stdio::null(), Stdio::null()), Some(0), "{shown:?}");
     }
+    let closed = || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        Stdio::from(writer)
+    };
+    for shown in [&["--help"][..], &["costs"], &["costs", "--json"]] {
+        assert_eq!(code(shown, closed(), Stdio::null()), Some(0), "{shown:?}: who went away is no error");
+    }
+    assert_eq!(code(&["run", "none.onnx"], Stdio::null(), closed()), Some(2));
 }
 
 #[test]

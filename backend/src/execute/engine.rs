@@ -2,7 +2,8 @@
 //!
 //! Protocol: the caller of a run has the pool's turn, so that all workers are idle. It gives each thread that has steps its part, runs
 //! the host's script itself, and waits until all threads are done. The first worker that fails notes why and raises the stop flag;
-//! the others leave at their next step, chunk or wait. When all have left a failed run, its caller resets what was under way: so
+//! the others leave at their next step, chunk or wait. A worker that sees the end of the run's time in a kernel just leaves: the caller, who
+//! looks at the same token and clock, stops the others. When all have left a failed run, its caller resets what was under way: so
 //! nothing of one run is ever taken for a part of the next.
 
 use super::RunOptions;

@@ -175,13 +175,13 @@ pub(super) fn attempt(worker: &mut dyn Worker, run: &Run<'_>) -> Result<(), Halt
     log.events.clear();
     let followed = catch_unwind(AssertUnwindSafe(|| worker.follow(run)));
     followed.unwrap_or_else(|payload| {
-        if run.is_interrupted() {
-            std::mem::forget(payload);
-            return Err(Halt::Stopped);
-        }
-        let failure = Failure::panic(worker.log().at, &*payload);
+        // A kernel may well panic over parts that were left out: that is not what the run ended for.
+        let halt = match run.is_interrupted() {
+            true => Halt::Stopped,
+            false => Failure::panic(worker.log().at, &*payload).into(),
+        };
         // Dropping a payload could panic again, here where nothing catches it.
         std::mem::forget(payload);
-        Err(failure.into())
+        Err(halt)
     })
 }

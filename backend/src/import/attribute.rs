@@ -69,12 +69,6 @@ impl Node {
         self.attributes.get(name)
     }
 
-    /// The name of the first attribute that holds a subgraph, as `If`, `Loop` and `Scan` have.
-    pub fn subgraph(&self) -> Option<&str> {
-        let is_graph = |(_, value): &(&String, &Attribute)| matches!(value, Attribute::Graph(_));
-        self.attributes.iter().find(is_graph).map(|(name, _)| name.as_str())
-    }
-
     /// A subgraph.
     ///
     /// # Errors
@@ -153,18 +147,6 @@ impl Node {
         bytes.map(|bytes| self.text(name, bytes)).transpose()
     }
 
-    /// A text that must be one of `allowed`; its index there.
-    ///
-    /// # Errors
-    /// If the attribute is of another kind, or another text.
-    pub fn choice(&self, name: &str, allowed: &'static [&'static str]) -> Result<Option<usize>> {
-        let index = |found: &str| {
-            let problem = || format!("is {}, but only {} are supported", Name(found), allowed.join(", "));
-            allowed.iter().position(|choice| *choice == found).ok_or_else(|| self.attribute_error(name, problem()))
-        };
-        self.string(name)?.map(index).transpose()
-    }
-
     /// Integers.
     ///
     /// # Errors
@@ -240,7 +222,11 @@ impl Node {
 
     fn out_of_range(&self, name: &str, value: i64, range: &RangeInclusive<i64>) -> AttributeError {
         let (least, most) = (range.start(), range.end());
-        self.attribute_error(name, format!("holds {value}, outside {least} to {most}"))
+        let problem = match *most {
+            i64::MAX => format!("holds {value}, which is less than {least}"),
+            _ => format!("holds {value}, outside {least} to {most}"),
+        };
+        self.attribute_error(name, problem)
     }
 
     fn text<'a>(&self, name: &str, bytes: &'a [u8]) -> Result<&'a str> {
@@ -256,7 +242,6 @@ mod tests {
         let attributes = [
             ("group", Attribute::Int(0)),
             ("pads", Attribute::Ints(vec![1, -1])),
-            ("mode", Attribute::String(b"cubic".to_vec())),
             ("bytes", Attribute::String(vec![0xff])),
             ("body", Attribute::Graph(Err("is odd".into()))),
         ];
@@ -275,8 +260,6 @@ mod tests {
         let node = node();
         assert_eq!(node.int("axis"), Ok(None));
         assert_eq!(node.sizes("strides", 2, 1..=9), Ok(None));
-        assert_eq!(node.choice("auto_pad", &["NOTSET"]), Ok(None));
-        assert_eq!(node.subgraph(), Some("body"));
         assert!(node.graph("body").is_err_and(|error| error.problem == "is odd") && node.graph("other").is_err());
     }
 
@@ -288,10 +271,7 @@ mod tests {
             (node.sizes("pads", 2, 0..=9).map(|_| ()), "`pads` holds -1, outside 0 to 9"),
             (node.sizes("pads", 4, 0..=9).map(|_| ()), "`pads` has 2 entries where 4 are expected"),
             (node.float("group").map(|_| ()), "`group` is an integer, but a number is expected"),
-            (
-                node.choice("mode", &["nearest", "linear"]).map(|_| ()),
-                "`mode` is `cubic`, but only nearest, linear are supported",
-            ),
+            (node.sizes("pads", 2, 0..=i64::MAX).map(|_| ()), "`pads` holds -1, which is less than 0"),
             (node.string("bytes").map(|_| ()), "`bytes` is not valid UTF-8"),
             (Err(node.missing("to")), "`to` is missing"),
         ];

@@ -79,9 +79,10 @@ impl Builder {
         if self.folding.take(bytes) { Ok(()) } else { Err(Fault::budget(bytes, budget)) }
     }
 
-    /// Whether constants may still take as many bytes.
-    pub(crate) fn affords(&self, bytes: usize) -> bool {
-        bytes <= self.folding.bytes_left()
+    /// Refuses what constants may not take any more; takes nothing itself.
+    pub(crate) fn afford(&self, bytes: usize) -> Result<(), Fault> {
+        let budget = self.folding.bytes_left();
+        if bytes <= budget { Ok(()) } else { Err(Fault::budget(bytes, budget)) }
     }
 
     pub(crate) fn is_constant(&self, view: &View) -> bool {

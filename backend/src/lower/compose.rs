@@ -216,9 +216,7 @@ impl Builder {
         dims[axis] = count;
         let shape = Shape::new(dims)?;
         let bytes = shape.elements() * 8;
-        if !self.affords(bytes) {
-            return Err(Fault::budget(bytes, 0));
-        }
+        self.afford(bytes)?;
         let tensor = match domain_of(dtype) {
             Domain::F32 => Tensor::from_elements(shape, &(0..count).map(|i| i as f32).collect::<Vec<_>>()),
             Domain::F64 => Tensor::from_elements(shape, &(0..count).map(|i| i as f64).collect::<Vec<_>>()),

@@ -8,7 +8,7 @@ use super::{Lowering, Slot};
 use crate::import::{Node, Subgraph};
 use anabranch_kernels::{DType, Shape, Tensor};
 
-/// How often bodies are put in the place of their loops at most, over a whole model.
+/// How often bodies and branches are put in the place of their operators at most, over a whole model.
 const MOST_PASSES: usize = 4096;
 
 /// Nodes that all bodies and branches together may put in the place of their operators, over a whole model.
@@ -74,8 +74,9 @@ impl<'a> Lowering<'a> {
             match known.as_deref() {
                 Some([0]) => break,
                 Some([_]) => {}
-                _ if pass == 0 => return Ok(Err(Fault::run_time(&condition, 1, "cond"))),
-                _ => return Ok(Err(Fault::unsupported("its condition is computed from the model's inputs"))),
+                Some(_) => return Ok(Err(Fault::invalid("the condition is not one truth value"))),
+                None if pass == 0 => return Ok(Err(Fault::run_time(&condition, 1, "cond"))),
+                None => return Ok(Err(Fault::unsupported("its condition is computed from the model's inputs"))),
             }
             let number = Tensor::from_i64s(&[pass]).reshaped(Shape::scalar()).expect("one element is a scalar");
             let number = sound!(self.builder.made(number));
@@ -181,11 +182,11 @@ impl<'a> Lowering<'a> {
         }
         self.passes += 1;
         if self.passes > MOST_PASSES {
-            return Ok(Err(Fault::unsupported(format!("more than {MOST_PASSES} passes of the model's loops"))));
+            return Ok(Err(Fault::unsupported(format!("more than {MOST_PASSES} branches and passes of loops"))));
         }
         self.unrolled = self.unrolled.saturating_add(graph.nodes.len());
         if self.unrolled > MOST_NODES {
-            return Ok(Err(Fault::unsupported(format!("more than {MOST_NODES} nodes from the model's loops"))));
+            return Ok(Err(Fault::unsupported(format!("more than {MOST_NODES} nodes from branches and loops"))));
         }
         for (value, constant) in &graph.initializers {
             let view = self.builder.constant(self.model.value_name(*value), constant.clone());

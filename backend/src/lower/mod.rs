@@ -116,7 +116,7 @@ struct Lowering<'a> {
     unsupported: Option<Unsupported>,
     /// Inputs whose elements would have to be known, by name.
     wanted: BTreeSet<String>,
-    /// Passes of all loops so far.
+    /// Branches and passes of loops so far.
     passes: usize,
     /// Nodes of all bodies and branches so far, as often as they were lowered.
     unrolled: usize,

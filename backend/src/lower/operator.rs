@@ -156,6 +156,16 @@ impl<'a> Operator<'a> {
         }
     }
 
+    /// The one number in an input that must be known ahead of the run.
+    pub(crate) fn known_number(&self, builder: &Builder, index: usize, what: &'static str) -> Result<f64, Fault> {
+        let view = self.number(index)?;
+        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
+        match numbers(&tensor).as_deref() {
+            Some(&[number]) => Ok(number),
+            _ => Err(Fault::invalid(format!("input {index} ({what}) has shape {}, not one element", view.shape()))),
+        }
+    }
+
     /// A list of integers that is an attribute before version `since`, and input `index` from there on.
     pub(crate) fn ints_by_version(
         &self,

@@ -34,7 +34,7 @@ pub struct SessionOptions {
     pub costs: CostStore,
     /// Devices to plan for in the place of those that are there; runs are always on those.
     pub platform: Option<PlatformFile>,
-    /// For how many sets of input shapes plans are kept ready, at least 1; the least recently used goes first. Default: 8.
+    /// For how many sets of input shapes, with the elements of inputs that decide further ones, plans are kept ready, at least 1; the least recently used goes first. Default: 8.
     pub plan_capacity: usize,
     /// Whether devices without calibrated rates are calibrated before the first placement, which takes about a second a device.
     /// Without it, rates are assumed until [`Session::calibrate`](super::Session::calibrate) measures them. Default: no.
@@ -140,7 +140,7 @@ impl SessionOptions {
         Self { costs, ..self }
     }
 
-    /// Keeps plans ready for so many sets of input shapes.
+    /// Keeps so many plans ready, see [`Self::plan_capacity`].
     pub fn with_plan_capacity(self, plan_capacity: usize) -> Self {
         Self { plan_capacity, ..self }
     }

@@ -70,7 +70,8 @@ impl Deref for Prepared {
 }
 
 impl Session {
-    /// Compiles the model for the shapes of these inputs, or finds it compiled.
+    /// Compiles the model for the shapes of these inputs, and the elements of those small ones that decide further shapes, or finds it
+    /// compiled.
     ///
     /// # Errors
     /// If shapes are missing or impossible, or there is no plan within the constraints.
@@ -90,11 +91,13 @@ impl Session {
         loop {
             let deciding = self.deciding.known();
             let prepared = cached(&self.prepared, inputs, &deciding, pause, || {
-                self.lowered(inputs)?;
+                let lowered = self.lowered(inputs)?;
                 if !self.deciding.is(&deciding) {
                     return Err(InputError::Undecided.into());
                 }
-                self.make_ready(&self.plan_with(inputs, &self.choice())?, deadline)
+                // From this lowering and no later one, which may have fixed more than the key holds.
+                let planned = self.planner(&lowered, &self.machine_here()?).plan(&self.choice())?;
+                self.make_ready(&Arc::new(planned), deadline)
             });
             match prepared {
                 // It may be the time of the caller that was waited for that is over, which says nothing of this one's.

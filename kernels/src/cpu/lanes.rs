@@ -23,9 +23,10 @@ pub(super) trait Fold: Copy {
     /// Folds two results into one. Inlined always.
     fn join(self, a: Self::Number, b: Self::Number) -> Self::Number;
 
-    /// Folds so many results into one: those half of them apart, then those a quarter apart, and so on. Inlined always.
+    /// Folds so many results into one, pairwise; in which pairs is each fold's own, the same on every processor. Inlined always.
     #[inline(always)]
     fn join_all<I: Isa>(self, mut lanes: [Self::Number; SIDE_BY_SIDE]) -> Self::Number {
+        // Those half of them apart, then those a quarter apart, and so on.
         let mut width = SIDE_BY_SIDE;
         while width > 1 {
             width /= 2;
@@ -79,7 +80,7 @@ impl<F: Fold> Loop for Block<'_, F> {
     }
 }
 
-/// [`Fold::join_all`] of sums.
+/// [`Fold::join_all`] of sums: those half of them apart, then neighbours, in vectors.
 #[inline(always)]
 fn total<I: Isa>(lanes: [f32; SIDE_BY_SIDE]) -> f32 {
     let halves = lanes.as_chunks().0;
@@ -229,5 +230,20 @@ mod tests {
             assert_eq!(fold(By { empty: 0, add: plus, join: plus }, &integers) as f64, exact);
         }
         assert_eq!(fold(SquaresAround(2.0), &[1.0, 2.0, 4.0]), 5.0);
+    }
+
+    #[test]
+    fn extremes_are_found_at_every_place_and_nan_stays() {
+        for length in [1, 15, 16, 17, 63, 64, 65, 150] {
+            for at in 0..length {
+                let with = |x: f32| (0..length).map(|i| if i == at { x } else { 1.0 }).collect::<Vec<_>>();
+                for x in [7.0, f32::INFINITY] {
+                    assert_eq!((extreme::<true>(&with(x)), extreme::<false>(&with(-x))), (x, -x), "{at} of {length}");
+                }
+                let nan = with(f32::NAN);
+                assert!(extreme::<true>(&nan).is_nan() && extreme::<false>(&nan).is_nan(), "{at} of {length}");
+            }
+        }
+        assert_eq!((extreme::<true>(&[]), extreme::<false>(&[])), (f32::NEG_INFINITY, f32::INFINITY));
     }
 }

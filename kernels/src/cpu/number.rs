@@ -36,7 +36,7 @@ fn folded<T: Pod>(elements: &[T], empty: T, add: impl Fn(T, T) -> T + Copy, join
 
 /// The greater of two; NaN if one is.
 #[inline(always)]
-fn greater<T: PartialOrd + Copy>(a: T, b: T) -> T {
+pub(super) fn greater<T: PartialOrd + Copy>(a: T, b: T) -> T {
     // A NaN in `a` stays because nothing is greater. The test of `b` waits for no fold before.
     let most = if b > a { b } else { a };
     if is_nan(&b) { b } else { most }
@@ -44,7 +44,7 @@ fn greater<T: PartialOrd + Copy>(a: T, b: T) -> T {
 
 /// The lesser of two; NaN if one is.
 #[inline(always)]
-fn less<T: PartialOrd + Copy>(a: T, b: T) -> T {
+pub(super) fn less<T: PartialOrd + Copy>(a: T, b: T) -> T {
     let least = if b < a { b } else { a };
     if is_nan(&b) { b } else { least }
 }
@@ -78,7 +78,8 @@ impl<T: Pod, S: Iterator<Item = usize>, A: Fn(T, T) -> T> Loop for Rows<'_, T, S
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Self { source, mut starts, target, empty, add } = self;
+        let Self { source, starts, target, empty, add } = self;
+        let mut starts = starts.fuse();
         target.fill(empty);
         let width = target.len();
         let row = |start: usize| &source[start..start + width];

@@ -157,8 +157,8 @@ impl Join for Sum {
     }
 }
 
-/// Planes, one after the other: for each row of the output the rows of its windows are joined to one, and then that one's columns; several rows at once,
-/// because what was just stored is slow to load at other places.
+/// Planes, one after the other: for each row of the output the rows of its windows are joined to one, and then that one's columns;
+/// several rows at once, because what was just stored is slow to load at other places.
 struct Planes<'a, J> {
     kernel: &'a PoolKernel,
     source: &'a [f32],

@@ -1,6 +1,8 @@
 //! Scatter: slices of a tensor replaced by, or combined with, those of another, one update after the other.
 
 use super::elements::elements;
+use super::map::{from_f64, from_i64, to_f64, to_i64};
+use super::number::{greater, less};
 use super::{Call, CpuKernel};
 use crate::dtype::DType;
 use crate::error::KernelError;
@@ -8,6 +10,9 @@ use crate::op::{NodeSpec, Scatter, ScatterKind};
 
 /// Elements that are converted at a time.
 const CHUNK: usize = 64;
+
+/// What becomes of a former element and an update.
+type Join<T> = fn(T, T) -> T;
 
 struct ScatterKernel {
     kind: ScatterKind,
@@ -27,7 +32,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Scatter) -> Box<dyn CpuKernel> {
 
 impl CpuKernel for ScatterKernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        let [data, places, updates] = call.inputs else { return Ok(()) };
+        let [data, places, updates] = call.inputs else { unreachable!("three inputs, as was checked") };
         let target = &mut *call.outputs[0];
         target.copy_from_slice(data);
         for (at, place) in elements::<i64>(places).iter().enumerate() {
@@ -44,38 +49,20 @@ impl CpuKernel for ScatterKernel {
 
 impl ScatterKernel {
     fn combine(&self, old: &mut [u8], new: &[u8]) {
-        match self.kind {
-            ScatterKind::Replace => old.copy_from_slice(new),
-            _ if self.dtype.is_float() => {
-                self.combine_as(old, new, super::map::to_f64, super::map::from_f64, |a, b| match self.kind {
-                    ScatterKind::Add => a + b,
-                    ScatterKind::Multiply => a * b,
-                    ScatterKind::Min => {
-                        if b < a || b.is_nan() {
-                            b
-                        } else {
-                            a
-                        }
-                    }
-                    ScatterKind::Max => {
-                        if b > a || b.is_nan() {
-                            b
-                        } else {
-                            a
-                        }
-                    }
-                    ScatterKind::Replace => b,
-                })
-            }
-            _ => {
-                self.combine_as(old, new, super::map::to_i64, super::map::from_i64, |a: i64, b: i64| match self.kind {
-                    ScatterKind::Add => a.wrapping_add(b),
-                    ScatterKind::Multiply => a.wrapping_mul(b),
-                    ScatterKind::Min => a.min(b),
-                    ScatterKind::Max => a.max(b),
-                    ScatterKind::Replace => b,
-                })
-            }
+        // `U64` travels in the bits of `i64`, which only an order sees.
+        let unsigned = self.dtype == DType::U64;
+        let (floats, integers): (Join<f64>, Join<i64>) = match self.kind {
+            ScatterKind::Replace => return old.copy_from_slice(new),
+            ScatterKind::Add => (|a, b| a + b, i64::wrapping_add),
+            ScatterKind::Multiply => (|a, b| a * b, i64::wrapping_mul),
+            ScatterKind::Min if unsigned => (less, |a, b| (a as u64).min(b as u64) as i64),
+            ScatterKind::Max if unsigned => (greater, |a, b| (a as u64).max(b as u64) as i64),
+            ScatterKind::Min => (less, i64::min),
+            ScatterKind::Max => (greater, i64::max),
+        };
+        match self.dtype.is_float() {
+            true => self.combine_as(old, new, to_f64, from_f64, floats),
+            false => self.combine_as(old, new, to_i64, from_i64, integers),
         }
     }
 
@@ -150,6 +137,20 @@ mod tests {
             let op = Op::Scatter(Scatter { kind: ScatterKind::Add });
             let error = run(&node(op, &inputs, DType::F32, &[5, 2]), &inputs).expect_err("outside");
             assert!(error.to_string().contains(&bad.to_string()), "{error}");
+        }
+    }
+
+    #[test]
+    fn nan_stays_and_large_unsigned_integers_are_in_order() {
+        for (kind, want) in [(ScatterKind::Min, 1), (ScatterKind::Max, u64::MAX)] {
+            let one = |x: u64| Tensor::from_elements(crate::cpu::testing::shape(&[1]), &[x]).expect("one");
+            let inputs = [one(1), Tensor::from_i64s(&[0]), one(u64::MAX)];
+            assert_eq!(computed::<u64>(Op::Scatter(Scatter { kind }), &inputs, &[1]), [want]);
+            for (a, b) in [(f64::NAN, 1.0), (1.0, f64::NAN)] {
+                let one = |x: f64| tensor(DType::F32, &[1], |_| x);
+                let inputs = [one(a), Tensor::from_i64s(&[0]), one(b)];
+                assert!(computed::<f32>(Op::Scatter(Scatter { kind }), &inputs, &[1])[0].is_nan());
+            }
         }
     }
 }

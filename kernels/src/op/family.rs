@@ -13,10 +13,6 @@ const SMALL_IMAGE: (f64, f64) = (64.0, 32.0);
 /// … where their pixels do not fill vectors of so many.
 const LANES: f64 = 16.0;
 
-/// Channels of a group, at most, whose windows are read where they are, if rows fill vectors and maps panels of so many.
-const FEW_CHANNELS: f64 = 4.0;
-const SHALLOW_PANEL: f64 = 8.0;
-
 /// Bytes that a core's own cache holds, about.
 const CACHE: f64 = (1 << 20) as f64;
 
@@ -163,9 +159,7 @@ impl NodeSpec {
             return ("conv filtered", self.filtered_amounts(filtering, flops));
         }
         let amounts = vec![flops, windows, self.read(1), self.read(0), self.written()];
-        let filled = |count: f64, block: f64| count / block >= 0.75 * (count / block).ceil();
-        let wide = self.outputs.first().and_then(|output| output.shape.dims().last()).map_or(0.0, |size| *size as f64);
-        if taps > 1.0 && self.size(1, 1) <= FEW_CHANNELS && filled(wide, LANES) && filled(maps / group, SHALLOW_PANEL) {
+        if op.is_shallow(self) {
             return ("conv shallow", amounts);
         }
         let small = pixels <= SMALL_IMAGE.0 && maps / group >= SMALL_IMAGE.1 && pixels % LANES > 0.0;

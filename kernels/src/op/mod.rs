@@ -11,6 +11,7 @@ mod family;
 mod filtering;
 mod kinds;
 mod rows;
+pub(crate) mod shallow;
 mod work;
 
 pub use block::{Block, Member, Operand};

@@ -105,8 +105,11 @@ impl NodeSpec {
             Op::ConvTranspose(_) => 2.0 * read * dim(1, 3) * dim(1, 2) * dim(1, 1),
             Op::Pool(op) => written * (op.window[0] * op.window[1]) as f64,
             Op::Reduce(_) | Op::ArgReduce(_) => read,
-            // A selection, and the sorting of what it kept.
-            Op::TopK(_) => 4.0 * read + written * written.max(2.0).log2(),
+            // A selection, and the sorting of what each group kept.
+            Op::TopK(op) => {
+                let kept = self.outputs.first().and_then(|to| to.shape.dims().get(op.axis)).copied().unwrap_or(0);
+                4.0 * read + written * (kept as f64).max(2.0).log2()
+            }
             Op::Scatter(_) => elements(&self.inputs, 2),
             Op::Softmax(_) => 5.0 * read,
             Op::Normalize(_) => 7.0 * read,

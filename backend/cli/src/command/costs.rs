@@ -61,25 +61,26 @@ enum Action {
 
 impl CostsCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        if let (None, None, Some(Action::Path)) = (&self.export, &self.import, &self.action) {
-            let path = store_path(self.costs.as_ref())?;
-            return output.text_or_json(|| format!("{}\n", path.display()), &json!({ "path": lossy(&path) }));
-        }
-        let (path, mut store) = open_store(self.costs.as_ref())?;
-        if let Some(to) = &self.export {
-            return self.export(to, store, output);
-        }
-        if let Some(from) = &self.import {
-            return self.import(from, store, &path, output);
-        }
-        match &self.action {
-            Some(Action::Clear { all }) => {
+        let open = || open_store(self.costs.as_ref());
+        match (&self.export, &self.import, &self.action) {
+            (Some(to), _, _) => self.export(to, open()?.1, output),
+            (None, Some(from), _) => {
+                let (path, store) = open()?;
+                self.import(from, store, &path, output)
+            }
+            // Also where the file is none that can be opened.
+            (None, None, Some(Action::Path)) => {
+                let path = store_path(self.costs.as_ref())?;
+                output.text_or_json(|| format!("{}\n", path.display()), &json!({ "path": lossy(&path) }))
+            }
+            (None, None, Some(Action::Clear { all })) => {
+                let (path, mut store) = open()?;
                 let forgotten = store.forget(*all);
                 store.replace(&path).map_err(refused)?;
                 output.text_or_json(|| format!("forgot {forgotten} nodes\n"), &json!({ "forgotten": forgotten }))
             }
-            Some(Action::Show { top, filter }) => show(&store, *top, filter, output),
-            Some(Action::Path) | None => show(&store, 20, "", output),
+            (None, None, Some(Action::Show { top, filter })) => show(&open()?.1, *top, filter, output),
+            (None, None, None) => show(&open()?.1, 20, "", output),
         }
     }
 

@@ -15,7 +15,10 @@ pub(crate) fn read_inputs(args: &ModelArgs, session: &Session) -> Result<Inputs,
     for argument in &args.input {
         match argument.split_once('=') {
             Some((name, file)) => {
-                let tensor = read_npy_if(Path::new(file), |spec| fits(session, &inputs, name, spec))?;
+                let tensor = read_npy_if(Path::new(file), |spec| {
+                    fits(session, name, spec)?;
+                    room(session, inputs.specs().chain([(name, spec)]))
+                })?;
                 inputs = inputs.tensor(name, tensor);
             }
             None if argument.ends_with(".npz") => {
@@ -24,7 +27,7 @@ pub(crate) fn read_inputs(args: &ModelArgs, session: &Session) -> Result<Inputs,
                     if is_reference(session, name) {
                         return Ok(false);
                     }
-                    fits(session, &inputs, own_name(name), spec)?;
+                    fits(session, own_name(name), spec)?;
                     given.push((own_name(name).to_owned(), spec.clone()));
                     // What was read of this archive counts, too.
                     room(session, inputs.specs().chain(given.iter().map(|(name, spec)| (name.as_str(), spec))))?;
@@ -58,8 +61,8 @@ fn find<'a>(session: &'a Session, name: &str) -> Option<&'a ValueInfo> {
     session.inputs().iter().find(|input| input.name() == name)
 }
 
-/// Whether a tensor can be the input of this name, beside those that were read.
-fn fits(session: &Session, inputs: &Inputs, name: &str, spec: &TensorSpec) -> Result<(), String> {
+/// Whether a tensor can be the input of this name.
+fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(), String> {
     let Some(input) = find(session, name) else {
         let known: Vec<_> = session.inputs().iter().map(ValueInfo::name).collect();
         let known = known.join(", ");
@@ -71,9 +74,10 @@ fn fits(session: &Session, inputs: &Inputs, name: &str, spec: &TensorSpec) -> Re
     if !shape || input.dtype().is_some_and(|dtype| dtype != spec.dtype) {
         return Err(format!("it gives {spec} for `{name}`, but the model wants {input}"));
     }
-    room(session, inputs.specs().chain([(name, spec)]))
+    Ok(())
 }
 
+/// Whether the host may hold all of these at once.
 fn room<'a>(session: &Session, tensors: impl Iterator<Item = (&'a str, &'a TensorSpec)>) -> Result<(), String> {
     session.check_room(tensors).map_err(|error| error.to_string())
 }

@@ -4,6 +4,7 @@ use super::CpuWorker;
 use super::cell::Cell;
 use super::slow::Slow;
 use crate::execute::error::{Failure, Place};
+use crate::execute::exchange::Halt;
 use crate::execute::script::{DeviceScript, NodeScript, Operand, Streaming};
 use crate::execute::worker::Run;
 use anabranch_kernels::KernelError;
@@ -23,9 +24,23 @@ pub(super) struct Part<'a> {
 }
 
 impl CpuWorker {
+    /// [`Self::work`]; of a kernel that was interrupted nothing counts, not even its error.
+    pub(super) fn compute(
+        &mut self,
+        script: &DeviceScript,
+        node: &NodeScript,
+        at: u32,
+        part: Option<&Part<'_>>,
+        run: &Run<'_>,
+    ) -> Result<(), Halt> {
+        let computed = self.work(script, node, at, part, run);
+        run.uninterrupted()?;
+        Ok(computed?)
+    }
+
     /// Runs a node on whole tensors, or a part of it, some of whose tensors come or go in chunks. The output buffers are out of their
     /// cells meanwhile.
-    pub(super) fn compute(
+    fn work(
         &mut self,
         script: &DeviceScript,
         node: &NodeScript,

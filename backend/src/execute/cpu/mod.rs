@@ -133,11 +133,7 @@ impl CpuWorker {
                     self.log.at = Place::Node(node.node);
                     let (mut start, mut waited) = (now, 0);
                     match &node.streaming {
-                        None => {
-                            let computed = self.compute(script, node, at, None, run);
-                            run.uninterrupted()?;
-                            computed?;
-                        }
+                        None => self.compute(script, node, at, None, run)?,
                         Some(streaming) => (start, waited) = self.run_chunks(script, at, streaming, run)?,
                     }
                     if run.terms.profile {

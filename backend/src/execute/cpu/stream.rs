@@ -31,9 +31,7 @@ impl CpuWorker {
             }
             let rows = streaming.cut.rows_of(chunk);
             let part = Part { rows: node.own_rows(&streaming.cut, &rows), streaming, chunk_rows: rows.len() };
-            let computed = self.compute(script, node, at, Some(&part), run);
-            run.uninterrupted()?;
-            computed?;
+            self.compute(script, node, at, Some(&part), run)?;
             self.pass_on(streaming, run)?;
             if chunk == 0 {
                 passing = run.now();

@@ -3,7 +3,7 @@
 
 use super::expand::sizes;
 use super::gather::chosen;
-use super::{Builder, Entry, Fault, Operator, View, axes_in_order, axis_of, domain_of, integers};
+use super::{Builder, Entry, Fault, Operator, View, axes_in_order, axis_of, domain_of};
 use anabranch_kernels::op::{Binary, Domain, Op, PadMode, Scatter, ScatterKind};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
@@ -123,13 +123,12 @@ fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
 /// The slices whose truth value, which must be known, is true; of all elements where no axis is given.
 fn compress(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
-    let condition = operator.typed(1, DType::Bool)?;
-    let known = builder.tensor(condition).ok_or_else(|| Fault::run_time(condition, 1, "condition"))?;
+    operator.typed(1, DType::Bool)?;
+    let truths = operator.known_ints(builder, 1, "condition")?;
     let (data, axis) = match operator.node.int("axis")? {
         Some(axis) => (x.clone(), axis_of(axis, x.rank())?),
         None => (x.reshaped(vec![x.elements()])?, 0),
     };
-    let truths = integers(&known).unwrap_or_default();
     let places: Vec<i64> = (0..truths.len()).filter(|at| truths[*at] != 0).map(|at| at as i64).collect();
     if truths.len() > data.dims()[axis] {
         return Err(Fault::invalid(format!("{} truth values for {} slices", truths.len(), data.dims()[axis])));
@@ -197,11 +196,9 @@ fn list(
     length: usize,
     default: Option<usize>,
 ) -> Result<Vec<usize>, Fault> {
-    let given = operator.node.ints(name)?.map(|values| sizes(values, name)).transpose()?;
-    match given.or_else(|| default.map(|default| vec![default; length])) {
-        Some(list) if list.len() == length => Ok(list),
-        other => Err(Fault::attribute(name, other.unwrap_or_default(), format!("{length} numbers"))),
-    }
+    let given = operator.node.sizes(name, length, 0..=i64::MAX)?;
+    let given = given.or_else(|| default.map(|default| vec![default; length]));
+    given.ok_or_else(|| Fault::attribute(name, (), "there"))
 }
 
 /// Elements `strides` apart along the axes after the first two, zeros between and behind them.

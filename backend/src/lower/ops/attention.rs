@@ -157,7 +157,7 @@ fn masked(
 }
 
 /// −∞ for keys that are padding, or farther from the query than this: by their positions, `before` on the left, the others on the right.
-fn within(
+pub(super) fn within(
     builder: &mut Builder,
     scores: &View,
     [queries, keys]: [&View; 2],
@@ -199,7 +199,12 @@ fn filled_keys(operator: &Operator<'_>, builder: &mut Builder, batch: usize) -> 
 }
 
 /// The positions of the queries among the keys: behind the past ones, or the last of those that are no padding.
-fn positions(builder: &mut Builder, length: usize, filled: Option<&View>, past: usize) -> Result<View, Fault> {
+pub(super) fn positions(
+    builder: &mut Builder,
+    length: usize,
+    filled: Option<&View>,
+    past: usize,
+) -> Result<View, Fault> {
     let queries = builder.indices(DType::F32, length, 2, 4)?;
     match filled {
         None => builder.map(Domain::F32, [&queries], DType::F32, |[query]| query + past as f64),

@@ -1,13 +1,13 @@
 //! Layers of the domain `com.microsoft`: normalised sums, embeddings, rotary embedding, attention over several heads.
 
-use super::attention::{by_head, continued};
+use super::attention::{by_head, continued, positions, within};
 use super::gather::chosen;
 use super::matmul::multiplied;
 use super::normalize::rows_normalized;
 use super::rotary::turned;
 use super::softmax::normalized;
 use super::{Builder, Entry, Fault, Operator, View, domain_of};
-use anabranch_kernels::op::{Binary, Domain, ReduceKind};
+use anabranch_kernels::op::{Domain, ReduceKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
@@ -185,11 +185,9 @@ fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
         scores = builder.map(domain_of(dtype), [&scores, bias], dtype, |[score, bias]| score + bias)?;
     }
     if operator.flag("unidirectional", false)? {
-        let rows = builder.indices(DType::F32, length, 2, 4)?;
-        let columns = builder.indices(DType::F32, total, 3, 4)?;
-        scores = builder.map(domain_of(dtype), [&scores, &rows, &columns], dtype, |[score, query, key]| {
-            key.with(Binary::LessOrEqual, query + past as f64).select(score, f64::NEG_INFINITY)
-        })?;
+        let keys = builder.indices(DType::F32, total, 3, 4)?;
+        let queries = positions(builder, length, None, past)?;
+        scores = within(builder, &scores, [&queries, &keys], None, [None, Some(0.0), None])?;
     }
     let weights = normalized(builder, &scores, 3, false)?;
     let result = multiplied(builder, &weights, &values)?;

@@ -74,14 +74,7 @@ fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let dtype = operator.input(0)?.dtype();
     operator.typed(1, dtype)?;
     operator.typed(2, dtype)?;
-    let bound = |index: usize, what: &'static str| {
-        let view = operator.number(index)?;
-        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
-        match numbers(&tensor).as_deref() {
-            Some(&[value]) => Ok(value),
-            _ => Err(Fault::invalid(format!("input {index} ({what}) has shape {}, not one element", view.shape()))),
-        }
-    };
+    let bound = |index: usize, what: &'static str| operator.known_number(builder, index, what);
     let (start, limit, delta) = (bound(0, "start")?, bound(1, "limit")?, bound(2, "delta")?);
     let count = ((limit - start) / delta).ceil().max(0.0);
     if delta == 0.0 || !count.is_finite() {

@@ -51,7 +51,7 @@ use super::view::View;
 /// How an operator is lowered; gives its outputs, as many as it has.
 pub(super) type Lowering = fn(&Operator<'_>, &mut Builder) -> Result<Vec<View>, Fault>;
 
-/// One line of a family's table: an operator, of the standard domain in all its versions from 6 on.
+/// One line of a family's table: an operator of the table's domain; it says itself which of its versions it refuses.
 type Entry = (&'static str, Lowering);
 
 const FAMILIES: &[&[Entry]] = &[

@@ -130,9 +130,7 @@ fn nearest(builder: &mut Builder, x: &View, plan: &AxisPlan, round: fn(f64) -> f
 fn weighted(builder: &mut Builder, x: &View, plan: &AxisPlan, weighting: Weighting) -> Result<View, Fault> {
     let (size, made) = (x.dims()[plan.axis], plan.coordinates.len());
     let bytes = size.saturating_mul(made).saturating_mul(4);
-    if !builder.affords(bytes) {
-        return Err(Fault::budget(bytes, 0));
-    }
+    builder.afford(bytes)?;
     let zeros = || vec![0.0; size];
     let rows = plan.coordinates.iter().map(|at| at.map_or_else(zeros, |at| weighting.row(at, plan.scale, size)));
     let rows: Vec<Vec<f64>> = rows.collect();

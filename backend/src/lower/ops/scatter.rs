@@ -82,9 +82,6 @@ fn combined(
     if let (ScatterKind::Replace, Some(known)) = (kind, builder.tensor(places)) {
         return replaced(builder, x, &integers(&known).unwrap_or_default(), updates, count, rest);
     }
-    if x.dtype() == DType::U64 && matches!(kind, ScatterKind::Min | ScatterKind::Max) {
-        return Err(Fault::unsupported("the lesser or greater of unsigned 64-bit integers"));
-    }
     let dims = [&[count], &rest[..]].concat();
     let new = updates.reshaped([&[places.elements()], &rest[..]].concat())?;
     let inputs = [x.reshaped(dims.clone())?, places.reshaped(vec![places.elements()])?, new];

@@ -3,7 +3,7 @@
 use super::cast::element_type;
 use super::gather::chosen;
 use super::matmul::multiplied;
-use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of, numbers};
+use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
 use anabranch_kernels::{DType, Shape, Tensor};
 use std::f64::consts::PI;
 
@@ -40,12 +40,7 @@ fn output_type(operator: &Operator<'_>) -> Result<DType, Fault> {
 fn mel(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let mut given = [0.0; 5];
     for (index, value) in given.iter_mut().enumerate() {
-        let view = operator.input(index)?;
-        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, "a parameter"))?;
-        match numbers(&tensor).as_deref() {
-            Some(&[number]) => *value = number,
-            _ => return Err(Fault::invalid(format!("input {index} has shape {}, not one element", view.shape()))),
-        }
+        *value = operator.known_number(builder, index, "a parameter")?;
     }
     let [filters, length, rate, low, high] = given;
     let sound = (1.0..1e6).contains(&filters) && (1.0..1e8).contains(&length) && rate > 0.0 && low >= 0.0 && high > low;

@@ -74,13 +74,9 @@ impl Window {
     /// The windows of an operator over three axes: across the last two, and along the first, whose neighbours are planes read as rows.
     /// `kernel` gives the size where a tensor of weights does.
     pub(super) fn read_volume(operator: &Operator<'_>, kernel: Option<&[usize]>) -> Result<[Self; 2], Fault> {
-        let list = |name: &'static str, length: usize, least: usize, default: usize| {
-            let Some(values) = operator.node.ints(name)? else { return Ok(vec![default; length]) };
-            let sizes: Vec<_> = values.iter().filter_map(|value| usize::try_from(*value).ok()).collect();
-            let sound = sizes.len() == values.len() && sizes.len() == length && sizes.iter().all(|size| *size >= least);
-            sound
-                .then_some(sizes)
-                .ok_or_else(|| Fault::attribute(name, values, format!("{length} numbers of at least {least}")))
+        let list = |name: &str, length: usize, least: i64, default: usize| {
+            let given = operator.node.sizes(name, length, least..=i64::MAX)?;
+            Ok::<_, Fault>(given.unwrap_or_else(|| vec![default; length]))
         };
         let given = list("kernel_shape", 3, 1, 0)?;
         let size = kernel.map_or(given.clone(), <[usize]>::to_vec);
@@ -200,13 +196,9 @@ pub(super) fn sizes(
     operator: &Operator<'_>,
     name: &'static str,
     axes: usize,
-    least: usize,
+    least: i64,
 ) -> Result<Option<[usize; 2]>, Fault> {
-    let Some(values) = operator.node.ints(name)? else { return Ok(None) };
-    let fault = || Fault::attribute(name, values, format!("{axes} numbers of at least {least}"));
-    let sizes: Vec<_> = values.iter().filter_map(|value| usize::try_from(*value).ok()).collect();
-    let sound = values.len() == axes && sizes.len() == axes && sizes.iter().all(|size| *size >= least);
-    if sound { lifted(&sizes, 1).map(Some) } else { Err(fault()) }
+    operator.node.sizes(name, axes, least..=i64::MAX)?.map(|sizes| lifted(&sizes, 1)).transpose()
 }
 
 /// The border: for each axis what comes before, then for each axis what comes after.

@@ -124,6 +124,10 @@ impl CpuKernel for Kernel {
         (self.weight_floats() + self.grid.batch * self.panel_floats()) * size_of::<f32>()
     }
 
+    fn resident_bytes(&self) -> usize {
+        self.coverage.resident_bytes()
+    }
+
     fn packings(&self) -> Vec<Packing> {
         self.weights.iter().map(|packed| packed.packing.clone()).collect()
     }

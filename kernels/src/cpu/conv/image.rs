@@ -29,6 +29,11 @@ impl Coverage {
         Ok(Self { rows: node.table(along(0))?, columns: node.table(along(1))? })
     }
 
+    /// Bytes of both tables.
+    pub(super) fn resident_bytes(&self) -> usize {
+        size_of_val(&*self.rows) + size_of_val(&*self.columns)
+    }
+
     /// The channels that product `product` reads: those of one group of one image.
     pub(super) fn image<'a>(&'a self, geometry: &'a Geometry, input: &'a [f32], product: usize) -> Image<'a> {
         let length = geometry.group_channels() * geometry.plane();

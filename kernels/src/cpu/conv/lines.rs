@@ -6,9 +6,6 @@
 use super::geometry::Geometry;
 use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
 
-/// Greatest distance of columns for which a line is not mostly empty.
-const MOST_STRIDE: usize = 4;
-
 /// How the rows of a convolution's image become lines.
 #[derive(Debug)]
 pub(super) struct Lines {
@@ -20,19 +17,15 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// `None` if the outputs are too far apart.
-    pub(super) fn new(geometry: &Geometry) -> Option<Self> {
+    pub(super) fn new(geometry: &Geometry) -> Self {
         let Geometry { size: [_, width], output: [_, wide], window, steps, .. } = *geometry;
         let (stride, left) = (steps.strides[1], steps.pads[1]);
-        if stride > MOST_STRIDE {
-            return None;
-        }
         let reach = (window[1] - 1) * steps.dilations[1];
         let end = ((wide.max(1) - 1) * stride + reach + 1).saturating_sub(left).max(width);
         let read = wide.next_multiple_of(LANES) + reach / stride;
         let written = left.div_ceil(stride) + end.next_multiple_of(stride * LANES) / stride;
         let part = read.max(written).max(left).next_multiple_of(LANES);
-        Some(Self { geometry: *geometry, part, end })
+        Self { geometry: *geometry, part, end }
     }
 
     /// Numbers of a line.
@@ -148,7 +141,7 @@ mod tests {
             ([1, 1], [1, 3], [1, 4], [0, 5, 0, 9], [1, 1]),
         ] {
             let geometry = Geometry::of_image([1, 1, 1], size, window, Steps { strides, pads, dilations });
-            let lines = Lines::new(&geometry).expect("near outputs");
+            let lines = Lines::new(&geometry);
             let plane: Vec<f32> = (1..=size[0] * size[1]).map(|i| i as f32).collect();
             let [high, wide] = geometry.output;
             for (level, first) in levels().flat_map(|level| [0, high / 2].map(|first| (level, first))) {

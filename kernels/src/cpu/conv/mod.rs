@@ -41,7 +41,9 @@ fn prepare_for(
     {
         return Ok(kernel);
     }
-    if let Some(kernel) = shallow::Kernel::new(geometry, node, constants)? {
+    if op.is_shallow(node)
+        && let Some(kernel) = shallow::Kernel::new(geometry, node, constants)?
+    {
         return Ok(Box::new(kernel));
     }
     if constant

@@ -14,14 +14,9 @@ use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
 use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::NodeSpec;
+use crate::op::shallow::PANEL;
 use crate::tensor::Buffer;
 use std::sync::Arc;
-
-/// Most channels of a group.
-const MOST_CHANNELS: usize = 4;
-
-/// Maps of a panel of weights.
-const PANEL: usize = 8;
 
 /// Maps that are computed at once where there are few registers.
 const HALF: usize = PANEL / 2;
@@ -49,16 +44,14 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// `None` if there are many channels, if blocks would be mostly empty, or if lines are too long.
+    /// For a convolution that is [shallow](crate::op::Conv::is_shallow); `None` if its lines are too long.
     ///
     /// # Errors
     /// If the epilogue does not fit the node.
     pub(super) fn new(geometry: Geometry, node: &NodeSpec, constants: &[bool]) -> Result<Option<Self>, KernelError> {
         let Geometry { images, output: [high, wide], window, .. } = geometry;
         let (channels, maps) = (geometry.group_channels(), geometry.group_maps());
-        let filled = |count: usize, block: usize| 4 * count >= 3 * count.next_multiple_of(block);
-        let suits = (1..=MOST_CHANNELS).contains(&channels) && filled(wide, LANES) && filled(maps, PANEL);
-        let Some(lines) = Lines::new(&geometry).filter(|_| suits && window != [1, 1]) else { return Ok(None) };
+        let lines = Lines::new(&geometry);
         let rows = ROWS.min(high);
         let channel = lines.count(rows).saturating_mul(lines.length());
         if channel.saturating_mul(channels) > MOST {
@@ -216,6 +209,10 @@ impl CpuKernel for Kernel {
         self.weights.scratch_floats() * size_of::<f32>()
     }
 
+    fn resident_bytes(&self) -> usize {
+        size_of_val(&*self.offsets)
+    }
+
     fn packings(&self) -> Vec<Packing> {
         self.weights.packings()
     }
@@ -309,17 +306,9 @@ mod tests {
     }
 
     #[test]
-    fn other_kernels_have_what_blocks_would_leave_empty_or_lines_would_not_hold() {
+    fn other_kernels_have_lines_that_are_too_long() {
         let steps = Steps { strides: [1, 1], pads: [0; 4], dilations: [1; 2] };
-        for (parts, size, window) in [
-            ([5, 16, 1], [20, 40], [3, 3]),
-            ([3, 4, 1], [20, 40], [3, 3]),
-            ([3, 16, 1], [20, 20], [3, 3]),
-            ([3, 16, 1], [20, 40], [1, 1]),
-            ([3, 16, 1], [4, 1 << 20], [3, 3]),
-        ] {
-            assert!(kernel(parts, size, window, steps).1.is_none(), "{parts:?} {size:?} {window:?}");
-        }
+        assert!(kernel([3, 16, 1], [4, 1 << 20], [3, 3], steps).1.is_none());
         assert!(kernel([6, 16, 2], [20, 40], [3, 3], steps).1.is_some());
     }
 }

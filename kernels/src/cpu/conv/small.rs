@@ -113,6 +113,10 @@ impl CpuKernel for Kernel {
         (self.window_floats() + products) * size_of::<f32>()
     }
 
+    fn resident_bytes(&self) -> usize {
+        self.coverage.resident_bytes()
+    }
+
     fn packings(&self) -> Vec<Packing> {
         vec![self.weights.packing.clone()]
     }

@@ -197,7 +197,7 @@ impl Shared {
         let mut state = self.state.0.fetch_and(!OPEN, Ordering::Acquire);
         let mut spinner = Spinner::new();
         while state as u32 != 0 {
-            // A helper in the job that has lost its core needs one to finish.
+            // Gives the core away after a while: a helper in the job that has lost its own needs one to finish.
             spinner.spin();
             state = self.state.0.load(Ordering::Acquire);
         }

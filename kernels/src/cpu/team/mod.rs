@@ -28,6 +28,7 @@ const SPIN: Duration = Duration::from_micros(50);
 /// particular one made from inside a part, does all its parts itself.
 pub struct Team {
     crew: Option<Crew>,
+    /// Whether there is an interrupt: asked before each kernel, without a lock.
     watched: AtomicBool,
     interrupt: Mutex<Option<Interrupt>>,
 }
@@ -62,6 +63,7 @@ impl Team {
     /// Asks `interrupt` before each part of what is run in several from now on until the returned value is dropped. Once that says that the
     /// work is to be left, none of these is begun any more: calls return as if all were done, and what the missing parts would have written
     /// is as it was. So who watches a team has to ask `interrupt` after each kernel, and to believe nothing that was computed if it says so.
+    /// There is one watch at a time, which holds for whoever calls the team: a later one replaces it, and either's drop ends both.
     pub fn watch(&self, interrupt: Interrupt) -> Watched<'_> {
         *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupt);
         self.watched.store(true, Ordering::Relaxed);
@@ -88,7 +90,8 @@ impl Team {
         }
     }
 
-    /// Runs `body(0)`, …, `body(parts - 1)`, each once, in any order and on any thread, and returns when all are done.
+    /// Runs `body(0)`, …, `body(parts - 1)`, each once, in any order and on any thread, and returns when all are done; fewer, if the
+    /// team is [watched](Self::watch) and interrupted.
     ///
     /// # Panics
     /// If a part panics: the others are done first where the team has helpers, then the panic of the part with the

@@ -75,7 +75,7 @@ pub(super) fn run<T: Send + Sync>(
         let Round { reads, writes } = rounds(round);
         let before = reads.map(place);
         let (stack, matrix) = place(writes);
-        // SAFETY: `in_turn` runs each part once in each round and begins a round when the one before has ended. So nobody
+        // SAFETY: `in_turn` runs each part at most once in each round and begins a round when the one before has ended. So nobody
         // else has this tile or the part's memory, and what is read is not written in this round.
         let (before, tile, mut kept) = unsafe {
             let before = before.map(|(stack, matrix)| stack.matrix(matrix));
@@ -85,7 +85,8 @@ pub(super) fn run<T: Send + Sync>(
     });
 }
 
-/// Runs `body(round, part)` for each part of each round, no round before the one before has ended.
+/// Runs `body(round, part)` for each part of each round, no round before the one before has ended. Once the team is interrupted, rounds
+/// go on without the body.
 fn in_turn(team: &Team, rounds: usize, parts: usize, body: &(dyn Fn(usize, usize) + Sync)) {
     let interrupt = team.interrupt();
     let body = &|round: usize, part: usize| {

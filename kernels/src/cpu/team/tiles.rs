@@ -47,7 +47,7 @@ impl Grid {
 /// If `data` has not exactly the grid's elements.
 pub(super) fn run<T: Send>(team: &Team, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
     let tiles = Tiles::new(data, grid);
-    // SAFETY: `Team::run` runs each part once, so each tile is claimed once.
+    // SAFETY: `Team::run` runs each part at most once, so each tile is claimed at most once.
     team.run(grid.tiles(), &|part| body(unsafe { tiles.claim(part) }));
 }
 

@@ -82,6 +82,11 @@ impl Direct {
         })
     }
 
+    /// Bytes of the masks.
+    pub(super) fn resident_bytes(&self) -> usize {
+        size_of_val(&*self.masks)
+    }
+
     /// Computes output rows from `first` on, as many as `out` holds, of one channel.
     ///
     /// # Panics

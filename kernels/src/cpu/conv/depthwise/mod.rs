@@ -112,6 +112,10 @@ impl Rows {
 }
 
 impl CpuKernel for Rows {
+    fn resident_bytes(&self) -> usize {
+        self.direct.resident_bytes()
+    }
+
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let input = elements(call.inputs[0]);
         let weights = elements(call.inputs[1]);
