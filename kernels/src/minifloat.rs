@@ -57,8 +57,8 @@ impl Minifloat {
         let ones = f64::from(code & ((1 << self.mantissa_bits) - 1));
         let fraction = ones / f64::from(1u32 << self.mantissa_bits);
         match i32::from(code >> self.mantissa_bits) {
-            0 => fraction * 2f64.powi(1 - self.bias),
-            exponent => (1.0 + fraction) * 2f64.powi(exponent - self.bias),
+            0 => fraction * power_of_two(1 - self.bias),
+            exponent => (1.0 + fraction) * power_of_two(exponent - self.bias),
         }
     }
 
@@ -114,6 +114,11 @@ impl Minifloat {
     }
 }
 
+/// `2^exponent` within binary64's normal numbers; `powi` does not promise to be exact.
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((exponent + 1023) as u64) << 52)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,10 +132,10 @@ mod tests {
     #[test]
     fn the_greatest_and_the_least_are_those_of_the_formats() {
         let known = [
-            (448.0, 2f64.powi(-9)),
-            (240.0, 2f64.powi(-10)),
-            (57344.0, 2f64.powi(-16)),
-            (57344.0, 2f64.powi(-17)),
+            (448.0, power_of_two(-9)),
+            (240.0, power_of_two(-10)),
+            (57344.0, power_of_two(-16)),
+            (57344.0, power_of_two(-17)),
             (6.0, 0.5),
         ];
         for (dtype, (greatest, least)) in ALL.into_iter().zip(known) {

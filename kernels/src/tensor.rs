@@ -1,14 +1,16 @@
 //! Dense row-major tensors in reference-counted, cache-line-aligned buffers.
 
 use crate::dtype::{DType, Element};
+use crate::foreign::Foreign;
 use crate::shape::Shape;
 use bytemuck::{Pod, Zeroable};
 use memmap2::MmapMut;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bytes to which every [`Buffer`] is aligned: one cache line, one AVX-512 register.
+/// Bytes to which every [`Buffer`] of our own is aligned: one cache line, one AVX-512 register.
 pub const ALIGNMENT: usize = 64;
 
 /// What a tensor is, without its data.
@@ -46,7 +48,24 @@ struct Line([u8; ALIGNMENT]);
 /// of weights is as much as they are.
 const PAGED: usize = 256 << 10;
 
-/// Bytes aligned to [`ALIGNMENT`], so that any element type may be read from them.
+/// What [`Buffer::zeroed`] panics with, so that who catches it tells a shortage from a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// The bytes that there were not.
+    pub bytes: usize,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the system has no memory left for {} bytes more; close other programs, or use smaller inputs",
+            self.bytes
+        )
+    }
+}
+
+/// Bytes from which any element type may be read: aligned to [`ALIGNMENT`], or to the largest element where they are foreign.
 pub struct Buffer {
     memory: Memory,
     bytes: usize,
@@ -57,15 +76,17 @@ enum Memory {
     Heap(Vec<Line>),
     /// Pages of the operating system, given back when the buffer is dropped.
     Pages(MmapMut),
+    /// Somebody else's, for a while.
+    Foreign(Foreign),
 }
 
 impl Buffer {
     /// `bytes` zero bytes. Large buffers are touched at first use, since fresh pages come zeroed from the operating system.
     ///
     /// # Panics
-    /// If there is not so much memory; see [`try_zeroed`](Self::try_zeroed).
+    /// With an [`OutOfMemory`] if there is not so much memory; see [`try_zeroed`](Self::try_zeroed).
     pub fn zeroed(bytes: usize) -> Self {
-        Self::try_zeroed(bytes).unwrap_or_else(|| panic!("there is no memory for a buffer of {bytes} bytes"))
+        Self::try_zeroed(bytes).unwrap_or_else(|| std::panic::panic_any(OutOfMemory { bytes }))
     }
 
     /// [`zeroed`](Self::zeroed), or `None` if there is not so much memory: for sizes that a file asks for.
@@ -84,6 +105,22 @@ impl Buffer {
         buffer
     }
 
+    /// `bytes` bytes from `start` on that stay another's; `None` where elements of 8 bytes could not be read from there.
+    ///
+    /// # Safety
+    /// From now on until the buffer was read and written for the last time, the memory must stay, hold initialised bytes, and be
+    /// written by nobody else; nor may anybody else read it from the first time that the buffer is written.
+    pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Option<Self> {
+        // SAFETY: the caller's promise is the one that is asked for.
+        let memory = unsafe { Foreign::new(start, bytes) }?;
+        Some(Self { memory: Memory::Foreign(memory), bytes })
+    }
+
+    /// Whether the bytes are another's.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.memory, Memory::Foreign(_))
+    }
+
     /// The number of bytes.
     pub fn len(&self) -> usize {
         self.bytes
@@ -99,6 +136,7 @@ impl Buffer {
         match &mut self.memory {
             Memory::Heap(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.bytes],
             Memory::Pages(pages) => pages,
+            Memory::Foreign(foreign) => foreign.bytes_mut(),
         }
     }
 
@@ -107,6 +145,7 @@ impl Buffer {
         match &self.memory {
             Memory::Heap(lines) => &bytemuck::cast_slice(lines)[..self.bytes],
             Memory::Pages(pages) => pages,
+            Memory::Foreign(foreign) => foreign.bytes(),
         }
     }
 }

@@ -7,13 +7,14 @@
 use super::conv::transform_filters;
 use super::elements::{elements, elements_mut};
 use super::gemm::{Panels, View, pack_panels, pack_rows, transpose};
+use super::{integer, narrow};
 use crate::error::KernelError;
 use crate::op::Filtering;
 use crate::tensor::Buffer;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The layout of a constant operand of products: stacked `f32` matrices in panels.
+/// The layout of a constant operand of products: stacked matrices in panels, of `f32` or, where kernels widen them, of fewer bits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Layout {
     /// Stacked matrices.
@@ -36,6 +37,12 @@ enum Source {
     Lines,
     /// `[lines, depth / taps, taps]`, to be brought into the order `[taps, depth / taps]` of each line.
     Windows { taps: usize },
+    /// `[lines, stride bytes]`, or `[depth, lines]` without a stride: numbers of fewer bits than 32, which stay as they are.
+    Narrow { bits: usize, stride: Option<usize> },
+    /// `[depth, lines]` of 8-bit integers, four steps of a line beside each other; moved by 128 if `flip`.
+    Quads { flip: bool },
+    /// `[lines, depth / taps, taps]` of 8-bit integers, each line by itself (see `integer::pack_filters`); moved by 128 if `flip`.
+    Integers { taps: usize, flip: bool },
     /// `[maps, depth, 3 × 3]`: filters whose values at each position are a matrix for each panel of maps.
     Filters { filtering: Filtering, maps: usize },
 }
@@ -68,9 +75,35 @@ impl Layout {
         Self { matrices, lines: width, depth: channels, width, source: Source::Filters { filtering, maps } }
     }
 
+    /// Right-hand matrix of `depth × columns` elements of `bits` bits: stored row by row, or column by column `stride` bytes apart.
+    pub(super) fn narrow([depth, columns]: [usize; 2], bits: usize, stride: Option<usize>) -> Self {
+        Self { matrices: 1, lines: columns, depth, width: narrow::PANEL, source: Source::Narrow { bits, stride } }
+    }
+
+    /// Right-hand matrices of `depth × columns` 8-bit integers, which are moved by 128 if `flip`.
+    pub(super) fn quads(matrices: usize, [depth, columns]: [usize; 2], flip: bool) -> Self {
+        Self { matrices, lines: columns, depth, width: integer::PANEL, source: Source::Quads { flip } }
+    }
+
+    /// The weights `[groups, maps, channels, taps]` of a convolution of 8-bit integers, which are moved by 128 if `flip`.
+    pub(super) fn filters_of_integers([groups, maps, channels, taps]: [usize; 4], flip: bool) -> Self {
+        let source = Source::Integers { taps, flip };
+        Self { matrices: 1, lines: groups * maps, depth: channels * taps, width: 1, source }
+    }
+
     /// Bytes of the packed constant.
     pub fn bytes(&self) -> usize {
-        self.matrices * self.matrix_floats() * size_of::<f32>()
+        match self.source {
+            Source::Narrow { bits, .. } => narrow::panel_bytes(self.depth, bits) * self.lines.div_ceil(self.width),
+            Source::Quads { .. } => self.matrices * self.quads_bytes(),
+            Source::Integers { .. } => integer::filter_bytes(self.lines, self.depth),
+            _ => self.matrices * self.matrix_floats() * size_of::<f32>(),
+        }
+    }
+
+    /// Bytes of a matrix of 8-bit integers.
+    fn quads_bytes(&self) -> usize {
+        integer::panel_bytes(self.depth) * self.lines.div_ceil(self.width)
     }
 
     /// Packs the elements `raw` into `packed`, which has [`bytes`](Self::bytes) bytes. O(elements).
@@ -78,8 +111,8 @@ impl Layout {
     /// # Panics
     /// If either has another size than the layout's.
     pub fn pack(&self, raw: &[u8], packed: &mut [u8]) {
-        let (matrices, elements) = self.raw();
-        assert_eq!(raw.len(), matrices * elements * size_of::<f32>(), "a constant is of its spec's size");
+        let (matrices, matrix) = self.raw();
+        assert_eq!(raw.len(), matrices * matrix, "a constant is of its spec's size");
         assert_eq!(packed.len(), self.bytes(), "packed constants are of their layout's size");
         self.pieces(raw.len()).for_each(|piece| self.pack_piece(&piece, &raw[piece.clone()], packed));
     }
@@ -88,22 +121,29 @@ impl Layout {
     /// bytes or less. None lies in two matrices.
     pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let unit = match self.source {
-            Source::Steps => self.lines,
-            Source::Lines | Source::Windows { .. } => self.width * self.depth,
-            Source::Filters { .. } => self.width * self.depth * 9,
+            Source::Steps => self.lines * size_of::<f32>(),
+            Source::Lines | Source::Windows { .. } => self.width * self.depth * size_of::<f32>(),
+            Source::Narrow { stride: Some(stride), .. } => self.width * stride,
+            Source::Narrow { bits, stride: None } => self.lines * bits / 8,
+            Source::Quads { .. } => self.lines,
+            Source::Integers { .. } => self.depth,
+            Source::Filters { .. } => self.width * self.depth * 9 * size_of::<f32>(),
         };
         let (matrices, matrix) = self.raw();
-        let (unit, matrix) = (unit.max(1) * size_of::<f32>(), matrix * size_of::<f32>());
+        let unit = unit.max(1);
         let length = (bytes / unit).max(1) * unit;
         let starts = move |number| (0..matrix).step_by(length).map(move |start| (number * matrix, start));
         (0..matrices).flat_map(starts).map(move |(at, start)| at + start..at + matrix.min(start + length))
     }
 
-    /// Matrices of the raw constant, and elements of each.
+    /// Matrices of the raw constant, and bytes of each.
     fn raw(&self) -> (usize, usize) {
         match self.source {
-            Source::Filters { maps, .. } => (1, maps * self.depth * 9),
-            _ => (self.matrices, self.lines * self.depth),
+            Source::Filters { maps, .. } => (1, maps * self.depth * 9 * size_of::<f32>()),
+            Source::Narrow { stride: Some(stride), .. } => (1, self.lines * stride),
+            Source::Narrow { bits, stride: None } => (1, self.lines * self.depth * bits / 8),
+            Source::Quads { .. } | Source::Integers { .. } => (self.matrices, self.lines * self.depth),
+            _ => (self.matrices, self.lines * self.depth * size_of::<f32>()),
         }
     }
 
@@ -114,6 +154,21 @@ impl Layout {
     pub fn pack_piece(&self, piece: &Range<usize>, raw: &[u8], packed: &mut [u8]) {
         assert_eq!(packed.len(), self.bytes(), "packed constants are of their layout's size");
         let Self { lines, depth, width, .. } = *self;
+        if let Source::Narrow { bits, stride } = self.source {
+            narrow::pack(raw, piece.start, [depth, lines, bits], stride, packed);
+            return;
+        }
+        if let Source::Quads { flip } = self.source {
+            let matrix = lines * depth;
+            let packed = &mut packed[piece.start / matrix * self.quads_bytes()..][..self.quads_bytes()];
+            integer::pack(raw, piece.start % matrix / lines, [depth, lines], flip, packed);
+            return;
+        }
+        if let Source::Integers { taps, flip } = self.source {
+            let first = piece.start / depth.max(1);
+            integer::pack_filters(raw, first, [lines, depth, taps], flip, packed);
+            return;
+        }
         if let Source::Filters { filtering, .. } = self.source {
             let (filters, panel) = (width * depth * 9, filtering.positions() * depth * width);
             let packed = &mut elements_mut::<f32>(packed)[piece.start / size_of::<f32>() / filters * panel..];
@@ -244,6 +299,11 @@ pub(super) struct PackedMatrices<'a> {
 }
 
 impl<'a> PackedMatrices<'a> {
+    /// The packed constant as it is.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.packed
+    }
+
     pub(super) fn panels(&self, index: usize) -> Panels<'a> {
         self.layout.panels(self.packed, index)
     }

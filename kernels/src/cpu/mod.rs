@@ -12,11 +12,13 @@ mod copy;
 mod elements;
 mod gather;
 mod gemm;
+mod integer;
 mod lanes;
 mod layout;
 mod map;
 mod math;
 mod matmul;
+mod narrow;
 mod normalize;
 mod number;
 mod pad;
@@ -133,11 +135,15 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
     );
     let any_type =
         moves || matches!(node.op, Op::Map(_) | Op::Reduce(_) | Op::ArgReduce(_) | Op::TopK(_) | Op::Block(_));
+    let any_type = any_type || matches!(node.op, Op::NarrowMatMul(_) | Op::IntegerMatMul(_) | Op::IntegerConv(_));
     node.require(any_type || node.is_f32(), "all its tensors are to be f32")?;
     Ok(match &node.op {
         Op::Map(op) => map::prepare(node, op)?,
         Op::Pool(op) => pool::prepare(node, op)?,
         Op::MatMul(op) => matmul::prepare(op, node, constants)?,
+        Op::NarrowMatMul(op) => narrow::prepare(op, node, constants)?,
+        Op::IntegerMatMul(op) => integer::prepare(op, node, constants)?,
+        Op::IntegerConv(op) => integer::prepare_conv(op, node, constants)?,
         Op::Conv(op) => conv::prepare(op, node, constants)?,
         Op::ConvTranspose(op) => conv_transpose::prepare(node, op, constants)?,
         Op::Reduce(op) => reduce::prepare(node, op)?,

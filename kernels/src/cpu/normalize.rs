@@ -49,13 +49,27 @@ impl Loop for Rows<'_> {
         for (source, target) in source.chunks_exact(*columns).zip(target.chunks_exact_mut(*columns)) {
             let mean = if *center { fold_inside::<I, _>(Sum, source) / count } else { 0.0 };
             let variance = fold_inside::<I, _>(SquaresAround(mean), source) / count;
-            let scale = 1.0 / (variance + epsilon).sqrt();
-            target.iter_mut().zip(source).for_each(|(to, from)| *to = (*from - mean) * scale);
+            if (variance + epsilon).is_normal() {
+                let scale = 1.0 / (variance + epsilon).sqrt();
+                target.iter_mut().zip(source).for_each(|(to, from)| *to = (*from - mean) * scale);
+            } else {
+                wide_row(source, *epsilon, *center, target);
+            }
             if let Some(form) = form {
                 form.change(target);
             }
         }
     }
+}
+
+/// A row whose squares `f32` cannot hold, or whose elements are not finite.
+#[inline(never)]
+fn wide_row(source: &[f32], epsilon: f32, center: bool, target: &mut [f32]) {
+    let mean =
+        |value: &dyn Fn(f64) -> f64| source.iter().map(|x| value(f64::from(*x))).sum::<f64>() / source.len() as f64;
+    let middle = if center { mean(&|x| x) } else { 0.0 };
+    let deviation = (mean(&|x| (x - middle) * (x - middle)) + f64::from(epsilon)).sqrt();
+    target.iter_mut().zip(source).for_each(|(to, from)| *to = ((f64::from(*from) - middle) / deviation) as f32);
 }
 
 impl CpuKernel for NormalizeKernel {
@@ -116,6 +130,18 @@ mod tests {
                 let want = naive(input.elements().expect("f32"), dims[axis..].iter().product(), 1e-5, center);
                 assert!(got.iter().zip(want).all(|(g, w)| (f64::from(*g) - w).abs() < 2e-4), "{dims:?}");
             }
+        }
+    }
+
+    #[test]
+    fn rows_near_the_greatest_numbers_are_finite() {
+        let values = [1e38, -2e38, 3e38, 1e38];
+        for center in [true, false] {
+            let input = tensor(DType::F32, &[1, 4], |i| values[i]);
+            let op = Op::Normalize(Normalize { axis: 1, epsilon: 1e-5, center, epilogue: None });
+            let got: Vec<f32> = computed(op, std::slice::from_ref(&input), &[1, 4]);
+            let want = naive(input.elements().expect("f32"), 4, 1e-5, center);
+            assert!(got.iter().zip(&want).all(|(g, w)| (f64::from(*g) - w).abs() < 1e-6), "{got:?}, not {want:?}");
         }
     }
 

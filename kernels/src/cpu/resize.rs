@@ -9,22 +9,11 @@ use super::team::with_workspace;
 use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
-use crate::op::{Interpolation, NodeSpec, Resize, cubic_weights};
+use crate::op::{NEIGHBOURS, NodeSpec, Resize, Taps};
 use std::ops::Range;
-
-/// Neighbours along an axis, at most.
-const NEIGHBOURS: usize = 4;
 
 /// Elements of the output that are worth a hand-over to another thread.
 const PIECE: usize = 8192;
-
-/// The neighbours of one output index along an axis, with their weights.
-#[derive(Clone, Debug, PartialEq)]
-struct Taps {
-    indices: [usize; NEIGHBOURS],
-    weights: [f32; NEIGHBOURS],
-    count: usize,
-}
 
 /// The output columns between the borders, in which neighbours and weights recur: those of a column are those of the column
 /// `period` before, `advance` columns further.
@@ -56,15 +45,6 @@ impl Pattern {
     }
 }
 
-impl Taps {
-    /// The same weights, of neighbours so much further.
-    fn moved(&self, by: usize) -> Self {
-        let mut moved = self.clone();
-        moved.indices[..self.count].iter_mut().for_each(|index| *index += by);
-        moved
-    }
-}
-
 /// A resampling of planes of one size.
 struct ResizeKernel {
     rows: Vec<Taps>,
@@ -77,32 +57,9 @@ struct ResizeKernel {
 pub(crate) fn prepare(node: &NodeSpec, op: &Resize) -> Result<Box<dyn CpuKernel>, KernelError> {
     let sizes = |dims: &[usize]| [dims[dims.len() - 2], dims[dims.len() - 1]];
     let (input, output) = (sizes(node.inputs[0].shape.dims()), sizes(node.outputs[0].shape.dims()));
-    let axis = |axis: usize| node.table((0..output[axis]).map(|i| taps(op, axis, i, input[axis], output[axis])));
+    let axis = |axis: usize| node.table((0..output[axis]).map(|i| op.taps(axis, i, input[axis], output[axis])));
     let (rows, columns): (_, Vec<Taps>) = (axis(0)?, axis(1)?);
     Ok(Box::new(ResizeKernel { rows, pattern: Pattern::of(&columns), columns, input }))
-}
-
-fn taps(op: &Resize, axis: usize, index: usize, input: usize, output: usize) -> Taps {
-    let x = op.coordinate(axis, index, input, output);
-    let last = input.saturating_sub(1);
-    let clamped = |at: f64| (at.max(0.0) as usize).min(last);
-    match op.interpolation {
-        Interpolation::Nearest(rounding) => {
-            Taps { indices: [clamped(rounding.rounded(x)), 0, 0, 0], weights: [1.0, 0.0, 0.0, 0.0], count: 1 }
-        }
-        Interpolation::Linear => {
-            let x = x.clamp(0.0, last as f64);
-            let fraction = (x - x.floor()) as f32;
-            let indices = [clamped(x.floor()), clamped(x.floor() + 1.0), 0, 0];
-            Taps { indices, weights: [1.0 - fraction, fraction, 0.0, 0.0], count: 2 }
-        }
-        Interpolation::Cubic { coefficient } => {
-            let fraction = x - x.floor();
-            let weights = cubic_weights(f64::from(coefficient), fraction);
-            let indices = [-1.0, 0.0, 1.0, 2.0].map(|offset| clamped(x.floor() + offset));
-            Taps { indices, weights: weights.map(|weight| weight as f32), count: 4 }
-        }
-    }
 }
 
 /// Neighbouring output rows of one plane.
@@ -131,7 +88,7 @@ impl Loop for Rows<'_> {
             let out = &mut out[..wide];
             // Of rows with one neighbour the others' places and the weights say nothing.
             let is_same = |last: &Taps| match taps.count {
-                1 => last.indices[0] == taps.indices[0],
+                1 => last.count == 1 && last.indices[0] == taps.indices[0],
                 _ => last == taps,
             };
             if at > 0 && is_same(&self.rows[at - 1]) {
@@ -229,7 +186,7 @@ mod tests {
     use super::*;
     use crate::DType;
     use crate::cpu::testing::{computed, tensor};
-    use crate::op::{Coordinates, NearestRounding, Op};
+    use crate::op::{Coordinates, Interpolation, NearestRounding, Op, cubic_weights};
 
     /// One row `1 2 3 4`, resized in width.
     fn resized(interpolation: Interpolation, coordinates: Coordinates, out: usize) -> Vec<f32> {
@@ -261,7 +218,7 @@ mod tests {
 
     /// By the definition, in f64: the element at a place of one plane.
     fn naive(op: &Resize, x: &[f32], [h, w]: [usize; 2], [oh, ow]: [usize; 2], at: usize) -> f64 {
-        let taps = [taps(op, 0, at / ow, h, oh), taps(op, 1, at % ow, w, ow)];
+        let taps = [op.taps(0, at / ow, h, oh), op.taps(1, at % ow, w, ow)];
         let weighted = |axis: usize, value: &dyn Fn(usize) -> f64| -> f64 {
             let Taps { indices, weights, count } = &taps[axis];
             (0..*count).map(|i| f64::from(weights[i]) * value(indices[i])).sum()
@@ -315,7 +272,7 @@ mod tests {
                 coordinates: Coordinates::HalfPixel,
                 scales: [1.0, output as f64 / input as f64],
             };
-            let columns: Vec<Taps> = (0..output).map(|i| taps(&op, 1, i, input, output)).collect();
+            let columns: Vec<Taps> = (0..output).map(|i| op.taps(1, i, input, output)).collect();
             let pattern = Pattern::of(&columns).expect("a whole factor");
             assert_eq!((pattern.period, pattern.advance), want);
             assert!(pattern.columns.len() + 4 * pattern.period >= output, "{pattern:?} of {output}");

@@ -56,6 +56,13 @@ pub(crate) fn tensor(dtype: DType, dims: &[usize], value: impl Fn(usize) -> f64)
     Tensor::new(spec, Arc::new(buffer)).expect("made by the spec")
 }
 
+/// A tensor's elements, converted.
+pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
+    let mut numbers = vec![0.0; tensor.shape().elements()];
+    super::map::to_f64(tensor.dtype(), tensor.bytes(), &mut numbers);
+    numbers
+}
+
 /// A node of these inputs and one output.
 pub(crate) fn node(op: Op, inputs: &[Tensor], dtype: DType, output: &[usize]) -> NodeSpec {
     let outputs = vec![TensorSpec::new(dtype, shape(output))];

@@ -60,6 +60,15 @@ pub(crate) trait Isa {
     /// Lanes 1, 3, … of the 32 of both.
     fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector;
 
+    /// 2^`BITS` plus the number in the `BITS` bits of each byte from bit `SHIFT` on: no conversion, but the bits of a mantissa.
+    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector;
+
+    /// IEEE 754 binary16 numbers.
+    fn halves(from: &[u8; 2 * LANES]) -> Self::Vector;
+
+    /// Upper halves of binary32 numbers.
+    fn upper_halves(from: &[u8; 2 * LANES]) -> Self::Vector;
+
     /// Asks for the cache line of any address to be brought into the first-level cache, where the processor can be asked.
     fn prefetch(address: *const f32);
 }
@@ -124,7 +133,7 @@ fn detect() -> u8 {
 
 #[cfg(target_arch = "x86_64")]
 fn best() -> u8 {
-    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
     let avx512 = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
@@ -139,12 +148,12 @@ fn best() -> u8 {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn run_at<L: Loop>(level: u8, body: L) -> L::Output {
-    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
     fn avx512<L: Loop>(body: L) -> L::Output {
         body.run::<x86::Avx512>()
     }
 
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2,fma,f16c")]
     fn avx2<L: Loop>(body: L) -> L::Output {
         body.run::<x86::Avx2>()
     }

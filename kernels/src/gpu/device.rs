@@ -69,6 +69,11 @@ impl Gpu {
         self.pipelines.count()
     }
 
+    /// Takes the device for lost from now on, for a reason that it has not reported itself.
+    pub fn condemn(&self, reason: &str) {
+        self.fault.get_or_init(|| reason.to_owned());
+    }
+
     /// The first error that no caller was told of, or the loss of the device. Look here after every poll and before
     /// trusting a result: a lost device accepts submissions silently.
     pub fn fault(&self) -> Option<String> {

@@ -3,16 +3,32 @@
 use super::epilogue::{Coordinate, Epilogue};
 use super::kernel::Recorder;
 use super::lanes::{Lanes, tree};
+use super::narrow::Narrow;
 use super::product::{Extent, Parts};
 use super::space::{Space, split};
 use super::tile::{Order, Tile};
 use super::{Recipe, Shader};
 use crate::error::KernelError;
-use crate::op::{MatMul, NodeSpec};
+use crate::op::{MatMul, NarrowMatMul, NodeSpec};
 use crate::shape::Shape;
 
 pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &MatMul) -> Result<Recipe<'n>, KernelError> {
-    let product = Product::new(node, op)?;
+    of(node, Product::new(node, [op.transpose_a, op.transpose_b], [&node.inputs[0].shape, &node.inputs[1].shape])?)
+}
+
+/// The recipe of a product with weights of fewer bits.
+pub(super) fn narrow<'n>(node: &'n NodeSpec, op: &NarrowMatMul) -> Result<Recipe<'n>, KernelError> {
+    let narrow = Narrow::new(node, op)?;
+    let [depth, columns] = [node.inputs[0].shape.dims()[1], node.outputs[0].shape.dims()[1]];
+    let weights = Shape::new(if op.transpose_b { [columns, depth] } else { [depth, columns] })?;
+    let mut product = Product::new(node, [false, op.transpose_b], [&node.inputs[0].shape, &weights])?;
+    if op.transpose_b {
+        product.b[0] = narrow.line;
+    }
+    of(node, Product { narrow: Some(narrow), ..product })
+}
+
+fn of<'n>(node: &'n NodeSpec, product: Product) -> Result<Recipe<'n>, KernelError> {
     let (parts, whole) = (product.parts(), product.whole());
     let passes = match product.is_vector() {
         true => product.lanes().passes(parts.depth()),
@@ -35,13 +51,14 @@ struct Product {
     /// The node's rows, each one batch or more.
     rows: usize,
     epilogue: Epilogue,
+    narrow: Option<Narrow>,
 }
 
 impl Product {
-    fn new(node: &NodeSpec, op: &MatMul) -> Result<Self, KernelError> {
-        let (a, b, output) = (&node.inputs[0], &node.inputs[1], &node.outputs[0]);
+    fn new(node: &NodeSpec, [transpose_a, transpose_b]: [bool; 2], [a, b]: [&Shape; 2]) -> Result<Self, KernelError> {
+        let output = &node.outputs[0];
         let (Some((a_batch, m, a_depth)), Some((b_batch, b_depth, n))) =
-            (matrix(&a.shape, op.transpose_a), matrix(&b.shape, op.transpose_b))
+            (matrix(a, transpose_a), matrix(b, transpose_b))
         else {
             return Err(node.invalid("matrices are expected"));
         };
@@ -53,17 +70,18 @@ impl Product {
             Ok(shape.broadcast_strides(&batch)?.into_iter().map(|stride| (stride * area) as isize).collect())
         };
         let (a_strides, b_strides) = (strides(&a_batch, m * k)?, strides(&b_batch, k * n)?);
-        let a = if op.transpose_a { [1, m] } else { [k, 1] };
-        let b = if op.transpose_b { [k, 1] } else { [1, n] };
+        let a = if transpose_a { [1, m] } else { [k, 1] };
+        let b = if transpose_b { [k, 1] } else { [1, n] };
         let dims = batch.dims();
         if let Some(rows) = rows_of_all_batches(dims, &a_strides, &b_strides, m, a[0]) {
             let epilogue = Epilogue::new(node, &coordinates(0, dims.len() + 2))?;
             let batch = Space { dims: vec![], strides: vec![vec![], vec![]] };
-            return Ok(Self { batch, m: rows, n, k, a, b, rows: 1, epilogue });
+            return Ok(Self { batch, m: rows, n, k, a, b, rows: 1, epilogue, narrow: None });
         }
         let epilogue = Epilogue::new(node, &coordinates(dims.len(), dims.len() + 2))?;
         let rows = node.row_plan().map_or(1, |plan| plan.rows);
-        Ok(Self { batch: Space::collapsed(dims, &[a_strides, b_strides]), m, n, k, a, b, rows, epilogue })
+        let batch = Space::collapsed(dims, &[a_strides, b_strides]);
+        Ok(Self { batch, m, n, k, a, b, rows, epilogue, narrow: None })
     }
 
     fn is_vector(&self) -> bool {
@@ -130,7 +148,11 @@ impl Product {
     fn declare_operands<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
         shader.parameter("a_row", self.a[0]).parameter("a_depth", self.a[1]);
         shader.parameter("b_column", self.b[0]).parameter("b_depth", self.b[1]);
-        shader.read("a", "f32", recorder.input(0)?).read("b", "f32", recorder.input(1)?);
+        shader.read("a", "f32", recorder.input(0)?);
+        match &self.narrow {
+            Some(narrow) => narrow.declare(recorder, shader)?,
+            None => _ = shader.read("b", "f32", recorder.input(1)?).code(PLAIN),
+        }
         for (name, operand) in [("a_batch", 0), ("b_batch", 1)] {
             let splits = split("batch", "c", &self.batch.dims);
             let offset = self.batch.offset(operand);
@@ -164,6 +186,12 @@ const STORE: &str = "fn store(number: u32, row: u32, column: u32, value: f32) {
     let batch = parameters.first + number;
     let index = (batch * parameters.m + row) * parameters.n + column;
     y[index] = finish(value, index, batch, row, column);
+}
+";
+
+/// Element `index` of B.
+const PLAIN: &str = "fn weight(index: u32) -> f32 {
+    return b[index];
 }
 ";
 
@@ -334,7 +362,7 @@ mod tests {
         let op = MatMul::default();
         for (a, b, out) in [(&[2, 3][..], [4, 5], &[2, 5][..]), (&[2, 3], [3, 5], &[2, 4]), (&[3], [3, 5], &[5])] {
             let node = node(Op::MatMul(op.clone()), &[a, &b], &[out]);
-            assert!(matches!(Product::new(&node, &op), Err(KernelError::Invalid { .. })));
+            assert!(matches!(recipe(&node, &op), Err(KernelError::Invalid { .. })));
         }
     }
 }

@@ -1,6 +1,6 @@
 // A and B of a matrix product for tile.wgsl: dense matrices with any strides.
 //
-// Declared by matmul.rs: a, b, a_batch and b_batch (offsets of a batch's matrices); parameters.a_row and .a_depth, .b_column
+// Declared by matmul.rs: a, weight (an element of B), a_batch and b_batch (offsets of a batch's matrices); parameters.a_row and .a_depth, .b_column
 // and .b_depth (strides).
 
 struct Line {
@@ -29,7 +29,7 @@ fn tap_of(k: u32) -> Line {
 
 fn b_at(column: Line, tap: Line) -> f32 {
     if column.inside && tap.inside {
-        return b[column.offset + tap.offset];
+        return weight(column.offset + tap.offset);
     }
     return 0.0;
 }

@@ -2,7 +2,7 @@
 // lanes are added in a tree.
 //
 // Declared by product.rs: parameters.first (batch), .batches, .m, .n (one of which is 1), .groups (of one part), .parts, .depth.
-// By matmul.rs: a, b, a_batch and b_batch, LANES, ROWS, place, total, store; parameters.k, .a_row, .a_depth, .b_column, .b_depth.
+// By matmul.rs: a, weight (an element of B), a_batch and b_batch, LANES, ROWS, place, total, store; parameters.k, .a_row, .a_depth, .b_column, .b_depth.
 
 @compute @workgroup_size(256)
 fn main(
@@ -25,7 +25,7 @@ fn main(
     let end = min((part + 1u) * parameters.depth, parameters.k);
     var sum = 0.0;
     for (var k = part * parameters.depth + at.y; k < end; k = k + LANES) {
-        sum = fma(a[a_base + k * parameters.a_depth], b[b_base + k * parameters.b_depth], sum);
+        sum = fma(a[a_base + k * parameters.a_depth], weight(b_base + k * parameters.b_depth), sum);
     }
     sum = total(sum, at);
     if part < parameters.parts && output == own && at.y == 0u {

@@ -22,6 +22,7 @@ mod library;
 mod limits;
 mod map;
 mod matmul;
+mod narrow;
 mod normalize;
 mod pad;
 mod pipelines;
@@ -35,7 +36,7 @@ mod slice;
 mod softmax;
 mod space;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tile;
 mod timestamps;
 mod transpose;
@@ -179,15 +180,16 @@ pub fn compile(
 /// The kernel for a node, once its tensors fit the op's definition.
 fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
     let float = |spec: &TensorSpec| spec.dtype == DType::F32;
-    let indices = matches!(node.op, Op::Gather(_)) && node.inputs.len() > 1;
-    let read = if indices { &node.inputs[..1] } else { &node.inputs[..] };
-    if !read.iter().chain(&node.outputs).all(float) {
+    let other = |input: usize| input == 1 && matches!(node.op, Op::Gather(_) | Op::NarrowMatMul(_));
+    let mut read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
+    if !read.all(float) || !node.outputs.iter().all(float) {
         return Err(node.unsupported("GPU kernels compute f32 only"));
     }
     node.check()?;
     let recipe = match &node.op {
         Op::Map(op) => block::of_map(node, op)?,
         Op::MatMul(op) => matmul::recipe(node, op)?,
+        Op::NarrowMatMul(op) => matmul::narrow(node, op)?,
         Op::Conv(op) => conv::recipe(node, op)?,
         Op::ConvTranspose(op) => conv_transpose::recipe(node, op)?,
         Op::Pool(op) => pool::recipe(node, op)?,
@@ -202,7 +204,9 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Pad(op) => pad::recipe(node, op)?,
         Op::Gather(op) => gather::recipe(node, op, constants)?,
         Op::Block(block) => block::recipe(node, block)?,
-        Op::ArgReduce(_) | Op::TopK(_) => return Err(node.unsupported("its result is of integers")),
+        Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::ArgReduce(_) | Op::TopK(_) => {
+            return Err(node.unsupported("its result is of integers"));
+        }
         Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
     };
     let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;

@@ -25,7 +25,7 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Normalize) -> Result<Recipe
         shader.read("x", "f32", recorder.input(0)?).write("y", "f32", recorder.output(0)?);
         epilogue.declare(&mut shader, recorder)?;
         lanes.declare(&mut shader);
-        shader.code(&tree("total", "f32", "sum_of"));
+        shader.code(&tree("total", "vec2<f32>", "both"));
         recorder.dispatch(&shader, lanes.groups(rows.len()))
     });
     Ok(Recipe { passes: 3 * lanes.passes(length), ..recipe })

@@ -3,6 +3,19 @@
 // Declared by normalize.rs: x, y, LANES, ROWS, CENTER, place, total, finish; parameters.first and .count (rows), .length
 // (elements of a row) and .epsilon (the bits of a float).
 
+const SMALL = 8.271806125530277e-25; // 2⁻⁸⁰
+
+const GREATEST = 3.4028234e38;
+
+// A choice, because drivers may add the mean to the pivot first where one is only taken off the other.
+fn distance_of(x: f32, pivot: f32, is_far: bool) -> f32 {
+    return select(x - pivot, 0.5 * x - 0.5 * pivot, is_far);
+}
+
+fn both(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    return a + b;
+}
+
 @compute @workgroup_size(256)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -14,29 +27,39 @@ fn main(
     let base = (parameters.first + min(number, parameters.count - 1u)) * parameters.length;
     let length = f32(parameters.length);
 
-    // Distances from the first element are exact where the mean is far from zero and a sum would lose them.
+    // Distances from the first element are exact where the mean is far from zero and a sum would lose them. Where they are beyond
+    // the greatest number, so are those of halves not.
     let pivot = select(0.0, x[base], CENTER == 1u);
     var mean = 0.0;
+    var is_far = false;
     if CENTER == 1u {
-        var sum = 0.0;
+        var sums = vec2<f32>(0.0);
         for (var i = at.y; i < parameters.length; i = i + LANES) {
-            sum = sum + (x[base + i] - pivot);
+            sums = sums + vec2<f32>(x[base + i] - pivot, 0.5 * x[base + i] - 0.5 * pivot) / length;
         }
-        mean = total(sum, at) / length;
+        let means = total(sums, at);
+        is_far = !(abs(means.x) <= GREATEST);
+        mean = select(means.x, means.y, is_far);
     }
 
-    var squares = 0.0;
+    // The second sum is of numbers so small that their squares are finite.
+    var sums = vec2<f32>(0.0);
     for (var i = at.y; i < parameters.length; i = i + LANES) {
-        let deviation = (x[base + i] - pivot) - mean;
-        squares = squares + deviation * deviation;
+        let deviation = distance_of(x[base + i], pivot, is_far) - mean;
+        sums = sums + vec2<f32>(deviation * deviation, (deviation * SMALL) * (deviation * SMALL));
     }
-    let variance = total(squares, at) / length;
+    let squares = total(sums, at);
 
     if number >= parameters.count {
         return;
     }
-    let factor = 1.0 / sqrt(variance + bitcast<f32>(parameters.epsilon));
+    // Beside squares that are not finite, epsilon is nothing.
+    let is_finite = squares.x <= GREATEST;
+    let epsilon = select(0.0, bitcast<f32>(parameters.epsilon), is_finite);
+    let factor = 1.0 / sqrt(select(squares.y, squares.x, is_finite) / length + epsilon);
     for (var i = at.y; i < parameters.length; i = i + LANES) {
-        y[base + i] = finish(((x[base + i] - pivot) - mean) * factor, base + i, base + i);
+        let deviation = distance_of(x[base + i], pivot, is_far) - mean;
+        // A choice here, too: the factor of great deviations alone is below the normal numbers.
+        y[base + i] = finish(select(deviation * SMALL, deviation, is_finite) * factor, base + i, base + i);
     }
 }

@@ -1,7 +1,7 @@
 //! Resampling of the two innermost axes, from tables of neighbours and weights.
 
 use super::{Recipe, Shader};
-use crate::op::{Interpolation, NodeSpec, Resize, cubic_weights};
+use crate::op::{Interpolation, NodeSpec, Resize, Taps};
 
 pub(super) fn recipe<'n>(node: &NodeSpec, op: &'n Resize) -> Recipe<'n> {
     let (read, made) = (node.inputs[0].shape.dims(), node.outputs[0].shape.dims());
@@ -16,9 +16,13 @@ pub(super) fn recipe<'n>(node: &NodeSpec, op: &'n Resize) -> Recipe<'n> {
     // For each output index of an axis its taps' indices and weights, in the shader's layout.
     let table = move |axis: usize| -> Vec<u32> {
         let (size, length) = (input[axis], output[axis]);
-        let all = (0..length).flat_map(|o| taps(op.interpolation, op.coordinate(axis, o, size, length)));
-        let clamped = |i: f64| i.clamp(0.0, size as f64 - 1.0) as u32;
-        all.flat_map(|(index, weight)| [clamped(index), (weight as f32).to_bits()]).collect()
+        let all = (0..length).flat_map(|o| {
+            let Taps { indices, weights, count } = op.taps(axis, o, size, length);
+            // An only neighbour stands in all places with equal weights, whose sum is exact: their number is a power of two.
+            let share = count as f32 / number as f32;
+            (0..number).map(move |tap| (indices[tap % count], weights[tap % count] * share))
+        });
+        all.flat_map(|(index, weight)| [index as u32, weight.to_bits()]).collect()
     };
     let recipe = Recipe::new(node, move |recorder| {
         let tables = [table(0), table(1)].map(|table| recorder.resident(&table));
@@ -34,20 +38,6 @@ pub(super) fn recipe<'n>(node: &NodeSpec, op: &'n Resize) -> Recipe<'n> {
     });
     let resident_bytes = ((output[0] + output[1]) * number * 8) as u64;
     Recipe { bindings: 4, resident_bytes, ..recipe }
-}
-
-/// The neighbours of a coordinate, which may lie outside the input, and their weights.
-fn taps(interpolation: Interpolation, at: f64) -> Vec<(f64, f64)> {
-    let first = at.floor();
-    let t = at - first;
-    match interpolation {
-        Interpolation::Nearest(rounding) => vec![(rounding.rounded(at), 1.0)],
-        Interpolation::Linear => vec![(first, 1.0 - t), (first + 1.0, t)],
-        Interpolation::Cubic { coefficient } => {
-            let weights = cubic_weights(f64::from(coefficient), t);
-            weights.into_iter().enumerate().map(|(i, weight)| (first - 1.0 + i as f64, weight)).collect()
-        }
-    }
 }
 
 #[cfg(test)]

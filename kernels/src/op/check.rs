@@ -3,7 +3,7 @@
 //! What a family cannot compute although it is sound, and sizes that only its own arithmetic limits, are for the family to
 //! refuse. Products' sizes are checked where they are worked out.
 
-use super::{Domain, Gather, NodeSpec, Op, Slice, Step, TopK};
+use super::{Domain, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Slice, Step, TopK};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::shape::Shape;
@@ -148,6 +148,22 @@ impl NodeSpec {
             Op::Pad(op) => self.require([op.before.len(), to.rank()] == [from.rank(); 2], "one width an axis"),
             Op::Gather(op) => self.check_indices(op),
             Op::Recurrent(_) => self.check_layer(),
+            Op::NarrowMatMul(op) => self.check_narrow(op),
+            Op::IntegerMatMul(_) => {
+                let bytes = |tensor: &crate::TensorSpec| matches!(tensor.dtype, DType::U8 | DType::I8);
+                let sound = self.inputs[..2].iter().all(bytes) && output.dtype == DType::I32;
+                self.require(sound, "it makes i32 of 8-bit integers")
+            }
+            Op::IntegerConv(op) => {
+                self.check_channels([from, to], op.group, op.strides, op.dilations)?;
+                let bytes = |tensor: &crate::TensorSpec| matches!(tensor.dtype, DType::U8 | DType::I8);
+                let sound = self.inputs[..2].iter().all(bytes) && output.dtype == DType::I32;
+                self.require(sound, "it makes i32 of 8-bit integers")?;
+                let each = |of: &crate::TensorSpec| of.dtype == DType::I32 && of.shape.elements() == to.dims()[1];
+                self.require(self.inputs[2..].iter().all(each), "each map has a 32-bit summand and zero point")?;
+                let (least, greatest) = if input.dtype == DType::I8 { (-128, 127) } else { (0, 255) };
+                self.require((least..=greatest).contains(&op.border), "its border is of its input's type")
+            }
             Op::MatMul(_) | Op::Block(_) => Ok(()),
         }
     }
@@ -161,12 +177,38 @@ impl NodeSpec {
             Op::Gather(_) => (2, 1),
             Op::TopK(_) => (1, 2),
             Op::Scatter(_) => (3, 1),
+            Op::IntegerMatMul(op) => (3 + usize::from(op.zero_points), 1),
+            Op::IntegerConv(op) => (3 + usize::from(op.zero_points), 1),
             Op::Recurrent(op) => (3 + op.kind.states(), 1 + op.kind.states()),
-            op @ (Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Normalize(_)) => {
-                (op.epilogue_inputs_start() + extras, 1)
-            }
+            op if op.has_epilogue() => (op.epilogue_inputs_start() + extras, 1),
             _ => (1, 1),
         }
+    }
+
+    fn check_narrow(&self, op: &NarrowMatMul) -> Result<(), KernelError> {
+        let dims = |tensor: &crate::TensorSpec| <[usize; 2]>::try_from(tensor.shape.dims());
+        let (Ok([m, k]), Ok([first, second]), Ok(made)) =
+            (dims(&self.inputs[0]), dims(&self.inputs[1]), dims(&self.outputs[0]))
+        else {
+            return Err(self.invalid("its tensors have two dimensions"));
+        };
+        let (n, line) = if op.transpose_b { (first, second) } else { (second, first) };
+        self.require(made == [m, n], "its output is of A's rows and B's columns")?;
+        let dtype = self.inputs[1].dtype;
+        let others = self.inputs.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, input)| input);
+        let floats = others.chain(&self.outputs).all(|tensor| tensor.dtype == DType::F32);
+        self.require(floats, "all but its weights are f32")?;
+        let NarrowFormat::Grid { bits, block, .. } = op.format else {
+            let sound = matches!(dtype, DType::F16 | DType::BF16) && line == k;
+            return self.require(sound, "its weights are 16-bit floats, as deep as A");
+        };
+        let sound = dtype == DType::U8 && block > 0 && (bits == 8 || op.transpose_b && matches!(bits, 2 | 4));
+        self.require(sound, "its weights are integers of 2, 4 or 8 bits in u8")?;
+        let deep = k.checked_mul(bits).is_some_and(|bits| bits.div_ceil(8) <= line) && (op.transpose_b || line == k);
+        self.require(deep && block.is_multiple_of(8 / bits), "its weights are as deep as A")?;
+        let grid = [n, k.div_ceil(block)];
+        let fits = self.inputs[2..op.operands()].iter().all(|of| of.shape.dims() == grid);
+        self.require(fits, "each column has a scale for each block")
     }
 
     fn check_window(&self, sizes: [[usize; 2]; 3]) -> Result<(), KernelError> {

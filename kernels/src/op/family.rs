@@ -3,7 +3,9 @@
 //! A time is predicted from those of other nodes of its family: a device's seconds for each of the family's amounts are fitted to
 //! what was measured. Which amounts there are follows from the kernels: what they multiply, copy, pack, or begin anew.
 
-use super::{Binary, Conv, Domain, Expression, Filtering, NodeSpec, Op, RecurrentKind, ReduceKind, Step, Unary};
+use super::{
+    Binary, Conv, Domain, Expression, Filtering, IntegerConv, NodeSpec, Op, RecurrentKind, ReduceKind, Step, Unary,
+};
 use crate::dtype::DType;
 use crate::shape::merged;
 
@@ -12,6 +14,9 @@ const SMALL_IMAGE: (f64, f64) = (64.0, 32.0);
 
 /// … where their pixels do not fill vectors of so many.
 const LANES: f64 = 16.0;
+
+/// Rows that are multiplied by narrow weights at once.
+const NARROW_ROWS: f64 = 4.0;
 
 /// Bytes that a core's own cache holds, about.
 const CACHE: f64 = (1 << 20) as f64;
@@ -29,7 +34,7 @@ impl NodeSpec {
     /// The node's family. O(number of tensors × rank + steps of its expression).
     pub fn family(&self) -> Family {
         let (name, mut amounts) = self.own_family();
-        if matches!(self.op, Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) | Op::Normalize(_)) {
+        if self.op.has_epilogue() {
             let steps = self.op.epilogue().map_or([0.0; 2], steps);
             amounts.extend(steps.map(|steps| steps * self.written()));
         }
@@ -44,6 +49,17 @@ impl NodeSpec {
         match &self.op {
             Op::Map(map) => self.map_family(map.domain, &map.expression),
             Op::MatMul(op) => self.product_family(op.transpose_a),
+            Op::NarrowMatMul(_) => self.narrow_family(),
+            Op::IntegerMatMul(_) => ("matmul integer", self.product_family(false).1),
+            Op::IntegerConv(op) => {
+                let depth = (1..4).map(|axis| self.size(1, axis)).product::<f64>();
+                let (flops, maps) = (2.0 * written * depth, self.size(1, 0) / op.group as f64);
+                if self.size(1, 1) <= 1.0 && maps <= IntegerConv::MOST_MAPS as f64 {
+                    return ("conv integer depthwise", vec![flops, written, self.rows_written()]);
+                }
+                // A product of each group's filters with windows that are written first.
+                ("conv integer", vec![flops, written / maps * depth, self.read(1), written])
+            }
             Op::Conv(op) => self.conv_family(op),
             Op::ConvTranspose(_) => {
                 // A product of the weights with the image, whose elements are then added to those of the result.
@@ -140,6 +156,16 @@ impl NodeSpec {
         let weights = right * matrices;
         let amounts =
             vec![2.0 * self.written() * depth, self.read(0), weights, self.written(), beyond_caches(4.0 * weights)];
+        (name, amounts)
+    }
+
+    /// Operations, elements of the matrices and of the result, and the bytes of the weights beyond a cache's.
+    fn narrow_family(&self) -> (&'static str, Vec<f64>) {
+        let (rows, depth) = (self.size(0, 0), self.size(0, 1));
+        let weights = self.written() / rows * depth;
+        let bytes = self.inputs.get(1).map_or(0.0, |input| input.bytes() as f64);
+        let name = if rows <= NARROW_ROWS { "matmul narrow row" } else { "matmul narrow" };
+        let amounts = vec![2.0 * rows * weights, self.read(0), weights, self.written(), beyond_caches(bytes)];
         (name, amounts)
     }
 

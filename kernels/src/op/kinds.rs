@@ -15,6 +15,88 @@ pub struct MatMul {
     pub epilogue: Option<Expression>,
 }
 
+/// How the numbers of a [`NarrowMatMul`]'s weights are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NarrowFormat {
+    /// As the 16-bit floats that the weights' type says.
+    Float,
+    /// As integers `q` on a grid, which stand for `(q − zero point) · scale`.
+    Grid {
+        /// Bits of an integer: 2, 4 or 8, in bytes from the lowest bits on.
+        bits: usize,
+        /// Consecutive elements of the depth that share a scale and a zero point.
+        block: usize,
+        /// Whether zero points are given; without them they are `2^(bits − 1)`.
+        zero_points: bool,
+    },
+}
+
+/// `C = A · B` with constants B of fewer bits than an `f32` has, which are widened as they are read. Inputs: A `[m, k]` `f32`; B `[k,
+/// n]`, or `[n, k]` if `transpose_b`, of `f16` or `bf16`, or of `u8` with the integers of a grid, whose rows of less than 8 bits lie along
+/// the depth (`transpose_b`) and may be longer than `k` needs; of a grid the scales `[n, ⌈k / block⌉]` and then the zero points if there are
+/// any, both `f32`; then the epilogue's. Output: `[m, n]` `f32`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NarrowMatMul {
+    /// How B's numbers are stored.
+    pub format: NarrowFormat,
+    /// B is stored transposed.
+    pub transpose_b: bool,
+    /// Applied to each element of the product.
+    pub epilogue: Option<Expression>,
+}
+
+impl NarrowMatMul {
+    /// Inputs before the epilogue's.
+    pub(crate) const fn operands(&self) -> usize {
+        match self.format {
+            NarrowFormat::Float => 2,
+            NarrowFormat::Grid { zero_points, .. } => 3 + zero_points as usize,
+        }
+    }
+
+    /// Bits of a weight.
+    pub(crate) const fn bits(&self) -> usize {
+        match self.format {
+            NarrowFormat::Float => 16,
+            NarrowFormat::Grid { bits, .. } => bits,
+        }
+    }
+}
+
+/// `C = A · (B − z) + s` over batches of 8-bit integers, exactly, modulo 2³². Inputs: A `[…, m, k]` and B `[…, k, n]`, each `u8` or `i8`, batch
+/// dimensions broadcast; for each column of each of B's matrices a summand s, and with `zero_points` a zero point z, both `i32`. Output:
+/// `[…, m, n]` `i32`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IntegerMatMul {
+    /// B has zero points.
+    pub zero_points: bool,
+}
+
+/// Two-dimensional cross-correlation of 8-bit integers, exactly, modulo 2³²: `Σ x · (w − z) + s`. Inputs: X `[n, c, h, w]` and W `[m, c /
+/// group, kh, kw]`, each `u8` or `i8`; for each of the m maps a summand s, and with `zero_points` a zero point z, both `i32`. Output `[n, m,
+/// oh, ow]` `i32`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IntegerConv {
+    /// Step of the window in rows and columns, ≥ 1.
+    pub strides: [usize; 2],
+    /// Rows and columns of `border` added above, left, below, right.
+    pub pads: [usize; 4],
+    /// Distance of the window's elements in rows and columns, ≥ 1.
+    pub dilations: [usize; 2],
+    /// Number of groups; divides both channel counts.
+    pub group: usize,
+    /// The number around X, one of its type.
+    pub border: i16,
+    /// W has zero points.
+    pub zero_points: bool,
+}
+
+impl IntegerConv {
+    /// Maps at most of a channel that is convolved by itself without a product: with more, its windows are worth writing.
+    pub(crate) const MOST_MAPS: usize = 4;
+}
+
 /// Two-dimensional cross-correlation, as networks mean by convolution. Inputs: X `[n, c, h, w]`, W `[m, c / group, kh,
 /// kw]`, then the epilogue's. Output `[n, m, oh, ow]`. `f32`. One-dimensional convolution is lowered to `h = kh = 1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -264,14 +346,6 @@ impl Resize {
             Coordinates::Asymmetric => x / scale,
         }
     }
-}
-
-/// The weights of the four neighbours in cubic convolution (Keys 1981) with coefficient `a`, at a fraction between the two
-/// middle ones.
-pub(crate) fn cubic_weights(a: f64, fraction: f64) -> [f64; 4] {
-    let near = |d: f64| ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0;
-    let far = |d: f64| ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
-    [far(1.0 + fraction), near(fraction), near(1.0 - fraction), far(2.0 - fraction)]
 }
 
 /// The cell of a recurrent layer, with ONNX's gate orders.

@@ -12,19 +12,22 @@ mod filtering;
 mod kinds;
 mod rows;
 pub(crate) mod shallow;
+mod taps;
 mod work;
 
 pub use block::{Block, Member, Operand};
 pub use expression::{Binary, Domain, Expression, ExpressionError, Literal, Register, Step, Unary};
 pub use family::Family;
 pub(crate) use filtering::Filtering;
-pub(crate) use kinds::cubic_weights;
 pub use kinds::{
-    ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Gather, Interpolation, MatMul, NearestRounding, Normalize,
-    Pad, PadMode, Pool, PoolKind, Recurrent, RecurrentKind, Reduce, ReduceKind, Resize, Scatter, ScatterKind, Slice,
-    Softmax, TopK, Transpose,
+    ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Gather, IntegerConv, IntegerMatMul, Interpolation, MatMul,
+    NarrowFormat, NarrowMatMul, NearestRounding, Normalize, Pad, PadMode, Pool, PoolKind, Recurrent, RecurrentKind,
+    Reduce, ReduceKind, Resize, Scatter, ScatterKind, Slice, Softmax, TopK, Transpose,
 };
 pub use rows::RowPlan;
+#[cfg(test)]
+pub(crate) use taps::cubic_weights;
+pub(crate) use taps::{NEIGHBOURS, Taps};
 pub use work::Work;
 
 use crate::tensor::TensorSpec;
@@ -39,6 +42,12 @@ pub enum Op {
     Map(Map),
     /// Matrix product over batches, with an epilogue.
     MatMul(MatMul),
+    /// Matrix product with weights of fewer bits, with an epilogue.
+    NarrowMatMul(NarrowMatMul),
+    /// Matrix product of 8-bit integers over batches.
+    IntegerMatMul(IntegerMatMul),
+    /// Two-dimensional convolution of 8-bit integers.
+    IntegerConv(IntegerConv),
     /// Two-dimensional convolution, with an epilogue.
     Conv(Conv),
     /// Two-dimensional transposed convolution, with an epilogue.
@@ -139,6 +148,9 @@ impl Op {
         match self {
             Self::Map(_) => "map",
             Self::MatMul(_) => "matmul",
+            Self::NarrowMatMul(_) => "narrow_matmul",
+            Self::IntegerMatMul(_) => "integer_matmul",
+            Self::IntegerConv(_) => "integer_conv",
             Self::Conv(_) => "conv",
             Self::ConvTranspose(_) => "conv_transpose",
             Self::Pool(_) => "pool",
@@ -165,6 +177,7 @@ impl Op {
     pub const fn epilogue(&self) -> Option<&Expression> {
         match self {
             Self::MatMul(op) => op.epilogue.as_ref(),
+            Self::NarrowMatMul(op) => op.epilogue.as_ref(),
             Self::Conv(op) => op.epilogue.as_ref(),
             Self::ConvTranspose(op) => op.epilogue.as_ref(),
             Self::Normalize(op) => op.epilogue.as_ref(),
@@ -172,10 +185,17 @@ impl Op {
         }
     }
 
+    /// Whether it is an op that can have an [epilogue](Self::epilogue).
+    pub const fn has_epilogue(&self) -> bool {
+        use Op::{Conv, ConvTranspose, MatMul, NarrowMatMul, Normalize};
+        matches!(self, MatMul(_) | NarrowMatMul(_) | Conv(_) | ConvTranspose(_) | Normalize(_))
+    }
+
     /// The place that holds the epilogue, for the ops that can have one.
     pub const fn epilogue_mut(&mut self) -> Option<&mut Option<Expression>> {
         match self {
             Self::MatMul(op) => Some(&mut op.epilogue),
+            Self::NarrowMatMul(op) => Some(&mut op.epilogue),
             Self::Conv(op) => Some(&mut op.epilogue),
             Self::ConvTranspose(op) => Some(&mut op.epilogue),
             Self::Normalize(op) => Some(&mut op.epilogue),
@@ -187,6 +207,7 @@ impl Op {
     pub const fn epilogue_inputs_start(&self) -> usize {
         match self {
             Self::Normalize(_) => 1,
+            Self::NarrowMatMul(op) => op.operands(),
             _ => 2,
         }
     }

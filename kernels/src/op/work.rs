@@ -47,7 +47,7 @@ impl NodeSpec {
             Op::Resize(op) => written * op.interpolation.neighbours(),
             Op::Pool(op) => written * (op.window[0] * op.window[1]) as f64,
             // At each pixel of the output, a window of every channel.
-            Op::Conv(_) => {
+            Op::Conv(_) | Op::IntegerConv(_) => {
                 let window = self.size(0, 1) * self.size(1, 2) * self.size(1, 3);
                 written / self.size(1, 0).max(1.0) * window
             }
@@ -74,7 +74,12 @@ impl NodeSpec {
             Op::Block(_) => Class::ElementWise,
             Op::Map(_) if written > read => Class::Upsampler,
             Op::Map(_) => Class::ElementWise,
-            Op::MatMul(_) | Op::Conv(_) | Op::ConvTranspose(_) => Class::MatMul,
+            Op::MatMul(_)
+            | Op::NarrowMatMul(_)
+            | Op::IntegerMatMul(_)
+            | Op::IntegerConv(_)
+            | Op::Conv(_)
+            | Op::ConvTranspose(_) => Class::MatMul,
             Op::Reduce(_) | Op::ArgReduce(_) | Op::Pool(_) | Op::TopK(_) => Class::Downsampler,
             Op::Resize(_) if written > read => Class::Upsampler,
             Op::Softmax(_)
@@ -101,7 +106,8 @@ impl NodeSpec {
         let own = match &self.op {
             Op::Map(Map { expression, .. }) => written * expression.steps().len() as f64,
             Op::MatMul(op) => 2.0 * written * if op.transpose_a { dim(0, 2) } else { dim(0, 1) },
-            Op::Conv(_) => 2.0 * written * dim(1, 3) * dim(1, 2) * dim(1, 1),
+            Op::NarrowMatMul(_) | Op::IntegerMatMul(_) => 2.0 * written * dim(0, 1),
+            Op::Conv(_) | Op::IntegerConv(_) => 2.0 * written * dim(1, 3) * dim(1, 2) * dim(1, 1),
             Op::ConvTranspose(_) => 2.0 * read * dim(1, 3) * dim(1, 2) * dim(1, 1),
             Op::Pool(op) => written * (op.window[0] * op.window[1]) as f64,
             Op::Reduce(_) | Op::ArgReduce(_) => read,

@@ -16,7 +16,7 @@ mod winograd;
 
 pub(super) use winograd::transform_filters;
 
-use geometry::{Geometry, Steps};
+pub(super) use geometry::{Geometry, Steps};
 
 use super::CpuKernel;
 use super::gemm::MicroKernel;

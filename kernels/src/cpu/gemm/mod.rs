@@ -35,7 +35,7 @@ pub(crate) use vector::matrix_vector;
 pub(crate) use view::View;
 
 use crate::cpu::team::Grid;
-use product::even_cut;
+pub(crate) use product::even_cut;
 
 /// Greatest number of columns of a tile: its part of B fits half of a second-level cache of 1 MiB.
 const TILE_COLUMNS: usize = 256;

@@ -369,7 +369,7 @@ fn run_blocks(
 }
 
 /// The size of pieces into which `length` is cut: at most about `most`, nearly equal, a multiple of `unit`, not 0.
-pub(super) fn even_cut(length: usize, most: usize, unit: usize) -> usize {
+pub(crate) fn even_cut(length: usize, most: usize, unit: usize) -> usize {
     let pieces = length.div_ceil(most).max(1);
     length.div_ceil(pieces).next_multiple_of(unit).max(unit)
 }

@@ -1,7 +1,9 @@
 //! Elements of any type as numbers of a domain, and back: Rust's `as`, whose float-to-integer conversions saturate; integers of 4 and 2
 //! bits keep the low bits.
 
+use super::source::Each;
 use crate::cpu::elements::{elements, elements_mut};
+use crate::cpu::vector::vectorised;
 use crate::dtype::DType;
 use crate::minifloat::Minifloat;
 use half::slice::HalfFloatSliceExt;
@@ -9,9 +11,7 @@ use half::{bf16, f16};
 
 /// `out[i] = convert(values[i])`.
 fn each<A: Copy, B>(values: &[A], out: &mut [B], convert: impl Fn(A) -> B) {
-    for (out, value) in out.iter_mut().zip(values) {
-        *out = convert(*value);
-    }
+    vectorised(Each { values, out, function: convert });
 }
 
 /// The low bits of a number, as the byte of a signed one.

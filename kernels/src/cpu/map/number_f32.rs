@@ -171,8 +171,8 @@ impl Number for f32 {
             Unary::Atan => scalar(f32::atan, a, out),
             Unary::Sinh => scalar(f32::sinh, a, out),
             Unary::Cosh => scalar(f32::cosh, a, out),
-            Unary::Asinh => scalar(f32::asinh, a, out),
-            Unary::Acosh => scalar(f32::acosh, a, out),
+            Unary::Asinh => scalar(|x| math::asinh_f64(f64::from(x)) as f32, a, out),
+            Unary::Acosh => scalar(|x| math::acosh_f64(f64::from(x)) as f32, a, out),
             Unary::Atanh => scalar(f32::atanh, a, out),
         }
         Ok(())

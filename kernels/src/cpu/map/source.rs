@@ -1,5 +1,7 @@
 //! What one operand of a vectorised loop is: a slice, or one value for all elements.
 
+use crate::cpu::vector::{Isa, Loop, vectorised};
+
 /// An operand's values over a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a, T> {
@@ -29,19 +31,49 @@ impl<T: Copy> Source<'_, T> {
 /// `out[i] = function(a[i])`.
 pub(crate) fn each<T: Copy>(a: Source<'_, T>, out: &mut [T], function: impl Fn(T) -> T) {
     match a {
-        Source::Slice(a) => out.iter_mut().zip(a).for_each(|(out, a)| *out = function(*a)),
+        Source::Slice(values) => vectorised(Each { values, out, function }),
         Source::Scalar(a) => out.fill(function(a)),
+    }
+}
+
+/// `out[i] = function(values[i])`.
+pub(super) struct Each<'a, A, B, F> {
+    pub(super) values: &'a [A],
+    pub(super) out: &'a mut [B],
+    pub(super) function: F,
+}
+
+impl<A: Copy, B, F: Fn(A) -> B> Loop for Each<'_, A, B, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        self.out.iter_mut().zip(self.values).for_each(|(out, value)| *out = (self.function)(*value));
     }
 }
 
 /// `out[i] = function(a[i], b[i])`.
 pub(crate) fn pairs<T: Copy>(a: Source<'_, T>, b: Source<'_, T>, out: &mut [T], function: impl Fn(T, T) -> T) {
     match (a, b) {
-        (Source::Slice(a), Source::Slice(b)) => {
-            out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = function(*a, *b));
-        }
+        (Source::Slice(a), Source::Slice(b)) => vectorised(Pairs { a, b, out, function }),
         (Source::Slice(a), Source::Scalar(b)) => each(Source::Slice(a), out, |a| function(a, b)),
         (Source::Scalar(a), b) => each(b, out, |b| function(a, b)),
+    }
+}
+
+struct Pairs<'a, T, F> {
+    a: &'a [T],
+    b: &'a [T],
+    out: &'a mut [T],
+    function: F,
+}
+
+impl<T: Copy, F: Fn(T, T) -> T> Loop for Pairs<'_, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        self.out.iter_mut().zip(self.a).zip(self.b).for_each(|((out, a), b)| *out = (self.function)(*a, *b));
     }
 }
 

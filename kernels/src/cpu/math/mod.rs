@@ -8,12 +8,14 @@
 
 mod erf;
 mod exponential;
+mod hyperbolic;
 mod logarithm;
 mod power;
 mod trigonometric;
 
 pub(crate) use erf::{erf, erf_f64};
 pub(crate) use exponential::{exp, exp_below_one, sigmoid, tanh};
+pub(crate) use hyperbolic::{acosh_f64, asinh_f64};
 pub(crate) use logarithm::log;
 pub(crate) use power::power;
 pub(crate) use trigonometric::{LARGEST_REDUCED, cos, sin};

@@ -4,7 +4,7 @@ use crate::shape::{Shape, ShapeError};
 
 /// The batch dimensions of a product and where along them each operand moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Batches {
+pub(in crate::cpu) struct Batches {
     dims: Vec<usize>,
     left: Vec<usize>,
     right: Vec<usize>,
@@ -15,30 +15,30 @@ impl Batches {
     ///
     /// # Errors
     /// If they cannot be broadcast together.
-    pub(super) fn new(left: &Shape, right: &Shape) -> Result<Self, ShapeError> {
+    pub(in crate::cpu) fn new(left: &Shape, right: &Shape) -> Result<Self, ShapeError> {
         let dims = left.broadcast(right)?;
         let (left, right) = (left.broadcast_strides(&dims)?, right.broadcast_strides(&dims)?);
         Ok(Self { dims: dims.into(), left, right })
     }
 
     /// The batch dimensions of the result.
-    pub(super) fn dims(&self) -> &[usize] {
+    pub(in crate::cpu) fn dims(&self) -> &[usize] {
         &self.dims
     }
 
     /// The number of products.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::cpu) fn count(&self) -> usize {
         self.dims.iter().product()
     }
 
     /// Whether each product has its own left matrix, and all have the same right one: then they are one product.
-    pub(super) fn share_right(&self) -> bool {
+    pub(in crate::cpu) fn share_right(&self) -> bool {
         let own_left = (0..self.dims.len()).all(|axis| self.dims[axis] == 1 || self.left[axis] != 0);
         own_left && self.right.iter().all(|stride| *stride == 0)
     }
 
     /// The numbers of the left and of the right matrix of a product. O(rank).
-    pub(super) fn operands(&self, mut product: usize) -> (usize, usize) {
+    pub(in crate::cpu) fn operands(&self, mut product: usize) -> (usize, usize) {
         let (mut left, mut right) = (0, 0);
         for axis in (0..self.dims.len()).rev() {
             let index = product % self.dims[axis];

@@ -12,7 +12,7 @@ use crate::error::KernelError;
 use crate::op::{MatMul, NodeSpec};
 use crate::shape::Shape;
 use crate::tensor::Buffer;
-use batches::Batches;
+pub(super) use batches::Batches;
 use std::sync::Arc;
 
 /// The kernel of a matrix product.

@@ -1,6 +1,7 @@
 //! Instruction sets that the compiler alone knows: a vector is an array.
 
 use super::{Isa, LANES};
+use half::{bf16, f16};
 
 /// An instruction set of arrays, by how it multiplies and adds.
 macro_rules! portable_isa {
@@ -78,6 +79,21 @@ macro_rules! portable_isa {
             #[inline(always)]
             fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector {
                 std::array::from_fn(|i| if i < LANES / 2 { low[2 * i + 1] } else { high[2 * i + 1 - LANES] })
+            }
+
+            #[inline(always)]
+            fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector {
+                std::array::from_fn(|i| f32::from((1 << BITS) + u16::from(from[i] >> SHIFT & (u8::MAX >> (8 - BITS)))))
+            }
+
+            #[inline(always)]
+            fn halves(from: &[u8; 2 * LANES]) -> Self::Vector {
+                std::array::from_fn(|i| f16::from_ne_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
+            }
+
+            #[inline(always)]
+            fn upper_halves(from: &[u8; 2 * LANES]) -> Self::Vector {
+                std::array::from_fn(|i| bf16::from_ne_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
             }
 
             #[inline(always)]

@@ -97,10 +97,53 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> __m512 {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe {
+            let wide = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(u16::MAX, from.as_ptr().cast()));
+            let shifted = _mm512_sll_epi32(wide, _mm_cvtsi32_si128(mantissa_shift(SHIFT, BITS)));
+            // Where one, or shifted and mask are set.
+            let (mask, one) = mantissa(BITS);
+            _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xF8>(
+                _mm512_set1_epi32(one),
+                shifted,
+                _mm512_set1_epi32(mask),
+            ))
+        }
+    }
+
+    #[inline(always)]
+    fn halves(from: &[u8; 2 * LANES]) -> __m512 {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(u16::MAX, from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn upper_halves(from: &[u8; 2 * LANES]) -> __m512 {
+        // SAFETY: as for `splat`; the array is readable.
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(u16::MAX, from.as_ptr().cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        }
+    }
+
+    #[inline(always)]
     fn prefetch(address: *const f32) {
         // SAFETY: it reads nothing that the program sees, wherever it points.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
+}
+
+/// How far left bits from bit `shift` of a byte on are from the top of a binary32's mantissa.
+#[inline(always)]
+const fn mantissa_shift(shift: u32, bits: u32) -> i32 {
+    23 - (bits + shift) as i32
+}
+
+/// The top bits of a binary32's mantissa, and the bits of 2^`bits`, to which they add their number.
+#[inline(always)]
+const fn mantissa(bits: u32) -> (i32, i32) {
+    (((1 << bits) - 1) << (23 - bits), ((127 + bits) << 23) as i32)
 }
 
 /// The mask of the first lanes.
@@ -109,7 +152,7 @@ fn first(count: usize) -> u16 {
     if count >= LANES { u16::MAX } else { (1 << count) - 1 }
 }
 
-/// AVX2 with fused multiply-add: a vector is two registers.
+/// AVX2 with fused multiply-add and conversions of 16-bit floats: a vector is two registers.
 pub(super) struct Avx2;
 
 impl Isa for Avx2 {
@@ -197,6 +240,33 @@ impl Isa for Avx2 {
     #[inline(always)]
     fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector {
         [half::<0xDD>(low), half::<0xDD>(high)]
+    }
+
+    #[inline(always)]
+    fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector {
+        // SAFETY: as for `splat`; both halves of the array are readable.
+        [0, LANES / 2].map(|start| unsafe {
+            let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.as_ptr().add(start).cast()));
+            let shifted = _mm256_sll_epi32(wide, _mm_cvtsi32_si128(mantissa_shift(SHIFT, BITS)));
+            let (mask, one) = mantissa(BITS);
+            let low = _mm256_and_si256(shifted, _mm256_set1_epi32(mask));
+            _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_set1_epi32(one)))
+        })
+    }
+
+    #[inline(always)]
+    fn halves(from: &[u8; 2 * LANES]) -> Self::Vector {
+        // SAFETY: as for `splat`, and it has conversions of 16-bit floats; both halves of the array are readable.
+        [0, LANES].map(|start| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().add(start).cast())) })
+    }
+
+    #[inline(always)]
+    fn upper_halves(from: &[u8; 2 * LANES]) -> Self::Vector {
+        // SAFETY: as for `splat`; both halves of the array are readable.
+        [0, LANES].map(|start| unsafe {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(start).cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+        })
     }
 
     #[inline(always)]

@@ -134,9 +134,10 @@ impl Loop for Filters<'_> {
             let filter: [[f64; TOGETHER]; 9] =
                 std::array::from_fn(|tap| ordered[(channel * 9 + tap) * across + at].map(f64::from));
             for (row, by_row) in values.iter().enumerate() {
-                let [a, b, c]: [[f64; TOGETHER]; 3] = std::array::from_fn(|tap| {
-                    combined::<I>(by_row, [&filter[tap], &filter[3 + tap], &filter[6 + tap]])
-                });
+                // Without a closure, which would be compiled for the least of processors where it is not inlined.
+                let a = combined::<I>(by_row, [&filter[0], &filter[3], &filter[6]]);
+                let b = combined::<I>(by_row, [&filter[1], &filter[4], &filter[7]]);
+                let c = combined::<I>(by_row, [&filter[2], &filter[5], &filter[8]]);
                 for (column, by_column) in values.iter().enumerate() {
                     let position = row * values.len() + column;
                     let value = combined::<I>(by_column, [&a, &b, &c]);

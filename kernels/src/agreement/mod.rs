@@ -1,0 +1,126 @@
+//! Every kernel against its op's definition in `f64`, on random shapes (with none, one and prime numbers of elements, and more than a tile)
+//! and with special values: on the CPU in every way that must give the same bits, and on the GPU.
+//!
+//! The bound of an error is in one place, [`is_near`]: half a unit of `f32` for each rounding, of the sum of the terms' magnitudes.
+//! Maps have tables of their own (`cpu/map/kernel.rs`, `gpu/expression.rs`), as recurrent layers and what makes integers.
+
+mod cases;
+mod reference;
+
+use crate::cpu::testing::{numbers, run, run_all_ways};
+use crate::gpu::testing::Run;
+use crate::op::{NodeSpec, Op};
+use crate::tensor::Tensor;
+use crate::{DType, KernelError};
+use cases::{CASES, Case, Random};
+use reference::{Want, outputs};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Where a kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Side {
+    Cpu,
+    Gpu,
+}
+
+/// Whether an element is what its op's definition says, up to rounding. Where finite terms alone may have gone beyond the greatest number
+/// on their way, so may the result; a special value has no error.
+fn is_near(side: Side, want: &Want, got: f32) -> bool {
+    let Want { value, scale, roundings } = *want;
+    if scale >= f64::from(f32::MAX) && !got.is_finite() {
+        return true;
+    }
+    if !value.is_finite() {
+        return f64::from(got) == value || (got.is_nan() && value.is_nan());
+    }
+    // GPUs have functions and divisions of a few units, and may take what is below the normal numbers for zero.
+    let units = if side == Side::Gpu { 4.0 } else { 1.0 } * roundings;
+    let least = f64::from(f32::MIN_POSITIVE) * if side == Side::Gpu { roundings.max(1.0) } else { roundings };
+    (f64::from(got) - value).abs() <= units * f64::from(f32::EPSILON) / 2.0 * scale + least
+}
+
+/// What makes a convolution's windows into fewer products has a bound of its own: 10⁻⁵ of the greatest output.
+fn is_filtered(node: &NodeSpec) -> bool {
+    matches!(&node.op, Op::Conv(_)) && node.inputs[1].shape.dims()[2..] == [3, 3]
+}
+
+/// Computes the node and compares every element.
+fn agrees(side: Side, name: &str, node: &NodeSpec, inputs: &[Tensor]) {
+    let values: Vec<Vec<f64>> = inputs.iter().map(numbers).collect();
+    let mut wants = outputs(node, &values);
+    if is_filtered(node) {
+        let greatest = wants.iter().fold(0.0, |most: f64, want| most.max(want.value.abs()));
+        let scale = greatest * 1e-5 / f64::from(f32::EPSILON);
+        wants.iter_mut().for_each(|want| *want = Want { scale: want.scale.max(scale), ..*want });
+    }
+    let Some(got) = computed(side, node, inputs) else { return };
+    assert_eq!(got.len(), wants.len(), "{name}");
+    for (at, (got, want)) in got.iter().zip(&wants).enumerate() {
+        assert!(is_near(side, want, *got), "{side:?} {name}: element {at} is {got:e}, not {want:?}, of {}", node.key());
+    }
+}
+
+/// The node's output, twice with the same bits on a GPU; none where the node is left to CPUs.
+fn computed(side: Side, node: &NodeSpec, inputs: &[Tensor]) -> Option<Vec<f32>> {
+    if side == Side::Cpu {
+        // Products of one row add up in another order where their matrix is constant; their own tests look at both.
+        let made = match &node.op {
+            Op::MatMul(_) => run(node, inputs).expect("a sound node"),
+            _ => run_all_ways(node, inputs),
+        };
+        return made[0].elements().map(<[f32]>::to_vec);
+    }
+    let constants: Vec<bool> = inputs.iter().map(|input| input.dtype() != DType::F32).collect();
+    let again =
+        || Run { constants: constants.clone(), ..Run::new(node) }.outputs(inputs).map(|mut made| made.remove(0));
+    let first = match again() {
+        Ok(first) => first,
+        Err(KernelError::Unsupported { .. }) => return None,
+        Err(error) => panic!("{}: {error}", node.key()),
+    };
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&first), bits(&again().expect("as before")), "{}", node.key());
+    Some(first)
+}
+
+/// What [`agrees`] has against a node: all are told, not only the first.
+fn disagreement(side: Side, name: &str, node: &NodeSpec, inputs: &[Tensor]) -> Option<String> {
+    let caught = catch_unwind(AssertUnwindSafe(|| agrees(side, name, node, inputs)));
+    caught.err().map(|text| text.downcast().map_or_else(|_| name.to_owned(), |text| *text))
+}
+
+/// Every case so many times, with numbers in −1…1 and with special ones.
+fn all_agree(side: Side, times: u64) {
+    let (mut random, mut told) = (Random(7), Vec::new());
+    for (name, Case { make, is_special }) in CASES {
+        for time in 0..times {
+            let node = make(&mut random);
+            let plain = cases::inputs(&node, &mut random, &[]);
+            told.extend(disagreement(side, name, &node, &plain));
+            if !is_special || is_filtered(&node) {
+                continue;
+            }
+            // Numbers below the normal ones are zeros on some GPUs, and so are their products with great ones.
+            let special = if side == Side::Cpu { cases::SPECIAL } else { &cases::SPECIAL[2..] };
+            // Distances of two numbers beyond half of the greatest are left to CPUs.
+            let is_bounded = side == Side::Gpu && matches!(node.op, Op::Normalize(_));
+            let bounded = |x: &f32| if is_bounded && x.is_finite() { x.clamp(-1e38, 1e38) } else { *x };
+            let special: Vec<f32> = special.iter().map(bounded).collect();
+            let few = &special[time as usize % special.len()..][..1];
+            for special in [few, &special[..]] {
+                told.extend(disagreement(side, name, &node, &cases::inputs(&node, &mut random, special)));
+            }
+        }
+    }
+    assert!(told.is_empty(), "{} disagreements:\n{}", told.len(), told[..told.len().min(40)].join("\n"));
+}
+
+#[test]
+fn cpu_kernels_agree_with_the_definitions() {
+    all_agree(Side::Cpu, 24);
+}
+
+#[test]
+fn gpu_kernels_agree_with_the_definitions() {
+    all_agree(Side::Gpu, 12);
+}

@@ -1,0 +1,108 @@
+//! Blocks of products of 8-bit integers: B in panels of [`PANEL`] columns, four steps of a column beside each other.
+
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+
+/// Rows of a block.
+pub(super) const ROWS: usize = 8;
+
+/// Columns of a panel.
+pub(in crate::cpu) const PANEL: usize = 48;
+
+/// The sums of a block.
+pub(super) type Block = [[i32; PANEL]; ROWS];
+
+/// Bytes of a panel.
+pub(in crate::cpu) fn panel_bytes(depth: usize) -> usize {
+    depth.next_multiple_of(4) * PANEL
+}
+
+/// Packs whole rows of a matrix of `depth × columns` numbers, the first of which is row `step`; all of them are moved by 128 if `flip`. What
+/// no row fills is left as it is. O(bytes).
+pub(in crate::cpu) fn pack(raw: &[u8], step: usize, [depth, columns]: [usize; 2], flip: bool, packed: &mut [u8]) {
+    let mask = if flip { 0x80 } else { 0 };
+    for (row, step) in raw.chunks_exact(columns).zip(step..) {
+        for (part, panel) in row.chunks(PANEL).zip(packed.chunks_exact_mut(panel_bytes(depth))) {
+            let quads = &mut panel[step / 4 * 4 * PANEL..][..4 * PANEL];
+            for (x, quad) in part.iter().zip(quads.as_chunks_mut::<4>().0) {
+                quad[step % 4] = x ^ mask;
+            }
+        }
+    }
+}
+
+/// How blocks are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dots {
+    /// AVX-512 with dot products of four bytes.
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+    /// Products of 16-bit numbers, added in pairs.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+impl Dots {
+    /// The fastest.
+    pub(super) fn best() -> Self {
+        Self::available()[0]
+    }
+
+    /// Those that this processor has, the fastest first.
+    pub(super) fn available() -> Vec<Self> {
+        let mut all = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vnni")
+            {
+                all.push(Self::Vnni);
+            }
+            if is_x86_feature_detected!("avx2") {
+                all.push(Self::Avx2);
+            }
+        }
+        all.push(Self::Portable);
+        all
+    }
+
+    /// Rows of A, one or [`ROWS`], whose length is a multiple of 4, times a panel of `width` columns, a multiple of 16: writes as much of the
+    /// block. One of both has numbers with a sign: A if `signed`.
+    pub(super) fn of(self, rows: &[u8], panel: &[u8], [count, width]: [usize; 2], signed: bool, block: &mut Block) {
+        let quads = panel.len() / (4 * width);
+        assert!(matches!(count, 1 | ROWS) && matches!(width, 16 | 32 | PANEL), "blocks of whole registers");
+        assert!(rows.len() == count * quads * 4 && panel.len() == quads * 4 * width, "rows as deep as their panel");
+        match (self, signed) {
+            // SAFETY: only what the processor has is made; the sizes were checked.
+            #[cfg(target_arch = "x86_64")]
+            (Self::Vnni, true) => unsafe { x86::vnni::<true>(rows, panel, [count, width, quads], block) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            (Self::Vnni, false) => unsafe { x86::vnni::<false>(rows, panel, [count, width, quads], block) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            (Self::Avx2, true) => unsafe { x86::avx2::<true>(rows, panel, [count, width, quads], block) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            (Self::Avx2, false) => unsafe { x86::avx2::<false>(rows, panel, [count, width, quads], block) },
+            (Self::Portable, _) => portable(rows, panel, [count, width, quads], signed, block),
+        }
+    }
+}
+
+fn portable(rows: &[u8], panel: &[u8], [count, width, quads]: [usize; 3], signed: bool, block: &mut Block) {
+    let wide = |x: u8, signed: bool| if signed { i32::from(x as i8) } else { i32::from(x) };
+    block[..count].iter_mut().for_each(|sums| sums[..width].fill(0));
+    for quad in 0..quads {
+        let columns = panel[quad * 4 * width..][..4 * width].as_chunks::<4>().0;
+        for (i, sums) in block[..count].iter_mut().enumerate() {
+            let a: [i32; 4] = std::array::from_fn(|s| wide(rows[(i * quads + quad) * 4 + s], signed));
+            for (sum, b) in sums.iter_mut().zip(columns) {
+                let dot: i32 = (0..4).map(|s| a[s] * wide(b[s], !signed)).sum();
+                *sum = sum.wrapping_add(dot);
+            }
+        }
+    }
+}

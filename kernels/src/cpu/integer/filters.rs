@@ -1,0 +1,66 @@
+//! Filters of convolutions of 8-bit integers, as rows of a left-hand matrix.
+//!
+//! A filter's numbers lie in the order of the windows, element by element with all its channels, have a sign, and end with zeros where
+//! they are no multiple of four. Behind all filters are their sums.
+
+use crate::cpu::elements::{elements, elements_mut};
+
+/// Bytes of a filter's row.
+const fn row_bytes(depth: usize) -> usize {
+    depth.next_multiple_of(4)
+}
+
+/// Bytes of packed filters of `depth` numbers.
+pub(in crate::cpu) const fn filter_bytes(filters: usize, depth: usize) -> usize {
+    filters * (row_bytes(depth) + size_of::<i32>())
+}
+
+/// Packs whole filters of `[depth / taps, taps]` numbers, the first of which is filter `first` of so many; all are moved by 128 if `flip`.
+/// O(bytes).
+pub(in crate::cpu) fn pack_filters(
+    raw: &[u8],
+    first: usize,
+    [filters, depth, taps]: [usize; 3],
+    flip: bool,
+    packed: &mut [u8],
+) {
+    let mask = if flip { 0x80 } else { 0 };
+    let (rows, sums) = packed.split_at_mut(filters * row_bytes(depth));
+    let sums = elements_mut::<i32>(sums)[first..].iter_mut();
+    let rows = rows[first * row_bytes(depth)..].chunks_exact_mut(row_bytes(depth).max(1));
+    for ((filter, row), sum) in raw.chunks_exact(depth.max(1)).zip(rows).zip(sums) {
+        for (channel, numbers) in filter.chunks_exact(taps).enumerate() {
+            for (number, to) in numbers.iter().zip(row[channel..].iter_mut().step_by(depth / taps)) {
+                *to = number ^ mask;
+            }
+        }
+        row[depth..].fill(0);
+        *sum = row.iter().map(|number| i32::from(*number as i8)).sum();
+    }
+}
+
+/// Packed filters.
+#[derive(Clone, Copy)]
+pub(super) struct Filters<'a> {
+    rows: &'a [u8],
+    sums: &'a [i32],
+    /// Bytes of a row.
+    pub(super) row: usize,
+}
+
+impl<'a> Filters<'a> {
+    pub(super) fn new(packed: &'a [u8], filters: usize, depth: usize) -> Self {
+        let (rows, sums) = packed.split_at(filters * row_bytes(depth));
+        Self { rows, sums: elements(sums), row: row_bytes(depth) }
+    }
+
+    /// The rows of `count` filters from `first` on.
+    pub(super) fn rows(&self, first: usize, count: usize) -> &'a [u8] {
+        &self.rows[first * self.row..][..count * self.row]
+    }
+
+    /// The sum of a filter's numbers.
+    pub(super) fn sum(&self, filter: usize) -> i32 {
+        self.sums[filter]
+    }
+}

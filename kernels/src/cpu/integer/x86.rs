@@ -1,0 +1,130 @@
+//! Blocks of products of 8-bit integers on x86 processors.
+
+use super::block::{Block, ROWS};
+use std::arch::x86_64::*;
+
+/// # Safety
+/// The processor has the features; `rows` are 1 or [`ROWS`] of `quads` times 4 bytes, `panel` is as many times 4 `width`, which is 16, 32
+/// or 48.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+pub(super) unsafe fn vnni<const SIGNED: bool>(
+    rows: &[u8],
+    panel: &[u8],
+    [count, width, quads]: [usize; 3],
+    block: &mut Block,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match (count, width) {
+            (1, 16) => registers::<SIGNED, 1, 1>(rows, panel, quads, block),
+            (1, 32) => registers::<SIGNED, 1, 2>(rows, panel, quads, block),
+            (1, _) => registers::<SIGNED, 1, 3>(rows, panel, quads, block),
+            (_, 16) => registers::<SIGNED, ROWS, 1>(rows, panel, quads, block),
+            (_, 32) => registers::<SIGNED, ROWS, 2>(rows, panel, quads, block),
+            (_, _) => registers::<SIGNED, ROWS, 3>(rows, panel, quads, block),
+        }
+    }
+}
+
+/// Sums of `COUNT` rows and `WIDE` registers of columns.
+///
+/// # Safety
+/// As [`vnni`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn registers<const SIGNED: bool, const COUNT: usize, const WIDE: usize>(
+    rows: &[u8],
+    panel: &[u8],
+    quads: usize,
+    block: &mut Block,
+) {
+    // SAFETY: all reads are of the quads that the caller promises, all writes are within rows of the block.
+    unsafe {
+        let mut sums = [[_mm512_setzero_si512(); WIDE]; COUNT];
+        for quad in 0..quads {
+            let from = panel.as_ptr().add(quad * 64 * WIDE);
+            let mut b = [_mm512_setzero_si512(); WIDE];
+            for v in 0..WIDE {
+                b[v] = _mm512_maskz_loadu_epi32(u16::MAX, from.add(64 * v).cast());
+            }
+            for i in 0..COUNT {
+                let a = _mm512_set1_epi32(rows.as_ptr().add((i * quads + quad) * 4).cast::<i32>().read_unaligned());
+                for v in 0..WIDE {
+                    sums[i][v] = match SIGNED {
+                        true => _mm512_dpbusd_epi32(sums[i][v], b[v], a),
+                        false => _mm512_dpbusd_epi32(sums[i][v], a, b[v]),
+                    };
+                }
+            }
+        }
+        for i in 0..COUNT {
+            for v in 0..WIDE {
+                _mm512_mask_storeu_epi32(block[i].as_mut_ptr().add(16 * v), u16::MAX, sums[i][v]);
+            }
+        }
+    }
+}
+
+/// Sums of pairs of products of 16-bit numbers are exact, unlike those of 8-bit ones, which saturate.
+///
+/// # Safety
+/// As [`vnni`].
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn avx2<const SIGNED: bool>(
+    rows: &[u8],
+    panel: &[u8],
+    [count, width, quads]: [usize; 3],
+    block: &mut Block,
+) {
+    /// Rows whose sums of 16 columns fit the registers beside what they are made of.
+    const TOGETHER: usize = 2;
+    for (top, first) in (0..count).step_by(TOGETHER).flat_map(|top| (0..width).step_by(16).map(move |j| (top, j))) {
+        // SAFETY: as in `registers`: 16 columns of quads are read, 16 sums of each row are written.
+        unsafe {
+            match count - top {
+                1 => pairs::<SIGNED, 1>(rows, panel, [top, first], [width, quads], block),
+                _ => pairs::<SIGNED, TOGETHER>(rows, panel, [top, first], [width, quads], block),
+            }
+        }
+    }
+}
+
+/// Sums of `COUNT` rows from `top` on and 16 columns from `first` on.
+///
+/// # Safety
+/// As [`vnni`]; the rows and columns are among those.
+#[target_feature(enable = "avx2")]
+unsafe fn pairs<const SIGNED: bool, const COUNT: usize>(
+    rows: &[u8],
+    panel: &[u8],
+    [top, first]: [usize; 2],
+    [width, quads]: [usize; 2],
+    block: &mut Block,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        // Each register has the sums of both halves of the quads of four columns.
+        let mut sums = [[_mm256_setzero_si256(); 4]; COUNT];
+        for quad in 0..quads {
+            let from = panel.as_ptr().add((quad * width + first) * 4);
+            for i in 0..COUNT {
+                let quad = rows.as_ptr().add(((top + i) * quads + quad) * 4).cast::<i32>().read_unaligned();
+                let a = _mm_cvtsi32_si128(quad);
+                let a = if SIGNED { _mm_cvtepi8_epi16(a) } else { _mm_cvtepu8_epi16(a) };
+                let a = _mm256_broadcastq_epi64(a);
+                for v in 0..4 {
+                    let b = _mm_loadu_si128(from.add(16 * v).cast());
+                    let b = if SIGNED { _mm256_cvtepu8_epi16(b) } else { _mm256_cvtepi8_epi16(b) };
+                    sums[i][v] = _mm256_add_epi32(sums[i][v], _mm256_madd_epi16(a, b));
+                }
+            }
+        }
+        for i in 0..COUNT {
+            for v in 0..2 {
+                // Pairs are added within each half of a register: columns 0, 1, 4, 5, 2, 3, 6, 7.
+                let pairs = _mm256_hadd_epi32(sums[i][2 * v], sums[i][2 * v + 1]);
+                let ordered = _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs);
+                _mm256_storeu_si256(block[top + i].as_mut_ptr().add(first + 8 * v).cast(), ordered);
+            }
+        }
+    }
+}
