@@ -7,6 +7,8 @@
 //! | JSON instances of list-scheduling libraries | yes | | [`schedulers`] |
 //! | JSON of profiled networks on CPUs and accelerators | yes | | [`profiled`] |
 //! | WfCommons workflows, schema 1.4 to 1.6 | yes | | [`wfcommons`] |
+//! | logical graphs of DALiuGE, unrolled | yes | | [`logical`] |
+//! | physical graphs of DALiuGE | | yes | [`logical`] |
 //! | DOT | | yes | [`dot`] |
 //!
 //! [`read`] tells by its content which of them a file is. Whatever the file holds, the answer is a value or a
@@ -29,6 +31,7 @@ pub use detect::{Format, detect};
 pub use error::{FormatError, Refusal, WriteError};
 pub use loaded::{Costs, Facts, Loaded, LoadedGraph, LoadedProblem};
 
+use crate::logical;
 use crate::problem::MemoryRule;
 use std::fs::File;
 use std::io::Read;
@@ -45,12 +48,19 @@ pub const MAX_CELLS: u64 = 1 << 27;
 /// # Errors
 /// A file that cannot be read, is longer than [`MAX_BYTES`], of no known format, or not as its format wants it.
 pub fn read(path: impl AsRef<Path>) -> Result<Loaded, FormatError> {
-    let path = path.as_ref();
+    let (name, bytes) = load(path.as_ref())?;
+    parse(&name, &bytes)
+}
+
+/// What errors call a file, and up to a byte more of it than is read.
+pub(crate) fn load(path: &Path) -> Result<(String, Vec<u8>), FormatError> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
     let mut load = || File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-    load().map_err(|error| FormatError::new(&name, error.into()))?;
-    parse(&name, &bytes)
+    match load() {
+        Ok(_) => Ok((name, bytes)),
+        Err(error) => Err(FormatError::new(&name, error.into())),
+    }
 }
 
 /// Reads what stands in `bytes`. `name` is what errors call the file; what its content leaves without a name is called after
@@ -79,6 +89,10 @@ fn parse_content(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
         #[cfg(not(feature = "csv"))]
         Format::ThesisGraph | Format::ThesisPlatform => return Err(Refusal::WithoutCsv),
         Format::WfCommons => graph((wfcommons::parse(bytes)?, Vec::new()), MemoryRule::Resident, Some("s")),
+        Format::Logical => {
+            let workload = logical::parse(name, bytes)?.unroll()?.workload(0)?;
+            graph((workload.graph, Vec::new()), MemoryRule::Resident, None)
+        }
         Format::Profiled => Loaded::Problems(vec![profiled::parse(name, bytes)?]),
         Format::Related => Loaded::Problems(schedulers::parse_related(name, bytes)?),
         Format::RelatedSet => Loaded::Problems(schedulers::parse_related_set(bytes)?),
@@ -105,7 +119,7 @@ pub fn read_problems<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<LoadedProblem>, 
 }
 
 /// A path without folders and extension.
-fn stem(name: &str) -> String {
+pub(crate) fn stem(name: &str) -> String {
     Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy().into_owned())
 }
 

@@ -12,7 +12,9 @@
 //! whole problems from seeds, [`bound`] says what no schedule can beat, [`exact`] finds the optimum of small problems, and
 //! [`evaluate`] measures schedules.
 //!
-//! Where tasks pass elements on while they run, [`streaming`] says which of them share the processing elements, and when.
+//! Where tasks pass elements on while they run, [`streaming`] says which of them share the processing elements, and when. Where many
+//! data sets follow each other, [`pipeline`] says which devices run which stages, how often results leave and how long each takes. How many cores, devices
+//! and bytes a graph takes at least, [`footprint`] says; [`logical`] unrolls DALiuGE's logical graphs.
 //!
 //! ```
 //! use anabranch_placement::check::{check_placement, check_schedule};
@@ -70,11 +72,14 @@ pub mod cost;
 mod device_sets;
 pub mod evaluate;
 pub mod exact;
+pub mod footprint;
 pub mod format;
 pub mod generate;
 pub mod graph;
 mod ids;
+pub mod logical;
 pub mod order;
+pub mod pipeline;
 pub mod place;
 pub mod platform;
 pub mod problem;

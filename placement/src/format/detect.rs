@@ -27,10 +27,12 @@ pub enum Format {
     Profiled,
     /// [`wfcommons`](super::wfcommons): a workflow.
     WfCommons,
+    /// [`logical`](crate::logical): a logical graph of DALiuGE.
+    Logical,
 }
 
-const EXPECTED: &str = "it should be JSON of a problem, an instance, a profiled network or a WfCommons workflow, or CSV with \
-                        the 9 columns of graphs or the 5 of devices";
+const EXPECTED: &str = "it should be JSON of a problem, an instance, a profiled network, a WfCommons workflow or a logical graph, \
+                        or CSV with the 9 columns of graphs or the 5 of devices";
 
 /// Tells the format of a file: JSON by the names of its outermost members, CSV by its number of columns. `O(length)`.
 ///
@@ -65,6 +67,7 @@ fn detect_object(text: &[u8]) -> Result<Format, Refusal> {
     let format = match serde_json::from_slice(text)? {
         Outline { format: Some(_), .. } => Format::Anabranch,
         Outline { workflow: Some(_), .. } => Format::WfCommons,
+        Outline { logical_nodes: Some(_), logical_links: Some(_), .. } => Format::Logical,
         Outline { accelerators: Some(_), nodes: Some(_), edges: Some(_), .. } => Format::Profiled,
         Outline { times: Some(_), rates: Some(_), .. } => Format::Unrelated,
         Outline { instances: Some(_), .. } => Format::UnrelatedSet,
@@ -82,6 +85,10 @@ type Member = Option<IgnoredAny>;
 struct Outline {
     format: Member,
     workflow: Member,
+    #[serde(rename = "nodeDataArray")]
+    logical_nodes: Member,
+    #[serde(rename = "linkDataArray")]
+    logical_links: Member,
     #[serde(rename = "maxFPGAs")]
     accelerators: Member,
     nodes: Member,
@@ -123,7 +130,8 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_what_stands_in_them() {
-        let cases: [(&str, Format); 11] = [
+        let cases: [(&str, Format); 12] = [
+            ("{\"modelData\": {}, \"nodeDataArray\": [], \"linkDataArray\": []}", Format::Logical),
             ("{\"format\": \"anabranch-problem\"}", Format::Anabranch),
             ("\u{feff} \n{\"name\": \"x\", \"workflow\": {}}", Format::WfCommons),
             ("{\"maxFPGAs\": 1, \"nodes\": [], \"edges\": []}", Format::Profiled),

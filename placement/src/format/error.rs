@@ -15,7 +15,7 @@ pub struct FormatError {
 }
 
 impl FormatError {
-    pub(super) fn new(file: &str, refusal: Refusal) -> Self {
+    pub(crate) fn new(file: &str, refusal: Refusal) -> Self {
         FormatError { file: file.into(), refusal }
     }
 }
@@ -69,6 +69,9 @@ pub enum Refusal {
     /// A list of the wrong length.
     #[error("{place} has {found} entries, and should have {expected}")]
     Length { place: String, found: usize, expected: usize },
+    /// Something of the format that is not read.
+    #[error("{place} is {what}, which is not unrolled; replace it by what it stands for")]
+    Unsupported { place: String, what: String },
     /// More than what is read.
     #[error("has {count} {what}; at most {limit} are read")]
     TooMany { what: &'static str, count: u64, limit: u64 },

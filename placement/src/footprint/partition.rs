@@ -1,0 +1,62 @@
+//! Partitions: sets of tasks, each for one device.
+
+use super::antichain::parallelism_within;
+use super::problem::Problem;
+use crate::graph::TaskId;
+use serde::Serialize;
+
+/// Every task in one partition, with what follows from that.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Partitioning {
+    /// By task: its partition. Partitions are numbered by their smallest task.
+    pub part_of: Vec<u32>,
+    /// The partitions.
+    pub parts: Vec<Part>,
+    /// The longest path, with transfers between partitions: when the last task ends, if no partition runs short of cores.
+    pub completion: f64,
+    /// Bytes of all edges between partitions, each edge counted: the paper's data movement.
+    pub movement: u64,
+}
+
+/// One partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// Its tasks, ascending.
+    pub tasks: Vec<TaskId>,
+    /// The most cores that its tasks can take at a time: the heaviest antichain among them, under all paths of the graph.
+    pub parallelism: u64,
+    /// Bytes that its tasks keep.
+    pub memory: u64,
+}
+
+impl Partitioning {
+    /// What follows from a partition for each task, which any numbers tell apart. An antichain for each partition.
+    pub fn of(problem: &Problem<'_>, labels: &[u32]) -> Self {
+        let graph = problem.graph();
+        let mut numbers = std::collections::BTreeMap::new();
+        let part_of: Vec<u32> = labels
+            .iter()
+            .map(|label| {
+                let next = numbers.len() as u32;
+                *numbers.entry(*label).or_insert(next)
+            })
+            .collect();
+        let mut members = vec![Vec::new(); numbers.len()];
+        graph.topological().iter().for_each(|&task| members[part_of[task.index()] as usize].push(task));
+        let part = |mut tasks: Vec<TaskId>| {
+            let parallelism = parallelism_within(graph, &tasks, problem.position(), |task| problem.cores(task), 0);
+            let memory = tasks.iter().map(|&task| graph.task(task).memory).sum();
+            tasks.sort_unstable();
+            Part { tasks, parallelism, memory }
+        };
+        let parts = members.into_iter().map(part).collect();
+        let crosses = |from: TaskId, to: TaskId| part_of[from.index()] != part_of[to.index()];
+        let completion = problem.longest_path(crosses);
+        let cut = graph.datum_ids().map(|datum| {
+            let from = graph.producer(datum);
+            let cut = graph.consumers(datum).iter().filter(|&&to| crosses(from, to)).count() as u64;
+            graph.bytes(datum).saturating_mul(cut)
+        });
+        Partitioning { completion, movement: cut.fold(0, u64::saturating_add), parts, part_of }
+    }
+}

@@ -1,0 +1,189 @@
+//! Edge zeroing under a cap on parallelism (Wu et al. 2018, algorithm 1; the procedure is Sarkar's, 1987).
+//!
+//! Each task is a partition of its own at first. Edges are taken in descending order of their bytes; the partitions of an edge's ends become one
+//! where the tasks of both together never take more cores, or keep more memory, than a device has. An edge within a partition costs nothing. No
+//! merging makes the longest path longer (theorem 1, which says *strictly non-increasing* and proves *not increasing*), so the fewest partitions
+//! that are found are also those of the shortest completion that are found.
+//!
+//! After the edges, [`merge_rest`] puts partitions together that no edge joins: fewer devices, and never a longer path.
+//!
+//! The cap is kept exactly as long as it has to be: a partition's parallelism is known up to a bound, that of its parts added up, and
+//! the antichain is only computed where that bound is above the cap. Tasks of one depth are never ordered, so that the cores of the widest depth
+//! refuse most mergings at once. `O(E log E)`, and an antichain of the partition for each merging that neither decides.
+
+use super::antichain::parallelism_within;
+use super::partition::Partitioning;
+use super::problem::Problem;
+use crate::graph::TaskId;
+use crate::union_find::UnionFind;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Mergings of partitions without an edge that are tried at most.
+const MOST_TRIES: usize = 200_000;
+
+/// Partitions by edge zeroing alone, the paper's algorithm 1.
+pub fn zero_edges(problem: &Problem<'_>) -> Partitioning {
+    let mut merging = Merging::new(problem);
+    merging.zero_edges();
+    merging.partitioning()
+}
+
+/// Partitions by edge zeroing, and then of those that no edge joins, the ones that fit together: the first that has room takes the next.
+pub fn merge_rest(problem: &Problem<'_>) -> Partitioning {
+    let mut merging = Merging::new(problem);
+    merging.zero_edges();
+    merging.merge_rest();
+    merging.partitioning()
+}
+
+/// What [`zero_edges`] and what [`merge_rest`] give, with the edges zeroed once.
+pub fn zero_and_merge(problem: &Problem<'_>) -> [Partitioning; 2] {
+    let mut merging = Merging::new(problem);
+    merging.zero_edges();
+    let zeroed = merging.partitioning();
+    merging.merge_rest();
+    [zeroed, merging.partitioning()]
+}
+
+/// Partitions under way, by their roots.
+struct Merging<'p> {
+    problem: &'p Problem<'p>,
+    sets: UnionFind,
+    parts: Vec<Growing>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Growing {
+    members: Vec<TaskId>,
+    /// Its parallelism is at most this.
+    at_most: u64,
+    /// Cores by depth.
+    depths: BTreeMap<u32, u64>,
+    memory: u64,
+    /// Roots of partitions that do not fit together with it, nor with anything larger.
+    refused: BTreeSet<usize>,
+}
+
+impl<'p> Merging<'p> {
+    fn new(problem: &'p Problem<'p>) -> Self {
+        let graph = problem.graph();
+        let mut depth = vec![0u32; graph.task_count()];
+        let mut parts = vec![Growing::default(); graph.task_count()];
+        for &task in graph.topological() {
+            let before = graph.predecessors(task).iter().map(|from| depth[from.index()] + 1);
+            depth[task.index()] = before.max().unwrap_or(0);
+            parts[task.index()] = Growing {
+                members: vec![task],
+                at_most: problem.cores(task),
+                depths: BTreeMap::from([(depth[task.index()], problem.cores(task))]),
+                memory: graph.task(task).memory,
+                refused: BTreeSet::new(),
+            };
+        }
+        let mut merging = Merging { problem, sets: UnionFind::new(parts.len()), parts };
+        // What is colocated is one partition from the start, whatever it takes.
+        for unit in graph.unit_ids() {
+            graph.members(unit).windows(2).for_each(|pair| merging.join(pair[0].index(), pair[1].index(), None));
+        }
+        merging
+    }
+
+    fn zero_edges(&mut self) {
+        let graph = self.problem.graph();
+        let uses = |datum| {
+            graph.consumers(datum).iter().map(move |&to| (Reverse(graph.bytes(datum)), graph.producer(datum), to))
+        };
+        let mut edges: Vec<_> = graph.datum_ids().flat_map(uses).collect();
+        edges.sort_unstable();
+        for (_, from, to) in edges {
+            self.merge(from.index(), to.index());
+        }
+    }
+
+    fn merge_rest(&mut self) {
+        let mut roots: Vec<usize> = (0..self.parts.len()).filter(|&task| self.sets.root(task) == task).collect();
+        roots.sort_by_key(|&root| (Reverse(self.parts[root].at_most), root));
+        let (mut kept, mut tries): (Vec<usize>, usize) = (Vec::new(), 0);
+        for root in roots {
+            let mut taken = false;
+            for &into in &kept {
+                tries += 1;
+                taken = tries <= MOST_TRIES && self.merge(into, root);
+                if taken {
+                    break;
+                }
+            }
+            if !taken {
+                kept.push(root);
+            }
+        }
+    }
+
+    /// Makes one partition of two, where a device can take it; says whether they are one.
+    fn merge(&mut self, one: usize, other: usize) -> bool {
+        let (one, other) = (self.sets.root(one), self.sets.root(other));
+        if one == other || self.parts[one].refused.contains(&other) {
+            return one == other;
+        }
+        match self.fits(one, other) {
+            Some(at_most) => {
+                self.join(one, other, Some(at_most));
+                true
+            }
+            None => {
+                self.parts[one].refused.insert(other);
+                self.parts[other].refused.insert(one);
+                false
+            }
+        }
+    }
+
+    /// A bound of the parallelism of two partitions together, where that and their memory are within what a device has.
+    fn fits(&self, one: usize, other: usize) -> Option<u64> {
+        let (one, other, capacity) = (&self.parts[one], &self.parts[other], self.problem.capacity());
+        if capacity.memory.is_some_and(|memory| one.memory + other.memory > memory) {
+            return None;
+        }
+        let sum = one.at_most + other.at_most;
+        if sum <= capacity.cores {
+            return Some(sum);
+        }
+        let both = |(depth, cores): (&u32, &u64)| cores + one.depths.get(depth).copied().unwrap_or(0);
+        if other.depths.iter().map(both).any(|cores| cores > capacity.cores) {
+            return None;
+        }
+        let mut members = [&one.members[..], &other.members].concat();
+        members.sort_unstable_by_key(|task| self.problem.position()[task.index()]);
+        let (graph, position) = (self.problem.graph(), self.problem.position());
+        let within = parallelism_within(graph, &members, position, |task| self.problem.cores(task), capacity.cores);
+        (within <= capacity.cores).then_some(within)
+    }
+
+    /// Makes one partition of two; `at_most` is a bound of its parallelism better than the sum of both.
+    fn join(&mut self, one: usize, other: usize, at_most: Option<u64>) {
+        let (one, other) = (self.sets.root(one), self.sets.root(other));
+        if one == other {
+            return;
+        }
+        let (stays, goes) = self.sets.join(one, other);
+        let (kept, gone) = (std::mem::take(&mut self.parts[stays]), std::mem::take(&mut self.parts[goes]));
+        for &third in &gone.refused {
+            self.parts[third].refused.remove(&goes);
+            self.parts[third].refused.insert(stays);
+        }
+        let (at_most, memory) = (at_most.unwrap_or(kept.at_most + gone.at_most), kept.memory + gone.memory);
+        // The smaller goes into the larger, so that no task moves more than log V times.
+        let (mut large, small) = if kept.members.len() < gone.members.len() { (gone, kept) } else { (kept, gone) };
+        large.members.extend(small.members);
+        small.depths.into_iter().for_each(|(depth, cores)| *large.depths.entry(depth).or_default() += cores);
+        large.refused.extend(small.refused);
+        self.parts[stays] = Growing { at_most, memory, ..large };
+    }
+
+    /// The partitions as they are now.
+    fn partitioning(&mut self) -> Partitioning {
+        let labels: Vec<u32> = (0..self.parts.len()).map(|task| self.sets.root(task) as u32).collect();
+        Partitioning::of(self.problem, &labels)
+    }
+}

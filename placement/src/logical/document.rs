@@ -1,0 +1,266 @@
+//! The JSON of a logical graph, as the editor EAGLE writes it: its nodes, its links, and what matters of their fields.
+
+use super::node::{Kind, LogicalNode, is_true};
+use super::unroll::refuse_links;
+use crate::format::Refusal;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Most bytes of a key, a name or a category: each drop has its own.
+const MOST_BYTES: usize = 500;
+/// Most groups around a node.
+const MOST_NESTED: usize = 64;
+
+/// A logical graph: nodes in groups, and links between nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogicalGraph {
+    /// What it is called.
+    pub name: String,
+    pub(super) nodes: Vec<LogicalNode>,
+    pub(super) links: Vec<Link>,
+}
+
+/// A link, by the places of its ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// Whether only the first iteration takes what comes into a loop, and only the last gives what leaves it.
+    pub(super) loop_aware: bool,
+    /// Whether it goes from an iteration's end to the start of the next.
+    pub(super) closes_loop: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    #[serde(rename = "nodeDataArray")]
+    nodes: Vec<NodePart>,
+    #[serde(rename = "linkDataArray")]
+    links: Vec<LinkPart>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodePart {
+    /// Newer files have ids, and parents for groups.
+    key: Option<Value>,
+    id: Option<Value>,
+    category: String,
+    category_type: Option<String>,
+    /// Older files have texts.
+    name: Option<String>,
+    text: Option<String>,
+    group: Option<Value>,
+    parent_id: Option<Value>,
+    #[serde(default)]
+    fields: Vec<Field>,
+    input_application_type: Option<String>,
+    #[serde(default)]
+    input_app_fields: Vec<Field>,
+    /// What older files say beside the fields.
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Field {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    value: Value,
+}
+
+#[derive(Deserialize)]
+struct LinkPart {
+    from: Value,
+    to: Value,
+    #[serde(default)]
+    loop_aware: Value,
+    #[serde(default, rename = "closesLoop")]
+    closes_loop: Value,
+}
+
+/// Reads a logical graph; `name` is what it is called.
+///
+/// # Errors
+/// JSON of another shape; keys that are not defined or defined twice; groups that hold each other, or are nested too deeply; keys and names that are too
+/// long; numbers out of range; constructs that are not unrolled (MKN, MPI, services).
+pub fn parse(name: &str, bytes: &[u8]) -> Result<LogicalGraph, Refusal> {
+    let document: Document = serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))?;
+    let mut graph = LogicalGraph { name: name.into(), nodes: Vec::new(), links: Vec::new() };
+    let mut reader = Reader { graph: &mut graph, groups: BTreeMap::new(), ends: BTreeMap::new() };
+    let mut parents = Vec::new();
+    for part in document.nodes {
+        reader.node(part, &mut parents)?;
+    }
+    reader.nest(&parents)?;
+    for link in &document.links {
+        reader.link(link)?;
+    }
+    graph.close_loops()?;
+    Ok(graph)
+}
+
+/// Where keys lead while a document is read.
+struct Reader<'g> {
+    graph: &'g mut LogicalGraph,
+    /// The construct of a key.
+    groups: BTreeMap<String, usize>,
+    /// What links to and from a key mean: the node; of one that stands for nothing, none.
+    ends: BTreeMap<String, Option<Ends>>,
+}
+
+#[derive(Clone, Copy)]
+struct Ends {
+    into: usize,
+    out_of: usize,
+}
+
+impl Reader<'_> {
+    /// Adds what a node stands for. `parents` gets the key of the group of each that is added.
+    fn node(&mut self, part: NodePart, parents: &mut Vec<Option<String>>) -> Result<(), Refusal> {
+        let missing = || Refusal::Missing { place: format!("a {} of nodeDataArray", part.category), what: "key" };
+        let key = text(part.key.as_ref().or(part.id.as_ref()).ok_or_else(missing)?);
+        let name = part.name.clone().or(part.text.clone()).unwrap_or_else(|| key.clone());
+        let place = || format!("node {name:?} ({key})");
+        let is_plain = |value: &Value| !(value.is_array() || value.is_object() || value.is_null());
+        let others = part.others.iter().filter(|(_, value)| is_plain(value));
+        let mut fields: BTreeMap<String, String> = others.map(|(name, value)| (name.clone(), text(value))).collect();
+        fields.extend(part.fields.iter().map(|field| (field.name.clone(), text(&field.value))));
+        let parent =
+            part.group.as_ref().or(part.parent_id.as_ref()).map(text).filter(|group| !group.is_empty() && group != "0");
+        let kind = Kind::of(&part.category, part.category_type.as_deref());
+        if kind.is_some() {
+            let application = part.input_application_type.as_deref().unwrap_or_default();
+            [key.as_str(), name.as_str(), part.category.as_str(), application].into_iter().try_for_each(refuse_long)?;
+        }
+        let ends = match kind {
+            None => None,
+            Some(Kind::Unsupported) => {
+                return Err(Refusal::Unsupported { place: place(), what: format!("a {}", part.category) });
+            }
+            Some(kind) if kind.is_group() => {
+                let construct =
+                    LogicalNode::new(&key, &name, kind, &part.category, &fields).map_err(|error| error.at(&place()))?;
+                let at = self.push(construct, parent.clone(), parents);
+                self.groups.insert(key.clone(), at);
+                let application = part.input_application_type.as_deref().unwrap_or_default();
+                match application {
+                    "" | "None" | "Unknown" | "UnknownApplication" => Some(Ends { into: at, out_of: at }),
+                    _ if !matches!(kind, Kind::Scatter | Kind::Gather) => Some(Ends { into: at, out_of: at }),
+                    category => {
+                        // The application that a construct brings along, by its name: before a scatter, and first within a gather.
+                        fields
+                            .extend(part.input_app_fields.iter().map(|field| (field.name.clone(), text(&field.value))));
+                        let mut application = LogicalNode::new(&key, &name, Kind::Application, category, &fields)
+                            .map_err(|error| error.at(&place()))?;
+                        application.starts_group = kind == Kind::Gather;
+                        let group = if kind == Kind::Gather { Some(key.clone()) } else { parent };
+                        let app = self.push(application, group, parents);
+                        Some(Ends { into: if kind == Kind::Gather { at } else { app }, out_of: app })
+                    }
+                }
+            }
+            Some(kind) => {
+                let node =
+                    LogicalNode::new(&key, &name, kind, &part.category, &fields).map_err(|error| error.at(&place()))?;
+                let at = self.push(node, parent, parents);
+                Some(Ends { into: at, out_of: at })
+            }
+        };
+        match self.ends.insert(key.clone(), ends) {
+            None => Ok(()),
+            Some(_) => Err(Refusal::Twice { place: "nodeDataArray".into(), what: "key", name: key }),
+        }
+    }
+
+    fn push(&mut self, node: LogicalNode, parent: Option<String>, parents: &mut Vec<Option<String>>) -> usize {
+        self.graph.nodes.push(node);
+        parents.push(parent);
+        self.graph.nodes.len() - 1
+    }
+
+    /// Finds the groups that nodes are in.
+    fn nest(&mut self, parents: &[Option<String>]) -> Result<(), Refusal> {
+        for (at, parent) in parents.iter().enumerate() {
+            let Some(key) = parent else { continue };
+            let place = || format!("node {:?}", self.graph.nodes[at].name);
+            let group = self.groups.get(key).copied();
+            let group = group.ok_or_else(|| Refusal::Unknown { place: place(), what: "group", name: key.clone() })?;
+            self.graph.nodes[at].group = Some(group);
+        }
+        for at in 0..parents.len() {
+            let (mut outer, mut depth) = (self.graph.nodes[at].group, 0);
+            while let Some(group) = outer {
+                (outer, depth) = (self.graph.nodes[group].group, depth + 1);
+                if depth > MOST_NESTED {
+                    let place = format!("the group of node {:?}", self.graph.nodes[at].name);
+                    let what = format!("within itself, or in more than {MOST_NESTED} groups");
+                    return Err(Refusal::Unsupported { place, what });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, link: &LinkPart) -> Result<(), Refusal> {
+        let end = |key: &Value| {
+            let key = text(key);
+            let found = self.ends.get(&key).copied();
+            found.ok_or(Refusal::Unknown { place: "linkDataArray".into(), what: "node", name: key })
+        };
+        // What stands for nothing is not linked either.
+        if let (Some(from), Some(to)) = (end(&link.from)?, end(&link.to)?) {
+            let (from, to) = (from.out_of, to.into);
+            let (loop_aware, closes_loop) = (is_true(&text(&link.loop_aware)), is_true(&text(&link.closes_loop)));
+            self.graph.links.push(Link { from, to, loop_aware, closes_loop });
+        }
+        Ok(())
+    }
+}
+
+impl LogicalGraph {
+    /// Adds the links that go from the end of an iteration to the start of the next, where a loop's children are marked so.
+    fn close_loops(&mut self) -> Result<(), Refusal> {
+        let mut starts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (start, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.starts_group) {
+            node.group.into_iter().for_each(|group| starts.entry(group).or_default().push(start));
+        }
+        let mut places: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+        for (place, link) in self.links.iter().enumerate() {
+            places.entry((link.from, link.to)).or_insert(place);
+        }
+        for (end, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.ends_group) {
+            let Some(group) = node.group.filter(|&group| self.nodes[group].kind == Kind::Loop) else { continue };
+            for &start in starts.get(&group).into_iter().flatten() {
+                match places.get(&(end, start)) {
+                    Some(&place) => self.links[place].closes_loop = true,
+                    None => {
+                        self.links.push(Link { from: end, to: start, loop_aware: false, closes_loop: true });
+                        refuse_links(self.links.len() as u64)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a text that would be too long to copy into each drop.
+fn refuse_long(text: &str) -> Result<(), Refusal> {
+    let (count, limit) = (text.len() as u64, MOST_BYTES as u64);
+    let what = "bytes in a key, name or category";
+    if count > limit { Err(Refusal::TooMany { what, count, limit }) } else { Ok(()) }
+}
+
+/// A value as text; of an object that holds a `value`, that.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        Value::Object(object) if object.contains_key("value") => text(&object["value"]),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,134 @@
+//! What no mapping can beat.
+//!
+//! *Period*: the greater of the weighted work of all stages over the weights of all processors (`weights`), and of a relaxation in which
+//! every interval may take the processors that are best for it, whatever the others take, with the best of their links. *Latency*: the
+//! shortest way through the stages where each may run on any processor, or data-parallel on all of them where it can be, and transfers over the
+//! links between them are paid.
+
+use super::evaluate::cycle;
+use super::goal::Goal;
+use super::problem::{Parallel, Problem};
+use super::processors::Port;
+use super::stages::StageKind;
+use super::weights::Weights;
+
+/// Steps beyond which the simple part of a bound has to do.
+const STEPS: usize = 20_000_000;
+
+/// The least period or latency, as the goal has it, that any mapping can have. `O(stages² × processors log processors + stages × processors²)`,
+/// and less where that is more than some ten million.
+pub fn lower_bound(problem: &Problem, goal: Goal) -> f64 {
+    match goal {
+        Goal::Period | Goal::PeriodWithin { .. } => period(problem),
+        Goal::Latency | Goal::LatencyWithin { .. } => latency(problem),
+    }
+}
+
+fn period(problem: &Problem) -> f64 {
+    let (stages, processors) = (problem.stage_count(), problem.processor_count());
+    let work = Weights::new(problem).bound();
+    if stages * stages * processors > STEPS {
+        return work;
+    }
+    let links = Links::new(problem);
+    let mut rest = vec![0.0; stages + 1];
+    for start in (0..stages).rev() {
+        let of = |end: usize| f64::max(shortest_cycle(problem, &links, start, end), rest[end]);
+        rest[start] = (start + 1..=stages).map(of).fold(f64::INFINITY, f64::min);
+    }
+    // Roundings of the two sides must not make the bound exceed what is reached.
+    work.max(rest[0]) * (1.0 - 1e-12)
+}
+
+/// Per processor and place, the shortest transfer in and out.
+struct Links(Vec<Vec<(f64, f64)>>);
+
+impl Links {
+    fn new(problem: &Problem) -> Self {
+        let count = problem.processor_count();
+        let shortest = |processor: usize, place: usize| {
+            let bytes = problem.stages().data[place] as f64;
+            let own = Port::Processor(processor);
+            let outside = place == 0 || place == problem.stage_count();
+            let others = (0..count).filter(|&other| other != processor).map(Port::Processor);
+            let ports: Vec<Port> = if outside { vec![Port::Outside] } else { others.collect() };
+            let least = |from_own: bool| {
+                let link = |&port: &Port| if from_own { (own, port) } else { (port, own) };
+                let seconds = |(from, to)| problem.processors().link(from, to).seconds(bytes);
+                ports.iter().map(link).map(seconds).fold(f64::INFINITY, f64::min)
+            };
+            (least(false), least(true))
+        };
+        Links((0..count).map(|it| (0..=problem.stage_count()).map(|place| shortest(it, place)).collect()).collect())
+    }
+}
+
+/// The shortest period of an interval on whatever processors are best for it.
+fn shortest_cycle(problem: &Problem, links: &Links, start: usize, end: usize) -> f64 {
+    let rules = problem.rules();
+    let kind = problem.stages().stages[start..end].iter().map(|stage| stage.kind).min().unwrap_or_default();
+    let replicas = if rules.replication && kind >= StageKind::Replicable { problem.processor_count() } else { 1 };
+    let each = |processor: usize| {
+        let (incoming, outgoing) = (links.0[processor][start].0, links.0[processor][end].1);
+        cycle(rules.communication, incoming, problem.seconds(processor, start..end), outgoing, 1)
+    };
+    let mut cycles: Vec<f64> = (0..problem.processor_count()).map(each).collect();
+    cycles.sort_by(f64::total_cmp);
+    let replicated = cycles[..replicas].iter().enumerate().map(|(place, own)| own / (place + 1) as f64);
+    let least = replicated.fold(f64::INFINITY, f64::min);
+    let parallel = match rules.parallel {
+        Parallel::Never => false,
+        Parallel::Stage => end == start + 1,
+        Parallel::Interval => true,
+    };
+    if !parallel || kind < StageKind::DataParallel {
+        return least;
+    }
+    let rates: f64 = (0..problem.processor_count()).map(|it| 1.0 / problem.seconds(it, start..end)).sum();
+    let shortest = |out: bool| {
+        let of = |processor: &Vec<(f64, f64)>| if out { processor[end].1 } else { processor[start].0 };
+        links.0.iter().map(of).fold(f64::INFINITY, f64::min)
+    };
+    least.min(cycle(rules.communication, shortest(false), 1.0 / rates, shortest(true), 1))
+}
+
+fn latency(problem: &Problem) -> f64 {
+    let (stages, processors) = (problem.stage_count(), problem.processor_count());
+    let data = &problem.stages().data;
+    let link = |from, to, place: usize| problem.processors().link(from, to).seconds(data[place] as f64);
+    let transfers = stages * processors * processors <= STEPS;
+    let together = |stage: usize| {
+        let can = problem.rules().parallel != Parallel::Never
+            && problem.stages().stages[stage].kind == StageKind::DataParallel;
+        let rates = (0..processors).map(|it| 1.0 / problem.seconds(it, stage..stage + 1)).sum::<f64>();
+        if can { 1.0 / rates } else { f64::INFINITY }
+    };
+    // When the data before a stage can be on each processor; a group of all stands last, to and from which nothing is paid.
+    let mut there: Vec<f64> = (0..processors).map(|it| link(Port::Outside, Port::Processor(it), 0)).collect();
+    let anywhere = |there: &[f64]| there.iter().copied().fold(f64::INFINITY, f64::min);
+    there.push(0.0);
+    for stage in 0..stages {
+        let mut done: Vec<f64> = (0..processors).map(|it| there[it] + problem.seconds(it, stage..stage + 1)).collect();
+        done.push(there[processors] + together(stage));
+        let least = anywhere(&done);
+        if stage + 1 == stages {
+            let out = |it: usize| done[it] + link(Port::Processor(it), Port::Outside, stages);
+            let last = (0..processors).map(out).fold(done[processors], f64::min);
+            return last * (1.0 - 1e-12);
+        }
+        let arrive = |to: usize| {
+            let way = |from: usize| {
+                let paid = if from == to || !transfers {
+                    0.0
+                } else {
+                    link(Port::Processor(from), Port::Processor(to), stage + 1)
+                };
+                done[from] + paid
+            };
+            (0..processors).map(way).fold(done[processors], f64::min)
+        };
+        there = if transfers { (0..processors).map(arrive).collect() } else { vec![least; processors] };
+        there.push(least);
+    }
+    0.0
+}

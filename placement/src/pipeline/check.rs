@@ -1,0 +1,232 @@
+//! An independent checker: it plays a mapping out, data set by data set, and shares no code with [`evaluate()`](super::evaluate()) and the methods
+//! that choose.
+//!
+//! Data sets pass every interval in their order; each waits for its datum, for the processor that sends it and for the one that takes it, each of which
+//! is at one thing at a time, or at three where communication is overlapped. Buffers for what is under way are as many as are needed. The
+//! period is played with all data sets waiting outside, the latency with one coming each period. Results leave in order.
+//!
+//! A data-parallel group is one processor, to which the parts come one after the other.
+
+use super::evaluate::Performance;
+use super::mapping::{Interval, Mapping, Sharing};
+use super::problem::{Communication, Parallel, Problem};
+use super::processors::Port;
+use super::stages::StageKind;
+
+/// What is wrong with a mapping or with what is claimed of it.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
+pub enum Violation {
+    /// A stage that does not run exactly once, or out of order.
+    #[error("stage {stage} does not follow the stage before it in exactly one interval")]
+    Stage { stage: usize },
+    /// A processor that is not there, or has two intervals.
+    #[error("processor {processor} is not there or has two intervals")]
+    Processor { processor: usize },
+    /// A stage on a processor or in a sharing that does not run it.
+    #[error("stage {stage} cannot run so on processor {processor}")]
+    CannotRun { stage: usize, processor: usize },
+    /// A memory that is too small.
+    #[error("memory {memory} would hold {needed} bytes of {limit}")]
+    Memory { memory: usize, needed: u128, limit: u64 },
+    /// Played out, results leave less often than claimed.
+    #[error("a result leaves every {played} s, claimed was every {claimed} s")]
+    Period { played: f64, claimed: f64 },
+    /// Played out, a data set takes longer than claimed.
+    #[error("a data set takes {played} s, claimed were {claimed} s")]
+    Latency { played: f64, claimed: f64 },
+}
+
+/// Part of a claim by which roundings may exceed it.
+const ROUNDING: f64 = 1e-9;
+
+/// Whether a mapping is valid and reaches what is claimed of it. `O(data sets × intervals × processors)` for several times the least common multiple
+/// of the numbers of replicas.
+pub fn check(problem: &Problem, mapping: &Mapping, claimed: Performance) -> Vec<Violation> {
+    let mut violations = structure(problem, mapping);
+    if violations.is_empty() {
+        violations.extend(memories(problem, mapping));
+        let played = play(problem, mapping, claimed.period);
+        let exceeds = |played: f64, claimed: f64| played > claimed * (1.0 + ROUNDING) + f64::MIN_POSITIVE;
+        if exceeds(played.period, claimed.period) {
+            violations.push(Violation::Period { played: played.period, claimed: claimed.period });
+        }
+        if exceeds(played.latency, claimed.latency) {
+            violations.push(Violation::Latency { played: played.latency, claimed: claimed.latency });
+        }
+    }
+    violations
+}
+
+fn structure(problem: &Problem, mapping: &Mapping) -> Vec<Violation> {
+    let stages = &problem.stages().stages;
+    let order: Vec<usize> = mapping.intervals.iter().flat_map(|interval| interval.stages.clone()).collect();
+    let mut violations = Vec::new();
+    for stage in 0..stages.len().max(order.len()) {
+        if order.get(stage) != Some(&stage) || stage >= stages.len() {
+            return vec![Violation::Stage { stage }];
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for interval in &mapping.intervals {
+        let several = interval.processors.len() > 1;
+        if interval.processors.is_empty() || interval.stages.is_empty() {
+            violations.push(Violation::Stage { stage: interval.stages.start });
+        }
+        for &processor in &interval.processors {
+            if processor >= problem.processor_count() || !seen.insert(processor) {
+                violations.push(Violation::Processor { processor });
+                continue;
+            }
+            for stage in interval.stages.clone() {
+                let shared = match (interval.sharing, stages[stage].kind) {
+                    _ if !several => true,
+                    (Sharing::Single, _) | (_, StageKind::Monolithic) => false,
+                    (Sharing::Replicated, _) => problem.rules().replication,
+                    (Sharing::DataParallel, StageKind::Replicable) => false,
+                    (Sharing::DataParallel, StageKind::DataParallel) => match problem.rules().parallel {
+                        Parallel::Never => false,
+                        Parallel::Stage => interval.stages.len() == 1,
+                        Parallel::Interval => true,
+                    },
+                };
+                if !shared || stages[stage].times[processor].is_none() {
+                    violations.push(Violation::CannotRun { stage, processor });
+                }
+            }
+        }
+    }
+    violations
+}
+
+fn memories(problem: &Problem, mapping: &Mapping) -> Vec<Violation> {
+    let (stages, data) = (&problem.stages().stages, &problem.stages().data);
+    let twice = if problem.rules().communication == Communication::Overlapped { 2u128 } else { 1 };
+    let mut violations = Vec::new();
+    for (memory, &(limit, ref members)) in problem.processors().memories().iter().enumerate() {
+        let mut needed = 0u128;
+        for interval in &mapping.intervals {
+            let mut runners =
+                interval.processors.iter().filter(|processor| members.contains(processor)).count() as u128;
+            if interval.sharing == Sharing::DataParallel {
+                runners = runners.min(1);
+            }
+            if runners > 0 {
+                let weights: u128 = interval.stages.clone().map(|stage| u128::from(stages[stage].weights)).sum();
+                let most = interval.stages.clone().map(|stage| stages[stage].activations).max().unwrap_or(0);
+                let passing = u128::from(data[interval.stages.start]) + u128::from(data[interval.stages.end]);
+                needed += weights + runners * (u128::from(most) + twice * passing);
+            }
+        }
+        if needed > u128::from(limit) {
+            violations.push(Violation::Memory { memory, needed, limit });
+        }
+    }
+    violations
+}
+
+/// What works at one data set at a time: a processor, or a data-parallel group. With when it is free to receive, compute and send.
+#[derive(Debug, Clone)]
+struct Unit {
+    /// Processors and the part of each data set that each of them has.
+    parts: Vec<(usize, f64)>,
+    seconds: f64,
+    free: [f64; 3],
+}
+
+const RECEIVE: usize = 0;
+const COMPUTE: usize = 1;
+const SEND: usize = 2;
+
+/// Plays a valid mapping out: the period with all data sets waiting, the latency with one coming every `pace` seconds.
+pub fn play(problem: &Problem, mapping: &Mapping, pace: f64) -> Performance {
+    let turns = mapping.intervals.iter().map(|interval| units(problem, interval).len());
+    let cycle = turns.fold(1usize, |all, turns| all / greatest_divisor(all, turns) * turns);
+    let window = cycle * 40_usize.div_ceil(cycle).max(2);
+    let waiting = results(problem, mapping, 0.0, 3 * window);
+    let period = (waiting[3 * window - 1].1 - waiting[2 * window - 1].1) / window as f64;
+    let paced = results(problem, mapping, pace, 2 * window);
+    let latency = paced.iter().map(|(came, left)| left - came).fold(0.0, f64::max);
+    Performance { period, latency }
+}
+
+fn greatest_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
+
+fn units(problem: &Problem, interval: &Interval) -> Vec<Unit> {
+    let seconds = |processor: usize| {
+        let stages = &problem.stages().stages[interval.stages.clone()];
+        stages.iter().map(|stage| stage.times[processor].unwrap_or(f64::INFINITY)).sum::<f64>()
+    };
+    let unit = |parts, seconds| Unit { parts, seconds, free: [0.0; 3] };
+    if interval.sharing != Sharing::DataParallel {
+        return interval.processors.iter().map(|&processor| unit(vec![(processor, 1.0)], seconds(processor))).collect();
+    }
+    // All finish together: each takes rate over all rates of the data set.
+    let idle = interval.processors.iter().any(|&processor| seconds(processor) == 0.0);
+    let rates: f64 = interval.processors.iter().map(|&processor| 1.0 / seconds(processor)).sum();
+    let equal = 1.0 / interval.processors.len() as f64;
+    let part = |&processor: &usize| (processor, if idle { equal } else { 1.0 / seconds(processor) / rates });
+    vec![unit(interval.processors.iter().map(part).collect(), if idle { 0.0 } else { 1.0 / rates })]
+}
+
+/// When each data set came and left.
+fn results(problem: &Problem, mapping: &Mapping, pace: f64, count: usize) -> Vec<(f64, f64)> {
+    let mut intervals: Vec<Vec<Unit>> = mapping.intervals.iter().map(|interval| units(problem, interval)).collect();
+    let one_port = problem.rules().communication == Communication::OnePort;
+    let mut results: Vec<(f64, f64)> = Vec::with_capacity(count);
+    for number in 0..count {
+        let came = number as f64 * pace;
+        let mut ready = came;
+        for place in 0..=intervals.len() {
+            let datum = if place == 0 { 0 } else { mapping.intervals[place - 1].stages.end };
+            let turn = |units: &Vec<Unit>| number % units.len();
+            let sender = place.checked_sub(1).map(|before| (before, turn(&intervals[before])));
+            let receiver = (place < intervals.len()).then(|| (place, turn(&intervals[place])));
+            let outside = [(None, 1.0)];
+            let ports = |unit: Option<(usize, usize)>| match unit {
+                Some((place, turn)) => {
+                    intervals[place][turn].parts.iter().map(|&(processor, part)| (Some(processor), part)).collect()
+                }
+                None => outside.to_vec(),
+            };
+            let seconds = message_seconds(problem, &ports(sender), &ports(receiver), datum);
+            let mut start = ready;
+            if let Some((place, turn)) = sender {
+                start = start.max(intervals[place][turn].free[SEND]);
+            }
+            if let Some((place, turn)) = receiver {
+                let free = &intervals[place][turn].free;
+                start = start.max(if one_port { free[SEND].max(free[RECEIVE]) } else { free[RECEIVE] });
+            }
+            ready = start + seconds;
+            if let Some((place, turn)) = sender {
+                intervals[place][turn].free[SEND] = ready;
+            }
+            if let Some((place, turn)) = receiver {
+                let unit = &mut intervals[place][turn];
+                unit.free[RECEIVE] = ready;
+                ready = ready.max(unit.free[COMPUTE]) + unit.seconds;
+                unit.free[COMPUTE] = ready;
+            }
+        }
+        let before = results.last().map_or(0.0, |result| result.1);
+        results.push((came, ready.max(before)));
+    }
+    results
+}
+
+/// Seconds of all messages of one datum, one after the other.
+fn message_seconds(problem: &Problem, from: &[(Option<usize>, f64)], to: &[(Option<usize>, f64)], datum: usize) -> f64 {
+    let port = |place: Option<usize>| place.map_or(Port::Outside, Port::Processor);
+    let mut seconds = 0.0;
+    for &(sender, sent) in from {
+        for &(receiver, taken) in to {
+            let link = problem.processors().link(port(sender), port(receiver));
+            seconds += link.latency + problem.stages().data[datum] as f64 * sent * taken / link.bandwidth;
+        }
+    }
+    seconds
+}

@@ -1,0 +1,423 @@
+//! Pipelines from files: JSON, and CSV with the feature `csv`.
+//!
+//! ```json
+//! {
+//! "format": "anabranch-pipeline",
+//! "version": 1,
+//! "name": "frames",
+//! "stages": [
+//!   {"name": "decode", "work": 14, "kind": "data-parallel", "weights": 0, "activations": 4096},
+//!   {"name": "detect", "times": [4.0, null, 2.5]}
+//! ],
+//! "data": [100, 20, 1],
+//! "processors": [{"name": "cpu0", "speed": 2}, {"name": "cpu1"}, {"name": "gpu0"}],
+//! "link": {"latency": 1e-5, "bandwidth": 1e10},
+//! "links": [{"from": "outside", "to": "gpu0", "latency": 2e-5, "bandwidth": 8e9}],
+//! "memories": [{"bytes": 1000000, "processors": ["cpu0", "cpu1"]}],
+//! "rules": {"communication": "overlapped", "replication": true, "parallel": "stage"}
+//! }
+//! ```
+//!
+//! | member | meaning | when it is left out |
+//! |---|---|---|
+//! | `format`, `version` | `anabranch-pipeline`, 1 | refused |
+//! | `name` | what to call it | the file's name |
+//! | `stages[].name` | what to call the stage | its number |
+//! | `stages[].times` | seconds of one data set on each processor; `null` where the stage cannot run | `work` over speed |
+//! | `stages[].work` | operations of one data set | refused without `times` |
+//! | `stages[].kind` | `monolithic`, `replicable` or `data-parallel` | `replicable` |
+//! | `stages[].weights`, `.activations` | bytes that stay, and that each processor needs while it runs | 0 |
+//! | `data` | bytes into the first stage, between stages, and out of the last | refused |
+//! | `processors[].name` | each once, and not `outside` | refused |
+//! | `processors[].speed` | operations a second | 1 |
+//! | `link` | `latency` in seconds and `bandwidth` in bytes a second (`null`: no limit) of all links | links take no time |
+//! | `links[]` | the same for the link `from` one `to` the other, of processors or `outside` | as `link` |
+//! | `memories[]` | `bytes` of a memory, and the `processors` that work in it | no limit |
+//! | `rules` | [`Rules`] | one-port, replication, nothing data-parallel |
+//!
+//! A CSV file has a line a stage under a head line: `stage`, `in` and `out` (bytes, where the `out` of a stage is the `in` of the next), if wanted `kind`,
+//! `weights` and `activations`, and a column of seconds for each processor, empty where the stage cannot run. Its links are all alike.
+//!
+//! ```csv
+//! stage,in,out,kind,cpu0,cpu1,gpu0
+//! decode,100,20,replicable,0.007,0.014,
+//! detect,20,1,data-parallel,0.004,0.004,0.0025
+//! ```
+
+use super::problem::{MAX_PROCESSORS, MAX_STAGES, Rules};
+use super::processors::{Link, Port, Processors};
+use super::stages::{Stage, StageKind, Stages};
+use crate::format::{FormatError, MAX_BYTES, Refusal, load, stem};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a file holds; [`Problem::new`](super::Problem::new) verifies it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// What the file calls it, or the file's name.
+    pub name: String,
+    /// The chain.
+    pub stages: Stages,
+    /// Who runs it.
+    pub processors: Processors,
+    /// How.
+    pub rules: Rules,
+}
+
+/// Reads a file of either format. `link` is what CSV does not say.
+///
+/// # Errors
+/// A file that cannot be read, or is not as its format wants it.
+pub fn read(path: impl AsRef<Path>, link: Link) -> Result<Document, FormatError> {
+    let (name, bytes) = load(path.as_ref())?;
+    parse(&name, &bytes, link)
+}
+
+/// Reads what stands in `bytes`; `name` is what errors call the file.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(name: &str, bytes: &[u8], link: Link) -> Result<Document, FormatError> {
+    let json =
+        bytes.iter().find(|byte| !byte.is_ascii_whitespace()).is_none_or(|&first| first == b'{' || first == b'[');
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(FormatError::new(name, Refusal::TooLong { limit: MAX_BYTES }));
+    }
+    let parsed = if json { parse_json(&stem(name), bytes) } else { table::parse(&stem(name), bytes, link) };
+    parsed.map_err(|refusal| FormatError::new(name, refusal))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    format: String,
+    version: u32,
+    name: Option<String>,
+    stages: Vec<StageEntry>,
+    data: Vec<u64>,
+    processors: Vec<ProcessorEntry>,
+    #[serde(default)]
+    link: LinkEntry,
+    #[serde(default)]
+    links: Vec<PairEntry>,
+    #[serde(default)]
+    memories: Vec<MemoryEntry>,
+    #[serde(default)]
+    rules: Rules,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StageEntry {
+    name: Option<String>,
+    work: Option<f64>,
+    times: Option<Vec<Option<f64>>>,
+    #[serde(default)]
+    kind: StageKind,
+    #[serde(default)]
+    weights: u64,
+    #[serde(default)]
+    activations: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProcessorEntry {
+    name: String,
+    #[serde(default = "one")]
+    speed: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+struct LinkEntry {
+    #[serde(default)]
+    latency: f64,
+    #[serde(default)]
+    bandwidth: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PairEntry {
+    from: String,
+    to: String,
+    #[serde(default)]
+    latency: f64,
+    #[serde(default)]
+    bandwidth: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryEntry {
+    bytes: u64,
+    processors: Vec<String>,
+}
+
+fn parse_json(stem: &str, bytes: &[u8]) -> Result<Document, Refusal> {
+    let file: File = serde_json::from_slice(bytes)?;
+    if file.format != "anabranch-pipeline" {
+        return Err(Refusal::Unrecognised("`format` is not anabranch-pipeline"));
+    }
+    if file.version != 1 {
+        return Err(Refusal::Version { found: file.version.to_string(), known: "1" });
+    }
+    check_counts(file.stages.len(), file.processors.len())?;
+    let names: Vec<String> = file.processors.iter().map(|processor| processor.name.clone()).collect();
+    let ports = ports(&names)?;
+    let speed = |(place, processor): (usize, &ProcessorEntry)| match processor.speed {
+        speed if speed > 0.0 && speed.is_finite() => Ok(speed),
+        value => Err(Refusal::Number {
+            place: format!("processors[{place}].speed"),
+            value,
+            expected: "finite and greater than zero",
+        }),
+    };
+    let speeds = file.processors.iter().enumerate().map(speed).collect::<Result<Vec<f64>, Refusal>>()?;
+    let stages = file.stages.into_iter().enumerate();
+    let stages = stages.map(|(place, entry)| stage(place, entry, &speeds)).collect::<Result<Vec<Stage>, Refusal>>()?;
+    let processors = processors(names, &ports, file.link, &file.links, file.memories)?;
+    let name = file.name.unwrap_or_else(|| stem.to_owned());
+    Ok(Document { name, stages: Stages::new(stages, file.data), processors, rules: file.rules })
+}
+
+fn check_counts(stages: usize, processors: usize) -> Result<(), Refusal> {
+    for (what, count, limit) in [("stages", stages, MAX_STAGES), ("processors", processors, MAX_PROCESSORS)] {
+        if count > limit {
+            return Err(Refusal::TooMany { what, count: count as u64, limit: limit as u64 });
+        }
+    }
+    Ok(())
+}
+
+fn stage(place: usize, entry: StageEntry, speeds: &[f64]) -> Result<Stage, Refusal> {
+    let times = match (entry.times, entry.work) {
+        (Some(times), _) => times,
+        (None, Some(work)) => speeds.iter().map(|speed| Some(work / speed)).collect(),
+        (None, None) => return Err(Refusal::Missing { place: format!("stages[{place}]"), what: "`times` or `work`" }),
+    };
+    let name = entry.name.unwrap_or_else(|| place.to_string());
+    Ok(Stage::new(name, times).with_kind(entry.kind).with_memory(entry.weights, entry.activations))
+}
+
+/// Ports by name.
+fn ports(names: &[String]) -> Result<BTreeMap<String, Port>, Refusal> {
+    let mut ports = BTreeMap::from([("outside".to_owned(), Port::Outside)]);
+    for (place, name) in names.iter().enumerate() {
+        if ports.insert(name.clone(), Port::Processor(place)).is_some() {
+            let place = format!("processors[{place}]");
+            return Err(Refusal::Twice { place, what: "processor", name: name.clone() });
+        }
+    }
+    Ok(ports)
+}
+
+fn processors(
+    names: Vec<String>,
+    ports: &BTreeMap<String, Port>,
+    all: LinkEntry,
+    links: &[PairEntry],
+    memories: Vec<MemoryEntry>,
+) -> Result<Processors, Refusal> {
+    let place = |port: Port| match port {
+        Port::Outside => names.len(),
+        Port::Processor(place) => place,
+    };
+    let port = |place: String, name: &String| {
+        let unknown = || Refusal::Unknown { place, what: "processor", name: name.clone() };
+        ports.get(name).copied().ok_or_else(unknown)
+    };
+    let link = |latency, bandwidth: Option<f64>| Link { latency, bandwidth: bandwidth.unwrap_or(f64::INFINITY) };
+    let mut own = BTreeMap::new();
+    for (number, entry) in links.iter().enumerate() {
+        let from = port(format!("links[{number}].from"), &entry.from)?;
+        let to = port(format!("links[{number}].to"), &entry.to)?;
+        own.insert((place(from), place(to)), link(entry.latency, entry.bandwidth));
+    }
+    let all = link(all.latency, all.bandwidth);
+    let between = |from, to| own.get(&(place(from), place(to))).copied().unwrap_or(all);
+    let mut processors = Processors::new(names.clone(), between);
+    for (number, memory) in memories.into_iter().enumerate() {
+        let mut members = Vec::new();
+        for name in &memory.processors {
+            let place = format!("memories[{number}].processors");
+            match port(place.clone(), name)? {
+                Port::Processor(processor) => members.push(processor),
+                Port::Outside => return Err(Refusal::Unknown { place, what: "processor", name: name.clone() }),
+            }
+        }
+        processors = processors.with_memory(memory.bytes, members);
+    }
+    Ok(processors)
+}
+
+#[cfg(not(feature = "csv"))]
+mod table {
+    use super::*;
+
+    pub(super) fn parse(_: &str, _: &[u8], _: Link) -> Result<Document, Refusal> {
+        Err(Refusal::WithoutCsv)
+    }
+}
+
+#[cfg(feature = "csv")]
+mod table {
+    use super::*;
+
+    const FIELDS: [&str; 6] = ["stage", "in", "out", "kind", "weights", "activations"];
+
+    pub(super) fn parse(stem: &str, bytes: &[u8], link: Link) -> Result<Document, Refusal> {
+        let mut reader = csv::Reader::from_reader(bytes);
+        let head = reader.headers()?.clone();
+        let column = |name| head.iter().position(|other| other.trim() == name);
+        let columns = FIELDS.map(column);
+        for (field, column) in FIELDS.iter().zip(columns).take(3) {
+            if column.is_none() {
+                return Err(Refusal::Missing { place: "the head line".into(), what: field });
+            }
+        }
+        let times: Vec<usize> = (0..head.len()).filter(|column| !columns.contains(&Some(*column))).collect();
+        let names: Vec<String> = times.iter().map(|&column| head[column].trim().to_owned()).collect();
+        check_counts(0, names.len())?;
+        ports(&names)?;
+        let (mut stages, mut data) = (Vec::new(), Vec::new());
+        for record in reader.records() {
+            let record = record?;
+            let line = record.position().map_or(0, csv::Position::line);
+            let row = Row { record: &record, columns, line };
+            check_counts(stages.len() + 1, 0)?;
+            let (incoming, outgoing) = (row.bytes(1)?, row.bytes(2)?);
+            if data.last().is_some_and(|&before| before != incoming) {
+                return Err(row.refusal(1, "the `out` of the stage before"));
+            }
+            if data.is_empty() {
+                data.push(incoming);
+            }
+            data.push(outgoing);
+            let times = times.iter().map(|&column| row.seconds(column)).collect::<Result<Vec<_>, Refusal>>()?;
+            let stage = Stage::new(row.text(0), times).with_kind(row.kind()?);
+            stages.push(stage.with_memory(row.bytes(4)?, row.bytes(5)?));
+        }
+        let (stages, processors) = (Stages::new(stages, data), Processors::uniform(names, link));
+        Ok(Document { name: stem.to_owned(), stages, processors, rules: Rules::default() })
+    }
+
+    struct Row<'a> {
+        record: &'a csv::StringRecord,
+        columns: [Option<usize>; 6],
+        line: u64,
+    }
+
+    impl Row<'_> {
+        fn text(&self, field: usize) -> &str {
+            self.columns[field].and_then(|column| self.record.get(column)).unwrap_or("").trim()
+        }
+
+        fn refusal(&self, field: usize, expected: &'static str) -> Refusal {
+            Refusal::Field { line: self.line, field: FIELDS[field], value: self.text(field).into(), expected }
+        }
+
+        fn bytes(&self, field: usize) -> Result<u64, Refusal> {
+            match self.text(field) {
+                "" if field > 2 => Ok(0),
+                text => text.parse().map_err(|_| self.refusal(field, "a number of bytes")),
+            }
+        }
+
+        fn kind(&self) -> Result<StageKind, Refusal> {
+            match self.text(3) {
+                "monolithic" => Ok(StageKind::Monolithic),
+                "replicable" | "" => Ok(StageKind::Replicable),
+                "data-parallel" => Ok(StageKind::DataParallel),
+                _ => Err(self.refusal(3, "monolithic, replicable or data-parallel")),
+            }
+        }
+
+        fn seconds(&self, column: usize) -> Result<Option<f64>, Refusal> {
+            let text = self.record.get(column).unwrap_or("").trim();
+            let expected = "seconds, or empty where the stage cannot run";
+            let refusal = |_| Refusal::Field { line: self.line, field: "a time", value: text.into(), expected };
+            if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(refusal) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::{Communication, Goal, Problem, choose};
+
+    const EXAMPLE: &[u8] = include_bytes!("../../tests/data/pipeline/example.json");
+    const TABLE: &[u8] = include_bytes!("../../tests/data/pipeline/example.csv");
+
+    #[test]
+    fn both_examples_are_problems() {
+        let read = parse("dir/example.json", EXAMPLE, Link::FREE).unwrap();
+        assert_eq!((read.name.as_str(), read.rules.communication), ("frames", Communication::Overlapped));
+        assert_eq!(read.processors.link(Port::Outside, Port::Processor(3)).bandwidth, 8e9);
+        assert_eq!(read.processors.memories().len(), 1);
+        let problem = Problem::new(read.stages, read.processors, read.rules).unwrap();
+        choose(&problem, Goal::Period).unwrap();
+        let link = Link { latency: 1e-5, bandwidth: 1e9 };
+        let read = parse("dir/table.csv", TABLE, link).unwrap();
+        assert_eq!((read.name.as_str(), read.processors.link(Port::Outside, Port::Processor(0))), ("table", link));
+        assert_eq!(read.stages.data.len(), read.stages.stages.len() + 1);
+        let problem = Problem::new(read.stages, read.processors, read.rules).unwrap();
+        choose(&problem, Goal::Period).unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases: [(&str, &str); 9] = [
+            ("", "EOF"),
+            ("{}", "missing field"),
+            (r#"{"format":"x","version":1,"stages":[],"data":[],"processors":[]}"#, "not anabranch-pipeline"),
+            (r#"{"format":"anabranch-pipeline","version":2,"stages":[],"data":[],"processors":[]}"#, "version 2"),
+            (
+                r#"{"format":"anabranch-pipeline","version":1,"stages":[{}],"data":[0,0],"processors":[{"name":"a"}]}"#,
+                "stages[0]",
+            ),
+            (
+                r#"{"format":"anabranch-pipeline","version":1,"stages":[],"data":[],"processors":[{"name":"a","speed":0}]}"#,
+                "processors[0].speed",
+            ),
+            (
+                r#"{"format":"anabranch-pipeline","version":1,"stages":[],"data":[],"processors":[{"name":"a"}],"links":[{"from":"a","to":"b"}]}"#,
+                "links[0].to",
+            ),
+            ("stage,in,cpu\na,1,2\n", "out"),
+            ("stage,in,out,cpu\na,1,2,3\nb,3,1,4\n", "line 3"),
+        ];
+        for (text, expected) in cases {
+            let error = parse("odd", text.as_bytes(), Link::FREE).unwrap_err().to_string();
+            assert!(error.starts_with("odd: ") && error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    /// Whatever is cut off, doubled or overwritten, the answer is a value or an error.
+    #[test]
+    fn damaged_files_never_panic() {
+        arbtest::arbtest(|random| {
+            let mut bytes = random.choose(&[EXAMPLE, TABLE])?.to_vec();
+            for _ in 0..random.int_in_range(1..=4u8)? {
+                let at = random.choose_index(bytes.len())?;
+                match random.int_in_range(0..=2u8)? {
+                    0 => bytes.truncate(at + 1),
+                    1 => bytes[at] = *random.choose(b"\"{}[],:;-0919eE.null \n\xff")?,
+                    _ => drop(bytes.splice(at..at, *b"18446744073709551616")),
+                }
+            }
+            let read = parse("damaged", &bytes, Link::FREE).ok();
+            let problem = read.and_then(|it| Problem::new(it.stages, it.processors, it.rules).ok());
+            drop(problem.map(|problem| choose(&problem, Goal::Period)));
+            Ok(())
+        })
+        .budget_ms(500);
+    }
+}

@@ -1,0 +1,225 @@
+//! Stages, processors and rules, verified together.
+
+use super::processors::{Link, Port, Processors};
+use super::stages::Stages;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// What a processor does at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Communication {
+    /// It receives, computes or sends: the paper's model.
+    #[default]
+    OnePort,
+    /// It receives one datum, computes, and sends one datum.
+    Overlapped,
+}
+
+impl Communication {
+    /// Buffers for each datum at either end: one to compute with, and where communication is overlapped one to transfer.
+    pub(super) fn buffers(self) -> u64 {
+        match self {
+            Communication::OnePort => 1,
+            Communication::Overlapped => 2,
+        }
+    }
+}
+
+/// What may be run data-parallel, of stages that can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Parallel {
+    /// Nothing.
+    #[default]
+    Never,
+    /// Intervals of one stage, as the paper has it.
+    Stage,
+    /// Any interval: each processor keeps its part through all stages.
+    Interval,
+}
+
+/// What mappings are sought among, and how processors communicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rules {
+    /// What a processor does at a time.
+    pub communication: Communication,
+    /// Whether intervals of replicable stages may be replicated.
+    pub replication: bool,
+    /// What may be run data-parallel.
+    pub parallel: Parallel,
+}
+
+impl Default for Rules {
+    /// One-port communication, replication, and nothing data-parallel.
+    fn default() -> Self {
+        Rules { communication: Communication::OnePort, replication: true, parallel: Parallel::Never }
+    }
+}
+
+/// Why a problem was refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
+pub enum ProblemError {
+    /// No stages or no processors.
+    #[error("there are no {0}")]
+    Empty(&'static str),
+    /// A list of the wrong length.
+    #[error("{what} has {found} entries, and should have {expected}")]
+    Length { what: String, found: usize, expected: usize },
+    /// More than what is mapped.
+    #[error("{count} {what} are too many; at most {limit} are mapped")]
+    TooMany { what: &'static str, count: usize, limit: usize },
+    /// A time that is negative, infinite or not a number.
+    #[error("stage {stage:?} is said to take {time} on {processor:?}; a time is finite and not negative")]
+    Time { stage: String, processor: String, time: f64 },
+    /// A stage that can run nowhere.
+    #[error("stage {stage:?} can run on no processor")]
+    Nowhere { stage: String },
+    /// A latency or bandwidth outside its range.
+    #[error(
+        "the link from {from} to {to} has latency {latency} and bandwidth {bandwidth}; a latency is finite and not negative, a bandwidth greater than zero"
+    )]
+    Link { from: String, to: String, latency: f64, bandwidth: f64 },
+    /// A memory that names a processor that is not there, or that another memory names.
+    #[error("memory {memory} names processor {processor}, which is not there or has a memory")]
+    Memory { memory: usize, processor: usize },
+}
+
+/// Most stages of a problem.
+pub const MAX_STAGES: usize = 4096;
+/// Most processors of a problem.
+pub const MAX_PROCESSORS: usize = 1024;
+
+/// Stages and processors that fit each other, and the rules of mapping.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    stages: Stages,
+    processors: Processors,
+    rules: Rules,
+    /// By processor: seconds of the stages before each place, and how many of them cannot run there.
+    before: Vec<Vec<(f64, u32)>>,
+}
+
+impl Problem {
+    /// Verifies that everything fits. `O(stages × processors + processors²)`.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    pub fn new(stages: Stages, processors: Processors, rules: Rules) -> Result<Self, ProblemError> {
+        verify_sizes(&stages, &processors)?;
+        verify_times(&stages, &processors)?;
+        verify_links(&processors)?;
+        verify_memories(&processors)?;
+        let before = (0..processors.count()).map(|processor| sums(&stages, processor)).collect();
+        Ok(Problem { stages, processors, rules, before })
+    }
+
+    /// The stages.
+    pub fn stages(&self) -> &Stages {
+        &self.stages
+    }
+
+    /// The processors.
+    pub fn processors(&self) -> &Processors {
+        &self.processors
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    /// Number of stages.
+    pub fn stage_count(&self) -> usize {
+        self.stages.stages.len()
+    }
+
+    /// Number of processors.
+    pub fn processor_count(&self) -> usize {
+        self.processors.count()
+    }
+
+    /// Seconds of some stages on one processor for one data set; infinite where one of them cannot run there.
+    pub fn seconds(&self, processor: usize, stages: Range<usize>) -> f64 {
+        let ((before, barred), (after, all)) =
+            (self.before[processor][stages.start], self.before[processor][stages.end]);
+        if all > barred { f64::INFINITY } else { after - before }
+    }
+}
+
+fn sums(stages: &Stages, processor: usize) -> Vec<(f64, u32)> {
+    let mut sums = vec![(0.0, 0)];
+    let (mut seconds, mut barred) = (0.0, 0);
+    for stage in &stages.stages {
+        match stage.times[processor] {
+            Some(time) => seconds += time,
+            None => barred += 1,
+        }
+        sums.push((seconds, barred));
+    }
+    sums
+}
+
+fn verify_sizes(stages: &Stages, processors: &Processors) -> Result<(), ProblemError> {
+    let sizes = [("stages", stages.stages.len(), MAX_STAGES), ("processors", processors.count(), MAX_PROCESSORS)];
+    for (what, count, limit) in sizes {
+        if count == 0 {
+            return Err(ProblemError::Empty(what));
+        }
+        if count > limit {
+            return Err(ProblemError::TooMany { what, count, limit });
+        }
+    }
+    let times = stages.stages.iter().map(|stage| (stage.name.clone(), stage.times.len(), processors.count()));
+    let data = ("data".to_owned(), stages.data.len(), stages.stages.len() + 1);
+    for (what, found, expected) in times.chain([data]) {
+        if found != expected {
+            return Err(ProblemError::Length { what, found, expected });
+        }
+    }
+    Ok(())
+}
+
+fn verify_times(stages: &Stages, processors: &Processors) -> Result<(), ProblemError> {
+    for stage in &stages.stages {
+        for (time, processor) in stage.times.iter().zip(processors.names()) {
+            if let Some(time) = time.filter(|time| !(*time >= 0.0 && time.is_finite())) {
+                return Err(ProblemError::Time { stage: stage.name.clone(), processor: processor.clone(), time });
+            }
+        }
+        if stage.times.iter().all(Option::is_none) {
+            return Err(ProblemError::Nowhere { stage: stage.name.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn verify_links(processors: &Processors) -> Result<(), ProblemError> {
+    let ports = || (0..processors.count()).map(Port::Processor).chain([Port::Outside]);
+    let name = |port| match port {
+        Port::Outside => "outside".to_owned(),
+        Port::Processor(place) => format!("{:?}", processors.names()[place]),
+    };
+    for (from, to) in ports().flat_map(|from| ports().map(move |to| (from, to))) {
+        let Link { latency, bandwidth } = processors.link(from, to);
+        if !(latency >= 0.0 && latency.is_finite() && bandwidth > 0.0) {
+            return Err(ProblemError::Link { from: name(from), to: name(to), latency, bandwidth });
+        }
+    }
+    Ok(())
+}
+
+fn verify_memories(processors: &Processors) -> Result<(), ProblemError> {
+    let mut taken = vec![false; processors.count()];
+    for (memory, (_, members)) in processors.memories().iter().enumerate() {
+        for &processor in members {
+            match taken.get_mut(processor) {
+                Some(taken) if !*taken => *taken = true,
+                _ => return Err(ProblemError::Memory { memory, processor }),
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! Footprints: reference cases, brute force, and properties of random graphs.
+
+mod golden;
+mod live;
+mod properties;
+mod random;
