@@ -4,6 +4,7 @@
 //! former content or the new one, also after a crash or on a full disk. A process that is killed may leave the file beside it behind;
 //! whoever writes to the same place next removes it. Who writes holds a lock on it, so that nobody removes what is in use.
 
+use crate::device::format_bytes;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
@@ -29,7 +30,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let length = file.metadata()?.len();
     let too_large =
-        || io::Error::new(ErrorKind::FileTooLarge, format!("is larger than the {most} bytes that are read"));
+        || io::Error::new(ErrorKind::FileTooLarge, format!("is larger than the {} that are read", format_bytes(most)));
     if length > most {
         return Err(too_large());
     }
@@ -38,6 +39,22 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     // It may grow meanwhile.
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// What is wrong with a text that should be JSON, with its place, in words that need no knowledge of how it is read.
+pub fn json_problem(error: &serde_json::Error) -> String {
+    use serde_json::error::Category;
+    let place = format!("line {}, column {}", error.line(), error.column());
+    let text = error.to_string();
+    let cause = text.rsplit_once(" at line ").map_or(&*text, |(cause, _)| cause);
+    match error.classify() {
+        Category::Eof => format!("its JSON is cut off at {place}"),
+        Category::Syntax | Category::Io => format!("it is not JSON: {cause} at {place}"),
+        Category::Data => match cause.split_once(", expected struct ") {
+            Some((found, _)) => format!("{found} at {place}, where an object is expected"),
+            None => format!("{cause} at {place}"),
+        },
+    }
 }
 
 /// [`read`], as text.
@@ -61,7 +78,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Opens `path` for reading without waiting for a writer if it turns out to be a pipe.
-pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+fn open_without_waiting(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use rustix::fs::{Mode, OFlags};

@@ -94,7 +94,8 @@
 //! # The rooms
 //!
 //! [`import`] and [`lower`] make a [`program`] of a model; [`planning`] places it on a machine with costs from [`profile`] and makes a
-//! [`plan`]; [`execute`] runs that; [`learning`] measures devices and learns from runs; [`session`] is the face of it all.
+//! [`plan`]; [`execute`] runs that; [`learning`] measures devices and learns from runs; [`session`] is the face of it all. [`flow`] runs graphs
+//! of a user's functions instead.
 
 pub mod blocks;
 pub mod canonical;
@@ -104,11 +105,14 @@ pub mod device;
 mod error_kind;
 pub mod execute;
 pub mod files;
+pub mod flow;
 pub mod import;
 pub mod learning;
+pub mod lent;
 mod lock;
 pub mod lower;
 mod names;
+pub mod pipeline;
 pub mod plan;
 pub mod plan_file;
 pub mod planning;
@@ -117,6 +121,7 @@ pub mod program;
 mod quoted;
 pub mod refine;
 pub mod session;
+mod steps;
 pub mod tasks;
 
 pub use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
@@ -124,9 +129,11 @@ pub use anabranch_placement::platform::{DeviceId, DeviceKind};
 pub use device::{CpuGranularity, DetectOptions};
 pub use execute::{CancelToken, RunOptions};
 pub use import::Dim;
+pub use names::did_you_mean;
 pub use plan::PlanOptions;
 pub use planning::{Constraints, Order, PlatformFile, Strategy};
 pub use profile::CostStore;
 pub use session::{
-    ErrorKind, Inputs, OutputError, Outputs, Prepared, Run, Session, SessionError, SessionOptions, ValueInfo,
+    ErrorKind, Inputs, OnDeviceLoss, OutputError, Outputs, Prepared, Run, Session, SessionError, SessionOptions,
+    ValueInfo,
 };

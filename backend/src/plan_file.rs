@@ -4,6 +4,8 @@
 //! order of each device.
 //! Everything else is there to be read, and is made anew: transfers, memory, figures.
 
+mod tasks;
+
 use crate::blocks::{BlockError, BlockSummary};
 use crate::plan::{CandidatePlan, Plan, PlanDevice, Residency, Route, Step, Stream, Transfer};
 use crate::program::{NodeId, Program, ValueId};
@@ -149,34 +151,9 @@ impl PlanFile {
     /// # Errors
     /// If the file does not name exactly the program's nodes, or names devices that are not there.
     pub fn assignment(&self, program: &Program, devices: &[PlanDevice]) -> Result<Vec<DeviceId>, FileError> {
-        if self.version > VERSION {
-            return Err(FileError(format!(
-                "the plan's format {} is newer than this program's {VERSION}; use the program that wrote it",
-                self.version
-            )));
-        }
-        let ids: BTreeMap<&str, NodeId> = program.node_ids().map(|id| (&*program.node(id).name, id)).collect();
-        let mut assigned: Vec<Option<DeviceId>> = vec![None; program.nodes.len()];
-        for entry in &self.nodes {
-            let NodeEntry { node: name, device, .. } = entry;
-            let node = ids.get(&**name).ok_or_else(|| {
-                let other = "which the model does not have; it was made for another model";
-                FileError(format!("the plan names a node {name:?}, {other}"))
-            })?;
-            let place = devices.iter().position(|known| known.name == *device).ok_or_else(|| {
-                let known = devices.iter().map(|device| &*device.name).collect::<Vec<_>>().join(", ");
-                FileError(format!("the plan puts node {name:?} on {device:?}; the devices here are {known}"))
-            })?;
-            if assigned[node.index()].replace(DeviceId(place as u32)).is_some() {
-                return Err(FileError(format!("the plan names node {name:?} twice")));
-            }
-        }
-        let missing = |index: usize| {
-            let name = &program.nodes[index].name;
-            let why = "it was made for another model, or a line is missing";
-            FileError(format!("the plan has no device for node {name:?}; {why}"))
-        };
-        assigned.iter().enumerate().map(|(at, device)| device.ok_or_else(|| missing(at))).collect()
+        let nodes: Vec<&str> = program.nodes.iter().map(|node| &*node.name).collect();
+        let devices: Vec<&str> = devices.iter().map(|device| &*device.name).collect();
+        self.assigned(&nodes, &devices)
     }
 
     /// The blocks that the file names, if it says anything about blocks. Whether they are blocks is not judged here but that

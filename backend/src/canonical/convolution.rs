@@ -3,19 +3,19 @@
 use super::elements::epilogue;
 use super::product::{by_depth, shares};
 use super::writer::{GraphWriter, Held, Id};
-use anabranch_kernels::op::{Conv, ConvTranspose, Interpolation, Resize};
+use anabranch_kernels::op::{ConvTranspose, Interpolation, Resize};
 
-/// A [`Conv`]: a task for each output channel. The input is stored and read as patches, a row of `channels / group × kh × kw` for
-/// each output position; a task reads its group's patches and its channel's weights again and again, and gives one element for each
+/// A convolution of so many groups: a task for each output channel. The input is stored and read as patches, a row of
+/// `channels / group × kh × kw` for each output position; a task reads its group's patches and its channel's weights again and again, and gives one element for each
 /// position. Weights stay with their task, and its output is a channel as it lies in the result. Few channels over deep patches
 /// are done by depth, where that is sooner.
-pub(super) fn conv(writer: &mut GraphWriter<'_>, op: &Conv) -> Option<()> {
+pub(super) fn conv(writer: &mut GraphWriter<'_>, group: usize) -> Option<()> {
     let [images, channels, height, width] = writer.node().spec.outputs.first()?.shape.dims()[..] else { return None };
     let [_, depth @ ..] = writer.node().spec.inputs.get(1)?.shape.dims() else { return None };
     let depth = depth.iter().map(|size| *size as u64).product::<u64>();
     let (rows, columns) = ((images * height * width) as u64, channels as u64);
     let levels = u64::from(depth.next_power_of_two().trailing_zeros());
-    let result = if op.group == 1 && columns.saturating_mul(1 + levels) < depth {
+    let result = if group == 1 && columns.saturating_mul(1 + levels) < depth {
         by_depth(writer, rows, depth, columns)?
     } else {
         by_channels(writer, rows, depth, columns)?

@@ -77,7 +77,9 @@ impl CanonicalProgram {
             let fits = match &node.spec.op {
                 Op::Map(_) => elements::map(&mut writer),
                 Op::MatMul(op) => product::matmul(&mut writer, op),
-                Op::Conv(op) => convolution::conv(&mut writer, op),
+                Op::NarrowMatMul(_) | Op::IntegerMatMul(_) => product::narrow(&mut writer),
+                Op::Conv(op) => convolution::conv(&mut writer, op.group),
+                Op::IntegerConv(op) => convolution::conv(&mut writer, op.group),
                 Op::ConvTranspose(op) => convolution::conv_transpose(&mut writer, op),
                 Op::Pool(_) => convolution::pool(&mut writer),
                 Op::Resize(op) => convolution::resize(&mut writer, op),

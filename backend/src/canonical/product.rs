@@ -48,6 +48,25 @@ pub(super) fn matmul(writer: &mut GraphWriter<'_>, op: &MatMul) -> Option<()> {
     let (rows, depth) = if op.transpose_a { (a_inner, a_outer) } else { (a_outer, a_inner) };
     let columns = if op.transpose_b { b_outer } else { b_inner };
     let (rows, depth, columns) = (rows as u64, depth as u64, columns as u64);
+    product(writer, [rows, depth, columns], [!op.transpose_a, op.transpose_b])
+}
+
+/// A product with weights of fewer bits, whose tasks read them as often as if they were not.
+pub(super) fn narrow(writer: &mut GraphWriter<'_>) -> Option<()> {
+    let spec = &writer.node().spec;
+    let (&[rows, depth], &[_, columns]) = (spec.inputs.first()?.shape.dims(), spec.outputs.first()?.shape.dims())
+    else {
+        return None;
+    };
+    product(writer, [rows as u64, depth as u64, columns as u64], [true, false])
+}
+
+/// A product and its epilogue; `ordered` says whether A is stored by rows, and B by columns.
+fn product(
+    writer: &mut GraphWriter<'_>,
+    [rows, depth, columns]: [u64; 3],
+    [rows_in_order, columns_in_order]: [bool; 2],
+) -> Option<()> {
     let batch = writer.written()? / rows.checked_mul(columns)?;
     let (left, right) = (writer.input(0)?, writer.input(1)?);
     let kind = product_kind(rows, depth, columns);
@@ -58,7 +77,7 @@ pub(super) fn matmul(writer: &mut GraphWriter<'_>, op: &MatMul) -> Option<()> {
             let (lines, other) = if by_columns { (columns, rows) } else { (rows, columns) };
             let shares = shares(lines, writer.granularity.product_tasks as u64);
             // The operand whose lines all tasks read in its own order, so that it can stream: A by rows, or Bᵀ by columns.
-            let (streamed, ordered) = if by_columns { (left, !op.transpose_a) } else { (right, op.transpose_b) };
+            let (streamed, ordered) = if by_columns { (left, rows_in_order) } else { (right, columns_in_order) };
             let read = batch * other * depth;
             let whole = shares.len() == lines as usize && ordered && writer.elements(streamed) == read;
             let parts: Vec<Id> = shares

@@ -3,7 +3,7 @@
 use super::product::{ProductKind, product_kind};
 use super::*;
 use crate::import::{self, Dim};
-use crate::lower::{LowerOptions, lower};
+use crate::lower::{LowerOptions, Rewrites, lower};
 use crate::plan::test_programs::{Maker, add, map, relu};
 use anabranch_kernels::op::{
     Concat, Conv, ConvTranspose, Coordinates, Expression, Gather, Interpolation, MatMul, Normalize, Pool, PoolKind,
@@ -301,7 +301,7 @@ fn every_bundled_model_is_canonical() {
         };
         let dims: BTreeMap<String, usize> =
             model.inputs.iter().flat_map(|input| &input.dims).flatten().filter_map(symbol).collect();
-        for fuse in [false, true] {
+        for fuse in [Rewrites::NONE, Rewrites::ALL] {
             let options = LowerOptions { fuse, dims: dims.clone(), ..LowerOptions::default() };
             let program = lower(&model, &options).expect("lowered");
             for tasks in [usize::MAX, 3] {

@@ -4,7 +4,7 @@ use crate::session::Outputs;
 use anabranch_kernels::Tensor;
 use anabranch_kernels::dtype::Element;
 use half::{bf16, f16};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// How far outputs of floats may differ: by this part of the greatest reference value of the output, …
 const RELATIVE: f64 = 1e-4;
@@ -19,7 +19,13 @@ pub struct Agreement {
     /// Every element of an output of floats is within `1e-4 · max |reference| + 1e-5` of the reference's; all others are equal.
     pub within: bool,
     /// The greatest difference of any float, as a part of what is allowed.
+    #[serde(deserialize_with = "or_infinite")]
     pub worst: f64,
+}
+
+/// JSON has no infinite numbers; they are written as `null`.
+fn or_infinite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
 }
 
 impl Agreement {

@@ -1,9 +1,11 @@
 //! Runs of several plans of one model, interleaved, so that what drifts on the machine (clocks, temperature, other programs)
 //! touches all alike.
 
+use super::together::{Together, together};
 use crate::execute::{RunOptions, RunOutput};
 use crate::planning::Planned;
 use crate::session::{Dynamic, Inputs, Outputs, Prepared, Run, Session, SessionError};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +39,9 @@ pub(crate) struct Contest<'a> {
     /// Whether all keep their memory between runs.
     pub(crate) alive: bool,
 }
+
+/// What a turn gave: nothing of a contender that takes part no more.
+type Turned<T> = Result<Option<T>, SessionError>;
 
 impl Contender {
     /// A plan that takes part.
@@ -80,29 +85,61 @@ impl<'a> Contest<'a> {
         Self { session, inputs, options, contenders, alive }
     }
 
-    /// Runs each `rounds` times, in turn, and gives the runs that count to `see` with the number of their contender. Each round begins
-    /// with the next contender, so that none always follows the same idle time. A scheduler at run time that does not fit takes part no more.
+    /// Runs each `rounds` times, in turn, and gives the runs that count to `see` with the number of their contender.
     ///
     /// # Errors
-    /// If a run fails for another reason.
+    /// If a run fails for another reason than that the scheduler at run time does not fit, which then takes part no more.
     pub(crate) fn play(
         &mut self,
         rounds: u32,
         profile: bool,
         see: &mut dyn FnMut(usize, Ran),
     ) -> Result<(), SessionError> {
+        (0..rounds).try_for_each(|round| self.play_round(round, profile, see))
+    }
+
+    /// The round of this number of [`Self::play`].
+    pub(crate) fn play_round(
+        &mut self,
+        round: u32,
+        profile: bool,
+        see: &mut dyn FnMut(usize, Ran),
+    ) -> Result<(), SessionError> {
         let options = self.options.clone().with_profile(profile);
-        for round in 0..rounds as usize {
-            for place in 0..self.contenders.len() {
-                let at = (round + place) % self.contenders.len();
-                match (self.turn(at, &options), &self.contenders[at]) {
-                    (Ok(Some(ran)), _) => see(at, ran),
-                    (Ok(None), _) => {}
-                    (Err(error), Contender::Dynamic(_)) if error.is_infeasible() => {
-                        self.contenders[at] = Contender::Refused(error);
-                    }
-                    (Err(error), _) => return Err(error),
+        self.round(round, &mut |contest, at| contest.turn(at, &options), see)
+    }
+
+    /// The round of this number in which each is run by so many callers at the same time, so often by each of them.
+    ///
+    /// # Errors
+    /// As [`Self::play`].
+    pub(crate) fn play_together(
+        &mut self,
+        round: u32,
+        callers: NonZeroU32,
+        each: u32,
+        see: &mut dyn FnMut(usize, Together),
+    ) -> Result<(), SessionError> {
+        let options = self.options.clone();
+        self.round(round, &mut |contest, at| contest.turn_together(at, &options, callers, each), see)
+    }
+
+    /// A turn of each. Each round begins with the next contender, so that none always follows the same idle time.
+    fn round<T>(
+        &mut self,
+        round: u32,
+        turn: &mut dyn FnMut(&mut Self, usize) -> Turned<T>,
+        see: &mut dyn FnMut(usize, T),
+    ) -> Result<(), SessionError> {
+        for place in 0..self.contenders.len() {
+            let at = (round as usize + place) % self.contenders.len();
+            match (turn(self, at), &self.contenders[at]) {
+                (Ok(Some(ran)), _) => see(at, ran),
+                (Ok(None), _) => {}
+                (Err(error), Contender::Dynamic(_)) if error.is_infeasible() => {
+                    self.contenders[at] = Contender::Refused(error);
                 }
+                (Err(error), _) => return Err(error),
             }
         }
         Ok(())
@@ -127,6 +164,32 @@ impl<'a> Contest<'a> {
             self.rest(at);
         }
         Ok(ran)
+    }
+
+    /// Runs of a contender by several callers, after one by a single caller, which touches memory for the first time, or finds the
+    /// others' data in the caches.
+    fn turn_together(
+        &mut self,
+        at: usize,
+        options: &RunOptions,
+        callers: NonZeroU32,
+        each: u32,
+    ) -> Result<Option<Together>, SessionError> {
+        self.run(at, options)?;
+        let (session, inputs) = (self.session, self.inputs);
+        let made = match &self.contenders[at] {
+            Contender::Planned(_, Some(prepared)) => {
+                Some(together(callers, each, || session.run_prepared(prepared, inputs, options).map(drop))?)
+            }
+            Contender::Dynamic(Some(dynamic)) => {
+                Some(together(callers, each, || session.run_dynamic(dynamic, inputs, options).map(drop))?)
+            }
+            Contender::Planned(_, None) | Contender::Dynamic(None) | Contender::Refused(_) => None,
+        };
+        if !self.alive {
+            self.rest(at);
+        }
+        Ok(made)
     }
 
     /// Gives a contender's memory back.

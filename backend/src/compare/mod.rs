@@ -2,30 +2,40 @@
 //!
 //! All ways are planned first and then run in turn, so that what drifts on the machine touches all alike. Makespans are
 //! measured without profile, because profiling a GPU costs time; node times, traffic and utilisation come from runs of their
-//! own. A scheduler without any plan ([`DynamicExecutor`](crate::execute::DynamicExecutor)) always takes part.
+//! own. A scheduler without any plan ([`DynamicExecutor`](crate::execute::DynamicExecutor)) takes part unless it is left out.
 
 #![forbid(unsafe_code)]
 
 mod agreement;
 pub(crate) mod contest;
+mod latencies;
 mod median;
 mod outcome;
 pub(crate) mod profiles;
+mod ratio;
 mod series;
+mod together;
+mod tolerance;
 
 pub use agreement::Agreement;
+pub use latencies::{Latencies, runs_per_second};
 pub use median::Median;
 pub use outcome::{DeviceOutcome, Outcome};
+pub use ratio::Ratio;
 pub use series::{Series, SeriesOptions, measure};
+pub use together::{Together, together};
+pub use tolerance::{Tolerance, floats};
 
 use crate::execute::RunOptions;
 use crate::plan::{PlanDevice, StreamMode};
 use crate::planning::{Order, PlanChoice, Planned, PlanningError};
-use crate::session::{Inputs, Outputs, Session, SessionError};
+use crate::session::{Inputs, Outputs, Run, Session, SessionError};
 use contest::{Contender, Contest, Ran};
 use outcome::Tally;
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The name of the scheduler at run time among the ways.
 pub const DYNAMIC: &str = "dynamic";
@@ -41,8 +51,15 @@ pub struct CompareOptions {
     pub model: String,
     /// The ways. The first is the reference of all outputs.
     pub ways: Vec<PlanChoice>,
-    /// Measured runs of each, ≥ 1.
+    /// Measured runs of each, ≥ 1; of several callers, by each of them.
     pub repeat: u32,
+    /// For how long each is measured, in place of a number of runs.
+    pub duration: Option<Duration>,
+    /// Callers that run each at the same time. Runs of a session follow each other: what is measured is what a caller waits, and what
+    /// becomes of the throughput.
+    pub callers: NonZeroU32,
+    /// Whether the scheduler at run time takes part.
+    pub dynamic: bool,
     /// Runs of each before, which do not count.
     pub warmup: u32,
     /// Rounds of running all ways and learning from it before they are placed for the comparison.
@@ -69,8 +86,10 @@ pub struct Comparison {
     pub model: String,
     /// Nodes of the lowered model.
     pub nodes: usize,
-    /// Measured runs of each way.
+    /// Measured runs of each way; of several callers, by each of them.
     pub repeat: u32,
+    /// Callers at the same time.
+    pub callers: NonZeroU32,
     /// Runs of each way before.
     pub warmup: u32,
     /// Rounds of learning before.
@@ -79,7 +98,7 @@ pub struct Comparison {
     pub side_by_side: bool,
     /// The devices.
     pub devices: Vec<PlanDevice>,
-    /// What was measured of each way; the dynamic scheduler comes last, if it fits the devices.
+    /// What was measured of each way; the dynamic scheduler comes last, if it takes part and fits the devices.
     pub outcomes: Vec<Outcome>,
     /// Ways without a plan, and the dynamic scheduler where it does not fit, and why.
     pub failed: Vec<(Way, String)>,
@@ -88,9 +107,36 @@ pub struct Comparison {
 }
 
 impl CompareOptions {
-    /// Compares these ways: twenty runs of each after two that do not count, with what is known of the costs.
+    /// Compares these ways, and the scheduler at run time: twenty runs of each after two that do not count, with what is known of the
+    /// costs.
     pub fn new(model: impl Into<String>, ways: Vec<PlanChoice>) -> Self {
-        Self { model: model.into(), ways, repeat: 20, warmup: 2, refine: 0, run: RunOptions::default() }
+        let (model, run) = (model.into(), RunOptions::default());
+        Self {
+            model,
+            ways,
+            repeat: 20,
+            duration: None,
+            callers: NonZeroU32::MIN,
+            dynamic: true,
+            warmup: 2,
+            refine: 0,
+            run,
+        }
+    }
+
+    /// The same with the scheduler at run time, or without it.
+    pub fn with_dynamic(self, dynamic: bool) -> Self {
+        Self { dynamic, ..self }
+    }
+
+    /// The same with each measured for so long.
+    pub fn with_duration(self, duration: Option<Duration>) -> Self {
+        Self { duration, ..self }
+    }
+
+    /// The same with so many callers at the same time.
+    pub fn with_callers(self, callers: NonZeroU32) -> Self {
+        Self { callers, ..self }
     }
 
     /// The same with so many measured runs of each way, after so many that do not count.
@@ -108,10 +154,22 @@ impl CompareOptions {
         Self { run, ..self }
     }
 
-    /// The number of runs, each of which is one step of progress.
+    /// The number of runs, or of rounds of several callers, each of which is one step of progress; with a duration, of those that do not
+    /// count for it.
     pub fn steps(&self) -> u64 {
         let learning = u64::from(self.refine) * u64::from(LEARNING + 1) * self.ways.len() as u64;
-        learning + u64::from(self.warmup + self.repeat + PROFILED) * (self.ways.len() as u64 + 1)
+        let measured = if self.duration.is_some() { 0 } else { self.rounds() };
+        learning + u64::from(self.warmup + measured + PROFILED) * (self.ways.len() as u64 + u64::from(self.dynamic))
+    }
+
+    /// Rounds of a number of runs.
+    fn rounds(&self) -> u32 {
+        self.repeat.div_ceil(self.each())
+    }
+
+    /// Runs of a caller in a round.
+    fn each(&self) -> u32 {
+        if self.callers.get() > 1 { TOGETHER.min(self.repeat) } else { 1 }
     }
 }
 
@@ -144,6 +202,9 @@ impl Way {
 /// Runs of each way that are learned from in one round.
 const LEARNING: u32 = 3;
 
+/// Runs of each of several callers in one round, so that most of them begin while others are under way.
+const TOGETHER: u32 = 5;
+
 /// Compares; `step` is called after each run.
 ///
 /// # Errors
@@ -154,40 +215,74 @@ pub fn compare(
     options: &CompareOptions,
     step: &mut dyn FnMut(),
 ) -> Result<Comparison, SessionError> {
+    compare_seen(session, inputs, options, step, &mut |_, _| {})
+}
+
+/// The same; `see` is given each profiled run of a plan, with the plan's number ([`Outcome::plan`]).
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_seen(
+    session: &Session,
+    inputs: &Inputs,
+    options: &CompareOptions,
+    step: &mut dyn FnMut(),
+    see: &mut dyn FnMut(usize, &Run),
+) -> Result<Comparison, SessionError> {
     for _ in 0..options.refine {
         learn(session, inputs, options, step)?;
     }
     let (plans, mut failed) = plan_all(session, inputs, options)?;
     let Distinct { plans: distinct, of } = Distinct::of(&plans);
     let contenders = distinct.into_iter().map(Contender::plan);
-    let contenders: Vec<_> = contenders.chain([Contender::Dynamic(None)]).collect();
+    let contenders: Vec<_> = contenders.chain(options.dynamic.then_some(Contender::Dynamic(None))).collect();
     let mut tallies: Vec<Tally> = contenders.iter().map(|_| Tally::default()).collect();
     // A run counts for all ways of the same plan; the dynamic scheduler is alone.
     let mut step = |at: usize| (0..of.iter().filter(|plan| **plan == at).count().max(1)).for_each(|_| step());
     let mut contest = Contest::new(session, inputs, &options.run, contenders);
     contest.play(options.warmup, false, &mut |at, _| step(at))?;
-    contest.play(options.repeat, false, &mut |at, ran| {
-        step(at);
-        tallies[at].samples.push(ran.makespan_ms());
-    })?;
+    let (each, begun, mut rounds) = (options.each(), Instant::now(), 0);
+    let limit = options.duration.map(|duration| duration.saturating_mul(tallies.len() as u32));
+    while limit.map_or(rounds < options.rounds(), |limit| rounds == 0 || begun.elapsed() < limit) {
+        if options.callers.get() == 1 {
+            contest.play_round(rounds, false, &mut |at, ran| {
+                step(at);
+                tallies[at].add(&ran);
+            })?;
+        } else {
+            contest.play_together(rounds, options.callers, each, &mut |at, made| {
+                step(at);
+                tallies[at].add_together(made);
+            })?;
+        }
+        rounds += 1;
+    }
     let mut reference: Option<Outputs> = None;
     contest.play(PROFILED, true, &mut |at, ran| {
         step(at);
+        if let Ran::Planned(run) = &ran {
+            see(at, run);
+        }
         tallies[at].add_profiled(&ran, reference.get_or_insert_with(|| ran.outputs().clone()));
     })?;
     let first = &plans[0].1;
     let same = |at: usize| of[..at].iter().position(|plan| *plan == of[at]).map(|other| plans[other].0.place.clone());
     let planned = plans.iter().enumerate().filter_map(|(at, (way, planned))| {
-        Some(Outcome { same_plan_as: same(at), ..tallies[of[at]].outcome(way.clone(), Some(planned))? })
+        Some(Outcome {
+            same_plan_as: same(at),
+            plan: Some(of[at]),
+            ..tallies[of[at]].outcome(way.clone(), Some(planned))?
+        })
     });
     failed.extend(contest.refused().map(|error| (Way::dynamic(), error.to_string())));
-    let dynamic = tallies.last().filter(|_| contest.refused().is_none());
+    let dynamic = tallies.last().filter(|_| options.dynamic && contest.refused().is_none());
     let dynamic = dynamic.and_then(|tally| tally.outcome(Way::dynamic(), None));
     let outcomes = planned.chain(dynamic).collect();
     Ok(Comparison {
         model: options.model.clone(),
         nodes: first.program.nodes.len(),
-        repeat: options.repeat,
+        repeat: rounds * each,
+        callers: options.callers,
         warmup: options.warmup,
         refine: options.refine,
         side_by_side: contest.alive,

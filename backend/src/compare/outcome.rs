@@ -2,7 +2,8 @@
 
 use super::contest::Ran;
 use super::profiles::{Profiles, percents};
-use super::{Agreement, Median, Way};
+use super::together::Together;
+use super::{Agreement, Latencies, Median, Way, runs_per_second};
 use crate::execute::{Activity, Event, Lane};
 use crate::planning::Planned;
 use crate::session::Outputs;
@@ -17,15 +18,23 @@ pub struct Outcome {
     /// An earlier way whose plan is the same: what was measured is that plan's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_plan_as: Option<String>,
+    /// Which of the different plans it has, from 0 on; ways with the same number share one. `None` for the dynamic scheduler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<usize>,
     /// How long placing and planning took.
     pub place_ms: Option<f64>,
     /// The predicted makespan.
     pub predicted_ms: Option<f64>,
-    /// The measured makespan.
+    /// The measured makespan; of several callers at once, what a run took its caller.
     pub measured_ms: Median,
-    /// Each measured makespan, in the order of the runs.
+    /// Percentiles of the same.
+    pub latencies_ms: Latencies,
+    /// Runs a second: one after the other, or of all callers.
+    pub runs_per_second: f64,
+    /// Each measured makespan, in the order of the runs; of several callers, by round and caller.
     pub samples_ms: Vec<f64>,
-    /// `(predicted − measured) / measured` of the makespan, in percent: positive where the prediction was too long.
+    /// `(predicted − measured) / measured` of the makespan, in percent: positive where the prediction was too long. `None` of several
+    /// callers, too: what each waits is no makespan.
     pub error_percent: Option<f64>,
     /// By how much of their measured time nodes were predicted too long or too short, in percent
     /// ([`Accuracy::node_error`](crate::learning::Accuracy::node_error)), by the median of each node in the profiled runs.
@@ -60,7 +69,9 @@ pub struct DeviceOutcome {
 /// What is gathered of one way while it runs.
 #[derive(Default)]
 pub(super) struct Tally {
-    pub(super) samples: Vec<f64>,
+    samples: Vec<f64>,
+    /// What runs of several callers took together.
+    callers: Option<Together>,
     agreement: Option<Agreement>,
     profiles: Profiles,
     traffic: u64,
@@ -71,6 +82,16 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Adds a measured run.
+    pub(super) fn add(&mut self, ran: &Ran) {
+        self.samples.push(ran.makespan_ms());
+    }
+
+    /// Adds measured runs of several callers.
+    pub(super) fn add_together(&mut self, made: Together) {
+        self.callers.get_or_insert_default().extend(made);
+    }
+
     /// Adds a profiled run, and compares its outputs with the reference.
     pub(super) fn add_profiled(&mut self, ran: &Ran, reference: &Outputs) {
         let measured = ran.measured();
@@ -98,23 +119,28 @@ impl Tally {
 
     /// All of it; `None` if nothing was measured.
     pub(super) fn outcome(&self, way: Way, planned: Option<&Arc<Planned>>) -> Option<Outcome> {
-        let (measured_ms, outputs) = (Median::of(&self.samples)?, self.agreement?);
+        let samples = self.callers.as_ref().map_or(&self.samples, |together| &together.latencies_ms);
+        let (measured_ms, outputs) = (Median::of(samples)?, self.agreement?);
         let predicted = planned.map(|planned| planned.plan().predicted());
         let predicted_ms = predicted.map(|predicted| predicted.makespan * 1e3);
+        let alone = predicted_ms.filter(|_| self.callers.is_none());
         let [node_error_percent, link_error_percent] = percents(&self.profiles.typical());
         Some(Outcome {
             place_ms: planned.map(|planned| planned.place_time.as_secs_f64() * 1e3),
             predicted_ms,
-            error_percent: predicted_ms.map(|ms| (ms - measured_ms.median) / measured_ms.median * 100.0),
+            error_percent: alone.map(|ms| (ms - measured_ms.median) / measured_ms.median * 100.0),
             measured_ms,
+            latencies_ms: Latencies::of(samples),
+            runs_per_second: self.callers.as_ref().map_or_else(|| runs_per_second(samples), Together::runs_per_second),
             node_error_percent,
             link_error_percent,
             predicted_traffic_bytes: planned.map(|planned| planned.plan().traffic().moved().bytes),
             traffic_bytes: self.traffic,
             devices: (0..self.peaks.len()).map(|at| self.device(at, planned)).collect(),
             outputs,
-            samples_ms: self.samples.clone(),
+            samples_ms: samples.clone(),
             same_plan_as: None,
+            plan: None,
             way,
         })
     }

@@ -15,6 +15,9 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// Measured runs at most where their number is not given: enough for an interval of 95 % that leaves three of each end out.
 const MOST: u32 = 15;
 
+/// Measured runs at most within a duration: what is kept of each is bounded.
+const MOST_TIMED: usize = 10_000_000;
+
 /// How often a plan is run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -23,6 +26,8 @@ pub struct SeriesOptions {
     pub warmup: Option<u32>,
     /// Measured runs, ≥ 1; as many as about a second holds if not given, but 15 at most.
     pub repeat: Option<u32>,
+    /// For how long measured runs are made, where their number is not given.
+    pub duration: Option<Duration>,
     /// Cancellation and time limit of each run.
     pub run: RunOptions,
 }
@@ -51,12 +56,17 @@ impl SeriesOptions {
         Self { repeat, warmup, ..self }
     }
 
+    /// The same with measured runs for so long.
+    pub fn with_duration(self, duration: Option<Duration>) -> Self {
+        Self { duration, ..self }
+    }
+
     /// The same with runs made like this.
     pub fn with_run(self, run: RunOptions) -> Self {
         Self { run, ..self }
     }
 
-    /// The number of runs at most.
+    /// The number of runs at most; with a duration, of those that do not count for it.
     pub fn steps(&self) -> u64 {
         let (warmup, repeat) = (self.warmup.unwrap_or(1), self.repeat.unwrap_or(MOST));
         u64::from(warmup + repeat + if repeat == 1 { 0 } else { PROFILED })
@@ -90,18 +100,28 @@ pub fn measure(
         run(false)?;
     }
     // Where there is no time for more, the measured run shows when what happened.
-    let single = options.repeat.map_or(begun.elapsed() > BUDGET / 2, |repeat| repeat <= 1);
+    let single = match (options.repeat, options.duration) {
+        (Some(repeat), _) => repeat <= 1,
+        (None, Some(_)) => false,
+        (None, None) => begun.elapsed() > BUDGET / 2,
+    };
     let mut last = run(single)?;
     let cold = last.cold;
     let mut samples_ms = vec![makespan_ms(&last)];
     let out_of_time = |share: f64| options.repeat.is_none() && begun.elapsed() > BUDGET.mul_f64(share);
-    while !single && samples_ms.len() < options.repeat.unwrap_or(MOST) as usize && !out_of_time(0.75) {
+    let measuring = Instant::now();
+    let enough = |runs: usize| match (options.repeat, options.duration) {
+        (Some(repeat), _) => runs >= repeat as usize,
+        (None, Some(duration)) => measuring.elapsed() >= duration || runs >= MOST_TIMED,
+        (None, None) => runs >= MOST as usize || out_of_time(0.75),
+    };
+    while !single && !enough(samples_ms.len()) {
         // While outputs are held, those of the next run are written to fresh pages, which takes longer than most kernels.
         last.outputs = Outputs::default();
         samples_ms.push(makespan_ms(&run(false)?));
     }
     for profiled in 0..if single { 0 } else { PROFILED } {
-        if profiled == 0 || !out_of_time(1.0) {
+        if profiled == 0 || options.duration.is_some() || !out_of_time(1.0) {
             last.outputs = Outputs::default();
             last = run(true)?;
         }

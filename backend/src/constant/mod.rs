@@ -137,6 +137,13 @@ impl Constant {
         if large && depth < DEEPEST { Ok(made) } else { made.load().map(Self::from) }
     }
 
+    /// A constant whose elements `read` gives whenever a kernel wants them: always the same ones. They are kept only as long as a
+    /// kernel reads them. Small constants are better given as tensors, because shapes may follow from them.
+    pub fn read_by(spec: TensorSpec, read: impl Fn() -> Result<Tensor, String> + Send + Sync + 'static) -> Self {
+        let make = move |_: &[Tensor]| read();
+        Self::new(spec, next_identity(), Source::Made { inputs: Vec::new(), make: Box::new(make) })
+    }
+
     fn new(spec: TensorSpec, identity: Identity, source: Source) -> Self {
         Self { spec, data: Arc::new(Data { identity, source, loaded: Mutex::default() }) }
     }

@@ -35,6 +35,14 @@ pub fn pin_current_thread(pus: &[u32]) -> Result<Pinned, PinError> {
     Ok(Pinned { before, stays_on_thread: PhantomData })
 }
 
+impl Pinned {
+    /// Leaves the thread pinned for as long as it lives.
+    pub fn for_good(mut self) {
+        drop(std::mem::take(&mut self.before));
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Pinned {
     fn drop(&mut self) {
         // A unit may have gone offline since. The thread then keeps its narrower set, which is still correct.

@@ -44,6 +44,11 @@ pub fn parse_memory_override(text: &str) -> Result<(String, u64), SizeError> {
     }
 }
 
+/// The size for an error: as people read it, and exactly, so that limits near each other can be told apart: `1.5 GiB (1610612736 bytes)`.
+pub fn exact_bytes(bytes: u64) -> String {
+    if bytes < 1024 { format!("{bytes} bytes") } else { format!("{} ({bytes} bytes)", format_bytes(bytes)) }
+}
+
 /// The size with its largest binary unit and at most one decimal: `48 KiB`, `23.5 GiB`.
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -121,6 +126,11 @@ mod tests {
         for (text, bytes) in table {
             assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
         }
+    }
+
+    #[test]
+    fn errors_tell_sizes_exactly() {
+        assert_eq!((exact_bytes(1000), exact_bytes(1 << 30)), ("1000 bytes".into(), "1 GiB (1073741824 bytes)".into()));
     }
 
     #[test]

@@ -82,6 +82,11 @@ impl CpuDevice {
         &self.pus[..self.threads.min(self.pus.len())]
     }
 
+    /// The same as a slower device, whose costs are its own.
+    pub(crate) fn slowed(self, times: f64) -> Self {
+        Self { slowdown: times, key: format!("{} | {times} times slower", self.key), ..self }
+    }
+
     /// Makes the team so large, as far as there are processing units. Its times are then filed apart from those of the usual team.
     pub(super) fn use_threads(&mut self, threads: NonZeroUsize) {
         let threads = threads.get().min(self.pus.len());

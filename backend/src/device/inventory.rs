@@ -7,6 +7,7 @@ use super::format_bytes;
 use super::gpu::{GpuDevice, MemorySource};
 use super::granularity::cpu_devices;
 use super::host::{self, Host};
+use crate::names::did_you_mean;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -28,6 +29,8 @@ pub struct DetectOptions {
     pub memory_overrides: Vec<(String, u64)>,
     /// How many times slower than it is a CPU device is to run, by its name.
     pub slowdowns: Vec<(String, f64)>,
+    /// The devices to use, by name, at least one of them a CPU device; all that are there if none is named.
+    pub only: Vec<String>,
 }
 
 impl DetectOptions {
@@ -49,6 +52,11 @@ impl DetectOptions {
     /// Counts a software adapter as a GPU, or not.
     pub fn with_software_gpu(self, software_gpu: bool) -> Self {
         Self { software_gpu, ..self }
+    }
+
+    /// Uses the devices of these names alone.
+    pub fn with_only(self, only: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { only: only.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// Lets the device of this name fill so many bytes.
@@ -118,6 +126,7 @@ pub fn detect(options: &DetectOptions) -> Result<Inventory, DetectError> {
     for (device, times) in &options.slowdowns {
         inventory.slow_down(device, *times)?;
     }
+    inventory.keep(&options.only)?;
     Ok(inventory)
 }
 
@@ -141,13 +150,29 @@ impl Inventory {
         self.devices().find(|device| device.name() == name)
     }
 
+    /// Leaves out all devices but those of these names, if there are any names.
+    fn keep(&mut self, only: &[String]) -> Result<(), DetectError> {
+        let error = |device: &str, problem| DetectError { device: device.to_owned(), problem };
+        let Some(first) = only.first() else { return Ok(()) };
+        if let Some(unknown) = only.iter().find(|name| self.device(name).is_none()) {
+            let meant = did_you_mean(unknown, self.devices().map(|device| device.name()));
+            let known = self.devices().map(DeviceRef::name).collect::<Vec<_>>().join(", ");
+            return Err(error(unknown, format!("there is no device `{unknown}`{meant}; the devices are {known}")));
+        }
+        self.cpus.retain(|cpu| only.contains(&cpu.name));
+        self.gpus.retain(|gpu| only.contains(&gpu.name));
+        match self.cpus.is_empty() {
+            true => Err(error(first, "a CPU device is needed beside GPUs; name one as well".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     /// Lets a CPU device stand for a slower one, whose costs are its own.
     fn slow_down(&mut self, name: &str, times: f64) -> Result<(), DetectError> {
         let known = self.cpus.iter().map(|cpu| cpu.name.as_str()).collect::<Vec<_>>().join(", ");
         match self.cpus.iter_mut().find(|cpu| cpu.name == name) {
             Some(cpu) if (1.0..=1000.0).contains(&times) => {
-                cpu.slowdown = times;
-                cpu.key = format!("{} | {times} times slower", cpu.key);
+                *cpu = cpu.clone().slowed(times);
                 self.notes.push(format!("{name}: each node takes {times} times as long as it needs"));
                 Ok(())
             }
@@ -167,7 +192,8 @@ impl Inventory {
             std::mem::replace(&mut gpu.memory, bytes)
         } else {
             let known = self.devices().map(DeviceRef::name).collect::<Vec<_>>().join(", ");
-            let problem = format!("memory is set for `{name}`, but the devices are {known}");
+            let meant = did_you_mean(name, self.devices().map(|device| device.name()));
+            let problem = format!("memory is set for `{name}`, but the devices are {known}{meant}");
             return Err(DetectError { device: name.to_owned(), problem });
         };
         if bytes > found {
@@ -244,6 +270,22 @@ mod tests {
         let inventory = detect(&DetectOptions { no_gpu: true, ..options(&[]) }).expect("no device is named");
         assert!(!inventory.cpus.is_empty() && inventory.gpus.is_empty());
         assert!(!inventory.notes.iter().any(|note| note.contains("GPU")), "what was not looked for is not missed");
+    }
+
+    #[test]
+    fn only_the_devices_that_are_named_stay() {
+        let only = |names: &[&str]| DetectOptions {
+            only: names.iter().map(ToString::to_string).collect(),
+            cpu_granularity: CpuGranularity::Core,
+            ..options(&[])
+        };
+        let one = detect(&only(&["cpu0"])).expect("every machine has cpu0");
+        assert_eq!(one.devices().map(DeviceRef::name).collect::<Vec<_>>(), ["cpu0"]);
+        let error = detect(&only(&["tpu0"])).expect_err("there is no such device").to_string();
+        assert!(error.contains("`tpu0`") && error.contains("cpu0"), "{error}");
+        if detect(&only(&[])).expect("all").device("gpu0").is_some() {
+            assert!(detect(&only(&["gpu0"])).expect_err("no host").to_string().contains("a CPU device is needed"));
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod sysfs;
 mod topology;
 mod vulkan;
 
-pub use bytes::{SizeError, format_bytes, parse_bytes, parse_memory_override};
+pub use bytes::{SizeError, exact_bytes, format_bytes, parse_bytes, parse_memory_override};
 pub use cpu::{CpuDevice, CpuGranularity};
 pub use cpulist::format_list;
 pub use gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};

@@ -1,7 +1,8 @@
 //! Ending a run from outside.
 
+use super::sync::AtomicBool;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Asks runs to stop. Clones are the same token; a token once cancelled stays so.
 ///

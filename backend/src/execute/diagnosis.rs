@@ -5,7 +5,7 @@ use super::exchange::{Doing, Exchange, Wait};
 use super::script::{Awaited, PortScript};
 use super::supervise::Blame;
 use crate::plan::{Plan, Step};
-use crate::program::{Origin, Program};
+use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::sync::Arc;
 
@@ -81,14 +81,25 @@ impl Diagnosis {
         }
     }
 
-    /// Puts names to a failure.
+    /// The first node on a device that reads a value, in the program's order.
+    fn reader(&self, value: ValueId, device: DeviceId) -> Option<NodeId> {
+        let reads =
+            |node: &NodeId| self.program.node(*node).inputs.contains(&value) && self.plan.device_of(*node) == device;
+        self.program.node_ids().find(reads)
+    }
+
+    /// Puts names to a failure: of a transfer the node that has made its value, or else the one that it was for.
     pub(super) fn named(&self, Blame { worker, failure }: Blame) -> ExecError {
         let node = match failure.place {
             Place::Node(node) => Some(self.program.node(node).name.clone()),
-            Place::Transfer(id) => match self.program.value(self.plan.transfer(id).value).origin {
-                Origin::Node(node) => Some(self.program.node(node).name.clone()),
-                Origin::Input | Origin::Constant(_) => None,
-            },
+            Place::Transfer(id) => {
+                let transfer = self.plan.transfer(id);
+                let node = match self.program.value(transfer.value).origin {
+                    Origin::Node(node) => Some(node),
+                    Origin::Input | Origin::Constant(_) => self.reader(transfer.value, transfer.to),
+                };
+                node.map(|node| self.program.node(node).name.clone())
+            }
             Place::Nowhere => None,
         };
         let devices = self.plan.devices();

@@ -20,10 +20,11 @@ use super::link::LinkWorker;
 use super::pool::DevicePool;
 use super::script::{DeviceScript, LinkScript, LinkStep, Scripts};
 use super::supervise::{Deadline, Supervisor, Verdict};
+use super::sync::Mutex;
+use super::sync::lock;
 use super::threads::{Inbox, Job};
 use super::worker::{GpuTensors, Run, Terms, Worker, attempt};
 use crate::error_kind::ErrorKind;
-use crate::lock::lock;
 use crate::plan::{HOST, Plan};
 use crate::program::{NodeId, ValueId};
 use anabranch_kernels::cpu::Team;
@@ -31,7 +32,7 @@ use anabranch_kernels::{Buffer, Tensor};
 use anabranch_placement::platform::DeviceId;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// All that a plan keeps on its devices between runs.

@@ -4,7 +4,7 @@ use crate::constant::ConstantError;
 use crate::error_kind::ErrorKind;
 use crate::plan::TransferId;
 use crate::program::NodeId;
-use anabranch_kernels::KernelError;
+use anabranch_kernels::{KernelError, OutOfMemory, panic_text};
 use std::any::Any;
 use std::fmt;
 
@@ -14,7 +14,7 @@ use std::fmt;
 pub struct ExecError {
     /// What it comes from.
     pub kind: ErrorKind,
-    /// The node that was at work, if one was.
+    /// The node that was at work, or whose value was on its way, if there is one.
     pub node: Option<String>,
     /// The device, or the link as `from -> to`, if one is to blame.
     pub device: Option<String>,
@@ -22,7 +22,7 @@ pub struct ExecError {
 }
 
 impl ExecError {
-    pub(super) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         Self { kind, node: None, device: None, text: text.into() }
     }
 
@@ -50,7 +50,17 @@ impl ExecError {
         Self::new(ErrorKind::Memory, text).on(device)
     }
 
-    pub(super) fn internal(what: &str) -> Self {
+    /// A thread that the system does not give.
+    pub(crate) fn no_thread(name: &str, error: &std::io::Error) -> Self {
+        Self::new(ErrorKind::DeviceFailure, format!("the system gives it no thread: {error}")).on(name)
+    }
+
+    /// What a panic's payload says.
+    pub(crate) fn panicked(payload: &(dyn Any + Send)) -> Self {
+        Failure::panic(Place::Nowhere, payload).error
+    }
+
+    pub(crate) fn internal(what: &str) -> Self {
         Self::new(ErrorKind::Internal, format!("{what}; please report this as a fault of the runtime"))
     }
 }
@@ -111,13 +121,23 @@ impl Failure {
 
     /// A panic's payload as a failure.
     pub(super) fn panic(place: Place, payload: &(dyn Any + Send)) -> Self {
-        let text = payload.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message");
+        if let Some(shortage) = payload.downcast_ref::<OutOfMemory>() {
+            return Self::at(place, ExecError::new(ErrorKind::Memory, shortage.to_string()));
+        }
+        let text = panic_text(payload).unwrap_or("without a message");
         Self::at(place, ExecError::new(ErrorKind::Kernel, format!("the kernel panicked: {text}")))
     }
 
     pub(super) fn internal(what: &str) -> Self {
         ExecError::internal(what).into()
+    }
+
+    /// The same of the last of so many kernels that a GPU was given at once, any of which may be to blame.
+    pub(super) fn among(mut self, kernels: usize) -> Self {
+        if kernels > 1 {
+            self.error.text += &format!(" (this node, or one of the {} kernels submitted with it)", kernels - 1);
+        }
+        self
     }
 }
 

@@ -4,13 +4,16 @@
 //! worker that waits at it, each queue one that takes from it. Nothing here ever blocks a sender.
 
 use super::error::Failure;
+use super::faults::{Faults, Operation};
 use super::script::{Awaited, Channel, Gate, PortScript, QueueAt, RingAt};
+use super::sync::Mutex;
+use super::sync::lock;
+use super::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use super::wait::Waiter;
-use crate::lock::lock;
 use anabranch_kernels::Buffer;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Why a worker leaves a run early.
@@ -180,20 +183,14 @@ pub(super) struct Port {
 pub(super) struct Exchange {
     pub(super) stop: Stop,
     ports: Vec<Port>,
-    /// Loses what is told to this gate, so that a stall can be tested.
-    #[cfg(test)]
-    pub(super) lost: Mutex<Option<Gate>>,
+    pub(super) faults: Faults,
 }
 
 impl Exchange {
     /// Everything closed and empty but for the rings. `None` if there is not so much memory.
     pub(super) fn new(scripts: &[PortScript]) -> Option<Self> {
-        let exchange = Self {
-            stop: Stop::default(),
-            ports: scripts.iter().map(Port::new).collect(),
-            #[cfg(test)]
-            lost: Mutex::default(),
-        };
+        let exchange =
+            Self { stop: Stop::default(), ports: scripts.iter().map(Port::new).collect(), faults: Faults::default() };
         exchange.renew_rings().then_some(exchange)
     }
 
@@ -203,8 +200,7 @@ impl Exchange {
 
     /// Counts one thing down at a gate.
     pub(super) fn open(&self, gate: Gate) -> Result<(), Failure> {
-        #[cfg(test)]
-        if *lock(&self.lost) == Some(gate) {
+        if self.is_lost() {
             return Ok(());
         }
         let port = self.port(gate.worker);
@@ -224,8 +220,16 @@ impl Exchange {
         self.open(gate)
     }
 
+    /// Whether a message is one that a test loses.
+    fn is_lost(&self) -> bool {
+        self.faults.strike(Operation::Message, || self.stop.is_set()).is_err()
+    }
+
     /// Gives a reader the next chunk: its buffer, or the news that it is in its place on a GPU.
     pub(super) fn send(&self, to: QueueAt, chunk: Option<Arc<Buffer>>) {
+        if self.is_lost() {
+            return;
+        }
         let port = self.port(to.worker);
         port.queues[to.queue as usize].change(|chunks| chunks.push_back(chunk));
         port.waiter.wake();
@@ -234,6 +238,9 @@ impl Exchange {
     /// Gives a buffer back to its ring. It is free when its last reader has done so; the others' clones are dropped here, one
     /// after the other, so that exactly one finds itself alone.
     pub(super) fn give_back(&self, to: RingAt, mut buffer: Arc<Buffer>) -> Result<(), Failure> {
+        if self.is_lost() {
+            return Ok(());
+        }
         let port = self.port(to.worker);
         let ring = &port.rings[to.ring as usize];
         ring.free.change(|free| {
@@ -253,7 +260,9 @@ impl Exchange {
 
     /// Wakes everybody, after the stop flag was set.
     pub(super) fn wake_all(&self) {
-        self.ports.iter().for_each(|port| port.waiter.wake());
+        for port in &self.ports {
+            port.waiter.wake();
+        }
     }
 
     /// Prepares the next run after one that failed: whatever was under way is lost. Whether there was memory for the rings.

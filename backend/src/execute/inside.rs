@@ -1,5 +1,6 @@
 //! Knows the threads that are at work for executors: a run must not be asked for from within one, where it would wait for itself.
 
+use super::sync::thread_local;
 use std::cell::Cell;
 
 thread_local! {
@@ -11,16 +12,16 @@ pub(super) struct Inside(());
 
 /// Marks the calling thread, for as long as it lives.
 pub(super) fn enter() {
-    INSIDE.set(true);
+    INSIDE.with(|inside| inside.set(true));
 }
 
 /// Marks the calling thread for a run. `None` if it is marked already.
 pub(super) fn enter_run() -> Option<Inside> {
-    (!INSIDE.replace(true)).then(|| Inside(()))
+    (!INSIDE.with(|inside| inside.replace(true))).then(|| Inside(()))
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.set(false);
+        INSIDE.with(|inside| inside.set(false));
     }
 }

@@ -15,13 +15,19 @@ use anabranch_kernels::{Buffer, KernelError, Tensor};
 use anabranch_placement::platform::DeviceKind;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// Bytes that the tables of a program's kernels together take at most: they are kept while it is found out whether a plan fits.
+const MOST_TABLES: usize = 2 << 30;
 
 /// A program and its prepared kernels.
 pub struct Kernels {
     program: Arc<Program>,
     weights: Arc<Weights>,
     cpu: Mutex<BTreeMap<NodeId, Prepared>>,
+    /// Bytes of the kernels' tables.
+    tables: AtomicUsize,
 }
 
 /// A CPU kernel.
@@ -49,7 +55,7 @@ impl Kernels {
 
     /// No kernels yet. What they keep of constants they share with all others of `weights`.
     pub fn with(program: Arc<Program>, weights: Arc<Weights>) -> Self {
-        Self { program, weights, cpu: Mutex::default() }
+        Self { program, weights, cpu: Mutex::default(), tables: AtomicUsize::new(0) }
     }
 
     /// The program.
@@ -162,7 +168,14 @@ impl Kernels {
         Ok(match kernels.entry(node) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(free) => {
-                let kernel = cpu::prepare(&self.program.node(node).spec, &self.constant(node))?;
+                let spec = &self.program.node(node).spec;
+                let kernel = cpu::prepare(spec, &self.constant(node))?;
+                let own = kernel.resident_bytes();
+                let bytes = self.tables.fetch_add(own, Ordering::Relaxed).saturating_add(own);
+                if bytes > MOST_TABLES {
+                    self.tables.fetch_sub(own, Ordering::Relaxed);
+                    return Err(KernelError::Memory { op: spec.op.name(), what: "the tables of all nodes", bytes });
+                }
                 free.insert(Prepared::Planned(kernel))
             }
         })

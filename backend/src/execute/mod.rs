@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod event;
 mod exchange;
+mod faults;
 mod gpu;
 mod inside;
 mod kernels;
@@ -28,10 +29,11 @@ mod relay;
 mod resident;
 mod script;
 mod supervise;
+pub(crate) mod sync;
 #[cfg(test)]
 pub(crate) mod tests;
 mod threads;
-mod wait;
+pub(crate) mod wait;
 mod weights;
 mod worker;
 
@@ -48,7 +50,6 @@ pub use resident::DeviceTensor;
 pub use weights::Weights;
 
 use crate::error_kind::ErrorKind;
-use crate::lock::lock;
 use crate::plan::{HOST, Plan, PlanDevice, Route, TransferId};
 use crate::program::{NodeId, Origin, Program, Value, ValueId};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
@@ -57,9 +58,10 @@ use engine::{Call, Engine};
 use relay::Work;
 use std::borrow::Borrow;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 pub(crate) use supervise::Deadline;
+use sync::{Mutex, lock};
 use worker::GpuTensors;
 
 /// A plan that is ready to run on the devices of a pool. Dropped, it gives all of its memory back.

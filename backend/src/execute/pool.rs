@@ -8,17 +8,18 @@ use super::ledger::{Held, Ledger};
 use super::queue::{RunQueue, Turn};
 use super::relay::{Errand, Relay};
 use super::supervise::{Deadline, TICK};
+use super::sync::Mutex;
+use super::sync::Sender;
+use super::sync::lock;
 use super::threads::{Busy, Inbox, PoolThread};
 use crate::device::affinity;
-use crate::lock::lock;
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_placement::platform::DeviceId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The devices that plans run on: one team of threads for each CPU device, one opened GPU for each GPU, one thread for each device
@@ -141,7 +142,7 @@ impl DevicePool {
     }
 
     /// A GPU, opened if it is not or was lost.
-    pub(super) fn gpu(&self, device: DeviceId) -> Result<Arc<Gpu>, ExecError> {
+    pub(crate) fn gpu(&self, device: DeviceId) -> Result<Arc<Gpu>, ExecError> {
         let ComputeDevice::Gpu(opener) = &self.devices[device.index()] else {
             return Err(ExecError::internal("a CPU device was to be opened as a GPU"));
         };
@@ -193,7 +194,7 @@ impl DevicePool {
     }
 
     /// Keeps the calling thread on the host's first processing unit until what is returned is dropped.
-    pub(super) fn pin_caller(&self) -> Option<affinity::Pinned> {
+    pub(crate) fn pin_caller(&self) -> Option<affinity::Pinned> {
         let Some(ComputeDevice::Cpu(cpu)) = self.devices.first() else { return None };
         let pinned = affinity::pin_current_thread(&[*cpu.units.first()?]);
         pinned.map_err(|error| note(&self.notes, &cpu.name, &error)).ok()
@@ -208,7 +209,7 @@ impl DevicePool {
                 return;
             }
             match affinity::pin_current_thread(&[units[member % units.len()]]) {
-                Ok(pinned) => std::mem::forget(pinned),
+                Ok(pinned) => pinned.for_good(),
                 Err(error) => note(&notes, &name, &error),
             }
         }

@@ -6,11 +6,12 @@
 
 use super::error::ExecError;
 use super::supervise::Deadline;
+use super::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Thread, park, park_timeout, thread};
 use super::wait::spin_until;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
 use std::time::{Duration, Instant};
 
 /// How often a turn is handed over rather than taken by who is first.
@@ -93,8 +94,8 @@ impl RunQueue {
                 return Ok(Turn(self));
             }
             match deadline.sleep() {
-                None => thread::park(),
-                Some(most) => thread::park_timeout(most),
+                None => park(),
+                Some(most) => park_timeout(most),
             }
             was_woken = true;
         }

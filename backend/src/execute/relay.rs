@@ -6,16 +6,16 @@
 use super::error::ExecError;
 use super::inside;
 use super::supervise::Deadline;
+use super::sync::lock;
+use super::sync::{Condvar, JoinHandle, Mutex, Receiver, Sender, channel};
 use super::threads::spawn;
 use super::{DeviceTensor, Executor, RunOptions, RunOutput};
 use crate::device::affinity;
-use crate::lock::lock;
 use anabranch_kernels::Tensor;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 /// Runs whose plans predict less, in seconds, are made by their callers: waking these costs more than it saves (`README.md`).

@@ -2,13 +2,15 @@
 
 use super::error::{ExecError, Failure};
 use super::exchange::{Doing, Exchange, Stop};
+use super::sync::AtomicBool;
+use super::sync::Mutex;
+use super::sync::lock;
 use super::{CancelToken, RunOptions};
 use crate::error_kind::ErrorKind;
-use crate::lock::lock;
 use anabranch_kernels::cpu::Interrupt;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How often the caller's token is looked at while its thread sleeps.

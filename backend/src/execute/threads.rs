@@ -3,14 +3,15 @@
 use super::engine::Engine;
 use super::error::ExecError;
 use super::inside;
+use super::sync::Mutex;
+use super::sync::lock;
+use super::sync::{AtomicU32, JoinHandle, thread};
 use super::wait::Waiter;
 use super::worker::Terms;
-use crate::error_kind::ErrorKind;
-use crate::lock::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use std::time::Duration;
 
 /// One worker's part of a run.
@@ -76,8 +77,7 @@ pub(super) fn spawn(name: &str, main: impl FnOnce() + Send + 'static) -> Result<
         inside::enter();
         main();
     };
-    let refused = |error| ExecError::new(ErrorKind::DeviceFailure, format!("the system gives it no thread: {error}"));
-    thread::Builder::new().name(name.to_owned()).spawn(main).map_err(|error| refused(error).on(name))
+    thread::Builder::new().name(name.to_owned()).spawn(main).map_err(|error| ExecError::no_thread(name, &error))
 }
 
 impl Drop for PoolThread {
@@ -111,9 +111,8 @@ impl Inbox {
             if let Some(job) = lock(&self.job).take() {
                 spin = job.terms.spin;
                 // Nothing of a run is left here when its caller hears of its end. A panic is the engine's to tell; this keeps
-                // the count right whatever happens.
-                let _ = catch_unwind(AssertUnwindSafe(|| job.engine.work(job.worker, job.terms.clone())));
-                drop(job);
+                // the count right whatever happens, also where the job is the last to hold the engine.
+                let _ = catch_unwind(AssertUnwindSafe(move || job.engine.work(job.worker, job.terms.clone())));
             }
             busy.leave();
         }

@@ -4,10 +4,11 @@
 //! sleeps. All four accesses are sequentially consistent, so that one of the two sees the other and no wake-up is lost.
 //! `unpark` before `park` counts, and a sleep that ends for another reason only leads to another look.
 
-use crate::lock::lock;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, Thread};
+use super::sync::AtomicBool;
+use super::sync::lock;
+use super::sync::{Mutex, Thread, park, park_timeout, thread};
+use std::sync::atomic::Ordering;
+
 use std::time::{Duration, Instant};
 
 /// Looks between two looks at the clock, which takes longer than a look at what is waited for.
@@ -17,32 +18,34 @@ const ROUNDS: u32 = 64;
 const SHORT: Duration = Duration::from_micros(10);
 
 /// What a sleeper is to do: how long to sleep at most. `None` to sleep until it is woken.
-pub(super) type Sleep = Option<Duration>;
+pub(crate) type Sleep = Option<Duration>;
 
 /// The thread that waits at one place, if one does.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Waiter {
+pub(crate) struct Waiter {
     asleep: AtomicBool,
     thread: Mutex<Option<Thread>>,
 }
 
 impl Waiter {
     /// The calling thread is the one that waits here from now on.
-    pub(super) fn enter(&self) {
+    pub(crate) fn enter(&self) {
         *lock(&self.thread) = Some(thread::current());
     }
 
-    /// Wakes the thread if it sleeps. To be called after the change that it waits for.
-    pub(super) fn wake(&self) {
-        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
+    /// Wakes the thread if it sleeps; whether it did. To be called after the change that it waits for.
+    pub(crate) fn wake(&self) -> bool {
+        let slept = self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst);
+        if slept {
             lock(&self.thread).iter().for_each(Thread::unpark);
         }
+        slept
     }
 
     /// Returns once `ready`, which looks with sequentially consistent loads. Looks again and again for as long as `spin`, then
     /// sleeps; before each sleep `before` is asked for how long. To be called by the thread that entered.
-    pub(super) fn wait(&self, spin: Duration, ready: impl Fn() -> bool, mut before: impl FnMut() -> Sleep) {
+    pub(crate) fn wait(&self, spin: Duration, ready: impl Fn() -> bool, mut before: impl FnMut() -> Sleep) {
         if spin_until(spin, &ready) {
             return;
         }
@@ -56,8 +59,8 @@ impl Waiter {
                 break;
             }
             match sleep {
-                None => thread::park(),
-                Some(most) => thread::park_timeout(most),
+                None => park(),
+                Some(most) => park_timeout(most),
             }
             if ready() {
                 break;

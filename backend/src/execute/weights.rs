@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZero;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
@@ -208,8 +209,10 @@ fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
         }
     };
     thread::scope(|scope| {
+        // What a thread panics over is made again below, by the calling one, whose panic says why.
+        let quietly = || _ = catch_unwind(AssertUnwindSafe(work));
         // Where the system gives no more threads, those that there are do the work.
-        (1..threads).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, work));
+        (1..threads).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, quietly));
         work();
     });
     results.into_iter().zip(jobs).map(|(result, job)| result.into_inner().unwrap_or_else(|| job.make())).collect()

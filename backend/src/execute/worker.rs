@@ -4,13 +4,14 @@ use super::cpu::CpuWorker;
 use super::error::{Failure, Place};
 use super::event::Event;
 use super::exchange::{Delivery, Doing, Exchange, Halt, Port, Stop, Wait};
+use super::faults::Operation;
 use super::resident::DeviceTensor;
 use super::script::{Feed, NO_GATE};
 use super::supervise::Supervisor;
 use super::wait::spin_for;
 use anabranch_kernels::cpu::Interrupt;
 use anabranch_kernels::gpu::Gpu;
-use anabranch_kernels::{Buffer, Tensor};
+use anabranch_kernels::{Buffer, KernelError, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -127,6 +128,11 @@ impl Run<'_> {
     /// To be asked after each kernel, before anybody hears of what it has made.
     pub(super) fn uninterrupted(&self) -> Result<(), Halt> {
         if self.is_interrupted() { Err(Halt::Stopped) } else { Ok(()) }
+    }
+
+    /// Lets a test fail the operation that follows.
+    pub(super) fn strike(&self, operation: Operation) -> Result<(), KernelError> {
+        self.exchange.faults.strike(operation, || self.is_interrupted() || self.exchange.stop.is_set())
     }
 
     /// Waits until all is there that a step needs, and takes what came with it.

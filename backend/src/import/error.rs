@@ -81,6 +81,11 @@ impl ImportError {
         self.file.as_deref()
     }
 
+    /// What is wrong, without the file.
+    pub fn reason(&self) -> &str {
+        &self.text
+    }
+
     /// The node that is wrong, if it is one.
     pub fn node(&self) -> Option<&str> {
         self.node.as_deref()

@@ -8,46 +8,99 @@ use super::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, Val
 use super::sort::Needs;
 use super::tensor::TensorReader;
 use crate::constant::Constant;
+use crate::names::Names;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// The versions of the standard operators that are known.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
 
-/// The model that `proto` describes. O(nodes log nodes + values), plus the tensors' bytes.
-pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>) -> Result<Model> {
+/// The model that `proto` describes. O(nodes log nodes + values), plus the tensors' bytes. Where `problems` are gathered rather than
+/// fatal, what is wrong is left out; a node that is wrong stays, with its operator alone.
+pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems: &mut Problems) -> Result<Model> {
     let graph = proto
         .graph
         .as_ref()
         .ok_or_else(|| ImportError::malformed("holds no graph; check that the file is complete, or export it again"))?;
-    let opsets = opsets(&proto.opset_import)?;
+    let opsets = match opsets(&proto.opset_import) {
+        Ok(opsets) => opsets,
+        Err(problem) => {
+            problems.note(Err(problem))?;
+            BTreeMap::from([(String::new(), *OPSETS.end())])
+        }
+    };
     let mut builder = Builder { functions: local_functions(&proto.functions), ..Builder::default() };
     for tensor in &graph.initializer {
-        builder.initializer(&tensor.name, || tensors.read_constant(tensor))?;
+        problems.note(builder.initializer(&tensor.name, || tensors.read_constant(tensor)))?;
     }
     for sparse in &graph.sparse_initializer {
         let name = sparse.values.as_ref().map_or("", |values| &values.name);
-        builder.initializer(name, || tensors.read_sparse(sparse).map(Constant::from))?;
+        problems.note(builder.initializer(name, || tensors.read_sparse(sparse).map(Constant::from)))?;
     }
     for input in &graph.input {
-        builder.input(input)?;
+        problems.note(builder.input(input))?;
     }
     for node in &graph.node {
-        builder.node(node, tensors)?;
+        problems.note(builder.node(node, tensors))?;
     }
     for output in &graph.output {
-        builder.output(output)?;
+        problems.note(builder.output(output))?;
     }
-    builder.order(|_| true)?;
+    match builder.order(|_| true) {
+        // Who reads what was left out is no problem of its own.
+        Err(_) if problems.any() => {}
+        ordered => problems.note(ordered)?,
+    }
     Ok(Model {
         name: graph.name.clone(),
         producer: format!("{} {}", proto.producer_name, proto.producer_version).trim().to_owned(),
         opsets,
-        values: builder.values.into_iter().map(str::to_owned).collect(),
+        values: unique(builder.values),
         inputs: builder.inputs,
         outputs: builder.outputs,
         nodes: builder.nodes,
         initializers: builder.initializers,
     })
+}
+
+/// Graphs within nodes may use a name again: it then gets a number.
+fn unique(names: Vec<&str>) -> Arc<[String]> {
+    let mut taken = Names::default();
+    names.into_iter().map(|name| taken.unique(name.to_owned())).collect()
+}
+
+/// What is wrong with a file: the first problem ends the reading, or problems are gathered.
+#[derive(Debug)]
+pub(super) struct Problems {
+    pub(super) found: Vec<ImportError>,
+    /// How many are gathered before one ends the reading.
+    most: usize,
+}
+
+impl Problems {
+    /// The first problem is fatal.
+    pub(super) fn fatal() -> Self {
+        Self { found: Vec::new(), most: 0 }
+    }
+
+    /// So many are gathered.
+    pub(super) fn gathered(most: usize) -> Self {
+        Self { found: Vec::new(), most }
+    }
+
+    fn any(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    fn note(&mut self, result: Result<()>) -> Result<()> {
+        match result {
+            Err(problem) if self.found.len() < self.most => {
+                self.found.push(problem);
+                Ok(())
+            }
+            result => result,
+        }
+    }
 }
 
 fn opsets(imports: &[OperatorSetIdProto]) -> Result<BTreeMap<String, i64>> {
@@ -146,10 +199,26 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
+    /// A node; one that is wrong stays as its operator alone, which makes nothing.
     pub(super) fn node(&mut self, proto: &'p NodeProto, tensors: &mut TensorReader<'_>) -> Result<()> {
         let position = self.nodes.len() as u32;
         let name = self.node_name(proto, position);
-        let wrong = |error: ImportError| error.of_node(&name, &proto.op_type);
+        let (node, problem) = match self.whole_node(proto, &name, position, tensors) {
+            Ok(node) => (node, Ok(())),
+            Err(problem) => (Node::bare(proto, name), Err(problem)),
+        };
+        self.nodes.push(node);
+        problem
+    }
+
+    fn whole_node(
+        &mut self,
+        proto: &'p NodeProto,
+        name: &str,
+        position: u32,
+        tensors: &mut TensorReader<'_>,
+    ) -> Result<Node> {
+        let wrong = |error: ImportError| error.of_node(name, &proto.op_type);
         let domain = standard(&proto.domain);
         check_node_names(proto).map_err(wrong)?;
         if self.functions.contains(&(domain, proto.op_type.as_str())) {
@@ -157,14 +226,7 @@ impl<'p> Builder<'p> {
                 "calls a function of the model's own; inline it with `onnx.inliner.inline_local_functions`",
             )));
         }
-        let mut node = Node {
-            op_type: proto.op_type.clone(),
-            domain: domain.to_owned(),
-            inputs: Vec::with_capacity(proto.input.len()),
-            outputs: Vec::with_capacity(proto.output.len()),
-            attributes: BTreeMap::new(),
-            name: name.clone(),
-        };
+        let mut node = Node::bare(proto, name.to_owned());
         for input in &proto.input {
             node.inputs.push((!input.is_empty()).then(|| self.value(input)));
         }
@@ -172,7 +234,7 @@ impl<'p> Builder<'p> {
             node.outputs.push(match output.as_str() {
                 "" => None,
                 output => Some(self.make(output, Maker::Node(position)).map_err(|(_, maker)| {
-                    let (output, by) = (Name(output), self.describe(maker, &name));
+                    let (output, by) = (Name(output), self.describe(maker, name));
                     let problem = format!("makes {output}, which is made by {by} already; each value has one maker");
                     wrong(ImportError::malformed(problem))
                 })?),
@@ -181,8 +243,7 @@ impl<'p> Builder<'p> {
         without_trailing_gaps(&mut node.inputs);
         without_trailing_gaps(&mut node.outputs);
         parameters::read(&proto.attribute, &mut node, self, tensors)?;
-        self.nodes.push(node);
-        Ok(())
+        Ok(node)
     }
 
     /// A name that no node before has: the file's, or one made from operator and position.
@@ -281,6 +342,15 @@ impl<'p> Builder<'p> {
         let first = node(&cycle[cycle.len() - 1]);
         let problem = format!("waits for its own output: {}", path.join(" → "));
         ImportError::malformed(problem).of_node(&first.name, &first.op_type)
+    }
+}
+
+impl Node {
+    /// The node without what it reads, makes and is given.
+    fn bare(proto: &NodeProto, name: String) -> Self {
+        let (inputs, outputs, attributes) = Default::default();
+        let domain = standard(&proto.domain).to_owned();
+        Self { name, op_type: proto.op_type.clone(), domain, inputs, outputs, attributes }
     }
 }
 

@@ -40,13 +40,14 @@ pub use error::{ImportError, ImportErrorKind};
 pub use graph::OPSETS;
 pub use limits::Limits;
 pub use model::{Dim, Input, Model, Node, Output, Subgraph, ValueIndex};
-pub(crate) use tensor::dtype as element_type;
+pub use tensor::dtype as element_type;
 
-use crate::constant::ConstantFile;
-use crate::files::open_without_waiting;
+use crate::constant::{Constant, ConstantFile};
+use crate::files;
 use anabranch_kernels::Tensor;
 use error::Result;
-use proto::Reader;
+use graph::Problems;
+use proto::{Reader, TensorProto};
 use std::path::Path;
 use std::sync::Arc;
 use tensor::TensorReader;
@@ -65,9 +66,24 @@ pub fn load(path: &Path) -> Result<Model> {
 /// # Errors
 /// If the file cannot be read, is not an ONNX model, exceeds a limit, or uses what is not supported.
 pub fn load_within(path: &Path, limits: &Limits) -> Result<Model> {
+    read_file(path, limits, &mut Problems::fatal())
+}
+
+/// Reads as much of the model in the file `path` as can be read, and gives with it what is wrong, 1000 problems at most: inputs, constants
+/// and outputs that are wrong are left out, wrong nodes are there as their operator alone. The default [`Limits`] hold.
+///
+/// # Errors
+/// If the file cannot be read, is not an ONNX model at all, or exceeds a limit.
+pub fn survey(path: &Path) -> Result<(Model, Vec<ImportError>)> {
+    let mut problems = Problems::gathered(1000);
+    let model = read_file(path, &Limits::default(), &mut problems)?;
+    Ok((model, problems.found))
+}
+
+fn read_file(path: &Path, limits: &Limits, problems: &mut Problems) -> Result<Model> {
     let model = open(path, limits).and_then(|file| {
         let proto = proto::read(Reader::of_file(&file), limits)?;
-        graph::build(&proto, &mut TensorReader::new(Some(Arc::new(file)), path.parent(), limits))
+        graph::build(&proto, &mut TensorReader::new(Some(Arc::new(file)), path.parent(), limits), problems)
     });
     model.map_err(|error| error.in_file(path))
 }
@@ -88,7 +104,15 @@ pub fn from_bytes(bytes: &[u8], directory: Option<&Path>) -> Result<Model> {
 pub fn from_bytes_within(bytes: &[u8], directory: Option<&Path>, limits: &Limits) -> Result<Model> {
     check_size(bytes.len() as u64, limits)?;
     let proto = proto::read(Reader::new(bytes), limits)?;
-    graph::build(&proto, &mut TensorReader::new(None, directory, limits))
+    graph::build(&proto, &mut TensorReader::new(None, directory, limits), &mut Problems::fatal())
+}
+
+/// The model that a message describes, under the default [`Limits`]; its tensors may not refer to other files.
+///
+/// # Errors
+/// If the message is no sound model, exceeds a limit, or uses what is not supported.
+pub fn from_message(message: &proto::ModelProto) -> Result<Model> {
+    graph::build(message, &mut TensorReader::new(None, None, &Limits::default()), &mut Problems::fatal())
 }
 
 /// Reads the tensor that `bytes` are, a message of the type `TensorProto`, under the default [`Limits`].
@@ -99,6 +123,34 @@ pub fn tensor_from_bytes(bytes: &[u8]) -> Result<Tensor> {
     let limits = Limits::default();
     check_size(bytes.len() as u64, &limits)?;
     TensorReader::new(None, None, &limits).read(&proto::read_tensor(Reader::new(bytes), &limits)?)
+}
+
+/// The tensor in the file `path`, a message of the type `TensorProto`, under the default [`Limits`]. Type and shape are known at once; large
+/// elements stay in the file until they are loaded.
+///
+/// # Errors
+/// As [`tensor_from_bytes`]; also if the file cannot be read.
+pub fn tensor_in_file(path: &Path) -> Result<Constant> {
+    let limits = Limits::default();
+    let constant = open(path, &limits).and_then(|file| {
+        let proto = proto::read_tensor(Reader::of_file(&file), &limits)?;
+        TensorReader::new(Some(Arc::new(file)), None, &limits).read_constant(&proto)
+    });
+    constant.map_err(|error| error.in_file(path))
+}
+
+/// The bytes of a message of the type `TensorProto` that holds the tensor.
+///
+/// # Errors
+/// If its elements are narrower than a byte, which such a message packs.
+pub fn tensor_to_bytes(name: &str, tensor: &Tensor) -> Result<Vec<u8>> {
+    let dtype = tensor.dtype();
+    let code = (0..=proto::data_type::INT2).find(|code| element_type(*code) == Some(dtype));
+    let Some(code) = code.filter(|_| dtype.bits() >= 8) else {
+        return Err(ImportError::unsupported(format!("elements of type {dtype} are not written to tensor messages")));
+    };
+    let dims: Vec<i64> = tensor.shape().dims().iter().map(|dim| *dim as i64).collect();
+    Ok(TensorProto::raw(name, code, &dims, tensor.bytes().to_vec()).to_bytes())
 }
 
 fn check_size(bytes: u64, limits: &Limits) -> Result<()> {
@@ -112,11 +164,13 @@ fn check_size(bytes: u64, limits: &Limits) -> Result<()> {
 }
 
 fn open(path: &Path, limits: &Limits) -> Result<ConstantFile> {
-    let file = open_without_waiting(path).map_err(ImportError::io)?;
+    let file = files::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => {
+            ImportError::new(ImportErrorKind::Io, format!("{error}; name an ONNX file"))
+        }
+        _ => ImportError::io(error),
+    })?;
     let metadata = file.metadata().map_err(ImportError::io)?;
-    if !metadata.is_file() {
-        return Err(ImportError::new(ImportErrorKind::Io, "is not a regular file; name an ONNX file"));
-    }
     check_size(metadata.len(), limits)?;
     ConstantFile::new(file, path.display().to_string()).map_err(ImportError::io)
 }
@@ -125,7 +179,7 @@ fn open(path: &Path, limits: &Limits) -> Result<ConstantFile> {
 mod tests {
     use super::*;
     use crate::constant::LARGE;
-    use proto::{GraphProto, ModelProto, NodeProto, TensorProto};
+    use proto::{GraphProto, ModelProto, NodeProto};
     use std::io::Write;
 
     #[test]
@@ -162,6 +216,48 @@ mod tests {
             assert!(tensor.elements::<f32>().is_some_and(|elements| elements.iter().all(|element| *element == first)));
         }
         assert!(from_bytes(&bytes, None).expect("sound").initializers.values().all(|c| c.held().is_some()));
+    }
+
+    #[test]
+    fn a_tensor_comes_back_as_written() {
+        let elements: Vec<f32> = (0..LARGE).map(|at| at as f32).collect();
+        let shape = anabranch_kernels::Shape::new([LARGE / 2, 2]).expect("small");
+        for tensor in [Tensor::from_i64s(&[3, -4]), Tensor::from_elements(shape, &elements).expect("as many")] {
+            let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+            file.write_all(&tensor_to_bytes("x", &tensor).expect("whole bytes")).expect("a small file");
+            let constant = tensor_in_file(file.path()).expect("sound");
+            assert_eq!(constant.spec(), tensor.spec());
+            assert!(constant.load().expect("unchanged").same_bits(&tensor));
+            file.as_file().set_len(9).expect("cut");
+            let error = tensor_in_file(file.path()).expect_err("cut off").to_string();
+            assert!(error.starts_with(&file.path().display().to_string()), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_survey_tells_all_problems_and_keeps_what_is_sound() {
+        let node = |operator: &str, input: &str, output: &str| NodeProto::of(operator, &[input], &[output]);
+        let wrong = node("Neg", "a", "b").with(proto::AttributeProto::default());
+        let graph = GraphProto {
+            node: vec![node("Relu", "x", "a"), wrong, node("Abs", "b", "y")],
+            input: vec![
+                proto::ValueInfoProto::f32s("x", &[1]),
+                proto::ValueInfoProto::tensor("s", proto::data_type::STRING, vec![]),
+            ],
+            output: vec![proto::ValueInfoProto::f32s("y", &[1])],
+            ..GraphProto::default()
+        };
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(&ModelProto::of(graph, 99).to_bytes()).expect("a small file");
+        let (model, problems) = survey(file.path()).expect("a model");
+        let reasons: Vec<_> = problems.iter().map(ImportError::reason).collect();
+        assert_eq!(reasons.len(), 3, "{reasons:?}");
+        for (reason, part) in reasons.iter().zip(["opset 99", "type string", "an attribute has no name"]) {
+            assert!(reason.contains(part), "{reason}: {part}");
+        }
+        let operators: Vec<_> = model.nodes.iter().map(|node| node.op_type.as_str()).collect();
+        assert_eq!((operators, model.inputs.len()), (vec!["Relu", "Neg", "Abs"], 1));
+        assert!(load(file.path()).expect_err("the first of them").to_string().contains("opset 99"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::constant::Constant;
 use anabranch_kernels::DType;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// Index of a value of a [`Model`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,8 +90,8 @@ pub struct Node {
 pub struct Subgraph {
     /// What the node gives it.
     pub inputs: Vec<ValueIndex>,
-    /// What the node takes from it; some may be values of the graphs around it.
-    pub outputs: Vec<ValueIndex>,
+    /// What the node takes from it; some may be values of the graphs around it. What is no tensor is declared as nothing.
+    pub outputs: Vec<Output>,
     /// The operators, in topological order.
     pub nodes: Vec<Node>,
     /// Its constants.
@@ -132,8 +133,8 @@ pub struct Model {
     pub producer: String,
     /// Version of each domain's operators; the standard domain is the empty text.
     pub opsets: BTreeMap<String, i64>,
-    /// Name of each value.
-    pub values: Vec<String>,
+    /// Name of each value, all different.
+    pub values: Arc<[String]>,
     /// What the caller gives, in the file's order.
     pub inputs: Vec<Input>,
     /// What the caller receives, in the file's order.
@@ -148,6 +149,23 @@ impl Model {
     /// The version of the standard operators.
     pub fn opset(&self) -> i64 {
         self.opsets.get("").copied().unwrap_or_default()
+    }
+
+    /// Gives an input its value for good: it becomes an initialiser, and the caller gives it no more. Whether there is an input of this
+    /// name that such a constant fits.
+    pub fn fix_input(&mut self, name: &str, constant: Constant) -> bool {
+        let Some(at) = self.inputs.iter().position(|input| input.name == name) else { return false };
+        let Input { value, dtype, dims, .. } = &self.inputs[at];
+        let known = |dim: &Dim, size: &usize| if let Dim::Known(known) = dim { known == size } else { true };
+        let sizes = constant.shape().dims();
+        let fits =
+            |dims: &Vec<Dim>| dims.len() == sizes.len() && dims.iter().zip(sizes).all(|(dim, size)| known(dim, size));
+        if constant.dtype() != *dtype || !dims.as_ref().is_none_or(fits) {
+            return false;
+        }
+        self.initializers.insert(*value, constant);
+        self.inputs.remove(at);
+        true
     }
 
     /// A value's name.

@@ -1,9 +1,10 @@
 //! Graphs within nodes: the branches of `If`, the bodies of `Loop` and `Scan`. Their values get indices of their own; what they read of
 //! the graphs around them keeps its index.
 
+use super::declared::declared_output;
 use super::error::Result;
 use super::graph::{Builder, Maker, given_twice};
-use super::model::{Node, Subgraph, ValueIndex};
+use super::model::{Node, Output, Subgraph, ValueIndex};
 use super::proto::GraphProto;
 use super::tensor::TensorReader;
 use crate::constant::Constant;
@@ -58,8 +59,12 @@ impl<'p> Builder<'p> {
         }
         self.order(|value| own.contains(&value))?;
         let nodes = std::mem::take(&mut self.nodes);
-        let outputs: Vec<_> = proto.output.iter().map(|output| self.value(&output.name)).collect();
-        let read = nodes.iter().flat_map(Node::all_inputs).chain(outputs.iter().copied());
+        let declared = proto.output.iter().map(|output| {
+            let (dtype, dims) = declared_output(output).unwrap_or_default();
+            Output { name: output.name.clone(), value: self.value(&output.name), dtype, dims }
+        });
+        let outputs: Vec<_> = declared.collect();
+        let read = nodes.iter().flat_map(Node::all_inputs).chain(outputs.iter().map(|output| output.value));
         let captured: BTreeSet<_> = read.filter(|value| !own.contains(value)).collect();
         Ok(Subgraph { inputs, outputs, nodes, initializers, captured: captured.into_iter().collect() })
     }

@@ -157,7 +157,7 @@ fn allocate(bytes: usize) -> Result<Buffer> {
 }
 
 /// The type that ONNX's `code` stands for, if it is supported.
-pub(crate) fn dtype(code: i64) -> Option<DType> {
+pub fn dtype(code: i64) -> Option<DType> {
     Some(match code {
         data_type::FLOAT => DType::F32,
         data_type::DOUBLE => DType::F64,

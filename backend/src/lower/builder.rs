@@ -2,6 +2,7 @@
 
 use super::error::Fault;
 use super::fold::Folding;
+use super::narrow::Narrow;
 use super::view::View;
 use crate::constant::{Constant, ConstantError};
 use crate::names::Names;
@@ -20,13 +21,14 @@ pub(crate) struct Builder {
     /// The operator whose nodes are emitted.
     operator: ModelOperator,
     first_node: usize,
+    narrow: Narrow,
 }
 
 impl Builder {
     /// A program without nodes; constants may take as much as `folding` has.
     pub(crate) fn new(folding: Folding) -> Self {
         let (program, operator) = (Program::default(), ModelOperator::new("", ""));
-        Self { program, folding, names: Names::default(), operator, first_node: 0 }
+        Self { program, folding, names: Names::default(), operator, first_node: 0, narrow: Narrow::default() }
     }
 
     pub(crate) fn input(&mut self, name: &str, spec: TensorSpec) -> View {
@@ -99,7 +101,8 @@ impl Builder {
         self.folding.fault()
     }
 
-    fn view_constant(&self, view: &View) -> Option<Constant> {
+    /// The constant that a view is of, under its shape.
+    pub(crate) fn view_constant(&self, view: &View) -> Option<Constant> {
         let constant = self.program.constant(view.value)?;
         Some(constant.reshaped(view.shape().clone()).expect("a view has as many elements as its value"))
     }
@@ -163,6 +166,15 @@ impl Builder {
     /// The program, and what is left for folding.
     pub(crate) fn finish(self) -> (Program, Folding) {
         (self.program, self.folding)
+    }
+
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// What constants were widened from.
+    pub(super) fn narrow(&mut self) -> &mut Narrow {
+        &mut self.narrow
     }
 
     pub(crate) fn program_mut(&mut self) -> &mut Program {

@@ -48,6 +48,13 @@ impl Builder {
         self.emit_one(op, &inputs.map(View::clone), output)
     }
 
+    /// The view with an epilogue applied to it.
+    pub(crate) fn finished(&mut self, view: &View, epilogue: Epilogue) -> Result<View, Fault> {
+        let Some(expression) = epilogue.expression else { return Ok(view.clone()) };
+        let inputs = [vec![view.clone()], epilogue.operands].concat();
+        self.emit_one(Op::Map(Map { domain: Domain::F32, expression }), &inputs, view.spec.clone())
+    }
+
     /// The view's elements converted to `dtype`; the view itself if it has that type. What is beyond an 8-bit float is its greatest.
     pub(crate) fn cast(&mut self, view: &View, dtype: DType) -> Result<View, Fault> {
         self.converted(view, dtype, true)
@@ -65,13 +72,15 @@ impl Builder {
             _ if integers && !dtype.is_float() => Domain::I64,
             _ => Domain::F32,
         };
-        self.map_to(domain, [view], output, |[x]| match dtype {
+        let converted = self.map_to(domain, [view], output, |[x]| match dtype {
             DType::Bool => x.apply(Unary::Not).apply(Unary::Not),
             _ => match greatest(dtype).filter(|_| saturate) {
                 Some(greatest) => x.with(Binary::Min, greatest).with(Binary::Max, -greatest),
                 None => x,
             },
-        })
+        })?;
+        self.remember_floats(view, &converted);
+        Ok(converted)
     }
 
     /// The view's elements as `f32`, in which all compute-heavy ops work.

@@ -27,9 +27,12 @@ macro_rules! sound {
     };
 }
 
+/// Operators with graphs that decide what is computed.
+pub(super) const CONTROL: [&str; 3] = ["If", "Loop", "Scan"];
+
 /// Whether an operator of the standard domain has graphs that decide what is computed.
 pub(super) fn is_control(node: &Node) -> bool {
-    matches!(&node.domain[..], "" | "ai.onnx") && matches!(&node.op_type[..], "If" | "Loop" | "Scan")
+    matches!(&node.domain[..], "" | "ai.onnx") && CONTROL.contains(&&node.op_type[..])
 }
 
 impl<'a> Lowering<'a> {
@@ -198,7 +201,7 @@ impl<'a> Lowering<'a> {
         for (index, node) in graph.nodes.iter().enumerate() {
             self.node(index, node)?;
         }
-        let output = |value: &crate::import::ValueIndex| match self.slot(*value) {
+        let output = |output: &crate::import::Output| match self.slot(output.value) {
             Slot::Made(view) => Ok(view),
             Slot::Lost => Err(Fault::unsupported("operators of its graph are not supported")),
             Slot::Empty => Err(Fault::invalid("an output of its graph is made by no node")),

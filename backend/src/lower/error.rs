@@ -2,13 +2,14 @@
 
 use super::view::View;
 use crate::constant::ConstantError;
+use crate::device::exact_bytes;
 use crate::error_kind::ErrorKind;
 use crate::import::AttributeError;
 use crate::import::error::Name;
 use crate::program::ValueId;
 use anabranch_kernels::shape::ShapeError;
 use anabranch_kernels::{DType, KernelError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A model that cannot become a program under the options given: what it comes from and is about, told in its text.
@@ -19,14 +20,82 @@ pub struct LowerError {
     pub(crate) node: Option<String>,
     pub(crate) input: Option<String>,
     pub(crate) symbol: Option<String>,
-    /// Inputs, by name, whose elements would have to be known.
-    pub(crate) wanted: Box<[String]>,
+    /// What stops it, if that are nodes.
+    pub(super) refusal: Option<Box<Refusal>>,
     pub(super) text: String,
 }
 
+/// A node that stops a model from being lowered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The node's name.
+    pub node: String,
+    /// Its operator.
+    pub operator: String,
+    /// What is wrong with it, in a sentence.
+    pub reason: String,
+    /// Whether the node is sound, but it, or this use of its operator, has no lowering.
+    pub is_unsupported: bool,
+    /// Whether it may be lowered in a later phase of a run, when values are known that it needs, or be a step on the host.
+    pub is_late: bool,
+    /// Inputs of the model, by name, whose elements would have to be known.
+    pub wanted: Vec<String>,
+}
+
+/// Obstacles of one model that are told; nodes beyond are only counted.
+const MOST_OBSTACLES: usize = 1000;
+
+/// All that stops a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The first of the nodes, in the model's order.
+    pub(crate) obstacles: Vec<Obstacle>,
+    /// Inputs, by name, whose elements would have to be known, by node.
+    pub(super) wanted: Vec<Vec<String>>,
+    /// How many nodes of each operator have no lowering.
+    pub(super) unsupported: BTreeMap<String, usize>,
+}
+
+impl Refusal {
+    /// Whether nothing stops it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.obstacles.is_empty()
+    }
+
+    /// Notes one more node.
+    pub(super) fn add(&mut self, obstacle: Obstacle) {
+        if obstacle.is_unsupported {
+            *self.unsupported.entry(obstacle.operator.clone()).or_default() += 1;
+        }
+        if self.obstacles.len() < MOST_OBSTACLES {
+            self.obstacles.push(obstacle);
+        }
+    }
+}
+
 impl LowerError {
+    /// The node that it is about.
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
+    /// Inputs whose elements decide shapes, so that they have to be known ([`LowerOptions::fixed`](super::LowerOptions::fixed)).
+    pub fn deciding_inputs(&self) -> BTreeSet<&str> {
+        self.wanted().iter().flatten().map(String::as_str).collect()
+    }
+
+    /// Inputs, by name, whose elements would have to be known, by node.
+    pub(crate) fn wanted(&self) -> &[Vec<String>] {
+        self.refusal.as_ref().map_or(&[], |refusal| &refusal.wanted)
+    }
+
+    /// The nodes that stop the model, in its order, as many as are told; none where something else does.
+    pub fn obstacles(&self) -> &[Obstacle] {
+        self.refusal.as_ref().map_or(&[], |refusal| &refusal.obstacles)
+    }
+
     pub(super) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, node: None, input: None, symbol: None, wanted: Box::default(), text: text.into() }
+        Self { kind, node: None, input: None, symbol: None, refusal: None, text: text.into() }
     }
 
     /// A fault of an input, whose name the text begins with.
@@ -39,6 +108,12 @@ impl LowerError {
         let text = format!("node {} ({}){text}", Name(node), Name(operator));
         Self { node: Some(node.into()), ..Self::new(kind, text) }
     }
+
+    /// A fault of a node that was computed between programs.
+    pub(crate) fn of_step(node: &str, operator: &str, fault: &Fault) -> Self {
+        let kind = if fault.is_unsupported { ErrorKind::Unsupported } else { ErrorKind::Model };
+        Self::of_node(kind, node, operator, format!(": {fault}"))
+    }
 }
 
 /// A constant that cannot be read.
@@ -49,26 +124,26 @@ impl From<ConstantError> for LowerError {
     }
 }
 
-/// All uses of operators in a model that there is no lowering for: the first, and how many there are of each.
-#[derive(Clone, Debug)]
-pub(super) struct Unsupported {
-    pub(super) node: String,
-    pub(super) operator: String,
-    pub(super) reason: String,
-    pub(super) counts: BTreeMap<String, usize>,
-}
-
-impl From<&Unsupported> for LowerError {
-    fn from(unsupported: &Unsupported) -> Self {
-        let Unsupported { node, operator, reason, counts } = unsupported;
-        let mut text = format!(" is not supported: {reason}");
-        let others = counts.values().sum::<usize>().saturating_sub(1);
-        if others > 0 {
-            let counts: Vec<_> = counts.iter().map(|(name, count)| format!("{} × {count}", Name(name))).collect();
-            let plural = if others == 1 { "one other node is" } else { &format!("{others} other nodes are") };
-            text += &format!("; {plural} not supported either (in all: {})", counts.join(", "));
-        }
-        Self::of_node(ErrorKind::Unsupported, node, operator, text)
+/// The first obstacle, and of nodes without a lowering how many there are of each operator. There is at least one.
+impl From<Refusal> for LowerError {
+    fn from(refusal: Refusal) -> Self {
+        let Some(Obstacle { node, operator, reason, is_unsupported, .. }) = refusal.obstacles.first() else {
+            return Self::new(ErrorKind::Internal, "a model was refused without a reason");
+        };
+        let error = if *is_unsupported {
+            let mut text = format!(" is not supported: {reason}");
+            let counts = &refusal.unsupported;
+            let others = counts.values().sum::<usize>().saturating_sub(1);
+            if others > 0 {
+                let counts: Vec<_> = counts.iter().map(|(name, count)| format!("{} × {count}", Name(name))).collect();
+                let plural = if others == 1 { "one other node is" } else { &format!("{others} other nodes are") };
+                text += &format!("; {plural} not supported either (in all: {})", counts.join(", "));
+            }
+            Self::of_node(ErrorKind::Unsupported, node, operator, text)
+        } else {
+            Self::of_node(ErrorKind::Model, node, operator, format!(": {reason}"))
+        };
+        Self { refusal: Some(Box::new(refusal)), ..error }
     }
 }
 
@@ -117,7 +192,8 @@ impl Fault {
 
     /// A constant larger than the budget for constants.
     pub(crate) fn budget(bytes: usize, budget: usize) -> Self {
-        Self::invalid(format!("a constant of {bytes} bytes is more than the {budget} that constants may still take"))
+        let [bytes, budget] = [bytes, budget].map(|bytes| exact_bytes(bytes as u64));
+        Self::invalid(format!("a constant of {bytes} is more than the {budget} that constants may still take"))
     }
 }
 

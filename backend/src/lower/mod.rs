@@ -3,31 +3,43 @@
 //!
 //! Operators are lowered one by one in the model's order. Each gives views: values under shapes; what only reshapes
 //! emits nothing. An op whose inputs are all constant is computed at once by the same kernels that will run, so that
-//! the shapes which a model computes are numbers by the time they are needed. What an output does not need is left out.
+//! the shapes which a model computes are numbers by the time they are needed. What an output does not need is left out. Models
+//! whose shapes follow from values that only a run computes are lowered in phases.
 
+mod arity;
 mod bind;
 mod builder;
 mod compact;
 mod compose;
 mod control;
+mod deciding;
 mod error;
 mod expression;
 mod fold;
 mod fuse;
+mod narrow;
 mod operator;
 mod ops;
+mod phase;
 mod view;
 
-pub use error::LowerError;
+pub(crate) use deciding::is_small;
+pub(crate) use error::Fault;
+pub use error::{LowerError, Obstacle};
+pub use fuse::{Rewrite, Rewrites, UnknownRewrite};
+pub(crate) use operator::{axis_of, integers, numbers};
+pub(crate) use phase::Phase;
+pub use phase::Rest;
 
 use crate::constant::Constant;
 use crate::error_kind::ErrorKind;
 use crate::import::error::Name;
 use crate::import::{Model, Node, OPSETS, ValueIndex};
-use crate::program::{Output, Program};
+use crate::program::{Output, Program, ValueId};
+use crate::steps;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use builder::Builder;
-use error::{Fault, Unsupported};
+use error::Refusal;
 use fold::Folding;
 use operator::Operator;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,8 +54,8 @@ pub struct LowerOptions {
     pub input_shapes: BTreeMap<String, Shape>,
     /// Inputs that have these elements in every run, by name: the program is made for them, and the shapes that follow from them.
     pub fixed: BTreeMap<String, Tensor>,
-    /// Whether neighbouring ops are fused.
-    pub fuse: bool,
+    /// How neighbouring ops are fused.
+    pub fuse: Rewrites,
     /// Bytes that folding may add in constants, beyond once the bytes of the model's own.
     pub budget: usize,
 }
@@ -52,7 +64,7 @@ impl Default for LowerOptions {
     /// No sizes given, fusion on, 256 MiB for folded constants.
     fn default() -> Self {
         let (dims, input_shapes, fixed) = Default::default();
-        Self { dims, input_shapes, fixed, fuse: true, budget: 256 << 20 }
+        Self { dims, input_shapes, fixed, fuse: Rewrites::ALL, budget: 256 << 20 }
     }
 }
 
@@ -62,30 +74,31 @@ impl Default for LowerOptions {
 /// computes when it runs take no memory here.
 ///
 /// # Errors
-/// If a dimension has no size or two, an operator has no lowering (all such are counted), or a node is not what its
-/// operator's definition allows.
+/// If a dimension has no size or two, an operator has no lowering, or a node is not what its operator's definition allows: all such
+/// nodes are told ([`LowerError::obstacles`]), or, if there are none, those that depend on computed values.
 pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerError> {
-    if !OPSETS.contains(&model.opset()) {
-        let (version, first, last) = (model.opset(), OPSETS.start(), OPSETS.end());
-        let known = format!("versions {first} to {last} are supported");
-        let text = format!("the model uses version {version} of the ONNX operators; {known}");
-        return Err(LowerError::new(ErrorKind::Unsupported, text));
-    }
-    let inputs = bind::bind(model, options)?;
-    let mut lowering = Lowering::new(model, options);
-    lowering.sources(&inputs, &options.fixed);
-    let needed = needed_nodes(model);
-    for (index, node) in model.nodes.iter().enumerate().filter(|(index, _)| needed[*index]) {
-        lowering.node(index, node)?;
-    }
-    let (program, mut folding) = lowering.finish()?;
+    let mut lowering = Lowering::new(model, options)?;
+    lowering.inputs(options)?;
+    lowering.nodes(&needed_nodes(model))?;
+    let (program, folding) = lowering.finish()?;
+    finished(program, folding, options)
+}
+
+/// Leaves out what no output needs, and fuses.
+fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> Result<Program, LowerError> {
     let program = compact::compact(program);
-    let program = if options.fuse { fuse::fuse(program, &mut folding) } else { program };
+    let program = fuse::fuse(program, options.fuse, &mut folding);
     folding.fault().map_or(Ok(program), |fault| Err(fault.into()))
 }
 
-/// Which nodes an output of the model depends on.
-fn needed_nodes(model: &Model) -> Vec<bool> {
+/// The operators of a domain (`ai.onnx` or `com.microsoft`) that can be lowered, as far as their uses allow, by name.
+pub fn operators(domain: &str) -> BTreeSet<&'static str> {
+    let control = control::CONTROL.into_iter().filter(|_| domain == "ai.onnx");
+    ops::names(domain).chain(control).collect()
+}
+
+/// Positions of the nodes that an output of the model depends on.
+fn needed_nodes(model: &Model) -> Vec<u32> {
     let mut values = vec![false; model.values.len()];
     model.outputs.iter().for_each(|output| values[output.value.index()] = true);
     let mut needed = vec![false; model.nodes.len()];
@@ -95,7 +108,7 @@ fn needed_nodes(model: &Model) -> Vec<bool> {
             node.all_inputs().for_each(|input| values[input.index()] = true);
         }
     }
-    needed
+    (0..).zip(needed).filter(|(_, needed)| *needed).map(|(index, _)| index).collect()
 }
 
 /// What became of a value of the model.
@@ -104,7 +117,7 @@ enum Slot {
     /// Not made yet.
     Empty,
     Made(View),
-    /// Never to be made, because it depends on an operator without a lowering.
+    /// Not to be made here, because it depends on a node that is refused, or can be lowered only in a later phase.
     Lost,
 }
 
@@ -113,9 +126,18 @@ struct Lowering<'a> {
     model: &'a Model,
     builder: Builder,
     slots: Vec<Slot>,
-    unsupported: Option<Unsupported>,
-    /// Inputs whose elements would have to be known, by name.
-    wanted: BTreeSet<String>,
+    /// What cannot be lowered whatever were known …
+    refusal: Refusal,
+    /// … and what can be in a later phase.
+    late: Refusal,
+    /// Inputs whose elements would have to be known for a node, by name.
+    wanted: BTreeSet<Vec<String>>,
+    /// The inputs that values depend on, as far as that was asked.
+    inputs_of: BTreeMap<ValueId, Vec<String>>,
+    /// Whether inputs may be values that were computed, and differ in each run.
+    later: bool,
+    /// What is made by nodes that cannot be lowered, and can be steps between programs.
+    stepping: BTreeSet<ValueIndex>,
     /// Branches and passes of loops so far.
     passes: usize,
     /// Nodes of all bodies and branches so far, as often as they were lowered.
@@ -123,42 +145,70 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(model: &'a Model, options: &LowerOptions) -> Self {
+    fn new(model: &'a Model, options: &LowerOptions) -> Result<Self, LowerError> {
+        if !OPSETS.contains(&model.opset()) {
+            let (version, first, last) = (model.opset(), OPSETS.start(), OPSETS.end());
+            let known = format!("versions {first} to {last} are supported");
+            let text = format!("the model uses version {version} of the ONNX operators; {known}");
+            return Err(LowerError::new(ErrorKind::Unsupported, text));
+        }
         let own: usize = model.initializers.values().map(Constant::bytes).fold(0, usize::saturating_add);
-        Self {
+        Ok(Self {
             model,
             builder: Builder::new(Folding::new(own.saturating_add(options.budget))),
             slots: vec![Slot::Empty; model.values.len()],
-            unsupported: None,
+            refusal: Refusal::default(),
+            late: Refusal::default(),
             wanted: BTreeSet::new(),
+            inputs_of: BTreeMap::new(),
+            later: false,
+            stepping: BTreeSet::new(),
             passes: 0,
             unrolled: 0,
-        }
+        })
     }
 
-    fn sources(&mut self, inputs: &[Option<TensorSpec>], fixed: &BTreeMap<String, Tensor>) {
-        for (value, constant) in &self.model.initializers {
+    /// The model's own inputs.
+    fn inputs(&mut self, options: &LowerOptions) -> Result<(), LowerError> {
+        let specs = bind::bind(self.model, options)?;
+        self.constants(&self.model.initializers);
+        for (input, spec) in self.model.inputs.iter().zip(specs) {
+            if let Some(spec) = spec {
+                self.given(input.value, &input.name, spec, &options.fixed);
+            }
+        }
+        Ok(())
+    }
+
+    fn constants(&mut self, constants: &BTreeMap<ValueIndex, Constant>) {
+        for (value, constant) in constants {
             let view = self.builder.constant(self.model.value_name(*value), constant.clone());
             self.slots[value.index()] = Slot::Made(view);
         }
-        for (input, spec) in self.model.inputs.iter().zip(inputs) {
-            if let Some(spec) = spec {
-                let given = self.builder.input(&input.name, spec.clone());
-                // A tensor of another type or shape is refused when it is given to a run.
-                let view = match fixed.get(&input.name).filter(|tensor| tensor.spec() == spec) {
-                    Some(tensor) => self.builder.fixed(&input.name, tensor.clone()),
-                    None => given,
-                };
-                self.slots[input.value.index()] = Slot::Made(view);
-            }
-        }
     }
 
-    /// One operator. One without a lowering is counted, and what depends on it passed over.
+    /// A value that is given to each run.
+    fn given(&mut self, value: ValueIndex, name: &str, spec: TensorSpec, fixed: &BTreeMap<String, Tensor>) {
+        let given = self.builder.input(name, spec.clone());
+        // A tensor of another type or shape is refused when it is given to a run.
+        let view = match fixed.get(name).filter(|tensor| *tensor.spec() == spec) {
+            Some(tensor) => self.builder.fixed(name, tensor.clone()),
+            None => given,
+        };
+        self.slots[value.index()] = Slot::Made(view);
+    }
+
+    /// The nodes at these positions.
+    fn nodes(&mut self, positions: &[u32]) -> Result<(), LowerError> {
+        let model = self.model;
+        positions.iter().try_for_each(|at| self.node(*at as usize, &model.nodes[*at as usize]))
+    }
+
+    /// One operator. One that is refused is noted, and what depends on it passed over.
     fn node(&mut self, index: usize, node: &'a Node) -> Result<(), LowerError> {
         let name = self.builder.begin(&node.name, &node.op_type, index);
         let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
-        let lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost)));
+        let lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost | Slot::Empty)));
         let view = |slot: Option<Slot>| if let Some(Slot::Made(view)) = slot { Some(view) } else { None };
         let views = || inputs.into_iter().map(view).collect();
         let result = match ops::lowering(&node.domain, &node.op_type) {
@@ -177,19 +227,18 @@ impl<'a> Lowering<'a> {
                 self.lose(node);
                 return Ok(());
             }
-            Ok(lowering) => lowering(&Operator::new(node, self.opset(node), views()), &mut self.builder),
+            Ok(lowering) => arity::no_more_inputs(node)
+                .and_then(|()| lowering(&Operator::new(node, self.opset(node), views()), &mut self.builder)),
             Err(fault) => Err(fault),
         };
-        match result {
-            Ok(views) => self.made(node, views).map_err(|fault| self.failed(&name, node, fault)),
-            Err(fault) if fault.is_unsupported => {
-                self.want(&fault);
-                self.count(name, node, fault.to_string());
-                self.lose(node);
-                Ok(())
+        if let Err(fault) = result.and_then(|views| self.made(node, views)) {
+            if let Some(unread) = self.builder.fault() {
+                return Err(unread.into());
             }
-            Err(fault) => Err(self.failed(&name, node, fault)),
+            self.refuse(name, node, &fault);
+            self.lose(node);
         }
+        Ok(())
     }
 
     fn made(&mut self, node: &Node, views: Vec<View>) -> Result<(), Fault> {
@@ -206,12 +255,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn finish(mut self) -> Result<(Program, Folding), LowerError> {
-        if let Some(fault) = self.builder.fault() {
-            return Err(fault.into());
-        }
-        if let Some(unsupported) = &self.unsupported {
-            return Err(self.refused(unsupported));
-        }
+        self.verdict()?;
         for output in &self.model.outputs {
             let Slot::Made(view) = &self.slots[output.value.index()] else {
                 let text = format!("the model's output {} is made by no node", Name(&output.name));
@@ -221,6 +265,17 @@ impl<'a> Lowering<'a> {
             self.builder.program_mut().outputs.push(output);
         }
         Ok(self.builder.finish())
+    }
+
+    /// Whether everything was lowered.
+    fn verdict(&self) -> Result<(), LowerError> {
+        if let Some(fault) = self.builder.fault() {
+            return Err(fault.into());
+        }
+        match [&self.refusal, &self.late].into_iter().find(|refusal| !refusal.is_empty()) {
+            Some(refusal) => Err(Refusal { wanted: self.wanted.iter().cloned().collect(), ..refusal.clone() }.into()),
+            None => Ok(()),
+        }
     }
 
     fn slot(&self, value: ValueIndex) -> Slot {
@@ -239,32 +294,33 @@ impl<'a> Lowering<'a> {
         node.outputs.iter().flatten().for_each(|value| self.slots[value.index()] = Slot::Lost);
     }
 
-    /// Notes the inputs whose elements the lowering of a node would have needed.
-    fn want(&mut self, fault: &Fault) {
-        if let Some(value) = fault.needs {
-            self.wanted.extend(self.builder.inputs_of(value));
-        }
+    /// Notes a node that cannot be lowered, and the inputs whose elements that would have needed.
+    fn refuse(&mut self, name: String, node: &Node, fault: &Fault) {
+        let builder = &self.builder;
+        let inputs_of = |value| self.inputs_of.entry(value).or_insert_with(|| builder.inputs_of(value)).clone();
+        let wanted = fault.needs.map_or_else(Vec::new, inputs_of);
+        let hopeless = !fault.is_unsupported || self.cannot(node, fault, &wanted);
+        let all = if hopeless { &mut self.refusal } else { &mut self.late };
+        all.add(Obstacle {
+            node: name,
+            operator: node.op_type.clone(),
+            reason: fault.to_string(),
+            is_unsupported: fault.is_unsupported,
+            is_late: !hopeless,
+            wanted,
+        });
     }
 
-    fn count(&mut self, name: String, node: &Node, reason: String) {
-        let operator = node.op_type.clone();
-        let first = || Unsupported { node: name, operator: operator.clone(), reason, counts: BTreeMap::new() };
-        let unsupported = self.unsupported.get_or_insert_with(first);
-        *unsupported.counts.entry(operator.clone()).or_default() += 1;
-    }
-
-    fn refused(&self, unsupported: &Unsupported) -> LowerError {
-        LowerError { wanted: self.wanted.iter().cloned().collect(), ..unsupported.into() }
-    }
-
-    /// A node that is wrong, unless others before it have no lowering, which is the greater obstacle.
-    fn failed(&self, name: &str, node: &Node, fault: Fault) -> LowerError {
-        if let Some(fault) = self.builder.fault() {
-            return fault.into();
+    /// Notes what would help a node that cannot be lowered: inputs with known elements, or a step of its own. Whether nothing would.
+    fn cannot(&mut self, node: &Node, fault: &Fault, wanted: &[String]) -> bool {
+        let repeats = matches!(&node.op_type[..], "Loop" | "Scan");
+        let steps = steps::step(node).is_some() || control::is_control(node) && (repeats || fault.needs.is_none());
+        if fault.needs.is_some() && !(steps && self.later) {
+            self.wanted.insert(wanted.to_vec());
         }
-        match &self.unsupported {
-            Some(unsupported) => self.refused(unsupported),
-            None => LowerError::of_node(ErrorKind::Model, name, &node.op_type, format!(": {fault}")),
+        if steps {
+            self.stepping.extend(node.outputs.iter().flatten());
         }
+        !steps && fault.needs.is_none()
     }
 }

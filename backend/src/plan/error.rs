@@ -1,6 +1,7 @@
 //! Why a plan cannot be made.
 
 use super::holding::Holding;
+use crate::device::{exact_bytes, format_bytes};
 use anabranch_kernels::KernelError;
 
 /// Why there is no plan for a program on these devices under this placement.
@@ -22,8 +23,9 @@ pub enum PlanError {
 /// What a plan puts on a device does not fit there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{device:?} has {available} bytes for this plan, which needs {needed} there, {resident} of them for weights: {node:?} is \
-     the first node that does not fit; give the device more memory, use further devices, or let `auto` look for a placement"
+    "{device:?} has {} for this plan, which needs {} there, {} of that for weights: {node:?} is the first node that does not fit; \
+     give the device more memory, use further devices, or let `auto` look for a placement",
+    exact_bytes(*available), exact_bytes(*needed), format_bytes(*resident)
 )]
 pub struct MemoryShortage {
     /// The device's name.

@@ -85,6 +85,7 @@ pub(crate) fn chain(nodes: usize, dims: &[usize]) -> Program {
 }
 
 /// A program with a device for each node.
+#[derive(Clone)]
 pub(crate) struct Placed {
     pub(crate) program: Program,
     pub(crate) devices: Vec<PlanDevice>,

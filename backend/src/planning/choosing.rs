@@ -252,7 +252,13 @@ mod tests {
             costs.devices.insert(one.into(), DeviceCosts { rates: Some(rates), ..DeviceCosts::default() });
             costs.links.insert(MachineCosts::link_key(one, other), LinkCosts::affine(1e-6, 1e12));
         }
-        Machine { devices: vec![device("cpu0"), device("cpu1")], gpus: Vec::new(), costs, laws: Laws::default() }
+        Machine {
+            devices: vec![device("cpu0"), device("cpu1")],
+            gpus: Vec::new(),
+            costs,
+            laws: Laws::default(),
+            lost: Default::default(),
+        }
     }
 
     /// Two branches of three element-wise nodes each on 32 MiB, and their sum.
@@ -267,7 +273,7 @@ mod tests {
 
     fn plan(constraints: &Constraints, strategy: Strategy, streaming: StreamMode) -> Planned {
         let (machine, weights) = (machine(), Arc::new(Weights::default()));
-        let lowered = Lowered { program: Arc::new(branches()), weights };
+        let lowered = Lowered { program: Arc::new(branches()), weights, rest: None };
         let plan = PlanOptions::default().with_streaming(streaming);
         let planner = Planner { lowered: &lowered, machine: &machine, constraints };
         planner.plan(&PlanChoice { strategy, plan, ..PlanChoice::default() }).expect("there is room")

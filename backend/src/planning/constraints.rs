@@ -3,6 +3,7 @@
 use super::error::PlanningError;
 use super::name_pattern::matches;
 use crate::error_kind::ErrorKind;
+use crate::names::did_you_mean;
 use crate::plan::{HOST, MachineDevice};
 use crate::program::{NodeId, Program};
 use crate::tasks::Residence;
@@ -18,6 +19,7 @@ pub struct Constraints {
     pub colocated: Vec<String>,
     /// Inputs and outputs that stay on a device, by their names. CPU devices share the host's memory.
     pub resident: Vec<Resident>,
+    of_parts: bool,
 }
 
 /// An input or output that the caller keeps on a device from run to run.
@@ -57,6 +59,11 @@ impl Constraints {
         self
     }
 
+    /// The same demands on programs that are parts of a model: patterns of names may match none of their nodes.
+    pub(crate) fn of_parts(&self) -> Self {
+        Self { of_parts: true, ..self.clone() }
+    }
+
     /// The same demands on tensors, and none on nodes.
     pub(super) fn of_tensors(&self) -> Self {
         Self { resident: self.resident.clone(), ..Self::default() }
@@ -93,7 +100,7 @@ impl Constraints {
         let mut pinned = vec![None; program.nodes.len()];
         for Pin { pattern, device } in self.pins.iter().rev() {
             let position = position(devices, device, || format!("nodes `{pattern}` are pinned to"))?;
-            for node in matching(program, pattern)? {
+            for node in self.matching(program, pattern)? {
                 pinned[node.index()] = Some(DeviceId(position as u32));
             }
         }
@@ -104,32 +111,33 @@ impl Constraints {
     pub(super) fn pairs(&self, program: &Program) -> Result<Vec<(NodeId, NodeId)>, PlanningError> {
         let mut pairs = Vec::new();
         for pattern in &self.colocated {
-            let nodes = matching(program, pattern)?;
+            let nodes = self.matching(program, pattern)?;
             pairs.extend(nodes.windows(2).map(|pair| (pair[0], pair[1])));
         }
         Ok(pairs)
     }
-}
 
-/// The nodes one of whose operators' names matches.
-fn matching(program: &Program, pattern: &str) -> Result<Vec<NodeId>, PlanningError> {
-    let named = |node: &NodeId| {
-        let node = program.node(*node);
-        matches(pattern, &node.name) || node.operators.iter().any(|operator| matches(pattern, &operator.name))
-    };
-    let nodes: Vec<_> = program.node_ids().filter(named).collect();
-    if nodes.is_empty() {
-        return Err(refused(format!("no node's name matches `{pattern}`; a plan lists the names")));
+    /// The nodes one of whose operators' names matches.
+    fn matching(&self, program: &Program, pattern: &str) -> Result<Vec<NodeId>, PlanningError> {
+        let named = |node: &NodeId| {
+            let node = program.node(*node);
+            matches(pattern, &node.name) || node.operators.iter().any(|operator| matches(pattern, &operator.name))
+        };
+        let nodes: Vec<_> = program.node_ids().filter(named).collect();
+        if nodes.is_empty() && !self.of_parts {
+            let meant = did_you_mean(pattern, program.nodes.iter().map(|node| node.name.as_str()));
+            return Err(refused(format!("no node's name matches `{pattern}`{meant}; a plan lists the names")));
+        }
+        Ok(nodes)
     }
-    Ok(nodes)
 }
 
 /// The device called `name`, which is wanted for this.
 fn position(devices: &[MachineDevice], name: &str, what: impl FnOnce() -> String) -> Result<usize, PlanningError> {
     devices.iter().position(|device| device.name == name).ok_or_else(|| {
         let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
-        let (what, known) = (what(), known.join(", "));
-        refused(format!("{what} `{name}`, but there is no such device; the devices are {known}")).at_device(name)
+        let (what, meant, known) = (what(), did_you_mean(name, known.iter().copied()), known.join(", "));
+        refused(format!("{what} `{name}`, but there is no such device{meant}; the devices are {known}")).at_device(name)
     })
 }
 

@@ -8,6 +8,7 @@ use crate::plan::MachineDevice;
 use crate::profile::{DeviceCosts, Laws, LinkCosts, MachineCosts};
 use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::platform::DeviceKind;
+use std::collections::BTreeSet;
 
 impl Machine {
     /// The machine that `file` describes, by its differences from the present one or as a whole.
@@ -21,7 +22,8 @@ impl Machine {
         let entries = file.devices_over(&present.devices)?;
         // What a run takes beside its nodes and transfers does not depend on which devices these are.
         let costs = MachineCosts { runs: known.runs.clone(), ..MachineCosts::default() };
-        let mut machine = Self { devices: Vec::new(), gpus: Vec::new(), costs, laws: Laws::default() };
+        let mut machine =
+            Self { devices: Vec::new(), gpus: Vec::new(), costs, laws: Laws::default(), lost: BTreeSet::new() };
         for entry in &entries {
             machine.add(entry, &present.devices, known);
         }
@@ -43,8 +45,15 @@ impl Machine {
         if let Some(like) = present.iter().find(|device| entry.key.as_ref() == Some(&device.key)) {
             (device.threads, device.cache) = (like.threads, like.cache);
         }
-        let costs = entry.key.as_ref().and_then(|like| known.devices.get(like)).cloned().unwrap_or_default();
-        self.costs.devices.insert(device.key.clone(), DeviceCosts { rates: entry.rates.or(costs.rates), ..costs });
+        let measured = entry.key.as_ref().and_then(|like| known.devices.get(like)).cloned().unwrap_or_default();
+        // Rates that were edited are of another device than the one whose times were measured.
+        let costs = match entry.rates {
+            Some(rates) if measured.rates != Some(rates) => {
+                DeviceCosts { rates: Some(rates), ..DeviceCosts::default() }
+            }
+            _ => measured,
+        };
+        self.costs.devices.insert(device.key.clone(), costs);
         self.devices.push(device);
     }
 
@@ -70,6 +79,6 @@ impl Machine {
 }
 
 /// What a GPU that nobody has seen is taken to offer: what nearly all desktop GPUs do.
-fn usual_limits() -> GpuLimits {
+pub(super) fn usual_limits() -> GpuLimits {
     GpuLimits { binding_bytes: 2 << 30, bindings: 16, groups: 65_535, threads: 1024, workgroup_bytes: 32 << 10 }
 }

@@ -77,6 +77,7 @@ impl Planner<'_> {
             streaming: planned.streaming,
             plan: Arc::new(plan.with_prediction(predicted)),
             weights,
+            rest: planned.rest.clone(),
         })
     }
 
@@ -176,6 +177,7 @@ impl Planner<'_> {
             streaming: options.streaming,
             plan: Arc::new(plan.with_prediction(predicted)),
             weights: Arc::clone(&self.lowered.weights),
+            rest: self.lowered.rest.clone(),
         })
     }
 

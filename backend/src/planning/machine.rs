@@ -1,16 +1,20 @@
 //! The machine that a program is placed on: its devices and what is known of their costs.
 
+use super::described_machine::usual_limits;
+use super::error::PlanningError;
 use crate::device::{CacheSummary, DeviceRef, Inventory};
+use crate::error_kind::ErrorKind;
 use crate::execute::{ComputeDevice, CpuTeam, GpuOpener};
 use crate::plan::{MachineDevice, PlanDevice, Residency};
 use crate::profile::{DeviceCosts, History, Laws, LinkCosts, MachineCosts, Predictor, median};
 use crate::program::{Node, Program};
-use anabranch_kernels::cpu;
 use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_kernels::op::NodeSpec;
+use anabranch_kernels::{KernelError, cpu};
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_placement::rules::Slowdowns;
+use std::collections::BTreeSet;
 
 /// Devices as placement sees them, and what their costs are.
 pub struct Machine {
@@ -22,13 +26,35 @@ pub struct Machine {
     pub costs: MachineCosts,
     /// What is inferred from these costs.
     pub(super) laws: Laws,
+    /// The GPUs that were lost: nothing is placed there.
+    pub(super) lost: BTreeSet<DeviceId>,
 }
 
 impl Machine {
     /// The machine that is there.
     pub fn present(inventory: &Inventory, known: &MachineCosts) -> Self {
         let gpus = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
-        Self { devices: machine_devices(inventory), gpus, costs: known.clone(), laws: Laws::default() }
+        let (devices, lost) = (machine_devices(inventory), BTreeSet::new());
+        Self { devices, gpus, costs: known.clone(), laws: Laws::default(), lost }
+    }
+
+    /// The same without the devices of these names, which stay in the list and get nothing.
+    pub(crate) fn without(mut self, lost: &BTreeSet<String>) -> Self {
+        let named = |(at, device): (usize, &MachineDevice)| lost.contains(&device.name).then_some(DeviceId(at as u32));
+        self.lost = self.devices.iter().enumerate().filter_map(named).collect();
+        self
+    }
+
+    /// Whether the devices that nodes or tensors have to be on are all there.
+    ///
+    /// # Errors
+    /// If one was lost.
+    pub(super) fn has<'i>(&self, mut wanted: impl Iterator<Item = &'i DeviceId>) -> Result<(), PlanningError> {
+        let Some(lost) = wanted.find(|device| self.lost.contains(device)) else { return Ok(()) };
+        let name = &self.devices[lost.index()].name;
+        let text =
+            format!("`{name}` was lost, and some node or tensor has to be there; open the model again to try it anew");
+        Err(PlanningError::new(ErrorKind::Constraint, text).at_device(name))
     }
 
     /// Whether a device has a kernel for a node some of whose inputs are constant. A GPU has it only if all GPUs do.
@@ -41,11 +67,21 @@ impl Machine {
 
     /// For each node, whether every GPU here has a kernel for it.
     pub fn gpu_runs(&self, program: &Program) -> Vec<bool> {
-        let runs = |node: &Node| {
+        match self.gpus.is_empty() {
+            true => vec![true; program.nodes.len()],
+            false => self.gpu_refusals(program).iter().map(Option::is_none).collect(),
+        }
+    }
+
+    /// For each node, why a GPU has no kernel for it: one of those that are there, or where there is none, a usual one.
+    pub fn gpu_refusals(&self, program: &Program) -> Vec<Option<KernelError>> {
+        let usual = [usual_limits()];
+        let gpus = if self.gpus.is_empty() { &usual[..] } else { &self.gpus };
+        let refusal = |node: &Node| {
             let constants: Vec<_> = node.inputs.iter().map(|input| program.constant(*input).is_some()).collect();
-            self.gpus.iter().all(|limits| gpu::supports(&node.spec, &constants, limits).is_ok())
+            gpus.iter().find_map(|limits| gpu::supports(&node.spec, &constants, limits).err())
         };
-        program.nodes.iter().map(runs).collect()
+        program.nodes.iter().map(refusal).collect()
     }
 
     /// What the devices take from each other, as the first of `lanes` of which the others take nothing.

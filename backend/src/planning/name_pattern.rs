@@ -1,7 +1,7 @@
 //! Patterns over node names, as shells have them: `*` stands for any text, `?` for one character.
 
 /// Whether the whole of `name` matches `pattern`. O(pattern × name).
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     // Which beginnings of the name, by their lengths, the pattern matches as far as it has been read.
     let mut reached = vec![false; name.len() + 1];

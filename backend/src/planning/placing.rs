@@ -6,8 +6,7 @@ use super::machine::Machine;
 use super::request::PlacementRequest;
 use crate::error_kind::ErrorKind;
 use crate::execute::Forecast;
-use crate::plan::MachineDevice;
-use crate::profile::{NodeCost, Predictor};
+use crate::profile::NodeCost;
 use crate::program::{NodeId, Program};
 use crate::tasks::{NodeLimits, ProgramTasks, Role};
 use anabranch_placement::check::{check_placement, check_schedule};
@@ -82,6 +81,8 @@ impl<'a> Placing<'a> {
         let kinds = |runs: &bool| if *runs { DeviceKinds::ALL } else { DeviceKinds::CPU };
         let allowed: Vec<_> = machine.gpu_runs(program).iter().map(kinds).collect();
         let pins = constraints.pinned(program, devices)?;
+        let residence = constraints.residence(program, devices)?;
+        machine.has(pins.iter().flatten().chain(&residence.inputs).chain(&residence.outputs))?;
         let limits: Vec<_> = program
             .node_ids()
             .map(|n| NodeLimits {
@@ -90,27 +91,20 @@ impl<'a> Placing<'a> {
                 resident: resident(program, n),
             })
             .collect();
-        let tasks = ProgramTasks::new(
-            program,
-            &limits,
-            &constraints.pairs(program)?,
-            &constraints.residence(program, devices)?,
-        )
-        .map_err(PlanningError::infeasible)?;
+        let tasks = ProgramTasks::new(program, &limits, &constraints.pairs(program)?, &residence)
+            .map_err(PlanningError::infeasible)?;
+        let ids = (0..devices.len() as u32).map(DeviceId);
         let predictors: Vec<_> = devices.iter().map(|device| machine.predictor(device)).collect();
         let costs = program
             .nodes
             .iter()
             .zip(&allowed)
             .map(|(node, allowed)| {
-                let runs = |device: &MachineDevice| allowed.contains(device.kind);
-                let predicted = devices.iter().zip(&predictors);
-                let cost =
-                    |device: &MachineDevice, known: &Predictor<'_>| known.predict(&node.spec).times(device.times);
-                predicted.map(|(device, known)| runs(device).then(|| cost(device, known))).collect()
+                let runs = |at: DeviceId| allowed.contains(devices[at.index()].kind) && !machine.lost.contains(&at);
+                let cost = |at: DeviceId| predictors[at.index()].predict(&node.spec).times(devices[at.index()].times);
+                ids.clone().map(|at| runs(at).then(|| cost(at))).collect()
             })
             .collect();
-        let ids = (0..devices.len() as u32).map(DeviceId);
         let curves = ids.clone().map(|from| ids.clone().map(|to| machine.crossing(from, to)).collect()).collect();
         let intervals = ids.map(|device| machine.encode(device)).collect();
         Ok(Self { program, machine, tasks, costs, curves, intervals })

@@ -3,6 +3,7 @@
 use super::placing::Placed;
 use crate::blocks::{BlockMembers, BlockSummary};
 use crate::execute::{Kernels, Weights};
+use crate::lower::Rest;
 use crate::plan::{CandidatePlan, Plan, StreamMode};
 use crate::program::{NodeId, Program};
 use anabranch_placement::platform::DeviceId;
@@ -31,6 +32,7 @@ pub struct Planned {
     pub(super) streaming: StreamMode,
     pub(super) plan: Arc<Plan>,
     pub(super) weights: Arc<Weights>,
+    pub(crate) rest: Option<Arc<Rest>>,
 }
 
 /// A model lowered for one set of input shapes, and the weights that all its plans share with those for other shapes.
@@ -39,12 +41,19 @@ pub struct Lowered {
     pub program: Arc<Program>,
     /// The weights.
     pub weights: Arc<Weights>,
+    /// What is left of the model when the program has run; `None` if it is all of it.
+    pub rest: Option<Arc<Rest>>,
 }
 
 impl Planned {
     /// What every device and link will do.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// What is left of the model when the program has run, because only computed values tell its shapes; `None` if it is all of it.
+    pub fn rest(&self) -> Option<&Rest> {
+        self.rest.as_deref()
     }
 
     /// Kernels for the program's nodes, none of them prepared yet.

@@ -21,8 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What `format` says in every platform file.
-const FORMAT: &str = "anabranch-platform";
+const FORMAT: &str = PlatformFile::FORMAT;
 
 /// The version that this build writes and reads.
 const VERSION: u32 = 1;
@@ -66,7 +65,8 @@ pub struct DeviceEntry {
     /// What its times are multiplied by: 0.5 is twice as fast.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub times: f64,
-    /// The roofline of a device that nobody has measured.
+    /// The device's roofline: of one that nobody has measured, or of one whose measured times are to count no more. The rates that were
+    /// measured leave everything as it is; others take the place of all that was measured of the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
 }
@@ -88,6 +88,9 @@ pub struct LinkEntry {
 }
 
 impl PlatformFile {
+    /// What `format` says in every platform file.
+    pub const FORMAT: &'static str = "anabranch-platform";
+
     /// The machine at hand: all devices, and all links as measured or assumed.
     pub fn of(inventory: &Inventory, known: &MachineCosts) -> Self {
         let devices = machine_devices(inventory);
@@ -101,7 +104,7 @@ impl PlatformFile {
             format: FORMAT.into(),
             version: VERSION,
             extends: false,
-            devices: devices.iter().map(DeviceEntry::of).collect(),
+            devices: devices.iter().map(|device| DeviceEntry::of(device).with_rates(known)).collect(),
             links: pairs.filter(|(from, to)| from.name != to.name).map(entry).collect(),
             remove: Vec::new(),
         }
@@ -114,8 +117,9 @@ impl PlatformFile {
     pub fn read(path: &Path) -> Result<Self, PlanningError> {
         let refused = |problem: &str| PlanningError::platform_file(path, problem);
         let text = files::read(path, files::MOST_BYTES).map_err(|error| refused(&error.to_string()))?;
-        let file: Self = serde_json::from_slice(&text)
-            .map_err(|error| refused(&format!("{error}; start from one that `PlatformFile::of` makes")))?;
+        let file: Self = serde_json::from_slice(&text).map_err(|e| {
+            refused(&format!("{}; start from one that `PlatformFile::of` makes", files::json_problem(&e)))
+        })?;
         let Self { format, version, .. } = &file;
         if format != FORMAT || *version != VERSION {
             return Err(PlanningError::platform(format!(
@@ -125,8 +129,21 @@ impl PlatformFile {
         Ok(file)
     }
 
-    /// All devices of the platform, with everything that the file leaves out taken from `present`; figures are checked.
+    /// All devices of the platform, with everything that the file leaves out taken from `present`; figures are checked. The first is the
+    /// host, a CPU.
     pub(super) fn devices_over(&self, present: &[MachineDevice]) -> Result<Vec<DeviceEntry>, PlanningError> {
+        let devices = self.entries_over(present)?;
+        match devices.first() {
+            Some(host) if host.kind != Some(DeviceKind::Cpu) => {
+                let problem = format!("the first device, `{}`, is no CPU; inputs and outputs are there", host.name);
+                Err(PlanningError::platform(problem))
+            }
+            _ => Ok(devices),
+        }
+    }
+
+    /// The same of any devices, but at least one.
+    pub(super) fn entries_over(&self, present: &[MachineDevice]) -> Result<Vec<DeviceEntry>, PlanningError> {
         let unknown = |what: &str, name: &str, devices: &[DeviceEntry]| {
             let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
             PlanningError::platform(format!("{what} names `{name}`, but the devices are {}", known.join(", ")))
@@ -148,13 +165,8 @@ impl PlatformFile {
         if let Some(twice) = self.devices.iter().find(|device| !names.insert(&device.name)) {
             return Err(PlanningError::platform(format!("two devices are called `{}`", twice.name)));
         }
-        match devices.first() {
-            None => return Err(PlanningError::platform("no device is left")),
-            Some(host) if host.kind != Some(DeviceKind::Cpu) => {
-                let problem = format!("the first device, `{}`, is no CPU; inputs and outputs are there", host.name);
-                return Err(PlanningError::platform(problem));
-            }
-            Some(_) => {}
+        if devices.is_empty() {
+            return Err(PlanningError::platform("no device is left"));
         }
         for link in &self.links {
             link.check()?;
@@ -186,6 +198,12 @@ impl DeviceEntry {
         }
     }
 
+    /// The same with the rates that were measured of it.
+    fn with_rates(self, known: &MachineCosts) -> Self {
+        let costs = self.key.as_ref().and_then(|key| known.devices.get(key));
+        Self { rates: costs.and_then(|costs| costs.rates), ..self }
+    }
+
     /// The device as placement sees it, under a key of its own.
     pub(super) fn machine_device(&self) -> MachineDevice {
         MachineDevice {
@@ -199,16 +217,22 @@ impl DeviceEntry {
         }
     }
 
-    fn filled(&self, detected: Option<&Self>) -> Result<Self, PlanningError> {
+    /// Whether its figures make sense.
+    pub(super) fn check(&self) -> Result<(), PlanningError> {
         if !(self.times.is_finite() && self.times > 0.0) {
             return Err(wrong_figure("times", &self.name, self.times, "a number above 0"));
         }
         if let Some(rates) = self.rates.filter(|rates| !rates.is_sane()) {
             return Err(wrong_figure("one of the rates", &self.name, rates.matmul_flops, "positive, as are all rates"));
         }
+        Ok(())
+    }
+
+    fn filled(&self, detected: Option<&Self>) -> Result<Self, PlanningError> {
+        self.check()?;
         let Some(kind) = self.kind.or(detected.and_then(|d| d.kind)) else {
             return Err(PlanningError::platform(format!(
-                "device `{}` is not on this machine, so that its `kind` must be given: `cpu` or `gpu`",
+                "device `{}` is not known here, so that its `kind` must be given: `cpu` or `gpu`",
                 self.name
             )));
         };
@@ -220,7 +244,7 @@ impl DeviceEntry {
 }
 
 impl LinkEntry {
-    fn check(&self) -> Result<(), PlanningError> {
+    pub(super) fn check(&self) -> Result<(), PlanningError> {
         let figure =
             |what, value, expected| Err(wrong_figure(what, &format!("{} -> {}", self.from, self.to), value, expected));
         match (self.latency, self.rate) {

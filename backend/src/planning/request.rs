@@ -6,6 +6,7 @@ use super::strategy::{Order, Strategy};
 use crate::blocks::BlockMembers;
 use crate::error_kind::ErrorKind;
 use crate::files;
+use crate::names::did_you_mean;
 use crate::plan::{HOST, PlanDevice, PlanOptions, Residency};
 use crate::plan_file::PlanFile;
 use crate::program::Program;
@@ -103,7 +104,9 @@ impl PlacementRequest {
 
     fn from_file(program: &Program, machine: &Machine, path: &Path, rule: Order) -> Result<Self, PlanningError> {
         let text = files::read(path, files::MOST_BYTES).map_err(|error| PlanningError::plan_file(path, error))?;
-        let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| PlanningError::plan_file(path, error))?;
+        let refused =
+            |problem| PlanningError::plan_file(path, format!("{problem}; `anabranch place -o FILE` writes one"));
+        let plan: PlanFile = serde_json::from_slice(&text).map_err(|error| refused(files::json_problem(&error)))?;
         let devices = machine.plan_devices();
         let assignment = plan.assignment(program, &devices);
         let assignment = assignment.map_err(|error| PlanningError::plan_file(path, error))?;
@@ -133,9 +136,11 @@ fn single_device(program: &Program, machine: &Machine, name: &str) -> Result<Box
 
 fn unknown(machine: &Machine, name: &str) -> PlanningError {
     let devices: Vec<_> = machine.devices.iter().map(|device| device.name.as_str()).collect();
+    let meant = did_you_mean(name, strategy_names().into_iter().chain(devices.iter().copied()));
     let (strategies, devices) = (strategy_names().join(", "), devices.join(", "));
-    let text =
-        format!("there is no strategy and no device `{name}`; strategies are {strategies}; devices are {devices}");
+    let text = format!(
+        "there is no strategy and no device `{name}`{meant}; strategies are {strategies}; devices are {devices}"
+    );
     PlanningError::new(ErrorKind::Strategy, text)
 }
 

@@ -153,13 +153,24 @@ impl CostStore {
         if there != self.saved {
             let new = self.machines.since(&self.saved).unwrap_or_default();
             self.machines.clone_from(&there);
-            for (fingerprint, costs) in &new {
-                let machine = self.machines.entry(fingerprint.clone()).or_default();
-                machine.merge(costs);
-                machine.recalibrate(costs, self.saved.get(fingerprint));
-            }
+            self.add(&new, &self.saved.clone());
         }
         (self.saved, self.place) = (there, place);
+    }
+
+    /// Adds what `later`, which `earlier` has become since this was made of it, has learnt meanwhile.
+    pub(crate) fn catch_up(&mut self, earlier: &Self, later: &Self) {
+        let new = later.machines.since(&earlier.machines).unwrap_or_default();
+        self.add(&new, &earlier.machines);
+    }
+
+    /// Adds what is new since `before`.
+    fn add(&mut self, new: &Machines, before: &Machines) {
+        for (fingerprint, costs) in new {
+            let machine = self.machines.entry(fingerprint.clone()).or_default();
+            machine.merge(costs);
+            machine.recalibrate(costs, before.get(fingerprint));
+        }
     }
 
     /// Says which machine this is: from now on the costs of this fingerprint are predicted from and added to. What was measured on
@@ -260,11 +271,11 @@ impl CostStore {
         struct Head {
             version: u32,
         }
-        let head: Head = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let head: Head = serde_json::from_slice(text).map_err(|error| files::json_problem(&error))?;
         if head.version != FORMAT_VERSION {
             return Err(format!("its format is {}, and this program knows {FORMAT_VERSION}", head.version));
         }
-        let mut store: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let mut store: Self = serde_json::from_slice(text).map_err(|error| files::json_problem(&error))?;
         let dropped = store.machines.values_mut().map(MachineCosts::clean).sum();
         Ok((store, dropped))
     }
@@ -338,6 +349,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_learnt_while_a_file_is_written_is_saved_next() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("costs.json");
+        let before = filled();
+        let (mut saved, mut later) = (before.clone(), before.clone());
+        saved.save(&path).expect("writable");
+        let device = later.here_mut().devices.get_mut("cpu").expect("it was filled");
+        let history = device.nodes.get_mut("relu").and_then(|node| node.versions.values_mut().next());
+        history.expect("it was filled").add(Sample { nanoseconds: 16.0, cold: false, at: 8 });
+        saved.catch_up(&before, &later);
+        saved.save(&path).expect("writable");
+        let mut loaded = CostStore::load(&path).expect("readable").store;
+        loaded.settle("m");
+        let samples =
+            |store: &CostStore| store.here().node("cpu", "relu").and_then(History::estimate).map(|it| it.samples);
+        assert_eq!((samples(&before), samples(&saved), samples(&loaded)), (Some(3), Some(4), Some(4)));
+    }
+
+    #[test]
     fn what_is_no_store_is_refused_and_left_as_it_is() {
         let whole = String::from_utf8(filled().to_json().expect("text")).expect("ASCII");
         let cuts = [0, 1, whole.len() / 3, whole.len() / 2, whole.len() - 3].map(|length| &whole[..length]);
@@ -377,11 +407,12 @@ mod tests {
     #[test]
     fn several_processes_with_one_store_lose_nothing() {
         let (_directory, path) = written(filled().to_json().expect("text"));
-        let add = |store: &mut CostStore, node: &str| {
+        // Times that differ, as measured ones do: a history that equals another counts as that one, read once more.
+        let add = |store: &mut CostStore, node: &str, time: usize| {
             let devices = &mut store.here_mut().devices;
             let node = devices.entry("cpu".into()).or_default().nodes.entry(node.into()).or_default();
             let history = node.versions.entry(anabranch_kernels::VERSION).or_default();
-            assert!(history.add(Sample { nanoseconds: 11.0, cold: false, at: 8 }));
+            assert!(history.add(Sample { nanoseconds: 11.0 + time as f64 / 100.0, cold: false, at: 8 }));
         };
         const PROCESSES: usize = 8;
         let all_read = std::sync::Barrier::new(PROCESSES);
@@ -393,9 +424,10 @@ mod tests {
                     store.settle("m");
                     all_read.wait();
                     // What was saved is not added again.
-                    for _ in 0..3 {
-                        add(&mut store, &format!("of process {process}"));
-                        add(&mut store, "relu");
+                    for round in 0..3 {
+                        let time = 3 * process + round;
+                        add(&mut store, &format!("of process {process}"), time);
+                        add(&mut store, "relu", time);
                         store.save(path).expect("writable");
                     }
                 });

@@ -73,7 +73,7 @@ pub(super) struct Demand {
 }
 
 /// What is charged for a plan, for as long as this lives.
-pub(super) struct Charge {
+pub(crate) struct Charge {
     budget: Arc<Budget>,
     demand: Demand,
 }
@@ -88,16 +88,35 @@ impl Demand {
     /// What a plan takes of each device.
     pub(super) fn of(planned: &Planned) -> Self {
         let mut demand = Self::default();
-        for (device, memory) in planned.plan().memory().devices().iter().enumerate() {
+        demand.add(planned, &(0..planned.plan().devices().len()).collect::<Vec<_>>());
+        demand
+    }
+
+    /// Adds what a plan takes whose devices are, or are parts of, these of the session.
+    pub(super) fn add(&mut self, planned: &Planned, homes: &[usize]) {
+        for (memory, device) in planned.plan().memory().devices().iter().zip(homes.iter().copied()) {
             let shared = memory.shared.iter().filter_map(|shared| {
                 let constant = planned.program.constant(shared.value)?.identity().clone();
                 Some((Form { device, constant, layout: shared.layout.clone() }, shared.bytes))
             });
-            demand.shared.extend(shared);
+            self.shared.extend(shared);
             let shared: u64 = memory.shared.iter().map(|shared| shared.bytes).sum();
-            demand.own.push(memory.peak().saturating_sub(shared));
+            self.take(device, memory.peak().saturating_sub(shared));
         }
-        demand
+    }
+
+    /// Adds bytes of a device that are shared with no plan.
+    pub(super) fn take(&mut self, device: usize, bytes: u64) {
+        self.own.resize(self.own.len().max(device + 1), 0);
+        self.own[device] = self.own[device].saturating_add(bytes);
+    }
+
+    /// Bytes of each device.
+    pub(super) fn bytes(&self, devices: usize) -> Vec<u64> {
+        let mut bytes = self.own.clone();
+        bytes.resize(devices, 0);
+        self.shared.iter().for_each(|(form, shared)| bytes[form.device] = bytes[form.device].saturating_add(*shared));
+        bytes
     }
 }
 

@@ -1,6 +1,6 @@
 //! The model scheduled while it runs, without a plan: the baseline that plans are compared with.
 
-use super::error::SessionError;
+use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
 use super::open::Session;
 use super::outputs::Outputs;
@@ -24,7 +24,10 @@ impl Session {
     /// # Errors
     /// As [`Self::prepare`].
     pub fn dynamic(&self, inputs: &Inputs) -> Result<Dynamic, SessionError> {
-        let (lowered, machine) = (self.lowered(inputs)?, self.machine_here()?);
+        let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
+        if lowered.rest.is_some() {
+            return Err(InputError::Phases.into());
+        }
         let forecast = self.planner(&lowered, &machine).forecast()?;
         let kernels = Arc::new(lowered.kernels(&lowered.program));
         let executor = DynamicExecutor::new(kernels, &self.pool, machine.plan_devices(), forecast)?;

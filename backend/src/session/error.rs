@@ -1,15 +1,16 @@
 //! Why a session cannot do what it was asked: one opaque error with a kind, and the file, node, device or input it is about.
 
-use crate::device::DetectError;
+use crate::device::{DetectError, exact_bytes};
 use crate::error_kind::ErrorKind;
 use crate::execute::ExecError;
 use crate::import::ImportError;
 use crate::learning::CalibrationError;
-use crate::lower::LowerError;
+use crate::lower::{LowerError, Obstacle};
 use crate::planning::PlanningError;
-use anabranch_kernels::TensorSpec;
 use anabranch_kernels::shape::ShapeError;
+use anabranch_kernels::{OutOfMemory, TensorSpec};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ enum Cause {
     Import(#[from] ImportError),
     #[error(transparent)]
     Lower(#[from] LowerError),
+    #[error("{0}")]
+    Memory(OutOfMemory),
     #[error(transparent)]
     Detect(#[from] DetectError),
     #[error(transparent)]
@@ -44,8 +47,8 @@ enum Cause {
 /// A plan that fits a device alone, and not beside what else the session keeps there and is in use.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{device}` has {limit} bytes, of which plans in use hold {held}; this one needs {needed} more: let go of plans, or let the \
-     device hold more"
+    "`{device}` has {}, of which plans in use hold {}; this one needs {} more: let go of plans, or let the device hold more",
+    exact_bytes(*limit), exact_bytes(*held), exact_bytes(*needed)
 )]
 pub(super) struct SharedShortage {
     pub(super) device: String,
@@ -67,6 +70,17 @@ pub(super) enum InputError {
     Fixed { name: String },
     #[error("which inputs decide shapes was found meanwhile; try again")]
     Undecided,
+    #[error("shapes follow from computed values, so that the model is run in phases: only a planned run can do that")]
+    Phases,
+    #[error(
+        "shapes follow from computed values, so that the model is run in phases, between which values are on the host: no input or \
+         output can stay on another device"
+    )]
+    Resident,
+    #[error("output `{name}` is a sequence; only tensors can be outputs")]
+    Sequence { name: String },
+    #[error("value `{name}` is made by no node")]
+    Unmade { name: String },
     #[error("there is no device `{device}`; the devices are {known}")]
     NoDevice { device: String, known: String },
     #[error("the model has no input `{name}`; its inputs are {known}")]
@@ -76,10 +90,11 @@ pub(super) enum InputError {
     #[error("input `{name}`: {problem}; give the input, or smaller sizes of its symbols")]
     TooLarge { name: String, problem: ShapeError },
     #[error(
-        "`{device}` may hold {limit} bytes, and the inputs up to `{name}` take {needed}; give it more, or smaller sizes"
+        "`{device}` may hold {}, and the inputs up to `{name}` take {}; give it more, or smaller sizes",
+        exact_bytes(*limit), exact_bytes(*needed)
     )]
     NoRoom { name: String, device: String, needed: u64, limit: u64 },
-    #[error("input `{name}` takes {bytes} bytes, more memory than the system has left")]
+    #[error("input `{name}` takes {}, more memory than the system has left", exact_bytes(*bytes as u64))]
     NoMemory { name: String, bytes: usize },
 }
 
@@ -91,6 +106,15 @@ struct About<'a> {
     device: Option<&'a str>,
     input: Option<&'a str>,
     symbol: Option<&'a str>,
+}
+
+/// Does work in which some small tensor may find no memory, for which [`anabranch_kernels::Buffer::zeroed`] panics; that becomes an error.
+pub(super) fn within_memory<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, SessionError> {
+    // Whatever was half made is dropped, and locks outlive a panic.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| match payload.downcast_ref() {
+        Some(shortage) => Err(SessionError { cause: Arc::new(Cause::Memory(*shortage)) }),
+        None => resume_unwind(payload),
+    })
 }
 
 impl SessionError {
@@ -124,6 +148,11 @@ impl SessionError {
         self.about().symbol
     }
 
+    /// The nodes of the model that cannot be lowered, in its order, if that is what it is about.
+    pub fn obstacles(&self) -> &[Obstacle] {
+        if let Cause::Lower(error) = &*self.cause { error.obstacles() } else { &[] }
+    }
+
     /// Whether the run ended because its [`CancelToken`](crate::execute::CancelToken) was used.
     pub fn is_cancelled(&self) -> bool {
         self.kind() == ErrorKind::Cancelled
@@ -144,15 +173,11 @@ impl SessionError {
         matches!(*self.cause, Cause::Input(InputError::Undecided))
     }
 
-    /// Inputs whose elements lowering would have to know.
-    pub(super) fn wanted(&self) -> &[String] {
-        if let Cause::Lower(error) = &*self.cause { &error.wanted[..] } else { &[] }
-    }
-
     fn about(&self) -> About<'_> {
         match &*self.cause {
             Cause::Import(error) => About { file: error.file(), node: error.node(), ..About::of(ErrorKind::Model) },
             Cause::Lower(error) => lower(error),
+            Cause::Memory(_) => About::of(ErrorKind::Memory),
             Cause::Detect(error) => About::of(ErrorKind::Device).device(&error.device),
             Cause::Planning(error) | Cause::Calibration(CalibrationError::Planning(error)) => planning(error),
             Cause::Calibration(CalibrationError::Exec(error)) | Cause::Exec(error) => exec(error),
@@ -172,6 +197,9 @@ impl SessionError {
                 | InputError::Away { name, .. }
                 | InputError::Fixed { name },
             ) => About::of(ErrorKind::Input).input(name),
+            Cause::Input(InputError::Phases) => About::of(ErrorKind::Infeasible),
+            Cause::Input(InputError::Resident | InputError::Sequence { .. }) => About::of(ErrorKind::Unsupported),
+            Cause::Input(InputError::Unmade { .. }) => About::of(ErrorKind::Model),
             Cause::Input(InputError::Undecided) => About::of(ErrorKind::Internal),
         }
     }

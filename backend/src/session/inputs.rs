@@ -132,13 +132,40 @@ impl Session {
     /// If the shape of one is not known from the model, the given inputs and the options, or all that are on the host are more than
     /// it may hold: that is known before any memory is taken.
     pub fn fill_random(&self, inputs: Inputs, seed: u64) -> Result<Inputs, SessionError> {
+        self.fill(inputs, seed, |_, _| None)
+    }
+
+    /// [`Self::fill_random`], where dimensions that nobody knows have size 1. Gives with the inputs what was assumed: symbols, or the
+    /// names of inputs with the place of the dimension (`x[0]`).
+    ///
+    /// # Errors
+    /// As [`Self::fill_random`], of an input whose number of dimensions is not known.
+    pub fn fill_assumed(&self, inputs: Inputs, seed: u64) -> Result<(Inputs, Vec<String>), SessionError> {
+        let mut assumed = Vec::new();
+        let filled = self.fill(inputs, seed, |dim, place| {
+            let name = if let Dim::Symbol(name) = dim { name.clone() } else { place() };
+            if !assumed.contains(&name) {
+                assumed.push(name);
+            }
+            Some(1)
+        })?;
+        Ok((filled, assumed))
+    }
+
+    /// Fills the inputs that are not given; `unknown` may give sizes to dimensions that nobody knows, which are told with their places.
+    fn fill(
+        &self,
+        inputs: Inputs,
+        seed: u64,
+        mut unknown: impl FnMut(&Dim, &dyn Fn() -> String) -> Option<usize>,
+    ) -> Result<Inputs, SessionError> {
         let dims = self.bound_dims(&inputs);
         let mut missing = Vec::new();
         for input in self.inputs().iter().filter(|input| !input.is_optional()) {
             if inputs.given(input.name()).is_none()
                 && let Some(dtype) = input.dtype()
             {
-                missing.push((input.name(), TensorSpec::new(dtype, concrete(input, &dims)?)));
+                missing.push((input.name(), TensorSpec::new(dtype, concrete(input, &dims, &mut unknown)?)));
             }
         }
         let held = inputs.iter().map(|(name, tensor)| (name, tensor.spec()));
@@ -159,16 +186,22 @@ impl Session {
         &self,
         tensors: impl IntoIterator<Item = (&'a str, &'a TensorSpec)>,
     ) -> Result<(), SessionError> {
+        let mut needed = 0u64;
+        tensors.into_iter().try_for_each(|(name, spec)| {
+            needed = needed.saturating_add(spec.bytes() as u64);
+            self.check_bytes(name, needed)
+        })
+    }
+
+    /// Sees that the host may hold so many bytes, which are for this node or input.
+    pub(super) fn check_bytes(&self, name: &str, needed: u64) -> Result<(), SessionError> {
         let Some(host) = self.inventory.devices().next() else { return Ok(()) };
         let (device, limit) = (host.name().to_owned(), host.memory());
-        let mut needed = 0u64;
-        for (name, spec) in tensors {
-            needed = needed.saturating_add(spec.bytes() as u64);
-            if needed > limit {
-                return Err(InputError::NoRoom { name: name.to_owned(), device, needed, limit }.into());
-            }
+        if needed <= limit {
+            Ok(())
+        } else {
+            Err(InputError::NoRoom { name: name.to_owned(), device, needed, limit }.into())
         }
-        Ok(())
     }
 
     /// The sizes of symbols, from the options and the given inputs.
@@ -186,14 +219,21 @@ impl Session {
     }
 }
 
-/// The shape of an input whose dimensions are all numbers or bound symbols.
-fn concrete(input: &ValueInfo, bound: &BTreeMap<String, usize>) -> Result<Shape, InputError> {
-    let size = |dim: &Dim| match dim {
-        Dim::Known(size) => Some(*size),
-        Dim::Symbol(name) => bound.get(name).copied(),
-        Dim::Unknown => None,
+/// The shape of an input whose dimensions are numbers, bound symbols, or else of the size that `unknown` gives.
+fn concrete(
+    input: &ValueInfo,
+    bound: &BTreeMap<String, usize>,
+    unknown: &mut impl FnMut(&Dim, &dyn Fn() -> String) -> Option<usize>,
+) -> Result<Shape, InputError> {
+    let mut size = |(axis, dim): (usize, &Dim)| {
+        let known = match dim {
+            Dim::Known(size) => Some(*size),
+            Dim::Symbol(name) => bound.get(name).copied(),
+            Dim::Unknown => None,
+        };
+        known.or_else(|| unknown(dim, &|| format!("{}[{axis}]", input.name())))
     };
-    let dims: Option<Vec<usize>> = input.dims().and_then(|dims| dims.iter().map(size).collect());
+    let dims: Option<Vec<usize>> = input.dims().and_then(|dims| dims.iter().enumerate().map(&mut size).collect());
     let name = || input.name().to_owned();
     let dims = dims.ok_or_else(|| InputError::Shape { name: name(), dims: dims_text(input.dims()) })?;
     Shape::new(dims).map_err(|problem| InputError::TooLarge { name: name(), problem })

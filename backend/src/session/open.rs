@@ -2,21 +2,25 @@
 
 use super::budget::{Budget, Limit};
 use super::cache::Cache;
-use super::deciding::Deciding;
-use super::error::SessionError;
+use super::error::{SessionError, within_memory};
+use super::loss::Lost;
 use super::options::SessionOptions;
 use super::prepare::{Key, Prepared};
 use super::run::Run;
 use super::value_info::ValueInfo;
 use crate::device::{Inventory, detect};
-use crate::execute::{DevicePool, Weights};
-use crate::import::{self, Model};
+use crate::execute::{DevicePool, RunOutput, Weights};
+use crate::import::{self, ImportError, Model};
 use crate::learning::{Learned, ProfiledRun, calibrate, record};
 use crate::lock::lock;
-use crate::planning::{Lowered, Machine, MachineDevice, compute_devices, machine_devices};
+use crate::lower::Phase;
+use crate::planning::{Constraints, Lowered, Machine, MachineDevice, Planned, compute_devices, machine_devices};
 use crate::profile::{CostStore, StoreError};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+
+/// Plans of later phases that are kept for each set of input shapes, on average.
+pub(super) const PHASES: usize = 32;
 
 /// A model that can be run any number of times, from any number of threads.
 ///
@@ -25,28 +29,42 @@ use std::sync::{Arc, Mutex};
 /// opened GPUs, so that each of these is there once, and the plans that a session keeps are within each device's limit in
 /// sum. Not counted are the raw weights of models given as bytes, and what `Session::dynamic` takes.
 ///
+/// Where shapes follow from computed values, a run has several phases, each with a plan of its own: see [`Later`](super::Later). The
+/// values between them are on the host, and what a phase reads of them must fit there.
+///
 /// # From several threads
 /// Planning for some shapes does not hold up runs with others; callers that need the same new plan wait for whoever makes it. Runs
 /// follow each other, since each uses all the devices of its plan; a run that is queued obeys its own timeout and cancellation.
 pub struct Session {
-    pub(super) model: Model,
+    /// All of the model.
+    pub(crate) whole: Arc<Phase>,
+    /// What could not be read of it.
+    pub(super) problems: Vec<ImportError>,
     inputs: Vec<ValueInfo>,
     outputs: Vec<ValueInfo>,
-    pub(super) inventory: Inventory,
+    pub(crate) inventory: Inventory,
     pub(super) machine_devices: Vec<MachineDevice>,
     /// The threads, teams and opened GPUs of all plans.
-    pub(super) pool: Arc<DevicePool>,
+    pub(crate) pool: Arc<DevicePool>,
     /// The constants of all plans.
-    pub(super) weights: Arc<Weights>,
+    pub(crate) weights: Arc<Weights>,
     /// What all plans hold.
     pub(super) budget: Arc<Budget>,
-    pub(super) options: SessionOptions,
+    pub(crate) options: SessionOptions,
+    /// The constraints on phases.
+    pub(super) of_parts: Constraints,
     costs: Mutex<CostStore>,
+    /// Held while costs are written.
+    saving: Mutex<()>,
     /// Held while devices are calibrated: who needs the rates waits for them.
     calibrating: Mutex<()>,
-    pub(super) deciding: Deciding,
+    /// The GPUs that plans do without.
+    pub(super) lost: Lost,
     pub(super) lowered: Cache<Key, Lowered, SessionError>,
     pub(super) prepared: Cache<Key, Prepared, SessionError>,
+    /// The same of later phases, of which a run may have many.
+    pub(super) later_lowered: Cache<Key, Lowered, SessionError>,
+    pub(super) later_prepared: Cache<Key, Prepared, SessionError>,
 }
 
 impl Session {
@@ -55,7 +73,17 @@ impl Session {
     /// # Errors
     /// If the file is no usable model, or the options name devices that are not there.
     pub fn open(path: impl AsRef<Path>, options: SessionOptions) -> Result<Self, SessionError> {
-        Self::new(import::load(path.as_ref())?, options)
+        within_memory(|| Self::new(import::load(path.as_ref())?, options))
+    }
+
+    /// Opens as much of the ONNX model in a file as can be read, to ask what it is and all that stops it: [`Self::problems`], and what
+    /// [`Self::plan`] answers ([`SessionError::obstacles`]). With problems, it never runs.
+    ///
+    /// # Errors
+    /// If the file is no ONNX model at all, or the options name devices that are not there.
+    pub fn survey(path: impl AsRef<Path>, options: SessionOptions) -> Result<Self, SessionError> {
+        let (model, problems) = import::survey(path.as_ref())?;
+        Self::surveyed(model, problems, options)
     }
 
     /// Opens the ONNX model in `bytes`, which must not refer to external data.
@@ -63,10 +91,19 @@ impl Session {
     /// # Errors
     /// As [`Self::open`].
     pub fn from_bytes(bytes: &[u8], options: SessionOptions) -> Result<Self, SessionError> {
-        Self::new(import::from_bytes(bytes, None)?, options)
+        within_memory(|| Self::new(import::from_bytes(bytes, None)?, options))
     }
 
-    fn new(model: Model, mut options: SessionOptions) -> Result<Self, SessionError> {
+    /// Opens a model that [`import`] has made.
+    ///
+    /// # Errors
+    /// If the options name devices that are not there.
+    pub fn new(model: Model, options: SessionOptions) -> Result<Self, SessionError> {
+        Self::surveyed(model, Vec::new(), options)
+    }
+
+    /// A model of which some could not be read.
+    fn surveyed(model: Model, problems: Vec<ImportError>, mut options: SessionOptions) -> Result<Self, SessionError> {
         let mut inventory = detect(&options.devices)?;
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
@@ -78,14 +115,34 @@ impl Session {
             weights: Arc::default(),
             budget: Budget::new(inventory.devices().map(Limit::of).collect()),
             costs: Mutex::new(costs),
+            saving: Mutex::default(),
             calibrating: Mutex::default(),
-            deciding: Deciding::default(),
+            lost: Lost::default(),
             lowered: Cache::new(options.plan_capacity),
             prepared: Cache::new(options.plan_capacity),
-            model,
+            later_lowered: Cache::new(options.plan_capacity.saturating_mul(PHASES)),
+            later_prepared: Cache::new(options.plan_capacity.saturating_mul(PHASES)),
+            whole: Phase::whole(Arc::new(model)),
+            of_parts: options.constraints.of_parts(),
+            problems,
             inventory,
             options,
         })
+    }
+
+    /// The model as its file gives it.
+    pub fn model(&self) -> &Model {
+        &self.whole.model
+    }
+
+    /// The inputs, by name, that were found by now to decide shapes by their elements.
+    pub fn deciding_inputs(&self) -> Vec<String> {
+        self.whole.deciding.known().iter().cloned().collect()
+    }
+
+    /// What could not be read of a model that [`Self::survey`] opened.
+    pub fn problems(&self) -> &[ImportError] {
+        &self.problems
     }
 
     /// The model's inputs, in its order.
@@ -114,6 +171,11 @@ impl Session {
         self.prepared.len()
     }
 
+    /// How many plans of later phases are ready, or being made: see [`Later`](super::Later).
+    pub fn ready_phases(&self) -> usize {
+        self.later_prepared.len()
+    }
+
     /// What is known of the devices' costs by now.
     pub fn costs(&self) -> CostStore {
         lock(&self.costs).clone()
@@ -125,7 +187,15 @@ impl Session {
     /// # Errors
     /// If the file is no cost store or cannot be written.
     pub fn save_costs(&self, path: &Path) -> Result<(), StoreError> {
-        lock(&self.costs).save(path)
+        let _alone = lock(&self.saving);
+        // Runs are planned and learnt from while the file is waited for.
+        let before = self.costs();
+        let mut saved = before.clone();
+        saved.save(path)?;
+        let mut costs = lock(&self.costs);
+        saved.catch_up(&before, &costs);
+        *costs = saved;
+        Ok(())
     }
 
     /// Measures every device whose rates are not known, its links with the host, and what it and other CPU devices take longer for each other's
@@ -135,33 +205,40 @@ impl Session {
     /// # Errors
     /// If a probe fails to run: then models would, too.
     pub fn calibrate(&self) -> Result<(), SessionError> {
+        self.calibrate_parts(&self.inventory)
+    }
+
+    /// The same for devices that are parts of this session's.
+    pub(crate) fn calibrate_parts(&self, inventory: &Inventory) -> Result<(), SessionError> {
         let _alone = lock(&self.calibrating);
         let mut measured = lock(&self.costs).here().rates_only();
-        calibrate(&self.inventory, &mut measured)?;
+        calibrate(inventory, &mut measured)?;
         lock(&self.costs).here_mut().merge(&measured);
         Ok(())
     }
 
     /// Adds what a profiled run of this session measured to the costs: times of nodes, of transfers, and of the run as a whole. A
-    /// plan's first run counts as cold. Plans that were made stay as they are; [`Self::plan_with`] makes one with what was learned.
+    /// plan's first run counts as cold. Plans that were made stay as they are; [`Self::plan_with`] makes one with what was learned. Of a
+    /// model that is run in phases what the others measured is added, too; what is returned is of the first.
     pub fn learn(&self, run: &Run) -> Learned {
-        let profiled = ProfiledRun {
-            program: &run.prepared.program,
-            plan: run.prepared.plan(),
-            run: &run.measured,
-            cold: run.cold,
-            streams_alone: false,
-            devices: &self.machine_devices,
-        };
+        run.later.iter().flat_map(|later| &later.runs).for_each(|later| {
+            self.learn_from(&later.planned, &later.measured, later.cold);
+        });
+        self.learn_from(&run.prepared, &run.measured, run.cold)
+    }
+
+    fn learn_from(&self, planned: &Planned, run: &RunOutput, cold: bool) -> Learned {
+        let (program, plan, devices) = (&planned.program, planned.plan(), &self.machine_devices);
+        let profiled = ProfiledRun { program, plan, run, cold, streams_alone: false, devices };
         record(lock(&self.costs).here_mut(), profiled)
     }
 
     /// The machine that is there, with the costs known by now; calibrated before, if the options want it.
     pub(super) fn machine_here(&self) -> Result<Machine, SessionError> {
         if self.options.calibrate {
-            self.calibrate()?;
+            within_memory(|| self.calibrate())?;
         }
-        Ok(Machine::present(&self.inventory, lock(&self.costs).here()))
+        Ok(Machine::present(&self.inventory, lock(&self.costs).here()).without(&self.lost.names()))
     }
 
     /// The machine to plan for: the one that is there, or that of the platform file.

@@ -1,6 +1,8 @@
 //! What decides how a session places and runs its model.
 
+use super::loss::OnDeviceLoss;
 use crate::device::DetectOptions;
+use crate::lower::Rewrites;
 use crate::plan::PlanOptions;
 use crate::planning::{Constraints, Order, PlanChoice, PlatformFile, Strategy};
 use crate::profile::CostStore;
@@ -26,8 +28,8 @@ pub struct SessionOptions {
     pub constraints: Constraints,
     /// Sizes of symbolic dimensions that no input's shape binds.
     pub dims: BTreeMap<String, usize>,
-    /// Whether neighbouring operators are fused into one node. Default: yes.
-    pub fuse: bool,
+    /// How neighbouring operators are fused into one node. Default: in every way.
+    pub fuse: Rewrites,
     /// Streaming of transfers.
     pub plan: PlanOptions,
     /// Costs to predict with; [`Session::learn`](super::Session::learn) adds to them.
@@ -39,6 +41,8 @@ pub struct SessionOptions {
     /// Whether devices without calibrated rates are calibrated before the first placement, which takes about a second a device.
     /// Without it, rates are assumed until [`Session::calibrate`](super::Session::calibrate) measures them. Default: no.
     pub calibrate: bool,
+    /// What a run does that loses a GPU. Default: it fails.
+    pub on_device_loss: OnDeviceLoss,
 }
 
 impl Default for SessionOptions {
@@ -49,12 +53,13 @@ impl Default for SessionOptions {
             order: Order::default(),
             constraints: Constraints::default(),
             dims: BTreeMap::new(),
-            fuse: true,
+            fuse: Rewrites::ALL,
             plan: PlanOptions::default(),
             costs: CostStore::default(),
             platform: None,
             plan_capacity: 8,
             calibrate: false,
+            on_device_loss: OnDeviceLoss::default(),
         }
     }
 }
@@ -125,8 +130,8 @@ impl SessionOptions {
         self
     }
 
-    /// Fuses neighbouring operators, or not.
-    pub fn with_fusion(self, fuse: bool) -> Self {
+    /// Fuses neighbouring operators in these ways.
+    pub fn with_fusion(self, fuse: Rewrites) -> Self {
         Self { fuse, ..self }
     }
 
@@ -148,6 +153,11 @@ impl SessionOptions {
     /// Calibrates devices of unknown rates before the first placement, or not.
     pub fn with_calibration(self, calibrate: bool) -> Self {
         Self { calibrate, ..self }
+    }
+
+    /// Lets runs that lose a GPU fail, or be made again without it.
+    pub fn with_on_device_loss(self, on_device_loss: OnDeviceLoss) -> Self {
+        Self { on_device_loss, ..self }
     }
 
     /// How the session's own plans are made.

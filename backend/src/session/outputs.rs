@@ -58,6 +58,17 @@ impl Outputs {
         Self { names, tensors, ..Self::default() }
     }
 
+    /// Tensors for the next run to leave its outputs in, in the model's order, where they are of the same size and nothing else holds
+    /// them: see [`Session::run_into`](super::Session::run_into).
+    pub fn over(tensors: Vec<Tensor>) -> Self {
+        Self { tensors, ..Self::default() }
+    }
+
+    /// The outputs on the host, in the model's order.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
     /// Takes everything out, so that a run can use its memory again.
     pub(super) fn take(&mut self) -> RunOutput {
         self.names = Arc::default();

@@ -2,27 +2,30 @@
 
 use super::budget::{Charge, Demand};
 use super::cache::Cache;
-use super::deciding::is_small;
-use super::error::{InputError, SessionError};
+use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
-use super::open::Session;
-use crate::execute::{Deadline, Executor, verify_devices};
-use crate::lower::{LowerOptions, lower};
-use crate::plan::PlanOptions;
-use crate::planning::{Lowered, Machine, PlanChoice, Planned, Planner};
-use anabranch_kernels::{Shape, Tensor};
+use super::open::{PHASES, Session};
+use crate::execute::{Deadline, Executor, RunOptions, verify_devices};
+use crate::import::ValueIndex;
+use crate::lent;
+use crate::lower::{LowerOptions, Phase, is_small};
+use crate::plan::{HOST, PlanOptions};
+use crate::planning::{Lowered, Machine, PlanChoice, Planned, Planner, Strategy};
+use crate::program::Program;
+use anabranch_kernels::{KernelError, Shape, Tensor};
 use anabranch_placement::format::LoadedProblem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 /// A program with its plan and the executor that runs it.
 pub struct Prepared {
     planned: Arc<Planned>,
-    pub(super) executor: Executor,
+    pub(crate) executor: Executor,
     /// Names of the outputs, in the model's order.
-    pub(super) output_names: Arc<[String]>,
+    pub(crate) output_names: Arc<[String]>,
     /// Whether a run has been made: the first is cold.
     pub(super) warm: AtomicBool,
     /// Given back last.
@@ -31,6 +34,8 @@ pub struct Prepared {
 
 /// For which inputs something was made.
 pub(super) struct Key {
+    /// Of which phase.
+    phase: u64,
     /// Their shapes, by name.
     shapes: BTreeMap<String, Shape>,
     /// The elements of those that decide shapes and are small, by name.
@@ -38,19 +43,22 @@ pub(super) struct Key {
 }
 
 impl Key {
-    fn of(inputs: &Inputs, deciding: &BTreeSet<String>) -> Self {
+    fn of(phase: &Phase, inputs: &Inputs, deciding: &BTreeSet<String>) -> Self {
         let fixed = inputs.iter().filter(|(name, tensor)| deciding.contains(*name) && is_small(tensor));
         Self {
+            phase: phase.id,
             shapes: inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect(),
-            fixed: fixed.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect(),
+            fixed: fixed.map(|(name, tensor)| (name.to_owned(), lent::kept(tensor))).collect(),
         }
     }
 
     /// Whether inputs are such. Allocates nothing.
-    fn fits(&self, inputs: &Inputs) -> bool {
+    fn fits(&self, phase: &Phase, inputs: &Inputs) -> bool {
         let shapes = self.shapes.iter().map(|(name, shape)| (&**name, shape));
         let same = |(name, tensor): (&String, &Tensor)| inputs.find(name).is_some_and(|given| given.same_bits(tensor));
-        shapes.eq(inputs.specs().map(|(name, spec)| (name, &spec.shape))) && self.fixed.iter().all(same)
+        phase.id == self.phase
+            && shapes.eq(inputs.specs().map(|(name, spec)| (name, &spec.shape)))
+            && self.fixed.iter().all(same)
     }
 }
 
@@ -71,32 +79,44 @@ impl Deref for Prepared {
 
 impl Session {
     /// Compiles the model for the shapes of these inputs, and the elements of those small ones that decide further shapes, or finds it
-    /// compiled.
+    /// compiled. Where shapes follow from computed values it is the plan of what comes before them: see [`Planned::rest`].
     ///
     /// # Errors
     /// If shapes are missing or impossible, or there is no plan within the constraints.
     pub fn prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
-        self.find_or_prepare(inputs, &Deadline::none())
+        self.find_or_prepare(&self.whole, inputs, &Deadline::none())
     }
 
-    /// [`Self::prepare`] by a caller that is counted as active.
+    /// [`Self::prepare`] for a run with these options: its token, and its time limit from now on, end the wait for memory and for plans that
+    /// others make.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`]; also if the run is cancelled or out of time while it waits.
+    pub fn prepare_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
+        let _active = self.budget.enter();
+        self.find_or_prepare(&self.whole, inputs, &Deadline::new(options, Instant::now()))
+    }
+
+    /// [`Self::prepare`] for a phase, by a caller that is counted as active.
     pub(super) fn find_or_prepare(
         &self,
+        phase: &Arc<Phase>,
         inputs: &Inputs,
         deadline: &Deadline<'_>,
     ) -> Result<Arc<Prepared>, SessionError> {
         // Who waits for another caller's plan must not keep that caller waiting for memory.
         let pause = || self.budget.pause();
+        let cache = if phase.is_whole() { &self.prepared } else { &self.later_prepared };
         loop {
-            let deciding = self.deciding.known();
-            let prepared = cached(&self.prepared, inputs, &deciding, pause, || {
-                let lowered = self.lowered(inputs)?;
-                if !self.deciding.is(&deciding) {
+            let deciding = phase.deciding.known();
+            let prepared = cached(cache, phase, inputs, &deciding, pause, || {
+                let lowered = self.lowered(phase, inputs)?;
+                if !phase.deciding.is(&deciding) {
                     return Err(InputError::Undecided.into());
                 }
                 // From this lowering and no later one, which may have fixed more than the key holds.
-                let planned = self.planner(&lowered, &self.machine_here()?).plan(&self.choice())?;
+                let planned = self.planner(&lowered, &self.machine_here()?).plan(&self.choice_of(phase))?;
                 self.make_ready(&Arc::new(planned), deadline)
             });
             match prepared {
@@ -107,7 +127,7 @@ impl Session {
                 },
                 // What was just found to decide shapes belongs into the key.
                 // Whoever waited may know it by now: each name is found once, so this ends.
-                Err(error) if error.is_undecided() || !self.deciding.is(&deciding) => {}
+                Err(error) if error.is_undecided() || !phase.deciding.is(&deciding) => {}
                 result => return result,
             }
         }
@@ -119,7 +139,7 @@ impl Session {
     /// # Errors
     /// If shapes are missing or impossible, some node can run nowhere, or the platform file does not fit this machine.
     pub fn problem(&self, inputs: &Inputs) -> Result<LoadedProblem, SessionError> {
-        Ok(self.planner(&*self.lowered(inputs)?, &self.machine()?).problem()?)
+        Ok(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine()?).problem()?)
     }
 
     /// Places and plans the model for inputs of these shapes, on these devices or those of the platform file, and readies
@@ -128,12 +148,26 @@ impl Session {
     /// # Errors
     /// As [`Self::prepare`]; also if the platform file does not fit this machine.
     pub fn plan(&self, inputs: &Inputs) -> Result<Planned, SessionError> {
-        Ok(self.planner(&*self.lowered(inputs)?, &self.machine()?).plan(&self.choice())?)
+        Ok(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine()?).plan(&self.choice())?)
+    }
+
+    /// How those of a phase are made: a plan file is one of the first.
+    fn choice_of(&self, phase: &Phase) -> PlanChoice {
+        let choice = self.choice();
+        match choice.strategy {
+            Strategy::PlanFile(_) if !phase.is_whole() => PlanChoice { strategy: Strategy::default(), ..choice },
+            _ => choice,
+        }
+    }
+
+    /// For each node of a program, why a GPU has no kernel for it: one of those that are there, or a usual one where there is none.
+    pub fn gpu_refusals(&self, program: &Program) -> Vec<Option<KernelError>> {
+        Machine::present(&self.inventory, self.costs().here()).gpu_refusals(program)
     }
 
     /// How the session's own plans are made.
     pub fn choice(&self) -> PlanChoice {
-        self.options.choice()
+        self.choice_for_the_rest()
     }
 
     /// Places and plans the model for inputs of these shapes as `choice` says, with the costs known by now. Readies nothing:
@@ -142,7 +176,7 @@ impl Session {
     /// # Errors
     /// As [`Self::prepare`].
     pub fn plan_with(&self, inputs: &Inputs, choice: &PlanChoice) -> Result<Arc<Planned>, SessionError> {
-        Ok(Arc::new(self.planner(&*self.lowered(inputs)?, &self.machine_here()?).plan(choice)?))
+        Ok(Arc::new(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine_here()?).plan(choice)?))
     }
 
     /// The same plan with the prediction that the costs known by now make of it.
@@ -155,7 +189,10 @@ impl Session {
         planned: &Planned,
         options: &PlanOptions,
     ) -> Result<Arc<Planned>, SessionError> {
-        Ok(Arc::new(self.planner(&*self.lowered(inputs)?, &self.machine_here()?).predict_again(planned, options)?))
+        Ok(Arc::new(
+            self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine_here()?)
+                .predict_again(planned, options)?,
+        ))
     }
 
     /// Takes the memory and starts the threads that a plan needs, beside what the session has: threads, opened GPUs, and weights in
@@ -165,7 +202,25 @@ impl Session {
     /// If a device or a kernel cannot be readied, or the plan does not fit beside those in use.
     pub fn ready(&self, planned: &Arc<Planned>) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
-        self.make_ready(planned, &Deadline::none()).map(Arc::new)
+        within_memory(|| self.make_ready(planned, &Deadline::none()).map(Arc::new))
+    }
+
+    /// Keeps the memory of several plans at a time, whose devices are, or are parts of, those of the session (`homes`), and `passing` bytes
+    /// more on the host. Gives the bytes of each of the session's devices as well; what plans share counts once.
+    ///
+    /// # Errors
+    /// If it does not fit beside what is in use.
+    pub(crate) fn hold(
+        &self,
+        plans: &[(Arc<Planned>, Vec<usize>)],
+        passing: u64,
+    ) -> Result<(Charge, Vec<u64>), SessionError> {
+        let mut demand = Demand::default();
+        plans.iter().for_each(|(planned, homes)| demand.add(planned, homes));
+        demand.take(HOST.index(), passing);
+        let bytes = demand.bytes(self.machine_devices.len());
+        let _active = self.budget.enter();
+        Ok((self.budget.charge(demand, || self.forget_idle(), &Deadline::none())?, bytes))
     }
 
     fn make_ready(&self, planned: &Arc<Planned>, deadline: &Deadline<'_>) -> Result<Prepared, SessionError> {
@@ -180,36 +235,60 @@ impl Session {
 
     /// Forgets the plan of those that nobody runs or holds that has gone unused longest, and what only it used of the weights.
     fn forget_idle(&self) -> bool {
-        let forgotten = self.prepared.forget_one(|prepared| Arc::strong_count(prepared) == 1);
+        let idle = |prepared: &Arc<Prepared>| Arc::strong_count(prepared) == 1;
+        let forgotten = self.later_prepared.forget_one(idle).or_else(|| self.prepared.forget_one(idle));
         let some = forgotten.is_some();
         drop(forgotten);
         self.weights.trim();
         some
     }
 
-    pub(super) fn planner<'a>(&'a self, lowered: &'a Lowered, machine: &'a Machine) -> Planner<'a> {
-        Planner { lowered, machine, constraints: &self.options.constraints }
+    pub(crate) fn planner<'a>(&'a self, lowered: &'a Lowered, machine: &'a Machine) -> Planner<'a> {
+        let constraints = if lowered.rest.is_some() { &self.of_parts } else { &self.options.constraints };
+        Planner { lowered, machine, constraints }
     }
 
-    /// The model lowered for the shapes of these inputs, and the elements of those that decide further shapes.
-    pub(super) fn lowered(&self, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
+    /// A phase lowered for the shapes of these inputs, and the elements of those that decide further shapes.
+    pub(crate) fn lowered(&self, phase: &Arc<Phase>, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
+        let cache = if phase.is_whole() { &self.lowered } else { &self.later_lowered };
         loop {
-            let deciding = self.deciding.known();
-            let lowered = cached(&self.lowered, inputs, &deciding, || (), || self.lower(inputs, &deciding));
+            let deciding = phase.deciding.known();
+            let lowered = cached(cache, phase, inputs, &deciding, || (), || self.lower(phase, inputs, &deciding));
             match lowered {
                 // What another caller has found meanwhile counts as well.
-                Err(error) if self.deciding.learn(error.wanted(), inputs) || !self.deciding.is(&deciding) => {}
+                Err(_) if !phase.deciding.is(&deciding) => {}
                 lowered => return lowered,
             }
         }
     }
 
-    fn lower(&self, inputs: &Inputs, deciding: &BTreeSet<String>) -> Result<Lowered, SessionError> {
-        self.check_names(inputs)?;
+    fn lower(&self, phase: &Arc<Phase>, inputs: &Inputs, deciding: &BTreeSet<String>) -> Result<Lowered, SessionError> {
         let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
-        let Key { shapes: input_shapes, fixed } = Key::of(inputs, deciding);
-        let options = LowerOptions { dims, input_shapes, fixed, fuse, ..LowerOptions::default() };
-        Ok(Lowered { program: Arc::new(lower(&self.model, &options)?), weights: Arc::clone(&self.weights) })
+        let Key { shapes: input_shapes, fixed, .. } = Key::of(phase, inputs, deciding);
+        let mut options = LowerOptions { dims, input_shapes, fixed, fuse, ..LowerOptions::default() };
+        if !phase.is_whole() {
+            // All later phases of a model share what a whole one may fold.
+            options.budget /= PHASES;
+        }
+        let given = |value: &ValueIndex| Some((*value, inputs.given(phase.model.value_name(*value))?.spec().clone()));
+        let given: Vec<_> = match phase.is_whole() {
+            true => self.check_names(inputs).map(|()| Vec::new())?,
+            false => phase.reads().iter().filter_map(given).collect(),
+        };
+        let learn = |wanted: &[Vec<String>]| phase.deciding.learn(wanted, |name| inputs.find(name));
+        match phase.lower(&options, &given) {
+            Ok(_) if let Some(problem) = self.problems.first() => Err(problem.clone().into()),
+            Ok((_, Some(rest))) if learn(&rest.wanted) => Err(InputError::Undecided.into()),
+            Ok((_, Some(_))) if !self.options.constraints.resident.is_empty() => Err(InputError::Resident.into()),
+            Ok((program, rest)) => {
+                let (program, weights) = (Arc::new(program), Arc::clone(&self.weights));
+                Ok(Lowered { program, weights, rest: rest.map(Arc::new) })
+            }
+            Err(error) => {
+                learn(error.wanted());
+                Err(error.into())
+            }
+        }
     }
 
     fn check_names(&self, inputs: &Inputs) -> Result<(), SessionError> {
@@ -227,12 +306,14 @@ impl Session {
 /// What a cache keeps for such inputs, made if it is not there.
 fn cached<V, P>(
     cache: &Cache<Key, V, SessionError>,
+    phase: &Phase,
     inputs: &Inputs,
     deciding: &BTreeSet<String>,
     pause: impl FnOnce() -> P,
     make: impl FnOnce() -> Result<V, SessionError>,
 ) -> Result<Arc<V>, SessionError> {
-    cache.get_or_make(|key| key.fits(inputs), || Key::of(inputs, deciding), pause, make)
+    let make = || within_memory(make);
+    cache.get_or_make(|key| key.fits(phase, inputs), || Key::of(phase, inputs, deciding), pause, make)
 }
 
 #[cfg(test)]
@@ -240,11 +321,11 @@ mod tests {
     use super::*;
     use crate::device::{CpuGranularity, DetectOptions};
     use crate::error_kind::ErrorKind;
-    use crate::execute::{CancelToken, RunOptions};
+    use crate::execute::CancelToken;
     use crate::session::SessionOptions;
     use std::sync::mpsc::channel;
     use std::thread;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     fn session() -> Session {
         let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
@@ -269,7 +350,8 @@ mod tests {
                     }
                     make(session, inputs)
                 };
-                cached(&session.prepared, inputs, &session.deciding.known(), || (), once_awaited).map(drop)
+                let (whole, deciding) = (&session.whole, session.whole.deciding.known());
+                cached(&session.prepared, whole, inputs, &deciding, || (), once_awaited).map(drop)
             });
             begun.recv().expect("the plan is being made");
             session.run_with(inputs, options).map(drop).expect_err("it must not run")

@@ -1,9 +1,10 @@
 //! Runs: from named inputs to named outputs.
 
-use super::error::{InputError, SessionError};
+use super::error::{InputError, SessionError, within_memory};
 use super::inputs::{Given, Inputs};
 use super::open::Session;
 use super::outputs::Outputs;
+use super::phases::Later;
 use super::prepare::Prepared;
 use crate::execute::{ComputeDevice, Deadline, DeviceTensor, RunOptions, RunOutput};
 use crate::learning::Accuracy;
@@ -24,6 +25,8 @@ pub struct Run {
     pub measured: RunOutput,
     /// The plan that was followed.
     pub prepared: Arc<Prepared>,
+    /// What came after, if the plan is of the first phase of several.
+    pub later: Option<Box<Later>>,
     /// Whether it was the plan's first run, in which memory is touched and kernels are compiled for the first time.
     pub cold: bool,
 }
@@ -54,11 +57,45 @@ impl Session {
     pub fn run_into(&self, inputs: &Inputs, outputs: &mut Outputs) -> Result<(), SessionError> {
         let mut result = outputs.take();
         let _active = self.budget.enter();
-        let prepared = self.find_or_prepare(inputs, &Deadline::none())?;
-        self.execute(&prepared, inputs, &RunOptions::default(), &mut result)?;
-        prepared.warm.store(true, Ordering::Relaxed);
-        outputs.put(prepared.plan(), &prepared.output_names, result);
+        self.outlasting(|| {
+            let prepared = self.find_or_prepare(&self.whole, inputs, &Deadline::none())?;
+            *outputs = self.run_over(&prepared, inputs, &RunOptions::default(), &mut result)?;
+            Ok(())
+        })
+    }
+
+    /// [`Self::run_into`] of a plan that is ready: who has asked for it need not have it found again. A GPU that is lost is an error.
+    ///
+    /// # Errors
+    /// As [`Self::run_with`]; `outputs` is then empty.
+    pub fn run_prepared_into(
+        &self,
+        prepared: &Arc<Prepared>,
+        inputs: &Inputs,
+        outputs: &mut Outputs,
+        options: &RunOptions,
+    ) -> Result<(), SessionError> {
+        let _active = prepared.rest.is_some().then(|| self.budget.enter());
+        *outputs = self.run_over(prepared, inputs, options, &mut outputs.take())?;
         Ok(())
+    }
+
+    /// The outputs of a plan that is ready, in the memory of `result` where they fit.
+    fn run_over(
+        &self,
+        prepared: &Arc<Prepared>,
+        inputs: &Inputs,
+        options: &RunOptions,
+        result: &mut RunOutput,
+    ) -> Result<Outputs, SessionError> {
+        if prepared.rest.is_some() {
+            return Ok(self.run_phases(prepared, inputs, options)?.outputs);
+        }
+        self.execute(prepared, inputs, options, result)?;
+        prepared.warm.store(true, Ordering::Relaxed);
+        let mut outputs = Outputs::default();
+        outputs.put(prepared.plan(), &prepared.output_names, mem::take(result));
+        Ok(outputs)
     }
 
     /// Runs the model and tells when what happened: with [`RunOptions::profile`], of every node and transfer. Give such a run to
@@ -70,15 +107,44 @@ impl Session {
         let _active = self.budget.enter();
         let asked = Instant::now();
         let options = RunOptions { asked: Some(asked), ..options.clone() };
-        let prepared = self.find_or_prepare(inputs, &Deadline::new(&options, asked))?;
-        self.run_prepared(&prepared, inputs, &options)
+        self.outlasting(|| {
+            let prepared = self.find_or_prepare(&self.whole, inputs, &Deadline::new(&options, asked))?;
+            self.run_phases(&prepared, inputs, &options)
+        })
     }
 
-    /// Runs a plan that is ready.
+    /// Runs a plan that is ready. Where it is of the first phase of several, the others follow.
     ///
     /// # Errors
     /// As [`Self::run_with`].
     pub fn run_prepared(
+        &self,
+        prepared: &Arc<Prepared>,
+        inputs: &Inputs,
+        options: &RunOptions,
+    ) -> Result<Run, SessionError> {
+        // Later phases may have to be planned.
+        let _active = prepared.rest.is_some().then(|| self.budget.enter());
+        self.run_phases(prepared, inputs, options)
+    }
+
+    /// [`Self::run_prepared`] by a caller that is counted as active.
+    fn run_phases(&self, prepared: &Arc<Prepared>, inputs: &Inputs, options: &RunOptions) -> Result<Run, SessionError> {
+        let Some(rest) = &prepared.rest else { return self.run_plan(prepared, inputs, options) };
+        let begun = Instant::now();
+        let options = RunOptions { asked: options.asked.or(Some(begun)), ..options.clone() };
+        let mut run = self.run_plan(prepared, inputs, &options)?;
+        let mut later = Later::default();
+        let names = self.outputs().iter().map(|output| output.name().to_owned()).collect();
+        let outputs = within_memory(|| self.go_on(rest, inputs, &run, &options, &mut later))?;
+        run.outputs = Outputs::new(names, outputs);
+        later.took = begun.elapsed();
+        run.later = Some(Box::new(later));
+        Ok(run)
+    }
+
+    /// Runs a plan that is ready, and nothing after it.
+    pub(super) fn run_plan(
         &self,
         prepared: &Arc<Prepared>,
         inputs: &Inputs,
@@ -91,7 +157,7 @@ impl Session {
         let made = RunOutput { outputs: tensors, resident, ..RunOutput::default() };
         outputs.put(prepared.plan(), &prepared.output_names, made);
         let cold = !prepared.warm.swap(true, Ordering::Relaxed);
-        Ok(Run { outputs, measured, prepared: Arc::clone(prepared), cold })
+        Ok(Run { outputs, measured, prepared: Arc::clone(prepared), later: None, cold })
     }
 
     /// Copies a tensor to a device, to be given to runs that read an input there ([`SessionOptions::with_resident`]).
@@ -136,7 +202,7 @@ impl Session {
 }
 
 /// The tensors of the inputs that are on the host, in the program's order.
-pub(super) fn ordered<'i>(
+pub(crate) fn ordered<'i>(
     inputs: &'i Inputs,
     program: &Program,
     on_host: impl Fn(usize) -> bool,

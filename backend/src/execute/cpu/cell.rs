@@ -59,6 +59,11 @@ impl Cell {
         }
     }
 
+    /// Whether the buffer's memory is a caller's.
+    pub(super) fn is_foreign(&self) -> bool {
+        matches!(self, Self::Shared(buffer) if buffer.is_foreign())
+    }
+
     /// Whether the buffer can be written.
     pub(super) fn is_free(&mut self) -> bool {
         self.bytes_mut().is_some()

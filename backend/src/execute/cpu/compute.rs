@@ -5,6 +5,7 @@ use super::cell::Cell;
 use super::slow::Slow;
 use crate::execute::error::{Failure, Place};
 use crate::execute::exchange::Halt;
+use crate::execute::faults::Operation;
 use crate::execute::script::{DeviceScript, NodeScript, Operand, Streaming};
 use crate::execute::worker::Run;
 use anabranch_kernels::KernelError;
@@ -122,7 +123,9 @@ impl CpuWorker {
         };
         let rows = part.map_or(0..node.rows, |part| part.rows.clone());
         let call = Call { inputs, outputs, rows, scratch: self.scratch.bytes_mut(), team: &self.team };
-        let result = perform(&*self.kernels[at as usize], self.slowdown, call, &|| run.is_interrupted());
+        let struck = run.strike(Operation::Kernel);
+        let kernel = &*self.kernels[at as usize];
+        let result = struck.and_then(|()| perform(kernel, self.slowdown, call, &|| run.is_interrupted()));
         result.map_err(|error| Failure::at(Place::Node(node.node), error))
     }
 }

@@ -87,14 +87,14 @@ impl CpuWorker {
         if worker.restore() { Ok(worker) } else { Err(short()) }
     }
 
-    /// Takes buffers of former outputs, by output, for slots whose own buffers the caller still has, and lets go of others of its own.
+    /// Takes buffers of former outputs, by output, for slots whose own buffers the caller still has, and those in memory of the caller's.
     pub(super) fn adopt(&mut self, spare: &mut [Option<Arc<Buffer>>]) {
         for HandedOut { output, cell } in &self.script.handed_out {
             let Some(mut buffer) = spare.get_mut(*output as usize).and_then(Option::take) else { continue };
             let slot = &self.script.cells.slots[*cell as usize];
             let cell = &mut self.cells[*cell as usize];
             let fits = buffer.len() as u64 == slot.bytes && Arc::get_mut(&mut buffer).is_some();
-            if fits && !cell.is_free() {
+            if fits && (buffer.is_foreign() || !cell.is_free()) {
                 *cell = Cell::Shared(buffer);
             }
         }
@@ -107,7 +107,12 @@ impl CpuWorker {
         }
         for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
             if slot.handed_out && !cell.is_free() {
-                let text = || format!("the system has no {} bytes left for an output", slot.bytes);
+                let text = || {
+                    format!(
+                        "the system has no memory left for an output of {} bytes; let go of former ones",
+                        slot.bytes
+                    )
+                };
                 let short = || ExecError::new(ErrorKind::Memory, text());
                 *cell = Cell::zeroed(slot.bytes, slot.lent).ok_or_else(short)?;
             }
@@ -195,6 +200,18 @@ impl CpuWorker {
         self.log.events.push(Event { what, lane, ready: start, start, end, waited: end - start, bytes });
     }
 
+    /// Lets go of the inputs, and of slots whose memory is the caller's: after a run that may be gone.
+    fn forget_callers(&mut self) {
+        let (slots, constants) = (self.script.cells.slots.len(), self.script.cells.first_constant());
+        self.cells[slots..constants].fill_with(Cell::default);
+        for handed_out in &self.script.handed_out {
+            let cell = &mut self.cells[handed_out.cell as usize];
+            if cell.is_foreign() {
+                *cell = Cell::default();
+            }
+        }
+    }
+
     /// Makes the buffers that are missing: all at first, and after a failed run those that were under way. Whether there was memory
     /// for them.
     fn restore(&mut self) -> bool {
@@ -222,8 +239,7 @@ impl Worker for CpuWorker {
         self.begin(&script, run)?;
         self.follow_steps(&script, run)?;
         self.log.at = Place::Nowhere;
-        let (slots, constants) = (script.cells.slots.len(), script.cells.first_constant());
-        self.cells[slots..constants].fill_with(Cell::default);
+        self.forget_callers();
         Ok(())
     }
 
@@ -236,8 +252,7 @@ impl Worker for CpuWorker {
         self.made.clear();
         self.held.clear();
         self.outputs.clear();
-        let (slots, constants) = (self.script.cells.slots.len(), self.script.cells.first_constant());
-        self.cells[slots..constants].fill_with(Cell::default);
+        self.forget_callers();
         self.restore()
     }
 

@@ -2,6 +2,7 @@
 
 use crate::execute::error::{ExecError, Failure, Place};
 use crate::execute::exchange::{Halt, Stop};
+use crate::execute::sync::JoinHandle;
 use crate::execute::threads::spawn;
 use crate::execute::worker::Site;
 use crate::program::{NodeId, ValueId};
@@ -10,7 +11,6 @@ use anabranch_placement::platform::DeviceId;
 use crossbeam_channel::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// From when to when something took place.

@@ -33,7 +33,9 @@ pub(in crate::execute) fn healthy(gpu: &Gpu, place: Place) -> Result<(), Failure
 }
 
 fn gone(place: Place, fault: &str) -> Failure {
-    Failure::at(place, ExecError::new(ErrorKind::DeviceFailure, format!("the device was lost: {fault}")))
+    const LOST: &str = "the device was lost";
+    let text = if fault.starts_with(LOST) { fault.to_owned() } else { format!("{LOST}: {fault}") };
+    Failure::at(place, ExecError::new(ErrorKind::DeviceFailure, text))
 }
 
 /// Waits until a submission is finished.
@@ -88,6 +90,8 @@ pub(in crate::execute) fn wait_for(
             Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
         };
         if let Some(fault) = lost {
+            // So that the pool opens it anew, even if the loss is reported later.
+            gpu.condemn(&fault);
             return Err(gone(site.place, &fault).into());
         }
     }

@@ -13,6 +13,7 @@ pub(super) use side::GpuSide;
 
 use super::error::{Failure, Place};
 use super::exchange::{Halt, Wait};
+use super::faults::Operation;
 use super::resident::DeviceTensor;
 use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
 use super::worker::{GpuTensors, Log, Run, Worker};
@@ -126,15 +127,21 @@ impl GpuWorker {
         wait_for_work(&self.side.gpu, &last, run.site(self.log.at))
     }
 
+    fn give(&self, encoder: wgpu::CommandEncoder, run: &Run<'_>) -> Result<(), Failure> {
+        let struck = run.strike(Operation::Submission);
+        struck.map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
+        // A lost device takes submissions without a word.
+        self.side.healthy(self.log.at)?;
+        self.side.gpu.queue().submit([encoder.finish()]);
+        self.side.healthy(self.log.at)
+    }
+
     /// Submits what is encoded, and tells those who waited for it.
     fn submit(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         self.batch.pass = None;
-        self.batch.kernels = 0;
+        let kernels = std::mem::take(&mut self.batch.kernels);
         if let Some(encoder) = self.batch.encoder.take() {
-            // A lost device takes submissions without a word.
-            self.side.healthy(self.log.at)?;
-            self.side.gpu.queue().submit([encoder.finish()]);
-            self.side.healthy(self.log.at)?;
+            self.give(encoder, run).map_err(|failure| failure.among(kernels))?;
             if run.terms.profile {
                 self.timing.submitted(&self.side, run)?;
             }

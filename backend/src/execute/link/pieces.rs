@@ -3,6 +3,7 @@
 use super::staging::End;
 use crate::execute::error::{Failure, Place};
 use crate::execute::exchange::{Halt, Wait};
+use crate::execute::faults::Operation;
 use crate::execute::script::{Feed, LinkStep};
 use crate::execute::worker::{Run, Site};
 use anabranch_kernels::Buffer;
@@ -78,6 +79,8 @@ pub(super) enum Target<'a> {
 impl Target<'_> {
     /// Takes a piece: its offset in the value, and its bytes.
     pub(super) fn take(&mut self, moving: &Moving<'_>, offset: usize, bytes: &[u8]) -> Result<(), Halt> {
+        let struck = moving.run.strike(Operation::Copy);
+        struck.map_err(|error| Failure::at(moving.site().place, error))?;
         match self {
             Self::Gpu(upload, slot) => {
                 moving.staging(|| upload.wait(moving.site()))?;

@@ -118,5 +118,8 @@ impl Staging {
 
 /// The failure of a staging buffer.
 pub(super) fn refused(gpu: &Gpu, at: Place, reason: String) -> Failure {
+    let _ = gpu.poll(None);
+    // Nothing but a device that is gone refuses to map what is used as these are, and it may not have reported that yet.
+    gpu.condemn(&reason);
     failure(gpu, at, KernelError::Gpu(reason))
 }

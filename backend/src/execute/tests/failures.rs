@@ -1,17 +1,18 @@
 //! Whatever fails is named, leaves every worker idle, and does not touch the next run.
 
+use super::faults::{fail_at, refuse};
 use super::naive::{hook, hook_team};
 use super::runs::ladder;
-use super::{assert_right, executor, executor_with, inputs, kernels, threads_named};
+use super::{assert_ended, assert_right, executor, executor_with, inputs, kernels, threads_named};
 use crate::error_kind::ErrorKind;
-use crate::execute::script::{Gate, Scripts};
+use crate::execute::faults::Operation;
+use crate::execute::sync::{Mutex, lock};
 use crate::execute::{Activity, CancelToken, ExecError, Executor, Kernels, RunOptions};
-use crate::lock::lock;
 use crate::plan::test_programs::Placed;
 use crate::plan::{ChunkRule, PlanOptions, StreamMode};
 use anabranch_kernels::KernelError;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(super) const WELL: u8 = 0;
@@ -87,7 +88,7 @@ fn threads_end_with_the_executor() {
     assert_right(&executor, &RunOptions::default());
     assert_eq!(threads_named("ending-"), 1, "the caller is the host's");
     drop(executor);
-    assert_eq!(threads_named("ending-"), 0);
+    assert_ended("ending-");
 }
 
 #[test]
@@ -162,7 +163,9 @@ fn a_kernel_is_left_between_its_parts() {
             let error = run(&executor, &options).expect_err("it takes too long");
             assert_eq!(error.kind, kind, "node {node}: {error}");
             let begun = begun.load(Ordering::Relaxed);
-            assert!((1..PARTS).contains(&begun), "node {node}, {threads} threads: {begun} parts");
+            // A busy machine may not come to the kernel before the clock ends.
+            let least = usize::from(kind == ErrorKind::Cancelled);
+            assert!((least..PARTS).contains(&begun), "node {node}, {threads} threads: {begun} parts");
         }
         long.store(false, Ordering::Relaxed);
         assert_right(&executor, &RunOptions::default());
@@ -173,11 +176,8 @@ fn a_kernel_is_left_between_its_parts() {
 fn a_lost_message_is_a_stall_with_its_graph() {
     let placed = ladder(&["cpu", "cpu"], 2, &[6]);
     let executor = executor(&placed, &PlanOptions::default(), 1);
-    let scripts = Scripts::of(executor.plan(), &placed.program).expect("a plan that agrees with itself");
-    assert!(!scripts.ports[1].gates.is_empty(), "the second device reads what the first makes");
-    let lost = Some(Gate { worker: 1, index: 0 });
-    let engine = lock(&executor.state).engine.clone().expect("nothing has failed");
-    *lock(&engine.exchange.lost) = lost;
+    // What the host tells the second device first: that the input is there.
+    fail_at(&executor, Operation::Message, 0, &refuse());
     let options = RunOptions::default().with_stall_after(Duration::from_millis(50));
     let error = run(&executor, &options).expect_err("a message is lost");
     let text = error.to_string();

@@ -2,12 +2,15 @@
 
 mod dynamic;
 mod failures;
+pub(crate) mod faults;
 mod gangs;
 mod gpu;
 mod naive;
 mod pool;
 mod resident;
 mod runs;
+#[cfg(feature = "schedules")]
+mod schedules;
 mod staged;
 mod weights;
 
@@ -20,6 +23,7 @@ use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement::platform::DeviceKind;
 use naive::Naive;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// The kernels of a program, all naive.
 fn kernels(program: &Program) -> Arc<Kernels> {
@@ -127,6 +131,18 @@ fn adapter() -> Option<wgpu::Adapter> {
     description.backends = wgpu::Backends::PRIMARY;
     let instance = wgpu::Instance::new(description);
     pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY)).into_iter().next()
+}
+
+/// Sees that no thread has a name that begins so. The system lists one that was joined for a moment longer.
+fn assert_ended(prefix: &str) {
+    let ended = |_: &u32| {
+        let ended = threads_named(prefix) == 0;
+        if !ended {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        ended
+    };
+    assert!((0..500).any(|look| ended(&look)), "{prefix}: some thread has not ended");
 }
 
 /// The number of this process's threads whose name begins so.

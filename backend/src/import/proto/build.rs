@@ -91,6 +91,13 @@ impl AttributeProto {
 }
 
 impl TensorProto {
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write_fields(&mut bytes);
+        bytes
+    }
+
     /// A tensor whose data is the elements' little-endian bytes.
     pub fn raw(name: &str, data_type: i64, dims: &[i64], data: Vec<u8>) -> Self {
         Self { raw_data: data.into(), ..Self::empty(name, data_type, dims) }

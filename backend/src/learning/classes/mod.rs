@@ -11,6 +11,7 @@ mod rows;
 use crate::program::{Node, NodeId, Origin, Program, ValueId, floats, map};
 use anabranch_kernels::op::{Binary, Expression, NodeSpec, Op, Register, Step, Unary};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use half::f16;
 use std::fmt;
 
 /// A class of kernels.
@@ -26,6 +27,8 @@ pub(crate) enum Class {
     MatMul,
     /// Products of batches of matrices, and with vectors.
     Batched,
+    /// Products of few bits.
+    Narrow,
     /// Recurrent layers.
     Recurrent,
     /// Pooling and resizing.
@@ -46,6 +49,7 @@ impl fmt::Display for Class {
             Self::Grouped => "grouped and transposed convolutions",
             Self::MatMul => "matrix products",
             Self::Batched => "batched products",
+            Self::Narrow => "products of few bits",
             Self::Recurrent => "recurrent layers",
             Self::Pool => "pooling and resizing",
             Self::Reduce => "reductions",
@@ -70,7 +74,7 @@ struct Probe {
 
 impl Class {
     /// All of them, those first on which networks spend most.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Windows,
         Self::Pointwise,
         Self::MatMul,
@@ -81,6 +85,7 @@ impl Class {
         Self::Move,
         Self::Pool,
         Self::Recurrent,
+        Self::Narrow,
     ];
 
     /// Its nodes, each behind an element-wise one, in programs of nodes of one size: those that are not small in one.
@@ -128,6 +133,7 @@ impl Class {
             Self::Pool => images::pools(),
             Self::MatMul => products::shared(),
             Self::Batched => products::batched(),
+            Self::Narrow => products::narrow(),
             Self::Recurrent => products::recurrent(),
             Self::Reduce => rows::reductions(),
             Self::Move => rows::moves(),
@@ -173,6 +179,10 @@ fn constant(spec: &TensorSpec) -> Tensor {
     let shape = spec.shape.clone();
     let count = shape.elements();
     let tensor = match spec.dtype {
+        DType::U8 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7) as u8).collect::<Vec<_>>()),
+        DType::I8 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7) as i8).collect::<Vec<_>>()),
+        DType::I32 => Tensor::from_elements(shape, &(0..count as i32).collect::<Vec<_>>()),
+        DType::F16 => Tensor::from_elements(shape, &vec![f16::from_f32_const(1e-3); count]),
         DType::I64 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7 % 16) as i64).collect::<Vec<_>>()),
         _ => Tensor::from_elements(shape, &(0..count).map(|i| (i % 17) as f32 * 1e-3).collect::<Vec<_>>()),
     };

@@ -1,9 +1,12 @@
 //! Products of matrices and recurrent layers as networks have them.
 
 use super::Finish::{self, Nothing, Relu, Silu};
-use super::Probe;
+use super::{Probe, tensor};
 use crate::program::floats;
-use anabranch_kernels::op::{MatMul, NodeSpec, Op, Recurrent, RecurrentKind};
+use anabranch_kernels::DType;
+use anabranch_kernels::op::{
+    IntegerConv, IntegerMatMul, MatMul, NarrowFormat, NarrowMatMul, NodeSpec, Op, Recurrent, RecurrentKind,
+};
 
 /// A product with weights: rows, depth and columns, whether the weights are transposed, and what is done to the result.
 type Weighed = ([usize; 3], bool, Finish);
@@ -27,6 +30,83 @@ pub(super) fn shared() -> Vec<Probe> {
         ([1, 2048, 1536], false, Relu),
     ];
     sizes.iter().map(weighed).collect()
+}
+
+/// With weights of 4, 8 and 16 bits, of one row and of many; and of integers.
+pub(super) fn narrow() -> Vec<Probe> {
+    let sizes: [([usize; 3], usize); 13] = [
+        ([1, 768, 768], 4),
+        ([1, 2048, 2048], 4),
+        ([1, 4096, 4096], 4),
+        ([1, 1024, 3000], 8),
+        ([1, 1024, 4096], 16),
+        ([4, 512, 2048], 4),
+        ([8, 1024, 1024], 16),
+        ([16, 768, 768], 4),
+        ([12, 128, 128], 4),
+        ([64, 512, 1024], 8),
+        ([128, 768, 768], 16),
+        ([200, 300, 512], 4),
+        ([32, 1024, 2048], 4),
+    ];
+    let integers = [[1, 768, 768], [16, 256, 256], [128, 768, 512], [3136, 64, 64], [300, 576, 64], [12, 64, 100]];
+    let convolved = [
+        ([3, 112, 112], 16, 3, 2, 1),
+        ([32, 56, 56], 32, 3, 1, 32),
+        ([96, 14, 14], 96, 3, 1, 96),
+        ([8, 8, 8], 8, 3, 1, 8),
+        ([240, 14, 14], 240, 5, 1, 240),
+        ([64, 56, 56], 64, 3, 2, 64),
+        ([480, 7, 7], 480, 5, 1, 480),
+        ([64, 28, 28], 64, 3, 1, 1),
+        ([24, 56, 56], 96, 1, 1, 1),
+        ([160, 7, 7], 320, 1, 1, 1),
+        ([256, 14, 14], 64, 1, 1, 1),
+        ([8, 16, 16], 8, 3, 1, 2),
+    ];
+    let integers = integers.into_iter().map(integer).chain(convolved.into_iter().map(convolved_integers));
+    sizes.into_iter().map(narrowed).chain(integers).collect()
+}
+
+/// Channels, height and width; maps; window; stride; groups. Padding keeps the size at stride 1.
+fn convolved_integers(layer: ([usize; 3], usize, usize, usize, usize)) -> Probe {
+    let ([channels, height, width], maps, window, stride, group) = layer;
+    let pad = window / 2;
+    let out = |size: usize| (size + 2 * pad - window) / stride + 1;
+    let (strides, pads) = ([stride; 2], [pad; 4]);
+    let op = IntegerConv { strides, pads, dilations: [1; 2], group, border: 0, zero_points: false };
+    let inputs = vec![
+        tensor(DType::U8, &[1, channels, height, width]),
+        tensor(DType::I8, &[maps, channels / group, window, window]),
+        tensor(DType::I32, &[maps]),
+    ];
+    let outputs = vec![tensor(DType::I32, &[1, maps, out(height), out(width)])];
+    Probe { spec: NodeSpec { op: Op::IntegerConv(op), inputs, outputs }, made: 1 }
+}
+
+fn integer([rows, depth, columns]: [usize; 3]) -> Probe {
+    let op = Op::IntegerMatMul(IntegerMatMul { zero_points: false });
+    let b = tensor(DType::I8, &[depth, columns]);
+    let inputs = vec![tensor(DType::U8, &[rows, depth]), b, tensor(DType::I32, &[columns])];
+    Probe { spec: NodeSpec { op, inputs, outputs: vec![tensor(DType::I32, &[rows, columns])] }, made: 1 }
+}
+
+fn narrowed(([rows, depth, columns], bits): ([usize; 3], usize)) -> Probe {
+    let block = 32;
+    let format = match bits {
+        16 => NarrowFormat::Float,
+        _ => NarrowFormat::Grid { bits, block, zero_points: false },
+    };
+    let op = Op::NarrowMatMul(NarrowMatMul { format, transpose_b: true, epilogue: None });
+    let mut inputs = vec![floats(&[rows, depth])];
+    match format {
+        NarrowFormat::Float => inputs.push(tensor(DType::F16, &[columns, depth])),
+        NarrowFormat::Grid { .. } => {
+            inputs.push(tensor(DType::U8, &[columns, depth * bits / 8]));
+            inputs.push(floats(&[columns, depth.div_ceil(block)]));
+        }
+    }
+    Probe { spec: NodeSpec { op, inputs, outputs: vec![floats(&[rows, columns])] }, made: 1 }
 }
 
 fn weighed(&([rows, depth, columns], transpose_b, finish): &Weighed) -> Probe {

@@ -1,5 +1,5 @@
 //! Rewrites of a lowered program that leave its results the same to within rounding and make it cheaper: each in a file
-//! of its own, each over the whole program in one pass.
+//! of its own, each over the whole program in one pass, and each by itself: whoever looks for a wrong one can leave it out.
 
 mod columns;
 mod common;
@@ -10,13 +10,18 @@ mod maps;
 mod norms;
 mod operands;
 mod pads;
+#[cfg(test)]
+mod proofs;
 mod rebuild;
 mod reread;
+mod rewrite;
 mod scales;
 mod slices;
 #[cfg(test)]
 mod tests;
 mod transposes;
+
+pub use rewrite::{Rewrite, Rewrites, UnknownRewrite};
 
 use super::compact::compact;
 use super::fold::Folding;
@@ -28,21 +33,14 @@ use graph::Graph;
 /// has found nothing in any model so far.
 const ROUNDS: usize = 2;
 
-/// The program after all rewrites. `folding` bounds the constants that they make.
-pub(super) fn fuse(program: Program, folding: &mut Folding) -> Program {
+/// The program after these rewrites. `folding` bounds the constants that they make.
+pub(super) fn fuse(program: Program, rewrites: Rewrites, folding: &mut Folding) -> Program {
+    if rewrites == Rewrites::NONE {
+        return program;
+    }
     let mut graph = Graph::new(program);
     for _ in 0..ROUNDS {
-        common::merge_common(&mut graph);
-        maps::tidy_maps(&mut graph, folding);
-        factors::move_factors(&mut graph);
-        slices::slice_before_transposes(&mut graph);
-        columns::cut_columns(&mut graph, folding);
-        transposes::absorb_transposes(&mut graph);
-        pads::absorb_pads(&mut graph);
-        scales::fold_scales(&mut graph, folding);
-        maps::fuse_maps(&mut graph);
-        norms::recognise_norms(&mut graph);
-        epilogues::fuse_epilogues(&mut graph);
+        rewrites.iter().for_each(|rewrite| rewrite.apply(&mut graph, folding));
     }
     let mut program = compact(graph.into_program());
     name_fused(&mut program);

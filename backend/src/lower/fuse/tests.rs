@@ -1,6 +1,6 @@
 //! The checker of all rewrites: random programs give the same results fused as they do node by node.
 
-use super::fuse;
+use super::{Rewrite, Rewrites, fuse};
 use crate::lower::fold::{Folding, compute};
 use crate::plan::test_programs::{Maker, map, spec};
 use crate::program::{Program, ValueId};
@@ -12,13 +12,13 @@ use anabranch_kernels::{Tensor, TensorSpec};
 use arbtest::arbitrary::{Result, Unstructured};
 
 /// What two results may differ by, relative to the largest element that either program computes on the way.
-const TOLERANCE: f32 = 2e-4;
+pub(super) const TOLERANCE: f32 = 2e-4;
 
 /// Elements of a value at most.
 const MOST_ELEMENTS: usize = 1 << 13;
 
 /// The program's outputs, node after node, and the greatest magnitude of all that was computed.
-fn evaluate(program: &Program, inputs: &[Tensor]) -> (Vec<Tensor>, f32) {
+pub(super) fn evaluate(program: &Program, inputs: &[Tensor]) -> (Vec<Tensor>, f32) {
     let mut values: Vec<Option<Tensor>> = vec![None; program.values.len()];
     for (index, value) in values.iter_mut().enumerate() {
         *value = program.constant(ValueId(index as u32)).map(|constant| constant.load().expect("in memory"));
@@ -279,13 +279,20 @@ fn fused_programs_compute_what_they_did_before() {
             Tensor::from_elements(shape, &elements).expect("one for each")
         };
         let inputs: Vec<Tensor> = program.inputs.iter().map(input).collect();
-        let fused = fuse(program.clone(), &mut Folding::new(1 << 24));
+        // All rewrites, or any of them: none may need another to be right.
+        let any = Rewrite::ALL.into_iter().map(|rewrite| Ok(if u.arbitrary()? { Some(rewrite) } else { None }));
+        let any = any.collect::<Result<Vec<_>>>()?.into_iter().flatten().fold(Rewrites::NONE, Rewrites::with);
+        let rewrites = if u.arbitrary()? { Rewrites::ALL } else { any };
+        let fused = fuse(program.clone(), rewrites, &mut Folding::new(1 << 24));
         fewer += usize::from(fused.nodes.len() < program.nodes.len());
         let ((before, greatest), (after, _)) = (evaluate(&program, &inputs), evaluate(&fused, &inputs));
         for (before, after) in before.iter().zip(&after) {
             let (a, b) = (before.elements::<f32>().expect("f32"), after.elements::<f32>().expect("f32"));
             let near = |(a, b): (&f32, &f32)| a == b || (a - b).abs() <= TOLERANCE * greatest;
-            assert!(a.len() == b.len() && a.iter().zip(b).all(near), "{a:?}\n{b:?}\n{program:#?}\n{fused:#?}");
+            assert!(
+                a.len() == b.len() && a.iter().zip(b).all(near),
+                "{rewrites:?}\n{a:?}\n{b:?}\n{program:#?}\n{fused:#?}"
+            );
         }
         Ok(())
     })

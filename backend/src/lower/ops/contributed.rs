@@ -5,8 +5,8 @@ use super::activation::{apply, gaussian_gate};
 use super::matmul::multiplied;
 use super::quantize::{dequantize, quantize};
 use super::{Builder, Entry, Fault, Operator, View, domain_of};
-use anabranch_kernels::op::{Binary, Domain, MatMul, Unary};
-use anabranch_kernels::{DType, Shape};
+use anabranch_kernels::op::{Binary, Domain, NarrowFormat, NarrowMatMul, Op, Unary};
+use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
     ("Gelu", |o, b| apply(o, b, |x| gaussian_gate(x, false))),
@@ -59,76 +59,64 @@ fn fused_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     Ok(vec![builder.map(domain_of(product.dtype()), [&product], product.dtype(), |[x]| x * alpha)?])
 }
 
-/// `A Bᵀ + bias` with B in 4 or 8 bits: for each row `blocks` blocks of columns, each with a scale and a zero point.
+/// `A Bᵀ + bias` with B in 2, 4 or 8 bits: for each row `blocks` blocks of columns, each with a scale and a zero point.
 fn narrow_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let a = operator.ranked(0, 1)?;
     if operator.optional(4).is_some() {
-        return Err(Fault::unsupported("columns in another order than their groups"));
+        return Err(Fault::unsupported("columns in another order than their groups (g_idx)"));
     }
-    let weights = unpacked(operator, builder)?;
-    let &[rows, depth] = weights.dims() else { return Err(Fault::missing(1)) };
+    let (rows, depth) = (operator.size("N", 1, 0)?, operator.size("K", 1, 0)?);
+    let (bits, block) = (operator.size("bits", 1, 4)?, operator.size("block_size", 1, 0)?);
+    if !matches!(bits, 2 | 4 | 8) || rows == 0 || depth == 0 || block == 0 || !block.is_multiple_of(8 / bits) {
+        return Err(Fault::unsupported(format!("{rows}×{depth} weights of {bits} bits in blocks of {block}")));
+    }
+    let blocks = depth.div_ceil(block);
+    let line = blocks.saturating_mul(block).saturating_mul(bits) / 8;
     let outer = &a.dims()[..a.rank() - 1];
     let flat = builder.as_f32(a)?.reshaped(vec![outer.iter().product(), depth])?;
-    let op = MatMul { transpose_b: true, ..MatMul::default() };
-    let dims = vec![flat.dims()[0], rows];
-    let mut product = builder.product(op, &flat, &weights, dims, Default::default())?;
+    let weights = operator.typed(1, DType::U8)?.reshaped(vec![rows, line])?;
+    let scales = builder.as_f32(operator.float_input(2)?)?.reshaped(vec![rows, blocks])?;
+    let mut inputs = vec![flat, weights, scales];
+    if let Some(zero) = operator.optional(3) {
+        let zero = if zero.dtype() == DType::U8 {
+            // Packed as the weights are; a row begins with a byte of its own.
+            let bytes = blocks.saturating_mul(bits).div_ceil(8);
+            let row = spread(builder, &zero.reshaped(vec![rows, bytes])?, bits)?;
+            builder.part(&row, 1, 0, blocks)?
+        } else {
+            zero.reshaped(vec![rows, blocks])?
+        };
+        inputs.push(builder.as_f32(&zero)?);
+    }
+    let format = NarrowFormat::Grid { bits, block, zero_points: inputs.len() == 4 };
+    let op = Op::NarrowMatMul(NarrowMatMul { format, transpose_b: true, epilogue: None });
+    let output = TensorSpec::new(DType::F32, Shape::new([inputs[0].dims()[0], rows])?);
+    let mut product = builder.emit_one(op, &inputs, output)?;
     if operator.optional(5).is_some() {
-        let bias = operator.float_input(5)?;
-        product = builder.map(Domain::F32, [&product, bias], DType::F32, |[x, bias]| x + bias)?;
+        let bias = builder.as_f32(operator.float_input(5)?)?;
+        product = builder.map(Domain::F32, [&product, &bias], DType::F32, |[x, bias]| x + bias)?;
     }
     Ok(vec![builder.cast(&product.reshaped([outer, &[rows]].concat())?, a.dtype())?])
 }
 
-/// The weights of a [`narrow_matmul`], `[rows, depth]`, as `f32`.
-fn unpacked(operator: &Operator<'_>, builder: &mut Builder) -> Result<View, Fault> {
-    let (rows, depth) = (operator.size("N", 1, 0)?, operator.size("K", 1, 0)?);
-    let (bits, block) = (operator.size("bits", 1, 4)?, operator.size("block_size", 1, 0)?);
-    if !matches!(bits, 4 | 8) || rows == 0 || depth == 0 || block == 0 || !block.is_multiple_of(8 / bits) {
-        return Err(Fault::unsupported(format!("{rows}×{depth} weights of {bits} bits in blocks of {block}")));
-    }
-    let blocks = depth.div_ceil(block);
-    let packed = operator.typed(1, DType::U8)?.reshaped(vec![rows, blocks, block.saturating_mul(bits) / 8])?;
-    let scales = builder.as_f32(operator.float_input(2)?)?.reshaped(vec![rows, blocks, 1])?;
-    let numbers = spread(builder, &packed, bits)?;
-    let whole = match operator.optional(3) {
-        None => {
-            let middle = f64::from(1u32 << (bits - 1));
-            builder.map(Domain::F32, [&numbers, &scales], DType::F32, |[x, scale]| (x - middle) * scale)?
-        }
-        Some(zero) => {
-            let zero = if zero.dtype() == DType::U8 {
-                // Packed as the weights are; a row begins with a byte of its own.
-                let bytes = blocks.saturating_mul(bits).div_ceil(8);
-                let row = spread(builder, &zero.reshaped(vec![rows, bytes])?, bits)?;
-                builder.part(&row, 1, 0, blocks)?
-            } else {
-                zero.clone()
-            };
-            let zero = zero.reshaped(vec![rows, blocks, 1])?;
-            builder.map(Domain::F32, [&numbers, &zero, &scales], DType::F32, |[x, zero, scale]| (x - zero) * scale)?
-        }
-    };
-    let whole = whole.reshaped(vec![rows, blocks.saturating_mul(block)])?;
-    builder.part(&whole, 1, 0, depth)
-}
-
-/// Bytes as the numbers of 4 bits in them, the lower first, along the last axis; 8 bits stay.
+/// Bytes as the numbers of few bits in them, the lowest first, along the last axis; 8 bits stay.
 fn spread(builder: &mut Builder, packed: &View, bits: usize) -> Result<View, Fault> {
-    if bits == 8 {
+    let count = 8 / bits;
+    if count == 1 {
         return Ok(packed.clone());
     }
     let mut dims = packed.dims().to_vec();
     let single = packed.reshaped([&dims[..], &[1]].concat())?;
-    let shape = Shape::new([&dims[..], &[2]].concat())?;
-    let place = builder.indices(DType::I64, 2, dims.len(), dims.len() + 1)?;
-    let output = anabranch_kernels::TensorSpec::new(DType::U8, shape);
-    let halves = builder.map_to(Domain::I64, [&single, &place], output, |[byte, place]| {
-        let shifted = byte.with(Binary::ShiftRight, place * 4.0);
-        shifted.with(Binary::BitAnd, 15.0)
+    let shape = Shape::new([&dims[..], &[count]].concat())?;
+    let place = builder.indices(DType::I64, count, dims.len(), dims.len() + 1)?;
+    let output = TensorSpec::new(DType::U8, shape);
+    let parts = builder.map_to(Domain::I64, [&single, &place], output, |[byte, place]| {
+        let shifted = byte.with(Binary::ShiftRight, place * bits as f64);
+        shifted.with(Binary::BitAnd, ((1 << bits) - 1) as f64)
     })?;
     if let Some(last) = dims.last_mut() {
-        *last *= 2;
+        *last *= count;
     }
-    halves.reshaped(dims)
+    parts.reshaped(dims)
 }

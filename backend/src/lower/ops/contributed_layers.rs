@@ -1,11 +1,8 @@
-//! Layers of the domain `com.microsoft`: normalised sums, embeddings, rotary embedding, attention over several heads.
+//! Layers of the domain `com.microsoft`: normalised sums, embeddings, rotary embedding.
 
-use super::attention::{by_head, continued, positions, within};
 use super::gather::chosen;
-use super::matmul::multiplied;
 use super::normalize::rows_normalized;
 use super::rotary::turned;
-use super::softmax::normalized;
 use super::{Builder, Entry, Fault, Operator, View, domain_of};
 use anabranch_kernels::op::{Domain, ReduceKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -15,7 +12,6 @@ pub(super) const TABLE: &[Entry] = &[
     ("SkipSimplifiedLayerNormalization", |o, b| skip(o, b, false)),
     ("EmbedLayerNormalization", embed),
     ("RotaryEmbedding", rotary),
-    ("MultiHeadAttention", multi_head),
 ];
 
 /// The sum of two inputs and a bias, normalised along its last axis; the sum is the fourth output.
@@ -130,68 +126,4 @@ fn rotary(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     };
     let angles = [cosines, operator.float_input(3)?];
     Ok(vec![turned(builder, x, angles, Some(&positions), heads, width, operator.flag("interleaved", false)?)?])
-}
-
-/// Attention of `[batch, length, heads · depth]` queries, keys and values.
-fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    for (index, what) in [(4, "a padding mask"), (8, "past lengths"), (9, "an indirection of the cache")] {
-        if operator.optional(index).is_some() {
-            return Err(Fault::unsupported(what));
-        }
-    }
-    operator.only_outputs(3, "of scores")?;
-    let heads = operator.size("num_heads", 1, 0)?;
-    let q = operator.float_input(0)?;
-    if operator.count() < 3 || operator.input(1)?.rank() == 5 {
-        return Err(Fault::unsupported("packed keys and values"));
-    }
-    let mut parts = Vec::with_capacity(3);
-    let mut from = 0;
-    for index in 0..3 {
-        let mut part = operator.typed(index, q.dtype())?.clone();
-        let width = part.dims().last().copied().unwrap_or(0);
-        // Keys and values by head have theirs already.
-        if operator.optional(3).is_some() && part.rank() == 3 {
-            let bias = operator.typed(3, q.dtype())?;
-            if bias.rank() != 1 || bias.elements() < from + width {
-                return Err(Fault::invalid(format!("a bias of shape {} for so many features", bias.shape())));
-            }
-            let bias = builder.part(bias, 0, from, width)?;
-            from += width;
-            part = builder.map(domain_of(q.dtype()), [&part, &bias], q.dtype(), |[x, bias]| x + bias)?;
-        }
-        parts.push(by_head(builder, &part, heads)?);
-    }
-    let [queries, mut keys, mut values] = <[View; 3]>::try_from(parts).map_err(|_| Fault::missing(2))?;
-    let mut past = 0;
-    if operator.optional(6).is_some() {
-        let (old_keys, old_values) = (operator.typed(6, q.dtype())?, operator.typed(7, q.dtype())?);
-        past = old_keys.dims().get(2).copied().unwrap_or(0);
-        keys = continued(builder, old_keys, &keys)?;
-        values = continued(builder, old_values, &values)?;
-    }
-    let &[batch, _, length, depth] = queries.dims() else { return Err(Fault::missing(0)) };
-    let (total, dtype) = (keys.dims()[2], q.dtype());
-    let scale = match operator.float("scale", 0.0)? {
-        0.0 => 1.0 / (depth as f64).sqrt(),
-        scale => f64::from(scale),
-    };
-    let turned_keys = builder.transposed(&keys, &[0, 1, 3, 2])?;
-    let scores = multiplied(builder, &queries, &turned_keys)?;
-    let mut scores = builder.map(domain_of(dtype), [&scores], dtype, |[score]| score * scale)?;
-    if operator.optional(5).is_some() {
-        let bias = operator.typed(5, dtype)?;
-        bias.shape().broadcast_strides(scores.shape())?;
-        scores = builder.map(domain_of(dtype), [&scores, bias], dtype, |[score, bias]| score + bias)?;
-    }
-    if operator.flag("unidirectional", false)? {
-        let keys = builder.indices(DType::F32, total, 3, 4)?;
-        let queries = positions(builder, length, None, past)?;
-        scores = within(builder, &scores, [&queries, &keys], None, [None, Some(0.0), None])?;
-    }
-    let weights = normalized(builder, &scores, 3, false)?;
-    let result = multiplied(builder, &weights, &values)?;
-    let width = result.dims()[1].saturating_mul(result.dims()[3]);
-    let result = builder.transposed(&result, &[0, 2, 1, 3])?.reshaped(vec![batch, length, width])?;
-    Ok(vec![result, keys, values])
 }

@@ -13,7 +13,6 @@ pub(super) const TABLE: &[Entry] = &[
     ("Shape", shape),
     ("Size", size),
     ("Range", range),
-    ("NonZero", non_zero),
     ("OneHot", one_hot),
     ("Trilu", triangle),
     ("EyeLike", eye_like),
@@ -88,24 +87,6 @@ fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let (start, delta) = (operator.input(0)?.reshaped(vec![])?, operator.input(2)?.reshaped(vec![])?);
     let inputs = [&index, &start, &delta];
     Ok(vec![builder.map(domain_of(dtype), inputs, dtype, |[index, start, delta]| start + index * delta)?])
-}
-
-/// The indices of the elements of a known tensor that are not zero, one row an axis.
-fn non_zero(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let x = operator.input(0)?;
-    let tensor = builder.tensor(x).ok_or_else(|| Fault::run_time(x, 0, "X"))?;
-    let elements = numbers(&tensor).ok_or_else(|| Fault::unsupported("its input holds numbers beyond 63 bits"))?;
-    let found: Vec<usize> = (0..elements.len()).filter(|index| elements[*index] != 0.0).collect();
-    builder.reserve(found.len().saturating_mul(8 * x.rank()))?;
-    let strides = x.shape().strides();
-    let coordinate = |axis: usize, index: &usize| (index / strides[axis] % x.dims()[axis]) as i64;
-    let rows: Vec<i64> = (0..x.rank())
-        .flat_map(|axis| found.iter().map(move |index| (axis, index)))
-        .map(|(a, i)| coordinate(a, i))
-        .collect();
-    let shape = Shape::new(vec![x.rank(), found.len()])?;
-    let tensor = Tensor::from_elements(shape, &rows).expect("a row of as many indices for each axis");
-    Ok(vec![builder.constant("nonzero", tensor)])
 }
 
 /// `on` where the new axis' index is the element's value, else `off`; an index beyond the depth is nowhere.

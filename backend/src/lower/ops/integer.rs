@@ -1,12 +1,13 @@
-//! Products and convolutions of 8-bit integers, exactly: products of `f32` over so few terms that every sum is an integer that `f32`
-//! holds, added up as 32-bit integers.
+//! Products and convolutions of 8-bit integers, with exact 32-bit sums.
+//!
+//! With zero points, `Σ (a − z) (b − y) = Σ a (b − y) − z Σ (b − y)`: the last sum is of B alone, which is mostly constant.
 
-use super::matmul::multiplied;
 use super::quantize::{along, rounded};
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::DType;
-use anabranch_kernels::op::{Domain, PadMode};
+use crate::lower::narrow::Grid;
+use anabranch_kernels::op::{Domain, IntegerConv, IntegerMatMul, Op, PadMode, ReduceKind, Unary};
+use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
     ("MatMulInteger", matmul),
@@ -15,22 +16,21 @@ pub(super) const TABLE: &[Entry] = &[
     ("QLinearConv", quantized_conv),
 ];
 
-/// Terms of a sum: 256 products of numbers up to 255 stay below 2²⁴.
-const TERMS: usize = 256;
+/// Products of 8-bit integers that can be added up in 32 bits: each is at most 255² in size.
+const MOST_TERMS: usize = i32::MAX as usize / (255 * 255);
+
+/// An operand and its zero point, if that is not known to be 0.
+struct Centred {
+    numbers: View,
+    zero_point: Option<View>,
+}
 
 fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let (a, b) = (eight_bits(operator, 0)?, eight_bits(operator, 1)?);
-    let left = centred(operator, builder, a, 2, a.rank().saturating_sub(2))?;
-    let right = centred(operator, builder, b, 3, b.rank().saturating_sub(1))?;
-    Ok(vec![product(builder, &left, &right)?])
+    Ok(vec![product_of(operator, builder, [0, 2], [1, 3])?])
 }
 
 fn quantized_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let (a, b) = (eight_bits(operator, 0)?, eight_bits(operator, 3)?);
-    let (row, column) = (a.rank().saturating_sub(2), b.rank().saturating_sub(1));
-    let left = centred(operator, builder, a, 2, row)?;
-    let right = centred(operator, builder, b, 5, column)?;
-    let product = product(builder, &left, &right)?;
+    let product = product_of(operator, builder, [0, 2], [3, 5])?;
     let a_scale = parameter(operator, 1, product.rank().saturating_sub(2), product.rank())?;
     let b_scale = parameter(operator, 4, product.rank().saturating_sub(1), product.rank())?;
     Ok(vec![requantized(operator, builder, &product, [&a_scale, &b_scale], [6, 7])?])
@@ -51,32 +51,28 @@ fn requantized(
     }
     let (made, zero) = (made.reshaped(vec![])?, zero.reshaped(vec![])?);
     let inputs = [sum, scales[0], scales[1], &made];
-    // 32-bit sums are not all exact in `f32`.
-    let scaled = builder.map(Domain::F64, inputs, DType::F64, |[sum, a, b, made]| sum * (a * b / made))?;
+    // 32-bit sums are not all exact in `f32`, and what lies beside a half would be rounded to it, then again. Whole numbers that the
+    // output's type has are exact in both.
+    let scaled =
+        builder.map(Domain::F64, inputs, DType::F64, |[sum, a, b, made]| (sum * (a * b / made)).apply(Unary::Round))?;
     rounded(builder, &scaled, Some(&zero), zero.dtype())
 }
 
 fn conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let weights = eight_bits(operator, 1)?;
-    let left = centred(operator, builder, eight_bits(operator, 0)?, 2, 1)?;
-    let right = centred(operator, builder, weights, 3, 0)?;
-    Ok(vec![convolved(operator, builder, &left, &right)?])
+    let (x, weights) = (centred(operator, builder, [0, 2], 1)?, centred(operator, builder, [1, 3], 0)?);
+    Ok(vec![convolved(operator, builder, &x, &weights, None)?])
 }
 
 fn quantized_conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let left = centred(operator, builder, eight_bits(operator, 0)?, 2, 1)?;
-    let right = centred(operator, builder, eight_bits(operator, 3)?, 5, 0)?;
-    let mut sum = convolved(operator, builder, &left, &right)?;
-    if operator.optional(8).is_some() {
-        let bias = along(operator.typed(8, DType::I32)?, 1, sum.rank())?;
-        sum = builder.map(Domain::I64, [&sum, &bias], DType::I32, |[sum, bias]| sum + bias)?;
-    }
+    let bias = operator.optional(8).map(|_| operator.typed(8, DType::I32)).transpose()?;
+    let (x, weights) = (centred(operator, builder, [0, 2], 1)?, centred(operator, builder, [3, 5], 0)?);
+    let sum = convolved(operator, builder, &x, &weights, bias)?;
     let x_scale = parameter(operator, 1, 1, sum.rank())?;
     let weight_scale = parameter(operator, 4, 1, sum.rank())?;
     Ok(vec![requantized(operator, builder, &sum, [&x_scale, &weight_scale], [6, 7])?])
 }
 
-fn eight_bits<'a>(operator: &'a Operator<'_>, index: usize) -> Result<&'a View, Fault> {
+pub(super) fn eight_bits<'a>(operator: &'a Operator<'_>, index: usize) -> Result<&'a View, Fault> {
     operator.typed(index, DType::U8).or_else(|_| operator.typed(index, DType::I8))
 }
 
@@ -90,34 +86,89 @@ fn parameter(operator: &Operator<'_>, index: usize, axis: usize, rank: usize) ->
     }
 }
 
-/// `x` less its zero point, which is input `index`, as `f32`.
-fn centred(operator: &Operator<'_>, builder: &mut Builder, x: &View, index: usize, axis: usize) -> Result<View, Fault> {
-    if operator.optional(index).is_none() {
-        return builder.as_f32(x);
+/// Input `index` and its zero point: input `zero_point`, one number or one for each index along an axis.
+fn centred(
+    operator: &Operator<'_>,
+    builder: &Builder,
+    [index, zero_point]: [usize; 2],
+    axis: usize,
+) -> Result<Centred, Fault> {
+    let numbers = eight_bits(operator, index)?.clone();
+    if operator.optional(zero_point).is_none() {
+        return Ok(Centred { numbers, zero_point: None });
     }
-    operator.typed(index, x.dtype())?;
-    let zero_point = parameter(operator, index, axis, x.rank())?;
-    builder.map(Domain::F32, [x, &zero_point], DType::F32, |[x, zero]| x - zero)
+    operator.typed(zero_point, numbers.dtype())?;
+    let given = parameter(operator, zero_point, axis, numbers.rank())?;
+    Ok(Centred { numbers, zero_point: unless_zero(builder, given) })
 }
 
-/// The product of matrices of integers of at most 9 bits, in `f32`, as `i32`.
-fn product(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
-    let (row, column) = (a.rank() == 1, b.rank() == 1);
-    let a = if row { a.reshaped([&[1], a.dims()].concat())? } else { a.clone() };
-    let b = if column { b.reshaped([b.dims(), &[1]].concat())? } else { b.clone() };
-    let (depth_a, depth_b) = (a.rank().saturating_sub(1), b.rank().saturating_sub(2));
-    let depth = a.dims().get(depth_a).copied().unwrap_or(0);
-    if a.rank() < 2 || b.rank() < 2 || b.dims()[depth_b] != depth {
-        return Err(Fault::invalid(format!("a matrix of shape {} times one of shape {}", a.shape(), b.shape())));
+/// A zero point that is not known to be 0.
+fn unless_zero(builder: &Builder, zero_point: View) -> Option<View> {
+    let zero = builder.tensor(&zero_point).is_some_and(|tensor| tensor.bytes().iter().all(|byte| *byte == 0));
+    (!zero).then_some(zero_point)
+}
+
+/// Two operands that were widened from integers of 8 bits, if a product of integers does, whose sums are exact: what varies has one grid, and
+/// what is constant one for all or for each index along `axis`, that of its lines.
+fn on_grids(builder: &mut Builder, [a, b]: [Grid; 2], axis: usize) -> Result<Option<[(Centred, View); 2]>, Fault> {
+    let varies = |builder: &Builder, grid: &Grid| !builder.is_constant(&grid.integers);
+    let Some(lines) = b.integers.dims().get(axis) else { return Ok(None) };
+    let fits = a.is_uniform() && (b.is_uniform() || b.axis == axis);
+    let exact = b.integers.elements() <= lines.saturating_mul(MOST_TERMS);
+    if !fits || !exact || varies(builder, &b) || !varies(builder, &a) {
+        return Ok(None);
     }
-    let mut sum: Option<View> = None;
-    for start in (0..depth.max(1)).step_by(TERMS) {
-        let count = TERMS.min(depth - start);
-        let (left, right) = (builder.part(&a, depth_a, start, count)?, builder.part(&b, depth_b, start, count)?);
-        let part = multiplied(builder, &left, &right)?;
-        sum = Some(added(builder, sum, &part)?);
+    let centred = |builder: &Builder, grid: Grid| {
+        let rank = grid.integers.rank();
+        let spread = |of: &View| if of.elements() == 1 { of.reshaped(vec![]) } else { along(of, axis, rank) };
+        let zero_point = grid.zero_point.as_ref().map(spread).transpose()?;
+        let zero_point = zero_point.and_then(|zero_point| unless_zero(builder, zero_point));
+        Ok::<_, Fault>((Centred { numbers: grid.integers, zero_point }, grid.scale))
+    };
+    Ok(Some([centred(builder, a)?, centred(builder, b)?]))
+}
+
+/// The product of operands on grids, of which the second may be stored transposed, as one of integers, if they are. (Convolutions on grids
+/// stay in floats, where they take less time.)
+pub(super) fn grid_product(
+    builder: &mut Builder,
+    a: &View,
+    (b, transposed): (&View, bool),
+) -> Result<Option<View>, Fault> {
+    let columns = b.rank().saturating_sub(1);
+    let (Some(a), Some(mut b)) = (builder.grid_of(a), builder.grid_of(b)) else { return Ok(None) };
+    if transposed {
+        b.integers = builder.transposed(&b.integers, &[1, 0])?;
+        b.axis = 1 - b.axis.min(1);
     }
-    let sum = sum.ok_or_else(|| Fault::invalid("no product at all"))?;
+    let Some([(a, a_scale), (b, scale)]) = on_grids(builder, [a, b], columns)? else { return Ok(None) };
+    let sum = product(builder, &a, &b)?;
+    let axis = sum.rank() - 1;
+    scaled(builder, &sum, [&a_scale, &scale], axis).map(Some)
+}
+
+/// Sums of integers times both scales, the second of which may be one for each index along an axis.
+fn scaled(builder: &mut Builder, sum: &View, [a, b]: [&View; 2], axis: usize) -> Result<View, Fault> {
+    let a = a.reshaped(vec![])?;
+    let b = if b.elements() == 1 { b.reshaped(vec![])? } else { along(b, axis, sum.rank())? };
+    let scale = builder.map(Domain::F32, [&a, &b], DType::F32, |[a, b]| a * b)?;
+    builder.map(Domain::F32, [sum, &scale], DType::F32, |[sum, scale]| sum * scale)
+}
+
+/// The product of two inputs, each with its zero point.
+fn product_of(operator: &Operator<'_>, builder: &mut Builder, a: [usize; 2], b: [usize; 2]) -> Result<View, Fault> {
+    let (row, column) = (operator.input(a[0])?.rank() == 1, operator.input(b[0])?.rank() == 1);
+    let row_axis = operator.input(a[0])?.rank().saturating_sub(2);
+    let column_axis = operator.input(b[0])?.rank().saturating_sub(1);
+    let mut left = centred(operator, builder, a, row_axis)?;
+    let mut right = centred(operator, builder, b, column_axis)?;
+    if row {
+        left.numbers = left.numbers.reshaped([&[1], left.numbers.dims()].concat())?;
+    }
+    if column {
+        right.numbers = right.numbers.reshaped([right.numbers.dims(), &[1]].concat())?;
+    }
+    let sum = product(builder, &left, &right)?;
     let mut dims = sum.dims().to_vec();
     if column {
         dims.pop();
@@ -128,57 +179,164 @@ fn product(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
     sum.reshaped(dims)
 }
 
-/// `sum` plus exact integers in `f32`, as `i32`.
-fn added(builder: &mut Builder, sum: Option<View>, part: &View) -> Result<View, Fault> {
-    let part = builder.cast(part, DType::I32)?;
-    match sum {
-        None => Ok(part),
-        Some(sum) => builder.map(Domain::I64, [&sum, &part], DType::I32, |[sum, part]| sum + part),
+/// The product of matrices, as `i32`.
+fn product(builder: &mut Builder, a: &Centred, b: &Centred) -> Result<View, Fault> {
+    let matrix = |view: &View| match view.dims() {
+        [batch @ .., rows, columns] => Ok((Shape::new(batch)?, *rows, *columns)),
+        _ => Err(Fault::invalid(format!("{} is no matrix", view.shape()))),
+    };
+    let ((left, m, k), (right, depth, n)) = (matrix(&a.numbers)?, matrix(&b.numbers)?);
+    if depth != k {
+        let (a, b) = (a.numbers.shape(), b.numbers.shape());
+        return Err(Fault::invalid(format!("a matrix of shape {a} times one of shape {b}")));
     }
-}
-
-/// The convolution of images of integers, as a product for each element of the window.
-fn convolved(operator: &Operator<'_>, builder: &mut Builder, x: &View, weights: &View) -> Result<View, Fault> {
-    let kernel = weights.dims().get(2..).filter(|_| weights.rank() == x.rank());
-    let kernel = kernel.ok_or_else(|| Fault::invalid(format!("weights of shape {}", weights.shape())))?;
-    let mut window = Window::read(operator, x, Some(kernel))?;
-    window.resolve(plane(x)?)?;
-    let [rows, columns] = window.output(plane(x)?, false)?;
-    let group = operator.size("group", 1, 1)?;
-    let (images, channels, filters) = (x.dims()[0], x.dims()[1], weights.dims()[0]);
-    let depth = weights.dims()[1];
-    if depth.checked_mul(group) != Some(channels) || !filters.is_multiple_of(group) {
-        return Err(Fault::invalid(format!("{channels} channels in {group} groups, to {filters} filters")));
+    let each = Shape::new([right.dims(), &[1, n]].concat())?;
+    let mut summand = builder.scalar(DType::I32, 0.0)?;
+    let single = |view: &View| view.elements() == 1;
+    let sums = match &a.zero_point {
+        Some(_) => Some(sums(builder, &b.numbers, b.numbers.rank() - 2, b.zero_point.as_ref())?),
+        None => None,
+    };
+    if let (Some(zero), Some(sums)) = (&a.zero_point, &sums)
+        && single(zero)
+    {
+        let zero = zero.reshaped(vec![])?;
+        summand = builder.map(Domain::I64, [&summand, &zero, sums], DType::I32, |[s, zero, sums]| s - zero * sums)?;
     }
-    let image = bordered(builder, x, &window)?;
-    let weights = as_plane(weights)?;
-    let mut sum = None;
-    for (tap_row, tap_column) in (0..window.kernel[0]).flat_map(|row| (0..window.kernel[1]).map(move |c| (row, c))) {
-        let starts = vec![0, 0, tap_row * window.dilations[0], tap_column * window.dilations[1]];
-        let steps = vec![1, 1, window.strides[0] as isize, window.strides[1] as isize];
-        let read = builder.sliced(&image, starts, steps, vec![images, channels, rows, columns])?;
-        let read = read.reshaped(vec![images, group, depth, rows * columns])?;
-        let tap = vec![0, 0, tap_row, tap_column];
-        let taken = builder.sliced(&weights, tap, vec![1; 4], vec![filters, depth, 1, 1])?;
-        let taken = taken.reshaped(vec![1, group, filters / group, depth])?;
-        for start in (0..depth).step_by(TERMS) {
-            let count = TERMS.min(depth - start);
-            let (left, right) = (builder.part(&taken, 3, start, count)?, builder.part(&read, 2, start, count)?);
-            let part = multiplied(builder, &left, &right)?;
-            sum = Some(added(builder, sum, &part)?);
+    let mut inputs = vec![a.numbers.clone(), b.numbers.clone(), builder.expanded(&summand, each.clone())?];
+    if let Some(zero) = &b.zero_point {
+        let zero = builder.cast(zero, DType::I32)?;
+        inputs.push(builder.expanded(&zero, each)?);
+    }
+    let batch = left.broadcast(&right)?;
+    let output = TensorSpec::new(DType::I32, Shape::new([batch.dims(), &[m, n]].concat())?);
+    let op = Op::IntegerMatMul(IntegerMatMul { zero_points: b.zero_point.is_some() });
+    let product = builder.emit_one(op, &inputs, output)?;
+    match (&a.zero_point, &sums) {
+        (Some(zero), Some(sums)) if !single(zero) => {
+            builder.map(Domain::I64, [&product, zero, sums], DType::I32, |[sum, zero, sums]| sum - zero * sums)
         }
+        _ => Ok(product),
     }
-    let sum = sum.ok_or_else(|| Fault::invalid("no product at all"))?;
-    sum.reshaped(output_dims(&window, images, filters, [rows, columns]))
 }
 
-/// The images with the window's border of zeros.
-fn bordered(builder: &mut Builder, x: &View, window: &Window) -> Result<View, Fault> {
-    let image = as_plane(x)?;
+/// For each line along an axis the sum of its elements less their zero point.
+fn sums(builder: &mut Builder, lines: &View, axis: usize, zero: Option<&View>) -> Result<View, Fault> {
+    let wide = builder.cast(lines, DType::I32)?;
+    let sums = builder.reduced(&wide, ReduceKind::Sum, &[axis])?;
+    let (Some(zero), depth) = (zero, lines.dims()[axis]) else { return Ok(sums) };
+    builder.map(Domain::I64, [&sums, zero], DType::I32, |[sum, zero]| sum - zero * depth as f64)
+}
+
+/// The convolution of images, plus a number for each filter.
+fn convolved(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    x: &Centred,
+    weights: &Centred,
+    bias: Option<&View>,
+) -> Result<View, Fault> {
+    let (image, filters) = (as_plane(&x.numbers)?, as_plane(&weights.numbers)?);
+    let kernel = weights.numbers.dims().get(2..).filter(|_| weights.numbers.rank() == x.numbers.rank());
+    let kernel = kernel.ok_or_else(|| Fault::invalid(format!("weights of shape {}", weights.numbers.shape())))?;
+    let mut window = Window::read(operator, &x.numbers, Some(kernel))?;
+    window.resolve(plane(&x.numbers)?)?;
+    let [rows, columns] = window.output(plane(&x.numbers)?, false)?;
+    let group = operator.size("group", 1, 1)?;
+    let &[count, depth, high, wide] = filters.dims() else { return Err(Fault::missing(1)) };
+    let (images, channels) = (image.dims()[0], image.dims()[1]);
+    if depth.checked_mul(group) != Some(channels) || !count.is_multiple_of(group) {
+        return Err(Fault::invalid(format!("{channels} channels in {group} groups, to {count} filters")));
+    }
+    if x.zero_point.as_ref().is_some_and(|zero| zero.elements() != 1) {
+        return Err(Fault::unsupported("images with more than one zero point"));
+    }
+    let each = Shape::new([count])?;
+    let of_filters = |builder: &mut Builder, view: &View| {
+        let view = view.reshaped(if view.elements() == 1 { vec![] } else { vec![count] })?;
+        let wide = builder.cast(&view, DType::I32)?;
+        builder.expanded(&wide, each.clone())
+    };
+    let zeros = match &weights.zero_point {
+        Some(zeros) => Some(of_filters(builder, zeros)?),
+        None => None,
+    };
+    let mut summands = match bias {
+        Some(bias) => of_filters(builder, bias)?,
+        None => builder.filled(TensorSpec::new(DType::I32, each.clone()), 0.0)?,
+    };
+    if let Some(zero) = &x.zero_point {
+        let zero = zero.reshaped(vec![])?;
+        let lines = filters.reshaped(vec![count, depth * high * wide])?;
+        let zeros = zeros.as_ref().map(|zeros| zeros.reshaped(vec![count, 1])).transpose()?;
+        let sums = sums(builder, &lines, 1, zeros.as_ref())?.reshaped(vec![count])?;
+        summands =
+            builder.map(Domain::I64, [&summands, &zero, &sums], DType::I32, |[s, zero, sums]| s - zero * sums)?;
+    }
+    let (image, pads, border) = match &x.zero_point {
+        None => (image, window.pads, 0),
+        Some(zero) => match known_byte(builder, zero) {
+            Some(border) => (image, window.pads, border),
+            None => (bordered(builder, &image, zero, &window)?, [0; 4], 0),
+        },
+    };
+    let Window { strides, dilations, .. } = window;
+    let op = IntegerConv { strides, pads, dilations, group, border, zero_points: zeros.is_some() };
+    let mut inputs = vec![image, filters, summands];
+    inputs.extend(zeros);
+    let output = TensorSpec::new(DType::I32, Shape::new([images, count, rows, columns])?);
+    let result = builder.emit_one(Op::IntegerConv(op), &inputs, output)?;
+    result.reshaped(output_dims(&window, images, count, [rows, columns]))
+}
+
+/// An 8-bit number, if it is known.
+fn known_byte(builder: &Builder, number: &View) -> Option<i16> {
+    let tensor = builder.tensor(number)?;
+    match tensor.elements::<u8>() {
+        Some(bytes) => bytes.first().copied().map(i16::from),
+        None => tensor.elements::<i8>()?.first().copied().map(i16::from),
+    }
+}
+
+/// The images with the window's border, which is of zeros: of a zero point that only a run knows.
+fn bordered(builder: &mut Builder, image: &View, zero: &View, window: &Window) -> Result<View, Fault> {
     let [top, left, bottom, right] = window.pads;
     let mut dims = image.dims().to_vec();
     dims[2] = dims[2].saturating_add(top).saturating_add(bottom);
     dims[3] = dims[3].saturating_add(left).saturating_add(right);
     let before = [0, 0, top, left].map(|count| count as isize).to_vec();
-    builder.padded(&image, PadMode::Constant(0.0), before, dims)
+    let wide = builder.padded(image, PadMode::Constant(0.0), before.clone(), dims.clone())?;
+    if dims == image.dims() {
+        return Ok(wide);
+    }
+    // The border is where ones that are widened by zeros are zeros.
+    let ones =
+        builder.filled(TensorSpec::new(DType::U8, Shape::new([1, 1, image.dims()[2], image.dims()[3]])?), 1.0)?;
+    let inside = builder.padded(&ones, PadMode::Constant(0.0), before, [&[1, 1], &dims[2..]].concat())?;
+    let zero = zero.reshaped(vec![])?;
+    builder.map(Domain::I64, [&inside, &wide, &zero], image.dtype(), |[inside, x, zero]| inside.select(x, zero))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::lowered;
+    use crate::import::proto::{NodeProto, TensorProto, data_type};
+
+    #[test]
+    fn sums_are_rounded_once() {
+        let byte = |name, value| TensorProto::raw(name, data_type::UINT8, &[1, 1], vec![value]);
+        let scale = |name, value| TensorProto::f32s(name, &[], &[value]);
+        let zero = |name| TensorProto::raw(name, data_type::UINT8, &[], vec![0]);
+        let names = ["a", "as", "az", "b", "bs", "bz", "ys", "yz"];
+        let product = |a_scale: f32| {
+            let (a, b, made) = (byte("a", 7), byte("b", 1), scale("ys", 1.0));
+            let (a_scale, b_scale) = (scale("as", a_scale), scale("bs", 1.0 + f32::EPSILON));
+            let constants = vec![a, a_scale, zero("az"), b, b_scale, zero("bz"), made, zero("yz")];
+            let program =
+                lowered(NodeProto::of("QLinearMatMul", &names, &["y"]), Vec::new(), constants).expect("folds");
+            program.constant(program.outputs[0].value).expect("folded").load().expect("in memory").bytes()[0]
+        };
+        // 3.5 · (1 − ε/2) · (1 + ε) and 3.5 · (1 − ε) · (1 + ε): the latter is below 3.5, but is 3.5 as an `f32`.
+        assert_eq!([0.5 - f32::EPSILON / 4.0, 0.5 - f32::EPSILON / 2.0].map(product), [4, 3]);
+    }
 }

@@ -1,5 +1,6 @@
 //! Products of matrices. The op set multiplies in `f32`; other floating-point types are converted on the way.
 
+use super::integer::grid_product;
 use super::{Builder, Entry, Epilogue, Fault, Operator, Term, View, expression};
 use anabranch_kernels::Shape;
 use anabranch_kernels::op::{Domain, MatMul};
@@ -31,6 +32,18 @@ fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 /// batch dimension.
 pub(super) fn multiplied(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
     let dtype = a.dtype();
+    if let Some(product) = grid_product(builder, a, (b, false))? {
+        return Ok(product);
+    }
+    if let (Some(depth), [_, columns]) = (a.dims().last(), b.dims()) {
+        let flat = a.reshaped(vec![a.elements().checked_div(*depth).unwrap_or(0), *depth])?;
+        if b.dims()[0] == *depth
+            && let Some(product) = builder.narrow_product(&flat, (b, false), &Epilogue::default())?
+        {
+            let dims = [&a.dims()[..a.rank() - 1], &[*columns]].concat();
+            return builder.cast(&product.reshaped(dims)?, dtype);
+        }
+    }
     let (a, b) = (builder.as_f32(a)?, builder.as_f32(b)?);
     let (a_batch, &[m, k]) = split_matrix(&a)?;
     let (b_batch, &[rows, n]) = split_matrix(&b)?;
@@ -80,9 +93,16 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
         }
         _ => None,
     };
+    let epilogue = scaled_sum(alpha, beta, addend);
+    if !transpose_a && let Some(product) = grid_product(builder, a, (b, transpose_b))? {
+        return Ok(vec![builder.finished(&product, epilogue)?]);
+    }
+    if !transpose_a && let Some(product) = builder.narrow_product(a, (b, transpose_b), &epilogue)? {
+        return Ok(vec![builder.cast(&product, dtype)?]);
+    }
     let (a, b) = (builder.as_f32(a)?, builder.as_f32(b)?);
     let op = MatMul { transpose_a, transpose_b, epilogue: None };
-    let product = builder.product(op, &a, &b, vec![m, n], scaled_sum(alpha, beta, addend))?;
+    let product = builder.product(op, &a, &b, vec![m, n], epilogue)?;
     Ok(vec![builder.cast(&product, dtype)?])
 }
 

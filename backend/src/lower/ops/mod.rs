@@ -1,6 +1,7 @@
 //! The operators: one file a family, each with a table from the operators' names to how they are lowered.
 
 mod activation;
+mod affine;
 mod arg_reduce;
 mod arrange;
 mod attention;
@@ -9,6 +10,9 @@ mod cast;
 mod causal;
 mod concat;
 mod contributed;
+mod contributed_attention;
+mod contributed_fused;
+mod contributed_integer;
 mod contributed_layers;
 mod conv;
 mod conv_transpose;
@@ -19,6 +23,7 @@ mod expand;
 mod gather;
 mod generate;
 mod integer;
+mod late;
 mod layout;
 mod loss;
 mod matmul;
@@ -28,6 +33,7 @@ mod pool;
 mod quantize;
 mod recurrent;
 mod reduce;
+mod regions;
 mod resample;
 mod reshape;
 mod resize;
@@ -38,6 +44,8 @@ mod signal;
 mod simple_recurrent;
 mod slice;
 mod softmax;
+#[cfg(test)]
+mod testing;
 mod top;
 mod window;
 
@@ -87,20 +95,42 @@ const FAMILIES: &[&[Entry]] = &[
     rotary::TABLE,
     top::TABLE,
     sample::TABLE,
+    affine::TABLE,
     arrange::TABLE,
     simple_recurrent::TABLE,
     causal::TABLE,
     signal::TABLE,
+    late::TABLE,
+    regions::TABLE,
 ];
+
+/// Those of the domain `com.microsoft`.
+const CONTRIBUTED: &[&[Entry]] = &[
+    contributed::TABLE,
+    contributed_integer::TABLE,
+    contributed_layers::TABLE,
+    contributed_attention::TABLE,
+    contributed_fused::TABLE,
+];
+
+/// The families of a domain's operators.
+fn families(domain: &str) -> &'static [&'static [Entry]] {
+    match domain {
+        "" | "ai.onnx" => FAMILIES,
+        "com.microsoft" => CONTRIBUTED,
+        _ => &[],
+    }
+}
+
+/// The operators of a domain that there is a lowering for.
+pub(super) fn names(domain: &str) -> impl Iterator<Item = &'static str> {
+    families(domain).iter().flat_map(|table| table.iter()).map(|(name, _)| *name)
+}
 
 /// How an operator is lowered, or that there is no lowering for it.
 pub(super) fn lowering(domain: &str, name: &str) -> Result<Lowering, Fault> {
-    let (families, of_domain) = match domain {
-        "" | "ai.onnx" => (FAMILIES, String::new()),
-        "com.microsoft" => (&[contributed::TABLE, contributed_layers::TABLE][..], format!(" of the domain {domain}")),
-        _ => (&[][..], format!(" of the domain {domain}")),
-    };
-    let entry = families.iter().flat_map(|table| table.iter()).find(|(known, _)| *known == name);
+    let of_domain = if matches!(domain, "" | "ai.onnx") { String::new() } else { format!(" of the domain {domain}") };
+    let entry = families(domain).iter().flat_map(|table| table.iter()).find(|(known, _)| *known == name);
     let none = || Fault::unsupported(format!("there is no lowering for the operator {name}{of_domain}"));
     entry.map(|(_, lowering)| *lowering).ok_or_else(none)
 }

@@ -63,7 +63,7 @@ pub(super) fn dequantize(operator: &Operator<'_>, builder: &mut Builder) -> Resu
     let (x, scale) = (operator.number(0)?, operator.float_input(1)?);
     let dtype = type_attribute(operator, "output_dtype")?.unwrap_or(scale.dtype());
     let domain = if dtype == DType::F64 || x.dtype() == DType::I32 { Domain::F64 } else { Domain::F32 };
-    let scale = spread(operator, builder, x, scale)?;
+    let (scale, given) = (spread(operator, builder, x, scale)?, scale);
     let result = match operator.optional(2) {
         Some(_) => {
             let zero_point = spread(operator, builder, x, operator.typed(2, x.dtype())?)?;
@@ -71,6 +71,9 @@ pub(super) fn dequantize(operator: &Operator<'_>, builder: &mut Builder) -> Resu
         }
         None => builder.map(domain, [x, &scale], dtype, |[x, scale]| x * scale)?,
     };
+    if let Ok(axis) = axis_of(operator.int("axis", 1)?, x.rank()) {
+        builder.remember_grid(x, (given, operator.optional(2)), axis, &result);
+    }
     Ok(vec![result])
 }
 
@@ -125,6 +128,7 @@ fn spread(operator: &Operator<'_>, builder: &mut Builder, x: &View, parameter: &
 /// A vector along one axis of `rank`.
 pub(super) fn along(vector: &View, axis: usize, rank: usize) -> Result<View, Fault> {
     let mut dims = vec![1; rank];
-    dims[axis] = vector.elements();
+    let along = dims.get_mut(axis);
+    *along.ok_or_else(|| Fault::invalid(format!("parameters along axis {axis} of {rank}")))? = vector.elements();
     vector.reshaped(dims)
 }

@@ -1,0 +1,55 @@
+//! What is told of how long runs took.
+
+use serde::{Deserialize, Serialize};
+
+/// Times of runs in milliseconds. Percentiles are nearest ranks: the least time that at least such a share of the runs does not exceed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// The shortest.
+    pub min: f64,
+    /// Of half the runs.
+    pub p50: f64,
+    /// Of 90 %.
+    pub p90: f64,
+    /// Of 95 %.
+    pub p95: f64,
+    /// Of 99 %.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Latencies {
+    /// Of these samples; zeros without any. `O(n log n)`.
+    pub fn of(samples: &[f64]) -> Self {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let rank = |share: f64| ((share * sorted.len() as f64).ceil() as usize).saturating_sub(1);
+        let at = |place: usize| sorted.get(place).copied().unwrap_or_default();
+        let [p50, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|share| at(rank(share)));
+        Self { min: at(0), p50, p90, p95, p99, max: at(sorted.len().saturating_sub(1)) }
+    }
+}
+
+/// Runs a second, of so many milliseconds one after the other; 0 of none.
+pub fn runs_per_second(samples: &[f64]) -> f64 {
+    let total: f64 = samples.iter().sum();
+    if total > 0.0 { 1e3 * samples.len() as f64 / total } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let many: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        let found = Latencies::of(&many);
+        assert_eq!((found.min, found.p50, found.p90, found.max), (1.0, 100.0, 180.0, 200.0));
+        assert_eq!((found.p95, found.p99), (190.0, 198.0));
+        let one = Latencies::of(&[7.0]);
+        assert!([one.min, one.p50, one.p90, one.p95, one.p99, one.max].into_iter().all(|ms| ms == 7.0));
+        assert_eq!(Latencies::of(&[]), Latencies::default());
+        assert_eq!((runs_per_second(&[250.0, 150.0]), runs_per_second(&[])), (5.0, 0.0));
+    }
+}

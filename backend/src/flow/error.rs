@@ -1,0 +1,73 @@
+//! Why a flow does not run to its end.
+
+use super::allocation::AllocationError;
+use anabranch_placement::place::PlaceError;
+use anabranch_placement::problem::ProblemError;
+
+/// Why a flow could not be run, or not to its end.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the messages call them")]
+pub enum FlowError {
+    /// A function panicked.
+    #[error("node {node:?} panicked in iteration {iteration}: {message}")]
+    Panicked {
+        node: String,
+        /// Counted from 0.
+        iteration: u64,
+        message: String,
+    },
+    /// The run's token was used.
+    #[error("the flow was cancelled")]
+    Cancelled,
+    /// A source had ended when another went on.
+    #[error(
+        "source {ended:?} ended after {items} items, but source {other:?} had {more} already: nodes that read both would wait for \
+         ever; give both as many items (`take` ends an iterator)"
+    )]
+    Uneven { ended: String, items: u64, other: String, more: u64 },
+    /// A node reads a port of another flow.
+    #[error("node number {node} reads a port of another flow; give it ports of nodes of its own")]
+    Foreign { node: usize },
+    /// Two nodes are called the same.
+    #[error("two nodes are called {node:?}; give each node a name of its own, since allocations and errors name nodes")]
+    TwoOfOneName { node: String },
+    /// A node that reads nothing.
+    #[error(
+        "node {node:?} reads no port, so nothing would ever start it; make it a source or a feeder, or give it a port"
+    )]
+    NoInput { node: String },
+    /// A weight that is none.
+    #[error("node {node:?} has weight {weight}; a weight is finite and not negative")]
+    Weight { node: String, weight: f64 },
+    /// A pin to a worker that is not there.
+    #[error(
+        "node {node:?} is pinned to worker {worker}, but the workers are 0 to {last}; pin it to one of these or run with more"
+    )]
+    UnknownWorker { node: String, worker: u32, last: u32 },
+    /// A machine that is not there.
+    #[error(
+        "node {node:?} is bound to machine {machine}, but the machines are 0 to {last}; bind it to one of these or run with more"
+    )]
+    UnknownMachine { node: String, machine: u32, last: u32 },
+    /// A pin and a machine that contradict each other.
+    #[error(
+        "node {node:?} is pinned to worker {worker}, which is not of machine {machine}, to which it is bound; drop one of both"
+    )]
+    PinElsewhere { node: String, worker: u32, machine: u32 },
+    /// Options that are none.
+    #[error("{0}")]
+    Options(String),
+    /// The flow is no problem that can be placed.
+    #[error("the flow cannot be placed: {0}")]
+    Problem(#[from] ProblemError),
+    /// A strategy found no placement.
+    #[error("the flow cannot be placed: {0}")]
+    Place(#[from] PlaceError),
+    /// An allocation does not fit.
+    #[error(transparent)]
+    Allocation(#[from] AllocationError),
+    /// A thread could not be started.
+    #[error("worker {worker} could not be started: {reason}; run with fewer workers")]
+    NoThread { worker: u32, reason: String },
+}

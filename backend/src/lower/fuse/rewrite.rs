@@ -1,0 +1,160 @@
+//! The rewrites by name, and sets of them.
+
+use super::graph::Graph;
+use super::{columns, common, epilogues, factors, maps, norms, pads, scales, slices, transposes};
+use crate::lower::fold::Folding;
+use std::fmt;
+use std::str::FromStr;
+
+/// One rewrite of lowered programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rewrite {
+    /// Nodes that compute the same become one.
+    Common,
+    /// Expressions lose steps that change nothing, and constant operands that can be literals.
+    Tidy,
+    /// A constant factor of a product's operand goes behind the product.
+    Factors,
+    /// Slices go before transpositions.
+    Slices,
+    /// A product is cut into one for each range of columns that is read.
+    Columns,
+    /// Transpositions join, and go into products.
+    Transposes,
+    /// Borders of zeros go into convolutions.
+    Pads,
+    /// Scales and offsets behind convolutions go into their weights.
+    Scales,
+    /// Expressions that only each other read become one.
+    Maps,
+    /// Normalisations in elementary operators become one node.
+    Norms,
+    /// Expressions go into the node that makes what they read.
+    Epilogues,
+}
+
+impl Rewrite {
+    /// All, in the order in which they are made.
+    pub const ALL: [Self; 11] = [
+        Self::Common,
+        Self::Tidy,
+        Self::Factors,
+        Self::Slices,
+        Self::Columns,
+        Self::Transposes,
+        Self::Pads,
+        Self::Scales,
+        Self::Maps,
+        Self::Norms,
+        Self::Epilogues,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Common => "common",
+            Self::Tidy => "tidy",
+            Self::Factors => "factors",
+            Self::Slices => "slices",
+            Self::Columns => "columns",
+            Self::Transposes => "transposes",
+            Self::Pads => "pads",
+            Self::Scales => "scales",
+            Self::Maps => "maps",
+            Self::Norms => "norms",
+            Self::Epilogues => "epilogues",
+        }
+    }
+
+    /// What it does, in a few words.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Common => "nodes that compute the same become one",
+            Self::Tidy => "expressions lose what changes nothing, constants become literals",
+            Self::Factors => "constant factors of operands go behind the product",
+            Self::Slices => "slices go before transpositions",
+            Self::Columns => "products are cut into one for each range of columns that is read",
+            Self::Transposes => "transpositions join, and go into products",
+            Self::Pads => "borders of zeros go into convolutions",
+            Self::Scales => "scales and offsets behind convolutions go into their weights",
+            Self::Maps => "expressions that only each other read become one",
+            Self::Norms => "normalisations in elementary operators become one node",
+            Self::Epilogues => "expressions go into the node that makes what they read",
+        }
+    }
+
+    pub(super) fn apply(self, graph: &mut Graph, folding: &mut Folding) {
+        match self {
+            Self::Common => common::merge_common(graph),
+            Self::Tidy => maps::tidy_maps(graph, folding),
+            Self::Factors => factors::move_factors(graph),
+            Self::Slices => slices::slice_before_transposes(graph),
+            Self::Columns => columns::cut_columns(graph, folding),
+            Self::Transposes => transposes::absorb_transposes(graph),
+            Self::Pads => pads::absorb_pads(graph),
+            Self::Scales => scales::fold_scales(graph, folding),
+            Self::Maps => maps::fuse_maps(graph),
+            Self::Norms => norms::recognise_norms(graph),
+            Self::Epilogues => epilogues::fuse_epilogues(graph),
+        }
+    }
+}
+
+impl fmt::Display for Rewrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no rewrite has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no rewrite `{name}`; there are {}", Rewrite::ALL.map(Rewrite::name).join(", "))]
+pub struct UnknownRewrite {
+    /// The name.
+    pub name: String,
+}
+
+impl FromStr for Rewrite {
+    type Err = UnknownRewrite;
+
+    fn from_str(name: &str) -> Result<Self, UnknownRewrite> {
+        let found = Self::ALL.into_iter().find(|rewrite| rewrite.name() == name);
+        found.ok_or_else(|| UnknownRewrite { name: name.to_owned() })
+    }
+}
+
+/// A set of rewrites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rewrites(u16);
+
+impl Rewrites {
+    /// Every rewrite.
+    pub const ALL: Self = Self((1 << Rewrite::ALL.len()) - 1);
+
+    /// No rewrite: each operator is lowered to nodes of its own.
+    pub const NONE: Self = Self(0);
+
+    /// The set with one more.
+    #[must_use]
+    pub fn with(self, rewrite: Rewrite) -> Self {
+        Self(self.0 | 1 << rewrite as u16)
+    }
+
+    /// The set without one.
+    #[must_use]
+    pub fn without(self, rewrite: Rewrite) -> Self {
+        Self(self.0 & !(1 << rewrite as u16))
+    }
+
+    /// Those in the set, in the order in which they are made.
+    pub fn iter(self) -> impl Iterator<Item = Rewrite> {
+        Rewrite::ALL.into_iter().filter(move |rewrite| self.0 & (1 << *rewrite as u16) != 0)
+    }
+}
+
+impl Default for Rewrites {
+    /// Every one.
+    fn default() -> Self {
+        Self::ALL
+    }
+}

@@ -1,0 +1,45 @@
+//! Operators whose outputs have shapes that only their results tell: computed now where all that they read is known, else steps between
+//! programs.
+
+use super::{Builder, Entry, Fault, Operator, View};
+use crate::steps::{Call, Item, step};
+
+pub(super) const TABLE: &[Entry] = &[
+    ("NonZero", |operator, builder| match known(operator, builder)? {
+        Some(views) => Ok(views),
+        None => Err(Fault::run_time(operator.input(0)?, 0, "X")),
+    }),
+    ("Unique", late),
+    ("NonMaxSuppression", late),
+    ("SequenceEmpty", late),
+    ("SequenceConstruct", late),
+    ("SequenceInsert", late),
+    ("SequenceErase", late),
+    ("SequenceAt", late),
+    ("SequenceLength", late),
+    ("SplitToSequence", late),
+    ("ConcatFromSequence", late),
+];
+
+fn late(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let why = || Fault::unsupported("the shape of its result is known only after it was computed");
+    known(operator, builder)?.ok_or_else(why)
+}
+
+/// The operator's tensors, if all that it reads is known.
+fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<View>>, Fault> {
+    let mut inputs = Vec::with_capacity(operator.count());
+    for index in 0..operator.count() {
+        let Some(view) = operator.optional(index) else {
+            inputs.push(None);
+            continue;
+        };
+        let Some(tensor) = builder.tensor(view) else { return Ok(None) };
+        inputs.push(Some(Item::Tensor(tensor)));
+    }
+    let Some(step) = step(operator.node) else { return Ok(None) };
+    let items = Call { node: operator.node, inputs: &inputs }.made_by(step)?;
+    let tensors: Option<Vec<_>> =
+        items.into_iter().map(|item| if let Item::Tensor(tensor) = item { Some(tensor) } else { None }).collect();
+    tensors.map(|tensors| tensors.into_iter().map(|tensor| builder.made(tensor)).collect()).transpose()
+}

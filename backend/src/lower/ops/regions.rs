@@ -1,0 +1,136 @@
+//! Regions of images brought to one size (He et al. 2017, "Mask R-CNN", section 3): each output is the mean or the greatest of some points
+//! in its part of the region, and each point a weighted sum of the four elements around it.
+
+use super::{Builder, Entry, Fault, Operator, View, gather};
+use anabranch_kernels::DType;
+use anabranch_kernels::op::{Binary, Domain, Unary};
+
+pub(super) const TABLE: &[Entry] = &[("RoiAlign", align)];
+
+/// For one axis of all regions and outputs: the two elements around a point, and their weights.
+struct Around {
+    places: [View; 2],
+    weights: [View; 2],
+}
+
+/// How regions lie in images.
+struct Regions {
+    /// Points along each axis of an output.
+    points: usize,
+    scale: f64,
+    /// Whether a region's corners are between elements, so that it may be smaller than one.
+    half_pixel: bool,
+}
+
+fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    let (regions, images) = (operator.typed(1, x.dtype())?, operator.typed(2, DType::I64)?);
+    let (&[batch, channels, height, width], &[count, 4]) = (x.dims(), regions.dims()) else {
+        return Err(Fault::invalid(format!("regions of shape {} in images of {}", regions.shape(), x.shape())));
+    };
+    if *images.dims() != [count] || x.elements() == 0 || height.max(width) >= 1 << 24 {
+        return Err(Fault::invalid(format!("{} images for {count} regions in {}", images.shape(), x.shape())));
+    }
+    let size = [operator.size("output_height", 1, 1)?, operator.size("output_width", 1, 1)?];
+    let greatest = match operator.string("mode", "avg")? {
+        "avg" => false,
+        "max" => true,
+        other => return Err(Fault::attribute("mode", other, "avg or max")),
+    };
+    let how = Regions::read(operator)?;
+    let regions = builder.as_f32(regions)?;
+    let table = builder.as_f32(x)?;
+    let table = builder.transposed(&table, &[0, 2, 3, 1])?.reshaped(vec![batch * height * width, channels])?;
+    let image = images.reshaped(vec![count, 1, 1])?;
+    let mut result: Option<View> = None;
+    for point in 0..how.points * how.points {
+        let rows = how.around(builder, &regions, 1, point / how.points, [size[0], height])?;
+        let columns = how.around(builder, &regions, 0, point % how.points, [size[1], width])?;
+        for corner in 0..4 {
+            let (row, column) = (&rows.places[corner / 2], &columns.places[corner % 2]);
+            let place = builder.map(Domain::I64, [&image, row, column], DType::I64, |[image, row, column]| {
+                let row = image * height as f64 + row;
+                row * width as f64 + column
+            })?;
+            let read = gather::chosen(builder, &table, &place, 0, vec![count, size[0], size[1], channels])?;
+            let weights = [&rows.weights[corner / 2], &columns.weights[corner % 2]];
+            let weight = builder.map(Domain::F32, weights, DType::F32, |[row, column]| row * column)?;
+            let weight = weight.reshaped(vec![count, size[0], size[1], 1])?;
+            result = Some(match &result {
+                None => builder.map(Domain::F32, [&read, &weight], DType::F32, |[x, weight]| x * weight)?,
+                Some(sum) => builder.map(Domain::F32, [sum, &read, &weight], DType::F32, |[sum, x, weight]| {
+                    let part = x * weight;
+                    if greatest { sum.with(Binary::Max, part) } else { sum + part }
+                })?,
+            });
+        }
+    }
+    let sum = result.ok_or_else(|| Fault::invalid("no point"))?;
+    let share = if greatest { 1.0 } else { 1.0 / (how.points * how.points) as f64 };
+    let mean = builder.map(Domain::F32, [&sum], DType::F32, |[x]| x * share)?;
+    let moved = builder.transposed(&mean, &[0, 3, 1, 2])?;
+    Ok(vec![builder.cast(&moved, x.dtype())?])
+}
+
+impl Regions {
+    fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
+        let points = operator.size("sampling_ratio", 0, 0)?;
+        if points == 0 {
+            return Err(Fault::unsupported("as many points as each region's size says"));
+        }
+        let usual = if operator.opset < 16 { "output_half_pixel" } else { "half_pixel" };
+        let half_pixel = match operator.string("coordinate_transformation_mode", usual)? {
+            "half_pixel" => true,
+            "output_half_pixel" => false,
+            other => {
+                let known = "half_pixel or output_half_pixel";
+                return Err(Fault::attribute("coordinate_transformation_mode", other, known));
+            }
+        };
+        Ok(Self { points, scale: f64::from(operator.float("spatial_scale", 1.0)?), half_pixel })
+    }
+
+    /// What is around the point of this number in each of `outputs` parts of the regions, along an axis (0 for columns, 1 for rows) of
+    /// `size` elements.
+    fn around(
+        &self,
+        builder: &mut Builder,
+        regions: &View,
+        axis: usize,
+        number: usize,
+        [outputs, size]: [usize; 2],
+    ) -> Result<Around, Fault> {
+        let along = if axis == 1 { 1 } else { 2 };
+        let first = builder.part(regions, 1, axis, 1)?.reshaped(vec![regions.dims()[0], 1, 1])?;
+        let last = builder.part(regions, 1, axis + 2, 1)?.reshaped(first.dims())?;
+        let output = builder.indices(DType::F32, outputs, along, 3)?;
+        let offset = if self.half_pixel { 0.5 } else { 0.0 };
+        let within = (number as f64 + 0.5) / self.points as f64;
+        let at = builder.map(Domain::F32, [&first, &last, &output], DType::F32, |[first, last, output]| {
+            let start = first * self.scale - offset;
+            let length = last * self.scale - offset - start;
+            let length = if self.half_pixel { length } else { length.with(Binary::Max, 1.0) };
+            start + (output + within) * (length / outputs as f64)
+        })?;
+        let (size, end) = (size as f64, size as f64 - 1.0);
+        let place = |builder: &mut Builder, step: f64| {
+            builder.map(Domain::F32, [&at], DType::F32, |[at]| {
+                let low = at.with(Binary::Max, 0.0).apply(Unary::Floor).with(Binary::Min, end);
+                (low + step).with(Binary::Min, end)
+            })
+        };
+        let weight = |builder: &mut Builder, second: bool| {
+            builder.map(Domain::F32, [&at], DType::F32, |[at]| {
+                let inside =
+                    at.with(Binary::GreaterOrEqual, -1.0).with(Binary::And, at.with(Binary::LessOrEqual, size));
+                let at = at.with(Binary::Max, 0.0).with(Binary::Min, end);
+                let fraction = at - at.apply(Unary::Floor);
+                let weight = if second { fraction } else { fraction * -1.0 + 1.0 };
+                inside.select(weight, 0.0)
+            })
+        };
+        let places = [place(builder, 0.0)?, place(builder, 1.0)?];
+        let weights = [weight(builder, false)?, weight(builder, true)?];
+        Ok(Around { places, weights })
+    }
+}

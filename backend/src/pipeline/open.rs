@@ -1,0 +1,227 @@
+//! From a mapping to a pipeline that is at work: its stages' plans, the memory of all of them together, and their threads.
+
+use super::choice::{Candidate, candidates};
+use super::costs::StageCosts;
+use super::face::{Parts, Pipeline};
+use super::interval::{Cut, Part};
+use super::line::{Line, Replica, Stage, Work};
+use super::mapping::{StageMapping, Stages, refused};
+use super::options::PipelineOptions;
+use super::packet::{Packet, work};
+use super::plan::{PipelinePlan, StagePlan, Tried};
+use super::wiring::Wiring;
+use crate::execute::Executor;
+use crate::planning::Planned;
+use crate::session::{Inputs, Session, SessionError};
+use std::sync::Arc;
+
+impl Pipeline {
+    /// Opens a pipeline for inputs of these shapes, with the best mapping that fits the devices' memory beside what the session holds there.
+    ///
+    /// # Errors
+    /// If the inputs do not fit the model, no mapping of those wanted fits, or a device cannot be used.
+    pub fn open(session: &Session, inputs: &Inputs, options: &PipelineOptions) -> Result<Self, SessionError> {
+        Self::with_costs(session, &StageCosts::of(session, inputs, options.measure)?, options)
+    }
+
+    /// The same with costs that are known.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn with_costs(session: &Session, costs: &StageCosts, options: &PipelineOptions) -> Result<Self, SessionError> {
+        let found = candidates(costs, options)?;
+        let (mut tried, mut short) = (Vec::new(), None);
+        let opening = Opening { session, costs, options };
+        for candidate in &found {
+            match opening.open(candidate) {
+                Ok(mut parts) => {
+                    tried.extend(found[tried.len()..].iter().map(|other| Tried::of(other, costs, None)));
+                    parts.plan.candidates = tried;
+                    return Ok(Self::new(parts));
+                }
+                Err(error) if error.is_infeasible() => {
+                    tried.push(Tried::of(candidate, costs, Some(error.to_string())));
+                    short.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(short.unwrap_or_else(|| refused("there is no mapping".into())))
+    }
+}
+
+/// What a pipeline is opened with.
+struct Opening<'a> {
+    session: &'a Session,
+    costs: &'a StageCosts,
+    options: &'a PipelineOptions,
+}
+
+impl Opening<'_> {
+    fn open(&self, candidate: &Candidate) -> Result<Parts, SessionError> {
+        match &candidate.stages {
+            Some(stages) => self.in_stages(candidate, stages),
+            None => self.together(candidate),
+        }
+    }
+
+    /// One stage, which is the session's own plan.
+    fn together(&self, candidate: &Candidate) -> Result<Parts, SessionError> {
+        let program = &self.costs.lowered.program;
+        let wiring = Wiring::whole(program);
+        let room = Room::of(&wiring, &[1], self.options.capacity.get());
+        let prepared = self.session.ready(&self.costs.planned)?;
+        let (charge, mut held) = self.session.hold(&[], room.bytes)?;
+        for (bytes, memory) in held.iter_mut().zip(prepared.plan().memory().devices()) {
+            *bytes += memory.peak();
+        }
+        let device = self.session.inventory().devices().map(|device| device.name()).collect::<Vec<_>>().join("+");
+        let (route, options, kept) = (wiring.routes[0].clone(), self.options.run.clone(), room.kept[0]);
+        let start = move || -> Work<Packet> {
+            let run =
+                move |inputs: &[&_], options: &_, output: &mut _| prepared.executor.run_into(inputs, options, output);
+            work(run, route, kept, options)
+        };
+        let replica = Replica { device: device.clone(), start: Box::new(start) };
+        let stage = StagePlan {
+            devices: vec![device],
+            nodes: program.nodes.iter().map(|node| node.name.clone()).collect(),
+            seconds: vec![candidate.performance.period],
+            in_turn: false,
+            bytes_in: wiring.live[0],
+        };
+        let stages = vec![Stage { replicas: vec![replica], in_turn: false, capacity: room.capacities[0] }];
+        let plan = self.plan(candidate, vec![stage], held, room.bytes);
+        let line = Line::start(stages, room.capacities[1])?;
+        Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
+    }
+
+    /// Stages on devices of their own.
+    fn in_stages(&self, candidate: &Candidate, stages: &Stages) -> Result<Parts, SessionError> {
+        let program = &self.costs.lowered.program;
+        let cut = Cut::new(program, &stages.order, &stages.sizes);
+        let wiring = Wiring::of(&cut, program)?;
+        let counts: Vec<usize> = stages.on.iter().map(Vec::len).collect();
+        let room = Room::of(&wiring, &counts, self.options.capacity.get());
+        let plans = self.plans(&cut, stages)?;
+        let of_all: Vec<_> = plans.iter().flatten().cloned().collect();
+        let (charge, held) = self.session.hold(&of_all, room.bytes)?;
+        let (mut line, mut described) = (Vec::new(), Vec::new());
+        for (at, plans) in plans.into_iter().enumerate() {
+            let on = &stages.on[at];
+            let keys = on.iter().map(|processor| &self.costs.processors[*processor].key);
+            // Devices of different kinds round differently: which takes which data set is then no matter of time.
+            let in_turn = keys.clone().any(|key| *key != self.costs.processors[on[0]].key);
+            let replicas = plans
+                .iter()
+                .zip(on)
+                .map(|((planned, _), processor)| self.replica(planned, *processor, &wiring, at, room.kept[at]));
+            let replicas = replicas.collect::<Result<Vec<_>, _>>()?;
+            let seconds = on.iter().map(|processor| self.costs.sum(stages.nodes(at), *processor)).collect();
+            described.push(StagePlan {
+                devices: replicas.iter().map(|replica| replica.device.clone()).collect(),
+                nodes: stages.nodes(at).iter().map(|node| program.node(*node).name.clone()).collect(),
+                seconds,
+                in_turn,
+                bytes_in: wiring.live[at],
+            });
+            line.push(Stage { replicas, in_turn, capacity: room.capacities[at] });
+        }
+        let plan = self.plan(candidate, described, held, room.bytes);
+        let line = Line::start(line, room.capacities[stages.on.len()])?;
+        Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
+    }
+
+    /// The plans of all replicas, by stage, with the session's devices that they are on.
+    #[expect(clippy::type_complexity, reason = "what the session charges")]
+    fn plans(&self, cut: &Cut, stages: &Stages) -> Result<Vec<Vec<(Arc<Planned>, Vec<usize>)>>, SessionError> {
+        let planned = |part: &Part, processor: usize| {
+            let planned = self.costs.plan(&part.program, processor, self.session.choice())?;
+            Ok((planned, self.costs.processors[processor].homes.clone()))
+        };
+        let stage = |(part, on): (_, &Vec<usize>)| on.iter().map(|processor| planned(part, *processor)).collect();
+        cut.parts.iter().zip(&stages.on).map(stage).collect()
+    }
+
+    fn replica(
+        &self,
+        planned: &Arc<Planned>,
+        processor: usize,
+        wiring: &Wiring,
+        stage: usize,
+        kept: usize,
+    ) -> Result<Replica<Packet>, SessionError> {
+        let pool = self.costs.processors[processor].pool(self.session);
+        let executor = Executor::new(Arc::clone(planned.plan()), Arc::new(planned.kernels()), &pool)?;
+        let (route, options) = (wiring.routes[stage].clone(), self.options.run.clone());
+        let start = move || -> Work<Packet> {
+            let pinned = pool.pin_caller();
+            let run = move |inputs: &[&_], options: &_, output: &mut _| {
+                let _on_its_core = &pinned;
+                executor.run_into(inputs, options, output)
+            };
+            work(run, route, kept, options)
+        };
+        Ok(Replica { device: self.costs.processors[processor].name.clone(), start: Box::new(start) })
+    }
+
+    fn plan(&self, candidate: &Candidate, stages: Vec<StagePlan>, held: Vec<u64>, in_flight: u64) -> PipelinePlan {
+        let mapping = candidate.stages.as_ref().map(|stages| StageMapping::of(stages, self.costs));
+        let names = self.session.inventory().devices().map(|device| device.name().to_owned());
+        PipelinePlan {
+            how: candidate.how.clone(),
+            stages,
+            period: candidate.performance.period,
+            latency: candidate.performance.latency,
+            held: names.zip(held).collect(),
+            in_flight,
+            candidates: Vec::new(),
+            mapping: mapping.unwrap_or_default(),
+        }
+    }
+}
+
+/// How many data sets may be where, and the bytes of their values.
+struct Room {
+    /// Of the channel before each stage, and behind the last.
+    capacities: Vec<usize>,
+    /// Results that each replica of a stage keeps for their memory.
+    kept: Vec<usize>,
+    /// Of all that is in flight or kept, at most.
+    bytes: u64,
+}
+
+impl Room {
+    fn of(wiring: &Wiring, replicas: &[usize], capacity: usize) -> Self {
+        let at = |stage: usize| replicas.get(stage).copied().unwrap_or(1);
+        let capacities: Vec<usize> = (0..=replicas.len()).map(|stage| capacity.saturating_mul(at(stage))).collect();
+        // As many as may be on their way to the next stage and in it, shared among the replicas.
+        let kept =
+            |stage: usize| capacities[stage + 1].saturating_add(at(stage + 1)).div_ceil(at(stage)).saturating_add(1);
+        let kept: Vec<usize> = (0..replicas.len()).map(kept).collect();
+        let waiting = capacities.iter().zip(&wiring.live).map(|(sets, bytes)| (*sets as u64).saturating_mul(*bytes));
+        let passing = (0..replicas.len()).map(|stage| {
+            let inside = wiring.live[stage].saturating_add(wiring.live[stage + 1]);
+            let made = (kept[stage] as u64).saturating_mul(wiring.made[stage]);
+            (replicas[stage] as u64).saturating_mul(inside.saturating_add(made))
+        });
+        let bytes = waiting.chain(passing).fold(0, u64::saturating_add);
+        Self { capacities, kept, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_beyond_all_memory_is_counted_as_that() {
+        let (inputs, outputs, routes) = Default::default();
+        let wiring = Wiring { slots: 0, inputs, outputs, routes, live: vec![8; 3], made: vec![8; 2] };
+        let room = Room::of(&wiring, &[2, 3], usize::MAX);
+        assert_eq!((room.capacities, room.bytes), (vec![usize::MAX; 3], u64::MAX));
+        let room = Room::of(&wiring, &[2, 1], 2);
+        assert_eq!((room.capacities, room.kept), (vec![4, 2, 2], vec![3, 4]));
+        assert_eq!(room.bytes, 8 * (4 + 2 + 2) + 2 * (16 + 3 * 8) + (16 + 4 * 8));
+    }
+}

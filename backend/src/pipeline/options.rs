@@ -1,0 +1,74 @@
+//! How a pipeline is chosen and run.
+
+use super::mapping::StageMapping;
+use crate::execute::RunOptions;
+use anabranch_placement::pipeline::Goal;
+use std::num::NonZeroUsize;
+
+/// Options of a [`Pipeline`](super::Pipeline). Start from [`Default`] and name what differs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PipelineOptions {
+    /// What is sought. Default: the least period.
+    pub goal: Goal,
+    /// Which mappings are sought among. Default: all.
+    pub among: Among,
+    /// Data sets that may wait before each stage, for each of its devices, and behind the last: 1 at least. More make up for times that
+    /// differ from data set to data set, and take memory and latency. Default: 2.
+    pub capacity: NonZeroUsize,
+    /// Whether costs are measured first, which takes some ten runs of the model on one core. Default: yes.
+    pub measure: bool,
+    /// How each stage is run.
+    pub run: RunOptions,
+}
+
+/// Which mappings are sought among.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Among {
+    /// All of these, and stages some of which are replicated.
+    #[default]
+    All,
+    /// All devices together, one data set at a time: what [`Session::run`](crate::Session::run) does.
+    Together,
+    /// A whole copy of the model on each of so many cores; on all if no number is given.
+    Replicated(Option<NonZeroUsize>),
+    /// Stages on one device each.
+    Pipelined,
+    /// This mapping alone.
+    Given(StageMapping),
+}
+
+impl Default for PipelineOptions {
+    fn default() -> Self {
+        let capacity = NonZeroUsize::MIN.saturating_add(1);
+        Self { goal: Goal::Period, among: Among::All, capacity, measure: true, run: RunOptions::default() }
+    }
+}
+
+impl PipelineOptions {
+    /// Seeks this.
+    pub fn with_goal(self, goal: Goal) -> Self {
+        Self { goal, ..self }
+    }
+
+    /// Seeks among these mappings.
+    pub fn with_among(self, among: Among) -> Self {
+        Self { among, ..self }
+    }
+
+    /// Lets so many data sets wait before each stage, for each of its devices.
+    pub fn with_capacity(self, capacity: NonZeroUsize) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// Measures costs first, or not.
+    pub fn with_measuring(self, measure: bool) -> Self {
+        Self { measure, ..self }
+    }
+
+    /// Runs stages like this.
+    pub fn with_run(self, run: RunOptions) -> Self {
+        Self { run, ..self }
+    }
+}
