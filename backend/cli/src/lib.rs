@@ -1,5 +1,5 @@
-//! The command `anabranch`, and arrays in NumPy's files, which tests and benches read with it. Programs use the crate
-//! [`anabranch`].
+//! The command `anabranch`; arrays in NumPy's files, which tests and benches read with it; and what it shows, which the Python package
+//! shows, too. Programs use the crate [`anabranch`].
 
 #![forbid(unsafe_code)]
 
@@ -7,6 +7,8 @@ mod chart;
 mod command;
 pub mod npy;
 mod report;
+pub mod show;
+mod tensors;
 mod text;
 mod trace;
 

@@ -15,6 +15,9 @@ use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 /// Headers of more bytes than this are refused; NumPy's have a few hundred.
 const LONGEST_HEADER: usize = 64 << 10;
 
+/// Bytes that are read of an array in another order at a time: a multiple of every element's size.
+const PIECE: usize = 32 << 10;
+
 /// Members of an archive that are looked at.
 const MOST_MEMBERS: usize = 100_000;
 
@@ -155,17 +158,16 @@ impl Header {
     /// Reads the elements, after which the file ends.
     fn tensor(self, mut file: impl Read) -> Result<Tensor, String> {
         let Self { spec, column_major } = self;
-        let room = || Buffer::try_zeroed(spec.bytes()).ok_or(format!("{spec} is more than the memory that there is"));
-        let mut buffer = room()?;
-        file.read_exact(buffer.bytes_mut()).map_err(|e| e.to_string())?;
+        let room = Buffer::try_zeroed(spec.bytes());
+        let mut buffer = room.ok_or(format!("{spec} is more than the memory that there is"))?;
+        match column_major {
+            true => read_columns(&mut file, &spec, buffer.bytes_mut()),
+            false => file.read_exact(buffer.bytes_mut()),
+        }
+        .map_err(|e| e.to_string())?;
         // An archive's checksum is looked at where the member ends.
         if file.read(&mut [0]).map_err(|e| e.to_string())? > 0 {
             return Err("is longer than announced".into());
-        }
-        if column_major {
-            let mut ordered = room()?;
-            row_major(buffer.bytes(), &spec, ordered.bytes_mut());
-            buffer = ordered;
         }
         if spec.dtype == DType::Bool {
             buffer.bytes_mut().iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
@@ -217,22 +219,27 @@ const TYPES: [(&str, DType); 12] = [
     ("b1", DType::Bool),
 ];
 
-/// Reorders elements from column-major to row-major.
-fn row_major(source: &[u8], spec: &TensorSpec, ordered: &mut [u8]) {
-    let size = spec.dtype.size();
-    let dims = spec.shape.dims();
+/// Reads elements that are in column-major order, piece by piece, into row-major order.
+fn read_columns(file: &mut impl Read, spec: &TensorSpec, ordered: &mut [u8]) -> io::Result<()> {
+    let (size, dims, strides) = (spec.dtype.size(), spec.shape.dims(), spec.shape.strides());
     let mut index = vec![0; dims.len()];
-    for target in ordered.chunks_exact_mut(size) {
-        let from = dims.iter().zip(&index).rev().fold(0, |offset, (dim, i)| offset * dim + i);
-        target.copy_from_slice(&source[from * size..][..size]);
-        for axis in (0..dims.len()).rev() {
-            index[axis] += 1;
-            if index[axis] < dims[axis] {
-                break;
+    let mut pieces = [0; PIECE];
+    for start in (0..ordered.len()).step_by(PIECE) {
+        let piece = &mut pieces[..PIECE.min(ordered.len() - start)];
+        file.read_exact(piece)?;
+        for element in piece.chunks_exact(size) {
+            let at: usize = index.iter().zip(&strides).map(|(index, stride)| index * stride).sum();
+            ordered[at * size..][..size].copy_from_slice(element);
+            for (index, dim) in index.iter_mut().zip(dims) {
+                *index += 1;
+                if *index < *dim {
+                    break;
+                }
+                *index = 0;
             }
-            index[axis] = 0;
         }
     }
+    Ok(())
 }
 
 /// Writes header and data. NumPy has no bfloat16 and no narrower floats: such a tensor is written as its bits, type `u2` or `u1`.
@@ -322,6 +329,14 @@ mod tests {
         let header = "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }";
         let read = parse(&file(header, &[1, 4, 2, 5, 3, 6])).expect("readable");
         assert_eq!(read.elements::<u8>(), Some(&[1, 2, 3, 4, 5, 6][..]));
+        // More than one piece of them.
+        let header = "{'descr': '<i4', 'fortran_order': True, 'shape': (101, 103, 3), }";
+        let columns = (0..3).flat_map(|k| (0..103).flat_map(move |j| (0..101).map(move |i| [i, j, k])));
+        let data: Vec<u8> = columns.flat_map(|[i, j, k]: [i32; 3]| (i * 309 + j * 3 + k).to_le_bytes()).collect();
+        let read = parse(&file(header, &data)).expect("readable");
+        let read = read.elements::<i32>().expect("as said");
+        assert!(read.iter().enumerate().all(|(at, element)| *element == at as i32));
+        assert!(parse(&file(header, &data[4..])).is_err());
     }
 
     #[test]

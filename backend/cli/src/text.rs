@@ -1,6 +1,7 @@
 //! Words and figures as text, for terminals and charts.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// `text`, cut to `width` characters with an ellipsis for what is missing.
 pub(crate) fn shortened(text: &str, width: usize) -> String {
@@ -124,6 +125,11 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Of a path, what people call the file.
+pub(crate) fn file_name(path: &str) -> &str {
+    Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
 }
 
 #[cfg(test)]

@@ -249,15 +249,31 @@ fn ways_are_compared_as_text_json_and_csv() {
     assert_eq!((names[1], names[6]), ((Some("heft"), Some("fifo")), (Some("dynamic"), None)));
     assert!(outcomes.iter().all(|outcome| outcome["outputs"]["within"] == true), "{comparison}");
     let page = command.read("ways.html");
-    for part in ["Makespan", "Traffic", "Utilisation", "Memory", "not predicted", "<td>dynamic</td>", "fastest"] {
+    // Ways of one plan stand together, in all charts and tables.
+    let plans: std::collections::BTreeSet<_> = outcomes.iter().filter_map(|outcome| outcome["plan"].as_u64()).collect();
+    let table = page.split("<h3>Ways</h3>").nth(1).and_then(|rest| rest.split("</table>").next()).expect("a table");
+    assert_eq!(table.matches("<tr><td").count(), plans.len() + 1, "{table}");
+    let plan = |at: usize| outcomes[at]["plan"].as_u64();
+    assert_eq!(plan(2) == plan(3), page.contains("cpu/pct = cpu/fifo"), "{comparison}");
+    for part in [
+        "Makespan",
+        "Traffic",
+        "Utilisation",
+        "Memory",
+        "not predicted",
+        "<td>dynamic</td>",
+        "fastest",
+        "Schedules",
+        "does differently",
+    ] {
         assert!(page.contains(part), "no {part}");
     }
-    assert!(!page.contains("<script") && !page.contains("src="));
+    assert!(page.matches("<script").count() == 1 && !page.contains("src="));
     let csv = command.read("ways.csv");
     assert_eq!(csv.lines().count(), 8);
     let columns = csv.lines().map(|line| line.split(',').count());
     assert!(
-        columns.into_iter().all(|count| count == 17 + 5 * comparison["devices"].as_array().expect("devices").len())
+        columns.into_iter().all(|count| count == 22 + 5 * comparison["devices"].as_array().expect("devices").len())
     );
     let text = command.text(&["compare", "--no-gpu", "--place", "heft", "--repeat", "1", "--warmup", "0"]);
     assert!(text.contains("dynamic") && text.contains("fastest"), "{text}");
@@ -295,4 +311,18 @@ fn nonsense_is_refused_by_compare_and_refine() {
     command.refuses(&["run", "--no-gpu", "--refine", "1", "--refine-threshold", "200"], &["0 to 100"]);
     command.refuses(&["run", "--no-gpu", "--refine-threshold", "3"], &["--refine"]);
     command.refuses(&["run", "--no-gpu", "--order", "lifo"], &["lifo", "pct"]);
+}
+
+#[test]
+fn a_model_in_phases_is_told_apart_from_its_first() {
+    let command = Anabranch::new();
+    let model = bundled("../onnx/selection/simple/test_sequence_model6/model.onnx");
+    let report = command.json(&["run", "--no-gpu", "--repeat", "1", &model]);
+    let phases = &report["phases"];
+    assert!(phases["steps"].as_u64() >= Some(2), "{phases}");
+    let number = |key: &str| phases[key].as_f64().unwrap_or_else(|| panic!("{key} of {phases}"));
+    let parts = ["first_ms", "plans_ms", "steps_ms", "planning_ms", "between_ms"].map(number);
+    assert!(parts.iter().sum::<f64>() >= 0.999 * number("took_ms"), "{phases}");
+    let text = command.text(&["place", "--no-gpu", &model]);
+    assert!(text.contains("this plan is of the first phase"), "{text}");
 }

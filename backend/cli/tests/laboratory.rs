@@ -140,6 +140,10 @@ fn schedules_are_drawn() {
     let svg = laboratory.read("schedule.svg");
     assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"));
     assert!(["device 0", "lower bound", "Executable tasks"].iter().all(|part| svg.contains(part)));
+    assert!(
+        !svg.contains(&graph) && svg.contains("time (") && svg.contains(" pale\""),
+        "names, units, tasks told apart: {svg}"
+    );
     laboratory.text(&["simulate", &graph, &devices, "--gantt", "schedule.html"]);
     let html = laboratory.read("schedule.html");
     assert!(html.starts_with("<!doctype html>") && html.contains("<svg") && html.contains("makespan"));
@@ -254,4 +258,60 @@ fn a_models_task_graph_is_written_and_simulated() {
     laboratory.json(&["graph", &model, "--no-gpu", "-o", "graph.dot"]);
     assert!(laboratory.read("graph.dot").starts_with("digraph tasks"));
     laboratory.refuses(&["graph", &model, "--no-gpu", "-o", "graph.xml"], &["graph.xml", ".json"]);
+}
+
+/// The worked example of Benoit and Robert 2007: period 7, latency 12, and latency 14 within a period of 10.
+#[test]
+fn pipelines_are_mapped_by_all_methods() {
+    let laboratory = Anabranch::new();
+    let stages: Vec<Value> = [14, 4, 2, 4].map(|work| json!({"work": work})).into();
+    let processors: Vec<Value> =
+        [2, 1, 1, 1].iter().enumerate().map(|(it, speed)| json!({"name": format!("P{it}"), "speed": speed})).collect();
+    let file = json!({"format": "anabranch-pipeline", "version": 1, "stages": stages, "data": [0, 0, 0, 0, 0], "processors": processors});
+    fs::write(laboratory.path("chain.json"), file.to_string()).expect("written");
+    let run = |options: &[&str]| laboratory.json(&[&["pipeline", "chain.json", "--no-replication"], options].concat());
+    for (options, period, latency) in [
+        (&["--chart", "front.svg"][..], 7.0, 17.0),
+        (&["--goal", "latency"], 12.0, 12.0),
+        (&["--period", "10"], 10.0, 14.0),
+        (&["--latency", "15"], 9.0, 15.0),
+    ] {
+        let report = run(options);
+        let chosen = &report["chosen"];
+        assert_eq!((number(chosen, "period"), number(chosen, "latency")), (period, latency), "{options:?}");
+        assert_eq!((&chosen["proven"], &report["front_proven"]), (&json!(true), &json!(true)), "{options:?}");
+        assert_eq!(report["front"].as_array().map(Vec::len), Some(4), "{options:?}");
+        assert_eq!(report["heuristics"].as_array().map(Vec::len), Some(12), "{options:?}");
+    }
+    let chart = laboratory.read("front.svg");
+    assert!(chart.starts_with("<svg") && chart.contains("front, proven") && chart.contains("chosen"), "{chart}");
+    let text = laboratory.text(&["pipeline", &data("pipeline/example.csv"), "--bandwidth", "1e10"]);
+    assert!(text.contains("chosen: period") && text.contains("h7b") && text.contains("decode"), "{text}");
+    laboratory.refuses(&["pipeline", "chain.json", "--period", "1"], &["chain.json", "within the limit", "nearest"]);
+    laboratory.refuses(&["pipeline", "none.json"], &["none.json"]);
+    laboratory.refuses(&["pipeline"], &["FILE.json"]);
+    let text = laboratory.text(&["pipeline", "--help"]);
+    assert!(text.contains("stage,in,out") && text.contains("anabranch-pipeline"), "{text}");
+}
+
+#[test]
+fn experiments_compare_heuristics_with_the_optimum() {
+    let laboratory = Anabranch::new();
+    let small = ["--stages", "4,6", "--processors", "4", "--instances", "3"];
+    for (options, best) in [(&["--experiments"][..], 8), (&["--experiments", "e2", "--latency-factor", "1.5"], 2)] {
+        let rows = laboratory.json(&[&["pipeline"], options, &small[..]].concat());
+        let rows = rows.as_array().expect("rows");
+        let chosen: Vec<&Value> = rows.iter().filter(|row| row["method"] == "choose").collect();
+        assert_eq!((rows.len(), chosen.len()), (13 * best, best), "{options:?}");
+        for row in chosen {
+            assert_eq!((&row["proven"], &row["optimal"]), (&json!(3), &json!(3)), "{row}");
+        }
+        assert!(
+            rows.iter().all(|row| row["over_optimum"].as_f64().is_none_or(|ratio| ratio >= 1.0 - 1e-9)),
+            "{rows:?}"
+        );
+    }
+    assert!(laboratory.text(&[&["pipeline", "--experiments", "e1"], &small[..]].concat()).contains("e1: balanced"));
+    laboratory.refuses(&["pipeline", "--experiments", "e9"], &["e9", "e1, e2, e3, e4"]);
+    laboratory.refuses(&["pipeline", "--experiments", "--period", "3"], &["--latency-factor"]);
 }

@@ -78,8 +78,12 @@ fn pipes_devices_and_directories_are_refused_and_not_waited_for() {
     let mlp = bundled("mlp.onnx");
     for file in ["pipe", "/dev/zero", "."] {
         command.refuses(&["costs", "--costs", file], &[file, "not a regular file"]);
-        command.refuses(&["run", file, "--no-gpu"], &["not a regular file"]);
-        command.refuses(&["run", &mlp, "--no-gpu", "--input", &format!("x={file}")], &[file, "not a regular file"]);
+        let (model, input) = match file {
+            "." => ("without an ONNX file", "which inputs it holds"),
+            _ => ("not a regular file; name an ONNX file", "not a regular file"),
+        };
+        command.refuses(&["run", file, "--no-gpu"], &[model]);
+        command.refuses(&["run", &mlp, "--no-gpu", "--input", &format!("x={file}")], &[file, input]);
         command.refuses(&["place", &mlp, "--dim", "batch=2", "--platform", file], &[file, "not a regular file"]);
         command.refuses(&["costs", "--import", file, "--format", "json"], &[file, "not a regular file"]);
     }
@@ -170,6 +174,48 @@ fn what_does_not_fit_is_known_from_sizes_alone() {
         let dim = format!("batch={size}");
         let run = ["run", &mlp, "--no-gpu", "--random", "1", "--dim", &dim];
         command.refuses(&run, &["smaller sizes"]);
+    }
+}
+
+#[test]
+fn what_is_said_twice_is_refused() {
+    let command = Anabranch::new();
+    let place = ["place", "--no-gpu", "--random", "1"];
+    for (flag, first, second) in [("--memory", "cpu0=1GiB", "cpu0=2GiB"), ("--emulate", "cpu0=1", "cpu0=2")] {
+        command.refuses(&[&place[..], &[flag, first, flag, second]].concat(), &[flag, "cpu0 twice"]);
+        command.refuses(&["devices", "--no-gpu", flag, first, flag, second], &[flag, "cpu0 twice"]);
+    }
+    command.refuses(
+        &["place", &bundled("mlp.onnx"), "--dim", "batch=1", "--dim", "batch=2"],
+        &["--dim names batch twice"],
+    );
+}
+
+#[test]
+fn damaged_files_are_refused_in_words_with_the_place_and_the_next_step() {
+    let command = Anabranch::new();
+    let mlp = bundled("mlp.onnx");
+    for (text, problem) in [
+        ("[", "its JSON is cut off at line 1, column 1"),
+        ("garbage", "it is not JSON: expected value at line 1, column 1"),
+        ("\"x\"", "invalid type: string \"x\" at line 1, column 3, where an object is expected"),
+        ("{\n}", "at line 2, column 1"),
+    ] {
+        fs::write(command.path("f.json"), text).expect("writable");
+        let place = ["place", &mlp, "--no-gpu", "--dim", "batch=2"];
+        command.refuses(
+            &[&place[..], &["--place", "f.json"]].concat(),
+            &["plan f.json", problem, "anabranch place -o FILE"],
+        );
+        command.refuses(
+            &[&place[..], &["--platform", "f.json"]].concat(),
+            &["f.json", problem, "anabranch platform -o FILE"],
+        );
+        command.refuses(&["costs", "--costs", "f.json"], &["f.json", problem, "name another file"]);
+        command.refuses(
+            &["costs", "--import", "f.json", "--format", "json"],
+            &["f.json", problem, "nothing was imported"],
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 mod command;
 
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
-use command::Anabranch;
+use command::{Anabranch, bundled};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -69,6 +69,8 @@ fn the_page_of_a_run_works_and_tells_what_was_measured() {
     assert_eq!(in_place, &report["traffic"]["in_place"]);
     let runs = &data["facts"]["runs"];
     assert_eq!(runs["latencies_ns"].as_array().map(Vec::len), Some(3));
+    assert_eq!((&runs["count"], &runs["every"]), (&3.into(), &1.into()));
+    assert!(number(&runs["min_ns"]) <= number(&runs["p90_ns"]) && runs["p99_ns"] == runs["max_ns"], "{runs}");
     let milliseconds = |ns: &Value| number(ns) as f64 * 1e-6;
     let same = |ns: &Value, ms: &Value| (milliseconds(ns) - ms.as_f64().expect("a time")).abs() < 1e-5;
     assert!(same(&runs["median_ns"], &report["measured_makespan_ms"]), "{runs} {report}");
@@ -104,6 +106,25 @@ fn the_page_of_a_run_works_and_tells_what_was_measured() {
     for when in ["critical_predicted", "critical_measured"] {
         assert!(nodes.iter().any(|node| node[when] == true), "nothing is {when}");
     }
+    // A node's time is the median of all profiled runs, and both chains lead from step to step to the end.
+    assert!(program.iter().all(|node| node["typical_ns"].as_f64() > Some(0.0)), "a node has no median");
+    for when in ["predicted", "measured"] {
+        let times = |step: &Value| {
+            let things = if step["kind"] == "node" { &data["nodes"] } else { &data["transfers"] };
+            things[number(&step["index"]) as usize][when].clone()
+        };
+        let chain = data[when]["chain"].as_array().expect("a chain");
+        assert!(chain.first().is_some_and(|step| step["after"] == "start"), "{chain:?}");
+        assert!(
+            chain[1..].iter().all(|step| ["value", "device", "link"].contains(&step["after"].as_str().expect("why")))
+        );
+        let ended = chain.iter().map(|step| number(&times(step)["end"])).max();
+        assert!(ended <= Some(number(&data[when]["makespan_ns"])), "{chain:?}");
+        for pair in chain.windows(2) {
+            let (end, start) = (number(&times(&pair[0])["end"]), number(&times(&pair[1])["start"]));
+            assert_eq!(number(&pair[1]["pause_ns"]), start.saturating_sub(end), "{pair:?}");
+        }
+    }
     let moved = data["transfers"].as_array().expect("transfers").iter().find(|sent| sent["route"] != "shared");
     assert!(moved.is_some_and(|sent| !sent["measured"].is_null()), "the pinned nodes need transfers");
     assert_passes(&command, "page.html");
@@ -119,7 +140,39 @@ fn the_page_of_a_plan_with_5000_nodes_works_whatever_they_are_called() {
     assert!(data["nodes"].as_array().expect("nodes").len() >= 5_000);
     assert!(data["nodes"].as_array().expect("nodes").iter().any(|node| node["name"] == HOSTILE));
     assert!(data["measured"].is_null());
+    // Scopes of names are groups, in which every node of a scope is.
+    let scopes = data["scopes"].as_array().expect("scopes");
+    assert!(scopes.len() > 100, "{} scopes", scopes.len());
+    for node in data["nodes"].as_array().expect("nodes").iter().filter(|node| node["role"] == "node") {
+        let name = node["name"].as_str().expect("a name");
+        let group = node["scope"].as_u64().map(|scope| scopes[scope as usize]["name"].as_str().expect("a name"));
+        assert!(
+            group.is_none_or(|group| name.starts_with(&format!("{group}/")) || group.starts_with("part ")),
+            "{name} in {group:?}"
+        );
+    }
     assert_passes(&command, "page.html");
+}
+
+#[test]
+fn a_comparison_of_several_models_is_one_page_with_a_matrix() {
+    let command = Anabranch::new();
+    let models = ["fire.onnx", "unet.onnx"].map(bundled);
+    let ways = ["--no-gpu", "--cpu-devices", "core", "--place", "heft,cpu", "--repeat", "2", "--warmup", "0"];
+    let all = command.json(&[&["compare", &models[0], &models[1], "--html", "all.html"], &ways[..]].concat());
+    let all = all.as_array().expect("a comparison for each model");
+    assert_eq!(all.len(), 2);
+    let page = command.read("all.html");
+    let matrix = page.split("All models").nth(1).and_then(|rest| rest.split("</table>").next()).expect("a matrix");
+    for part in ["fire.onnx", "unet.onnx", "geometric mean", ">heft<", ">cpu<", ">dynamic<"] {
+        assert!(matrix.contains(part), "no {part} in {matrix}");
+    }
+    assert!(!page.contains(&format!("<h1>{}", models[0])) && page.matches("<h2>").count() == 2, "titles are names");
+    if let Some(document) = tested(&command, &command.path("all.html")) {
+        assert!(document.contains("<th><button type=\"button\">way</button></th>"), "tables can be sorted");
+    }
+    let text = command.text(&[&["compare", &models[0], &models[1]], &ways[..]].concat());
+    assert!(text.contains("median, and how many times the model's fastest it is"), "{text}");
 }
 
 /// Sums, softmaxes and hyperbolic tangents of near predecessors: a graph with many ways through it.

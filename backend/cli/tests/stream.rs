@@ -46,6 +46,11 @@ fn a_file_s_graph_is_scheduled_task_by_task_and_drawn() {
     );
     let svg = command.read("chart.svg");
     assert_eq!(svg.matches("<title>").count(), 1 + 5);
+    assert!(svg.contains("block 1") && svg.contains("units in which a task reads"), "{svg}");
+    // Blocks have colours of their own.
+    command.text(&["stream", "graph.json", "--pes", "2", "--gantt", "chart.svg"]);
+    let svg = command.read("chart.svg");
+    assert!(["class=\"c1\"", ">block 2<", "of block 2:"].iter().all(|part| svg.contains(part)), "{svg}");
 }
 
 #[test]

@@ -31,6 +31,9 @@ impl Rect {
     }
 }
 
+/// How small a page may show a chart.
+const LEAST_SCALE: f64 = 0.62;
+
 /// An SVG file while it is drawn. Looks come from the classes of the theme.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Canvas {
@@ -102,11 +105,13 @@ impl Canvas {
 
     /// The file: `width` × `height` pixels, with a title and a description for those who cannot see it.
     pub(crate) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
+        // On a page as narrow as a telephone type is still read; what is wider then is scrolled to.
+        let least = pixels(width * LEAST_SCALE);
         let (width, height) = (pixels(width), pixels(height));
         let (title, description, body) = (escaped(title), escaped(description), self.body);
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"0 0 {width} {height}\">\n<title>{title}</title>\n<desc>{description}</desc>\n<style>{STYLE}</style>\n\
+             viewBox=\"0 0 {width} {height}\" style=\"min-width:{least}px\">\n<title>{title}</title>\n<desc>{description}</desc>\n<style>{STYLE}</style>\n\
              <rect width=\"{width}\" height=\"{height}\" class=\"paper\"/>\n{body}</svg>\n"
         )
     }

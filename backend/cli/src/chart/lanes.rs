@@ -103,6 +103,8 @@ fn draw_labels(canvas: &mut Canvas, lane: &Lane, track: Rect, height: f64) {
 fn draw_intervals(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, tips: bool) {
     let mut merged = Merged { track, shapes: BTreeMap::new() };
     let mut run: Option<NarrowRun> = None;
+    // Of neighbours in one colour every other is paler, so that they are told apart.
+    let (mut last, mut pale) = (None, false);
     for interval in lane.intervals.iter().filter(|interval| interval.end > interval.start) {
         let (start, end) = (scale.at(interval.start), scale.at(interval.end));
         if end - start < NARROW {
@@ -120,7 +122,10 @@ fn draw_intervals(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, 
         let width = end - start - if end - start > 3.0 { 0.6 } else { 0.0 };
         if tips {
             let rect = Rect { x: start, width, ..track };
-            canvas.rect(rect, 0.0, &format!("c{}", interval.colour), Some(&interval.tip));
+            pale = last == Some(interval.colour) && !pale;
+            last = Some(interval.colour);
+            let shade = if pale { " pale" } else { "" };
+            canvas.rect(rect, 0.0, &format!("c{}{shade}", interval.colour), Some(&interval.tip));
         } else {
             merged.add(start, width, OPAQUE, interval.colour);
         }
@@ -209,6 +214,8 @@ mod tests {
         assert!(svg.contains("x=\"10\" y=\"2.5\" width=\"19.4\" height=\"15\" class=\"c0\"><title>from 10</title>"));
         assert!(svg.contains("x=\"30\" y=\"2.5\" width=\"2\" height=\"15\" class=\"c5\""));
         assert!(svg.contains(">cpu0<") && svg.contains(">50 %<"));
+        let svg = drawn((0..3).map(|at| interval(0, 10.0 * f64::from(at), 10.0 * f64::from(at) + 10.0)).collect());
+        assert_eq!((svg.matches("class=\"c0\"").count(), svg.matches("class=\"c0 pale\"").count()), (2, 1), "{svg}");
     }
 
     #[test]

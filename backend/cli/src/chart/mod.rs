@@ -1,4 +1,4 @@
-//! Charts as self-contained SVG: bars with deviations, and schedules over time. No scripts and no fonts of their own; colours
+//! Charts as self-contained SVG: bars with deviations, and schedules over time. No fonts of their own; colours
 //! that colour-blind people tell apart, on light and dark paper alike.
 //!
 //! Small pieces draw into a [`Canvas`]; each chart lays them out and gives the whole file as text.
@@ -10,6 +10,7 @@ mod head;
 mod lanes;
 mod page;
 mod scale;
+mod scatter;
 mod steps;
 mod table;
 mod theme;
@@ -20,8 +21,9 @@ pub(crate) use bars::{Bar, BarChart, Group, Panel};
 pub(crate) use canvas::escaped;
 pub(crate) use head::Sample;
 pub(crate) use lanes::{Interval, Lane, Quantity, SEND_COLOUR, busy};
-pub(crate) use page::page;
+pub(crate) use page::{page, section, titled};
 pub(crate) use scale::Scale;
+pub(crate) use scatter::{Point, Scatter};
 pub(crate) use table::html_table;
 pub(crate) use timeline::{TimePanel, Timeline};
 

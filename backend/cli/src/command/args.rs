@@ -1,19 +1,23 @@
 //! Arguments that several commands share.
 
 use super::CliError;
-use super::trial::strategy_help;
+use crate::tensors::picture::Norm;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
+use anabranch::lower::{Rewrite, Rewrites, UnknownRewrite};
 use anabranch::plan::{ChunkRule, PlanOptions, Residency, StreamMode};
 use anabranch::planning::{Order, PlatformFile};
+use anabranch::session::OnDeviceLoss;
 use clap::{Args, ValueEnum};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// Which devices there are.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
-    /// Cores that make one CPU device: machine, package, numa, l3 or core
+    /// One CPU device a machine, package, numa, l3 or core
     #[arg(long, value_name = "DIVISION", default_value = "l3")]
     pub(crate) cpu_devices: CpuGranularity,
     /// Threads of each CPU device, instead of one a core
@@ -25,43 +29,109 @@ pub(crate) struct DeviceArgs {
     /// Take no GPU at all
     #[arg(long, conflicts_with = "software_gpu")]
     pub(crate) no_gpu: bool,
-    /// Memory that a device may use, for example gpu0=2GiB; may be repeated
+    /// Memory that a device may use, as in gpu0=2GiB
+    ///
+    /// May be repeated.
     #[arg(long, value_name = "DEVICE=BYTES", value_parser = parse_memory_override)]
     pub(crate) memory: Vec<(String, u64)>,
-    /// Let a CPU device take so many times longer than it needs, as a slower one would, for example cpu1=4; may be repeated
-    #[arg(long, value_name = "DEVICE=TIMES", value_parser = parse_slowdown)]
+    /// Let a CPU device take so many times longer than it needs, as in cpu1=4; may be repeated
+    #[arg(long, value_name = "DEVICE=TIMES", value_parser = parse_slowdown, hide_short_help = true)]
     pub(crate) emulate: Vec<(String, f64)>,
+    /// The devices that are used, all if none is named; for commands that try some of them.
+    #[arg(skip)]
+    pub(crate) only: Vec<String>,
 }
 
 /// The model, and what its inputs are.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// An ONNX file; without one, a small residual network that is built in
+    /// An ONNX file or a test's folder [default: a network that is built in]
     pub(crate) model: Option<PathBuf>,
-    /// NAME=FILE.npy for one input, or FILE.npz whose members are named as the inputs; may be repeated
-    #[arg(long, value_name = "[NAME=]FILE")]
+    /// NAME=FILE for one input, or a FILE for all; may be repeated
+    #[arg(
+        long,
+        value_name = "[NAME=]FILE",
+        long_help = "NAME=FILE for one input: .npy, an ONNX tensor .pb, or an image (.png, .jpg); NAME= may be left out where the model has one \
+            input. Or a FILE that names them itself: .npz, .safetensors, or a folder with input_0.pb and so on, like test_data_set_0 of the \
+            standard's tests. In archives a prefix `in__` is ignored, and members `out__…` are passed over. May be repeated.\n\
+            Images are for inputs of four dimensions with 1 or 3 channels: scaled until they cover height and width, cut around the centre, \
+            and normalised (--image-norm)"
+    )]
     pub(crate) input: Vec<String>,
-    /// Fill inputs that are not given with random elements; 0 is used where a model is run without any input
+    /// What becomes of images' values [default: imagenet for three channels, unit for one; u8 inputs get them as they are]
+    #[arg(long, value_enum, value_name = "NORM", hide_short_help = true)]
+    pub(crate) image_norm: Option<Norm>,
+    /// Fill inputs that are not given with random elements
+    ///
+    /// 0 is used where a model is run without any input.
     #[arg(long, value_name = "SEED")]
     pub(crate) random: Option<u64>,
-    /// Size of a symbolic dimension that no given input binds, for example batch=4; may be repeated
+    /// Size of a symbolic dimension, as in batch=4; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     pub(crate) dim: Vec<(String, usize)>,
-    /// Run every operator as a node of its own
-    #[arg(long)]
-    pub(crate) no_fuse: bool,
+    #[command(flatten)]
+    pub(crate) fuse: FuseArgs,
+}
+
+/// How nodes are fused.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FuseArgs {
+    /// Run every operator as a node of its own; with NAME, leave out this rewrite alone
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "all",
+        value_delimiter = ',', hide_short_help = true, long_help = unfused_help())]
+    no_fuse: Vec<Unfused>,
+}
+
+/// What is not fused.
+#[derive(Clone, Copy, Debug)]
+enum Unfused {
+    All,
+    One(Rewrite),
+}
+
+impl FromStr for Unfused {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if name == "all" {
+            Ok(Self::All)
+        } else {
+            name.parse().map(Self::One).map_err(|error: UnknownRewrite| error.to_string())
+        }
+    }
+}
+
+impl FuseArgs {
+    /// The rewrites that are made.
+    pub(crate) fn rewrites(&self) -> Rewrites {
+        self.no_fuse.iter().fold(Rewrites::ALL, |rewrites, unfused| match unfused {
+            Unfused::All => Rewrites::NONE,
+            Unfused::One(rewrite) => rewrites.without(*rewrite),
+        })
+    }
+}
+
+fn unfused_help() -> String {
+    let line = |rewrite: Rewrite| format!("  {rewrite:<12}{}", rewrite.about());
+    let lines = Rewrite::ALL.map(line).join("\n");
+    format!(
+        "Run every operator as a node of its own. With names (--no-fuse=pads,maps), leave out these rewrites alone:\n{lines}"
+    )
 }
 
 /// Where nodes run.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct PlaceArgs {
-    /// Strategy, or a plan file that `anabranch place` wrote; --help lists the strategies
-    #[arg(long, value_name = "STRATEGY|PLAN.json", default_value = "heft",
-        long_help = strategy_help("A plan file that `anabranch place` wrote, or a strategy:"))]
+    /// Strategy, device or plan file
+    ///
+    /// `anabranch strategies` lists strategies, `anabranch devices` devices; `anabranch place -o` writes plan files.
+    #[arg(long, value_name = "WAY", default_value = "heft")]
     pub(crate) place: String,
-    /// Which of a device's ready nodes goes first: pct, msr, fifo or frugal; a plan file brings its own order along
+    /// Which ready node goes first: pct, msr, fifo or frugal
+    ///
+    /// A plan file brings its own order along.
     #[arg(long, value_name = "ORDER", default_value = "pct")]
     pub(crate) order: Order,
     #[command(flatten)]
@@ -70,15 +140,39 @@ pub(crate) struct PlaceArgs {
     pub(crate) weights: WeightArgs,
     #[command(flatten)]
     pub(crate) streaming: StreamArgs,
+    /// What a run does that loses a GPU; runs that refine a plan or compare ways fail
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t, hide_short_help = true)]
+    pub(crate) on_device_loss: DeviceLoss,
+}
+
+/// An [`OnDeviceLoss`] on the command line.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DeviceLoss {
+    /// It ends and names the GPU
+    #[default]
+    Fail,
+    /// The model is placed again on the devices that are left, and run there
+    Replace,
+}
+
+impl From<DeviceLoss> for OnDeviceLoss {
+    fn from(loss: DeviceLoss) -> Self {
+        match loss {
+            DeviceLoss::Fail => Self::Fail,
+            DeviceLoss::Replace => Self::Replace,
+        }
+    }
 }
 
 /// What GPUs keep.
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct WeightArgs {
-    /// Which weights stay in a GPU's memory from run to run, and which are sent there in each shortly before they are read. A plan file says
-    /// itself how many bytes stay, unless this is `resident` or `staged`
-    #[arg(long, value_enum, value_name = "MODE", default_value_t)]
+    /// Which weights stay in a GPU's memory from run to run
+    ///
+    /// The others are sent there in each run shortly before they are read. A plan file says itself how many bytes stay, unless this is
+    /// `resident` or `staged`.
+    #[arg(long, value_enum, value_name = "MODE", default_value_t, hide_short_help = true)]
     pub(crate) weights: Weights,
 }
 
@@ -86,11 +180,13 @@ pub(crate) struct WeightArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Streaming")]
 pub(crate) struct StreamArgs {
-    /// What is streamed in chunks: between devices, and through the nodes of one device. A plan file names its own blocks
+    /// What streams in chunks
+    ///
+    /// Between devices, and through the nodes of one device. A plan file names its own blocks.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Streamed::Auto)]
     pub(crate) stream: Streamed,
     /// Size of a chunk, for example 256KiB or 7rows [default: from the caches' sizes; about 1 MiB between devices]
-    #[arg(long, value_name = "SIZE", value_parser = parse_chunk)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk, hide_short_help = true)]
     pub(crate) chunk: Option<ChunkRule>,
 }
 
@@ -120,7 +216,14 @@ impl PlaceArgs {
     pub(crate) fn any(constraints: &ConstraintArgs) -> Self {
         let streaming = StreamArgs { stream: Streamed::Off, chunk: None };
         let weights = WeightArgs::default();
-        Self { place: "heft".into(), order: Order::Pct, constraints: constraints.clone(), weights, streaming }
+        Self {
+            place: "heft".into(),
+            order: Order::Pct,
+            constraints: constraints.clone(),
+            weights,
+            streaming,
+            on_device_loss: DeviceLoss::default(),
+        }
     }
 
     /// The options of plans.
@@ -135,14 +238,16 @@ impl PlaceArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct ConstraintArgs {
-    /// Run the nodes whose names match on this device, for example '*conv*=gpu0'; may be repeated
+    /// Run nodes on a device, by name, as in '*conv*=gpu0'
+    ///
+    /// May be repeated.
     #[arg(long, value_name = "PATTERN=DEVICE", value_parser = parse_pin)]
     pub(crate) pin: Vec<(String, String)>,
     /// Run the nodes whose names match all on one device, whichever; may be repeated
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", hide_short_help = true)]
     pub(crate) colocate: Vec<String>,
     /// The cost store [default: anabranch/costs.json in the XDG data directory]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) costs: Option<PathBuf>,
 }
 
@@ -189,18 +294,54 @@ impl WhatIfArgs {
 
 impl DeviceArgs {
     /// The options of the inventory.
-    pub(crate) fn options(&self) -> DetectOptions {
+    pub(crate) fn options(&self) -> Result<DetectOptions, CliError> {
+        named_once("--memory", &self.memory)?;
+        named_once("--emulate", &self.emulate)?;
         let mut options = DetectOptions::default();
         (options.cpu_granularity, options.threads) = (self.cpu_devices, self.threads);
         (options.software_gpu, options.no_gpu) = (self.software_gpu, self.no_gpu);
         (options.memory_overrides, options.slowdowns) = (self.memory.clone(), self.emulate.clone());
-        options
+        options.only.clone_from(&self.only);
+        Ok(options)
+    }
+}
+
+/// Refuses a flag that says two things of one name: which of them was meant?
+pub(super) fn named_once<T>(flag: &str, given: &[(String, T)]) -> Result<(), CliError> {
+    let is_again = |at: &usize| given[..*at].iter().any(|(earlier, _)| *earlier == given[*at].0);
+    match (0..given.len()).find(is_again) {
+        Some(at) => Err(CliError::input(format!("{flag} names {} twice; leave out one of them", given[at].0))),
+        None => Ok(()),
     }
 }
 
 pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
     let (name, size) = text.split_once('=').ok_or("write NAME=N, for example batch=4")?;
     Ok((name.to_owned(), size.parse().map_err(|e| format!("{size} is no size: {e}"))?))
+}
+
+/// Longest time that a flag takes: more than a year means nothing to anybody.
+const MOST_SECONDS: f64 = 3.2e7;
+
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|error| format!("{text} is no number of seconds: {error}"))?;
+    match seconds > 0.0 && seconds <= MOST_SECONDS {
+        true => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
+        false => Err("write more than 0 seconds, and less than a year".into()),
+    }
+}
+
+/// A share in percent, with or without its sign.
+pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').trim().parse().ok().filter(|percent| (0.0..=1e4).contains(percent));
+    percent.ok_or_else(|| "write percent, for example 5%".into())
+}
+
+pub(super) fn parse_positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if value > 0.0 && f64::is_finite(value) => Ok(value),
+        _ => Err("expected a number greater than zero, such as 20".into()),
+    }
 }
 
 fn parse_slowdown(text: &str) -> Result<(String, f64), String> {
@@ -226,6 +367,18 @@ fn parse_pin(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_percent_with_or_without_their_sign() {
+        assert_eq!((parse_percent("5%"), parse_percent("2.5")), (Ok(5.0), Ok(2.5)));
+        assert!(["", "%", "much", "-1", "nan", "inf"].into_iter().all(|text| parse_percent(text).is_err()));
+    }
+
+    #[test]
+    fn what_is_not_above_zero_is_refused() {
+        assert_eq!(parse_positive("1e10"), Ok(1e10));
+        assert!(["", "0", "-1", "nan", "inf"].into_iter().all(|text| parse_positive(text).is_err()));
+    }
 
     #[test]
     fn chunks_are_sizes_or_rows() {

@@ -6,7 +6,7 @@ use super::hints::notes;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
 use super::table::{Table, duration};
-use super::{CliError, Output, say};
+use super::{CliError, Output, note};
 use anabranch::device::{DeviceRef, Inventory, detect, format_bytes};
 use anabranch::learning::Calibrator;
 use anabranch::profile::{CostStore, History, LinkCosts, MachineCosts};
@@ -38,10 +38,10 @@ impl CalibrateCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let (path, mut store) = open_store(self.costs.as_ref())?;
         ready_store(&path)?;
-        let inventory = detect(&self.devices.options())?;
+        let inventory = detect(&self.devices.options()?)?;
         let settled = store.settle(&inventory.fingerprint());
         if !output.json {
-            notes(&inventory).iter().chain(&settled).for_each(|note| say(format_args!("note: {note}")));
+            notes(&inventory).iter().chain(&settled).for_each(note);
         }
         let measured = self.measure(&inventory, &mut store, &path, output)?;
         show(&inventory, store.here(), measured, output)
@@ -61,8 +61,8 @@ impl CalibrateCommand {
         let left_out: Vec<&str> = calibrator.without_room().collect();
         if !left_out.is_empty() {
             let (devices, room) = (left_out.join(", "), format_bytes(Calibrator::ROOM));
-            say(format_args!(
-                "note: not measured: {devices}; probes take up to {room} there and on the first device (--memory)"
+            note(format_args!(
+                "not measured: {devices}; probes take up to {room} there and on the first device (--memory)"
             ));
         }
         let left: Vec<_> = steps.iter().filter(|step| self.redo || !calibrator.is_done(step, store.here())).collect();

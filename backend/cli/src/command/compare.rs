@@ -1,39 +1,52 @@
 //! `anabranch compare`: strategies, orders and streaming on the real devices, predicted against measured.
 
+mod distinct;
+mod matrix;
 mod page;
 
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, Streamed, WeightArgs};
-use super::html::command;
+use super::files::file_of;
+use super::html::typed;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::table::{Table, digits, duration, error, interval};
-use super::trial::strategy_help;
-use super::{CliError, Output, write_file, write_with};
+use super::ways::{ERRORS, Names, agreement, choices, usual, write_csv};
+use super::{CliError, Output, write_file};
 use crate::report::utc;
-use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, DeviceOutcome, Outcome, Way, compare};
+use anabranch::Session;
+use anabranch::compare::{CompareOptions, Comparison, compare_seen};
 use anabranch::device::format_bytes;
 use anabranch::execute::RunOptions;
-use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::planning::{Order, PlanChoice};
+use anabranch::session::Run;
 use clap::Args;
+use distinct::{Picture, distinct};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
+
+/// The places that are compared where none are named.
+const PLACES: [&str; 5] = ["auto", "heft", "mite", "cpu", "gpu"];
 
 /// Run a model placed in several ways, and without a plan, and compare what was predicted with what was measured
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch compare model.onnx --random 1\n  \
-    anabranch compare model.onnx --place heft,auto,gpu --stream off,auto --refine 3 --csv ways.csv\n\n\
-    A scheduler that decides at run time takes part as `dynamic`. Ways are run in turn.")]
+    anabranch compare model.onnx --place heft,auto,gpu --stream off,auto --refine 3 --csv ways.csv\n  \
+    anabranch compare a.onnx b.onnx c.onnx --html ways.html\n\n\
+    A scheduler that decides at run time takes part as `dynamic`. Ways are run in turn. For several models, percentiles, \
+    throughput and changes since an earlier result there is `anabranch bench`, which measures with the same engine.")]
 pub(crate) struct CompareCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Strategies, devices' names or plan files [default: auto,heft,mite,cpu, and gpu where there is one]
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',', help_heading = "Ways",
-        long_help = strategy_help("Plan files that `anabranch place` wrote, devices' names, or strategies [default: \
-            auto,heft,mite,cpu, and gpu where there is one]:"))]
+    /// More models, each compared in the same ways; then what is common to all is told too
+    #[arg(value_name = "MODEL", conflicts_with = "input")]
+    more: Vec<PathBuf>,
+    /// Strategies, devices or plan files [default: auto,heft,mite,cpu,gpu]
+    ///
+    /// `anabranch strategies` lists strategies. By default `gpu` takes part where there is one.
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', help_heading = "Ways")]
     place: Vec<String>,
     /// Which of a device's ready nodes goes first: pct, msr, fifo, frugal
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Ways")]
@@ -49,19 +62,21 @@ pub(crate) struct CompareCommand {
     )]
     stream: Vec<Streamed>,
     /// Measured runs of each way
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(help_heading = "Measuring", long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
     /// Runs of each way before those that count
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    #[arg(help_heading = "Measuring", long, value_name = "N", default_value_t = 2, hide_short_help = true, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
-    /// First run all ways and learn from it so often, placing them anew each time; what is learned is kept in the cost store
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    /// Rounds of learning from all ways before they are compared
+    ///
+    /// What is learned is kept in the cost store.
+    #[arg(help_heading = "Measuring", long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     refine: u32,
     /// Write one line for each way as CSV
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Files", long, value_name = "FILE.csv", value_parser = file_of(&["csv"]))]
     csv: Option<PathBuf>,
     /// Write a page with charts and tables; it needs no network
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Files", long, value_name = "FILE.html", value_parser = file_of(&["html"]))]
     html: Option<PathBuf>,
     #[command(flatten)]
     constraints: ConstraintArgs,
@@ -71,96 +86,78 @@ pub(crate) struct CompareCommand {
     devices: DeviceArgs,
 }
 
+/// A model that was compared.
+struct Compared {
+    comparison: Comparison,
+    /// What stands at the head of its page.
+    facts: Vec<(&'static str, String)>,
+    /// By number of the plan, its last profiled run.
+    pictures: BTreeMap<usize, Picture>,
+}
+
 impl CompareCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let opened = open(&self.devices, None, &self.model, &PlaceArgs::any(&self.constraints), true)?;
-        open::print_notes(&opened.session, output);
-        let comparison = self.compare(&opened, output)?;
-        let saved = opened.save_costs();
+        let others = self.more.iter().map(|path| ModelArgs { model: Some(path.clone()), ..self.model.clone() });
+        let models: Vec<ModelArgs> = std::iter::once(self.model.clone()).chain(others).collect();
+        let run = RunOptions::default().with_cancel(cancel_on_interrupt()?);
+        let mut all: Vec<Compared> = Vec::with_capacity(models.len());
+        let mut saved = Ok(());
+        for model in &models {
+            let opened = open(&self.devices, None, model, &PlaceArgs::any(&self.constraints), true)?;
+            if all.is_empty() {
+                open::print_all_notes(&opened.session, output);
+            }
+            all.push(self.compare(&opened, model, &run, output)?);
+            saved = saved.and(opened.save_costs());
+        }
         if let Some(path) = &self.csv {
-            write_csv(path, &comparison)?;
+            write_csv(path, &all.iter().map(|one| &one.comparison).collect::<Vec<_>>())?;
         }
         if let Some(path) = &self.html {
-            let text = page::html(&comparison, &Names::of(&comparison), &facts(&opened, &comparison));
-            write_file(path, text)?;
+            write_file(path, page::html(&all))?;
         }
-        output.text_or_json(|| text(&comparison), &comparison)?;
+        match &all[..] {
+            [one] => output.text_or_json(|| text(&one.comparison), &one.comparison)?,
+            several => {
+                let comparisons: Vec<_> = several.iter().map(|one| &one.comparison).collect();
+                let each = || comparisons.iter().map(|one| text(one) + "\n").collect::<String>();
+                output.text_or_json(|| each() + &matrix::text(&comparisons), &comparisons)?;
+            }
+        }
         saved
     }
 
-    fn compare(&self, opened: &Opened, output: Output) -> Result<Comparison, CliError> {
+    fn compare(
+        &self,
+        opened: &Opened,
+        model: &ModelArgs,
+        run: &RunOptions,
+        output: Output,
+    ) -> Result<Compared, CliError> {
         let ways = self.ways(!opened.session.inventory().gpus.is_empty())?;
-        let options = CompareOptions::new(open::model_name(&self.model), ways)
+        let options = CompareOptions::new(open::model_name(model), ways)
             .with_runs(self.repeat, self.warmup)
             .with_refine(self.refine)
-            .with_run(RunOptions::default().with_cancel(cancel_on_interrupt()?));
+            .with_run(run.clone());
         let progress = Progress::new(output, "runs", options.steps());
-        compare(&opened.session, &opened.inputs, &options, &mut || progress.advance()).map_err(cancelled)
+        let mut pictures = BTreeMap::new();
+        let mut see = |plan: usize, run: &Run| {
+            if self.html.is_some() {
+                pictures.insert(plan, Picture::of(run));
+            }
+        };
+        let (session, inputs) = (&opened.session, &opened.inputs);
+        let compared = compare_seen(session, inputs, &options, &mut || progress.advance(), &mut see);
+        let comparison = compared.map_err(cancelled)?;
+        let facts = facts(&opened.session, &comparison);
+        Ok(Compared { comparison, facts, pictures })
     }
 
     /// Every combination, places first.
     fn ways(&self, has_gpu: bool) -> Result<Vec<PlanChoice>, CliError> {
-        let mut places = self.place.clone();
-        if places.is_empty() {
-            let usual = ["auto", "heft", "mite", "cpu", "gpu"].iter().filter(|place| has_gpu || **place != "gpu");
-            places = usual.map(ToString::to_string).collect();
-        }
-        let mut ways: Vec<PlanChoice> = Vec::new();
-        for place in places.iter().filter(|place| *place != DYNAMIC) {
-            for order in &self.order {
-                for stream in &self.stream {
-                    let weights = self.weights.residency();
-                    let plan = PlanOptions::default().with_streaming(stream.mode()).with_weights(weights);
-                    let way = PlanChoice { strategy: open::strategy(place), order: *order, plan };
-                    if !ways.contains(&way) {
-                        ways.push(way);
-                    }
-                }
-            }
-        }
-        if ways.is_empty() {
-            return Err(CliError::input("--place: name a strategy to compare with `dynamic`, which always takes part"));
-        }
-        Ok(ways)
-    }
-}
-
-/// What errors are, for the heads of tables.
-const ERRORS: &str = "error: (predicted − measured) / measured; nodes off: Σ |predicted − measured| of Σ measured";
-
-/// Names ways by what differs among them.
-struct Names {
-    orders: bool,
-    streams: bool,
-}
-
-impl Names {
-    fn of(comparison: &Comparison) -> Self {
-        let ways = || comparison.outcomes.iter().map(|outcome| &outcome.way).filter(|way| way.order.is_some());
-        let first = ways().next();
-        Self {
-            orders: ways().any(|way| first.is_some_and(|first| first.order != way.order)),
-            streams: ways().any(|way| first.is_some_and(|first| first.stream != way.stream)),
-        }
-    }
-
-    fn name(&self, way: &Way) -> String {
-        let mut name = way.place.clone();
-        if let Some(order) = way.order.as_ref().filter(|_| self.orders) {
-            let _ = write!(name, "/{order}");
-        }
-        if let Some(stream) = way.stream.filter(|_| self.streams) {
-            let _ = write!(name, "/{}", stream_name(stream));
-        }
-        name
-    }
-}
-
-fn stream_name(stream: StreamMode) -> &'static str {
-    match stream {
-        StreamMode::Off => "off",
-        StreamMode::Auto => "auto",
-        StreamMode::Always => "always",
+        let places = if self.place.is_empty() { usual(&PLACES, has_gpu) } else { self.place.clone() };
+        let streams: Vec<_> = self.stream.iter().map(|stream| stream.mode()).collect();
+        choices("--place", &places, &self.order, &streams, &self.weights.residency())
     }
 }
 
@@ -196,14 +193,20 @@ fn text(comparison: &Comparison) -> String {
     text
 }
 
+/// A comparison as a page.
+pub(crate) fn page_of(session: &Session, comparison: &Comparison) -> String {
+    let (comparison, facts) = (comparison.clone(), facts(session, comparison));
+    page::html(&[Compared { comparison, facts, pictures: BTreeMap::new() }])
+}
+
 /// What stands at the head of the page.
-fn facts(opened: &Opened, comparison: &Comparison) -> Vec<(&'static str, String)> {
-    let host = &opened.session.inventory().host;
+fn facts(session: &Session, comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let host = &session.inventory().host;
     let mut facts = vec![
         ("model", format!("{}, {} nodes", comparison.model, comparison.nodes)),
         ("machine", format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch)),
         ("devices", comparison.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")),
-        ("command", command(std::env::args_os())),
+        ("command", typed()),
         ("date", utc(SystemTime::now())),
     ];
     let names = Names::of(comparison);
@@ -216,12 +219,11 @@ fn facts(opened: &Opened, comparison: &Comparison) -> Vec<(&'static str, String)
 fn makespans(comparison: &Comparison, names: &Names) -> Table {
     let mut table =
         Table::new("way | >predicted | >measured | >interval | >error | >nodes off | >traffic | >placing | outputs");
-    for outcome in &comparison.outcomes {
+    for (name, outcome) in distinct(comparison, names) {
         let median = outcome.measured_ms;
         let ms = |ms: Option<f64>| ms.map_or("–".to_owned(), |ms| duration(ms * 1e-3));
-        let same = outcome.same_plan_as.as_ref().map_or(String::new(), |other| format!(" = {other}"));
         table.row([
-            names.name(&outcome.way) + &same,
+            name,
             ms(outcome.predicted_ms),
             duration(median.median * 1e-3),
             interval(median.low * 1e-3, median.high * 1e-3),
@@ -235,21 +237,13 @@ fn makespans(comparison: &Comparison, names: &Names) -> Table {
     table
 }
 
-fn agreement(outcome: &Outcome) -> &'static str {
-    match (outcome.outputs.same_bits, outcome.outputs.within) {
-        (true, _) => "same",
-        (false, true) => "close",
-        (false, false) => "DIFFER",
-    }
-}
-
 fn devices(comparison: &Comparison, names: &Names) -> Table {
     let mut table = Table::new("way | device | >nodes | >busy predicted | >busy | >peak planned | >peak");
-    for outcome in comparison.outcomes.iter().filter(|outcome| outcome.same_plan_as.is_none()) {
+    for (name, outcome) in distinct(comparison, names) {
         for (facts, device) in comparison.devices.iter().zip(&outcome.devices) {
             let percent = |part: f64| format!("{} %", digits(part * 100.0, 0));
             table.row([
-                names.name(&outcome.way),
+                name.clone(),
                 facts.name.clone(),
                 device.nodes.to_string(),
                 device.predicted_utilisation.map_or("–".into(), percent),
@@ -260,60 +254,4 @@ fn devices(comparison: &Comparison, names: &Names) -> Table {
         }
     }
     table
-}
-
-/// One line for each way; the columns of devices bear their names.
-fn write_csv(path: &Path, comparison: &Comparison) -> Result<(), CliError> {
-    write_with(path, |file| emit_csv(file, comparison))
-}
-
-fn emit_csv(file: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
-    let mut writer = csv::Writer::from_writer(file);
-    let devices = comparison.devices.iter();
-    let of_devices = devices.flat_map(|facts| DEVICE_COLUMNS.map(|(name, _)| format!("{name}_{}", facts.name)));
-    let head = COLUMNS.map(|(name, _)| name.to_owned()).into_iter().chain(of_devices);
-    writer.write_record(head.collect::<Vec<_>>())?;
-    for outcome in &comparison.outcomes {
-        let of_devices = outcome.devices.iter().flat_map(|device| DEVICE_COLUMNS.map(|(_, value)| value(device)));
-        let line = COLUMNS.map(|(_, value)| value(comparison, outcome)).into_iter().chain(of_devices);
-        writer.write_record(line.collect::<Vec<_>>())?;
-    }
-    writer.flush()
-}
-
-/// A column's name, and its cell for a thing.
-type Column<T> = (&'static str, fn(&T) -> String);
-type WayColumn = (&'static str, fn(&Comparison, &Outcome) -> String);
-
-/// The columns of the CSV.
-const COLUMNS: [WayColumn; 17] = [
-    ("model", |comparison, _| comparison.model.clone()),
-    ("place", |_, outcome| outcome.way.place.clone()),
-    ("order", |_, outcome| or_empty(outcome.way.order)),
-    ("stream", |_, outcome| or_empty(outcome.way.stream.map(stream_name))),
-    ("runs", |comparison, _| comparison.repeat.to_string()),
-    ("predicted_ms", |_, outcome| or_empty(outcome.predicted_ms)),
-    ("measured_ms", |_, outcome| outcome.measured_ms.median.to_string()),
-    ("low_ms", |_, outcome| outcome.measured_ms.low.to_string()),
-    ("high_ms", |_, outcome| outcome.measured_ms.high.to_string()),
-    ("error_percent", |_, outcome| or_empty(outcome.error_percent)),
-    ("node_error_percent", |_, outcome| or_empty(outcome.node_error_percent)),
-    ("link_error_percent", |_, outcome| or_empty(outcome.link_error_percent)),
-    ("predicted_traffic_bytes", |_, outcome| or_empty(outcome.predicted_traffic_bytes)),
-    ("traffic_bytes", |_, outcome| outcome.traffic_bytes.to_string()),
-    ("place_ms", |_, outcome| or_empty(outcome.place_ms)),
-    ("same_bits", |_, outcome| outcome.outputs.same_bits.to_string()),
-    ("within", |_, outcome| outcome.outputs.within.to_string()),
-];
-
-const DEVICE_COLUMNS: [Column<DeviceOutcome>; 5] = [
-    ("nodes", |device| device.nodes.to_string()),
-    ("predicted_utilisation", |device| or_empty(device.predicted_utilisation)),
-    ("utilisation", |device| device.utilisation.to_string()),
-    ("predicted_peak_bytes", |device| or_empty(device.predicted_peak_bytes)),
-    ("peak_bytes", |device| device.peak_bytes.to_string()),
-];
-
-fn or_empty(value: Option<impl ToString>) -> String {
-    value.map_or(String::new(), |value| value.to_string())
 }

@@ -1,7 +1,7 @@
 //! `anabranch costs`: what the cost store knows.
 
 use super::table::{Table, duration};
-use super::{CliError, Output, lossy, say};
+use super::{CliError, Output, lossy, note, say, wrote};
 use anabranch::device::{DetectOptions, detect};
 use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates, StoreError};
 use clap::{Args, Subcommand, ValueEnum};
@@ -88,6 +88,7 @@ impl CostsCommand {
         let format = self.exchange(to)?;
         settle(&mut store)?;
         let files = format.export(&store, to)?;
+        wrote(to);
         let text = || format!("{files} {} written to {}\n", if files == 1 { "file" } else { "files" }, to.display());
         output.text_or_json(text, &json!({ "exported": lossy(to), "files": files }))
     }
@@ -122,7 +123,7 @@ impl CostsCommand {
 /// Tells the store which machine this is.
 fn settle(store: &mut CostStore) -> Result<(), CliError> {
     let inventory = detect(&DetectOptions::default().without_gpu())?;
-    store.settle(&inventory.fingerprint()).iter().for_each(|note| say(format_args!("note: {note}")));
+    store.settle(&inventory.fingerprint()).iter().for_each(note);
     Ok(())
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct DevicesCommand {
 
 impl DevicesCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let inventory = detect(&self.devices.options())?;
+        let inventory = detect(&self.devices.options()?)?;
         output.text_or_json(|| table(&inventory), &inventory)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::table::{duration, shortened};
 use crate::chart::{Interval, Lane, TimePanel, Timeline, busy};
-use crate::report::{RunLane, lanes};
+use crate::report::{RunLane, key, lanes};
 use anabranch::session::Run;
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl Gantt {
         let chart = Timeline {
             title,
             subtitle,
-            key: Vec::new(),
+            key: key(self.lanes.iter()),
             marks: ends.to_vec(),
             marks_name: "the last output is there, as predicted and as measured".into(),
             panels: vec![TimePanel { heading: String::new(), groups: self.lanes.iter().map(pair).collect() }],
@@ -122,6 +122,7 @@ mod tests {
         assert!(text.ends_with("and 4 more; --gantt FILE.svg draws them all\n") && text.contains("1.23 ms"), "{text}");
         let svg = Gantt { ends: [1e-8, 2e-8], ..gantt }.svg("a <b>".into(), "c".into());
         assert!(svg.contains("a &lt;b&gt;") && !svg.contains("idle"), "{svg}");
+        assert!(svg.contains("node on a CPU") && !svg.contains("node on a GPU"), "{svg}");
         assert_eq!(svg.matches("<title>conv</title>").count(), 2 * 20);
     }
 }

@@ -1,7 +1,9 @@
 //! `anabranch graph`: a model's task graph on this machine's devices, for the laboratory and for other tools.
 
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
+use super::files::file_of;
 use super::open::{self, open};
+use super::progress::waiting;
 use super::{CliError, Output, lossy, write_file};
 use anabranch::device::format_bytes;
 use anabranch_placement::format::{LoadedProblem, dot, json, thesis};
@@ -22,9 +24,10 @@ Examples:
 pub(crate) struct GraphCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// Where to: .json for the whole problem on this machine's devices, in seconds; .csv for the thesis' form, which holds
-    /// operations instead of times and CPU constraints instead of pins; .dot for Graphviz
-    #[arg(short, long, value_name = "FILE.json|FILE.csv|FILE.dot")]
+    /// Where to: .json with this machine's devices, .csv for the thesis' form, or .dot
+    ///
+    /// .json holds the whole problem, in seconds; .csv operations instead of times, and CPU constraints instead of pins; .dot is for Graphviz.
+    #[arg(short, long, value_name = "FILE", value_parser = file_of(&["json", "csv", "dot"]))]
     output: PathBuf,
     #[command(flatten)]
     constraints: ConstraintArgs,
@@ -41,7 +44,7 @@ impl GraphCommand {
         let place = PlaceArgs::any(&self.constraints);
         let opened = open(&self.devices, self.what_if.read()?, &self.model, &place, true)?;
         open::print_notes(&opened.session, output);
-        let mut problem = opened.session.problem(&opened.inputs)?;
+        let mut problem = waiting(output, "measuring this machine", || opened.session.problem(&opened.inputs))?;
         opened.save_costs()?;
         let stem = self.model.model.as_ref().and_then(|path| path.file_stem());
         problem.name = stem.map_or("built-in".into(), |stem| stem.to_string_lossy().into_owned());

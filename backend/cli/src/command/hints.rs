@@ -27,6 +27,11 @@ pub(super) fn notes(inventory: &Inventory) -> Vec<String> {
     inventory.notes.iter().map(|note| with_flag(note)).collect()
 }
 
+/// Whether a note says why there is no GPU.
+pub(super) fn is_absence(note: &str) -> bool {
+    note.starts_with("no GPU:")
+}
+
 fn with_flag(note: &str) -> String {
     let flag = match note {
         _ if note.contains("software adapter") => "--software-gpu",

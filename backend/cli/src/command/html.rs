@@ -1,5 +1,6 @@
 //! `--report FILE.html`: the plan, and the run if there was one, as a page.
 
+use super::files::file_of;
 use super::open::Opened;
 use super::{CliError, write_file};
 use crate::report::{About, data, page, utc};
@@ -13,9 +14,10 @@ use std::time::SystemTime;
 
 /// Where the page goes.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Files")]
 pub(super) struct HtmlArgs {
-    /// Write a page with the graph, the schedule, the memory and every node's figures; it needs no network
-    #[arg(long, value_name = "FILE.html")]
+    /// Write a page: graph, schedule, memory, every node
+    #[arg(long, value_name = "FILE.html", value_parser = file_of(&["html"]))]
     report: Option<PathBuf>,
 }
 
@@ -30,14 +32,19 @@ impl HtmlArgs {
         series: Option<&Series>,
     ) -> Result<(), CliError> {
         let Some(path) = &self.report else { return Ok(()) };
-        let (command, date) = (command(std::env::args_os()), utc(SystemTime::now()));
+        let (command, date) = (typed(), utc(SystemTime::now()));
         let about = About { model, command, date, inventory: opened.session.inventory(), costs, series };
         write_file(path, page(model, &data(planned, &about)?))
     }
 }
 
+/// The command that this process was started by, as one could type it again.
+pub(crate) fn typed() -> String {
+    command(std::env::args_os())
+}
+
 /// A command as one could type it again: the program by its name alone, in quotes what a shell would take apart.
-pub(super) fn command(arguments: impl Iterator<Item = OsString>) -> String {
+fn command(arguments: impl Iterator<Item = OsString>) -> String {
     let mut arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
     let program = arguments.next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or_default().to_owned();

@@ -2,54 +2,112 @@
 
 use super::CliError;
 use super::args::ModelArgs;
-use crate::npy::{read_npy_if, read_npz_if};
+use crate::tensors::picture::{Target, is_image};
+use crate::tensors::{self, Form, Label, Role};
+use anabranch::did_you_mean;
 use anabranch::import::Dim;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch_kernels::TensorSpec;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Reads all `--input` arguments. Names are the model's; in archives a prefix `in__` is ignored, and members `out__…`
-/// (reference outputs kept beside the inputs) are passed over. No element is read before type, shape and size are known to fit.
-pub(crate) fn read_inputs(args: &ModelArgs, session: &Session) -> Result<Inputs, CliError> {
+/// Reads all `--input` arguments, or else the `folder` of a test. Names are the model's; in archives a prefix `in__` is ignored, and
+/// members `out__…` (reference outputs kept beside the inputs) are passed over. No element is read before type, shape and size are known
+/// to fit.
+pub(crate) fn read_inputs(args: &ModelArgs, folder: Option<&Path>, session: &Session) -> Result<Inputs, CliError> {
     let mut inputs = Inputs::new();
+    if let Some(folder) = folder.filter(|_| args.input.is_empty()) {
+        return read_file(None, folder, session, inputs);
+    }
     for argument in &args.input {
-        match argument.split_once('=') {
-            Some((name, file)) => {
-                let tensor = read_npy_if(Path::new(file), |spec| {
-                    fits(session, name, spec)?;
-                    room(session, inputs.specs().chain([(name, spec)]))
-                })?;
-                inputs = inputs.tensor(name, tensor);
-            }
-            None if argument.ends_with(".npz") => {
-                let mut given = Vec::new();
-                let wanted = |name: &str, spec: &TensorSpec| {
-                    if is_reference(session, name) {
-                        return Ok(false);
-                    }
-                    fits(session, own_name(name), spec)?;
-                    given.push((own_name(name).to_owned(), spec.clone()));
-                    // What was read of this archive counts, too.
-                    room(session, inputs.specs().chain(given.iter().map(|(name, spec)| (name.as_str(), spec))))?;
-                    Ok(true)
-                };
-                for (name, tensor) in read_npz_if(Path::new(argument), wanted)? {
-                    inputs = inputs.tensor(own_name(&name), tensor);
-                }
-            }
-            None => {
-                return Err(CliError::input(format!(
-                    "--input {argument}: write NAME={argument} to say which input it is, or give an .npz file"
-                )));
-            }
-        }
+        let (name, file) = match argument.split_once('=') {
+            Some((name, file)) => (Some(name), Path::new(file)),
+            None => (None, Path::new(argument)),
+        };
+        inputs = match is_image(file) {
+            true => read_image(args, name, file, session, inputs)?,
+            false => read_file(name, file, session, inputs)?,
+        };
     }
     Ok(inputs)
 }
 
+/// The inputs with those of a file of tensors.
+pub(super) fn read_file(
+    name: Option<&str>,
+    file: &Path,
+    session: &Session,
+    mut inputs: Inputs,
+) -> Result<Inputs, CliError> {
+    if let Some(name) = name.filter(|_| Form::of(file).is_some_and(Form::has_labels)) {
+        let file = file.display();
+        return Err(CliError::input(format!(
+            "--input {name}={file}: it says itself which inputs it holds; give it alone"
+        )));
+    }
+    let mut given: Vec<(String, TensorSpec)> = Vec::new();
+    let mut wanted = |label: Label<'_>, spec: &TensorSpec| {
+        let name = match (label, name) {
+            (Label::Named(member), _) if is_reference(session, member) => return Ok(None),
+            (Label::Named(member), _) => own_name(session, member).to_owned(),
+            (Label::Numbered(at), _) => {
+                required(session).nth(at).ok_or("the model has fewer inputs")?.name().to_owned()
+            }
+            (Label::Only, Some(name)) => name.to_owned(),
+            (Label::Only, None) => only(session, file)?,
+        };
+        fits(session, &name, spec)?;
+        given.push((name.clone(), spec.clone()));
+        // What was read of this file counts, too.
+        room(session, inputs.specs().chain(given.iter().map(|(name, spec)| (name.as_str(), spec))))?;
+        Ok(Some(name))
+    };
+    for (name, tensor) in tensors::read(file, Role::Input, &mut wanted)? {
+        inputs = inputs.tensor(&name, tensor);
+    }
+    Ok(inputs)
+}
+
+/// The inputs with an image.
+fn read_image(
+    args: &ModelArgs,
+    name: Option<&str>,
+    file: &Path,
+    session: &Session,
+    inputs: Inputs,
+) -> Result<Inputs, CliError> {
+    let read = || {
+        let name = name.map_or_else(|| only(session, file), |name| Ok(name.to_owned()))?;
+        let info = known(session, &name)?;
+        let dims = info.dims().ok_or("the model does not say how many dimensions it has")?;
+        let dtype = info.dtype().ok_or("the model does not say its type")?;
+        let size = |symbol: &str| args.dim.iter().find(|(name, _)| name == symbol).map(|(_, size)| *size);
+        let tensor = Target::of(dtype, dims, size)?.read(file, args.image_norm, |spec| {
+            fits(session, &name, spec)?;
+            room(session, inputs.specs().chain([(name.as_str(), spec)]))
+        })?;
+        Ok((name, tensor))
+    };
+    let (name, tensor) = read().map_err(|reason: String| CliError::in_file(file, reason))?;
+    Ok(inputs.tensor(&name, tensor))
+}
+
+/// The inputs that have to be given, in the model's order, which is that of the standard's tests.
+fn required(session: &Session) -> impl Iterator<Item = &ValueInfo> {
+    session.inputs().iter().filter(|input| !input.is_optional())
+}
+
+/// The input that a file is for which does not say which.
+fn only(session: &Session, file: &Path) -> Result<String, String> {
+    let names: Vec<_> = required(session).map(ValueInfo::name).collect();
+    match names[..] {
+        [name] => Ok(name.to_owned()),
+        _ => Err(format!("write NAME={} to say which of the inputs it is: {}", file.display(), names.join(", "))),
+    }
+}
+
 /// The name of the input that a member of an archive is for.
-fn own_name(member: &str) -> &str {
-    member.strip_prefix("in__").unwrap_or(member)
+pub(super) fn own_name<'a>(session: &Session, member: &'a str) -> &'a str {
+    member.strip_prefix("in__").filter(|_| find(session, member).is_none()).unwrap_or(member)
 }
 
 /// Whether a member of an archive is an output that was kept to compare with.
@@ -61,13 +119,17 @@ fn find<'a>(session: &'a Session, name: &str) -> Option<&'a ValueInfo> {
     session.inputs().iter().find(|input| input.name() == name)
 }
 
-/// Whether a tensor can be the input of this name.
-fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(), String> {
-    let Some(input) = find(session, name) else {
+fn known<'a>(session: &'a Session, name: &str) -> Result<&'a ValueInfo, String> {
+    find(session, name).ok_or_else(|| {
         let known: Vec<_> = session.inputs().iter().map(ValueInfo::name).collect();
-        let known = known.join(", ");
-        return Err(format!("it gives `{name}`, which is no input of the model; its inputs are: {known}"));
-    };
+        let (meant, known) = (did_you_mean(name, known.iter().copied()), known.join(", "));
+        format!("it gives `{name}`, which is no input of the model{meant}; its inputs are: {known}")
+    })
+}
+
+/// Whether a tensor can be the input of this name.
+pub(super) fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(), String> {
+    let input = known(session, name)?;
     let same = |(dim, size): (&Dim, &usize)| !matches!(dim, Dim::Known(known) if known != size);
     let dims = spec.shape.dims();
     let shape = input.dims().is_none_or(|known| known.len() == dims.len() && known.iter().zip(dims).all(same));
@@ -78,6 +140,51 @@ fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(), String> 
 }
 
 /// Whether the host may hold all of these at once.
-fn room<'a>(session: &Session, tensors: impl Iterator<Item = (&'a str, &'a TensorSpec)>) -> Result<(), String> {
+pub(super) fn room<'a>(
+    session: &Session,
+    tensors: impl Iterator<Item = (&'a str, &'a TensorSpec)>,
+) -> Result<(), String> {
     session.check_room(tensors).map_err(|error| error.to_string())
+}
+
+/// A model's file, and the folders of tensors that lie beside it as tests of the standard have them.
+pub(super) struct Located {
+    pub(super) file: PathBuf,
+    /// `test_data_set_0` and so on: of a folder that was named all, of a folder of tensors that one.
+    pub(super) sets: Vec<PathBuf>,
+}
+
+/// Data sets of one model at most.
+const MOST_SETS: usize = 1000;
+
+impl Located {
+    /// What a path to a model leads to: its file; the folder of a test of the standard; or one of its `test_data_set` folders.
+    pub(super) fn at(path: &Path) -> Result<Self, CliError> {
+        if !path.is_dir() {
+            return Ok(Self { file: path.to_owned(), sets: Vec::new() });
+        }
+        let is_set =
+            |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test_data_set"));
+        let own = path.canonicalize().map_err(|error| CliError::in_file(path, error))?;
+        if is_set(&own) {
+            let folder = path.join("..");
+            let file = only_model(&folder)?;
+            return Ok(Self { file, sets: vec![path.to_owned()] });
+        }
+        let sets = (0..MOST_SETS).map(|at| path.join(format!("test_data_set_{at}"))).take_while(|set| set.is_dir());
+        Ok(Self { file: only_model(path)?, sets: sets.collect() })
+    }
+}
+
+/// The only `.onnx` file of a folder.
+fn only_model(folder: &Path) -> Result<PathBuf, CliError> {
+    let entries = std::fs::read_dir(folder).map_err(|error| CliError::in_file(folder, error))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut models: Vec<_> =
+        paths.filter(|path| tensors::ending(path).is_some_and(|ending| ending == "onnx")).collect();
+    match (models.pop(), models.is_empty()) {
+        (Some(model), true) => Ok(model),
+        (None, _) => Err(CliError::in_file(folder, "is a folder without an ONNX file; name an ONNX file")),
+        (Some(_), false) => Err(CliError::in_file(folder, "is a folder with several ONNX files; name one of them")),
+    }
 }

@@ -13,6 +13,9 @@ pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
             std::process::exit(130);
         }
         used.cancel();
+    })
+    .map_err(|error| {
+        CliError::input(format!("the system lets nobody wait for Ctrl-C ({error}); close other programs"))
     })?;
     Ok(token)
 }

@@ -2,18 +2,31 @@
 
 mod args;
 mod assignment;
+mod bench;
 mod blocks;
 mod calibrate;
 mod compare;
 mod costs;
 mod devices;
+mod expect;
+mod files;
+mod fit;
+mod flow;
+mod formats;
 mod gantt;
 mod graph;
 mod hints;
 mod html;
 mod inputs;
+mod inspect;
 mod interrupt;
+mod live;
 mod open;
+mod outputs;
+mod parallel;
+mod phases;
+mod pipe;
+mod pipeline;
 mod place;
 mod platform;
 mod profile;
@@ -21,25 +34,49 @@ mod progress;
 mod refine;
 mod report;
 mod run;
+mod schedule_file;
+mod shell;
 mod simulate;
+mod slowest;
 mod staged;
+mod strategies;
 mod stream;
 mod sweep;
 mod table;
+mod trace_file;
 mod trial;
+mod version;
+mod watch;
+mod ways;
+mod why;
+
+pub use place::{dot, plan_file};
+pub use simulate::{Tried, TryOptions, try_problem};
+
+pub(crate) use compare::page_of as comparison_page;
+pub(crate) use html::typed;
+pub(crate) use run::reported;
 
 use crate::text::{message, printable};
-use anabranch::files;
+use anabranch::files as on_disk;
+use anabranch_kernels::OutOfMemory;
 use clap::{Parser, Subcommand};
 use hints::hint;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::panic;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What short help ends with where there is more to say than fits a screen.
+const MORE: &str = "--help has examples, and says more.";
 
 /// Run one dataflow graph over all the devices of this machine.
 #[derive(Parser, Debug)]
-#[command(name = "anabranch", version, propagate_version = true)]
+#[command(name = "anabranch", version, long_version = version::long(), propagate_version = true)]
 #[command(after_help = "Start with `anabranch devices`, then `anabranch run MODEL.onnx --random 1`.")]
 struct Cli {
     #[command(subcommand)]
@@ -47,13 +84,21 @@ struct Cli {
     /// Print one JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
+    /// Say nothing on standard error but what is wrong
+    ///
+    /// No notes, no progress, no files that were written. `run` prints the figures of the whole alone.
+    #[arg(short, long, global = true)]
+    quiet: bool,
 }
 
 #[derive(Subcommand, Debug)]
 enum Command {
     Devices(devices::DevicesCommand),
+    Inspect(Box<inspect::InspectCommand>),
     Run(Box<run::RunCommand>),
+    Watch(Box<watch::WatchCommand>),
     Compare(Box<compare::CompareCommand>),
+    Bench(Box<bench::BenchCommand>),
     Place(Box<place::PlaceCommand>),
     Profile(Box<profile::ProfileCommand>),
     Platform(platform::PlatformCommand),
@@ -62,7 +107,15 @@ enum Command {
     Simulate(Box<simulate::SimulateCommand>),
     Sweep(Box<sweep::SweepCommand>),
     Stream(Box<stream::StreamCommand>),
+    Pipeline(Box<pipeline::PipelineCommand>),
     Costs(costs::CostsCommand),
+    Pipe(Box<pipe::PipeCommand>),
+    Flow(Box<flow::FlowCommand>),
+    Fit(Box<fit::FitCommand>),
+    Strategies(strategies::StrategiesCommand),
+    Formats(formats::FormatsCommand),
+    Completions(shell::CompletionsCommand),
+    Man(shell::ManCommand),
 }
 
 /// What ends a command: one line for the user, and the exit code.
@@ -88,6 +141,16 @@ impl CliError {
         Self { message: error.to_string(), code: 1 }
     }
 
+    /// Outputs, or times, that are not as expected: exit code 3.
+    pub(crate) fn differs(message: String) -> Self {
+        Self { message, code: 3 }
+    }
+
+    /// Whether the user interrupted.
+    pub(crate) fn is_interruption(&self) -> bool {
+        self.code == 130
+    }
+
     /// Whether it is Anabranch's.
     pub(crate) fn is_fault(&self) -> bool {
         self.code == 1
@@ -96,6 +159,13 @@ impl CliError {
     /// The user interrupted: exit code 130, as shells have it.
     pub(crate) fn interrupted() -> Self {
         Self { message: "interrupted".into(), code: 130 }
+    }
+}
+
+/// What it says to the user.
+impl std::fmt::Display for CliError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
     }
 }
 
@@ -124,17 +194,43 @@ pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), C
 
 /// Writes what `emit` gives, whole or not at all.
 pub(crate) fn write_with(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
-    files::write(path, emit).map_err(|error| CliError::in_file(path, error))
+    on_disk::write(path, emit).map_err(|error| CliError::in_file(path, error))?;
+    wrote(path);
+    Ok(())
+}
+
+/// Whether nobody wants to hear of anything but errors. Said once, by the command line.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Tells of a file that was written.
+pub(crate) fn wrote(path: &Path) {
+    if !is_quiet() && !path.starts_with("/dev") && !path.starts_with("/proc") {
+        say(format_args!("wrote {}", path.display()));
+    }
 }
 
 /// Reads a file that the command line names.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
-    files::read(path, files::MOST_BYTES).map_err(|error| CliError::in_file(path, error))
+    on_disk::read(path, on_disk::MOST_BYTES).map_err(|error| CliError::in_file(path, error))
 }
 
 /// Says something to the user on standard error, safe to show; where that is closed or full, nobody hears it.
 pub(crate) fn say(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", message(&text.to_string()));
+}
+
+/// Tells something worth knowing that is no error, unless that is not wanted, and no such note twice.
+pub(crate) fn note(text: impl std::fmt::Display) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let text = text.to_string();
+    let is_new = TOLD.lock().is_ok_and(|mut told| told.insert(text.clone()));
+    if is_new && !is_quiet() {
+        say(format_args!("note: {text}"));
+    }
 }
 
 /// A path in JSON, which cannot hold the bytes of one that is not UTF-8.
@@ -181,17 +277,35 @@ fn finish(written: io::Result<()>) -> Result<(), CliError> {
 }
 
 /// Parses the process' arguments, runs the command, and says how it ended: 0 for success, 1 for a fault of Anabranch, 2 for
-/// input that cannot be used, 130 after an interruption.
+/// input that cannot be used, 3 for outputs or times that are not as expected, 130 after an interruption.
 pub fn main() -> ExitCode {
+    let usual = panic::take_hook();
+    // A shortage of memory is no fault of Anabranch: who catches it tells it like any error.
+    panic::set_hook(Box::new(move |panic| {
+        if !panic.payload().is::<OutOfMemory>() {
+            usual(panic);
+        }
+    }));
+    panic::catch_unwind(main_or_panic).unwrap_or_else(|payload| match payload.downcast_ref::<OutOfMemory>() {
+        Some(shortage) => ended(&CliError::input(shortage.to_string())),
+        None => panic::resume_unwind(payload),
+    })
+}
+
+fn main_or_panic() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => return told(&usage),
     };
     let output = Output { json: cli.json };
+    QUIET.store(cli.quiet, Ordering::Relaxed);
     let result = match &cli.command {
         Command::Devices(command) => command.run(output),
+        Command::Inspect(command) => command.run(output),
         Command::Run(command) => command.run(output),
+        Command::Watch(command) => command.run(output),
         Command::Compare(command) => command.run(output),
+        Command::Bench(command) => command.run(output),
         Command::Place(command) => command.run(output),
         Command::Profile(command) => command.run(output),
         Command::Platform(command) => command.run(output),
@@ -200,24 +314,32 @@ pub fn main() -> ExitCode {
         Command::Simulate(command) => command.run(output),
         Command::Sweep(command) => command.run(output),
         Command::Stream(command) => command.run(output),
+        Command::Pipeline(command) => command.run(output),
         Command::Costs(command) => command.run(output),
+        Command::Pipe(command) => command.run(output),
+        Command::Flow(command) => command.run(output),
+        Command::Fit(command) => command.run(output),
+        Command::Strategies(command) => command.run(output),
+        Command::Formats(command) => command.run(output),
+        Command::Completions(command) => command.run(output),
+        Command::Man(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(format_args!("anabranch: {}", error.message));
-            ExitCode::from(error.code)
-        }
+        Err(error) => ended(&error),
     }
+}
+
+/// Says what a command failed for.
+fn ended(error: &CliError) -> ExitCode {
+    say(format_args!("anabranch: {}", error.message));
+    ExitCode::from(error.code)
 }
 
 /// Prints help, the version, or what is wrong with the arguments.
 fn told(usage: &clap::Error) -> ExitCode {
     match finish(usage.print()) {
         Ok(()) => ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2)),
-        Err(error) => {
-            say(format_args!("anabranch: {}", error.message));
-            ExitCode::from(error.code)
-        }
+        Err(error) => ended(&error),
     }
 }

@@ -1,29 +1,37 @@
 //! From the shared arguments to an open session with its inputs.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, named_once};
 use super::costs::{open_store, ready_store, refused};
-use super::hints::notes;
-use super::inputs::read_inputs;
-use super::{CliError, Output, say};
+use super::hints::{is_absence, notes};
+use super::inputs::{Located, read_inputs};
+use super::progress::waiting;
+use super::{CliError, Output, note};
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The model that runs when none is named: a residual network of 3×32×32 images, with random weights.
-const BUILT_IN: &[u8] = include_bytes!("../../models/convnet.onnx");
+pub(super) const BUILT_IN: &[u8] = include_bytes!("../../models/convnet.onnx");
 
 /// A session that the command line describes, and the inputs that it names.
 pub(super) struct Opened {
     pub(super) session: Session,
     pub(super) inputs: Inputs,
     pub(super) store: PathBuf,
+    /// The folders of tensors that the model was named with; the inputs are those of the first.
+    pub(super) sets: Vec<PathBuf>,
 }
 
 impl Opened {
     /// Writes what was learned to the cost store.
     pub(super) fn save_costs(&self) -> Result<(), CliError> {
-        self.session.save_costs(&self.store).map_err(refused)
+        save_costs(&self.session, &self.store)
     }
+}
+
+/// Writes what a session has learned to the cost store.
+pub(super) fn save_costs(session: &Session, store: &Path) -> Result<(), CliError> {
+    session.save_costs(store).map_err(refused)
 }
 
 /// Opens the model and reads the inputs. What the inputs leave out is random where the command line says so, or where it
@@ -35,6 +43,30 @@ pub(super) fn open(
     place: &PlaceArgs,
     will_save: bool,
 ) -> Result<Opened, CliError> {
+    let (session, store, sets) = open_session(devices, platform, model, place, will_save)?;
+    let given = read_inputs(model, sets.first().map(PathBuf::as_path), &session)?;
+    let seed = model.random.or((model.input.is_empty() && sets.is_empty()).then_some(0));
+    let inputs = match seed {
+        Some(seed) => session.fill_random(given, seed)?,
+        None => given,
+    };
+    Ok(Opened { session, inputs, store, sets })
+}
+
+/// Where the model is that the command line names.
+pub(super) fn located(model: &ModelArgs) -> Result<Option<Located>, CliError> {
+    model.model.as_deref().map(Located::at).transpose()
+}
+
+/// Opens the model, and says where the cost store and the folders of tensors beside the model are.
+pub(super) fn open_session(
+    devices: &DeviceArgs,
+    platform: Option<PlatformFile>,
+    model: &ModelArgs,
+    place: &PlaceArgs,
+    will_save: bool,
+) -> Result<(Session, PathBuf, Vec<PathBuf>), CliError> {
+    named_once("--dim", &model.dim)?;
     let (store, costs) = open_store(place.constraints.costs.as_ref())?;
     if will_save {
         ready_store(&store)?;
@@ -42,27 +74,24 @@ pub(super) fn open(
     let pins = place.constraints.pin.iter();
     let pinned = pins.fold(Constraints::default(), |all, (pattern, device)| all.with_pin(pattern, device));
     let mut options = SessionOptions::default()
-        .with_devices(devices.options())
+        .with_devices(devices.options()?)
         .with_strategy(strategy(&place.place))
         .with_order(place.order)
         .with_constraints(place.constraints.colocate.iter().fold(pinned, Constraints::with_colocated))
-        .with_fusion(!model.no_fuse)
+        .with_fusion(model.fuse.rewrites())
         .with_plan(place.options())
         .with_costs(costs)
-        .with_calibration(true);
+        .with_calibration(true)
+        .with_on_device_loss(place.on_device_loss.into());
     options.dims = model.dim.iter().cloned().collect();
     options.platform = platform;
-    let session = match &model.model {
-        Some(path) => Session::open(path, options)?,
-        None => Session::from_bytes(BUILT_IN, options)?,
+    let located = located(model)?;
+    let opened = || match &located {
+        Some(located) => Session::open(&located.file, options),
+        None => Session::from_bytes(BUILT_IN, options),
     };
-    let given = read_inputs(model, &session)?;
-    let seed = model.random.or(model.input.is_empty().then_some(0));
-    let inputs = match seed {
-        Some(seed) => session.fill_random(given, seed)?,
-        None => given,
-    };
-    Ok(Opened { session, inputs, store })
+    let session = waiting(Output { json: false }, "opening the model", opened)?;
+    Ok((session, store, located.map_or_else(Vec::new, |located| located.sets)))
 }
 
 pub(super) fn strategy(place: &str) -> Strategy {
@@ -74,9 +103,16 @@ pub(super) fn model_name(model: &ModelArgs) -> String {
     model.model.as_ref().map_or_else(|| "the built-in model".to_owned(), |path| path.display().to_string())
 }
 
-/// Prints the notes of the inventory to standard error, where text is wanted.
+/// Prints what the inventory notes, where text is wanted; of a GPU that is not there nothing, for it is not missed.
 pub(super) fn print_notes(session: &Session, output: Output) {
     if !output.json {
-        notes(session.inventory()).iter().for_each(|note| say(format_args!("note: {note}")));
+        notes(session.inventory()).iter().filter(|note| !is_absence(note)).for_each(note);
+    }
+}
+
+/// The same for commands that use a GPU where there is one, and say why they do not.
+pub(super) fn print_all_notes(session: &Session, output: Output) {
+    if !output.json {
+        notes(session.inventory()).iter().for_each(note);
     }
 }

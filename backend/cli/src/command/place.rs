@@ -2,15 +2,21 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
 use super::blocks::BlockLine;
+use super::files::file_of;
 use super::html::HtmlArgs;
 use super::open::{self, open};
+use super::progress::waiting;
 use super::report::{summed, traffic_text};
+use super::schedule_file::{ScheduleArgs, ScheduleFile, TaskRow, TransferRow};
 use super::staged::Staged;
 use super::table::{Table, duration};
+use super::why::Why;
 use super::{CliError, Output, pretty, write_file};
 use anabranch::device::format_bytes;
+use anabranch::plan::{Route, Transfer};
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::Planned;
+use anabranch::program::NodeId;
 use anabranch_placement::platform::DeviceId;
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
@@ -31,9 +37,14 @@ pub(crate) struct PlaceCommand {
     /// Form of the plan; --json is --format json
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Write to this file; one whose name ends in .json or .dot is written in that form
-    #[arg(short, long, value_name = "FILE")]
+    /// Write to this file; one whose name ends in .json or .dot is written in that form, others as text
+    #[arg(help_heading = "Files", short, long, value_name = "FILE", value_parser = file_of(&["json", "dot", "txt"]))]
     output: Option<PathBuf>,
+    /// Show one node alone: why it is where it is, what it would take elsewhere, and what it waits for
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["format", "output"])]
+    why: Option<String>,
+    #[command(flatten)]
+    schedule: ScheduleArgs,
     #[command(flatten)]
     html: HtmlArgs,
     #[command(flatten)]
@@ -58,10 +69,15 @@ impl PlaceCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let opened = open(&self.devices, self.what_if.read()?, &self.model, &self.place, true)?;
         open::print_notes(&opened.session, output);
-        let planned = opened.session.plan(&opened.inputs)?;
+        let planned = waiting(output, "planning", || opened.session.plan(&opened.inputs))?;
         opened.save_costs()?;
         let model = open::model_name(&self.model);
         self.html.write(&opened, &model, &planned, &opened.session.costs(), None)?;
+        self.schedule.write(|| schedule(&planned))?;
+        if let Some(name) = &self.why {
+            let why = Why::of(&opened.session, &planned, name)?;
+            return output.text_or_json(|| why.to_string(), &why);
+        }
         let text = match self.format(output) {
             Format::Table => table(&model, &planned, self.output.is_some()),
             Format::Json => pretty(&plan_file(&planned))?,
@@ -84,6 +100,30 @@ impl PlaceCommand {
     }
 }
 
+/// The predicted schedule: what moves over links in its transfers, what is read in place not.
+fn schedule(planned: &Planned) -> ScheduleFile {
+    let (program, plan) = (&planned.program, planned.plan());
+    let predicted = plan.predicted();
+    let task = |(id, (start, finish)): (NodeId, &(f64, f64))| TaskRow {
+        task: program.node(id).name.clone(),
+        device: plan.device(plan.device_of(id)).name.clone(),
+        start: *start,
+        finish: *finish,
+    };
+    let transfer = |(transfer, (start, finish)): (&Transfer, &(f64, f64))| TransferRow {
+        data: program.value(transfer.value).name.clone(),
+        from: plan.device(transfer.from).name.clone(),
+        to: plan.device(transfer.to).name.clone(),
+        bytes: transfer.bytes,
+        start: *start,
+        finish: *finish,
+    };
+    let moved =
+        plan.transfers().iter().zip(&predicted.transfers).filter(|(transfer, _)| transfer.route != Route::Shared);
+    let tasks = program.node_ids().zip(&predicted.nodes).map(task).collect();
+    ScheduleFile::new(Some("s".into()), predicted.makespan, tasks, moved.map(transfer).collect())
+}
+
 /// The plan for people; whole lines for a file.
 fn table(model: &str, planned: &Planned, whole: bool) -> String {
     let (program, plan) = (&planned.program, planned.plan());
@@ -100,6 +140,9 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
     }
     for staged in Staged::all(plan, program) {
         let _ = writeln!(text, "{staged}\n");
+    }
+    if let Some(note) = super::phases::note(planned) {
+        let _ = writeln!(text, "{note}\n");
     }
     let mut devices = Table::new("device | >nodes | >predicted busy | >peak memory | >limit");
     for (index, device) in plan.devices().iter().enumerate() {
@@ -137,7 +180,7 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
 }
 
 /// The plan as a file, with those that it was chosen from.
-pub(super) fn plan_file(planned: &Planned) -> PlanFile {
+pub fn plan_file(planned: &Planned) -> PlanFile {
     let file = PlanFile::of(planned.plan(), &planned.program, &planned.blocks);
     file.with_candidates(planned.candidates.clone())
 }
@@ -153,7 +196,7 @@ fn candidates(planned: &Planned) -> Table {
 }
 
 /// The program in Graphviz' language; edges that cross devices are bold and labelled with their bytes.
-fn dot(planned: &Planned) -> String {
+pub fn dot(planned: &Planned) -> String {
     let (program, plan) = (&planned.program, planned.plan());
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
     let mut text = String::from("digraph plan {\n  node [shape=box, style=filled, colorscheme=set312];\n");

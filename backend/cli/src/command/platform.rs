@@ -2,8 +2,9 @@
 
 use super::args::DeviceArgs;
 use super::costs::open_store;
+use super::files::file_of;
 use super::table::{Table, duration};
-use super::{CliError, Output, pretty, say, write_file};
+use super::{CliError, Output, note, pretty, write_file};
 use anabranch::device::{detect, format_bytes};
 use anabranch::planning::PlatformFile;
 use anabranch::profile::MachineCosts;
@@ -17,15 +18,16 @@ Examples:
   anabranch place model.onnx --platform other.json      # what would be, on the machine of that file
 
 In the file, `times` multiplies a device's times (0.5 is twice as fast), `key` names the device in the cost store
-whose times it has, `rates` gives a roofline to one that nobody has measured, and `\"extends\": true` leaves out
-what is as on this machine.";
+whose times it has, and `rates` are its roofline: edit one, and the roofline takes the place of all times that were
+measured of the device. `\"extends\": true` leaves out what is as on this machine. `anabranch simulate` takes the file
+too; `anabranch formats platform` says what may stand in it.";
 
 /// Show or write the devices and links that plans are made for
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlatformCommand {
     /// Write them to this file
-    #[arg(short, long, value_name = "FILE.json")]
+    #[arg(short, long, value_name = "FILE.json", value_parser = file_of(&["json"]))]
     output: Option<PathBuf>,
     /// The cost store [default: anabranch/costs.json in the XDG data directory]
     #[arg(long, value_name = "FILE")]
@@ -36,9 +38,9 @@ pub(crate) struct PlatformCommand {
 
 impl PlatformCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let inventory = detect(&self.devices.options())?;
+        let inventory = detect(&self.devices.options()?)?;
         let (_, mut store) = open_store(self.costs.as_ref())?;
-        store.settle(&inventory.fingerprint()).iter().for_each(|note| say(format_args!("note: {note}")));
+        store.settle(&inventory.fingerprint()).iter().for_each(note);
         let file = PlatformFile::of(&inventory, store.here());
         match &self.output {
             Some(path) => write_file(path, pretty(&file)?),

@@ -39,7 +39,7 @@ impl ProfileCommand {
                 let place = PlaceArgs { place: kind.to_owned(), streaming, ..self.place.clone() };
                 let opened = open(&self.devices, None, &self.model, &place, true)?;
                 if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
-                    open::print_notes(&opened.session, Output { json: false });
+                    open::print_all_notes(&opened.session, Output { json: false });
                     break;
                 }
                 let again = !nodes.is_empty() && stream == Streamed::Always;
@@ -48,7 +48,10 @@ impl ProfileCommand {
                 }
                 let run = self.measure(&opened, kind, &options, output)?;
                 opened.save_costs()?;
-                nodes.extend(run.prepared.program.nodes.iter().map(|node| (node.name.clone(), node.spec.clone())));
+                let later = run.later.iter().flat_map(|later| &later.runs).map(|run| &run.planned.program);
+                let programs = [&run.prepared.program].into_iter().chain(later);
+                let all = programs.flat_map(|program| &program.nodes);
+                nodes.extend(all.map(|node| (node.name.clone(), node.spec.clone())));
                 last = Some(opened);
             }
         }

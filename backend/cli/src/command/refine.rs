@@ -1,5 +1,7 @@
 //! `anabranch run --refine`: runs, learns, places again, and keeps what is measured to be fastest.
 
+use super::args::parse_percent;
+use super::files::file_of;
 use super::interrupt::cancelled;
 use super::open::Opened;
 use super::progress::Progress;
@@ -14,15 +16,17 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Refinement")]
 pub(super) struct RefineArgs {
-    /// Run, learn and place again this often, and keep the plan that is measured to be fastest: of those placed and of each
-    /// device on its own. --repeat is then the number of measured runs of each in a round (5 at least)
+    /// Run, learn and place again so often; the fastest plan is kept
+    ///
+    /// The fastest by measurement of those placed and of each device on its own. --repeat is then the number of measured runs of each in a
+    /// round (5 at least).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "no_learn")]
     pub(super) refine: Option<u32>,
     /// Try a new plan only where it is predicted to be faster by more than so many percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, requires = "refine", value_parser = parse_percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, hide_short_help = true, requires = "refine", value_parser = parse_threshold)]
     refine_threshold: f64,
     /// Write the plan that was run last, for `run --place PLAN.json`
-    #[arg(short = 'o', long, value_name = "PLAN.json")]
+    #[arg(short = 'o', long, value_name = "PLAN.json", value_parser = file_of(&["json"]))]
     pub(super) plan: Option<PathBuf>,
 }
 
@@ -45,9 +49,9 @@ impl RefineArgs {
     }
 }
 
-fn parse_percent(text: &str) -> Result<f64, String> {
-    let percent: f64 = text.parse().map_err(|error| format!("{text} is no number: {error}"))?;
-    if (0.0..100.0).contains(&percent) { Ok(percent) } else { Err("write a number from 0 to 100".into()) }
+fn parse_threshold(text: &str) -> Result<f64, String> {
+    let percent = parse_percent(text)?;
+    if percent < 100.0 { Ok(percent) } else { Err("write a number from 0 to 100".into()) }
 }
 
 /// The rounds as text: one line for each plan that was run in one.

@@ -1,9 +1,11 @@
 //! What `anabranch run` tells of a run: predicted beside measured, for the whole and for each device.
 
 use super::blocks::BlockLine;
+use super::phases::Phases;
 use super::staged::Staged;
 use super::table::{Table, digits, duration, error, interval};
-use anabranch::compare::{Median, Series};
+use crate::text::amount;
+use anabranch::compare::{Latencies, Median, Series, runs_per_second};
 use anabranch::device::format_bytes;
 use anabranch::learning::NodeAccuracy;
 use anabranch::plan::{CandidatePlan, Route, Traffic};
@@ -43,6 +45,9 @@ pub(super) struct Report {
     traffic: Traffic,
     /// The weights that GPUs are sent in each run.
     staged: Vec<Staged>,
+    /// What came after the plan that is told of, if it is not of the whole model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phases: Option<Phases>,
     /// Σ |predicted − measured| of Σ measured, of nodes and of copies over links, by their medians in the profiled runs.
     node_error_percent: Option<f64>,
     link_error_percent: Option<f64>,
@@ -84,6 +89,10 @@ struct Latency {
     confidence: f64,
     min: f64,
     p90: f64,
+    p95: f64,
+    p99: f64,
+    /// Runs a second, one after the other.
+    runs_per_second: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -151,6 +160,7 @@ impl Report {
             transfers: traffic.moved().transfers,
             traffic,
             staged: Staged::all(plan, &run.prepared.program),
+            phases: Phases::of(run),
             node_error_percent: series.accuracy.node_error().map(|error| 100.0 * error),
             link_error_percent: series.accuracy.link_error().map(|error| 100.0 * error),
             worst_node: series.accuracy.worst_node().map(|worst| NodeLine::new(worst, run)),
@@ -199,14 +209,23 @@ impl Latency {
     }
 
     fn of(warmup: u32, cold: bool, first: f64, measured: Median, samples: &[f64]) -> Self {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        // The nearest rank: the least latency that at least nine of ten runs do not exceed.
-        let rank = (0.9 * sorted.len() as f64).ceil() as usize;
-        let p90 = sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0);
-        let min = sorted.first().copied().unwrap_or(0.0);
+        let Latencies { min, p90, p95, p99, .. } = Latencies::of(samples);
         let Median { median, low, high, confidence } = measured;
-        Self { warmup, runs: sorted.len(), cold, first, median, low, high, confidence, min, p90 }
+        Self {
+            warmup,
+            runs: samples.len(),
+            cold,
+            first,
+            median,
+            low,
+            high,
+            confidence,
+            min,
+            p90,
+            p95,
+            p99,
+            runs_per_second: runs_per_second(samples),
+        }
     }
 }
 
@@ -224,7 +243,9 @@ impl fmt::Display for Latency {
             }
         }
         let first = if self.cold { "the first, cold," } else { "the first of all" };
-        write!(f, "          least {}, p90 {}; {first} took {}", ms(self.min), ms(self.p90), ms(self.first))
+        let [min, p90, p95, p99] = [self.min, self.p90, self.p95, self.p99].map(ms);
+        writeln!(f, "          least {min}, p90 {p90}, p95 {p95}, p99 {p99}; {first} took {}", ms(self.first))?;
+        write!(f, "          {} runs a second, one after the other", amount(self.runs_per_second))
     }
 }
 
@@ -324,6 +345,7 @@ impl fmt::Display for Report {
         writeln!(f, "measured  {latency_ms}")?;
         writeln!(f, "traffic   {}", traffic_text(&self.traffic))?;
         self.staged.iter().try_for_each(|staged| writeln!(f, "{staged}"))?;
+        self.phases.iter().try_for_each(|phases| writeln!(f, "{phases}"))?;
         writeln!(
             f,
             "costs     {} nodes measured, {} fitted, {} roofline, {} assumed when this was predicted",
@@ -360,6 +382,14 @@ pub(super) fn traffic_text(traffic: &Traffic) -> String {
 }
 
 impl Report {
+    /// How long it takes, in a line.
+    pub(super) fn brief(&self) -> String {
+        let Latency { median, low, high, p95, p99, runs, runs_per_second, .. } = self.latency_ms;
+        let [median, p95, p99] = [median, p95, p99].map(|ms| duration(ms * 1e-3));
+        let (within, rate) = (interval(low * 1e-3, high * 1e-3), amount(runs_per_second));
+        format!("{}: median of {runs} {median} ({within}), p95 {p95}, p99 {p99}, {rate} runs a second", self.model)
+    }
+
     /// The figures of the whole, in a line.
     pub(super) fn headline(&self) -> String {
         format!(
@@ -430,6 +460,7 @@ mod tests {
     fn latencies_are_ranked_and_named() {
         let many = latency(&[9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0], 1, false);
         assert_eq!((many.first, many.min, many.median, many.p90), (99.0, 1.0, 5.5, 9.0));
+        assert_eq!((many.p95, many.p99, many.runs_per_second.round()), (10.0, 10.0, 182.0));
         assert!(
             many.to_string().starts_with("median of 10 runs after 1 to warm up: 2.00–9.00 ms (98 % confidence)"),
             "{many}"

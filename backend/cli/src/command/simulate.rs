@@ -3,18 +3,23 @@
 mod report;
 mod schedule;
 
+use super::files::file_of;
 use super::progress::Progress;
-use super::trial::{AUTO, OrderName, Placed, RuleArgs, SearchArgs, strategy, strategy_help};
-use super::{CliError, Output, assignment, say, write_file};
+use super::schedule_file::ScheduleArgs;
+use super::trial::{AUTO, OrderName, Placed, RuleArgs, SearchArgs, strategy};
+use super::{CliError, Output, assignment, read_file, say, write_file};
 use crate::chart::page;
+use anabranch::planning::{PlanningError, PlatformFile};
 use anabranch_placement::check::check_placement;
 use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::format::{Loaded, LoadedProblem, read, read_problems};
 use anabranch_placement::place::{Auto, PlaceError, Placement, Placer};
-use anabranch_placement::problem::Problem;
+use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::schedule::Schedule;
 use clap::Args;
 use report::summary;
+use serde::Deserialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,7 +27,8 @@ const EXAMPLES: &str = "\
 Examples:
   anabranch simulate graph.csv devices.csv --place heft --send-ops 10
   anabranch simulate graph.csv devices.csv --assignment placement.json --order fifo --json
-  anabranch simulate problem.json --place auto --evaluations 100000 --gantt schedule.svg -o placement.json";
+  anabranch simulate problem.json --place auto --evaluations 100000 --gantt schedule.svg -o placement.json
+  anabranch simulate problem.json other.json --schedule schedule.csv --trace trace.json";
 
 /// Place a task graph on devices, simulate it, check the schedule, and measure it
 #[derive(Args, Clone, Debug)]
@@ -31,13 +37,17 @@ pub(crate) struct SimulateCommand {
     /// A graph (CSV of the thesis, JSON, WfCommons), or a file with whole problems
     #[arg(value_name = "GRAPH|PROBLEM")]
     graph: PathBuf,
-    /// The devices (CSV of the thesis, or JSON), where the graph does not bring its own
+    /// The devices, where the graph brings none: CSV, JSON, or a platform file
+    ///
+    /// CSV of the thesis, our JSON, or a platform file (`anabranch platform -o FILE`). A platform file may also stand beside a whole problem,
+    /// whose memories, links and times it then changes.
+    #[arg(value_name = "DEVICES|PLATFORM.json")]
     devices: Option<PathBuf>,
     /// Only the problem of this name, where the file has several
     #[arg(long, value_name = "NAME")]
     problem: Option<String>,
-    /// Strategy; --help lists them
-    #[arg(long, value_name = "STRATEGY", default_value = "heft", long_help = strategy_help("Strategy:"))]
+    /// Strategy: `anabranch strategies` lists them
+    #[arg(long, value_name = "STRATEGY", default_value = "heft")]
     place: String,
     /// Take the placement from this JSON map of task ids to device ids, and place nothing
     #[arg(long, value_name = "FILE.json")]
@@ -46,11 +56,13 @@ pub(crate) struct SimulateCommand {
     #[arg(long, value_enum, default_value_t = OrderName::Pct)]
     order: OrderName,
     /// Write the placement as a JSON map of task ids to device ids
-    #[arg(short, long, value_name = "FILE.json")]
+    #[arg(short, long, value_name = "FILE.json", value_parser = file_of(&["json"]))]
     output: Option<PathBuf>,
     /// Draw what each device does, and from how many tasks it can choose
-    #[arg(long, value_name = "FILE.svg|FILE.html")]
+    #[arg(long, value_name = "FILE.svg|FILE.html", value_parser = file_of(&["svg", "html"]))]
     gantt: Option<PathBuf>,
+    #[command(flatten)]
+    schedule: ScheduleArgs,
     /// Seed of the search
     #[arg(long, value_name = "SEED", default_value_t = 0, help_heading = "Search")]
     seed: u64,
@@ -116,7 +128,7 @@ impl SimulateCommand {
     fn read(&self) -> Result<Vec<LoadedProblem>, CliError> {
         let mut problems = match &self.devices {
             None => read_problems(&[&self.graph])?,
-            Some(devices) => vec![on_devices(&self.graph, devices)?],
+            Some(devices) => on_devices(&self.graph, devices)?,
         };
         if let Some(name) = &self.problem {
             let known: Vec<String> = problems.iter().map(|problem| problem.name.clone()).collect();
@@ -126,7 +138,8 @@ impl SimulateCommand {
                 return Err(CliError::input(format!("{file} has no problem `{name}`; it has {known}")));
             }
         }
-        let single = self.assignment.is_some() || self.output.is_some() || self.gantt.is_some();
+        let files = self.output.is_some() || self.gantt.is_some() || self.schedule.is_wanted();
+        let single = self.assignment.is_some() || files;
         if single && problems.len() > 1 {
             let (file, count, first) = (self.graph.display(), problems.len(), &problems[0].name);
             let message = format!("{file} has {count} problems; choose one, for example --problem '{first}'");
@@ -173,6 +186,7 @@ impl SimulateCommand {
         if let Some(path) = &self.output {
             assignment::write(path, outcome.loaded, &outcome.placed.device_of)?;
         }
+        self.schedule.write(|| schedule::rows(problem, outcome))?;
         if let Some(path) = &self.gantt {
             let chart = schedule::chart(problem, outcome, self.order.name());
             let text = match is_page(path)? {
@@ -185,17 +199,115 @@ impl SimulateCommand {
     }
 }
 
-/// The graph in one file on the devices in another.
-fn on_devices(graph: &Path, devices: &Path) -> Result<LoadedProblem, CliError> {
+/// How a problem is placed and simulated, as the arguments of the command say it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TryOptions {
+    place: String,
+    order: OrderName,
+    seed: u64,
+    evaluations: Option<u64>,
+    send_ops: f64,
+    contention: bool,
+    memory_rule: Option<MemoryRule>,
+}
+
+impl Default for TryOptions {
+    fn default() -> Self {
+        Self {
+            place: "heft".into(),
+            order: OrderName::Pct,
+            seed: 0,
+            evaluations: None,
+            send_ops: 0.0,
+            contention: false,
+            memory_rule: None,
+        }
+    }
+}
+
+/// A problem that was placed and simulated.
+pub struct Tried {
+    /// What `simulate --json` tells.
+    pub facts: Value,
+    /// What `simulate --gantt` draws, as SVG.
+    pub chart: String,
+    /// When which task is on which device.
+    pub schedule: Schedule,
+}
+
+/// Places a problem, simulates it and checks the result. `O` of the strategy and the simulation; `auto` takes a minute at most where the
+/// number of its evaluations is not given.
+///
+/// # Errors
+/// If there is no such strategy, it finds no placement, or the problem makes no sense under the rules: a sentence that says so.
+pub fn try_problem(loaded: &LoadedProblem, options: &TryOptions) -> Result<Tried, String> {
+    let TryOptions { place, order, seed, evaluations, send_ops, contention, memory_rule } = options.clone();
+    let command = SimulateCommand {
+        graph: "problem".into(),
+        devices: None,
+        problem: None,
+        place,
+        assignment: None,
+        order,
+        output: None,
+        gantt: None,
+        schedule: ScheduleArgs::default(),
+        seed,
+        search: SearchArgs { evaluations },
+        rules: RuleArgs { send_ops, contention, memory_rule: None },
+    };
+    let mut loaded = loaded.clone();
+    loaded.memory_rule = memory_rule.unwrap_or(loaded.memory_rule);
+    let tried = || {
+        let problem = command.rules.problem(&loaded).map_err(|error| command.about(&loaded, &error))?;
+        let outcome = command.outcome(&loaded, &problem, Output { json: true })?;
+        let chart = schedule::chart(&problem, &outcome, command.order.name()).svg();
+        Ok(Tried { facts: command.json(&outcome), chart, schedule: outcome.schedule })
+    };
+    tried().map_err(|error: CliError| error.message)
+}
+
+/// The graph in one file on the devices in another, or the problems of one file as a platform file changes them.
+pub(super) fn on_devices(graph: &Path, devices: &Path) -> Result<Vec<LoadedProblem>, CliError> {
+    if is_platform_file(devices)? {
+        let about = |error: PlanningError| CliError::in_file(devices, error);
+        let file = PlatformFile::read(devices)?;
+        return match read(graph)? {
+            Loaded::Graph(graph) => {
+                let mut problem = graph.on(file.platform().map_err(about)?)?;
+                problem.facts.time_unit = Some("s".into());
+                Ok(vec![problem])
+            }
+            Loaded::Problems(problems) => {
+                problems.into_iter().map(|problem| file.over(problem).map_err(about)).collect()
+            }
+            _ => Err(no_graph(graph)),
+        };
+    }
     let (graph_name, devices_name) = (graph.display(), devices.display());
     match (read(graph)?, read(devices)?) {
-        (Loaded::Graph(graph), Loaded::Platform(platform)) => Ok(graph.on(platform)?),
+        (Loaded::Graph(graph), Loaded::Platform(platform)) => Ok(vec![graph.on(platform)?]),
         (Loaded::Graph(_), _) => Err(CliError::input(format!("{devices_name} holds no devices"))),
         (Loaded::Problems(_), _) => {
             Err(CliError::input(format!("{graph_name} brings its own devices; leave {devices_name} out")))
         }
-        _ => Err(CliError::input(format!("{graph_name} holds no graph; name the graph first, then the devices"))),
+        _ => Err(no_graph(graph)),
     }
+}
+
+fn no_graph(path: &Path) -> CliError {
+    CliError::in_file(path, "it holds no graph; name the graph first, then the devices")
+}
+
+/// Whether a file says that it is one of devices and links to plan for.
+fn is_platform_file(path: &Path) -> Result<bool, CliError> {
+    #[derive(Deserialize)]
+    struct Outline {
+        format: String,
+    }
+    let outline = serde_json::from_slice(&read_file(path)?);
+    Ok(outline.is_ok_and(|Outline { format }| format == PlatformFile::FORMAT))
 }
 
 /// Whether a chart's file is to be a page; else it is an SVG.

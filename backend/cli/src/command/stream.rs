@@ -6,7 +6,10 @@ mod outcome;
 mod report;
 mod source;
 
-use super::{CliError, Output, write_file};
+use super::args::FuseArgs;
+use super::files::file_of;
+use super::progress::waiting;
+use super::{CliError, MORE, Output, write_file};
 use anabranch_placement::streaming::BlockVariant;
 use clap::{Args, ValueEnum};
 use outcome::Outcome;
@@ -31,7 +34,7 @@ const MOST_ELEMENTS: u32 = 1 << 22;
 
 /// Schedule a graph whose tasks stream to each other, as on a dataflow device (De Matteis 2023)
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct StreamCommand {
     /// The graph, or a model from which one is made
     #[arg(value_name = "GRAPH.json|MODEL.onnx|SHAPE:SIZE")]
@@ -43,11 +46,11 @@ pub(crate) struct StreamCommand {
     /// Which tasks may share a block
     #[arg(long, value_enum, default_value_t = Variant::Lts)]
     variant: Variant,
-    /// Most steps of tasks that are simulated; a graph of more work is scheduled without proof
+    /// Most steps that are simulated; what has more is scheduled without proof
     #[arg(long, value_name = "COUNT", default_value_t = 1 << 28)]
     steps: u64,
     /// Draw what each processing element does
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     gantt: Option<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
@@ -60,15 +63,14 @@ pub(crate) struct SourceArgs {
     /// Seed of random volumes
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// Most parallel tasks for a product of matrices or a convolution of a model [default: one for each column]
+    /// Most parallel tasks for a product or convolution [default: one a column]
     #[arg(long, value_name = "COUNT")]
     tasks: Option<NonZero<usize>>,
     /// Size of a model's symbolic dimension, for example batch=4; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = super::args::parse_dimension)]
     dim: Vec<(String, usize)>,
-    /// Make every operator of a model tasks of its own
-    #[arg(long)]
-    no_fuse: bool,
+    #[command(flatten)]
+    fuse: FuseArgs,
 }
 
 /// Which tasks may share a block.
@@ -110,11 +112,9 @@ impl StreamCommand {
             return Err(CliError::input(message));
         }
         let source = Source::read(&self.graph, &self.source)?;
-        let outcomes: Vec<Outcome<'_>> = self
-            .pes
-            .iter()
-            .map(|&elements| Outcome::of(&source.graph, elements as usize, self.variant, self.steps))
-            .collect::<Result<_, _>>()?;
+        let of = |elements: &u32| Outcome::of(&source.graph, *elements as usize, self.variant, self.steps);
+        let outcomes: Vec<Outcome<'_>> =
+            waiting(output, "scheduling and simulating", || self.pes.iter().map(of).collect::<Result<_, _>>())?;
         if let (Some(path), [outcome]) = (&self.gantt, &outcomes[..]) {
             let svg = gantt::chart(&source, outcome).svg();
             write_file(path, svg)?;

@@ -6,11 +6,12 @@ mod charts;
 mod results;
 mod work;
 
+use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
 use super::table::{Table, duration};
-use super::trial::{AUTO, OrderName, RuleArgs, SearchArgs, strategy, strategy_help};
-use super::{CliError, Output, say};
+use super::trial::{AUTO, OrderName, RuleArgs, SearchArgs, strategy};
+use super::{CliError, MORE, Output, note, wrote};
 use crate::chart::{Bar, amount};
 use anabranch_placement::place::{Auto, STRATEGIES};
 use cases::Case;
@@ -40,7 +41,7 @@ const MOST_RESULTS: u64 = 1_000_000;
 
 /// Compare strategies and orders over graphs, devices and seeds
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct SweepCommand {
     /// Graphs: files, whole problems in files, or families such as fft:16
     #[arg(required = true, value_name = "GRAPH|PROBLEM|FAMILY:SIZE")]
@@ -48,9 +49,8 @@ pub(crate) struct SweepCommand {
     /// Devices for the graphs that bring none: a file, or random:10; may be repeated
     #[arg(long, value_name = "FILE|KIND:COUNT")]
     devices: Vec<String>,
-    /// Strategies, separated by commas; all takes every one but auto, --help lists them
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "all",
-        long_help = strategy_help("Strategies, separated by commas; all takes every one but auto:"))]
+    /// Strategies, separated by commas; all takes every one but auto
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "all")]
     strategies: Vec<String>,
     /// Orders, separated by commas
     #[arg(long, value_delimiter = ',', value_enum, value_name = "NAMES", default_value = "pct")]
@@ -59,7 +59,7 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "COUNT|FIRST..END", default_value = "1", value_parser = parse_seeds)]
     seeds: Range<u64>,
     /// Append each result to this file as it comes; what is already in it is not computed again
-    #[arg(short, long, value_name = "FILE.csv")]
+    #[arg(short, long, value_name = "FILE.csv", value_parser = file_of(&["csv"]))]
     output: Option<PathBuf>,
     /// Draw makespans, traffic and placement times into this directory
     #[arg(long, value_name = "DIR")]
@@ -82,7 +82,7 @@ impl SweepCommand {
         let units = units(&keys, &done);
         let missing: usize = units.iter().map(|unit| unit.keys.len()).sum();
         if !output.json && missing < keys.len() {
-            say(format_args!("note: {} of {} results were there already", keys.len() - missing, keys.len()));
+            note(format_args!("{} of {} results were there already", keys.len() - missing, keys.len()));
         }
         let cancel = cancel_on_interrupt()?;
         let progress = Progress::new(output, "simulations", missing as u64);
@@ -97,11 +97,12 @@ impl SweepCommand {
         drop(progress);
         if cancel.is_cancelled() {
             if let Some(path) = &self.output {
-                say(format_args!("note: what is done is in {}; the same command goes on from there", path.display()));
+                note(format_args!("what is done is in {}; the same command goes on from there", path.display()));
             }
             return Err(CliError::interrupted());
         }
         let rows: Vec<&Row> = keys.iter().filter_map(|(_, key)| done.get(key)).collect();
+        self.output.iter().for_each(|path| wrote(path));
         if let Some(directory) = &self.chart {
             charts::write(directory, &rows)?;
         }

@@ -26,7 +26,12 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+        self.line(cells.into());
+    }
+
+    /// The same where the number of columns is not known before.
+    pub(crate) fn line(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
     }
 }
 

@@ -1,10 +1,11 @@
 //! One try at a problem: placed, simulated and checked, under rules that several commands share.
 
 use super::CliError;
+use anabranch::did_you_mean;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::order::{Fifo, Frugal, Msr, Order, Pct, Planned};
-use anabranch_placement::place::{Auto, Placement, Placer, STRATEGIES, strategy_by_name, strategy_names};
+use anabranch_placement::place::{Auto, Placement, Placer, strategy_by_name, strategy_names};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem, ProblemError};
 use anabranch_placement::rules::{LinkContention, Rules, SendCosts};
@@ -103,23 +104,16 @@ pub(super) fn memory_rule_name(rule: MemoryRule) -> &'static str {
     }
 }
 
-/// The strategy that searches, and is not among [`STRATEGIES`].
+/// The strategy that searches, and is not among [`STRATEGIES`](anabranch_placement::place::STRATEGIES).
 pub(super) const AUTO: &str = "auto";
 
 /// How far the strategy that searches goes.
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Search")]
 pub(super) struct SearchArgs {
-    /// Placements that auto simulates after those of the other strategies [default: as many as take a minute at most]
+    /// Placements that auto simulates [default: what takes a minute at most]
     #[arg(long, value_name = "COUNT")]
     pub(super) evaluations: Option<u64>,
-}
-
-/// Every strategy and what it does, for `--help`.
-pub(super) fn strategy_help(start: &str) -> String {
-    let searches = (AUTO, "all of these, and then a search from the best");
-    let lines = STRATEGIES.iter().chain([&searches]).map(|(name, about)| format!("\n  {name:<10} {about}"));
-    format!("{start}\n{}", lines.collect::<String>())
 }
 
 /// The strategy called `name`; the one that searches is `auto`.
@@ -128,7 +122,8 @@ pub(super) fn strategy(name: &str, auto: Auto) -> Result<Box<dyn Placer>, CliErr
         return Ok(Box::new(auto));
     }
     strategy_by_name(name).ok_or_else(|| {
-        CliError::input(format!("there is no strategy `{name}`; known are {}", strategy_names().join(", ")))
+        let meant = did_you_mean(name, strategy_names());
+        CliError::input(format!("there is no strategy `{name}`{meant}; known are {}", strategy_names().join(", ")))
     })
 }
 
@@ -197,5 +192,40 @@ pub(super) fn time_format(unit: Option<&str>) -> (fn(f64) -> String, String) {
         Some("s") => (super::table::duration, "time".into()),
         Some(unit) => (crate::chart::amount, format!("time ({unit})")),
         None => (crate::chart::amount, "time (time units)".into()),
+    }
+}
+
+/// A time with its unit, for there is no axis that names it.
+pub(super) fn with_unit(unit: Option<&str>, time: f64) -> String {
+    let (format, _) = time_format(unit);
+    match unit {
+        Some("s") => format(time),
+        unit => format!("{} {}", format(time), unit.unwrap_or("time units")),
+    }
+}
+
+/// The length of a unit of time, where it is known.
+pub(super) fn nanoseconds(unit: Option<&str>) -> Option<f64> {
+    match unit? {
+        "s" => Some(1e9),
+        "ms" => Some(1e6),
+        // The sign for micro, and the Greek letter.
+        "us" | "\u{b5}s" | "\u{3bc}s" => Some(1e3),
+        "ns" => Some(1.0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_of_time_are_known_or_none() {
+        let of = |unit| nanoseconds(Some(unit));
+        assert_eq!([of("s"), of("ms"), of("us"), of("ns")], [1e9, 1e6, 1e3, 1.0].map(Some));
+        assert_eq!([of("\u{b5}s"), of("\u{3bc}s")], [Some(1e3); 2]);
+        assert_eq!((of("fortnights"), nanoseconds(None)), (None, None));
+        assert_eq!((with_unit(None, 3.0), with_unit(Some("ms"), 3.0)), ("3 time units".into(), "3 ms".into()));
     }
 }

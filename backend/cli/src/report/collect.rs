@@ -2,10 +2,10 @@
 //! bytes; what refers to devices, nodes and transfers is their index.
 
 use super::critical::{self, Chain};
-use super::layout::{NODE_HEIGHT, NODE_WIDTH, layout};
+use super::scopes::scopes;
 use super::spans::{Spans, Steps, Times};
 use super::{memory, why};
-use anabranch::compare::Series;
+use anabranch::compare::{Latencies, Series};
 use anabranch::device::{DeviceRef, Inventory};
 use anabranch::plan::{Plan, Route, Traffic};
 use anabranch::planning::{Planned, PlanningError};
@@ -46,15 +46,22 @@ pub(crate) fn data(planned: &Planned, about: &About<'_>) -> Result<Value, Planni
         predicted: Timing::new(planned, Spans::predicted(planned))?,
         measured: run.map(|run| Timing::new(planned, Spans::measured(run))).transpose()?,
     };
-    let (mut nodes, mut edges) = (collect.nodes(), collect.edges());
-    let drawn = layout(nodes.len(), &edges.iter().map(|edge| (edge.from, edge.to)).collect::<Vec<_>>());
-    nodes.iter_mut().zip(&drawn.nodes).for_each(|(node, at)| node["at"] = json!(pixels(*at)));
-    for (edge, bends) in edges.iter_mut().zip(&drawn.bends) {
-        edge.bends = bends.iter().copied().map(pixels).collect();
-    }
+    let (mut nodes, edges) = (collect.nodes(), collect.edges());
+    let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
+    let names: Vec<_> = planned.program.node_ids().map(|id| planned.program.node(id).name.as_str()).collect();
+    let outside = [planned.program.inputs.len(), planned.program.outputs.len()];
+    let scopes = scopes(&names, outside, &ends);
+    nodes.iter_mut().zip(&scopes.of).for_each(|(node, scope)| node["scope"] = json!(scope));
     let total = |traffic: Traffic, timing: &Timing| {
         let (moved, in_place) = (traffic.moved(), traffic.in_place);
-        json!({ "makespan_ns": timing.spans.makespan, "traffic": moved.bytes, "moved": moved, "in_place": in_place })
+        json!({
+            "makespan_ns": timing.spans.makespan,
+            "traffic": moved.bytes,
+            "moved": moved,
+            "in_place": in_place,
+            // From the run's start to its end.
+            "chain": timing.chain.steps,
+        })
     };
     let measured = run.zip(collect.measured.as_ref());
     Ok(json!({
@@ -68,8 +75,8 @@ pub(crate) fn data(planned: &Planned, about: &About<'_>) -> Result<Value, Planni
         "nodes": nodes,
         "edges": edges,
         "transfers": collect.transfers(),
-        // Width and height of the drawn graph, in pixels, and of a node.
-        "drawing": [drawn.width.round(), drawn.height.round(), NODE_WIDTH, NODE_HEIGHT],
+        // Groups of nodes, each after the one that it is in.
+        "scopes": scopes.groups,
     }))
 }
 
@@ -82,8 +89,6 @@ struct Edge {
     port: usize,
     /// The transfer over which it comes, if the two are on different devices.
     transfer: Option<usize>,
-    /// Points between the ends through which it is drawn.
-    bends: Vec<[f64; 2]>,
 }
 
 /// What is in a streaming block: the op of each member, and the type and shape of its output. Null of other ops.
@@ -95,11 +100,6 @@ fn block(op: &Op) -> Value {
     };
     let members: Vec<_> = block.members.iter().map(member).collect();
     json!({ "rows": block.rows, "chunk_rows": block.chunk_rows, "members": members })
-}
-
-/// To a tenth of a pixel, so that the file stays small.
-fn pixels((x, y): (f64, f64)) -> [f64; 2] {
-    [(x * 10.0).round() / 10.0, (y * 10.0).round() / 10.0]
 }
 
 /// Times, and what follows from them.
@@ -140,15 +140,26 @@ fn decide(steps: &mut Steps, times: Times, executable: u64, pause: u64) {
     }
 }
 
-/// How often what was run, and the makespans: in nanoseconds, as everything here.
+/// Makespans in the page at most: it need not draw more points than there are pixels, and should open soon.
+const MOST_RUNS: usize = 10_000;
+
+/// How often what was run, and the makespans: in nanoseconds, as everything here. Of very many, one of every so many is told; figures are
+/// those of all runs.
 fn runs(series: &Series) -> Value {
     let ns = |ms: f64| (ms * 1e6).round() as u64;
-    let median = series.measured_ms;
+    let (median, ranks) = (series.measured_ms, Latencies::of(&series.samples_ms));
+    let every = series.samples_ms.len().div_ceil(MOST_RUNS).max(1);
     json!({
         "warmup": series.warmup,
         "cold": series.cold,
         "first_ns": ns(series.first_ms),
-        "latencies_ns": series.samples_ms.iter().copied().map(ns).collect::<Vec<_>>(),
+        "count": series.samples_ms.len(),
+        "every": every,
+        "latencies_ns": series.samples_ms.iter().copied().step_by(every).map(ns).collect::<Vec<_>>(),
+        "min_ns": ns(ranks.min),
+        "p90_ns": ns(ranks.p90),
+        "p99_ns": ns(ranks.p99),
+        "max_ns": ns(ranks.max),
         "median_ns": ns(median.median),
         "low_ns": ns(median.low),
         "high_ns": ns(median.high),
@@ -250,6 +261,10 @@ impl Collect<'_> {
         });
         let mut all: Vec<_> = nodes.chain(inputs).chain(outputs).collect();
         all.iter_mut().enumerate().for_each(|(task, node)| self.add_placement(task, node));
+        // What a node takes by the median of the profiled runs; what is told of start and end is of the last.
+        for accuracy in self.about.series.iter().flat_map(|series| &series.accuracy.nodes) {
+            all[accuracy.node.index()]["typical_ns"] = json!((accuracy.time.measured * 1e9).round());
+        }
         all
     }
 
@@ -309,7 +324,6 @@ impl Collect<'_> {
                 to: to.index(),
                 port: *port,
                 transfer: sent.get(&(tasks.value(datum), self.planned.placed.placement.device_of[to.index()])).copied(),
-                bends: Vec::new(),
             }));
         }
         edges

@@ -1,16 +1,46 @@
 //! The chain of waits that makes the makespan: from what ends last back to what it waited for longest, until nothing is waited for.
+//! It is told from the run's start to its end, each step with what it had waited for.
 
 use super::spans::{Spans, Times};
 use anabranch::execute::Lane;
-use anabranch::plan::Plan;
+use anabranch::plan::{Plan, Route};
 use anabranch::planning::Placed;
 use anabranch_placement::graph::{DatumId, TaskId};
 use anabranch_placement::platform::DeviceId;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 pub(super) struct Chain {
     pub(super) tasks: Vec<bool>,
     pub(super) transfers: Vec<bool>,
+    /// The first of the chain first.
+    pub(super) steps: Vec<ChainStep>,
+}
+
+/// A task or transfer of the chain.
+#[derive(Serialize, Debug, PartialEq)]
+pub(super) struct ChainStep {
+    /// `node` or `transfer`.
+    kind: &'static str,
+    index: usize,
+    /// What ended last of all that it needed: the step before.
+    after: After,
+    /// From then, or from the run's start, until it began.
+    pause_ns: u64,
+}
+
+/// Why a step did not begin earlier.
+#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "snake_case")]
+enum After {
+    /// There was nothing to wait for.
+    Start,
+    /// Its device was busy.
+    Device,
+    /// Its link was busy.
+    Link,
+    /// A value was not there.
+    Value,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,18 +51,25 @@ enum Item {
 
 pub(super) fn chain(plan: &Plan, placed: &Placed, spans: &Spans) -> Chain {
     let waits = Waits::of(plan, placed, spans);
-    let mut chain = Chain { tasks: vec![false; spans.tasks.len()], transfers: vec![false; spans.transfers.len()] };
+    let (tasks, transfers) = (vec![false; spans.tasks.len()], vec![false; spans.transfers.len()]);
+    let mut chain = Chain { tasks, transfers, steps: Vec::new() };
     let mut at = waits.items.iter().copied().max_by_key(|item| (waits.times(*item).end, waits.times(*item).start));
     while let Some(item) = at {
-        let mark = match item {
-            Item::Task(task) => &mut chain.tasks[task],
-            Item::Transfer(transfer) => &mut chain.transfers[transfer],
+        let (mark, kind, index) = match item {
+            Item::Task(task) => (&mut chain.tasks[task], "node", task),
+            Item::Transfer(transfer) => (&mut chain.transfers[transfer], "transfer", transfer),
         };
         if std::mem::replace(mark, true) {
             break;
         }
-        at = waits.before(item).into_iter().max_by_key(|item| (waits.times(*item).end, *item));
+        // Of what ended together, a value tells more than a lane.
+        let before = waits.before(item).into_iter().max_by_key(|(item, after)| (waits.times(*item).end, *after, *item));
+        let ended = before.map_or(0, |(before, _)| waits.times(before).end);
+        let after = before.map_or(After::Start, |(_, after)| after);
+        chain.steps.push(ChainStep { kind, index, after, pause_ns: waits.times(item).start.saturating_sub(ended) });
+        at = before.map(|(item, _)| item);
     }
+    chain.steps.reverse();
     chain
 }
 
@@ -44,7 +81,7 @@ struct Waits<'a> {
     items: Vec<Item>,
     /// Of these transfers, the one of a datum to a device.
     sent: BTreeMap<(DatumId, DeviceId), Item>,
-    /// What was on the same device or link just before: there, one thing runs after the other.
+    /// What ended last on the same device or link before it began: there, one thing runs after the other.
     previous: BTreeMap<Item, Item>,
 }
 
@@ -59,14 +96,21 @@ impl<'a> Waits<'a> {
             waits.items.push(Item::Transfer(at));
         }
         let mut lanes: BTreeMap<Lane, Vec<Item>> = BTreeMap::new();
-        for item in &waits.items {
-            lanes.entry(waits.lane(*item)).or_default().push(*item);
+        for item in waits.items.iter().copied().filter(|item| waits.takes_lane(*item)) {
+            lanes.entry(waits.lane(item)).or_default().push(item);
         }
-        for items in lanes.values_mut() {
-            items.sort_by_key(|item| (waits.times(*item).start, waits.times(*item).end));
-            waits.previous.extend(items.windows(2).map(|pair| (pair[1], pair[0])));
-        }
+        let previous: Vec<_> =
+            lanes.into_values().flat_map(|items| previous(items, |item| waits.times(item))).collect();
+        waits.previous.extend(previous);
         waits
+    }
+
+    /// Whether a device or a link is busy with it: not with the model's inputs and outputs, nor with what is read in place.
+    fn takes_lane(&self, item: Item) -> bool {
+        match item {
+            Item::Task(task) => task < self.plan.predicted().nodes.len(),
+            Item::Transfer(at) => self.plan.transfers()[at].route != Route::Shared,
+        }
     }
 
     fn lane(&self, item: Item) -> Lane {
@@ -83,20 +127,54 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// What an item could have waited for.
-    fn before(&self, item: Item) -> Vec<Item> {
+    /// What an item could have waited for, and as what.
+    fn before(&self, item: Item) -> Vec<(Item, After)> {
         let (tasks, graph) = (&self.placed.tasks, self.placed.tasks.graph());
         let producer = |datum: DatumId| Item::Task(graph.producer(datum).index());
-        let mut before: Vec<Item> = match item {
+        let (values, lane): (Vec<Item>, _) = match item {
             Item::Task(task) => {
                 let device = self.placed.placement.device_of[task];
                 let source = |datum: &DatumId| self.sent.get(&(*datum, device)).copied();
                 let inputs = graph.inputs(TaskId(task as u32)).iter();
-                inputs.map(|datum| source(datum).unwrap_or_else(|| producer(*datum))).collect()
+                (inputs.map(|datum| source(datum).unwrap_or_else(|| producer(*datum))).collect(), After::Device)
             }
-            Item::Transfer(at) => tasks.datum(self.plan.transfers()[at].value).map(producer).into_iter().collect(),
+            Item::Transfer(at) => {
+                (tasks.datum(self.plan.transfers()[at].value).map(producer).into_iter().collect(), After::Link)
+            }
         };
-        before.extend(self.previous.get(&item));
-        before
+        let values = values.into_iter().map(|value| (value, After::Value));
+        values.chain(self.previous.get(&item).map(|previous| (*previous, lane))).collect()
+    }
+}
+
+/// For the items of a lane, each with the one that ended last of those that had ended when it began. None is before itself, even of
+/// those that take no time.
+fn previous(mut items: Vec<Item>, times: impl Fn(Item) -> Times) -> Vec<(Item, Item)> {
+    items.sort_by_key(|item| (times(*item).end, times(*item).start, *item));
+    let mut found = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let start = times(*item).start;
+        let ended = items.partition_point(|other| times(*other).end <= start).min(at);
+        found.extend(ended.checked_sub(1).map(|last| (*item, items[last])));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ended_last_before_an_item_is_before_it_on_its_lane() {
+        // The third is long and overlaps the second; the last two take no time.
+        let spans = [(0, 1), (1, 4), (2, 10), (10, 15), (15, 15), (15, 15)];
+        let times = |item: Item| match item {
+            Item::Task(task) => Times { ready: 0, start: spans[task].0, end: spans[task].1, busy: 0 },
+            Item::Transfer(_) => Times::default(),
+        };
+        let mut found = previous((0..spans.len()).rev().map(Item::Task).collect(), times);
+        found.sort();
+        let pairs = [(1, 0), (2, 0), (3, 2), (4, 3), (5, 4)];
+        assert!(found == pairs.map(|(item, before)| (Item::Task(item), Item::Task(before))));
     }
 }

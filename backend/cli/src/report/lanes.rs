@@ -1,7 +1,7 @@
 //! What devices and links do in a run, lane by lane: predicted and measured.
 
 use super::spans::{Spans, Times};
-use crate::chart::{Interval, SEND_COLOUR};
+use crate::chart::{Interval, SEND_COLOUR, Sample};
 use crate::text::duration;
 use anabranch::plan::{Route, Transfer};
 use anabranch::session::Run;
@@ -37,6 +37,16 @@ pub(crate) fn lanes(run: &Run) -> (Vec<RunLane>, [f64; 2]) {
         intervals.sort_by(|one, other| one.start.total_cmp(&other.start).then(one.end.total_cmp(&other.end)));
     }
     (lanes, spans.map(|spans| seconds(spans.makespan)))
+}
+
+/// What the colours of lanes mean, of those that occur.
+pub(crate) fn key<'a>(lanes: impl Iterator<Item = &'a RunLane>) -> Vec<Sample> {
+    let mut found = [(0, "node on a CPU"), (1, "node on a GPU"), (SEND_COLOUR, "transfer")].map(|known| (known, false));
+    for interval in lanes.flat_map(|(_, both)| both).flatten() {
+        found.iter_mut().filter(|((colour, _), _)| *colour == interval.colour).for_each(|(_, occurs)| *occurs = true);
+    }
+    let occurring = found.into_iter().filter(|(_, occurs)| *occurs);
+    occurring.map(|((colour, name), _)| Sample { colour, name: name.to_owned() }).collect()
 }
 
 fn add((_, lanes): &mut RunLane, name: &str, colour: usize, times: [Option<Times>; 2]) {

@@ -8,15 +8,15 @@ mod collect;
 mod critical;
 mod date;
 mod lanes;
-mod layout;
 mod memory;
 mod page;
+mod scopes;
 mod spans;
 mod trace;
 mod why;
 
 pub(crate) use collect::{About, data};
 pub(crate) use date::utc;
-pub(crate) use lanes::{RunLane, lanes};
+pub(crate) use lanes::{RunLane, key, lanes};
 pub(crate) use page::page;
 pub(crate) use trace::trace;

@@ -5,12 +5,24 @@ use serde_json::Value;
 
 const STYLE: &str = include_str!("page/page.css");
 /// In the order in which they need each other.
-const CODE: [&str; 6] = [
+const CODE: [&str; 18] = [
     include_str!("page/core.js"),
-    include_str!("page/graph.js"),
+    include_str!("page/svg.js"),
+    include_str!("page/lanes.js"),
+    include_str!("page/axis.js"),
+    include_str!("page/schedule.js"),
+    include_str!("page/steps.js"),
     include_str!("page/timeline.js"),
+    include_str!("page/layout.js"),
+    include_str!("page/scopes.js"),
+    include_str!("page/shades.js"),
+    include_str!("page/graph.js"),
+    include_str!("page/chain.js"),
+    include_str!("page/runs.js"),
     include_str!("page/details.js"),
     include_str!("page/table.js"),
+    include_str!("page/export.js"),
+    include_str!("page/selftest.js"),
     include_str!("page/main.js"),
 ];
 const BODY: &str = include_str!("page/page.html");

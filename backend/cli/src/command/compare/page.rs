@@ -1,16 +1,47 @@
-//! `--html FILE`: a comparison as charts and tables on one page that needs no network.
+//! `--html FILE`: a comparison as charts and tables on one page that needs no network; of several models, with a matrix before all.
 
-use super::{Column, ERRORS, Names, agreement};
-use crate::chart::{Bar, BarChart, Format, Group, Panel, html_table, page};
+use super::distinct::{Picture, differences, distinct};
+use super::{Compared, matrix};
+use crate::chart::{Bar, BarChart, Format, Group, Lane, Panel, TimePanel, Timeline, html_table, page, section, titled};
 use crate::command::table::{digits, duration, error};
+use crate::command::ways::{Column, ERRORS, Names, agreement};
+use crate::report::{RunLane, key};
+use crate::text::file_name;
 use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
 use anabranch::device::format_bytes;
+use std::collections::BTreeMap;
 
-/// The page. `facts` are names and values that stand at its head.
-pub(super) fn html(comparison: &Comparison, names: &Names, facts: &[(&str, String)]) -> String {
+/// Values that differ by more than this are drawn on a logarithmic axis: on another the small ones would be a pixel long.
+const WIDE: f64 = 10.0;
+
+/// The page of all models.
+pub(super) fn html(all: &[Compared]) -> String {
+    let errors = || ("errors", ERRORS.to_owned());
+    match all {
+        [one] => {
+            let facts: Vec<_> = one.facts.iter().cloned().chain([errors()]).collect();
+            page(&format!("{}: ways to place it", file_name(&one.comparison.model)), &facts, &parts(one))
+        }
+        several => {
+            let comparisons: Vec<&Comparison> = several.iter().map(|one| &one.comparison).collect();
+            let explained = "median, and how many times the model's fastest it is; a click on a head sorts";
+            let mut all = vec![titled("All models", explained, &matrix::html(&comparisons))];
+            for (one, name) in several.iter().zip(matrix::model_names(&comparisons)) {
+                all.push(section(&name, &one.facts));
+                all.extend(parts(one));
+            }
+            page(&format!("{} models: ways to place them", several.len()), &[errors()], &all)
+        }
+    }
+}
+
+/// Charts and tables of one model.
+fn parts(one: &Compared) -> Vec<String> {
+    let Compared { comparison, pictures, .. } = one;
+    let names = &Names::of(comparison);
     let confidence = comparison.outcomes.iter().map(|outcome| outcome.measured_ms.confidence).fold(1.0, f64::min);
     let subtitle = format!(
-        "{} runs of each way in turn; whiskers: where the median is with {:.0} % confidence",
+        "{} runs of each way in turn; whiskers: where the median is with {:.0} % confidence; ways of one plan stand together",
         comparison.repeat,
         100.0 * confidence
     );
@@ -20,15 +51,27 @@ pub(super) fn html(comparison: &Comparison, names: &Names, facts: &[(&str, Strin
             .map(|bytes| bytes.map(|b| Bar::exactly(b as f64)))
     };
     let chart = Chart { comparison, names };
-    let charts = [
-        chart.draw("Makespan", &subtitle, ("makespan", milliseconds), vec![chart.panel(&comparison.model, makespans)]),
-        table(comparison, names),
-        chart.draw(
-            "Traffic",
-            "bytes copied or streamed between devices",
-            ("traffic", bytes),
-            vec![chart.panel(&comparison.model, traffic)],
-        ),
+    let model = file_name(&comparison.model);
+    let different = differences(comparison, names, pictures);
+    let best = comparison.best().and_then(|best| best.plan);
+    let fastest = distinct(comparison, names).into_iter().find(|(_, outcome)| outcome.plan == best);
+    let fastest = fastest.map_or(String::new(), |(name, _)| name);
+    let mut parts = vec![
+        chart.draw("Makespan", &subtitle, ("makespan", milliseconds), vec![chart.panel(model, makespans)]),
+        titled("Ways", "a click on a head sorts", &table(comparison, names)),
+    ];
+    if !different.is_empty() {
+        parts.push(titled(&format!("What the fastest, {fastest}, does differently"), "", &different));
+    }
+    if !pictures.is_empty() {
+        parts.push(schedules(comparison, names, pictures).svg());
+    }
+    // Where nothing crosses devices, the tables say so.
+    if comparison.outcomes.iter().any(|outcome| outcome.traffic_bytes > 0) {
+        let panels = vec![chart.panel(model, traffic)];
+        parts.push(chart.draw("Traffic", "bytes copied or streamed between devices", ("traffic", bytes), panels));
+    }
+    parts.extend([
         chart.by_device(
             "Utilisation",
             "part of the makespan in which a device runs nodes",
@@ -38,9 +81,34 @@ pub(super) fn html(comparison: &Comparison, names: &Names, facts: &[(&str, Strin
         chart.by_device("Memory", "peak of what plans take, and of what was taken", ("peak memory", bytes), |device| {
             [device.predicted_peak_bytes, Some(device.peak_bytes)].map(|peak| peak.map(|b| Bar::exactly(b as f64)))
         }),
-    ];
-    let facts: Vec<_> = facts.iter().cloned().chain([("errors", ERRORS.to_owned())]).collect();
-    page(&format!("{}: ways to place it", comparison.model), &facts, &charts)
+    ]);
+    parts
+}
+
+/// The schedules of all plans on one axis of time, the fastest first, as they were measured.
+fn schedules(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, Picture>) -> Timeline {
+    let mut plans = distinct(comparison, names);
+    plans.sort_by(|(_, one), (_, other)| one.measured_ms.median.total_cmp(&other.measured_ms.median));
+    let drawn = plans.iter().filter_map(|(name, outcome)| Some((name, outcome, pictures.get(&outcome.plan?)?)));
+    let drawn: Vec<_> = drawn.collect();
+    let panel = |(name, outcome, picture): &(&String, &&Outcome, &Picture)| {
+        let lane = |(name, [_, measured]): &RunLane| Lane::of(name.clone(), measured.clone(), picture.ends[1]);
+        let busy = picture.lanes.iter().filter(|(_, [_, measured])| !measured.is_empty());
+        let heading = format!("{name}: median {}", milliseconds(outcome.measured_ms.median));
+        TimePanel::of(&heading, busy.map(lane).collect())
+    };
+    Timeline {
+        title: "Schedules".into(),
+        subtitle: "the last profiled run of each plan, all on one axis of time; beside each device, how busy it was"
+            .into(),
+        key: key(drawn.iter().flat_map(|(_, _, picture)| &picture.lanes)),
+        marks: Vec::new(),
+        marks_name: String::new(),
+        panels: drawn.iter().map(panel).collect(),
+        end: drawn.iter().map(|(_, _, picture)| picture.ends[1]).fold(0.0, f64::max),
+        time: "time since the run's start".into(),
+        format: duration,
+    }
 }
 
 /// The columns of the table beside the ways' names.
@@ -62,11 +130,11 @@ fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
 }
 
 fn table(comparison: &Comparison, names: &Names) -> String {
-    let row = |outcome: &Outcome| {
-        std::iter::once(names.name(&outcome.way)).chain(COLUMNS.map(|(_, value)| value(outcome))).collect()
+    let row = |(name, outcome): (String, &Outcome)| {
+        std::iter::once(name).chain(COLUMNS.map(|(_, value)| value(outcome))).collect()
     };
     let head: Vec<&str> = std::iter::once("way").chain(COLUMNS.map(|(name, _)| name)).collect();
-    html_table(&head, &comparison.outcomes.iter().map(row).collect::<Vec<_>>())
+    html_table(&head, &distinct(comparison, names).into_iter().map(row).collect::<Vec<_>>())
 }
 
 fn measured(outcome: &Outcome) -> Bar {
@@ -82,8 +150,9 @@ struct Chart<'a> {
 
 impl Chart<'_> {
     fn panel(&self, title: &str, bars: impl Fn(&Outcome) -> [Option<Bar>; 2]) -> Panel {
-        let group = |outcome: &Outcome| Group { name: self.names.name(&outcome.way), bars: bars(outcome).to_vec() };
-        Panel { title: title.to_owned(), groups: self.comparison.outcomes.iter().map(group).collect(), limit: None }
+        let group = |(name, outcome): (String, &Outcome)| Group { name, bars: bars(outcome).to_vec() };
+        let groups = distinct(self.comparison, self.names).into_iter().map(group).collect();
+        Panel { title: title.to_owned(), groups, limit: None }
     }
 
     fn by_device(
@@ -100,12 +169,15 @@ impl Chart<'_> {
     }
 
     fn draw(&self, title: &str, subtitle: &str, (value, format): (&str, Format), panels: Vec<Panel>) -> String {
+        // Shares are read off an axis that ends at the whole.
+        let shares = panels.iter().flat_map(|panel| &panel.groups).flat_map(|group| &group.bars).flatten();
+        let logarithmic = shares.fold(0.0f64, |most, bar| most.max(bar.mean)) > 1.0 && is_wide(&panels);
         let chart = BarChart {
             title: title.to_owned(),
             subtitle: subtitle.to_owned(),
-            value: value.to_owned(),
+            value: if logarithmic { format!("{value}, logarithmic") } else { value.to_owned() },
             format,
-            logarithmic: false,
+            logarithmic,
             series: vec!["predicted".into(), "measured".into()],
             emphasis: false,
             missing: "not predicted".into(),
@@ -130,4 +202,34 @@ fn percent(part: f64) -> String {
 
 fn whole_percent(percent: f64) -> String {
     format!("{} %", digits(percent, 0))
+}
+
+/// Whether the values of a panel differ so much that an axis has to be logarithmic; what is 0 has no place on one.
+fn is_wide(panels: &[Panel]) -> bool {
+    let means =
+        |panel: &Panel| panel.groups.iter().flat_map(|group| &group.bars).flatten().map(|bar| bar.mean).collect();
+    panels.iter().map(means).any(|means: Vec<f64>| {
+        let (least, most) =
+            means.iter().fold((f64::INFINITY, 0.0f64), |(low, high), mean| (low.min(*mean), high.max(*mean)));
+        least > 0.0 && most > WIDE * least
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_differ_more_than_tenfold_get_a_logarithmic_axis() {
+        let panel = |means: &[f64]| Panel {
+            title: String::new(),
+            groups: means
+                .iter()
+                .map(|mean| Group { name: String::new(), bars: vec![Some(Bar::exactly(*mean))] })
+                .collect(),
+            limit: None,
+        };
+        assert!(is_wide(&[panel(&[1.0, 2.0]), panel(&[1.0, 10.1])]));
+        assert!(!is_wide(&[panel(&[1.0, 10.0]), panel(&[0.0, 50.0]), panel(&[])]));
+    }
 }

@@ -1,7 +1,7 @@
 //! What `simulate` reports: as JSON, as text, as a chart.
 
 use super::super::table::{Table, digits, duration};
-use super::super::trial::{memory_rule_name, time_format};
+use super::super::trial::{memory_rule_name, time_format, with_unit};
 use super::{Outcome, SimulateCommand};
 use crate::chart::amount;
 use anabranch::device::format_bytes;
@@ -61,7 +61,7 @@ impl SimulateCommand {
     /// Names and values, for people.
     pub(super) fn facts(&self, outcome: &Outcome<'_>) -> Vec<(&'static str, String)> {
         let Outcome { metrics, loaded, .. } = outcome;
-        let format = |time| with_unit(loaded, time);
+        let format = |time| with_unit(loaded.facts.time_unit.as_deref(), time);
         let ratio = |ratio: Option<f64>, none: &str| ratio.map_or(none.into(), |ratio| format!("{ratio:.2}"));
         let gap = |gap: f64| format!(", {} % below", digits(100.0 * gap / (1.0 + gap), 1));
         let gap = metrics.gap.map_or(String::new(), gap);
@@ -120,7 +120,7 @@ const MOST_DEVICES: usize = 20;
 pub(super) fn summary(outcomes: &[Outcome<'_>]) -> Table {
     let mut table = Table::new("problem | >tasks | >devices | >makespan | >bound | >gap | >sends | >placed in");
     for Outcome { loaded, metrics, placed, .. } in outcomes {
-        let format = |time| with_unit(loaded, time);
+        let format = |time| with_unit(loaded.facts.time_unit.as_deref(), time);
         table.row([
             loaded.name.clone(),
             loaded.graph.task_count().to_string(),
@@ -133,16 +133,6 @@ pub(super) fn summary(outcomes: &[Outcome<'_>]) -> Table {
         ]);
     }
     table
-}
-
-/// A time with its unit, for there is no axis that names it.
-fn with_unit(loaded: &LoadedProblem, time: f64) -> String {
-    let unit = loaded.facts.time_unit.as_deref();
-    let (format, _) = time_format(unit);
-    match unit {
-        Some("s") => format(time),
-        unit => format!("{} {}", format(time), unit.unwrap_or("time units")),
-    }
 }
 
 /// Bytes in the unit of the file, whose sizes may be fractions.

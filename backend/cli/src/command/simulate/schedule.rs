@@ -2,17 +2,43 @@
 
 use super::Outcome;
 use crate::chart::{Interval, Lane, Quantity, SEND_COLOUR, Sample, TimePanel, Timeline};
-use crate::command::trial::time_format;
+use crate::command::schedule_file::{ScheduleFile, TaskRow, TransferRow};
+use crate::command::trial::{time_format, with_unit};
 use anabranch_placement::evaluate::decisions;
+use anabranch_placement::graph::Task;
 use anabranch_placement::platform::DeviceKind;
 use anabranch_placement::problem::Problem;
-use anabranch_placement::schedule::Schedule;
+use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
 
 const KINDS: [DeviceKind; 4] = [DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Tpu, DeviceKind::Other];
 
+/// Every task and transfer with its times.
+pub(super) fn rows(problem: &Problem<'_>, outcome: &Outcome<'_>) -> ScheduleFile {
+    let (graph, schedule, platform) = (problem.graph(), &outcome.schedule, problem.platform());
+    let name = |device| platform.device(device).name.clone();
+    let task = |(task, span): (&Task, &Span)| TaskRow {
+        task: task.name.clone(),
+        device: name(span.device),
+        start: span.start,
+        finish: span.end,
+    };
+    let transfer = |sent: &TransferSpan| TransferRow {
+        data: graph.task(graph.producer(sent.datum)).name.clone(),
+        from: name(sent.from),
+        to: name(sent.to),
+        bytes: sent.bytes,
+        start: sent.start,
+        finish: sent.end,
+    };
+    let tasks = graph.tasks().iter().zip(&schedule.tasks).map(task).collect();
+    let transfers = schedule.transfers.iter().map(transfer).collect();
+    ScheduleFile::new(outcome.loaded.facts.time_unit.clone(), schedule.makespan, tasks, transfers)
+}
+
 /// The chart of a problem's outcome, whose tasks were ordered by `order`.
 pub(super) fn chart(problem: &Problem<'_>, outcome: &Outcome<'_>, order: &str) -> Timeline {
-    let (format, time) = time_format(outcome.loaded.facts.time_unit.as_deref());
+    let unit = outcome.loaded.facts.time_unit.as_deref();
+    let (format, time) = time_format(unit);
     let Outcome { metrics, loaded, placed, schedule, .. } = outcome;
     let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
     let (makespan, bound) = (metrics.makespan, metrics.bound.value);
@@ -23,7 +49,7 @@ pub(super) fn chart(problem: &Problem<'_>, outcome: &Outcome<'_>, order: &str) -
         subtitle: format!(
             "placed by {}, order {order}, makespan {}, {} sends",
             placed.strategy,
-            format(makespan),
+            with_unit(unit, makespan),
             metrics.sends
         ),
         key: key(problem, schedule),

@@ -2,11 +2,15 @@
 
 use super::outcome::Outcome;
 use super::source::Source;
-use crate::chart::{Interval, Lane, TimePanel, Timeline, amount};
+use crate::chart::{Interval, Lane, Sample, TimePanel, Timeline, amount};
+use crate::text::file_name;
 use anabranch_placement::streaming::NodeId;
 
 /// Processing elements that are drawn.
 const MOST_LANES: usize = 128;
+
+/// Colours that tell neighbouring blocks apart.
+const COLOURS: usize = 5;
 
 /// The first processing elements, each task from its start to its last output.
 pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> Timeline {
@@ -34,42 +38,60 @@ pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> Timeline {
         subtitle.push_str(&format!("; the first {MOST_LANES} of {used} that are used"));
     }
     Timeline {
-        title: source.name.clone(),
+        title: file_name(&source.name).to_owned(),
         subtitle,
-        key: Vec::new(),
+        key: key(outcome),
         marks: ends,
         marks_name: "a block has ended".into(),
-        panels: vec![TimePanel::of("", lanes)],
+        panels: vec![TimePanel::of(
+            "Tasks of each processing element (PE), and the share of the time that it is busy",
+            lanes,
+        )],
         end: makespan,
-        time: "time (units)".into(),
+        time: "time (units in which a task reads and writes an element)".into(),
         format: amount,
     }
+}
+
+/// What the colours mean.
+fn key(outcome: &Outcome<'_>) -> Vec<Sample> {
+    let sample = |colour, name| Sample { colour, name };
+    let Some(streaming) = &outcome.streaming else { return vec![sample(0, "task".into())] };
+    let blocks = streaming.schedule.blocks().count();
+    let name = |block: usize| match block + COLOURS < blocks {
+        true => format!("blocks {}, {}, …", block + 1, block + 1 + COLOURS),
+        false => format!("block {}", block + 1),
+    };
+    (0..blocks.min(COLOURS)).map(|block| sample(block, name(block))).collect()
 }
 
 /// What each processing element does, by start.
 fn intervals(outcome: &Outcome<'_>) -> Vec<Vec<Interval>> {
     let graph = outcome.graph;
     let mut lanes: Vec<Vec<Interval>> = Vec::new();
-    let mut put = |element: usize, task: NodeId, start: u64, end: u64| {
+    let mut put = |element: usize, task: NodeId, [start, end]: [u64; 2], block: Option<usize>| {
         if lanes.len() <= element {
             lanes.resize(element + 1, Vec::new());
         }
-        let tip = format!("{}: {start} to {end}", graph.node(task).name());
-        lanes[element].push(Interval { start: start as f64, end: end as f64, colour: 0, tip });
+        let of = block.map_or(String::new(), |block| format!(" of block {}", block + 1));
+        let tip = format!("{}{of}: {start} to {end}", graph.node(task).name());
+        let colour = block.unwrap_or(0) % COLOURS;
+        lanes[element].push(Interval { start: start as f64, end: end as f64, colour, tip });
     };
     match &outcome.streaming {
         Some(streaming) => {
-            for block in streaming.schedule.blocks().lists() {
+            for (number, block) in streaming.schedule.blocks().lists().iter().enumerate() {
                 for (element, &task) in block.iter().enumerate() {
                     let times = streaming.schedule.times(task);
-                    put(element, task, times.start, times.last_out);
+                    put(element, task, [times.start, times.last_out], Some(number));
                 }
             }
         }
         None => {
             for task in graph.task_ids() {
                 let list = &outcome.list;
-                put(list.element[task.index()] as usize, task, list.start[task.index()], list.end[task.index()]);
+                let times = [list.start[task.index()], list.end[task.index()]];
+                put(list.element[task.index()] as usize, task, times, None);
             }
         }
     }

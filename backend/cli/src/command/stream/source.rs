@@ -47,7 +47,7 @@ impl Source {
         }
         let model = import::load(path)?;
         let dims = args.dim.iter().cloned().collect();
-        let program = lower(&model, &LowerOptions { dims, fuse: !args.no_fuse, ..LowerOptions::default() })?;
+        let program = lower(&model, &LowerOptions { dims, fuse: args.fuse.rewrites(), ..LowerOptions::default() })?;
         Source::of_program(text, &program, args)
     }
 

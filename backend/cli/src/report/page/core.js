@@ -50,6 +50,8 @@ function amount(value) {
   return digits(value / 10 ** (3 * power)) + ["", "k", "M", "G", "T"][power];
 }
 
+const nodeCount = (count) => `${count} ${count === 1 ? "node" : "nodes"}`;
+
 const percent = (share) => `${Math.abs(share) < 0.0995 ? rounded(100 * share, 1) : Math.round(100 * share)} %`;
 
 /// How long something works: without waits for chunks.
@@ -57,7 +59,9 @@ const lengthOf = (times) => (times ? times.busy : 0);
 
 /// `(predicted − measured) / measured`; undefined where there is nothing to compare.
 const errorFrom = (predicted, measured) => (measured > 100 ? (predicted - measured) / measured : undefined);
-const errorOf = (thing) => errorFrom(lengthOf(thing.predicted), lengthOf(thing.measured));
+/// What a node takes by the median of the profiled runs; a transfer in the last.
+const measuredTime = (thing) => thing.typical_ns ?? lengthOf(thing.measured);
+const errorOf = (thing) => errorFrom(lengthOf(thing.predicted), measuredTime(thing));
 
 /// An error in percent with its sign; nothing where there is none.
 function errorText(error) {
@@ -69,6 +73,9 @@ function errorText(error) {
 const isMeasured = data.measured !== null;
 /// What is known best: measured times where there are some.
 const timesOf = (thing) => thing.measured || thing.predicted;
+const timeOfNode = (node) => (node.measured ? measuredTime(node) : lengthOf(node.predicted));
+/// Constants that a node reads, and what it makes: figures that can be added up.
+const memoryOfNode = (node) => [...node.inputs.filter((port) => port.constant), ...node.outputs].reduce((sum, port) => sum + port.bytes, 0);
 const isCritical = (thing) => (isMeasured ? thing.critical_measured : thing.critical_predicted);
 const makespan = (isMeasured ? data.measured : data.predicted).makespan_ns;
 const span = Math.max(1, data.predicted.makespan_ns, isMeasured ? data.measured.makespan_ns : 0);
@@ -93,7 +100,8 @@ function readColours() {
   const style = getComputedStyle(document.documentElement);
   const names = ["paper", "panel", "line", "faint", "ink", "quiet", "accent", "mark", "edge", "cross", "good", "bad", "cold", "hot"];
   paint = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-  paint.device = deviceColour.map((number) => style.getPropertyValue(`--d${number}`).trim());
+  paint.palette = [0, 1, 2, 3, 4, 5, 6, 7].map((number) => style.getPropertyValue(`--d${number}`).trim());
+  paint.device = deviceColour.map((number) => paint.palette[number]);
 }
 
 /// Between two colours given as `#rrggbb`.
@@ -114,12 +122,14 @@ function setTheme(dark) {
   readColours();
 }
 
+const smallType = "11px system-ui, 'Segoe UI', Arial, 'DejaVu Sans', sans-serif";
+
 const swatch = (colour) => element("span", { class: "swatch", style: `background:${colour}` });
 const deviceChip = (index) => element("span", { class: "chip" }, swatch(paint.device[index]), data.devices[index].name);
 
 // --- selection -------------------------------------------------------------------------------------------------------------
 
-/// What is looked at: `{kind: "node" | "transfer", index}` or null.
+/// What is looked at: `{kind: "node" | "transfer" | "group", index}` or null.
 let selected = null;
 let hovered = null;
 const same = (one, other) => one === other || (one && other && one.kind === other.kind && one.index === other.index);
@@ -131,7 +141,11 @@ const onSelect = (listener) => listeners.push(listener);
 function select(item, from) {
   selected = item;
   listeners.forEach((listener) => listener(item, from));
+  announce(item === null ? "nothing selected" : tipOf(item).flat().join(", "));
 }
+
+/// Says something to who cannot see it.
+function announce(text) { byId("status").textContent = text; }
 
 function hover(item) {
   if (same(item, hovered)) return;
@@ -140,7 +154,8 @@ function hover(item) {
   timeline.redraw();
 }
 
-const selectedNode = () => (selected === null ? null : selected.kind === "node" ? selected.index : data.transfers[selected.index].node);
+/// The node of the selection, if it has one.
+const selectedNode = () => (selected === null || selected.kind === "group" ? null : selected.kind === "node" ? selected.index : data.transfers[selected.index].node);
 
 // --- tip -------------------------------------------------------------------------------------------------------------------
 
@@ -163,6 +178,10 @@ function tipOf(item) {
     if (node.role === "node") lines.push(comparison(node));
     return [node.name, lines];
   }
+  if (item.kind === "group") {
+    const group = scene.toGroup(item.index);
+    return [scene.nameOf(group), [`${nodeCount(scene.nodesOf(group).length)}, ${duration(shades.timeOf(group))}`]];
+  }
   const transfer = data.transfers[item.index];
   const [from, to] = [data.devices[transfer.from].name, data.devices[transfer.to].name];
   const how = transfer.route === "streamed" ? `streamed in ${transfer.chunks} chunks` : transfer.route;
@@ -171,7 +190,7 @@ function tipOf(item) {
 
 function comparison(thing) {
   const predicted = thing.predicted ? `predicted ${duration(lengthOf(thing.predicted))}` : "";
-  const measured = thing.measured ? `measured ${duration(lengthOf(thing.measured))}` : "";
+  const measured = thing.measured ? `measured ${duration(measuredTime(thing))}` : "";
   return [predicted, measured].filter(Boolean).join(", ");
 }
 
@@ -188,16 +207,18 @@ class Board {
     this.height = 0;
     new ResizeObserver(() => this.resize()).observe(this.canvas);
     this.resize();
+    this.redraw();
   }
 
+  /// Draws at once: a canvas whose size changes is empty until it is drawn.
   resize() {
     const { width, height } = this.canvas.getBoundingClientRect();
     const ratio = window.devicePixelRatio || 1;
-    this.width = width;
-    this.height = height;
-    this.canvas.width = Math.max(1, Math.round(width * ratio));
-    this.canvas.height = Math.max(1, Math.round(height * ratio));
-    this.redraw();
+    const size = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
+    [this.width, this.height] = [width, height];
+    if (this.canvas.width === size[0] && this.canvas.height === size[1]) return;
+    [this.canvas.width, this.canvas.height] = size;
+    this.now();
   }
 
   redraw() {

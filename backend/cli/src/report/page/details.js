@@ -3,11 +3,14 @@
 const details = (() => {
   const panel = byId("details");
 
-  const nodeLink = (index) => element("a", { onclick: () => select({ kind: "node", index }) }, data.nodes[index].name);
+  const nodeLink = (index) => element("button", { type: "button", class: "link", onclick: () => select({ kind: "node", index }) }, data.nodes[index].name);
   const heading = (text) => element("h3", {}, text);
   const row = (name, ...values) => element("tr", {}, element("td", {}, name), values.map((value) => element("td", {}, value)));
   const facts = (...rows) => element("table", { class: "wide" }, element("tbody", {}, rows.filter(Boolean)));
   const close = () => element("button", { class: "close", type: "button", title: "Back to the run (Esc)", onclick: () => select(null) }, "✕");
+
+  /// Which step of the critical chain something is, and what it waited for.
+  const onChain = (kind, index) => { const told = chain.told(kind, index); return told !== null && element("p", {}, swatch(paint.mark), told); };
 
   /// `predicted 30 % too short`, if that can be said.
   function compared(thing) {
@@ -22,9 +25,9 @@ const details = (() => {
     const waited = thing.measured && thing.measured.start - thing.measured.ready;
     return [
       element("table", {}, element("tbody", {}, [head, line("predicted", thing.predicted), line("measured", thing.measured)].filter(Boolean))),
+      thing.measured && thing.typical_ns !== undefined && thing.typical_ns !== null && element("p", {}, `${duration(thing.typical_ns)} by the median of the profiled runs`),
       thing.measured && element("p", { class: "quiet" },
         [compared(thing), waited > 0 ? `waited ${duration(waited)} for what it needs` : ""].filter(Boolean).join("; ")),
-      isCritical(thing) && element("p", {}, swatch(paint.mark), "on the chain of waits that makes the makespan"),
     ];
   }
 
@@ -33,10 +36,10 @@ const details = (() => {
   function gauge(device, index) {
     const most = Math.max(1, device.limit || device.planned_peak, device.planned_peak);
     const bar = (value, kind) => element("i", { class: kind, style: `width:${(100 * value) / most}%;background:${paint.device[index]}` });
-    const busy = timeline.lanes[index].busy;
+    const busy = lanes[index].busy;
     const count = data.nodes.filter((node) => node.device === index && node.role === "node").length;
     return element("div", { style: "margin:0 0 9px" },
-      element("div", {}, deviceChip(index), " ", element("span", { class: "quiet" }, `${count} nodes, busy ${percent(makespan > 0 ? busy / makespan : 0)}`)),
+      element("div", {}, deviceChip(index), " ", element("span", { class: "quiet" }, `${nodeCount(count)}, busy ${percent(makespan > 0 ? busy / makespan : 0)}`)),
       element("div", { class: "quiet", style: "font-size:11.5px" }, device.description),
       element("div", { class: "gauge" }, bar(device.planned_peak, "planned"), device.measured_peak !== null && bar(device.measured_peak, "measured")),
       element("div", { class: "quiet", style: "font-size:11.5px" },
@@ -46,18 +49,17 @@ const details = (() => {
 
   /// How often it was run, and what the makespans were; the rest of the page is of the last run.
   function runs(told) {
-    const ranked = [...told.latencies_ns].sort((one, other) => one - other);
-    const median = `${duration(told.median_ns)}${ranked.length > 1 ? `, between ${duration(told.low_ns)} and ${duration(told.high_ns)} with ${Math.round(100 * told.confidence)} % confidence` : ""}`;
+    const median = `${duration(told.median_ns)}${told.count > 1 ? `, between ${duration(told.low_ns)} and ${duration(told.high_ns)} with ${Math.round(100 * told.confidence)} % confidence` : ""}`;
     return facts(
-      row("measured", `${ranked.length}${told.cold ? ", the first of them cold" : ` after ${told.warmup} to warm up`}`),
-      row("median", median), row("least", duration(ranked[0])), row("90 % within", duration(ranked[Math.max(0, Math.ceil(0.9 * ranked.length) - 1)])),
+      row("measured", `${told.count}${told.cold ? ", the first of them cold" : ` after ${told.warmup} to warm up`}`),
+      row("median", median), row("least", duration(told.min_ns)), row("90 % within", duration(told.p90_ns)),
       row("first of all", duration(told.first_ns)), told.node_error_percent !== null && row("nodes off by", `${percent(told.node_error_percent / 100)} (Σ |predicted − measured| of Σ measured)`),
       row("the one shown", `${duration(data.measured.makespan_ns)}, profiled`));
   }
 
   function run() {
     const { facts: told } = data;
-    const links = timeline.lanes.filter((lane) => lane.device === undefined);
+    const links = lanes.filter((lane) => lane.device === undefined);
     const sources = new Map();
     data.nodes.filter((node) => node.role === "node").forEach((node) => {
       const cost = node.costs[node.device];
@@ -71,7 +73,7 @@ const details = (() => {
         return row(lane.name, `${lane.items.length} ×`, bytes(sum), duration(lane.busy));
       })))],
       isMeasured && [heading("Runs"), runs(told.runs)],
-      heading("Predictions rest on"), facts(...[...sources].map(([source, count]) => row(source, `${count} nodes`))),
+      heading("Predictions rest on"), facts(...[...sources].map(([source, count]) => row(source, nodeCount(count)))),
       told.candidates.length > 0 && [heading("Chosen from"), facts(...told.candidates.map((other) =>
         row(other.streamed ? `${other.name}, streamed` : other.name, duration(other.makespan_s * 1e9))))],
       heading("Made by"),
@@ -108,7 +110,7 @@ const details = (() => {
       (ends[at] || []).map(([index, transfer]) => [" ", nodeLink(index), transfer === null ? "" : [" ", transferLink(transfer)]]))));
   }
 
-  const transferLink = (index) => element("a", { onclick: () => select({ kind: "transfer", index }), style: `color:${paint.cross}` }, `(${data.transfers[index].route})`);
+  const transferLink = (index) => element("button", { type: "button", class: "link", onclick: () => select({ kind: "transfer", index }), style: `color:${paint.cross}` }, `(${data.transfers[index].route})`);
 
   function node(index) {
     const one = data.nodes[index];
@@ -123,7 +125,7 @@ const details = (() => {
     return [
       close(), element("h2", {}, one.name),
       element("p", {}, one.op, " ", deviceChip(one.device), program && element("span", { class: "quiet" }, ` ${one.class}${one.flops > 0 ? `, ${amount(one.flops)} FLOP` : ""}`)),
-      program && [heading("Time"), timesTable(one)],
+      program && [heading("Time"), timesTable(one), onChain("node", index)],
       one.why.text !== "" && [heading("Why here"), element("p", {}, one.why.text), whyTable(one.why)],
       program && [heading("Predicted by device"), costsTable(one)],
       one.block !== null && [heading(`Streaming block of ${one.block.members.length}`),
@@ -144,18 +146,50 @@ const details = (() => {
       element("p", {}, deviceChip(one.from), " → ", deviceChip(one.to), ` ${bytes(one.bytes)}`),
       element("p", { class: "quiet" }, one.route === "streamed" ? `streamed in ${one.chunks} chunks into its reader, which computes each while the next is under way`
         : one.route === "shared" ? "read in place: the devices share one memory" : "copied whole"),
-      (one.predicted || one.measured) && [heading("Time"), timesTable(one)],
+      (one.predicted || one.measured) && [heading("Time"), timesTable(one), onChain("transfer", index)],
       heading("From"), element("p", {}, nodeLink(one.node)),
       heading("To"), element("ul", {}, readers.map((reader) => element("li", {}, nodeLink(reader)))),
     ];
   }
 
+  // --- a group, and a range of the time
+
+  function group(index) {
+    const item = scene.toGroup(index);
+    const nodes = scene.nodesOf(item).map((one) => data.nodes[one]);
+    const sums = (key) => {
+      const found = new Map();
+      nodes.forEach((one) => { const [count, time] = found.get(key(one)) || [0, 0]; found.set(key(one), [count + 1, time + timeOfNode(one)]); });
+      return [...found].sort((one, other) => other[1][1] - one[1][1]);
+    };
+    const error = shades.errorOf(item);
+    return [
+      close(), element("h2", {}, scene.nameOf(item)),
+      element("p", {}, `${nodeCount(nodes.length)} `, element("button", { type: "button", onclick: () => { graph.toggle(item); show(); } }, scene.isOpen(item) ? "Close the group" : "Open the group")),
+      heading("Time"), facts(row(isMeasured ? "measured, in all" : "predicted, in all", duration(shades.timeOf(item))), row("of all nodes", percent(shades.timeOf(item) / Math.max(1, data.nodes.reduce((sum, one) => sum + timeOfNode(one), 0)))),
+        error !== undefined && row("predicted off by", `${errorText(error)}: (p − m) / m`), row("constants and outputs", bytes(shades.memoryOf(item)))),
+      heading("Devices"), facts(...sums((one) => one.device).map(([device, [count, time]]) => row(deviceChip(device), `${nodeCount(count)}, ${duration(time)}`))),
+      heading("Operators"), facts(...sums((one) => one.op).slice(0, 12).map(([op, [count, time]]) => row(op, `${count} ×, ${duration(time)}`))),
+    ];
+  }
+
+  function range() {
+    const { from, to } = axis.range;
+    const line = ({ lane, count, busy, top }) => row([element("span", {}, swatch(lane.colour()), lane.name), element("div", { class: "quiet" }, top.map(([name, time]) => `${name} ${duration(time)}`).join(", "))], `${count} ×`, duration(busy), percent(busy / (to - from)));
+    return [
+      element("button", { class: "close", type: "button", title: "Forget the range (Esc)", onclick: () => timeline.measureRange(null) }, "✕"),
+      element("h2", {}, duration(to - from)), element("p", { class: "quiet" }, `from ${duration(from)} to ${duration(to)}, ${isMeasured ? "measured" : "predicted"}: what happened, for how long, and which share of the range`),
+      element("table", { class: "range" }, element("tbody", {}, axis.figures(axis.range).map(line))),
+    ];
+  }
+
   function show() {
-    const made = selected === null ? run() : selected.kind === "node" ? node(selected.index) : transfer(selected.index);
+    const views = { node, transfer, group };
+    const made = axis.range !== null ? range() : selected === null ? run() : views[selected.kind](selected.index);
     panel.replaceChildren(...made.flat(9).filter((part) => part instanceof Node));
     panel.scrollTop = 0;
   }
 
-  onSelect(show);
+  onSelect(() => { axis.range = null; show(); });
   return { show };
 })();

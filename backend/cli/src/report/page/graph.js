@@ -1,73 +1,46 @@
-// The graph: zoomed and panned, with as much detail as there is room for.
+// The graph: zoomed and panned; what is drawn, and what the user does with it. Boxes scale, type does not: whatever is large enough
+// has its name.
 
 const graph = (() => {
-  const [width, height, nodeWidth, nodeHeight] = data.drawing;
   const view = { x: 0, y: 0, scale: 1 };
-  const nodes = data.nodes;
   let found = new Set();
-  let colouring = "device";
   let mapImage = null;
-
-  // Each edge's points from end to end, and the box around them.
-  const routes = data.edges.map((edge) => {
-    const [from, to] = [nodes[edge.from].at, nodes[edge.to].at];
-    const points = [[from[0], from[1] + nodeHeight / 2], ...edge.bends, [to[0], to[1] - nodeHeight / 2]];
-    const [xs, ys] = [points.map((point) => point[0]), points.map((point) => point[1])];
-    return { points, left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys) };
-  });
-  const edgesOf = nodes.map(() => []);
-  data.edges.forEach((edge, index) => { edgesOf[edge.from].push(index); edgesOf[edge.to].push(index); });
-  const transferEdges = data.transfers.map(() => []);
-  data.edges.forEach((edge, index) => { if (edge.transfer !== null) transferEdges[edge.transfer].push(index); });
-
-  // --- colours
-
-  const longest = Math.max(1, ...nodes.map((node) => lengthOf(timesOf(node))));
-  const shades = {
-    device: (node) => paint.device[node.device],
-    // Logarithmic over three powers of ten, because a few nodes take nearly all of the time.
-    time: (node) => {
-      const share = 1 + Math.log10(Math.max(lengthOf(timesOf(node)) / longest, 1e-3)) / 3;
-      return mixed(paint.cold, paint.hot, Math.min(1, Math.max(0, share)));
-    },
-    error: (node) => {
-      const error = errorOf(node);
-      if (error === undefined) return paint.faint;
-      const share = Math.max(-1, Math.min(1, Math.log2(Math.max(1 + error, 1e-6)) / 2));
-      return mixed(paint.faint, share < 0 ? paint.hot : paint.accent, Math.abs(share));
-    },
-    critical: (node) => (isCritical(node) ? paint.mark : paint.faint),
-  };
-  const shade = (node) => shades[colouring](node);
-
-  function legend() {
-    const ramp = (from, to, ...stops) => element("span", { class: "ramp", style: `background:linear-gradient(90deg,${[from, ...stops, to].join(",")})` });
-    const kinds = {
-      device: () => data.devices.map((device, index) => element("span", {}, swatch(paint.device[index]), device.name)),
-      time: () => [element("span", {}, duration(longest / 1e3), ramp(paint.cold, paint.hot), duration(longest))],
-      error: () => [element("span", {}, "took longer", ramp(paint.hot, paint.accent, paint.faint), "took less")],
-      critical: () => [element("span", {}, swatch(paint.mark), "on the chain of waits that makes the makespan")],
-    };
-    byId("legend").replaceChildren(...kinds[colouring]());
-  }
-
-  // --- the view
+  let shown = null;
+  /// The size of the board that all was fitted into; null once the user has moved or zoomed.
+  let fittedInto = null;
 
   const board = new Board("graph", draw);
   const map = new Board("minimap", drawMap);
+  const font = (size, weight = 400) => `${weight} ${size}px system-ui, 'Segoe UI', Arial, 'DejaVu Sans', sans-serif`;
+
+  // --- the view
+
+  /// What is seen, after groups were opened or closed too.
+  function current() {
+    const now = scene.now();
+    if (now !== shown) { shown = now; mapImage = null; shades.measure(now.items); shades.legend(); }
+    return now;
+  }
+
   const place = (event) => {
     const box = board.canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
   const world = ([x, y]) => [(x - view.x) / view.scale, (y - view.y) / view.scale];
-  const fitting = () => Math.min(1.25, (board.width - 24) / width, (board.height - 24) / height);
-
+  /// A box in pixels of the screen.
+  const onScreen = (box) => {
+    const [width, height] = [box.width * view.scale, box.height * view.scale];
+    return { left: box.x * view.scale + view.x - width / 2, top: box.y * view.scale + view.y - height / 2, width, height };
+  };
+  const fitting = () => Math.min(1.25, (board.width - 16) / current().width, (board.height - 16) / current().height);
   function redraw() { board.redraw(); map.redraw(); }
 
   function fit() {
+    scene.shape(board.width / board.height);
     view.scale = Math.max(fitting(), 1e-4);
-    view.x = (board.width - width * view.scale) / 2;
-    view.y = (board.height - height * view.scale) / 2;
+    view.x = (board.width - current().width * view.scale) / 2;
+    view.y = (board.height - current().height * view.scale) / 2;
+    fittedInto = [board.width, board.height];
     redraw();
   }
 
@@ -76,165 +49,271 @@ const graph = (() => {
     view.x = x - (x - view.x) * (scale / view.scale);
     view.y = y - (y - view.y) * (scale / view.scale);
     view.scale = scale;
+    fittedInto = null;
     redraw();
   }
 
-  function pan(dx, dy) { view.x += dx; view.y += dy; redraw(); }
+  function pan(dx, dy) { view.x += dx; view.y += dy; fittedInto = null; redraw(); }
 
-  /// Brings a node into view, large enough to be read.
-  function reveal(index) {
-    const [x, y] = nodes[index].at;
-    const [left, top] = [x * view.scale + view.x, y * view.scale + view.y];
-    const inside = left > 60 && left < board.width - 60 && top > 30 && top < board.height - 30;
+  /// Brings an item into view, large enough to be read; opens what it is in.
+  function reveal(item) {
+    scene.uncover(item);
+    const box = current().boxes.get(item);
+    const { left, top, width, height } = onScreen(box);
+    const inside = left > 0 && left + width < board.width && top > 0 && top + height < board.height;
     if (inside && view.scale > 0.3) return redraw();
+    fittedInto = null;
     view.scale = Math.max(view.scale, Math.min(0.8, Math.max(fitting(), 0.55)));
-    view.x = board.width / 2 - x * view.scale;
-    view.y = board.height / 2 - y * view.scale;
+    view.x = board.width / 2 - box.x * view.scale;
+    view.y = board.height / 2 - box.y * view.scale;
+    redraw();
+  }
+
+  /// Opens or closes a group, which stays under the pointer.
+  function toggle(item) {
+    const before = current().boxes.get(item);
+    scene.toggle(item);
+    const after = current().boxes.get(item);
+    fittedInto = null;
+    view.x += (before.x - after.x) * view.scale;
+    view.y += (before.y - before.height / 2 - after.y + after.height / 2) * view.scale;
+    announce(`${scene.nameOf(item)} ${scene.isOpen(item) ? "open" : "closed"}`);
     redraw();
   }
 
   // --- drawing
 
   function draw(context, boardWidth, boardHeight) {
-    const { scale } = view;
+    if (fittedInto !== null && (fittedInto[0] !== board.width || fittedInto[1] !== board.height)) fit();
+    const { items, frames, edges } = current();
     const [left, top] = world([0, 0]);
     const [right, bottom] = world([boardWidth, boardHeight]);
-    const visible = (box) => box.right >= left && box.left <= right && box.bottom >= top && box.top <= bottom;
-    context.translate(view.x, view.y);
-    context.scale(scale, scale);
-    drawEdges(context, visible, scale);
-    const near = nodes.filter(({ at: [x, y] }) =>
-      x + nodeWidth >= left && x - nodeWidth <= right && y + nodeHeight >= top && y - nodeHeight <= bottom);
-    if (scale < 0.28) drawBlocks(context, near); else near.forEach((node) => drawNode(context, node, scale));
-    drawMarks(context, scale);
+    const near = (box) => box.x + box.width >= left && box.x - box.width <= right && box.y + box.height >= top && box.y - box.height <= bottom;
+    frames.filter(near).forEach((box) => drawFrame(context, box));
+    drawEdges(context, edges.filter((line) => !line.far && line.right >= left && line.left <= right && line.bottom >= top && line.top <= bottom));
+    const seen = items.filter(near);
+    if (view.scale < 0.16) drawSmall(context, seen); else seen.forEach((box) => drawItem(context, box));
+    drawNames(context, seen, frames.filter(near));
+    drawMarks(context);
   }
 
   /// Curves that leave and arrive upright; round corners where an edge goes along the columns.
-  function trace(context, { points }, curved) {
-    context.moveTo(...points[0]);
-    for (let at = 1; at < points.length; at += 1) {
-      const [[x1, y1], [x2, y2]] = [points[at - 1], points[at]];
-      const straight = x1 === x2 || y1 === y2;
-      const next = points[at + 1];
-      if (curved && straight && next && (next[0] === x2 || next[1] === y2)) context.arcTo(x2, y2, ...next, 7);
+  function trace(context, points, curved) {
+    const at = ([x, y]) => [x * view.scale + view.x, y * view.scale + view.y];
+    const placed = points.map(at);
+    context.moveTo(...placed[0]);
+    for (let index = 1; index < placed.length; index += 1) {
+      const [[x1, y1], [x2, y2]] = [placed[index - 1], placed[index]];
+      const straight = Math.abs(x1 - x2) < 0.5 || Math.abs(y1 - y2) < 0.5;
+      const next = placed[index + 1];
+      if (curved && straight && next && (Math.abs(next[0] - x2) < 0.5 || Math.abs(next[1] - y2) < 0.5)) context.arcTo(x2, y2, ...next, 7 * view.scale);
       else if (curved && !straight) context.bezierCurveTo(x1, (y1 + y2) / 2, x2, (y1 + y2) / 2, x2, y2);
       else context.lineTo(x2, y2);
     }
   }
 
-  function stroke(context, indices, colour, lineWidth, curved, heads) {
-    if (indices.length === 0) return;
+  function stroke(context, lines, colour, width) {
+    if (lines.length === 0) return;
     context.strokeStyle = colour;
-    context.lineWidth = lineWidth;
+    context.lineWidth = width;
     context.beginPath();
-    indices.forEach((index) => trace(context, routes[index], curved));
+    lines.forEach((line) => trace(context, line.points, view.scale > 0.2));
     context.stroke();
-    if (!heads) return;
+    if (view.scale <= 0.35) return;
     context.fillStyle = colour;
     context.beginPath();
-    for (const index of indices) {
-      const [x, y] = routes[index].points[routes[index].points.length - 1];
+    for (const { points } of lines) {
+      const [x, y] = points[points.length - 1].map((value, axis) => value * view.scale + (axis === 0 ? view.x : view.y));
       context.moveTo(x, y);
-      context.lineTo(x - 3.5, y - 7);
-      context.lineTo(x + 3.5, y - 7);
+      context.lineTo(x - 3.2, y - 6.5);
+      context.lineTo(x + 3.2, y - 6.5);
       context.closePath();
     }
     context.fill();
   }
 
-  function drawEdges(context, visible, scale) {
-    const [local, crossing] = [[], []];
-    routes.forEach((box, index) => {
-      if (visible(box)) (data.edges[index].transfer === null ? local : crossing).push(index);
-    });
-    const [curved, heads] = [scale > 0.2, scale > 0.4];
-    const thin = Math.max(1, 0.7 / scale);
-    stroke(context, local, paint.edge, thin, curved, heads);
-    stroke(context, crossing, paint.cross, Math.max(1.8, 1.1 / scale), curved, heads);
+  function drawEdges(context, lines) {
+    const wide = Math.min(1.4, Math.max(0.7, view.scale));
+    stroke(context, lines.filter((line) => !line.crosses), paint.edge, wide);
+    stroke(context, lines.filter((line) => line.crosses), paint.cross, wide + 0.8);
   }
 
-  /// All nodes of a colour as one shape: what fits thousands of them into a frame.
-  function drawBlocks(context, near) {
+  function drawFrame(context, box) {
+    const { left, top, width, height } = onScreen(box);
+    context.beginPath();
+    context.roundRect(left, top, width, height, 7);
+    context.globalAlpha = 0.55;
+    context.fillStyle = paint.panel;
+    context.fill();
+    context.globalAlpha = 1;
+    context.strokeStyle = paint.line;
+    context.lineWidth = 1;
+    context.stroke();
+  }
+
+  /// All items of a colour as one shape: what fits thousands of them into a frame.
+  function drawSmall(context, seen) {
     const byColour = new Map();
-    for (const node of near) {
-      const colour = shade(node);
+    for (const box of seen) {
+      const colour = shades.of(box.item);
       if (!byColour.has(colour)) byColour.set(colour, []);
-      byColour.get(colour).push(node.at);
+      byColour.get(colour).push(onScreen(box));
     }
-    for (const [colour, places] of byColour) {
+    for (const [colour, boxes] of byColour) {
       context.fillStyle = colour;
       context.beginPath();
-      places.forEach(([x, y]) => context.rect(x - nodeWidth / 2, y - nodeHeight / 2, nodeWidth, nodeHeight));
+      boxes.forEach(({ left, top, width, height }) => context.rect(left, top, Math.max(1, width), Math.max(1, height)));
       context.fill();
     }
   }
 
-  function outline(context, [x, y], grow = 0) {
-    const radius = 6 + grow;
-    context.beginPath();
-    context.roundRect(x - nodeWidth / 2 - grow, y - nodeHeight / 2 - grow, nodeWidth + 2 * grow, nodeHeight + 2 * grow, radius);
-  }
+  const isEnd = (item) => !scene.isGroup(item) && data.nodes[item].role !== "node";
+  const fillOf = (item) => (isEnd(item) ? paint.panel : shades.by() === "device" ? mixed(paint.paper, shades.of(item), 0.22) : shades.of(item));
 
-  function drawNode(context, node, scale) {
-    const [x, y] = node.at;
-    const [left, top] = [x - nodeWidth / 2, y - nodeHeight / 2];
-    const colour = shade(node);
-    const plain = node.role !== "node";
-    if (node.block !== null) {
-      // A block is a stack of nodes.
-      outline(context, [x + 3, y + 3]);
-      context.fillStyle = mixed(paint.paper, colour, 0.5);
+  function drawItem(context, box) {
+    const { item } = box;
+    const { left, top, width, height } = onScreen(box);
+    const radius = Math.min(6, height / 4);
+    const shape = (shift) => { context.beginPath(); context.roundRect(left + shift, top + shift, width, height, radius); };
+    const behind = scene.isGroup(item) || data.nodes[item].block !== null;
+    if (behind) {
+      // A group or block is a stack of nodes.
+      shape(3 * view.scale);
+      context.fillStyle = mixed(paint.paper, shades.of(item), 0.5);
       context.fill();
     }
-    outline(context, node.at);
-    context.fillStyle = plain ? paint.panel : colouring === "device" ? mixed(paint.paper, colour, 0.22) : colour;
+    shape(0);
+    context.fillStyle = fillOf(item);
     context.fill();
-    context.lineWidth = 1;
-    context.strokeStyle = plain ? paint.edge : colouring === "device" ? colour : paint.edge;
-    context.setLineDash(plain ? [4, 3] : []);
+    context.lineWidth = scene.isGroup(item) ? 1.6 : 1;
+    context.strokeStyle = isEnd(item) || shades.by() !== "device" ? paint.edge : shades.of(item);
+    context.setLineDash(isEnd(item) ? [4, 3] : []);
     context.stroke();
     context.setLineDash([]);
-    if (colouring === "device" && !plain) {
+    if (shades.by() === "device" && !isEnd(item)) drawStripe(context, item, { left, top, width, height });
+    if (scene.isGroup(item)) drawSign(context, box);
+  }
+
+  /// The devices of an item at its left, as high as their share of its time.
+  function drawStripe(context, item, { left, top, height }) {
+    let y = top + 1;
+    for (const [colour, share] of shades.devicesOf(item)) {
       context.fillStyle = colour;
-      context.beginPath();
-      context.roundRect(left, top, 5, nodeHeight, [6, 0, 0, 6]);
-      context.fill();
+      context.fillRect(left + 0.5, y, Math.max(1.5, 5 * view.scale), share * (height - 2));
+      y += share * (height - 2);
     }
-    if (scale < 0.42) return;
-    const ink = plain || colouring === "device" ? paint.ink : inkOn(colour);
-    context.fillStyle = ink;
-    context.font = "600 12px system-ui, 'Segoe UI', Arial, 'DejaVu Sans', sans-serif";
-    node.label ??= plain ? fitted(context, `${node.op} ${node.name}`, nodeWidth - 20) : fitted(context, node.op, nodeWidth - 70);
-    context.fillText(node.label, left + 12, plain ? y + 4 : y - 3);
-    if (plain) return;
-    context.font = "11px system-ui, 'Segoe UI', Arial, 'DejaVu Sans', sans-serif";
+  }
+
+  /// Where a group's `+` or `−` is; null where it would be too small to be met.
+  function signOf(box) {
+    const { left, top, width, height } = onScreen(box);
+    const size = Math.min(16, 18 * view.scale);
+    if (size < 7 || width < 40) return null;
+    const middle = scene.isOpen(box.item) ? top + Math.min(10, height / 2) : top + height / 2;
+    return { x: left + width - size - 2, y: middle, size };
+  }
+
+  function drawSign(context, box) {
+    const sign = signOf(box);
+    if (sign === null) return;
+    const ink = scene.isOpen(box.item) ? paint.quiet : inkOn(fillOf(box.item));
+    context.strokeStyle = ink;
+    context.lineWidth = 1.5;
+    const arm = sign.size * 0.32;
+    context.beginPath();
+    context.moveTo(sign.x - arm, sign.y);
+    context.lineTo(sign.x + arm, sign.y);
+    if (!scene.isOpen(box.item)) { context.moveTo(sign.x, sign.y - arm); context.lineTo(sign.x, sign.y + arm); }
+    context.stroke();
+  }
+
+  /// Names of open groups on their frames, then of nodes and closed groups in their boxes, wherever one fits.
+  function drawNames(context, seen, frames) {
+    const taken = [];
+    for (const box of frames) {
+      const { left, top, width, height } = onScreen(box);
+      if (width < 36 || height < 22) continue;
+      // An open group larger than the screen keeps its name in sight.
+      const [x, y] = [Math.max(left + 7, 6), Math.max(top + Math.min(14, 4 + 14 * view.scale), 13)];
+      const room = Math.min(left + width, board.width) - x - 22;
+      context.font = font(11, 600);
+      const text = fittedEnd(context, scene.nameOf(box.item), room);
+      const wide = context.measureText(text).width;
+      const spot = { left: x - 3, right: x + wide + 3, top: y - 11, bottom: y + 4 };
+      if (text === "" || taken.some((other) => spot.left < other.right && spot.right > other.left && spot.top < other.bottom && spot.bottom > other.top)) continue;
+      taken.push(spot);
+      context.globalAlpha = 0.85;
+      context.fillStyle = paint.panel;
+      context.fillRect(spot.left, spot.top, wide + 6, 15);
+      context.globalAlpha = 1;
+      context.fillStyle = paint.quiet;
+      context.fillText(text, x, y);
+      drawSign(context, box);
+    }
+    seen.forEach((box) => drawName(context, box));
+  }
+
+  function drawName(context, box) {
+    const { item } = box;
+    const { left, top, width, height } = onScreen(box);
+    if (width < 30 || height < 9) return;
+    const group = scene.isGroup(item);
+    const room = width - 14 - (group && signOf(box) !== null ? 20 : 0);
+    const middle = top + height / 2;
+    context.fillStyle = isEnd(item) ? paint.ink : inkOn(fillOf(item));
+    const node = group ? null : data.nodes[item];
+    const title = group ? scene.nameOf(item) : isEnd(item) ? `${node.op} ${node.name}` : node.op;
+    const short = group ? fittedEnd : fitted;
+    if (height < 25) {
+      context.font = font(Math.min(11, Math.max(7, height - 4)), 600);
+      context.fillText(short(context, title, room), left + 8, middle + Math.min(4, height / 3));
+      return;
+    }
+    const time = isEnd(item) ? "" : duration(shades.timeOf(item));
+    context.font = font(11);
+    const beside = room > 90 && time !== "" ? context.measureText(time).width + 8 : 0;
+    if (beside > 0) { context.textAlign = "right"; context.fillText(time, left + 8 + room, middle - 3); context.textAlign = "left"; }
+    context.font = font(12, 600);
+    context.fillText(short(context, title, room - beside), left + 10, isEnd(item) ? middle + 4 : middle - 3);
+    if (isEnd(item)) return;
+    context.font = font(11);
     context.globalAlpha = 0.78;
-    node.small ??= fittedEnd(context, node.name, nodeWidth - 22);
-    context.fillText(node.small, left + 12, y + 11);
-    context.textAlign = "right";
-    context.fillText(duration(lengthOf(timesOf(node))), left + nodeWidth - 8, y - 3);
-    context.textAlign = "left";
+    const below = group ? nodeCount(scene.nodesOf(item).length) : node.name;
+    context.fillText(group ? fitted(context, below, room) : fittedEnd(context, below, room), left + 10, middle + 11);
     context.globalAlpha = 1;
   }
 
   /// What is selected, pointed at or found stands out at every scale.
-  function drawMarks(context, scale) {
-    const wide = Math.max(2, 2 / scale);
-    const edges = selected === null ? [] : selected.kind === "node" ? edgesOf[selected.index] : transferEdges[selected.index];
-    stroke(context, edges, paint.accent, wide, scale > 0.2, scale > 0.4);
-    context.lineWidth = wide;
-    context.strokeStyle = paint.mark;
-    for (const index of found) { outline(context, nodes[index].at, wide); context.stroke(); }
-    const ring = (index, colour) => {
-      outline(context, nodes[index].at, wide);
+  function drawMarks(context) {
+    const { boxes, edges } = current();
+    const ring = (item, colour) => {
+      const box = boxes.get(item);
+      if (box === undefined) return;
+      const { left, top, width, height } = onScreen(box);
+      context.beginPath();
+      context.roundRect(left - 2, top - 2, width + 4, height + 4, 7);
       context.strokeStyle = colour;
+      context.lineWidth = 2;
       context.stroke();
     };
-    if (hovered !== null && hovered.kind === "node") ring(hovered.index, paint.quiet);
-    if (selectedNode() !== null) ring(selectedNode(), paint.accent);
+    const item = selectedItem();
+    if (item !== null) {
+      const touches = selected.kind === "transfer"
+        ? (line) => line.edges.some((edge) => data.edges[edge].transfer === selected.index)
+        : (line) => line.from === item || line.to === item;
+      stroke(context, edges.filter(touches), paint.accent, 2);
+    }
+    new Set([...found].map(scene.standsFor)).forEach((one) => ring(one, paint.mark));
+    if (hovered !== null && hovered.kind !== "transfer") ring(itemOf(hovered), paint.quiet);
+    if (item !== null) ring(item, paint.accent);
   }
 
+  /// The item of a selection: its own, or what stands for it.
+  const itemOf = (one) => (one.kind === "group" ? scene.toGroup(one.index) : scene.standsFor(one.kind === "node" ? one.index : data.transfers[one.index].node));
+  const selectedItem = () => (selected === null ? null : itemOf(selected));
+
   function drawMap(context, mapWidth, mapHeight) {
+    const { width, height, items } = current();
     const scale = Math.min(mapWidth / width, mapHeight / height) * 0.94;
     const [x, y] = [(mapWidth - width * scale) / 2, (mapHeight - height * scale) / 2];
     if (mapImage === null || mapImage.width !== map.canvas.width) {
@@ -243,10 +322,10 @@ const graph = (() => {
       const image = mapImage.getContext("2d");
       const ratio = map.canvas.width / mapWidth;
       image.scale(ratio, ratio);
-      for (const node of nodes) {
-        image.fillStyle = shade(node);
-        const [across, down] = [Math.max(1.4, nodeWidth * scale), Math.max(1.2, nodeHeight * scale)];
-        image.fillRect(x + node.at[0] * scale - across / 2, y + node.at[1] * scale - down / 2, across, down);
+      for (const box of items) {
+        image.fillStyle = shades.of(box.item);
+        const [across, down] = [Math.max(1.4, box.width * scale), Math.max(1.2, box.height * scale)];
+        image.fillRect(x + box.x * scale - across / 2, y + box.y * scale - down / 2, across, down);
       }
     }
     context.drawImage(mapImage, 0, 0, mapWidth, mapHeight);
@@ -261,15 +340,55 @@ const graph = (() => {
 
   // --- the user
 
-  function at(event) {
-    const [x, y] = world(place(event));
-    const hit = (node) => Math.abs(node.at[0] - x) <= nodeWidth / 2 && Math.abs(node.at[1] - y) <= nodeHeight / 2;
-    const index = nodes.findIndex(hit);
-    return index < 0 ? null : { kind: "node", index };
+  /// What is at a point, innermost first; frames count at their heads.
+  function boxAt([px, py]) {
+    const [x, y] = world([px, py]);
+    const hit = (box) => Math.abs(box.x - x) <= box.width / 2 && Math.abs(box.y - y) <= box.height / 2;
+    const { items, frames } = current();
+    return items.find(hit) || [...frames].reverse().find((box) => hit(box) && py - onScreen(box).top < 22) || null;
+  }
+
+  const asSelection = (item) => (scene.isGroup(item) ? { kind: "group", index: scene.toIndex(item) } : { kind: "node", index: item });
+  const at = (event) => { const box = boxAt(place(event)); return box === null ? null : asSelection(box.item); };
+
+  function onClick(event) {
+    const box = boxAt(place(event));
+    const sign = box !== null && scene.isGroup(box.item) ? signOf(box) : null;
+    const [px, py] = place(event);
+    if (sign !== null && Math.abs(px - sign.x) < 11 && Math.abs(py - sign.y) < 11) toggle(box.item);
+    else select(box === null ? null : asSelection(box.item), "graph");
+  }
+
+  /// From what is selected along the edges, or to its neighbour in its layer; from nothing to the first item.
+  function step(key) {
+    const { items, boxes, edges } = current();
+    const item = selectedItem();
+    if (item === null || !boxes.has(item)) return select(asSelection(items[0].item));
+    const here = boxes.get(item);
+    const ends = { ArrowDown: edges.filter((line) => line.from === item).map((line) => line.to), ArrowUp: edges.filter((line) => line.to === item).map((line) => line.from) }[key];
+    const near = (box) => Math.abs(box.x - here.x) + Math.abs(box.y - here.y);
+    const beside = () => items.filter((box) => (key === "ArrowLeft" ? box.x < here.x - 1 : box.x > here.x + 1) && Math.abs(box.y - here.y) < box.height + here.height);
+    const list = ends === undefined ? beside() : ends.map((other) => boxes.get(other)).filter(Boolean);
+    if (list.length > 0) select(asSelection(list.reduce((best, box) => (near(box) < near(best) ? box : best)).item));
+  }
+
+  function onKey(event) {
+    const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
+    const item = selectedItem();
+    if (moves[event.key] && event.shiftKey) pan(...moves[event.key]);
+    else if (moves[event.key]) step(event.key);
+    else if ((event.key === "Enter" || event.key === " ") && item !== null && scene.isGroup(item)) toggle(item);
+    else if (event.key === "Enter") step("ArrowDown");
+    else if (event.key === "+") zoom(1.25);
+    else if (event.key === "-") zoom(0.8);
+    else if (event.key === "0") fit();
+    else return;
+    event.preventDefault();
   }
 
   function listen() {
-    onDrag(board.canvas, pan, (event) => select(at(event), "graph"));
+    onDrag(board.canvas, pan, onClick);
+    board.canvas.addEventListener("dblclick", (event) => { const box = boxAt(place(event)); if (box !== null && scene.isGroup(box.item)) toggle(box.item); });
     board.canvas.addEventListener("pointermove", (event) => {
       if (event.buttons !== 0) return;
       const item = at(event);
@@ -282,15 +401,7 @@ const graph = (() => {
       if (event.shiftKey) pan(-event.deltaY, 0);
       else zoom(Math.exp(-Math.max(-240, Math.min(240, event.deltaY)) / 320), place(event));
     }, { passive: false });
-    board.canvas.addEventListener("keydown", (event) => {
-      const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
-      if (moves[event.key]) pan(...moves[event.key]);
-      else if (event.key === "+") zoom(1.25);
-      else if (event.key === "-") zoom(0.8);
-      else if (event.key === "0") fit();
-      else return;
-      event.preventDefault();
-    });
+    board.canvas.addEventListener("keydown", onKey);
     const toPlace = (event) => {
       const box = map.canvas.getBoundingClientRect();
       const { scale, x, y } = map.shown;
@@ -302,23 +413,39 @@ const graph = (() => {
     byId("zoom-in").addEventListener("click", () => zoom(1.4));
     byId("zoom-out").addEventListener("click", () => zoom(1 / 1.4));
     byId("fit").addEventListener("click", fit);
+    byId("open-all").addEventListener("click", () => { scene.openAll(); fit(); });
+    byId("close-all").addEventListener("click", () => { scene.closeAll(); fit(); });
+    byId("groups").hidden = scene.groups === 0;
     byId("colour").addEventListener("change", (event) => colour(event.target.value));
-    onSelect((item, from) => (selectedNode() === null || from === "graph" ? redraw() : reveal(selectedNode())));
+    onSelect((item, from) => (item === null || from === "graph" ? redraw() : reveal(item.kind === "group" ? scene.toGroup(item.index) : selectedNode())));
   }
 
-  function colour(name) { colouring = name; repaint(); }
+  function colour(name) { shades.set(name); repaint(); }
 
   /// After the theme or the colouring has changed.
-  function repaint() { mapImage = null; legend(); redraw(); }
+  function repaint() { mapImage = null; current(); shades.legend(); redraw(); }
 
   /// Marks the nodes whose names, ops or operators contain `text`; returns them.
   function search(text) {
     const wanted = text.trim().toLowerCase();
     const contains = (node) => [node.name, node.op, ...node.operators].some((part) => part.toLowerCase().includes(wanted));
-    found = new Set(wanted === "" ? [] : nodes.flatMap((node, index) => (contains(node) ? [index] : [])));
+    found = new Set(wanted === "" ? [] : data.nodes.flatMap((node, index) => (contains(node) ? [index] : [])));
     redraw();
     return [...found];
   }
 
-  return { board, view, listen, fit, zoom, pan, reveal, redraw, repaint, colour, search, at };
+  /// The whole graph in a picture of this size, made by `write`.
+  function picture(width, height, write) {
+    const [kept, size, into, aspect] = [{ ...view }, [board.width, board.height], fittedInto, scene.aspect()];
+    [board.width, board.height] = [width, height];
+    fit();
+    const made = write(draw, width, height);
+    [board.width, board.height] = size;
+    scene.shape(aspect, true);
+    Object.assign(view, kept);
+    fittedInto = into;
+    return made;
+  }
+
+  return { board, view, picture, listen, fit, redraw, repaint, colour, search, toggle, onScreen, current };
 })();

@@ -1,0 +1,154 @@
+//! Outputs beside those that are expected.
+
+use super::open::Opened;
+use super::{CliError, lossy};
+use crate::tensors::{self, Label, Role};
+use anabranch::compare::Tolerance;
+use anabranch::session::{Inputs, Outputs, Session, ValueInfo};
+use anabranch_kernels::{Tensor, TensorSpec};
+use clap::Args;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What outputs are compared with.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Files")]
+pub(super) struct ExpectArgs {
+    /// Compare the outputs with these; status 3 if one differs
+    ///
+    /// A file (.npz, .safetensors, .npy or .pb), or a folder with output_0.pb and so on. In archives a prefix `out__` is ignored, and members
+    /// `in__…`, inputs that are kept beside them, are passed over.
+    #[arg(long, value_name = "FILE|FOLDER")]
+    expect: Option<PathBuf>,
+    /// How far an element may be from the expected one, as a part of that
+    #[arg(long, value_name = "PART", default_value_t = 1e-3, hide_short_help = true)]
+    rtol: f64,
+    /// How far it may be beyond that
+    #[arg(long, value_name = "DIFFERENCE", default_value_t = 1e-5, hide_short_help = true)]
+    atol: f64,
+}
+
+/// Outputs that are expected, of one file.
+pub(super) struct Expected {
+    file: PathBuf,
+    outputs: BTreeMap<String, Tensor>,
+    /// For which inputs, where they are others than those of the command line.
+    inputs: Option<Inputs>,
+}
+
+/// How one output compares.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Verdict {
+    file: String,
+    output: String,
+    /// What differs, if something does.
+    difference: Option<String>,
+}
+
+/// How all compare.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Verdicts {
+    rtol: f64,
+    atol: f64,
+    outputs: Vec<Verdict>,
+}
+
+impl ExpectArgs {
+    /// What is expected: of the file that is named, else of each data set of the model's folder. Read before anything is run.
+    pub(super) fn read(&self, opened: &Opened) -> Result<Vec<Expected>, CliError> {
+        if let Some(file) = &self.expect {
+            return Ok(vec![Expected::read(&opened.session, file, None)?]);
+        }
+        let with_outputs = opened.sets.iter().enumerate().filter(|(_, set)| set.join("output_0.pb").exists());
+        let expected = |(at, set): (usize, &PathBuf)| {
+            let inputs = match at {
+                0 => None,
+                _ => Some(super::inputs::read_file(None, set, &opened.session, Inputs::new())?),
+            };
+            Expected::read(&opened.session, set, inputs)
+        };
+        with_outputs.map(expected).collect()
+    }
+
+    /// Compares the outputs of the run that was made, and of one more for each further data set.
+    pub(super) fn compare(
+        &self,
+        session: &Session,
+        expected: &[Expected],
+        outputs: &Outputs,
+    ) -> Result<Option<Verdicts>, CliError> {
+        let tolerance = Tolerance { rtol: self.rtol, atol: self.atol };
+        let mut verdicts = Vec::new();
+        for Expected { file, outputs: wanted, inputs } in expected {
+            let own = inputs.as_ref().map(|inputs| session.run(inputs)).transpose()?;
+            let made = own.as_ref().unwrap_or(outputs);
+            for (name, tensor) in wanted {
+                let difference = tolerance.compare(made.tensor(name)?, tensor).err();
+                verdicts.push(Verdict { file: lossy(file), output: name.clone(), difference });
+            }
+        }
+        let Self { rtol, atol, .. } = *self;
+        Ok((!expected.is_empty()).then_some(Verdicts { rtol, atol, outputs: verdicts }))
+    }
+}
+
+impl Expected {
+    fn read(session: &Session, file: &Path, inputs: Option<Inputs>) -> Result<Self, CliError> {
+        let mut specs: Vec<(String, TensorSpec)> = Vec::new();
+        let find = |name: &str| session.outputs().iter().find(|output| output.name() == name);
+        let mut wanted = |label: Label<'_>, spec: &TensorSpec| {
+            let output = match label {
+                Label::Named(member) => find(member).or_else(|| find(member.strip_prefix("out__")?)),
+                Label::Numbered(at) => session.outputs().get(at),
+                Label::Only if session.outputs().len() == 1 => session.outputs().first(),
+                Label::Only => {
+                    return Err("the model has several outputs; give their names with them in an .npz file".into());
+                }
+            };
+            // Inputs that are kept beside the outputs are passed over.
+            let Some(name) = output.map(|output| output.name().to_owned()) else { return Ok(None) };
+            specs.push((name.clone(), spec.clone()));
+            let room = session.check_room(specs.iter().map(|(name, spec)| (name.as_str(), spec)));
+            room.map(|()| Some(name)).map_err(|error| error.to_string())
+        };
+        let outputs: BTreeMap<_, _> = tensors::read(file, Role::Output, &mut wanted)?.into_iter().collect();
+        if outputs.is_empty() {
+            let names: Vec<_> = session.outputs().iter().map(ValueInfo::name).collect();
+            let reason = format!("holds none of the model's outputs, which are {}", names.join(", "));
+            return Err(CliError::in_file(file, reason));
+        }
+        Ok(Self { file: file.to_owned(), outputs, inputs })
+    }
+}
+
+impl Verdicts {
+    /// Fails if an output differs.
+    pub(super) fn settle(&self) -> Result<(), CliError> {
+        let wrong: Vec<_> = self.outputs.iter().filter(|verdict| verdict.difference.is_some()).collect();
+        match wrong.first() {
+            None => Ok(()),
+            Some(first) => {
+                Err(CliError::differs(format!("{} of {} outputs differ: {first}", wrong.len(), self.outputs.len())))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, output, difference } = self;
+        match difference {
+            Some(difference) => write!(f, "output `{output}` is not as in {file}: {difference}"),
+            None => write!(f, "output `{output}` is as in {file}"),
+        }
+    }
+}
+
+impl fmt::Display for Verdicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.outputs.iter().try_for_each(|verdict| writeln!(f, "{verdict}"))?;
+        writeln!(f, "(within {} + {} · |expected| for each element)", self.atol, self.rtol)
+    }
+}

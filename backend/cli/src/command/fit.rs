@@ -1,0 +1,179 @@
+//! `anabranch fit`: the fewest cores and devices, and the least memory, with which a model or a task graph keeps its time.
+
+mod graph;
+mod machine;
+mod model;
+mod report;
+
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, parse_percent, parse_positive};
+use super::files::file_of;
+use super::trial::RuleArgs;
+use super::{CliError, MORE, Output};
+use anabranch::device::parse_bytes;
+use clap::Args;
+use graph::Graph;
+use model::Search;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+A model is planned for ever fewer cores and devices of this machine, the cheapest first, and run with just those until one keeps the time: so
+the answer is measured. Then the plan of least memory is sought that keeps it, too.
+
+A task graph is answered by calculation. One with devices of its own, or with a file of them, loses devices as long as some strategy keeps the
+time. Any other, a logical graph of DALiuGE among them, is put on alike devices of --cores cores: as few as keep the time, with partitions whose
+tasks never take more cores than there are. Bounds say what nothing can beat.
+
+Examples:
+  anabranch fit model.onnx
+  anabranch fit model.onnx --within 20% --memory cpu0=2GiB --json
+  anabranch fit graph.csv devices.csv --within 10% --place heft,cp,mite
+  anabranch fit pipeline.graph --cores 8 --deadline 500 --physical partitioned.json";
+
+/// Find the fewest cores and devices, and the least memory, that keep the time of a model or a task graph
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct FitCommand {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The devices of a task graph that brings none along (CSV of the thesis, or JSON)
+    #[arg(value_name = "DEVICES")]
+    platform: Option<PathBuf>,
+    /// How much longer it may take than on the whole machine; a graph on alike devices, than its longest path
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent, help_heading = "Goal")]
+    within: f64,
+    /// How long it may take instead: milliseconds, or a graph's own time units
+    ///
+    /// Units of a graph count where it does not say what they are.
+    #[arg(long, value_name = "MS", conflicts_with = "within", value_parser = parse_positive, help_heading = "Goal")]
+    deadline: Option<f64>,
+    /// Strategies to place with; the best counts
+    ///
+    /// `anabranch strategies` lists them.
+    #[arg(
+        long,
+        value_name = "A,B,…",
+        value_delimiter = ',',
+        default_value = "heft,mite,cp",
+        help_heading = "Placement"
+    )]
+    place: Vec<String>,
+    /// Measured runs of a plan [default: as many as a second holds, but 15 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Model")]
+    repeat: Option<u32>,
+    #[command(flatten)]
+    alike: AlikeArgs,
+    #[command(flatten)]
+    rules: RuleArgs,
+    #[command(flatten)]
+    constraints: ConstraintArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+/// Cores of each alike device where nothing is said.
+const CORES: u64 = 8;
+
+/// Alike devices for graphs that have none.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Alike devices")]
+struct AlikeArgs {
+    /// Cores of each device [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    cores: Option<u64>,
+    /// Memory of each device, for what stays there, for example 4GiB [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    device_memory: Option<u64>,
+    /// Bytes that go from one device to another in a time unit [default: 1 for a logical graph, else no limit]
+    #[arg(long, value_name = "BYTES", value_parser = parse_positive, hide_short_help = true)]
+    bandwidth: Option<f64>,
+    /// Time units before the first byte moves [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = not_negative, hide_short_help = true)]
+    latency: Option<f64>,
+    /// Cores that a drop of data takes; DALiuGE counts 1 [default: 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000), hide_short_help = true)]
+    data_cores: Option<u64>,
+    /// Write a logical graph as DALiuGE's physical graph template, with the partition of each drop
+    #[arg(long, value_name = "FILE.json", value_parser = file_of(&["json"]), hide_short_help = true)]
+    physical: Option<PathBuf>,
+}
+
+impl AlikeArgs {
+    /// Refuses those of logical graphs for what is none.
+    fn refuse_logical(&self, what: &str) -> Result<(), CliError> {
+        let given = [
+            (self.physical.is_some(), "--physical", "only logical graphs are written as physical ones"),
+            (self.data_cores.is_some(), "--data-cores", "only logical graphs have drops of data"),
+        ];
+        refuse_given(&given, what)
+    }
+
+    /// Refuses all of them for what is not put on alike devices.
+    fn refuse(&self, what: &str) -> Result<(), CliError> {
+        self.refuse_logical(what)?;
+        let given = [
+            (self.cores.is_some(), "--cores", ALIKE),
+            (self.device_memory.is_some(), "--device-memory", ALIKE),
+            (self.bandwidth.is_some(), "--bandwidth", ALIKE),
+            (self.latency.is_some(), "--latency", ALIKE),
+        ];
+        refuse_given(&given, what)
+    }
+}
+
+/// Refuses the first option that is given: whether it is, its name, and why not.
+fn refuse_given(options: &[(bool, &str, &str)], what: &str) -> Result<(), CliError> {
+    match options.iter().find(|(is_given, ..)| *is_given) {
+        Some((_, option, why)) => Err(CliError::input(format!("{option} does not go with {what}: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// What most of them are for.
+const ALIKE: &str = "it describes alike devices for a graph that has none";
+
+/// How long it may take.
+#[derive(Clone, Copy, Debug)]
+enum Goal {
+    /// So many times as long as at best.
+    Within(f64),
+    /// So long: milliseconds, or time units of unknown length.
+    Deadline(f64),
+}
+
+impl Goal {
+    /// The deadline in units of which a millisecond is `millisecond`, if the best takes `best`.
+    fn deadline(self, best: f64, millisecond: f64) -> f64 {
+        match self {
+            Goal::Within(times) => best * times,
+            Goal::Deadline(deadline) => deadline * millisecond,
+        }
+    }
+}
+
+impl FitCommand {
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let goal = self.deadline.map_or(Goal::Within(1.0 + self.within / 100.0), Goal::Deadline);
+        match self.model.model.as_deref().filter(|path| is_graph(path)) {
+            Some(path) => Graph { path, command: self, goal }.run(output),
+            None if self.platform.is_some() => {
+                Err(CliError::input("a model runs on this machine's devices; leave the file of devices out"))
+            }
+            None => {
+                self.alike.refuse("a model, which runs on this machine's devices")?;
+                Search { command: self, goal }.run(output)
+            }
+        }
+    }
+}
+
+/// Whether a file is a task graph; models are ONNX files, or folders of tests.
+fn is_graph(path: &Path) -> bool {
+    matches!(crate::tensors::ending(path).as_deref(), Some("json" | "csv" | "graph"))
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if value >= 0.0 && f64::is_finite(value) => Ok(value),
+        _ => Err("expected a number of 0 or more".into()),
+    }
+}

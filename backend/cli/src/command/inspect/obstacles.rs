@@ -1,0 +1,88 @@
+//! What stops a model, each with what to do about it.
+
+use crate::command::hints::hint;
+use anabranch::import::ImportError;
+use anabranch::lower;
+use anabranch::session::{Session, SessionError};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Something that stops a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Obstacle {
+    node: Option<String>,
+    operator: Option<String>,
+    problem: String,
+    next: String,
+}
+
+/// All that stops a model: what could not be read, what cannot be lowered, or else why there is no plan.
+/// `given` are the inputs that are not random.
+pub(super) fn all(session: &Session, refused: Option<&SessionError>, given: &BTreeSet<String>) -> Vec<Obstacle> {
+    let unread = session.problems().iter().map(|problem| Obstacle::unread(session, problem));
+    let mut all: Vec<_> = unread.collect();
+    let Some(error) = refused else { return all };
+    let random: Vec<_> = session.deciding_inputs().into_iter().filter(|name| !given.contains(name)).collect();
+    all.extend(error.obstacles().iter().map(|obstacle| Obstacle::of_node(obstacle, &random)));
+    // What a session with problems says beside obstacles is one of these problems.
+    if all.is_empty() {
+        all.push(Obstacle::of_plan(error));
+    }
+    all
+}
+
+impl Obstacle {
+    fn unread(session: &Session, problem: &ImportError) -> Self {
+        let node = problem.node().map(str::to_owned);
+        let found = session.model().nodes.iter().find(|known| Some(&known.name) == node.as_ref());
+        // The reason begins with node and operator, which stand in their own places here.
+        let reason = match (&node, problem.reason().split_once(": ")) {
+            (Some(_), Some((_, rest))) => rest,
+            _ => problem.reason(),
+        };
+        let (problem, next) = in_two(reason).unwrap_or((reason, "export the model again without it"));
+        let operator = found.map(|node| node.op_type.clone());
+        Self { node, operator, problem: problem.to_owned(), next: next.to_owned() }
+    }
+
+    fn of_node(obstacle: &lower::Obstacle, random: &[String]) -> Self {
+        let lower::Obstacle { node, operator, reason, is_unsupported, wanted, .. } = obstacle;
+        let decide = |names: &[String]| format!("--input {}=FILE", names.join("=FILE --input "));
+        let next = match (wanted.is_empty(), is_unsupported) {
+            (false, _) => format!("give the elements that decide shapes: {}", decide(wanted)),
+            (true, false) if !random.is_empty() => {
+                format!("random elements decide shapes; give others: {}", decide(random))
+            }
+            (true, true) => {
+                "docs/operators.md lists what is supported; export it with other operators, or in another opset".into()
+            }
+            (true, false) => "see what `onnx.checker` says of the model, and export it again".into(),
+        };
+        Self { node: Some(node.clone()), operator: Some(operator.clone()), problem: reason.clone(), next }
+    }
+
+    fn of_plan(error: &SessionError) -> Self {
+        let text = error.to_string();
+        let (problem, own) = in_two(&text).unwrap_or((&text, ""));
+        let next = hint(error).unwrap_or_else(|| own.to_owned());
+        Self { node: error.node().map(str::to_owned), operator: None, problem: problem.to_owned(), next }
+    }
+}
+
+/// What is wrong, and what an error says to do about it.
+fn in_two(text: &str) -> Option<(&str, &str)> {
+    text.rsplit_once("; ")
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.node, &self.operator) {
+            (Some(node), Some(operator)) => write!(f, "node `{node}` ({operator}): ")?,
+            (Some(node), None) => write!(f, "node `{node}`: ")?,
+            _ => {}
+        }
+        write!(f, "{}", self.problem)?;
+        if self.next.is_empty() { Ok(()) } else { write!(f, " → {}", self.next) }
+    }
+}

@@ -1,0 +1,107 @@
+//! What is shown while something runs: on a terminal a picture of some lines that is drawn anew, elsewhere a line now and then.
+
+use super::table::shortened;
+use super::{CliError, finish, say};
+use crate::text::printable;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Columns at most, so that no line of a picture is wrapped.
+const COLUMNS: usize = 100;
+/// Columns of a bar.
+const BAR: usize = 16;
+
+/// Where a picture goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    /// Where it is the result.
+    Output,
+    /// Where it goes beside results.
+    Error,
+    /// Nobody looks.
+    Nobody,
+}
+
+/// A picture of what runs.
+pub(super) struct Live {
+    to: To,
+    /// On a terminal.
+    bar: Option<ProgressBar>,
+    every: Duration,
+    last: Instant,
+}
+
+impl Live {
+    /// A picture that is drawn so often.
+    pub(super) fn new(to: To, every: Duration) -> Self {
+        let target = match to {
+            To::Output if io::stdout().is_terminal() => Some(ProgressDrawTarget::stdout()),
+            To::Error if io::stderr().is_terminal() => Some(ProgressDrawTarget::stderr()),
+            To::Output | To::Error | To::Nobody => None,
+        };
+        let bar = target.map(|target| ProgressBar::with_draw_target(None, target));
+        let bar =
+            bar.map(|bar| ProgressStyle::with_template("{msg}").map_or(bar.clone(), |style| bar.with_style(style)));
+        Self { to, bar, every, last: Instant::now() }
+    }
+
+    /// Whether it is time to draw again.
+    pub(super) fn is_due(&self) -> bool {
+        self.to != To::Nobody && self.last.elapsed() >= self.every
+    }
+
+    /// Draws the picture on a terminal, or writes the line elsewhere.
+    ///
+    /// # Errors
+    /// If standard output takes no more.
+    pub(super) fn show(&mut self, picture: &[String], line: &str) -> Result<(), CliError> {
+        self.last = Instant::now();
+        match (&self.bar, self.to) {
+            (Some(bar), _) => {
+                let lines: Vec<String> = picture.iter().map(|line| shortened(&printable(line), COLUMNS)).collect();
+                bar.set_message(lines.join("\n"));
+                bar.tick();
+                Ok(())
+            }
+            (None, To::Output) => finish(writeln!(io::stdout(), "{}", printable(line))),
+            (None, To::Error) => {
+                say(line);
+                Ok(())
+            }
+            (None, To::Nobody) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // The last picture stays.
+        self.bar.iter().for_each(|bar| bar.abandon());
+    }
+}
+
+/// A share of the whole as a bar and in percent.
+pub(super) fn share(part: f64) -> String {
+    let filled = (part.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    format!("{}{} {:>3.0} %", "█".repeat(filled), "░".repeat(BAR - filled), 100.0 * part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_as_long_as_they_are() {
+        assert_eq!(share(0.5), format!("{}{}  50 %", "█".repeat(8), "░".repeat(8)));
+        assert_eq!(share(1.2), format!("{} 120 %", "█".repeat(16)));
+    }
+
+    #[test]
+    fn nobody_is_shown_anything() {
+        let mut live = Live::new(To::Nobody, Duration::ZERO);
+        assert!(!live.is_due() && live.show(&[], "").is_ok());
+        assert!(Live::new(To::Error, Duration::ZERO).is_due());
+        assert!(!Live::new(To::Error, Duration::from_secs(3600)).is_due());
+    }
+}

@@ -1,0 +1,91 @@
+//! Where outputs are written, and in which form.
+
+use super::{CliError, wrote};
+use crate::tensors::{self, ENDINGS, Form};
+use anabranch::session::Outputs;
+use anabranch_kernels::Tensor;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// The form of the outputs at a path: of one file by its ending, else a folder of arrays. Asked before anything is run.
+pub(super) fn form(path: &Path, outputs: usize) -> Result<Form, CliError> {
+    match Form::of(path) {
+        Some(Form::Npy | Form::Message) if outputs != 1 => Err(CliError::in_file(
+            path,
+            format!("holds one tensor, and the model has {outputs} outputs; name an .npz file or a folder"),
+        )),
+        Some(form) => Ok(form),
+        // A name without an ending is a folder's.
+        None if path.extension().is_none() => Ok(Form::Folder),
+        None => Err(CliError::in_file(path, format!("outputs are written to {ENDINGS} files, or to a folder"))),
+    }
+}
+
+/// Writes the outputs to a path of this form.
+pub(super) fn write(path: &Path, form: Form, outputs: &Outputs) -> Result<(), CliError> {
+    let names = file_names(outputs.iter().map(|(name, _)| name), form != Form::Folder);
+    let named: Vec<(&str, &Tensor)> =
+        names.iter().map(String::as_str).zip(outputs.iter().map(|(_, tensor)| tensor)).collect();
+    if form != Form::Folder {
+        tensors::write(path, form, &named)?;
+        wrote(path);
+        return Ok(());
+    }
+    fs::create_dir_all(path).map_err(|error| CliError::in_file(path, error))?;
+    for output in named {
+        let file = path.join(format!("{}.npy", output.0));
+        tensors::write(&file, Form::Npy, &[output])?;
+        wrote(&file);
+    }
+    Ok(())
+}
+
+/// Characters of a file's name at most, so that any system takes it with an ending.
+const LONGEST_NAME: usize = 60;
+
+/// A file's name for each output, all different. A name is the model's text: what could leave the directory or act on a terminal becomes an
+/// underscore, and of those that would be one file the later ones get a number. Members of an archive keep names that lead downwards.
+fn file_names<'a>(outputs: impl Iterator<Item = &'a str>, archive: bool) -> Vec<String> {
+    let mut taken = BTreeSet::new();
+    let unique = |output: &str| {
+        let name = if archive && leads_down(output) { output.to_owned() } else { plain_name(output) };
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let mut free = std::iter::once(name.clone()).chain(numbered);
+        // Some file systems do not tell letters from capitals.
+        let key = |name: &String| if archive { name.clone() } else { name.to_lowercase() };
+        free.find(|name| taken.insert(key(name))).unwrap_or(name)
+    };
+    outputs.map(unique).collect()
+}
+
+fn plain_name(output: &str) -> String {
+    let safe = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: String = output.chars().map(safe).take(LONGEST_NAME).collect();
+    if name.trim_matches('.').is_empty() { name.replace('.', "_") + "_" } else { name }
+}
+
+fn leads_down(output: &str) -> bool {
+    let acts = |c: char| c.is_control() || c == '\\';
+    output.len() <= 4 * LONGEST_NAME
+        && !output.contains(acts)
+        && output.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_output_has_a_file_of_its_own_in_the_directory() {
+        let long = "x".repeat(300);
+        let names = ["y", "a/b", "a:b", "../../x", "/x", "..", "", "y", "Y", "y-2", &long, "\u{1b}[2J", "ä"];
+        let files = file_names(names.into_iter(), false);
+        let short = &long[..LONGEST_NAME];
+        let want = ["y", "a_b", "a_b-2", ".._.._x", "_x", "___", "_", "y-2", "Y-3", "y-2-2", short, "__2J", "ä"];
+        assert_eq!(files, want);
+        let members = ["a/b", "a:b", "../../x", "/x", "a//b", "y", "y", "Y"];
+        let want = ["a/b", "a:b", ".._.._x", "_x", "a__b", "y", "y-2", "Y"];
+        assert_eq!(file_names(members.into_iter(), true), want);
+    }
+}

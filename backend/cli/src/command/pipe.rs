@@ -1,0 +1,237 @@
+//! `anabranch pipe`: many data sets through one model, several under way at a time.
+
+mod drawn;
+mod marker;
+mod report;
+mod rounds;
+mod sink;
+mod source;
+
+use super::args::{DeviceArgs, FuseArgs, ModelArgs, PlaceArgs, parse_dimension};
+use super::files::file_of;
+use super::interrupt::cancel_on_interrupt;
+use super::open::{self, open_session};
+use super::progress::waiting;
+use super::{CliError, MORE, Output, pretty, trace_file, write_file};
+use anabranch::pipeline::{Among, Goal, PipelineOptions, StageCosts, StageMapping};
+use clap::Args;
+use marker::Marker;
+use report::Report;
+use rounds::Rounds;
+use sink::Sink;
+use source::Source;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+const EXAMPLES: &str = "\
+A data set is what one run of the model takes. Costs are measured first; then the model is cut into stages, or copied, or run on all
+devices together, whichever is predicted to give a result most often; --period and --latency bound one and make the other small.
+While data sets go through, stages are measured, and cut anew where they take other times (--rounds).
+
+Examples:
+  anabranch pipe model.onnx --inputs 'frames/*.npy' -o results
+  anabranch pipe model.onnx --inputs video.npz --batch 4 -o results --resume
+  anabranch pipe model.onnx --random 500 --latency 40 --gantt pipe.svg --json";
+
+/// Data sets before a stage: beyond that they are memory and latency only.
+const MOST_WAITING: usize = 65_536;
+
+/// Run many data sets through a model as a pipeline of stages on several devices
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct PipeCommand {
+    /// An ONNX file; without one, a small residual network that is built in
+    model: Option<PathBuf>,
+    /// The data sets: files, one each, or one FILE.npz for all
+    ///
+    /// Files 'FRAMES/*.npy' of a model of one input, 'SETS/*.npz' whose members are named as the inputs, each a data set, in the order of
+    /// their names; or one FILE.npz whose arrays hold all data sets along their leading axis.
+    #[arg(long, value_name = "FILES", num_args = 1.., required_unless_present = "random", conflicts_with = "random")]
+    inputs: Vec<String>,
+    /// So many data sets of random elements
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    random: Option<u64>,
+    /// The random elements' seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+    /// Rows that make one data set, of FILE.npz or of random elements
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
+    batch: NonZeroUsize,
+    /// An input that is the same in all data sets; may be repeated
+    #[arg(long, value_name = "NAME=FILE")]
+    input: Vec<String>,
+    /// Size of a symbolic dimension, as in length=64; may be repeated
+    #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
+    dim: Vec<(String, usize)>,
+    #[command(flatten)]
+    fuse: FuseArgs,
+    /// Write the outputs of each data set to a file of its own in here
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Leave out data sets whose outputs are there
+    ///
+    /// Only those that this command made with the same model and data sets.
+    #[arg(long, requires = "output")]
+    resume: bool,
+    #[command(flatten)]
+    mapping: MappingArgs,
+    /// Draw when each device was at work on which data set, of the last ones
+    #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]), help_heading = "Reports")]
+    gantt: Option<PathBuf>,
+    /// Write a page with the figures and the drawing; it needs no network
+    #[arg(long, value_name = "FILE.html", value_parser = file_of(&["html"]), help_heading = "Reports")]
+    report: Option<PathBuf>,
+    /// Show meanwhile how busy stages are, what waits before them, and the rate
+    #[arg(long, help_heading = "Reports")]
+    live: bool,
+    /// Write the last data sets as a trace, FILE.json or FILE.paje
+    ///
+    /// FILE.json is for ui.perfetto.dev, FILE.paje for ViTE and pj_dump.
+    #[arg(long, value_name = "FILE.json", value_parser = file_of(&["json", "paje"]), help_heading = "Reports")]
+    trace: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+/// Which mapping is taken.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Pipeline")]
+struct MappingArgs {
+    /// Least latency with results at least so often, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = parse_milliseconds, conflicts_with = "latency")]
+    period: Option<f64>,
+    /// Most results with none under way for longer, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = parse_milliseconds)]
+    latency: Option<f64>,
+    /// Share stages among devices: auto, off or N copies [default: auto]
+    ///
+    /// off is for stages on one device each, N for N cores with a whole copy each.
+    #[arg(long, value_name = "auto|off|N", default_value = "auto", hide_default_value = true)]
+    replicate: Replicate,
+    /// Run each data set on all devices together, as `run` does
+    #[arg(long, conflicts_with_all = ["plan", "replicate"])]
+    together: bool,
+    /// The stages that this file says, which --write-plan wrote
+    #[arg(long, value_name = "PLAN.json", conflicts_with = "replicate")]
+    plan: Option<PathBuf>,
+    /// Write the stages at the end, for --plan
+    #[arg(long, value_name = "PLAN.json", value_parser = file_of(&["json"]))]
+    write_plan: Option<PathBuf>,
+    /// Data sets that may wait before each stage, for each of its devices: at most 65536
+    #[arg(long, value_name = "N", default_value = "2", value_parser = parse_capacity, hide_short_help = true)]
+    capacity: NonZeroUsize,
+    /// How often stages may be cut anew, after they were measured
+    #[arg(long, value_name = "N", default_value_t = 2, hide_short_help = true)]
+    rounds: u32,
+    /// Believe the cost store instead of measuring the model first
+    #[arg(long, hide_short_help = true)]
+    no_measure: bool,
+}
+
+/// Which stages may be replicated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replicate {
+    Auto,
+    Off,
+    Copies(NonZeroUsize),
+}
+
+impl FromStr for Replicate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            number => number.parse().map(Self::Copies).map_err(|_| format!("{number} is not auto, off or a number")),
+        }
+    }
+}
+
+fn parse_milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(time) if time.is_finite() && time > 0.0 => Ok(1e-3 * time),
+        _ => Err("write a number of milliseconds above 0".into()),
+    }
+}
+
+fn parse_capacity(text: &str) -> Result<NonZeroUsize, String> {
+    match text.parse::<NonZeroUsize>() {
+        Ok(capacity) if capacity.get() <= MOST_WAITING => Ok(capacity),
+        _ => Err(format!("write a number of data sets from 1 to {MOST_WAITING}")),
+    }
+}
+
+impl MappingArgs {
+    fn options(&self) -> Result<PipelineOptions, CliError> {
+        let goal = match (self.period, self.latency) {
+            (Some(period), _) => Goal::LatencyWithin { period },
+            (None, Some(latency)) => Goal::PeriodWithin { latency },
+            (None, None) => Goal::Period,
+        };
+        let among = match (&self.plan, self.together, self.replicate) {
+            (Some(path), _, _) => Among::Given(StageMapping::read(path)?),
+            (None, true, _) => Among::Together,
+            (None, false, Replicate::Auto) => Among::All,
+            (None, false, Replicate::Off) => Among::Pipelined,
+            (None, false, Replicate::Copies(copies)) => Among::Replicated(Some(copies)),
+        };
+        let options = PipelineOptions::default().with_goal(goal).with_among(among).with_capacity(self.capacity);
+        Ok(options.with_measuring(!self.no_measure))
+    }
+}
+
+impl PipeCommand {
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let options = self.mapping.options()?;
+        let model = self.model();
+        let (session, store, _) = open_session(&self.devices, None, &model, &self.place, true)?;
+        open::print_notes(&session, output);
+        let source = Source::find(self, &session)?;
+        let sink = Sink::open(self.output.as_deref(), &source, &Marker::new(self, &source)?, self.resume)?;
+        let wanted: Vec<u64> = (0..source.count()).filter(|at| !self.resume || !sink.has(*at)).collect();
+        let skipped = source.count() - wanted.len() as u64;
+        if skipped > 0 && !output.json {
+            super::note(format_args!("{skipped} of {} data sets are done already", source.count()));
+        }
+        if wanted.is_empty() {
+            return output.text_or_json(|| "all data sets are done already\n".into(), &Report::nothing(skipped));
+        }
+        let token = cancel_on_interrupt()?;
+        let first = source.set(wanted[0])?;
+        let costs = waiting(output, "measuring the model", || StageCosts::of(&session, &first, options.measure))?;
+        let live = self.live && !output.json;
+        let rounds = Rounds { session: &session, source: &source, sink: &sink, token: &token, output, live };
+        let ran = rounds.run(costs, &options, self.mapping.rounds, &wanted)?;
+        let report = Report::new(open::model_name(&model), &session, &ran, skipped, wanted.len() as u64);
+        if let Some(path) = &self.mapping.write_plan {
+            write_file(path, pretty(&ran.plan.mapping)?)?;
+        }
+        if let Some(path) = &self.gantt {
+            write_file(path, drawn::timeline(&report, &ran).svg())?;
+        }
+        if let Some(path) = &self.report {
+            write_file(path, drawn::page(&report, &ran))?;
+        }
+        if let Some(path) = &self.trace {
+            trace_file::write(path, None, &drawn::trace(&ran))?;
+        }
+        output.text_or_json(|| report.to_string(), &report)?;
+        // The rates of devices that were not known, so that the next pipeline begins sooner.
+        open::save_costs(&session, &store)?;
+        match ran.failure {
+            Some(failure) => Err(failure.into()),
+            None if token.is_cancelled() && ran.done < wanted.len() as u64 => Err(CliError::interrupted()),
+            None => Ok(()),
+        }
+    }
+
+    /// The model with what is the same in all data sets.
+    fn model(&self) -> ModelArgs {
+        let (model, input, dim, fuse) = (self.model.clone(), self.input.clone(), self.dim.clone(), self.fuse.clone());
+        ModelArgs { model, input, image_norm: None, random: None, dim, fuse }
+    }
+}

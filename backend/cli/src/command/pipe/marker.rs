@@ -1,0 +1,133 @@
+//! What the results in a directory were made of: a small file beside them, so that those of other data sets are not taken for done.
+
+use super::PipeCommand;
+use super::source::Source;
+use crate::command::{CliError, read_file, write_file};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, absolute};
+use std::time::SystemTime;
+
+/// Its name.
+const FILE: &str = "anabranch-pipe.json";
+
+const NEXT: &str = "name another directory with -o, or leave out --resume to make all results anew";
+
+/// What results depend on, as far as the command line says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Marker {
+    model: String,
+    /// The patterns of the data sets; none for random elements.
+    source: Vec<String>,
+    batch: usize,
+    /// Of random elements.
+    seed: Option<u64>,
+    /// Of data sets that are called by their numbers. Files have names of their own, so that more of them may come.
+    count: Option<u64>,
+    /// What is the same in all data sets.
+    common: Vec<String>,
+}
+
+impl Marker {
+    /// That of a command.
+    pub(super) fn new(command: &PipeCommand, source: &Source<'_>) -> Result<Self, CliError> {
+        let whole = |path: &Path| -> Result<String, CliError> {
+            let path = absolute(path).map_err(|error| CliError::in_file(path, error))?;
+            Ok(path.to_string_lossy().into_owned())
+        };
+        let model = command.model.as_deref().map_or_else(|| Ok("the built-in model".to_owned()), whole)?;
+        let patterns = command.inputs.iter().map(|pattern| whole(Path::new(pattern)));
+        let dims = command.dim.iter().map(|(name, size)| format!("{name}={size}"));
+        Ok(Self {
+            model,
+            source: patterns.collect::<Result<_, _>>()?,
+            batch: command.batch.get(),
+            seed: command.random.map(|_| command.seed),
+            count: source.is_numbered().then(|| source.count()),
+            common: command.input.iter().cloned().chain(dims).collect(),
+        })
+    }
+
+    /// Puts it into a directory, beside results to come.
+    pub(super) fn write(&self, directory: &Path) -> Result<(), CliError> {
+        write_file(&directory.join(FILE), crate::command::pretty(self)?)
+    }
+
+    /// Sees that a directory's results are of the same data sets.
+    ///
+    /// # Errors
+    /// If they are not, or nothing says so.
+    pub(super) fn verify(&self, directory: &Path) -> Result<(), CliError> {
+        let path = directory.join(FILE);
+        if !path.is_file() {
+            let text = format!("has results, but no {FILE} that says of which data sets; {NEXT}");
+            return Err(CliError::in_file(directory, text));
+        }
+        let known: Self = serde_json::from_slice(&read_file(&path)?)
+            .map_err(|error| CliError::in_file(&path, format!("{error}; {NEXT}")))?;
+        match self.difference(&known) {
+            Some(text) => Err(CliError::in_file(directory, format!("its results are of {text}; {NEXT}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// When a directory's marker was written: results from before are of others.
+    pub(super) fn written(directory: &Path) -> Option<SystemTime> {
+        directory.join(FILE).metadata().and_then(|file| file.modified()).ok()
+    }
+
+    /// Whether a directory has one.
+    pub(super) fn is_in(directory: &Path) -> bool {
+        directory.join(FILE).is_file()
+    }
+
+    /// In what another differs, in words.
+    fn difference(&self, other: &Self) -> Option<String> {
+        let number = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+        let of = |marker: &Self| {
+            [
+                ("model", marker.model.clone()),
+                ("--inputs", marker.source.join(" ")),
+                ("--batch", marker.batch.to_string()),
+                ("--seed", number(marker.seed)),
+                ("number of data sets", number(marker.count)),
+                ("--input and --dim", marker.common.join(" ")),
+            ]
+        };
+        let mut both = of(other).into_iter().zip(of(self));
+        let ((what, theirs), (_, ours)) = both.find(|(theirs, ours)| theirs != ours)?;
+        Some(format!("another {what}: {theirs:?}, not {ours:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_other_data_sets_are_refused_with_the_next_step() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let directory = directory.path();
+        let marker = Marker {
+            model: "/a.onnx".into(),
+            source: vec!["/rows.npz".into()],
+            batch: 2,
+            seed: None,
+            count: Some(3),
+            common: Vec::new(),
+        };
+        let refused = |marker: &Marker| marker.verify(directory).map_err(|error| format!("{error:?}"));
+        assert!(refused(&marker).is_err_and(|text| text.contains(FILE) && text.contains("--resume")));
+        marker.write(directory).expect("writable");
+        assert_eq!(refused(&marker), Ok(()));
+        let others = [
+            ("--batch", Marker { batch: 1, ..marker.clone() }),
+            ("--seed", Marker { seed: Some(1), ..marker.clone() }),
+            ("rows.npz", Marker { source: vec!["/other.npz".into()], ..marker.clone() }),
+            ("a.onnx", Marker { model: "/b.onnx".into(), ..marker.clone() }),
+            ("number of data sets", Marker { count: Some(4), ..marker.clone() }),
+        ];
+        for (what, other) in others {
+            assert!(refused(&other).is_err_and(|text| text.contains(what) && text.contains("-o")), "{what}");
+        }
+    }
+}

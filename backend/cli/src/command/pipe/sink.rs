@@ -1,0 +1,69 @@
+//! Where results go: one archive for each data set, whole or not at all, so that what is there is done.
+
+use super::marker::Marker;
+use super::source::Source;
+use crate::command::CliError;
+use crate::npy::write_npz;
+use anabranch::session::Outputs;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The directory of results, if they are kept.
+pub(super) struct Sink<'a> {
+    directory: Option<PathBuf>,
+    /// Results from before are of other data sets.
+    since: Option<SystemTime>,
+    source: &'a Source<'a>,
+}
+
+impl<'a> Sink<'a> {
+    /// A directory, made if it is not there. No two data sets may have one name, and where results are resumed, they must be of the
+    /// same data sets.
+    pub(super) fn open(
+        directory: Option<&Path>,
+        source: &'a Source<'a>,
+        marker: &Marker,
+        resume: bool,
+    ) -> Result<Self, CliError> {
+        let mut sink = Self { directory: directory.map(Path::to_owned), since: None, source };
+        if let Some(directory) = directory {
+            if let Some(twice) = source.name_of_two() {
+                let text = format!("two data sets are called {twice}, and would be one file; name the files apart");
+                return Err(CliError::in_file(directory, text));
+            }
+            fs::create_dir_all(directory).map_err(|error| CliError::in_file(directory, error))?;
+            // The first of several commands may say --resume as the others do.
+            let begun = Marker::is_in(directory) || (0..source.count()).any(|at| sink.is_there(at));
+            match resume && begun {
+                true => marker.verify(directory)?,
+                false => marker.write(directory)?,
+            }
+            sink.since = Marker::written(directory);
+        }
+        Ok(sink)
+    }
+
+    /// Whether a data set's results are there.
+    pub(super) fn has(&self, data_set: u64) -> bool {
+        let made = self.path(data_set).and_then(|path| path.metadata().ok()).and_then(|file| file.modified().ok());
+        made.zip(self.since).is_some_and(|(made, since)| made >= since)
+    }
+
+    /// Whether there is a file where its results would be.
+    fn is_there(&self, data_set: u64) -> bool {
+        self.path(data_set).is_some_and(|path| path.is_file())
+    }
+
+    /// Keeps the results of a data set.
+    pub(super) fn put(&self, data_set: u64, outputs: &Outputs) -> Result<(), CliError> {
+        match self.path(data_set) {
+            Some(path) => Ok(write_npz(&path, outputs.iter())?),
+            None => Ok(()),
+        }
+    }
+
+    fn path(&self, data_set: u64) -> Option<PathBuf> {
+        Some(self.directory.as_ref()?.join(format!("{}.npz", self.source.name(data_set))))
+    }
+}

@@ -1,0 +1,247 @@
+//! Where data sets come from: files of arrays, the leading axis of an archive, or random elements.
+
+use super::PipeCommand;
+use crate::command::CliError;
+use crate::command::inputs::{fits, own_name, read_inputs, room};
+use crate::npy::{read_npy_if, read_npz_if};
+use anabranch::import::Dim;
+use anabranch::planning::name_matches;
+use anabranch::session::{Inputs, Session, ValueInfo};
+use anabranch_kernels::{Buffer, Shape, Tensor, TensorSpec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Different random data sets that are made: more take turns.
+const MOST_RANDOM: u64 = 16;
+
+/// All data sets.
+pub(super) struct Source<'a> {
+    session: &'a Session,
+    /// The same in all of them.
+    common: Inputs,
+    sets: Sets,
+}
+
+enum Sets {
+    /// One file a data set.
+    Files(Vec<PathBuf>),
+    /// Arrays of all rows, so many of which are a data set.
+    Rows {
+        arrays: BTreeMap<String, Tensor>,
+        rows: usize,
+        batch: usize,
+    },
+    Random {
+        count: u64,
+        sets: Vec<Inputs>,
+    },
+}
+
+impl<'a> Source<'a> {
+    /// The data sets that the command names.
+    pub(super) fn find(command: &PipeCommand, session: &'a Session) -> Result<Self, CliError> {
+        let common = read_inputs(&command.model(), None, session)?;
+        let batch = command.batch.get();
+        let sets = match (command.random, &command.inputs[..]) {
+            (Some(count), _) => {
+                let begun = with_batch(session, common.clone(), batch, &command.dim)?;
+                let set =
+                    |at| session.fill_random(begun.clone(), command.seed.wrapping_add(at)).map_err(CliError::from);
+                Sets::Random { count, sets: (0..count.min(MOST_RANDOM)).map(set).collect::<Result<_, _>>()? }
+            }
+            (None, [one]) if one.ends_with(".npz") && !one.contains(['*', '?']) => {
+                rows(Path::new(one), session, batch)?
+            }
+            (None, patterns) if batch == 1 => Sets::Files(files(patterns)?),
+            (None, _) => {
+                let text = "--batch cuts one FILE.npz, or random elements; files of arrays are data sets as they are";
+                return Err(CliError::input(text));
+            }
+        };
+        Ok(Self { session, common, sets })
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        match &self.sets {
+            Sets::Files(files) => files.len() as u64,
+            Sets::Rows { rows, batch, .. } => (rows / batch) as u64,
+            Sets::Random { count, .. } => *count,
+        }
+    }
+
+    /// Whether data sets are numbers, rather than files with names of their own.
+    pub(super) fn is_numbered(&self) -> bool {
+        !matches!(self.sets, Sets::Files(_))
+    }
+
+    /// What the results of a data set are called.
+    pub(super) fn name(&self, at: u64) -> String {
+        match &self.sets {
+            Sets::Files(files) => stem(&files[at as usize]),
+            // As wide whatever their count is: a data set keeps its name when more come.
+            Sets::Rows { .. } | Sets::Random { .. } => format!("{at:08}"),
+        }
+    }
+
+    /// A name that two data sets have, if there is one.
+    pub(super) fn name_of_two(&self) -> Option<String> {
+        let Sets::Files(files) = &self.sets else { return None };
+        let mut taken = BTreeSet::new();
+        files.iter().map(|file| stem(file)).find(|name| !taken.insert(name.clone()))
+    }
+
+    /// A data set.
+    pub(super) fn set(&self, at: u64) -> Result<Inputs, CliError> {
+        match &self.sets {
+            Sets::Random { sets, .. } => Ok(sets[at as usize % sets.len()].clone()),
+            Sets::Files(files) => self.read(&files[at as usize]),
+            Sets::Rows { arrays, batch, .. } => {
+                let with = |inputs: Inputs, (name, array): (&String, &Tensor)| {
+                    Ok(inputs.tensor(name, self.rows(name, array, at as usize, *batch)?))
+                };
+                arrays.iter().try_fold(self.common.clone(), with)
+            }
+        }
+    }
+
+    fn read(&self, path: &Path) -> Result<Inputs, CliError> {
+        let (session, common) = (self.session, &self.common);
+        if path.extension().is_some_and(|extension| extension == "npz") {
+            let known = |name: &str| session.inputs().iter().any(|input| input.name() == own_name(session, name));
+            let wanted = |name: &str, spec: &TensorSpec| match known(name) {
+                true => fits(session, own_name(session, name), spec).map(|()| true),
+                false => Ok(false),
+            };
+            let arrays = read_npz_if(path, wanted)?;
+            return Ok(arrays
+                .into_iter()
+                .fold(common.clone(), |inputs, (name, tensor)| inputs.tensor(own_name(session, &name), tensor)));
+        }
+        let missing = |input: &&ValueInfo| !input.is_optional() && common.find(input.name()).is_none();
+        let missing: Vec<&ValueInfo> = session.inputs().iter().filter(missing).collect();
+        let [input] = missing[..] else {
+            let names = missing.iter().map(|input| input.name()).collect::<Vec<_>>().join(", ");
+            let text = format!("a .npy file holds one array, but the model wants {names}; use .npz files, or --input");
+            return Err(CliError::in_file(path, text));
+        };
+        let tensor = read_npy_if(path, |spec| {
+            fits(session, input.name(), spec)?;
+            room(session, common.specs().chain([(input.name(), spec)]))
+        })?;
+        Ok(common.clone().tensor(input.name(), tensor))
+    }
+
+    /// The rows of a data set, with the leading axis if the model has it.
+    fn rows(&self, name: &str, array: &Tensor, at: usize, batch: usize) -> Result<Tensor, CliError> {
+        let dims = array.shape().dims();
+        let input = self.session.inputs().iter().find(|input| input.name() == name);
+        let rank = input.and_then(|input| input.dims()).map_or(dims.len(), <[Dim]>::len);
+        let mut own = dims.to_vec();
+        match rank == dims.len() {
+            true => own[0] = batch,
+            false => drop(own.remove(0)),
+        }
+        let bytes = array.bytes().len() / dims[0] * batch;
+        let part = Buffer::copied(&array.bytes()[at * bytes..][..bytes]);
+        let spec = TensorSpec::new(array.dtype(), Shape::new(own)?);
+        Ok(Tensor::new(spec, Arc::new(part))?)
+    }
+}
+
+/// A file's name without its ending.
+fn stem(file: &Path) -> String {
+    file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Binds the leading axes that are symbols to the size of a batch, by filling one such input in.
+fn with_batch(
+    session: &Session,
+    common: Inputs,
+    batch: usize,
+    symbols: &[(String, usize)],
+) -> Result<Inputs, CliError> {
+    let leading = |input: &ValueInfo| matches!(input.dims().and_then(<[Dim]>::first), Some(Dim::Symbol(_)));
+    let open = |input: &&ValueInfo| leading(input) && common.find(input.name()).is_none();
+    let Some(input) = session.inputs().iter().find(open).filter(|_| batch > 1) else { return Ok(common) };
+    let (name, dtype) = (input.name(), input.dtype());
+    let sizes = |dim: (usize, &Dim)| match dim {
+        (0, _) => Some(batch),
+        (_, Dim::Known(size)) => Some(*size),
+        (_, Dim::Symbol(name)) => symbols.iter().find(|(symbol, _)| symbol == name).map(|(_, size)| *size),
+        (_, Dim::Unknown) => None,
+    };
+    let dims: Option<Vec<usize>> = input.dims().unwrap_or(&[]).iter().enumerate().map(sizes).collect();
+    match dims.zip(dtype) {
+        Some((dims, dtype)) => {
+            let spec = TensorSpec::new(dtype, Shape::new(dims)?);
+            let short = || CliError::input(format!("input {name} as {spec} is more than the memory that there is"));
+            Ok(common.tensor(name, anabranch::session::random_tensor(name, &spec, 0).ok_or_else(short)?))
+        }
+        None => Err(CliError::input(format!("input {input}: give the sizes of its other symbols with --dim"))),
+    }
+}
+
+/// All arrays of an archive, which hold as many rows each.
+fn rows(path: &Path, session: &Session, batch: usize) -> Result<Sets, CliError> {
+    let mut given: Vec<(String, TensorSpec)> = Vec::new();
+    let arrays = read_npz_if(path, |name, spec| {
+        let input = session.inputs().iter().find(|input| input.name() == own_name(session, name));
+        if input.is_some_and(|input| input.dtype().is_some_and(|dtype| dtype != spec.dtype)) {
+            return Err(format!(
+                "it gives {spec}, but the model wants {}",
+                input.map_or(String::new(), ToString::to_string)
+            ));
+        }
+        if input.is_some() {
+            given.push((name.to_owned(), spec.clone()));
+            room(session, given.iter().map(|(name, spec)| (name.as_str(), spec)))?;
+        }
+        Ok(input.is_some())
+    })?;
+    let arrays: BTreeMap<String, Tensor> =
+        arrays.into_iter().map(|(name, tensor)| (own_name(session, &name).to_owned(), tensor)).collect();
+    let leading = |tensor: &Tensor| tensor.shape().dims().first().copied().unwrap_or(0);
+    let rows = arrays.values().map(leading).max().unwrap_or(0);
+    if rows == 0 {
+        let names = session.inputs().iter().map(ValueInfo::name).collect::<Vec<_>>().join(", ");
+        return Err(CliError::in_file(path, format!("has no row for any input of the model; its inputs are {names}")));
+    }
+    if let Some((name, other)) = arrays.iter().find(|(_, tensor)| leading(tensor) != rows) {
+        let text = format!("array {name} has {} rows, others have {rows}", leading(other));
+        return Err(CliError::in_file(path, text));
+    }
+    if rows % batch != 0 {
+        let text =
+            format!("its {rows} rows cannot be cut into data sets of {batch}; choose another --batch, or add rows");
+        return Err(CliError::in_file(path, text));
+    }
+    Ok(Sets::Rows { arrays, rows, batch })
+}
+
+/// The files that patterns name, in the order of their names.
+fn files(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
+    let mut files = Vec::new();
+    for pattern in patterns {
+        let path = Path::new(pattern);
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if !name.contains(['*', '?']) {
+            files.push(path.to_owned());
+            continue;
+        }
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let entries = directory.read_dir().map_err(|error| CliError::in_file(directory, error))?;
+        let before = files.len();
+        for entry in entries {
+            let entry = entry.map_err(|error| CliError::in_file(directory, error))?;
+            if name_matches(&name, &entry.file_name().to_string_lossy()) {
+                files.push(entry.path());
+            }
+        }
+        if files.len() == before {
+            return Err(CliError::in_file(directory, format!("there is no file {name}")));
+        }
+        files[before..].sort();
+    }
+    Ok(files)
+}

@@ -1,0 +1,176 @@
+//! `anabranch pipeline`: which processors run which stages of a chain, by every method side by side; and the experiments that compare them.
+
+mod experiments;
+mod report;
+
+use super::args::parse_positive;
+use super::files::file_of;
+use super::progress::waiting;
+use super::{CliError, MORE, Output, say, write_file};
+use anabranch_placement::pipeline::document::{self, Document};
+use anabranch_placement::pipeline::exact::ExactOptions;
+use anabranch_placement::pipeline::experiment::Sought;
+use anabranch_placement::pipeline::{ChooseOptions, Communication, Goal, Link, Parallel, Problem};
+use clap::{Args, ValueEnum};
+use experiments::Experiments;
+use report::Report;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+A chain of stages takes data sets one after the other. It is cut into intervals, and each interval has processors of its own: one, replicas that
+take the data sets in turn, or a group that shares each data set. The period is the time between two results, the latency the time
+that a data set takes. Methods are those of Benoit and Robert 2007, a search for what is best, and bounds on what is possible.
+
+A CSV file has a line a stage, with a head line: stage,in,out are its name and the bytes into and out of it; kind (monolithic, replicable or
+data-parallel), weights and activations (bytes) may follow; each further column is a processor, with seconds, or nothing where the
+stage cannot run:
+
+  stage,in,out,kind,cpu0,cpu1,gpu0
+  decode,60000,6000000,monolithic,0.014,0.028,
+  detect,6000000,20000,replicable,0.024,0.048,0.003
+
+JSON has links, speeds, memories and rules as well:
+
+  {\"format\": \"anabranch-pipeline\", \"version\": 1, \"data\": [60000, 6000000, 20000],
+   \"stages\": [{\"name\": \"decode\", \"work\": 0.028}, {\"name\": \"detect\", \"times\": [0.024, 0.003]}],
+   \"processors\": [{\"name\": \"cpu0\", \"speed\": 2}, {\"name\": \"gpu0\"}],
+   \"link\": {\"latency\": 2e-6, \"bandwidth\": 2e10}}
+
+Examples:
+  anabranch pipeline stages.json
+  anabranch pipeline stages.csv --bandwidth 1e10 --link-latency 1e-5 --latency 0.05 --chart front.svg
+  anabranch pipeline --experiments --stages 5,10,20 --instances 50
+  anabranch pipeline --experiments e2,e3 --latency-factor 1.5 --json";
+
+/// Map a chain of stages to processors for a short period or latency, by all methods
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct PipelineCommand {
+    /// Stages and processors: JSON or CSV
+    #[arg(required_unless_present = "experiments", conflicts_with = "experiments", value_name = "FILE.json|FILE.csv")]
+    file: Option<PathBuf>,
+    /// What is to be least
+    #[arg(long, value_enum, default_value_t = GoalName::Period)]
+    goal: GoalName,
+    /// Seek the least latency of mappings with at most this period
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["latency", "goal"], value_parser = seconds)]
+    period: Option<f64>,
+    /// Seek the least period of mappings with at most this latency
+    #[arg(long, value_name = "SECONDS", conflicts_with = "goal", value_parser = seconds)]
+    latency: Option<f64>,
+    /// What a processor does at a time [default: what the file says, else one-port]
+    #[arg(long, value_enum, value_name = "MODEL")]
+    communication: Option<CommunicationName>,
+    /// Replicate nothing
+    #[arg(long)]
+    no_replication: bool,
+    /// What may be run data-parallel [default: what the file says, else never]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    parallel: Option<ParallelName>,
+    /// Bytes a second of all links of a CSV file [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = parse_positive)]
+    bandwidth: Option<f64>,
+    /// Latency of all links of a CSV file
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = seconds)]
+    link_latency: f64,
+    /// Draw period over latency of all mappings, with the front
+    #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
+    chart: Option<PathBuf>,
+    /// Steps after which an exact search gives up
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000_000)]
+    steps: u64,
+    /// Seed of random heuristics, and of the first problem of experiments
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    experiments: Experiments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum GoalName {
+    /// Results often
+    Period,
+    /// Each data set fast
+    Latency,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CommunicationName {
+    /// Receive, compute or send
+    OnePort,
+    /// Receive, compute and send
+    Overlapped,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ParallelName {
+    /// Nothing
+    Never,
+    /// Intervals of one stage
+    Stage,
+    /// Any interval of data-parallel stages
+    Interval,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if seconds >= 0.0 && f64::is_finite(seconds) => Ok(seconds),
+        _ => Err("expected seconds, such as 0.02".into()),
+    }
+}
+
+impl PipelineCommand {
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let exact = ExactOptions { steps: self.steps };
+        let Some(file) = &self.file else {
+            return self.experiments.run(output, self.sought()?, exact, self.seed);
+        };
+        let link = Link { latency: self.link_latency, bandwidth: self.bandwidth.unwrap_or(f64::INFINITY) };
+        let Document { name, stages, processors, mut rules } = document::read(file, link)?;
+        if let Some(communication) = self.communication {
+            rules.communication = match communication {
+                CommunicationName::OnePort => Communication::OnePort,
+                CommunicationName::Overlapped => Communication::Overlapped,
+            };
+        }
+        if let Some(parallel) = self.parallel {
+            rules.parallel = match parallel {
+                ParallelName::Never => Parallel::Never,
+                ParallelName::Stage => Parallel::Stage,
+                ParallelName::Interval => Parallel::Interval,
+            };
+        }
+        rules.replication &= !self.no_replication;
+        let problem = Problem::new(stages, processors, rules).map_err(|error| CliError::in_file(file, error))?;
+        let options = ChooseOptions { exact, ..ChooseOptions::default() };
+        let search = || Report::new(name, &problem, self.goal(), options, self.seed);
+        let report =
+            waiting(output, "searching for mappings", search).map_err(|error| CliError::in_file(file, error))?;
+        if let Some(path) = &self.chart {
+            write_file(path, report.chart().svg())?;
+        }
+        if let Some(wrong) = report.wrong() {
+            say(wrong);
+            return Err(CliError::internal("a mapping did not pass the checker"));
+        }
+        output.text_or_json(|| report.text(), &report)
+    }
+
+    fn goal(&self) -> Goal {
+        match (self.period, self.latency, self.goal) {
+            (Some(period), ..) => Goal::LatencyWithin { period },
+            (_, Some(latency), _) => Goal::PeriodWithin { latency },
+            (.., GoalName::Period) => Goal::Period,
+            (.., GoalName::Latency) => Goal::Latency,
+        }
+    }
+
+    /// What experiments seek: limits are factors there.
+    fn sought(&self) -> Result<Sought, CliError> {
+        if self.period.is_some() || self.latency.is_some() || self.goal == GoalName::Latency {
+            let message = "experiments seek the least period; --latency-factor and --period-factor set limits there";
+            return Err(CliError::input(message));
+        }
+        Ok(self.experiments.sought())
+    }
+}

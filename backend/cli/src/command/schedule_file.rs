@@ -1,0 +1,205 @@
+//! A schedule in files that other tools read: which task runs where, when it starts and when it finishes, as CSV or JSON; and as a trace.
+
+use super::files::file_of;
+use super::trial::nanoseconds;
+use super::{CliError, pretty, trace_file, write_file, write_with};
+use crate::tensors::ending;
+use crate::trace::{Group, Slice, Trace, Track};
+use clap::Args;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Where a schedule goes.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Files")]
+pub(super) struct ScheduleArgs {
+    /// Write the schedule to FILE.csv, or with transfers to FILE.json
+    #[arg(long, value_name = "FILE", value_parser = file_of(&["csv", "json"]))]
+    schedule: Option<PathBuf>,
+    /// Write the schedule as a trace, FILE.json or FILE.paje
+    ///
+    /// FILE.json is for ui.perfetto.dev, FILE.paje for ViTE and pj_dump.
+    #[arg(long, value_name = "FILE", value_parser = file_of(&["json", "paje"]))]
+    trace: Option<PathBuf>,
+}
+
+/// A schedule. Times are in its unit, since the start of it all.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ScheduleFile {
+    format: &'static str,
+    version: u32,
+    /// Seconds are `s`; nothing where nobody knows it.
+    time_unit: Option<String>,
+    makespan: f64,
+    /// In the order of the graph.
+    tasks: Vec<TaskRow>,
+    transfers: Vec<TransferRow>,
+}
+
+/// A task's stay on its device.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct TaskRow {
+    pub(super) task: String,
+    pub(super) device: String,
+    pub(super) start: f64,
+    pub(super) finish: f64,
+}
+
+/// Data on their way.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct TransferRow {
+    /// What travels: the name of it, or of the task that makes it.
+    pub(super) data: String,
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) bytes: u64,
+    pub(super) start: f64,
+    pub(super) finish: f64,
+}
+
+impl ScheduleArgs {
+    /// Whether there is anything to write.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.schedule.is_some() || self.trace.is_some()
+    }
+
+    /// Writes the files that are wanted.
+    pub(super) fn write(&self, schedule: impl FnOnce() -> ScheduleFile) -> Result<(), CliError> {
+        if !self.is_wanted() {
+            return Ok(());
+        }
+        let schedule = schedule();
+        if let Some(path) = &self.schedule {
+            match ending(path).as_deref() {
+                Some("json") => write_file(path, pretty(&schedule)?)?,
+                _ => write_with(path, |file| schedule.write_csv(file))?,
+            }
+        }
+        self.trace.as_ref().map_or(Ok(()), |path| trace_file::write(path, None, &schedule.trace()))
+    }
+}
+
+impl ScheduleFile {
+    pub(super) fn new(
+        time_unit: Option<String>,
+        makespan: f64,
+        tasks: Vec<TaskRow>,
+        transfers: Vec<TransferRow>,
+    ) -> Self {
+        Self { format: "anabranch-schedule", version: 1, time_unit, makespan, tasks, transfers }
+    }
+
+    fn write_csv(&self, file: &mut dyn std::io::Write) -> std::io::Result<()> {
+        let mut writer = csv::Writer::from_writer(file);
+        writer.write_record(["task", "device", "start", "finish"])?;
+        for TaskRow { task, device, start, finish } in &self.tasks {
+            writer.write_record([task, device, &start.to_string(), &finish.to_string()])?;
+        }
+        writer.flush()
+    }
+
+    /// Tracks for devices and links. A unit of time that nobody knows is shown as a microsecond.
+    fn trace(&self) -> Trace {
+        let nanoseconds = nanoseconds(self.time_unit.as_deref()).unwrap_or(1e3);
+        let at = |time: f64| (time * nanoseconds).round() as u64;
+        let mut trace = Trace::default();
+        let mut lanes = Lanes { group: trace.group("devices"), tracks: BTreeMap::new() };
+        let mut tasks: Vec<_> = self.tasks.iter().collect();
+        tasks.sort_by(|a, b| a.start.total_cmp(&b.start));
+        for row in tasks {
+            let (start, end) = (at(row.start), at(row.finish));
+            let track = lanes.free(&mut trace, &row.device, start, end);
+            let (name, category, arguments) = (row.task.clone(), "task", serde_json::Map::new());
+            trace.slice(Slice { track, name, category, start, end, arguments });
+        }
+        let mut lanes = Lanes { group: trace.group("links"), tracks: BTreeMap::new() };
+        let mut transfers: Vec<_> = self.transfers.iter().collect();
+        transfers.sort_by(|a, b| a.start.total_cmp(&b.start));
+        for row in transfers {
+            let (start, end) = (at(row.start), at(row.finish));
+            let track = lanes.free(&mut trace, &format!("{} → {}", row.from, row.to), start, end);
+            let arguments = serde_json::Map::from_iter([("bytes".to_owned(), row.bytes.into())]);
+            let (name, category) = (row.data.clone(), "transfer");
+            trace.slice(Slice { track, name, category, start, end, arguments });
+        }
+        trace
+    }
+}
+
+/// The tracks of devices or links. Transfers that nothing keeps from sharing a link get tracks beside each other, for slices of one never
+/// overlap.
+struct Lanes {
+    group: Group,
+    /// By name, each with the end of its last slice.
+    tracks: BTreeMap<String, Vec<(Track, u64)>>,
+}
+
+impl Lanes {
+    /// A track of this name that is free from `start` on, and is taken until `end`; starts ascend.
+    fn free(&mut self, trace: &mut Trace, name: &str, start: u64, end: u64) -> Track {
+        let tracks = self.tracks.entry(name.to_owned()).or_default();
+        if let Some((track, taken)) = tracks.iter_mut().find(|(_, taken)| *taken <= start) {
+            *taken = end;
+            return *track;
+        }
+        let name = if tracks.is_empty() { name.to_owned() } else { format!("{name} ({})", tracks.len() + 1) };
+        let track = trace.track(self.group, &name);
+        tracks.push((track, end));
+        track
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule() -> ScheduleFile {
+        let task = |task: &str, device: &str, start, finish| TaskRow {
+            task: task.into(),
+            device: device.into(),
+            start,
+            finish,
+        };
+        let tasks = vec![task("a, b", "cpu0", 0.0, 1.5), task("c", "gpu0", 2.0, 4.0)];
+        let (data, from, to) = ("a, b".into(), "cpu0".into(), "gpu0".into());
+        let transfers = vec![TransferRow { data, from, to, bytes: 7, start: 1.5, finish: 2.0 }];
+        ScheduleFile::new(Some("ms".into()), 4.0, tasks, transfers)
+    }
+
+    #[test]
+    fn a_line_of_the_table_is_a_task() {
+        let mut text = Vec::new();
+        schedule().write_csv(&mut text).expect("a vector takes all");
+        let text = String::from_utf8(text).expect("UTF-8");
+        assert_eq!(text, "task,device,start,finish\n\"a, b\",cpu0,0,1.5\nc,gpu0,2,4\n");
+    }
+
+    #[test]
+    fn the_trace_has_every_task_and_transfer_at_its_time() {
+        let mut text = Vec::new();
+        schedule().trace().write_chrome(&mut text).expect("a vector takes all");
+        let trace: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+        let slices = trace["traceEvents"].as_array().expect("events").iter().filter(|event| event["ph"] == "X");
+        let found: Vec<_> = slices.map(|s| (s["name"].as_str(), s["ts"].as_f64(), s["dur"].as_f64())).collect();
+        assert_eq!(
+            found,
+            [
+                (Some("a, b"), Some(0.0), Some(1500.0)),
+                (Some("a, b"), Some(1500.0), Some(500.0)),
+                (Some("c"), Some(2000.0), Some(2000.0))
+            ]
+        );
+    }
+
+    #[test]
+    fn transfers_at_one_time_get_tracks_of_their_own() {
+        let mut schedule = schedule();
+        let again = TransferRow { start: 1.6, ..schedule.transfers[0].clone() };
+        schedule.transfers.extend([again.clone(), TransferRow { start: 2.0, finish: 3.0, ..again }]);
+        let mut text = Vec::new();
+        schedule.trace().write_chrome(&mut text).expect("a vector takes all");
+        let text = String::from_utf8(text).expect("UTF-8");
+        assert!(text.contains("cpu0 → gpu0 (2)") && !text.contains("(3)"), "{text}");
+    }
+}

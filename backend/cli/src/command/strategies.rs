@@ -1,0 +1,93 @@
+//! `anabranch strategies`: what each strategy does, where it comes from, what it takes, and when to use it.
+
+use super::table::Table;
+use super::{CliError, Output};
+use anabranch::planning::Strategy;
+use clap::Args;
+use serde::Serialize;
+
+/// List the placement strategies: what each does, its source, its time, and when to use it
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct StrategiesCommand {}
+
+/// A strategy. Time is in tasks V, edges E and devices P.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Entry {
+    name: &'static str,
+    does: &'static str,
+    source: &'static str,
+    time: &'static str,
+    when: &'static str,
+}
+
+/// Name, source, time, and when to use it.
+const FACTS: [[&str; 4]; 18] = [
+    [
+        "heft",
+        "Topcuoglu 2002, 4.2",
+        "O(E·P), and a search for gaps",
+        "first choice: fast, and seldom far from the best",
+    ],
+    ["cpop", "Topcuoglu 2002, 4.3", "O(E·P), and a search for gaps", "one long chain decides the makespan"],
+    ["peft", "Arabnejad & Barbosa 2014", "O(E·P²)", "devices differ much from task to task"],
+    ["lookahead", "Bittencourt et al. 2010", "O(E·P²) and more", "small graphs with costly transfers"],
+    ["minmin", "Ibarra & Kim 1977", "O(V·P·log V + E·P)", "many short independent tasks"],
+    ["maxmin", "Ibarra & Kim 1977", "O(V²·P) at worst", "few long tasks among many short ones"],
+    ["etf", "Hwang et al. 1989", "O(V·P·log V + E·P)", "alike devices, transfers that count"],
+    ["dls", "Sih & Lee 1993", "O(V·P·log V + E·P)", "unlike devices, transfers that count"],
+    ["sucuri", "Silva et al. 2016, III", "O(V + E)", "to compare with the Sucuri library"],
+    ["mite", "Laich 2017, 4.7", "O(V·log V + (V + E)·P)", "memory limits, or traffic that should be low"],
+    ["cp", "Laich 2017, 4.6", "O(E + V·P)", "one device is much faster, and the graph is narrow"],
+    ["icp", "Laich 2017, 4.5", "O(paths·(V + E)·log V)", "a few long chains side by side"],
+    ["dfs", "Laich 2017, 4.8", "O(V·log V + (V + E)·P)", "deep graphs of little parallelism"],
+    ["batch", "Laich 2017, 4.4", "O(V·log V + V·P)", "to compare with: it looks at no edge"],
+    ["hash", "Laich 2017, 4.2", "O(V·P)", "to compare with: it looks at nothing"],
+    ["cpu", "—", "O(V·P)", "no GPU wanted; the baseline of every comparison"],
+    ["gpu", "—", "O(V·P)", "all that a GPU can run, on one GPU"],
+    [
+        "auto",
+        "all others, then late acceptance",
+        "up to a minute",
+        "a plan that is run often: never worse than any other",
+    ],
+];
+
+impl StrategiesCommand {
+    pub(crate) fn run(self, output: Output) -> Result<(), CliError> {
+        let entries = entries();
+        output.text_or_json(|| table(&entries), &entries)
+    }
+}
+
+fn entries() -> Vec<Entry> {
+    let entry = |(name, does): (&'static str, &'static str)| {
+        let [_, source, time, when] = *FACTS.iter().find(|[known, ..]| *known == name)?;
+        Some(Entry { name, does, source, time, when })
+    };
+    Strategy::algorithms().filter_map(entry).collect()
+}
+
+fn table(entries: &[Entry]) -> String {
+    let mut does = Table::new("strategy | does");
+    let mut facts = Table::new("strategy | source | time in tasks V, edges E, devices P | use it where");
+    for Entry { name, does: what, source, time, when } in entries {
+        does.row([(*name).into(), (*what).into()]);
+        facts.row([(*name).into(), (*source).into(), (*time).into(), (*when).into()]);
+    }
+    format!("{does}\n{facts}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_has_its_facts() {
+        let (known, listed): (Vec<_>, Vec<_>) = (
+            Strategy::algorithms().map(|(name, _)| name).collect(),
+            entries().iter().map(|entry| entry.name).collect(),
+        );
+        assert_eq!(known, listed);
+        assert_eq!(FACTS.len(), listed.len());
+    }
+}

@@ -1,0 +1,174 @@
+//! Ways to place a model, as the commands that run several of them take and name them, and the lines of their CSV.
+
+use super::{CliError, write_with};
+use anabranch::compare::{Comparison, DYNAMIC, DeviceOutcome, Outcome, Way};
+use anabranch::plan::{PlanOptions, Residency, StreamMode};
+use anabranch::planning::{Order, PlanChoice};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What errors are, for the heads of tables.
+pub(super) const ERRORS: &str =
+    "error: (predicted − measured) / measured; nodes off: Σ |predicted − measured| of Σ measured";
+
+/// Those of some places that there are, on a machine with a GPU or without.
+pub(super) fn usual(places: &[&str], has_gpu: bool) -> Vec<String> {
+    places.iter().filter(|place| has_gpu || **place != "gpu").map(ToString::to_string).collect()
+}
+
+/// Every combination, places first, and none twice. The scheduler at run time, which has no plan, is not among them.
+///
+/// # Errors
+/// If `flag` names no place but that scheduler: it is compared with plans.
+pub(super) fn choices(
+    flag: &str,
+    places: &[String],
+    orders: &[Order],
+    streams: &[StreamMode],
+    weights: &Residency,
+) -> Result<Vec<PlanChoice>, CliError> {
+    let mut choices: Vec<PlanChoice> = Vec::new();
+    for place in places.iter().filter(|place| *place != DYNAMIC) {
+        for order in orders {
+            for stream in streams {
+                let plan = PlanOptions::default().with_streaming(*stream).with_weights(weights.clone());
+                let choice = PlanChoice { strategy: super::open::strategy(place), order: *order, plan };
+                if !choices.contains(&choice) {
+                    choices.push(choice);
+                }
+            }
+        }
+    }
+    match choices.is_empty() {
+        true => {
+            Err(CliError::input(format!("{flag}: name a strategy or a device beside `{DYNAMIC}`, which has no plan")))
+        }
+        false => Ok(choices),
+    }
+}
+
+/// Names ways by what differs among them.
+pub(super) struct Names {
+    orders: bool,
+    streams: bool,
+}
+
+impl Names {
+    pub(super) fn of(comparison: &Comparison) -> Self {
+        let ways = || comparison.outcomes.iter().map(|outcome| &outcome.way).filter(|way| way.order.is_some());
+        let first = ways().next();
+        Self {
+            orders: ways().any(|way| first.is_some_and(|first| first.order != way.order)),
+            streams: ways().any(|way| first.is_some_and(|first| first.stream != way.stream)),
+        }
+    }
+
+    /// Names that tell the ways apart in each of several comparisons.
+    pub(super) fn of_all(comparisons: &[&Comparison]) -> Self {
+        let all: Vec<Self> = comparisons.iter().map(|one| Self::of(one)).collect();
+        Self { orders: all.iter().any(|names| names.orders), streams: all.iter().any(|names| names.streams) }
+    }
+
+    pub(super) fn name(&self, way: &Way) -> String {
+        let mut name = way.place.clone();
+        if let Some(order) = way.order.as_ref().filter(|_| self.orders) {
+            let _ = write!(name, "/{order}");
+        }
+        if let Some(stream) = way.stream.filter(|_| self.streams) {
+            let _ = write!(name, "/{}", stream_name(stream));
+        }
+        name
+    }
+}
+
+pub(super) fn stream_name(stream: StreamMode) -> &'static str {
+    match stream {
+        StreamMode::Off => "off",
+        StreamMode::Auto => "auto",
+        StreamMode::Always => "always",
+    }
+}
+
+/// How a way's outputs compare with the first one's.
+pub(super) fn agreement(outcome: &Outcome) -> &'static str {
+    match (outcome.outputs.same_bits, outcome.outputs.within) {
+        (true, _) => "same",
+        (false, true) => "close",
+        (false, false) => "DIFFER",
+    }
+}
+
+/// Writes one line for each way of each model; the columns of devices bear the names of the first one's, which all have.
+pub(super) fn write_csv(path: &Path, comparisons: &[&Comparison]) -> Result<(), CliError> {
+    write_with(path, |file| emit_csv(file, comparisons))
+}
+
+fn emit_csv(file: &mut dyn Write, comparisons: &[&Comparison]) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(file);
+    let devices = comparisons.first().into_iter().flat_map(|comparison| &comparison.devices);
+    let of_devices = devices.flat_map(|facts| DEVICE_COLUMNS.map(|(name, _)| format!("{name}_{}", facts.name)));
+    let head = COLUMNS.map(|(name, _)| name.to_owned()).into_iter().chain(of_devices);
+    writer.write_record(head.collect::<Vec<_>>())?;
+    for comparison in comparisons {
+        for outcome in &comparison.outcomes {
+            let of_devices = outcome.devices.iter().flat_map(|device| DEVICE_COLUMNS.map(|(_, value)| value(device)));
+            let line = COLUMNS.map(|(_, value)| value(comparison, outcome)).into_iter().chain(of_devices);
+            writer.write_record(line.collect::<Vec<_>>())?;
+        }
+    }
+    writer.flush()
+}
+
+/// A column's name, and its cell for a thing.
+pub(super) type Column<T> = (&'static str, fn(&T) -> String);
+type WayColumn = (&'static str, fn(&Comparison, &Outcome) -> String);
+
+/// The columns of the CSV.
+const COLUMNS: [WayColumn; 22] = [
+    ("model", |comparison, _| comparison.model.clone()),
+    ("place", |_, outcome| outcome.way.place.clone()),
+    ("order", |_, outcome| or_empty(outcome.way.order)),
+    ("stream", |_, outcome| or_empty(outcome.way.stream.map(stream_name))),
+    ("runs", |_, outcome| outcome.samples_ms.len().to_string()),
+    ("callers", |comparison, _| comparison.callers.to_string()),
+    ("predicted_ms", |_, outcome| or_empty(outcome.predicted_ms)),
+    ("measured_ms", |_, outcome| outcome.measured_ms.median.to_string()),
+    ("low_ms", |_, outcome| outcome.measured_ms.low.to_string()),
+    ("high_ms", |_, outcome| outcome.measured_ms.high.to_string()),
+    ("p90_ms", |_, outcome| outcome.latencies_ms.p90.to_string()),
+    ("p95_ms", |_, outcome| outcome.latencies_ms.p95.to_string()),
+    ("p99_ms", |_, outcome| outcome.latencies_ms.p99.to_string()),
+    ("runs_per_second", |_, outcome| outcome.runs_per_second.to_string()),
+    ("error_percent", |_, outcome| or_empty(outcome.error_percent)),
+    ("node_error_percent", |_, outcome| or_empty(outcome.node_error_percent)),
+    ("link_error_percent", |_, outcome| or_empty(outcome.link_error_percent)),
+    ("predicted_traffic_bytes", |_, outcome| or_empty(outcome.predicted_traffic_bytes)),
+    ("traffic_bytes", |_, outcome| outcome.traffic_bytes.to_string()),
+    ("place_ms", |_, outcome| or_empty(outcome.place_ms)),
+    ("same_bits", |_, outcome| outcome.outputs.same_bits.to_string()),
+    ("within", |_, outcome| outcome.outputs.within.to_string()),
+];
+
+const DEVICE_COLUMNS: [Column<DeviceOutcome>; 5] = [
+    ("nodes", |device| device.nodes.to_string()),
+    ("predicted_utilisation", |device| or_empty(device.predicted_utilisation)),
+    ("utilisation", |device| device.utilisation.to_string()),
+    ("predicted_peak_bytes", |device| or_empty(device.predicted_peak_bytes)),
+    ("peak_bytes", |device| device.peak_bytes.to_string()),
+];
+
+fn or_empty(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usual;
+
+    #[test]
+    fn without_a_gpu_it_is_no_place() {
+        assert_eq!(usual(&["auto", "gpu", "cpu"], false), ["auto", "cpu"]);
+        assert_eq!(usual(&["auto", "gpu"], true), ["auto", "gpu"]);
+    }
+}

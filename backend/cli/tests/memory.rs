@@ -1,0 +1,78 @@
+//! Under a limit of its address space the command runs as without one, or ends with an error in words: no limit makes it abort or panic.
+#![cfg(target_os = "linux")]
+
+mod command;
+
+use command::{Anabranch, bundled};
+use std::process::{Command, Output};
+
+/// KiB from one limit to the next.
+const STEP: u64 = 768;
+
+/// The command in the address space of so many KiB.
+fn within(anabranch: &Anabranch, kibibytes: u64, arguments: &[&str]) -> Output {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -v {kibibytes} && exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_anabranch")]).args(arguments);
+    command.env("XDG_DATA_HOME", anabranch.directory.path()).env("RUST_BACKTRACE", "0");
+    command.current_dir(anabranch.directory.path()).output().expect("there is a shell")
+}
+
+/// The least limit at which the system loads the program and its libraries at all; what ends before is not ours.
+fn least(anabranch: &Anabranch) -> u64 {
+    let starts = |limit: &u64| within(anabranch, *limit, &["--version"]).status.success();
+    (8 << 10..).step_by(STEP as usize).find(starts).expect("it starts somewhere")
+}
+
+/// Raises the limit until the command has run well three times; the errors before that.
+fn raised(anabranch: &Anabranch, arguments: &[&str]) -> Vec<String> {
+    let (mut limit, mut well, mut errors) = (least(anabranch), 0, Vec::new());
+    while well < 3 {
+        let output = within(anabranch, limit, arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        // The standard library ends a process whose thread finds no memory for its signals: SECURITY.md leaves that out.
+        if told.contains("alternative stack") {
+            limit += STEP;
+            continue;
+        }
+        assert!(!told.contains("panicked"), "{arguments:?} within {limit} KiB: {told}");
+        match output.status.code() {
+            Some(0) => well += 1,
+            Some(2) => {
+                let named = told.starts_with("anabranch: ") || told.contains("\nanabranch: ");
+                let says = ["memory", "thread", "Ctrl-C"].iter().any(|word| told.contains(word));
+                assert!(named && says, "{arguments:?} within {limit} KiB: {told}");
+                errors.push(told);
+            }
+            code => panic!("{arguments:?} within {limit} KiB: {code:?} {:?}: {told}", output.status),
+        }
+        limit += STEP;
+    }
+    errors
+}
+
+#[test]
+fn under_any_limit_of_memory_the_command_runs_or_says_why_not() {
+    let anabranch = Anabranch::new();
+    anabranch.text(&["calibrate", "--no-gpu", "--cpu-devices", "machine"]);
+    let (encoder, vit) = (bundled("encoder.onnx"), bundled("vit.onnx"));
+    let cpu = ["--no-gpu", "--cpu-devices", "machine", "--repeat", "1", "--warmup", "0", "--no-learn"];
+    for model in [&["run", &encoder, "--dim", "batch=64", "--dim", "seq=64"][..], &["run", &vit, "--dim", "batch=32"]] {
+        let errors = raised(&anabranch, &[model, &cpu].concat());
+        assert!(errors.len() > 3, "{model:?}: {errors:?}");
+    }
+}
+
+/// With devices of unknown rates, which are measured first.
+#[test]
+fn under_any_limit_of_memory_devices_are_measured_or_it_is_said_why_not() {
+    let anabranch = Anabranch::new();
+    let arguments = ["run", "--no-gpu", "--cpu-devices", "machine", "--repeat", "1", "--warmup", "0", "--no-learn"];
+    let least = least(&anabranch);
+    for limit in (least..).step_by(8 * STEP as usize).take(5) {
+        let output = within(&anabranch, limit, &arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 2)), "within {limit} KiB: {:?}: {told}", output.status);
+        assert!(!told.contains("panicked"), "within {limit} KiB: {told}");
+    }
+}
