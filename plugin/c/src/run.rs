@@ -1,0 +1,178 @@
+//! Runs and plans.
+
+use super::abi::{
+    anabranch_cancel, anabranch_result, anabranch_room, anabranch_session, anabranch_status, anabranch_tensor,
+};
+use super::cancel::TOKENS;
+use super::open::{Open, SESSIONS, placed};
+use super::result::{Made, RESULTS};
+use super::status::{Failure, Result, guarded};
+use super::tensors::{Room, inputs, rooms};
+use super::text::written;
+use anabranch::plan_file::PlanFile;
+use anabranch::{DType, Inputs, Outputs, RunOptions, Shape, Tensor, TensorSpec, lent};
+use std::ffi::c_char;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+/// Runs the model. `inputs` are `input_count` tensors in any order, by their names; those that the model has a default for may be left out.
+/// `cancel` is a token, or null. A run that takes longer than `timeout_ms` milliseconds ends with ANABRANCH_STATUS_TIMEOUT; 0 is for ever. On
+/// success `result` is a handle, which anabranch_result_free() closes; on failure null.
+///
+/// The first run with new shapes of inputs makes a plan for them. Any thread, at any time: runs of one session follow each other, since each uses
+/// all the devices of its plan. Until the call returns nobody may write the inputs; afterwards nothing of them is used.
+///
+/// # Safety
+/// `inputs` must be `input_count` tensors with what they point to, or null, and `result` a place for a pointer, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anabranch_run(
+    session: *const anabranch_session,
+    inputs: *const anabranch_tensor,
+    input_count: usize,
+    cancel: *const anabranch_cancel,
+    timeout_ms: u64,
+    result: *mut *mut anabranch_result,
+) -> anabranch_status {
+    guarded(|| {
+        // SAFETY: as this function's.
+        let result = unsafe { placed(result, ptr::null_mut()) }?;
+        let open = SESSIONS.get(session)?;
+        // SAFETY: as this function's: the inputs are used until this call returns.
+        let (inputs, _) = unsafe { self::inputs(&open, inputs, input_count) }?;
+        let run = open.session.run_with(&inputs, &options(&open, cancel, timeout_ms)?)?;
+        *result = RESULTS.open(Made::of(run, open.profile));
+        Ok(())
+    })
+}
+
+/// Runs the model like anabranch_run(), and writes outputs to `outputs`, `output_count` places in any order, by the outputs' names; outputs that
+/// are not among them are not given. Types, shapes and sizes must be exactly the outputs'; where they follow from the inputs' shapes, that is
+/// seen before the run. After a failure what is in the places means nothing.
+///
+/// Any thread, at any time, as anabranch_run(). Until the call returns nobody may write the inputs, nor read or write the places.
+///
+/// # Safety
+/// `inputs` must be `input_count` tensors and `outputs` `output_count` places with what they point to, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anabranch_run_into(
+    session: *const anabranch_session,
+    inputs: *const anabranch_tensor,
+    input_count: usize,
+    outputs: *const anabranch_room,
+    output_count: usize,
+    cancel: *const anabranch_cancel,
+    timeout_ms: u64,
+) -> anabranch_status {
+    guarded(|| {
+        let begun = Instant::now();
+        let open = SESSIONS.get(session)?;
+        // SAFETY: as this function's: inputs and places are used until this call returns.
+        let (inputs, ranges) = unsafe { self::inputs(&open, inputs, input_count) }?;
+        // SAFETY: as this function's.
+        let rooms = unsafe { rooms(&open, outputs, output_count, &ranges) }?;
+        // The token is looked up once: one that is freed during the call is still the run's.
+        let asked = options(&open, cancel, timeout_ms)?;
+        let left = || {
+            let mut options = asked.clone();
+            options.timeout = options.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+            options
+        };
+        open.session.outlasting(|| {
+            let prepared = open.session.prepare_with(&inputs, &left())?;
+            if prepared.rest().is_none() {
+                let outputs = prepared.program.outputs.iter().map(|output| (&*output.name, &output.spec));
+                if let Err(failure) = check(outputs, &rooms) {
+                    return Ok(Err(failure));
+                }
+            }
+            // SAFETY: as this function's.
+            let mut made = Outputs::over(rooms.iter().map(|room| unsafe { over(room.as_ref()) }).collect());
+            open.session.run_prepared_into(&prepared, &inputs, &mut made, &left())?;
+            // SAFETY: as this function's; a tensor over a place is that output's own, or gone.
+            Ok(unsafe { leave(&made, &rooms) })
+        })?
+    })
+}
+
+/// How a run is made.
+fn options(open: &Open, cancel: *const anabranch_cancel, timeout_ms: u64) -> Result<RunOptions> {
+    let mut options = RunOptions::default().with_profile(open.profile);
+    if !cancel.is_null() {
+        options = options.with_cancel(TOKENS.get(cancel)?.as_ref().clone());
+    }
+    if timeout_ms > 0 {
+        options = options.with_timeout(Duration::from_millis(timeout_ms));
+    }
+    Ok(options)
+}
+
+/// Sees that outputs are what the caller has room for.
+fn check<'o>(outputs: impl Iterator<Item = (&'o str, &'o TensorSpec)>, rooms: &[Option<Room>]) -> Result<()> {
+    for ((name, spec), room) in outputs.zip(rooms) {
+        if let Some(room) = room.as_ref().filter(|room| room.spec != *spec) {
+            return Err(Failure::argument(format_args!(
+                "output `{name}` is {spec}, but the room is for {}",
+                room.spec
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The tensor for a run to leave an output in: one without bytes where the caller has no room, or none that can be written directly.
+///
+/// # Safety
+/// As [`lent::room`].
+unsafe fn over(room: Option<&Room>) -> Tensor {
+    let nothing = || Tensor::zeroed(TensorSpec::new(DType::U8, Shape::new([0]).expect("no elements fit everywhere")));
+    let place = room.and_then(|room| Some((room.place?, &room.spec)));
+    // SAFETY: as this function's.
+    place.and_then(|(place, spec)| unsafe { lent::room(place, spec) }).unwrap_or_else(nothing)
+}
+
+/// Leaves the outputs in their places that are not there yet.
+///
+/// # Safety
+/// As [`lent::leave`], for each place.
+unsafe fn leave(made: &Outputs, rooms: &[Option<Room>]) -> Result<()> {
+    check(made.iter().map(|(name, tensor)| (name, tensor.spec())), rooms)?;
+    for (tensor, room) in made.tensors().iter().zip(rooms) {
+        if let Some(place) = room.as_ref().and_then(|room| room.place) {
+            // SAFETY: as this function's; the tensor is as large as the room.
+            unsafe { lent::leave(tensor, place) };
+        }
+    }
+    Ok(())
+}
+
+/// The plan for inputs of these shapes, as the JSON that `anabranch place` writes: the device of each node and why, the order of each device, transfers,
+/// predicted times in microseconds and bytes. It can be edited, and given to a session as the option `strategy`. The inputs are as in
+/// anabranch_run(); a later run with such inputs follows this plan. Where shapes follow from computed values, it is the plan of what comes before
+/// them. `buffer`, `room` and `needed` are as in anabranch_report().
+///
+/// Any thread, at any time. Takes as long as planning, once for each set of shapes.
+///
+/// # Safety
+/// `inputs` must be `input_count` tensors with what they point to, or null; `buffer` must have room for `room` bytes, or be null; `needed` must be a
+/// place for a number, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anabranch_plan(
+    session: *const anabranch_session,
+    inputs: *const anabranch_tensor,
+    input_count: usize,
+    buffer: *mut c_char,
+    room: usize,
+    needed: *mut usize,
+) -> anabranch_status {
+    guarded(|| {
+        let open = SESSIONS.get(session)?;
+        // SAFETY: as this function's: the inputs are used until this call returns.
+        let (inputs, _): (Inputs, _) = unsafe { self::inputs(&open, inputs, input_count) }?;
+        let prepared = open.session.prepare(&inputs)?;
+        let file = PlanFile::of(prepared.plan(), &prepared.program, &prepared.blocks);
+        let text = serde_json::to_string(&file.with_candidates(prepared.candidates.clone()));
+        let text = text.map_err(|error| Failure::new(anabranch_status::Internal, error))?;
+        // SAFETY: as this function's.
+        unsafe { written(&text, buffer, room, needed) }
+    })
+}

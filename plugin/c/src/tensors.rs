@@ -1,0 +1,170 @@
+//! Tensors of callers: what is wrong with them is found before anything of them is read.
+
+use super::abi::anabranch_status as Status;
+use super::abi::{anabranch_room, anabranch_tensor};
+use super::open::Open;
+use super::status::{Failure, Result};
+use super::text::given;
+use anabranch::import::element_type;
+use anabranch::{DType, Inputs, Shape, TensorSpec, ValueInfo, lent};
+use anabranch_kernels::shape::MAX_RANK;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::slice;
+
+/// The number of a type in ONNX files.
+pub(crate) fn code(dtype: DType) -> i32 {
+    let numbers = 0..=i32::from(u8::MAX);
+    numbers.into_iter().find(|number| element_type((*number).into()) == Some(dtype)).unwrap_or(0)
+}
+
+/// Where a tensor of a caller's is, and what it is.
+struct Place {
+    spec: TensorSpec,
+    /// Its bytes by their addresses, if there are any.
+    bytes: Range<usize>,
+}
+
+/// Where an output is to go.
+pub(crate) struct Room {
+    pub(crate) spec: TensorSpec,
+    /// `None` for one without bytes.
+    pub(crate) place: Option<NonNull<u8>>,
+    bytes: Range<usize>,
+}
+
+/// What a tensor is said to be, before it is looked at.
+struct Said {
+    element_type: i32,
+    dims: *const i64,
+    rank: usize,
+    bytes: usize,
+}
+
+/// The tensors that a caller gives to a run, used where they are.
+///
+/// # Errors
+/// If there are too many, or one has no name, is given twice, or contradicts itself.
+///
+/// # Safety
+/// There must be `count` of them with their names, dimensions and elements, all of which stay as they are as long as the inputs are used.
+pub(crate) unsafe fn inputs(
+    open: &Open,
+    tensors: *const anabranch_tensor,
+    count: usize,
+) -> Result<(Inputs, Vec<Range<usize>>)> {
+    let (mut inputs, mut ranges) = (Inputs::new(), Vec::new());
+    // SAFETY: as this function's.
+    for tensor in unsafe { listed(tensors, count, open.session.inputs(), "input") }? {
+        // SAFETY: as this function's.
+        let name = unsafe { given(tensor.name, "the name of an input") }?;
+        if inputs.specs().any(|(known, _)| known == name) {
+            return Err(Failure::argument(format_args!("input `{name}` is given twice")));
+        }
+        let anabranch_tensor { element_type, dims, rank, bytes, .. } = *tensor;
+        let said = Said { element_type, dims, rank, bytes };
+        // SAFETY: as this function's.
+        let Place { spec, bytes } = unsafe { said.place(tensor.data.addr(), &format!("input `{name}`")) }?;
+        let short = || Failure::new(Status::Memory, format_args!("there is no memory for input `{name}`, {spec}"));
+        // SAFETY: there are as many bytes as `spec` has, or none; the rest is this function's promise.
+        inputs = inputs.tensor(name, unsafe { lent::borrowed(tensor.data.cast(), spec.clone()) }.ok_or_else(short)?);
+        ranges.push(bytes);
+    }
+    Ok((inputs, ranges))
+}
+
+/// Where a caller wants outputs, by their places in the model's order; `None` for those that are not wanted.
+///
+/// # Errors
+/// As [`inputs`]; also if one is none of the model's, or is where another one or an input is.
+///
+/// # Safety
+/// There must be `count` of them with their names and dimensions.
+pub(crate) unsafe fn rooms(
+    open: &Open,
+    rooms: *const anabranch_room,
+    count: usize,
+    inputs: &[Range<usize>],
+) -> Result<Vec<Option<Room>>> {
+    let outputs = open.session.outputs();
+    let mut found: Vec<Option<Room>> = outputs.iter().map(|_| None).collect();
+    // SAFETY: as this function's.
+    for room in unsafe { listed(rooms, count, outputs, "output") }? {
+        // SAFETY: as this function's.
+        let name = unsafe { given(room.name, "the name of an output") }?;
+        let names = || outputs.iter().map(ValueInfo::name);
+        let unknown = || {
+            let known = names().collect::<Vec<_>>().join(", ");
+            Failure::argument(format_args!("the model has no output `{name}`; its outputs are {known}"))
+        };
+        let at = names().position(|known| known == name).ok_or_else(unknown)?;
+        let anabranch_room { element_type, dims, rank, bytes, data, .. } = *room;
+        let said = Said { element_type, dims, rank, bytes };
+        // SAFETY: as this function's.
+        let Place { spec, bytes } = unsafe { said.place(data.addr(), &format!("output `{name}`")) }?;
+        let others = found.iter().flatten().map(|room| &room.bytes);
+        if inputs.iter().chain(others).any(|other| other.start < bytes.end && bytes.start < other.end) {
+            let text = format!("output `{name}` is to be written where another tensor of this call is");
+            return Err(Failure::argument(text));
+        }
+        let place = NonNull::new(data.cast()).filter(|_| !bytes.is_empty());
+        if found[at].replace(Room { spec, place, bytes }).is_some() {
+            return Err(Failure::argument(format_args!("output `{name}` is given twice")));
+        }
+    }
+    Ok(found)
+}
+
+/// A caller's list, which has no more entries than the model.
+///
+/// # Safety
+/// It must be null or have `count` entries, which stay as they are.
+unsafe fn listed<'a, T>(first: *const T, count: usize, model: &[ValueInfo], what: &str) -> Result<&'a [T]> {
+    if count > model.len() {
+        let known = model.len();
+        return Err(Failure::argument(format_args!("{count} {what}s are given, but the model has {known}")));
+    }
+    match (first.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Failure::argument(format_args!("the list of {what}s is null, but said to have {count}"))),
+        (false, _) if !first.is_aligned() => Err(Failure::argument(format_args!("the list of {what}s is not aligned"))),
+        // SAFETY: as this function's; the list is aligned, and `count` is small.
+        (false, _) => Ok(unsafe { slice::from_raw_parts(first, count) }),
+    }
+}
+
+impl Said {
+    /// What the tensor is, whose data is at an address.
+    ///
+    /// # Safety
+    /// `dims` must be null or have `rank` entries.
+    unsafe fn place(&self, address: usize, what: &str) -> Result<Place> {
+        let wrong = |text: &dyn std::fmt::Display| Failure::argument(format_args!("{what}: {text}"));
+        let unknown = || wrong(&format_args!("{} is no element type; see anabranch_type", self.element_type));
+        let dtype = element_type(self.element_type.into()).ok_or_else(unknown)?;
+        let rank = self.rank;
+        if rank > MAX_RANK {
+            return Err(wrong(&format_args!("{rank} dimensions; at most {MAX_RANK} are supported")));
+        }
+        let dims: &[i64] = match (self.dims.is_null(), rank) {
+            (_, 0) => &[],
+            (true, _) => return Err(wrong(&format_args!("the dimensions are null, but said to be {rank}"))),
+            (false, _) if !self.dims.is_aligned() => return Err(wrong(&"the dimensions are not aligned")),
+            // SAFETY: as this function's; they are aligned, and few.
+            (false, _) => unsafe { slice::from_raw_parts(self.dims, rank) },
+        };
+        let sizes: std::result::Result<Vec<usize>, _> = dims.iter().map(|dim| usize::try_from(*dim)).collect();
+        let sizes = sizes.map_err(|_| wrong(&format_args!("a dimension of {dims:?} is negative")))?;
+        let shape = Shape::new(sizes).map_err(|error| wrong(&error))?;
+        let spec = TensorSpec::new(dtype, shape);
+        if spec.bytes() != self.bytes {
+            return Err(wrong(&format_args!("{spec} has {} bytes, but {} are given", spec.bytes(), self.bytes)));
+        }
+        if address == 0 && self.bytes > 0 {
+            return Err(wrong(&format_args!("the data is null, but said to have {} bytes", self.bytes)));
+        }
+        let end = address.checked_add(self.bytes);
+        let end = end.ok_or_else(|| wrong(&"its bytes go beyond the end of the address space"))?;
+        Ok(Place { spec, bytes: address..end })
+    }
+}

@@ -1,0 +1,268 @@
+//! One part of a graph: a session of ours that ONNX Runtime calls as one node.
+
+use super::abi::{NodeComputeInfo, VERSION};
+use super::api::Api;
+use super::graph::Part;
+use super::report::Report;
+use super::status::{Failure, Result, guarded};
+use super::values;
+use anabranch::import::{self, Model};
+use anabranch::{
+    Inputs, Outputs, Prepared, RunOptions, Session, SessionError, SessionOptions, Shape, Tensor, TensorSpec, lent,
+};
+use ort_sys::{OrtKernelContext, OrtStatusPtr, OrtValue};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// What ONNX Runtime holds of a part. It begins with what ONNX Runtime knows of it.
+#[repr(C)]
+pub(crate) struct Compiled {
+    base: NodeComputeInfo,
+    api: Api,
+    name: String,
+    /// The part with the initialisers as inputs, whose elements come with the first run.
+    model: Model,
+    /// The places of the inputs, by name, among those of ONNX Runtime's node; those that vary, and those that do not.
+    varying: Vec<(String, usize)>,
+    constant: Vec<(String, usize)>,
+    /// For each output of the model, its place among those of ONNX Runtime's node.
+    outputs: Vec<usize>,
+    options: SessionOptions,
+    report: Arc<Report>,
+}
+
+/// What a session of ONNX Runtime's holds of a part while it may run it.
+#[derive(Default)]
+struct State {
+    /// Opened by the first run that can.
+    session: OnceLock<Session>,
+    /// Held while it is opened.
+    opening: Mutex<()>,
+    /// The plans that the report knows.
+    reported: Mutex<Vec<Weak<Prepared>>>,
+}
+
+impl Compiled {
+    /// A part that ONNX Runtime calls by a node of these inputs and outputs.
+    ///
+    /// # Errors
+    /// If it is no sound model, or the node lacks one of its inputs or outputs.
+    pub(crate) fn new(
+        api: Api,
+        name: String,
+        part: &Part,
+        (inputs, outputs): (&[String], &[String]),
+        options: SessionOptions,
+        report: Arc<Report>,
+    ) -> Result<Self> {
+        let model = import::from_message(&part.message)?;
+        let index = |names: &[String]| -> HashMap<String, usize> {
+            names.iter().enumerate().map(|(at, name)| (name.clone(), at)).collect()
+        };
+        let (inputs, outputs) = (index(inputs), index(outputs));
+        let place = |of: &HashMap<String, usize>, value: &str| {
+            let missing = || Failure::new(format_args!("part {name}: its node does not exchange `{value}`"));
+            of.get(value).copied().ok_or_else(missing)
+        };
+        let (mut varying, mut constant) = (Vec::new(), Vec::new());
+        for (input, _) in &part.inputs {
+            let found = (input.clone(), place(&inputs, input)?);
+            if part.constants.contains_key(input) { constant.push(found) } else { varying.push(found) }
+        }
+        let outputs = model.outputs.iter().map(|output| place(&outputs, &output.name)).collect::<Result<_>>()?;
+        let base = NodeComputeInfo {
+            ort_version_supported: VERSION,
+            CreateState: create_state,
+            Compute: compute,
+            ReleaseState: release_state,
+        };
+        Ok(Self { base, api, name, model, varying, constant, outputs, options, report })
+    }
+
+    /// What is at a place of the node's inputs.
+    fn input(&self, context: *mut OrtKernelContext, at: usize, name: &str) -> Result<*const OrtValue> {
+        // SAFETY: `context` is of the call that is being answered.
+        let value =
+            self.api.get(ptr::null(), |out| unsafe { (self.api.ort.KernelContext_GetInput)(context, at, out) })?;
+        let missing = || Failure::new(format_args!("part {}: input `{name}` is not given", self.name));
+        if value.is_null() { Err(missing()) } else { Ok(value) }
+    }
+
+    /// The session, with the elements of the initialisers that this call brings.
+    fn session<'s>(&self, state: &'s State, context: *mut OrtKernelContext) -> Result<&'s Session> {
+        if let Some(session) = state.session.get() {
+            return Ok(session);
+        }
+        let _alone = state.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = state.session.get() {
+            return Ok(session);
+        }
+        let mut model = self.model.clone();
+        for (name, at) in &self.constant {
+            // SAFETY: ONNX Runtime keeps initialisers where they are and as they are as long as its session, which gives back the
+            // state, and with it the session that reads them, before it ends.
+            let constant = unsafe { values::constant(self.api, self.input(context, *at, name)?, name) }?;
+            if !model.fix_input(name, constant) {
+                return Err(Failure::new(format_args!("part {}: `{name}` is not what it was declared", self.name)));
+            }
+        }
+        let session = Session::new(model, self.options.clone())?;
+        Ok(state.session.get_or_init(|| session))
+    }
+
+    /// Runs the part in ONNX Runtime's memory.
+    fn run(&self, state: &State, context: *mut OrtKernelContext) -> Result<()> {
+        let session = self.session(state, context)?;
+        let mut inputs = Inputs::new();
+        for (name, at) in &self.varying {
+            // SAFETY: inputs stay as they are until this call is answered, and the session lets go of them when its run ends.
+            let tensor = unsafe { values::tensor(self.api, self.input(context, *at, name)?, name) }?;
+            inputs = inputs.tensor(name, tensor);
+        }
+        session.outlasting(|| {
+            let prepared = session.prepare(&inputs)?;
+            self.tell(state, &prepared);
+            match prepared.rest() {
+                Some(_) => Ok(self.run_in_phases(session, &inputs, context)),
+                None => self.run_plan(session, &prepared, &inputs, context),
+            }
+        })?
+    }
+
+    /// Runs a whole plan in ONNX Runtime's memory. Failures that are not the session's are within.
+    fn run_plan(
+        &self,
+        session: &Session,
+        prepared: &Arc<Prepared>,
+        inputs: &Inputs,
+        context: *mut OrtKernelContext,
+    ) -> std::result::Result<Result<()>, SessionError> {
+        let specs = prepared.program.outputs.iter().map(|output| &output.spec);
+        let places = specs.clone().zip(&self.outputs).map(|(spec, at)| self.output(context, *at, spec));
+        let places: Result<Vec<Option<NonNull<u8>>>> = places.collect();
+        let places = match places {
+            Ok(places) => places,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let room = |(spec, place): (&TensorSpec, &Option<NonNull<u8>>)| {
+            // SAFETY: the memory is this output's alone; it is used until the run ends, within this call.
+            place.and_then(|place| unsafe { lent::room(place, spec) }).unwrap_or_else(no_room)
+        };
+        let mut outputs = Outputs::over(specs.zip(&places).map(room).collect());
+        session.run_prepared_into(prepared, inputs, &mut outputs, &RunOptions::default())?;
+        for (tensor, place) in outputs.tensors().iter().zip(places) {
+            // SAFETY: there is as much room as the output has bytes, in memory that is no other tensor's of ours: the one that was made over
+            // it is gone, or it is this one.
+            unsafe { left(tensor, place) };
+        }
+        Ok(Ok(()))
+    }
+
+    /// Runs a part whose shapes only its run tells, and copies its outputs.
+    fn run_in_phases(&self, session: &Session, inputs: &Inputs, context: *mut OrtKernelContext) -> Result<()> {
+        let outputs = session.run(inputs)?;
+        for (tensor, at) in outputs.tensors().iter().zip(&self.outputs) {
+            let place = self.output(context, *at, tensor.spec())?;
+            // SAFETY: there is as much room as the output has bytes, in memory that is no tensor's of ours.
+            unsafe { left(tensor, place) };
+        }
+        Ok(())
+    }
+
+    /// Where an output is to be; `None` for one without bytes.
+    fn output(&self, context: *mut OrtKernelContext, at: usize, spec: &TensorSpec) -> Result<Option<NonNull<u8>>> {
+        let dims: Vec<i64> = spec.shape.dims().iter().map(|dim| *dim as i64).collect();
+        // SAFETY: `context` is of the call that is being answered, and there are as many dimensions as is said.
+        let data: *mut c_void = unsafe {
+            let value = self.api.get(ptr::null_mut(), |out| {
+                (self.api.ort.KernelContext_GetOutput)(context, at, dims.as_ptr(), dims.len(), out)
+            })?;
+            if value.is_null() || spec.bytes() == 0 {
+                return Ok(None);
+            }
+            let theirs = values::spec(self.api, value, "an output")?;
+            if theirs != *spec {
+                let text = format!("part {}: an output is {spec}, where ONNX Runtime expects {theirs}", self.name);
+                return Err(Failure::new(text));
+            }
+            self.api.get(ptr::null_mut(), |out| (self.api.ort.GetTensorMutableData)(value, out))?
+        };
+        Ok(NonNull::new(data.cast()))
+    }
+
+    /// Tells the report of a plan that it does not know.
+    fn tell(&self, state: &State, prepared: &Arc<Prepared>) {
+        if !self.report.is_wanted() {
+            return;
+        }
+        let mut reported = state.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.retain(|known| known.strong_count() > 0);
+        if !reported.iter().any(|known| ptr::eq(known.as_ptr(), Arc::as_ptr(prepared))) {
+            reported.push(Arc::downgrade(prepared));
+            // A report that cannot be written was refused when the part was compiled: it is no reason to fail a run.
+            let _ = self.report.planned(&self.name, prepared);
+        }
+    }
+}
+
+/// Leaves an output in its place, if it has one.
+///
+/// # Safety
+/// As [`lent::leave`].
+unsafe fn left(tensor: &Tensor, place: Option<NonNull<u8>>) {
+    if let Some(place) = place {
+        // SAFETY: as this function's.
+        unsafe { lent::leave(tensor, place) };
+    }
+}
+
+/// In the place of an output that is copied.
+fn no_room() -> Tensor {
+    Tensor::zeroed(TensorSpec::new(anabranch::DType::U8, Shape::new([0]).expect("no elements fit everywhere")))
+}
+
+/// The part that ONNX Runtime calls.
+///
+/// # Safety
+/// `info` must be one that [`Compiled`] was given out as.
+unsafe fn compiled<'a>(info: *mut NodeComputeInfo) -> &'a Compiled {
+    // SAFETY: as this function's; a `Compiled` begins with its `NodeComputeInfo`, and is only read.
+    unsafe { &*info.cast::<Compiled>() }
+}
+
+unsafe extern "system" fn create_state(
+    info: *mut NodeComputeInfo,
+    _context: *const c_void,
+    state: *mut *mut c_void,
+) -> OrtStatusPtr {
+    // SAFETY: ONNX Runtime gives what `Provider::compile` gave it, and where to write.
+    unsafe {
+        guarded(compiled(info).api.ort, || {
+            *state = Box::into_raw(Box::new(State::default())).cast();
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "system" fn compute(
+    info: *mut NodeComputeInfo,
+    state: *mut c_void,
+    context: *mut OrtKernelContext,
+) -> OrtStatusPtr {
+    // SAFETY: ONNX Runtime gives what `Provider::compile` and `create_state` gave it; a state is only read.
+    unsafe { guarded(compiled(info).api.ort, || compiled(info).run(&*state.cast::<State>(), context)) }
+}
+
+unsafe extern "system" fn release_state(info: *mut NodeComputeInfo, state: *mut c_void) {
+    // SAFETY: as in `compute`; ONNX Runtime gives a state back once, when nothing runs.
+    let status = unsafe {
+        guarded(compiled(info).api.ort, || {
+            drop(Box::from_raw(state.cast::<State>()));
+            Ok(())
+        })
+    };
+    // There is nobody to tell.
+    let _ = status;
+}

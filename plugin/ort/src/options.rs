@@ -1,0 +1,89 @@
+//! What an application asks of the provider.
+
+use super::status::{Failure, Result};
+use anabranch::SessionOptions;
+use anabranch::session::SETTINGS;
+use std::path::PathBuf;
+
+/// The name by which ONNX Runtime knows the provider.
+pub(crate) const NAME: &str = "AnabranchExecutionProvider";
+
+/// The option that is the provider's own.
+const REPORT: (&str, &str) = ("report", "a file that says which nodes went where, and why not");
+
+/// Options of sessions that mean nothing here: parts have no symbolic dimensions, and ONNX Runtime says whether there are GPUs.
+const OTHERS: [&str; 2] = ["gpu", "dims"];
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) session: SessionOptions,
+    pub(crate) report: Option<PathBuf>,
+    /// Whether the options say which devices there are, so that names of the devices that a session was given mean others.
+    pub(crate) other_devices: bool,
+}
+
+impl Options {
+    /// Those among a session's configuration that are for this provider.
+    ///
+    /// # Errors
+    /// If one is not known or has no such value.
+    pub(crate) fn of(entries: &[(String, String)]) -> Result<Self> {
+        let prefix = format!("ep.{}.", NAME.to_lowercase());
+        let mut options = Self { session: SessionOptions::default(), report: None, other_devices: false };
+        for (key, value) in entries {
+            if let Some(key) = key.strip_prefix(&prefix) {
+                options.set(key, value).map_err(|why| wrong(&why))?;
+            }
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> std::result::Result<(), String> {
+        match key {
+            "report" => self.report = Some(value.into()),
+            _ if OTHERS.contains(&key) => return Err(format!("option `{key}` is none of the provider's")),
+            _ => self.session.set(key, value).map_err(|error| error.to_string())?,
+        }
+        self.other_devices |= ["devices", "cpu_devices", "software_gpu"].contains(&key);
+        Ok(())
+    }
+}
+
+fn wrong(why: &str) -> Failure {
+    let known = SETTINGS.iter().filter(|(key, _)| !OTHERS.contains(key)).chain([&REPORT]);
+    let known: String = known.map(|(key, what)| format!("\n  {key}: {what}")).collect();
+    Failure::argument(format_args!("{why}. The options are{known}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(entries: &[(&str, &str)]) -> Result<Options> {
+        let prefixed =
+            |(key, value): &(&str, &str)| (format!("ep.anabranchexecutionprovider.{key}"), value.to_string());
+        Options::of(&entries.iter().map(prefixed).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_those_of_sessions_and_a_report_and_others_refused_with_the_list() {
+        let given =
+            [("devices", "cpu0, gpu0"), ("memory", "cpu0=1GiB"), ("strategy", "auto"), ("report", "report.json")];
+        let options = options(&given).expect("all are known");
+        assert_eq!(options.session.devices.only, ["cpu0", "gpu0"]);
+        assert_eq!(options.session.devices.memory_overrides, [("cpu0".to_owned(), 1 << 30)]);
+        assert!(options.other_devices && options.session.strategy == anabranch::Strategy::AUTO);
+        assert_eq!(options.report, Some("report.json".into()));
+        for wrong in [("place", "heft"), ("threads", "0"), ("dims", "batch=1"), ("gpu", "0"), ("memory", "much")] {
+            let error = super::tests::options(&[wrong]).expect_err("wrong").to_string();
+            assert!(
+                error.contains(&format!("option `{}`", wrong.0)) && error.contains("\n  cpu_devices: cores"),
+                "{error}"
+            );
+            assert!(error.contains("\n  report: ") && !error.contains("\n  dims: "), "{error}");
+        }
+        let others = Options::of(&[("session.intra_op_num_threads".into(), "4".into())]).expect("another's");
+        assert!(!others.other_devices);
+    }
+}
