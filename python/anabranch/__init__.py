@@ -1,0 +1,38 @@
+"""Anabranch: one ONNX model over all the devices of this machine, by a plan that is made before it runs.
+
+    import anabranch as ab
+
+    session = ab.Session("model.onnx", place="auto")
+    outputs = session.run({"x": array})
+
+A session places the model's nodes on CPU devices and GPUs, plans order, transfers and memory, and runs that plan. It tells the plan
+(`Session.plan`), what runs take (`Session.profile`), how ways to place compare (`Session.compare`), and learns real costs
+(`Session.refine`). `devices` lists what is there; `place` is the laboratory for graphs and platforms that need not be.
+
+Errors are those of `anabranch.errors`, all below `AnabranchError`.
+"""
+
+from . import errors
+from .errors import AnabranchError
+from .laboratory import Schedule, place, strategies
+from .pipeline import Pipeline
+from .session import Session, Value, devices
+from .views import Comparison, Devices, Plan, Profile, Refinement, Rows
+
+__all__ = [
+    "AnabranchError",
+    "Comparison",
+    "Devices",
+    "Pipeline",
+    "Plan",
+    "Profile",
+    "Refinement",
+    "Rows",
+    "Schedule",
+    "Session",
+    "Value",
+    "devices",
+    "errors",
+    "place",
+    "strategies",
+]

@@ -1,0 +1,127 @@
+"""Between arrays and the bytes that the compiled part knows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from .errors import InputError
+
+# The library's names of element types, and NumPy's.
+_NUMPY = {
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+    "bool": "bool",
+}
+# Those that the package ml_dtypes adds to NumPy.
+_ADDED = {
+    "bf16": "bfloat16",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2": "float8_e5m2",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f4e2m1": "float4_e2m1fn",
+    "i4": "int4",
+    "u4": "uint4",
+    "i2": "int2",
+    "u2": "uint2",
+}
+_NAMES = {theirs: ours for ours, theirs in (_NUMPY | _ADDED).items()}
+
+def dumps(value: Any) -> str:
+    """JSON, also of NumPy's numbers, of paths, and of mappings and iterables that are no dictionaries and lists."""
+    return json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray, memoryview)):
+        return list(value)
+    raise InputError(f"{value!r} is neither a number nor a text, a list or a dictionary")
+
+
+Given = tuple[str, str, tuple[int, ...], Any]
+
+
+def dtype_name(name: str) -> str:
+    """What NumPy, or ml_dtypes, calls one of the library's types."""
+    return (_NUMPY | _ADDED)[name]
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's type for one of the library's."""
+    if name in _NUMPY:
+        return np.dtype(_NUMPY[name])
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise InputError(f"elements of type {name} need the package ml_dtypes: pip install ml_dtypes") from error
+    added: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ADDED[name]))
+    return added
+
+
+def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, str | None]) -> list[Given]:
+    """What the compiled part is given for these inputs. `declared`: the type of each input of the model."""
+    if inputs is None:
+        return []
+    if not isinstance(inputs, Mapping):
+        raise InputError(f"inputs are a dictionary from names to arrays, not {type(inputs).__name__}")
+    return [_given(name, value, declared.get(name)) for name, value in inputs.items()]
+
+
+def _given(name: str, value: Any, declared: str | None) -> Given:
+    array = _array(name, value, declared)
+    ours = _NAMES.get(array.dtype.name)
+    if ours is None:
+        raise InputError(f"input `{name}`: elements of type {array.dtype} cannot be used; convert them, for example by astype")
+    if ours in ("i4", "i2"):
+        # ml_dtypes keeps the lowest bits alone; kernels read a whole byte with its sign.
+        array = array.astype(np.int8)
+    if not (array.flags.c_contiguous and array.dtype.isnative):
+        # Not by `ascontiguousarray`, which gives an array without dimensions one.
+        array = array.astype(array.dtype.newbyteorder("="), order="C", subok=False)
+    return name, ours, array.shape, array.reshape(-1).view(np.uint8)
+
+
+def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__dlpack__"):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            # NumPy takes tensors of the CPU without a gradient, of types that it has.
+            raise InputError(f"input `{name}`: NumPy cannot take this {type(value).__name__} by DLPack: {error}") from error
+    if declared is None or hasattr(value, "__array__") or isinstance(value, (bytearray, memoryview)):
+        return np.asarray(value)
+    try:
+        # A number, or lists of numbers, which have no type of their own.
+        return np.asarray(value, numpy_dtype(declared))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"input `{name}`: {error}") from error
+
+
+def array(dtype: str, shape: list[int], memory: _native.Memory) -> np.ndarray[Any, Any]:
+    """The array over an output's memory."""
+    element = numpy_dtype(dtype)
+    # NumPy makes no array over nothing.
+    return np.frombuffer(memory, element).reshape(shape) if len(memory) else np.empty(shape, element)

@@ -1,0 +1,100 @@
+"""Streams of data sets through stages that work at the same time on different devices."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from . import _arrays, _native
+from .errors import AnabranchError, InputError, InternalError
+
+
+class Pipeline:
+    """A model as a pipeline, as `Session.pipeline` opens it. Used as a context, it ends with it.
+
+        with session.pipeline({"x": first}) as pipeline:
+            for outputs in pipeline.map({"x": frame} for frame in frames):
+                ...
+    """
+
+    def __init__(self, pipeline: _native.Pipeline, declared: Mapping[str, str | None]) -> None:
+        self._pipeline = pipeline
+        self._declared = declared
+        # Held by the `map` that is open, whichever thread ends it.
+        self._mapping = threading.Lock()
+        # Numbers of the data sets that were pushed and whose results were not taken yet.
+        self._under_way: deque[int] = deque()
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What it does and what is predicted: ``stages`` with their devices and nodes, ``period`` and ``latency`` in seconds, ``held``
+        bytes by device, and the mappings that it was chosen from (``candidates``)."""
+        return dict(json.loads(self._pipeline.data())["plan"])
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """What was measured by now, in seconds: ``data_sets``, ``period``, ``latency`` (p50, p95, p99), and each stage's devices."""
+        return dict(json.loads(self._pipeline.data())["measured"])
+
+    def map(self, inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
+        """The outputs for each of these inputs, in their order. Several are under way at a time; arrays are copied when they are taken
+        from `inputs`, which is asked for more only while there is room.
+
+        One at a time: another begins when this one has ended, was closed, or is not held any more. What is under way is then waited for
+        and dropped.
+
+        Raises:
+            InputError: If another is open, or inputs are not as the pipeline was opened for; the pipeline is as good as before.
+            AnabranchError: The failure of the first data set that does not go through; the pipeline has then ended.
+        """
+        if not self._mapping.acquire(blocking=False):
+            raise InputError("another `map` of this pipeline is open: take all that it gives, or close it, before the next")
+        try:
+            room = self._pipeline.room()
+            for one in inputs:
+                if len(self._under_way) == room:
+                    yield self._next()
+                self._under_way.append(self._pipeline.push(_arrays.given(one, self._declared)))
+            while self._under_way:
+                yield self._next()
+        finally:
+            self._drain()
+
+    def _next(self) -> dict[str, np.ndarray[Any, Any]]:
+        finished = self._pipeline.next()
+        if finished is None:
+            raise InputError("the pipeline was closed: open another")
+        (number, outputs), expected = finished, self._under_way.popleft()
+        if number != expected:
+            raise InternalError(f"an internal error: result {number} came in place of {expected}; please report it")
+        return {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in outputs}
+
+    def _drain(self) -> None:
+        """Drops the results that nobody will take, so that the next `map` begins with none."""
+        try:
+            while self._under_way and self._pipeline.next() is not None:
+                self._under_way.popleft()
+        except AnabranchError:
+            # The pipeline has ended by it; the next push tells of it.
+            pass
+        finally:
+            self._under_way.clear()
+            self._mapping.release()
+
+    def close(self) -> None:
+        """Ends the pipeline at once: what is in it is dropped."""
+        self._pipeline.cancel()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,94 @@
+//! What goes wrong, on its way to a Python exception.
+
+use anabranch::pipeline::PipelineError;
+use anabranch::{ErrorKind, SessionError};
+use anabranch_kernels::{OutOfMemory, panic_text};
+use pyo3::prelude::*;
+use std::any::Any;
+use std::fmt::Display;
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// What an exception will say, and what it is about.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: ErrorKind,
+    text: String,
+    about: Box<About>,
+}
+
+/// The names of what it is about.
+#[derive(Debug, Default)]
+struct About {
+    file: Option<String>,
+    node: Option<String>,
+    device: Option<String>,
+    input: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, text: impl Display) -> Self {
+        Self { kind, text: text.to_string(), about: Box::default() }
+    }
+
+    /// An argument that cannot be used.
+    pub(crate) fn argument(text: impl Display) -> Self {
+        Self::new(ErrorKind::Input, text)
+    }
+
+    /// What should not happen.
+    pub(crate) fn internal(text: impl Display) -> Self {
+        Self::new(ErrorKind::Internal, format_args!("an internal error: {text}; please report it"))
+    }
+
+    /// What a panic said.
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        if let Some(short) = panic.downcast_ref::<OutOfMemory>() {
+            return Self::new(ErrorKind::Memory, short);
+        }
+        Self::internal(panic_text(panic).unwrap_or("a panic without a text"))
+    }
+
+    /// Whether it is a run that took longer than its options allow.
+    pub(crate) fn is_timeout(&self) -> bool {
+        self.kind == ErrorKind::Timeout
+    }
+
+    /// The exception. Which class a kind has is written in `anabranch/errors.py`.
+    pub(crate) fn raise(self, py: Python<'_>) -> PyErr {
+        let Self { kind, text, about } = self;
+        let About { file, node, device, input } = *about;
+        let told = (format!("{kind:?}"), text, file, node, device, input);
+        match py.import("anabranch.errors").and_then(|errors| errors.call_method1("of", told)) {
+            Ok(exception) => PyErr::from_value(exception),
+            Err(error) => error,
+        }
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let about = About {
+            file: error.file().map(|file| file.display().to_string()),
+            node: owned(error.node()),
+            device: owned(error.device()),
+            input: owned(error.input()),
+        };
+        Self { about: Box::new(about), ..Self::new(error.kind(), &error) }
+    }
+}
+
+impl From<PipelineError> for Failure {
+    fn from(error: PipelineError) -> Self {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let about = About { node: owned(error.node()), device: owned(error.device()), ..About::default() };
+        Self { about: Box::new(about), ..Self::new(error.kind(), &error) }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::internal(error)
+    }
+}

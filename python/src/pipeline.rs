@@ -1,0 +1,87 @@
+//! A stream of data sets through stages on different devices.
+
+use super::failure::{Failure, Result};
+use super::tensors::{Given, Taken, copied, take};
+use super::work::{released, watched};
+use anabranch::pipeline::{Among, Goal, PipelineOptions};
+use anabranch::{Inputs, Session};
+use pyo3::prelude::*;
+use serde_json::json;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// A pipeline at work.
+#[pyclass(frozen)]
+pub(crate) struct Pipeline {
+    pipeline: anabranch::pipeline::Pipeline,
+    /// Whose devices it uses.
+    _session: Arc<Session>,
+}
+
+impl Pipeline {
+    pub(crate) fn options(goal: &str, stages: &str, capacity: usize, measure: bool) -> Result<PipelineOptions> {
+        let goal = match goal {
+            "period" => Goal::Period,
+            "latency" => Goal::Latency,
+            _ => return Err(Failure::argument(format_args!("option `goal` = {goal:?}: write period or latency"))),
+        };
+        let among = match stages {
+            "all" => Among::All,
+            "together" => Among::Together,
+            "replicated" => Among::Replicated(None),
+            "pipelined" => Among::Pipelined,
+            _ => {
+                let text = "write all, together, replicated or pipelined";
+                return Err(Failure::argument(format_args!("option `stages` = {stages:?}: {text}")));
+            }
+        };
+        let capacity =
+            NonZeroUsize::new(capacity).ok_or_else(|| Failure::argument("option `capacity` = 0: write 1 or more"))?;
+        Ok(PipelineOptions::default().with_goal(goal).with_among(among).with_capacity(capacity).with_measuring(measure))
+    }
+
+    pub(crate) fn open(session: Arc<Session>, inputs: &Inputs, options: &PipelineOptions) -> Result<Self> {
+        let pipeline = anabranch::pipeline::Pipeline::open(&session, inputs, options)?;
+        Ok(Self { pipeline, _session: session })
+    }
+}
+
+#[pymethods]
+impl Pipeline {
+    /// How many data sets can be pushed before a result is taken.
+    fn room(&self) -> usize {
+        self.pipeline.room()
+    }
+
+    /// Pushes a data set, whose arrays are copied; gives its number.
+    fn push(&self, py: Python<'_>, given: Vec<Given>) -> PyResult<u64> {
+        let inputs = copied(&given).map_err(|failure| failure.raise(py))?;
+        watched(py, || self.pipeline.cancel(), None, |_| Ok(self.pipeline.push(&inputs)?))
+    }
+
+    /// The next result with its number, waiting for it; nothing once a finished pipeline is empty.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<(u64, Vec<Taken>)>> {
+        watched(
+            py,
+            || self.pipeline.cancel(),
+            None,
+            |_| {
+                let finished = self.pipeline.next().transpose()?;
+                Ok(finished.map(|finished| (finished.data_set, take(finished.outputs))))
+            },
+        )
+    }
+
+    fn finish(&self) {
+        self.pipeline.finish();
+    }
+
+    fn cancel(&self) {
+        self.pipeline.cancel();
+    }
+
+    /// What it does and what is predicted of it, and what was measured by now, as JSON.
+    fn data(&self, py: Python<'_>) -> PyResult<String> {
+        released(py, || Ok(json!({ "plan": self.pipeline.plan(), "measured": self.pipeline.measured() }).to_string()))
+    }
+}

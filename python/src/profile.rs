@@ -1,0 +1,77 @@
+//! What was measured of runs, as data and as pictures.
+
+use super::failure::{Failure, Result};
+use anabranch::Session;
+use anabranch::compare::Series;
+use anabranch::execute::{Activity, Event};
+use anabranch::session::Run;
+use anabranch_cli::show;
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+
+/// Measured runs, the last of them with the times of everything that happened.
+#[pyclass(frozen)]
+pub(crate) struct Profile {
+    report: String,
+    /// A row for each event of the last run, as JSON.
+    rows: String,
+    gantt: String,
+    page: String,
+    trace: String,
+}
+
+impl Profile {
+    /// What is to be shown, and no more: the run would hold its plan with the memory, and perhaps a caller's inputs.
+    pub(crate) fn new(session: &Session, model: &str, series: &Series) -> Result<Self> {
+        let (mut report, gantt) = show::report(session, model, series)?;
+        report["samples_ms"] = json!(series.samples_ms);
+        let run = &series.last;
+        let page = show::page(session, model, run.prepared.planned(), Some(series)).map_err(Failure::internal)?;
+        let rows: Vec<Value> = run.measured.events.iter().map(|event| row(run, event)).collect();
+        let trace = show::chrome_trace(run).map_err(Failure::internal)?;
+        Ok(Self { report: report.to_string(), rows: serde_json::to_string(&rows)?, gantt, page, trace })
+    }
+}
+
+fn row(run: &Run, event: &Event) -> Value {
+    let predicted = run.prepared.plan().predicted();
+    let (kind, (start, end)) = match event.what {
+        Activity::Node(node) => ("node", predicted.nodes[node.index()]),
+        Activity::Transfer(transfer) => ("transfer", predicted.transfers[transfer.index()]),
+    };
+    let ms = |nanoseconds: u64| nanoseconds as f64 * 1e-6;
+    json!({
+        "kind": kind,
+        "name": run.name(event.what),
+        "on": run.lane_name(event.lane),
+        "ready_ms": ms(event.ready),
+        "start_ms": ms(event.start),
+        "end_ms": ms(event.end),
+        "waited_ms": ms(event.waited),
+        "bytes": event.bytes,
+        "predicted_ms": (end - start) * 1e3,
+    })
+}
+
+#[pymethods]
+impl Profile {
+    /// What `anabranch run --json` tells, and a row for each event of the last run, both as JSON.
+    fn data(&self) -> (&str, &str) {
+        (&self.report, &self.rows)
+    }
+
+    /// The last run over time, predicted and measured, as SVG.
+    fn svg(&self) -> &str {
+        &self.gantt
+    }
+
+    /// The page that `anabranch run --report` writes.
+    fn page(&self) -> &str {
+        &self.page
+    }
+
+    /// The last run for viewers of Chrome's trace format.
+    fn trace(&self) -> &str {
+        &self.trace
+    }
+}

@@ -1,0 +1,50 @@
+"""Models and small helpers that the tests share."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import anabranch as ab
+
+DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
+
+
+def built(nodes, inputs, outputs, initializers=(), opset=18):
+    """The bytes of a model of named tensors: (name, type, shape)."""
+    values = [[helper.make_tensor_value_info(*value) for value in side] for side in (inputs, outputs)]
+    graph = helper.make_graph(nodes, "graph", *values, initializer=list(initializers))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    model.ir_version = 10
+    return model.SerializeToString()
+
+
+def unary(operator, shape, dtype=TensorProto.FLOAT, out=None):
+    """A model of one operator from x to y."""
+    return built([helper.make_node(operator, ["x"], ["y"])], [("x", dtype, shape)], [("y", out or dtype, shape)])
+
+
+def chain(length, size):
+    """Products of square matrices, one after the other, that take a while."""
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [size, size], np.full(size * size, 1.0 / size, np.float32))
+    nodes = [helper.make_node("MatMul", [f"v{at}" if at else "x", "w"], [f"v{at + 1}"]) for at in range(length)]
+    shape = [size, size]
+    return built(nodes, [("x", TensorProto.FLOAT, shape)], [(f"v{length}", TensorProto.FLOAT, shape)], [weight])
+
+
+def session(model, **options):
+    """A session without GPUs, whatever the machine has."""
+    return ab.Session(model, **{"gpu": False, **options})
+
+
+def reference(name):
+    """Inputs and outputs of one of the models in the repository."""
+    members = dict(np.load(DATA / f"{name}.npz"))
+    part = lambda prefix: {key.removeprefix(prefix): value for key, value in members.items() if key.startswith(prefix)}
+    return part("in__"), part("out__")
+
+
+@pytest.fixture
+def mlp():
+    return session(DATA / "mlp.onnx", dims={"batch": 2})

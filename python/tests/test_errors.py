@@ -1,0 +1,85 @@
+"""What goes wrong is an exception of the tree, with the library's text."""
+
+import numpy as np
+import pytest
+from conftest import DATA, built, chain, session, unary
+from onnx import TensorProto, helper
+
+import anabranch as ab
+from anabranch import errors
+
+
+def raised(kind, call):
+    with pytest.raises(kind) as caught:
+        call()
+    assert isinstance(caught.value, ab.AnabranchError)
+    return caught.value
+
+
+def test_models_that_cannot_be_used():
+    missing = raised(errors.ModelError, lambda: session("nowhere.onnx"))
+    assert missing.kind == "Model" and "nowhere.onnx" in str(missing) and missing.file == "nowhere.onnx"
+    raised(errors.ModelError, lambda: session(b"no model"))
+    node = helper.make_node("NoSuchOperator", ["x"], ["y"], name="odd")
+    model = built([node], [("x", TensorProto.FLOAT, [1])], [("y", TensorProto.FLOAT, [1])])
+    unsupported = raised(errors.UnsupportedError, lambda: session(model).run({"x": np.zeros(1, np.float32)}))
+    assert "NoSuchOperator" in str(unsupported) and unsupported.node == "odd"
+
+
+def test_inputs_that_do_not_fit(mlp):
+    (name,) = [value.name for value in mlp.inputs]
+    missing = raised(errors.InputError, lambda: mlp.run({}))
+    assert (missing.kind, missing.input) == ("MissingInput", name)
+    assert isinstance(missing, ValueError)
+    shape = tuple(size if isinstance(size, int) else 2 for size in mlp.inputs[0].shape)
+    x = np.zeros(shape, np.float32)
+    assert "f64" in str(raised(errors.InputError, lambda: mlp.run({name: x.astype(np.float64)})))
+    assert "its inputs are" in str(raised(errors.InputError, lambda: mlp.run({name: x, "other": x})))
+    raised(errors.InputError, lambda: mlp.run({name: x[..., :1]}))
+    assert "astype" in str(raised(errors.InputError, lambda: mlp.run({name: np.array(["text"])})))
+    assert "complex128" in str(raised(errors.InputError, lambda: mlp.run({name: x.astype(complex)})))
+    assert "dictionary" in str(raised(errors.InputError, lambda: mlp.run([x])))
+    raised(errors.InputError, lambda: mlp.run({name: "text"}))
+
+
+@pytest.mark.parametrize(
+    ("option", "part"),
+    [
+        ({"order": "lifo"}, "order"),
+        ({"stream": "perhaps"}, "stream"),
+        ({"weights": "gone"}, "staged"),
+        ({"threads": 0}, "threads"),
+        ({"threads": [2]}, "a number"),
+        ({"memory": {"cpu0": "much"}}, "memory"),
+        ({"cpu_devices": "half"}, "cpu_devices"),
+        ({"on_device_loss": "weep"}, "replace"),
+        ({"platform": "nowhere.json"}, "nowhere.json"),
+        ({"costs": __file__}, "costs"),
+    ],
+)
+def test_options_that_make_no_sense(option, part):
+    assert part in str(raised(errors.InputError, lambda: session(DATA / "mlp.onnx", **option)))
+
+
+def test_devices_and_constraints_that_are_not_there(mlp):
+    error = raised(errors.PlacementError, lambda: session(DATA / "mlp.onnx", devices=["tpu7"]))
+    assert error.device == "tpu7" and "cpu0" in str(error)
+    x = {mlp.inputs[0].name: np.zeros([2, *mlp.inputs[0].shape[1:]], np.float32)}
+    for options in ({"place": "nothing"}, {"pin": {"*": "gpu9"}}, {"place": "nowhere.json"}):
+        raised(errors.PlacementError, lambda options=options: session(DATA / "mlp.onnx", **options).run(x))
+    with pytest.raises(TypeError):
+        session(DATA / "mlp.onnx", strategy="heft")
+
+
+def test_what_does_not_fit_memory_is_refused_with_the_bytes():
+    own = session(chain(3, 256), memory={"cpu0": "64KiB"}, cpu_devices="machine")
+    error = raised(errors.MemoryLimitError, lambda: own.run({"x": np.zeros((256, 256), np.float32)}))
+    assert isinstance(error, MemoryError) and error.device == "cpu0" and "65536" in str(error)
+
+
+def test_a_failed_run_leaves_the_session_as_good_as_before():
+    own = session(unary("Relu", ["n"]))
+    for _ in range(3):
+        raised(errors.InputError, lambda: own.run({"x": np.zeros((2, 2), np.float32)}))
+        raised(errors.InputError, lambda: own.run({"x": [1.0]}, timeout=-1.0))
+        assert own.run({"x": [-1.0, 2.0]})["y"].tolist() == [0.0, 2.0]
