@@ -5,9 +5,9 @@
 //!     cargo run -p anabranch-tests --example onnx_suite -- target/onnx-suite [--gpu] [--list] [NAME…]
 //!
 //! Prints refusals by operator and reason, and counts. Fails if a test is wrong or panics, or one of the list does not pass. `--list`
-//! writes the list anew, and what is refused; `--gpu` runs on the software GPU, against no list; with names, only tests whose names contain one are run.
+//! writes the list anew, what is refused, and what is shown of each operator; `--gpu` runs on the software GPU, against no list; with names, only tests whose names contain one are run.
 
-use anabranch_tests::onnx_suite::{Outcome, Report, Target, cases, run};
+use anabranch_tests::onnx_suite::{Outcome, Report, Target, cases, operators, run};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -50,6 +50,8 @@ fn main() -> ExitCode {
     if flag("--list") {
         std::fs::write(&list, report.passing()).expect("the repository can be written to");
         std::fs::write(folder.join("refused.txt"), report.refused()).expect("the repository can be written to");
+        let shown = operators::write(&operators::tallies(&all, &outcomes));
+        std::fs::write(folder.join("operators.txt"), shown).expect("the repository can be written to");
     }
     let listed = if whole { std::fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
     let faults = report.faults(&listed);

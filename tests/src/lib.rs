@@ -1,6 +1,10 @@
 //! What the tests share: the bundled models with their reference outputs, and sessions over CPU and software GPU.
 
+pub mod fuzz;
+pub mod load;
+pub mod onnx_exports;
 pub mod onnx_suite;
+pub mod operators;
 pub mod programs;
 
 use anabranch::device::{CpuGranularity, DetectOptions};

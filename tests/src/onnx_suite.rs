@@ -1,6 +1,7 @@
 //! The backend tests of the package `onnx` and those beside them, as the scripts in `tests/onnx` write them: found, run and compared, each by itself.
 
 mod compare;
+pub mod operators;
 mod report;
 
 pub use report::Report;
@@ -9,7 +10,7 @@ use crate::{one_cpu, options};
 use anabranch::Tensor;
 use anabranch::import::tensor_from_bytes;
 use anabranch::session::{Inputs, Session, SessionError, SessionOptions};
-use compare::Tolerance;
+use compare::tolerance;
 use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
@@ -121,16 +122,21 @@ impl Case {
         }
     }
 
+    /// The inputs of one of the test's data sets.
+    fn inputs(&self, set: &Path, session: &Session) -> Result<Inputs, Outcome> {
+        let wanted = session.inputs().iter().filter(|input| !input.is_optional());
+        let given = tensors(set, "input")?;
+        Ok(wanted.zip(given).fold(Inputs::new(), |all, (info, tensor)| all.tensor(info.name(), tensor)))
+    }
+
     fn outcome(&self, target: Target) -> Result<(), Outcome> {
         let session = Session::open(self.folder.join("model.onnx"), target.options()).map_err(|e| refused(&e))?;
-        let tolerance = Tolerance::read(&self.folder.join("data.json"));
+        let tolerance = tolerance(&self.folder.join("data.json"));
         let mut sets = folders(&self.folder).expect("the folder is there");
         sets.sort();
         let mut compared = 0;
         for set in sets {
-            let wanted = session.inputs().iter().filter(|input| !input.is_optional());
-            let given = tensors(&set, "input")?;
-            let inputs = wanted.zip(given).fold(Inputs::new(), |all, (info, tensor)| all.tensor(info.name(), tensor));
+            let inputs = self.inputs(&set, &session)?;
             let outputs = session.run(&inputs).map_err(|e| refused(&e))?;
             for (index, expected) in tensors(&set, "output")?.into_iter().enumerate() {
                 let found = outputs.tensor(index).map_err(|error| Outcome::Wrong(error.to_string()))?;

@@ -40,7 +40,7 @@ fn machine(devices: &[Described], limit: f64) -> Machine {
 }
 
 fn lowered(program: Program) -> Lowered {
-    Lowered { program: Arc::new(program), weights: Arc::new(Weights::default()) }
+    Lowered { program: Arc::new(program), weights: Arc::new(Weights::default()), rest: None }
 }
 
 fn plan(lowered: &Lowered, machine: &Machine, strategy: &str) -> Result<Planned, PlanningError> {

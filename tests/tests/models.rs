@@ -1,5 +1,6 @@
 //! Every bundled model gives its reference outputs wherever its nodes are placed.
 
+use anabranch::lower::Rewrites;
 use anabranch::plan::StreamMode;
 use anabranch::session::SessionOptions;
 use anabranch_tests::{MODELS, assert_close, options, reference, session};
@@ -41,7 +42,7 @@ fn gpu_alone() {
 
 #[test]
 fn without_fusion() {
-    run_all("heft", |options| options.fuse = false);
+    run_all("heft", |options| options.fuse = Rewrites::NONE);
 }
 
 #[test]

@@ -3,20 +3,11 @@
 
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::session::Prepared;
-use anabranch::{Constraints, ErrorKind, Inputs, Outputs, Session, SessionOptions, Strategy, Tensor};
+use anabranch::{Constraints, ErrorKind, Inputs, Outputs, Session, SessionOptions, Strategy};
+use anabranch_tests::load::{Process, encoded as inputs};
 use anabranch_tests::{model, one_cpu, options, same, session};
 use std::sync::Arc;
 use std::thread;
-
-/// Inputs of the bundled encoder.
-fn inputs(batch: usize, length: usize) -> Inputs {
-    let x = (0..batch * length * 32).map(|i| ((i * 7 + length) % 23) as f32 * 0.05 - 0.5).collect::<Vec<_>>();
-    let mask = (0..batch * length).map(|i| i64::from(i % length <= length / 2)).collect::<Vec<_>>();
-    let shape = |dims: Vec<usize>| anabranch::Shape::new(dims).expect("small");
-    let x = Tensor::from_elements(shape(vec![batch, length, 32]), &x).expect("one for each");
-    let mask = Tensor::from_elements(shape(vec![batch, length]), &mask).expect("one for each");
-    Inputs::new().tensor("x", x).tensor("mask", mask)
-}
 
 fn encoder(options: SessionOptions) -> Session {
     Session::open(model("encoder"), options).expect("a bundled model opens")
@@ -140,14 +131,6 @@ fn threads_change_no_bits() {
     }
 }
 
-/// Threads, open files and resident KiB of this process.
-fn process() -> [u64; 3] {
-    let count = |directory: &str| std::fs::read_dir(directory).map_or(0, |entries| entries.count() as u64);
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
-    [count("/proc/self/task"), count("/proc/self/fd"), resident.unwrap_or(0)]
-}
-
 /// Run by the test below in a process of its own, whose threads and files nobody else opens.
 #[test]
 fn a_hundred_shapes() {
@@ -176,14 +159,14 @@ fn a_hundred_shapes() {
     // The largest come first, so that all after it has seen as much memory.
     let most = run(&[(5, 20), (5, 19), (4, 20), (5, 18), (5, 17)]);
     run(&shapes[..20]);
-    let warm = process();
+    let warm = Process::now();
     let held = run(&shapes);
-    let after = process();
+    let after = Process::now();
     assert!(held.iter().zip(&most).all(|(held, most)| held <= most), "{held:?}, first {most:?}");
     assert!(most.last().is_some_and(|gpu| *gpu > 0), "the GPU takes part");
     assert_eq!(session.ready_plans(), 4);
-    assert!(after[0] <= warm[0] + 2 && after[1] <= warm[1] + 2, "threads and files: {warm:?}, then {after:?}");
-    assert!(after[2] <= warm[2] + warm[2] / 4 + (32 << 10), "resident KiB: {warm:?}, then {after:?}");
+    assert!(after.threads <= warm.threads + 2 && after.files <= warm.files + 2, "{warm:?}, then {after:?}");
+    assert!(after.resident <= warm.resident + warm.resident / 4 + (32 << 10), "{warm:?}, then {after:?}");
 }
 
 #[test]

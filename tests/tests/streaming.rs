@@ -1,11 +1,12 @@
 //! Streaming changes when things are computed, never what: bit for bit, but on GPUs whose drivers contract products and sums.
 
 use anabranch::device::GpuKind;
+use anabranch::lower::Rewrites;
 use anabranch::plan::{ChunkRule, StreamMode};
 use anabranch_tests::{MODELS, assert_close, options, reference, session};
 
 /// Runs every bundled model with and without streaming on all devices of a kind; returns how many blocks there were.
-fn compare(place: &str, fuse: bool, chunk: ChunkRule) -> usize {
+fn compare(place: &str, fuse: Rewrites, chunk: ChunkRule) -> usize {
     let mut blocks = 0;
     for name in MODELS {
         let run = |streaming| {
@@ -35,13 +36,13 @@ fn compare(place: &str, fuse: bool, chunk: ChunkRule) -> usize {
 
 #[test]
 fn on_cpus_streamed_models_have_the_same_bits() {
-    assert!(compare("cpu", false, ChunkRule::Auto) > 0);
-    assert!(compare("heft", false, ChunkRule::Rows(3)) > 0);
-    compare("cpu", true, ChunkRule::Bytes(64 << 10));
+    assert!(compare("cpu", Rewrites::NONE, ChunkRule::Auto) > 0);
+    assert!(compare("heft", Rewrites::NONE, ChunkRule::Rows(3)) > 0);
+    compare("cpu", Rewrites::ALL, ChunkRule::Bytes(64 << 10));
 }
 
 #[test]
 fn on_a_gpu_streamed_models_have_the_same_bits() {
-    compare("gpu", false, ChunkRule::Auto);
-    compare("gpu", true, ChunkRule::Auto);
+    compare("gpu", Rewrites::NONE, ChunkRule::Auto);
+    compare("gpu", Rewrites::ALL, ChunkRule::Auto);
 }

@@ -1,0 +1,97 @@
+//! The page `docs/operators.md`: every operator of the standard and of ONNX Runtime's domain, with what there is for it. What can be
+//! lowered comes from the code, versions from the standard, and what passes from the suite's last full run.
+
+use crate::onnx_suite::operators::{Tallies, Tally, read};
+use anabranch::import::OPSETS;
+use anabranch::lower::operators;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// The operators and the versions that changed them, as `tests/onnx/write_operators.py` wrote them.
+const STANDARD: &str = include_str!("../onnx/standard.txt");
+/// What the suite showed of each operator.
+const SHOWN: &str = include_str!("../onnx/operators.txt");
+/// What the suite refuses.
+const REFUSED: &str = include_str!("../onnx/refused.txt");
+
+/// Operators that stay without a lowering, by how their names begin, and why.
+const REASONS: [(&str, &str); 19] = [
+    ("String", "strings: a model's tensors are numbers here"),
+    ("Regex", "strings: a model's tensors are numbers here"),
+    ("TfIdf", "text vectorisers belong before the model"),
+    ("Tokenizer", "text vectorisers belong before the model"),
+    ("WordConv", "text vectorisers belong before the model"),
+    ("BeamSearch", "loops over a model of its own belong around it"),
+    ("GreedySearch", "loops over a model of its own belong around it"),
+    ("Sampling", "loops over a model of its own belong around it"),
+    ("WhisperBeamSearch", "loops over a model of its own belong around it"),
+    ("ImageDecoder", "images belong before the model"),
+    ("Sequence", "values are tensors here, and no sequences of them"),
+    ("SplitToSequence", "values are tensors here, and no sequences of them"),
+    ("ConcatFromSequence", "values are tensors here, and no sequences of them"),
+    ("Optional", "values are tensors here, and all there"),
+    ("Random", "the same plan and inputs give the same bits: no dice"),
+    ("Bernoulli", "the same plan and inputs give the same bits: no dice"),
+    ("Multinomial", "the same plan and inputs give the same bits: no dice"),
+    ("NonZero", "its output's shape depends on computed values"),
+    ("Unique", "its output's shape depends on computed values"),
+];
+
+/// The page's text.
+pub fn page() -> String {
+    let shown = read(SHOWN);
+    let (oldest, newest) = OPSETS.into_inner();
+    let mut text = format!(
+        "# Operators\n\n\
+        Made by `cargo run -p anabranch-tests --example operators`; a test fails where it is stale. `anabranch inspect MODEL` says of a\n\
+        model what stops it. Versions {oldest} to {newest} of the standard's operators are known.\n\n\
+        *Versions* are those that changed the operator. *Types* are those of first inputs in the standard's tests that pass here; other\n\
+        types may do as well. *GPU* says of how many of the tests that pass every node has a GPU kernel; the others run on a CPU.\n\
+        *Refused* tells what the standard's tests of the operator alone show; names and numbers are left out.\n"
+    );
+    for domain in ["ai.onnx", "com.microsoft"] {
+        section(&mut text, domain, &shown);
+    }
+    text.push_str("\n## What the standard's tests refuse\n\nTests, operator, and reason, with the first test of each.\n\n```text\n");
+    text.push_str(REFUSED);
+    text.push_str("```\n");
+    text
+}
+
+/// The operators of a domain: those that are there in a table, then the others by reason.
+fn section(text: &mut String, domain: &str, shown: &Tallies) {
+    let versions: BTreeMap<&str, &str> = STANDARD
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(known, _)| *known == domain)
+        .filter_map(|(_, rest)| rest.split_once(' '))
+        .collect();
+    let there = operators(domain);
+    let known = there.iter().filter(|name| versions.contains_key(**name)).count();
+    let _ = write!(text, "\n## {domain}\n\n{known} of {} operators.\n\n", versions.len());
+    text.push_str("| operator | versions | tests passed | GPU | types | refused |\n|---|---|---|---|---|---|\n");
+    for name in &there {
+        let tally = shown.get(&(domain.to_owned(), (*name).to_owned()));
+        let versions = versions.get(name).map_or("–".to_owned(), |versions| versions.replace(' ', ", "));
+        let _ = writeln!(text, "| {name} | {versions} | {} |", cells(tally));
+    }
+    let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for name in versions.keys().filter(|name| !there.contains(**name)) {
+        let reason =
+            REASONS.iter().find(|(start, _)| name.starts_with(start)).map_or("no lowering yet", |(_, why)| why);
+        missing.entry(reason).or_default().push(name);
+    }
+    text.push_str("\nNot there:\n\n");
+    for (reason, names) in missing {
+        let _ = writeln!(text, "- {reason}: {}", names.join(", "));
+    }
+}
+
+/// What the tests show of an operator, as the table's last cells.
+fn cells(tally: Option<&Tally>) -> String {
+    let Some(Tally { passed, on_gpu, refused, types, reasons }) = tally else { return "– | – | – | –".into() };
+    let listed = |all: &BTreeSet<String>, between: &str| all.iter().cloned().collect::<Vec<_>>().join(between);
+    let types = listed(types, ", ");
+    let reasons = listed(reasons, "; ").replace('|', "\\|");
+    format!("{passed} of {} | {on_gpu} of {passed} | {types} | {reasons}", passed + refused)
+}

@@ -1,0 +1,231 @@
+//! Pipelines give what runs one after the other give, bit for bit, however they are mapped; and they say what they hold before they run.
+
+use anabranch::device::CpuGranularity;
+use anabranch::device::DetectOptions;
+use anabranch::pipeline::{
+    Among, Goal, Pipeline, PipelineError, PipelineOptions, StageCosts, StageDevices, StageMapping,
+};
+use anabranch::{Dim, ErrorKind, Inputs, Outputs, Session, SessionError, SessionOptions};
+use anabranch_kernels::{Shape, Tensor};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread;
+
+/// Bundled models.
+const MODELS: [&str; 6] = ["mlp", "convnet", "fire", "gru", "unet", "encoder"];
+
+fn options(software_gpu: bool) -> SessionOptions {
+    let devices = DetectOptions::default().with_software_gpu(software_gpu);
+    let devices = if software_gpu { devices } else { devices.without_gpu() };
+    SessionOptions::default().with_devices(devices.with_cpu_granularity(CpuGranularity::Machine))
+}
+
+fn session(model: &str, options: SessionOptions) -> Session {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("data/{model}.onnx"));
+    let session = Session::open(path, options).expect("a model");
+    assert!(!session.inputs().is_empty());
+    session
+}
+
+fn open(model: &str, software_gpu: bool) -> Session {
+    let bare = session(model, options(false));
+    let dims = bare.inputs().iter().flat_map(|input| input.dims().unwrap_or_default());
+    let symbols = dims.filter_map(|dim| if let Dim::Symbol(name) = dim { Some(name.clone()) } else { None });
+    session(model, symbols.fold(options(software_gpu), |options, symbol| options.with_dim(symbol, 2)))
+}
+
+/// Data sets that differ.
+fn sets(session: &Session, count: u64) -> Vec<Inputs> {
+    (0..count).map(|seed| session.fill_random(Inputs::new(), seed).expect("known shapes")).collect()
+}
+
+fn run(session: &Session, costs: &StageCosts, sets: &[Inputs], among: Among) -> Vec<Outputs> {
+    let options = PipelineOptions::default().with_among(among);
+    let pipeline = Pipeline::with_costs(session, costs, &options).expect("a mapping");
+    let mut results = Vec::new();
+    let ran = pipeline.run_all(sets.iter().cloned().map(Ok), |finished| {
+        assert_eq!(finished.data_set, results.len() as u64);
+        results.push(finished.outputs);
+        Ok::<(), PipelineError>(())
+    });
+    ran.expect("no stage fails");
+    let measured = pipeline.measured();
+    assert_eq!(measured.data_sets, sets.len() as u64);
+    results
+}
+
+#[track_caller]
+fn assert_same(found: &[Outputs], expected: &[Outputs], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+        assert!(found.iter().map(|(name, _)| name).eq(expected.iter().map(|(name, _)| name)));
+        for ((name, a), (_, b)) in found.iter().zip(expected.iter()) {
+            assert!(a.same_bits(b), "{what}: output {name} of data set {at} differs");
+        }
+    }
+}
+
+/// Stages of about as many nodes each, on these devices.
+fn stages(session: &Session, costs: &StageCosts, on: &[&[&str]]) -> StageMapping {
+    let whole = PipelineOptions::default().with_among(Among::Replicated(NonZeroUsize::new(1)));
+    let whole = Pipeline::with_costs(session, costs, &whole).expect("one core");
+    let nodes = &whole.plan().stages[0].nodes;
+    let size = nodes.len().div_ceil(on.len());
+    let devices = |on: &[&str]| on.iter().map(|device| (*device).to_owned()).collect();
+    let stage = |(nodes, on): (&[String], &&[&str])| StageDevices { nodes: nodes.to_vec(), devices: devices(on) };
+    StageMapping { stages: nodes.chunks(size).zip(on).map(stage).collect() }
+}
+
+#[test]
+fn however_they_are_mapped_results_are_those_of_runs() {
+    for model in MODELS {
+        let session = open(model, false);
+        let sets = sets(&session, 9);
+        let expected: Vec<Outputs> = sets.iter().map(|inputs| session.run(inputs).expect("it runs")).collect();
+        let costs = StageCosts::of(&session, &sets[0], false).expect("costs");
+        let cores: Vec<String> = costs.processors().map(str::to_owned).collect();
+        for among in [Among::All, Among::Together, Among::Replicated(None), Among::Pipelined] {
+            assert_same(&run(&session, &costs, &sets, among.clone()), &expected, &format!("{model}, {among:?}"));
+        }
+        if let [first, second, ..] = &cores[..] {
+            let on: &[&[&str]] = &[&[second], &[first]];
+            let mapping = stages(&session, &costs, on);
+            let found = run(&session, &costs, &sets, Among::Given(mapping));
+            assert_same(&found, &expected, &format!("{model} in two stages"));
+        }
+    }
+}
+
+#[test]
+fn a_stage_may_be_on_a_gpu() {
+    let session = open("convnet", true);
+    let Some(gpu) = session.inventory().gpus.first().map(|gpu| gpu.name.clone()) else { return };
+    let sets = sets(&session, 5);
+    let costs = StageCosts::of(&session, &sets[0], false).expect("costs");
+    let core = costs.processors().next().expect("a core").to_owned();
+    let one = stages(&session, &costs, &[&[gpu.as_str()]]);
+    let two = stages(&session, &costs, &[&[gpu.as_str()], &[core.as_str()]]);
+    let whole = run(&session, &costs, &sets, Among::Given(one));
+    let half = run(&session, &costs, &sets, Among::Given(two.clone()));
+    // Kernels of a GPU and of a core round differently: the same stages on the same devices are what is the same.
+    assert_same(&run(&session, &costs, &sets, Among::Given(two)), &half, "twice the same");
+    for (whole, half) in whole.iter().zip(&half) {
+        for ((_, a), (_, b)) in whole.iter().zip(half.iter()) {
+            let (a, b) = (a.elements::<f32>().expect("floats"), b.elements::<f32>().expect("floats"));
+            assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-3 * (1.0 + b.abs())));
+        }
+    }
+}
+
+#[test]
+fn several_threads_push_and_each_data_set_has_its_result() {
+    let session = open("mlp", false);
+    let sets = sets(&session, 4);
+    let expected: Vec<Outputs> = sets.iter().map(|inputs| session.run(inputs).expect("it runs")).collect();
+    let options = PipelineOptions::default().with_measuring(false);
+    let pipeline = Pipeline::open(&session, &sets[0], &options).expect("a mapping");
+    let mut of = vec![None; 400];
+    thread::scope(|scope| {
+        let pushers: Vec<_> = (0..4usize)
+            .map(|kind| {
+                let (pipeline, inputs) = (&pipeline, &sets[kind]);
+                scope.spawn(move || (0..100).map(|_| pipeline.push(inputs).expect("open")).collect::<Vec<_>>())
+            })
+            .collect();
+        let taken: Vec<_> = (0..400).map(|_| pipeline.next().expect("as many").expect("no failure")).collect();
+        for (kind, pusher) in pushers.into_iter().enumerate() {
+            pusher.join().expect("no panic").into_iter().for_each(|number| of[number as usize] = Some(kind));
+        }
+        for finished in taken {
+            let kind = of[finished.data_set as usize].expect("somebody pushed it");
+            assert_same(&[finished.outputs], &expected[kind..=kind], "pushed from several threads");
+        }
+    });
+    pipeline.finish();
+    assert!(pipeline.next().is_none());
+}
+
+#[test]
+fn a_hundred_thousand_small_data_sets_go_through() {
+    let session = open("mlp", false);
+    let sets = sets(&session, 3);
+    let expected: Vec<Outputs> = sets.iter().map(|inputs| session.run(inputs).expect("it runs")).collect();
+    let options = PipelineOptions::default().with_measuring(false).with_among(Among::Replicated(None));
+    let pipeline = Pipeline::open(&session, &sets[0], &options).expect("a mapping");
+    let mut count = 0;
+    let feed = (0..100_000usize).map(|at| Ok(sets[at % 3].clone()));
+    let ran = pipeline.run_all(feed, |finished| {
+        let at = (finished.data_set % 3) as usize;
+        count += 1;
+        if finished.data_set % 997 == 0 {
+            assert_same(&[finished.outputs], &expected[at..=at], "one of many");
+        }
+        Ok::<(), PipelineError>(())
+    });
+    ran.expect("no stage fails");
+    assert_eq!((count, pipeline.measured().data_sets), (100_000, 100_000));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_does_not_end_the_pipeline() {
+    let session = open("mlp", false);
+    let sets = sets(&session, 1);
+    let options = PipelineOptions::default().with_measuring(false);
+    let pipeline = Pipeline::open(&session, &sets[0], &options).expect("a mapping");
+    let name = session.inputs()[0].name().to_owned();
+    let wrong = Tensor::from_elements(Shape::new([1, 1]).expect("small"), &[0f32]).expect("one");
+    let error = pipeline.push(&Inputs::new().tensor(&name, wrong)).expect_err("another shape");
+    assert_eq!((error.kind(), error.data_set()), (ErrorKind::Input, None));
+    assert_eq!(pipeline.push(&sets[0]).expect("the pipeline goes on"), 0);
+    pipeline.finish();
+    assert!(pipeline.next().expect("one result").is_ok() && pipeline.next().is_none());
+    let error = pipeline.push(&sets[0]).expect_err("it was finished").to_string();
+    assert!(error.contains("finished"), "{error}");
+}
+
+#[test]
+fn memory_is_known_before_and_limits_hold_for_all_together() {
+    // Bytes that copies on all cores hold where so many are allowed.
+    let held = |limit: u64| -> Result<u64, SessionError> {
+        let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
+        let options = SessionOptions::default().with_devices(devices.with_memory("cpu0", limit));
+        let session = session("convnet", options);
+        let options = PipelineOptions::default().with_measuring(false).with_among(Among::Replicated(None));
+        let pipeline = Pipeline::open(&session, &sets(&session, 1)[0], &options)?;
+        let (plan, held) = (pipeline.plan(), session.held_bytes());
+        assert_eq!(plan.held, [("cpu0".to_owned(), held[0])]);
+        assert!(plan.in_flight > 0 && plan.in_flight < held[0]);
+        drop(pipeline);
+        assert_eq!(session.held_bytes(), [0]);
+        Ok(held[0])
+    };
+    let all = held(1 << 30).expect("it fits");
+    assert_eq!(held(all).expect("exactly as much"), all);
+    let error = held(all - 1).expect_err("a byte is missing");
+    assert_eq!((error.kind(), error.device()), (ErrorKind::Memory, Some("cpu0")));
+}
+
+#[test]
+fn mappings_that_cannot_be_are_refused_with_what_is_wrong() {
+    let session = open("mlp", false);
+    let sets = sets(&session, 1);
+    let costs = StageCosts::of(&session, &sets[0], false).expect("costs");
+    let core = costs.processors().next().expect("a core").to_owned();
+    let good = stages(&session, &costs, &[&[core.as_str()]]);
+    let refuse = |change: &dyn Fn(&mut StageMapping), about: &str| {
+        let mut mapping = good.clone();
+        change(&mut mapping);
+        let options = PipelineOptions::default().with_among(Among::Given(mapping));
+        let error = Pipeline::with_costs(&session, &costs, &options).expect_err(about);
+        assert!(error.kind() == ErrorKind::PlanFile && error.to_string().contains(about), "{error}");
+    };
+    refuse(&|mapping| mapping.stages[0].devices[0] = "tpu0".into(), "tpu0");
+    refuse(&|mapping| mapping.stages[0].nodes.reverse(), "which it reads");
+    refuse(&|mapping| mapping.stages[0].nodes[0] = "nonsense".into(), "nonsense");
+    refuse(&|mapping| drop(mapping.stages[0].nodes.pop()), "no stage");
+    refuse(&|mapping| mapping.stages[0].devices.push(core.clone()), "twice");
+    refuse(&|mapping| mapping.stages[0].devices.clear(), "no device");
+    let far = PipelineOptions::default().with_goal(Goal::LatencyWithin { period: 1e-12 });
+    let error = Pipeline::with_costs(&session, &costs, &far).expect_err("nothing is so fast");
+    assert!(error.kind() == ErrorKind::Infeasible && error.to_string().contains("the nearest has a period"), "{error}");
+}

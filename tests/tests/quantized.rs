@@ -1,0 +1,169 @@
+//! Models in which tools put QuantizeLinear and DequantizeLinear around products: those are computed in integers, as exactly.
+
+use anabranch::import::from_bytes;
+use anabranch::import::proto::{
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
+};
+use anabranch::lower::{LowerOptions, lower};
+use anabranch::session::{Inputs, Session};
+use anabranch::{Shape, Tensor};
+use anabranch_kernels::op::Op;
+use anabranch_tests::one_cpu;
+
+const CHANNELS: usize = 2;
+const FILTERS: usize = 3;
+const SIZE: [usize; 2] = [5, 6];
+const MAPS: usize = 4;
+
+/// Scales are powers of two, so that nothing but the quantisation is ever rounded.
+const X: (f64, f64) = (1.0 / 16.0, 3.0);
+const MIDDLE: (f64, f64) = (1.0 / 8.0, 10.0);
+
+fn filter_scale(filter: usize) -> f64 {
+    1.0 / f64::from(16 << filter)
+}
+
+fn weight(at: usize) -> i8 {
+    ((at * 37 % 251) as u8) as i8
+}
+
+fn bytes(name: &str, dims: &[usize]) -> TensorProto {
+    let count = dims.iter().product();
+    let dims: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();
+    TensorProto::raw(name, data_type::INT8, &dims, (0..count).map(|at| weight(at) as u8).collect())
+}
+
+fn scales(name: &str, count: usize) -> TensorProto {
+    let values: Vec<f32> = (0..count).map(|at| filter_scale(at) as f32).collect();
+    TensorProto::f32s(name, &[count as i64], &values)
+}
+
+fn uniform(name: &str, (scale, zero): (f64, f64)) -> [TensorProto; 2] {
+    let zero = TensorProto::raw(&format!("{name}.z"), data_type::UINT8, &[], vec![zero as u8]);
+    [TensorProto::f32s(&format!("{name}.s"), &[], &[scale as f32]), zero]
+}
+
+fn model() -> Vec<u8> {
+    let there_and_back = |from: &str, grid: &str, to: &str| {
+        let [scale, zero, quantized] = [format!("{grid}.s"), format!("{grid}.z"), format!("{to}.q")];
+        [
+            NodeProto::of("QuantizeLinear", &[from, &scale, &zero], &[&quantized]),
+            NodeProto::of("DequantizeLinear", &[&quantized, &scale, &zero], &[to]),
+        ]
+    };
+    let widened = |name: &str, axis: i64| {
+        let [integers, scale] = [format!("{name}.q"), format!("{name}.s")];
+        NodeProto::of("DequantizeLinear", &[&integers, &scale], &[name]).with(AttributeProto::int("axis", axis))
+    };
+    let pads = AttributeProto::ints("pads", &[1, 1, 1, 1]);
+    let [x_there, x_back] = there_and_back("x", "x", "xd");
+    let [there, back] = there_and_back("r", "m", "rd");
+    let node = vec![
+        x_there,
+        x_back,
+        widened("w", 0),
+        NodeProto::of("Conv", &["xd", "w", "b"], &["c"]).with(pads),
+        NodeProto::of("Relu", &["c"], &["r"]),
+        there,
+        back,
+        NodeProto::of("Flatten", &["rd"], &["f"]),
+        widened("columns", 1),
+        NodeProto::of("MatMul", &["f", "columns"], &["product"]),
+        widened("rows", 0),
+        NodeProto::of("Gemm", &["f", "rows", "c2"], &["gemm"]).with(AttributeProto::int("transB", 1)),
+    ];
+    let depth = FILTERS * SIZE[0] * SIZE[1];
+    let biases: Vec<f32> = (0..FILTERS).map(|filter| filter as f32 - 1.0).collect();
+    let mut initializer = vec![
+        bytes("w.q", &[FILTERS, CHANNELS, 3, 3]),
+        scales("w.s", FILTERS),
+        TensorProto::f32s("b", &[FILTERS as i64], &biases),
+        bytes("columns.q", &[depth, MAPS]),
+        scales("columns.s", MAPS),
+        bytes("rows.q", &[MAPS, depth]),
+        scales("rows.s", MAPS),
+        TensorProto::f32s("c2", &[], &[0.5]),
+    ];
+    initializer.extend(uniform("x", X).into_iter().chain(uniform("m", MIDDLE)));
+    let dims = [1, CHANNELS, SIZE[0], SIZE[1]].map(|dim| DimensionProto::known(dim as i64)).to_vec();
+    let input = vec![ValueInfoProto::tensor("x", data_type::FLOAT, dims)];
+    let output = ["product", "gemm"].map(|name| ValueInfoProto { name: name.into(), r#type: None }).to_vec();
+    ModelProto::of(GraphProto { node, initializer, input, output, ..GraphProto::default() }, 17).to_bytes()
+}
+
+/// The value of the nearest number on a grid of bytes.
+fn rounded(x: f64, (scale, zero): (f64, f64)) -> f64 {
+    (((x / scale).round_ties_even() + zero).clamp(0.0, 255.0) - zero) * scale
+}
+
+/// What the standard says of the model, in `f64`.
+fn expected(x: &[f32]) -> [Vec<f64>; 2] {
+    let [high, wide] = SIZE;
+    let plane = high * wide;
+    let mut flat = Vec::new();
+    for (filter, y, x0) in (0..FILTERS * plane).map(|at| (at / plane, at / wide % high, at % wide)) {
+        let mut sum = filter as f64 - 1.0;
+        for (channel, tap) in (0..CHANNELS).flat_map(|channel| (0..9).map(move |tap| (channel, tap))) {
+            let [row, column] = [(y + tap / 3).wrapping_sub(1), (x0 + tap % 3).wrapping_sub(1)];
+            if row < high && column < wide {
+                let w = f64::from(weight((filter * CHANNELS + channel) * 9 + tap)) * filter_scale(filter);
+                sum += rounded(f64::from(x[(channel * high + row) * wide + column]), X) * w;
+            }
+        }
+        flat.push(rounded(sum.max(0.0), MIDDLE));
+    }
+    let depth = flat.len();
+    let dot = |map: usize, place: &dyn Fn(usize) -> usize| {
+        let terms = flat.iter().enumerate().map(|(at, x)| x * f64::from(weight(place(at))));
+        terms.sum::<f64>() * filter_scale(map)
+    };
+    let product = (0..MAPS).map(|map| dot(map, &|at| at * MAPS + map)).collect();
+    [product, (0..MAPS).map(|map| dot(map, &|at| map * depth + at) + 0.5).collect()]
+}
+
+#[test]
+fn products_between_quantised_values_are_computed_in_integers() {
+    let bytes = model();
+    let program = lower(&from_bytes(&bytes, None).expect("sound"), &LowerOptions::default()).expect("lowers");
+    let count = |of: fn(&Op) -> bool| program.nodes.iter().filter(|node| of(&node.spec.op)).count();
+    assert_eq!(count(|op| matches!(op, Op::IntegerMatMul(_))), 2);
+    assert_eq!(count(|op| matches!(op, Op::MatMul(_) | Op::NarrowMatMul(_))), 0);
+    let x: Vec<f32> = (0..CHANNELS * SIZE[0] * SIZE[1]).map(|at| (at * 29 % 101) as f32 / 7.0 - 2.0).collect();
+    let tensor = Tensor::from_elements(Shape::new([1, CHANNELS, SIZE[0], SIZE[1]]).expect("small"), &x);
+    let session = Session::from_bytes(&bytes, one_cpu()).expect("a sound model");
+    let outputs = session.run(&Inputs::new().tensor("x", tensor.expect("as many"))).expect("runs");
+    for (name, want) in ["product", "gemm"].into_iter().zip(expected(&x)) {
+        let found = outputs.tensor(name).expect("made").elements::<f32>().expect("floats");
+        let found: Vec<f64> = found.iter().map(|x| f64::from(*x)).collect();
+        assert_eq!(found, want, "{name}");
+    }
+}
+
+#[test]
+fn products_whose_sums_are_not_exact_in_32_bits_stay_in_floats() {
+    for (depth, integers) in [(33_025, 1), (33_026, 0)] {
+        let one = TensorProto::f32s("one", &[], &[1.0]);
+        let weights = TensorProto::raw("w.q", data_type::UINT8, &[depth, 1], vec![255; depth as usize]);
+        let node = vec![
+            NodeProto::of("DequantizeLinear", &["x", "one"], &["xd"]),
+            NodeProto::of("DequantizeLinear", &["w.q", "one"], &["w"]),
+            NodeProto::of("MatMul", &["xd", "w"], &["y"]),
+        ];
+        let dims = [1, depth].map(DimensionProto::known).to_vec();
+        let input = vec![ValueInfoProto::tensor("x", data_type::UINT8, dims)];
+        let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
+        let graph = GraphProto { node, initializer: vec![one, weights], input, output, ..GraphProto::default() };
+        let bytes = ModelProto::of(graph, 17).to_bytes();
+        let program = lower(&from_bytes(&bytes, None).expect("sound"), &LowerOptions::default()).expect("lowers");
+        let found = program.nodes.iter().filter(|node| matches!(node.spec.op, Op::IntegerMatMul(_))).count();
+        assert_eq!(found, integers, "{depth}");
+        let session = Session::from_bytes(&bytes, one_cpu()).expect("a sound model");
+        let shape = Shape::new([1, depth as usize]).expect("small");
+        let x = Tensor::from_elements(shape, &vec![255u8; depth as usize]).expect("as many");
+        let outputs = session.run(&Inputs::new().tensor("x", x)).expect("runs");
+        let y = outputs.tensor("y").expect("made").elements::<f32>().expect("floats")[0];
+        let want = 255.0 * 255.0 * depth as f32;
+        // 32-bit floats round the sum of so many equal terms, integers beyond 32 bits change its sign.
+        assert!((y - want).abs() <= 1e-4 * want, "{depth}: {y} rather than {want}");
+    }
+}
