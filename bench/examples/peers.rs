@@ -5,6 +5,7 @@
 
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::{ComputeDevice, Executor, RunOptions};
+use anabranch::lower::Rewrites;
 use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::session::{Inputs, Session, SessionOptions};
 use anabranch_bench::chains::{Chain, cpu};
@@ -324,7 +325,10 @@ fn options(fuse: bool) -> SessionOptions {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
     let streaming = if fuse { StreamMode::Auto } else { StreamMode::Off };
     let plan = PlanOptions::default().with_streaming(streaming);
-    SessionOptions::default().with_devices(devices).with_fusion(fuse).with_plan(plan)
+    SessionOptions::default()
+        .with_devices(devices)
+        .with_fusion(if fuse { Rewrites::ALL } else { Rewrites::NONE })
+        .with_plan(plan)
 }
 
 fn open(model: &Path, fuse: bool) -> Result<(Session, Inputs), Failure> {

@@ -30,6 +30,7 @@ def main():
         "profile": profile,
         "model": first_and_further,
         "throughput": throughput,
+        "copies": copies,
     }
     samples, facts = questions[arguments.question](arguments)
     print(json.dumps({"samples": samples, "facts": facts}))
@@ -37,7 +38,7 @@ def main():
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("question", choices=["chain", "one", "profile", "model", "throughput"])
+    parser.add_argument("question", choices=["chain", "one", "profile", "model", "throughput", "copies"])
     parser.add_argument("path", type=Path, help="the model; for chain and one, the directory with chain*.onnx")
     parser.add_argument("--threads", type=int, default=1, help="threads within an operator")
     parser.add_argument("--clients", type=int, default=8, help="Python threads that run at the same time")
@@ -110,18 +111,27 @@ def throughput(arguments):
     samples = {}
     for _ in range(PERIODS):
         for clients in (1, arguments.clients):
-            samples.setdefault(f"{clients} threads", []).append(flood(session, inputs, clients, period))
+            samples.setdefault(f"{clients} threads", []).append(flood([session], inputs, clients, period))
     return samples, {}
 
 
-def flood(session, inputs, clients, period):
-    """All clients run as often as they can until the period is over; seconds for each finished run."""
+def copies(arguments):
+    """Seconds for each finished run of several sessions, each used from a thread of its own."""
+    sessions = [open_session(arguments.path, arguments.threads) for _ in range(arguments.clients)]
+    inputs = inputs_of(arguments.path)
+    for session in sessions:
+        session.run(None, inputs)
+    return {"period": [flood(sessions, inputs, len(sessions), arguments.seconds / PERIODS) for _ in range(PERIODS)]}, {}
+
+
+def flood(sessions, inputs, clients, period):
+    """All clients, each on a session of several in turn, run as often as they can until the period is over; seconds for each finished run."""
     counts = [0] * clients
     started = time.perf_counter()
 
     def client(number):
         while counts[number] == 0 or time.perf_counter() - started < period:
-            session.run(None, inputs)
+            sessions[number % len(sessions)].run(None, inputs)
             counts[number] += 1
 
     threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]

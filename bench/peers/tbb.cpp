@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <functional>
 #include <future>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,11 +19,11 @@
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
-#include <oneapi/tbb/version.h>
+
+#include "samples.hpp"
 
 namespace flow = oneapi::tbb::flow;
 using Clock = std::chrono::steady_clock;
-using Samples = std::map<std::string, std::vector<double>>;
 using Values = std::array<float, 16>;
 
 // A batch is shorter than a time slice, so that most batches are not interrupted on a busy machine.
@@ -163,18 +162,6 @@ static Samples hop(double seconds) {
         spent += time * 200;
     }
     return samples;
-}
-
-static void print(const Samples& samples) {
-    std::printf("{\"facts\": {\"version\": \"%s\"}, \"samples\": {", TBB_runtime_version());
-    const char* comma = "";
-    for (auto& [name, values] : samples) {
-        std::printf("%s\"%s\": [", comma, name.c_str());
-        for (std::size_t i = 0; i < values.size(); ++i) std::printf("%s%.9g", i ? ", " : "", values[i]);
-        std::printf("]");
-        comma = ", ";
-    }
-    std::printf("}}\n");
 }
 
 int main(int count, char** arguments) {
