@@ -31,6 +31,8 @@ pub(super) struct Stage<T> {
     pub(super) in_turn: bool,
     /// Data sets that may wait before it.
     pub(super) capacity: usize,
+    /// Of these, how many are handed on at a time.
+    pub(super) gather: usize,
 }
 
 /// The line at work.
@@ -75,15 +77,15 @@ struct Seat {
 }
 
 impl<T: Send + 'static> Line<T> {
-    /// Starts the threads of all stages, with room for `results` finished data sets that nobody has taken.
+    /// Starts the threads of all stages, with room for `results` finished data sets that nobody has taken, handed on `gather` at a time.
     ///
     /// # Errors
     /// If the system gives no more threads.
-    pub(super) fn start(stages: Vec<Stage<T>>, results: usize) -> Result<Self, SessionError> {
-        let capacities = stages.iter().map(|stage| stage.capacity).chain([results]);
+    pub(super) fn start(stages: Vec<Stage<T>>, results: usize, gather: usize) -> Result<Self, SessionError> {
+        let rings = stages.iter().map(|stage| (stage.capacity, stage.gather)).chain([(results, gather)]);
         let times = stages.iter().map(|stage| stage.replicas.iter().map(|_| Mutex::default()).collect());
         let shared = Arc::new(Shared {
-            rings: capacities.map(Ring::new).collect(),
+            rings: rings.map(|(capacity, gather)| Ring::new(capacity, gather)).collect(),
             failure: Mutex::default(),
             times: times.collect(),
             origin: Instant::now(),

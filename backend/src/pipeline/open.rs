@@ -13,6 +13,7 @@ use super::wiring::Wiring;
 use crate::execute::Executor;
 use crate::planning::Planned;
 use crate::session::{Inputs, Session, SessionError};
+use anabranch_placement::pipeline::Goal;
 use std::sync::Arc;
 
 impl Pipeline {
@@ -69,7 +70,7 @@ impl Opening<'_> {
     fn together(&self, candidate: &Candidate) -> Result<Parts, SessionError> {
         let program = &self.costs.lowered.program;
         let wiring = Wiring::whole(program);
-        let room = Room::of(&wiring, &[1], self.options.capacity.get());
+        let room = Room::of(&wiring, &[1], self.options.capacity.get(), self.stride(candidate));
         let prepared = self.session.ready(&self.costs.planned)?;
         let (charge, mut held) = self.session.hold(&[], room.bytes)?;
         for (bytes, memory) in held.iter_mut().zip(prepared.plan().memory().devices()) {
@@ -90,9 +91,10 @@ impl Opening<'_> {
             in_turn: false,
             bytes_in: wiring.live[0],
         };
-        let stages = vec![Stage { replicas: vec![replica], in_turn: false, capacity: room.capacities[0] }];
+        let (capacity, gather) = (room.capacities[0], room.gather);
+        let stages = vec![Stage { replicas: vec![replica], in_turn: false, capacity, gather }];
         let plan = self.plan(candidate, vec![stage], held, room.bytes);
-        let line = Line::start(stages, room.capacities[1])?;
+        let line = Line::start(stages, room.capacities[1], room.gather)?;
         Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
     }
 
@@ -102,7 +104,7 @@ impl Opening<'_> {
         let cut = Cut::new(program, &stages.order, &stages.sizes);
         let wiring = Wiring::of(&cut, program)?;
         let counts: Vec<usize> = stages.on.iter().map(Vec::len).collect();
-        let room = Room::of(&wiring, &counts, self.options.capacity.get());
+        let room = Room::of(&wiring, &counts, self.options.capacity.get(), self.stride(candidate));
         let plans = self.plans(&cut, stages)?;
         let of_all: Vec<_> = plans.iter().flatten().cloned().collect();
         let (charge, held) = self.session.hold(&of_all, room.bytes)?;
@@ -125,11 +127,18 @@ impl Opening<'_> {
                 in_turn,
                 bytes_in: wiring.live[at],
             });
-            line.push(Stage { replicas, in_turn, capacity: room.capacities[at] });
+            // Whose turn it is takes it at once: nobody else can.
+            let gather = if in_turn { 1 } else { room.gather };
+            line.push(Stage { replicas, in_turn, capacity: room.capacities[at], gather });
         }
         let plan = self.plan(candidate, described, held, room.bytes);
-        let line = Line::start(line, room.capacities[stages.on.len()])?;
+        let line = Line::start(line, room.capacities[stages.on.len()], room.gather)?;
         Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
+    }
+
+    /// Seconds from data set to data set, as far as these may wait for each other.
+    fn stride(&self, candidate: &Candidate) -> f64 {
+        if self.options.goal == Goal::Period { candidate.performance.period } else { f64::INFINITY }
     }
 
     /// The plans of all replicas, by stage, with the session's devices that they are on.
@@ -181,8 +190,16 @@ impl Opening<'_> {
     }
 }
 
+/// Data sets that come within so many seconds are handed on together: beside them, waking a thread (some 10 µs) is little.
+const STRIDE: f64 = 4e-4;
+/// At most so many, and so many bytes of values.
+const MOST_GATHERED: u64 = 32;
+const GATHERED: u64 = 1 << 19;
+
 /// How many data sets may be where, and the bytes of their values.
 struct Room {
+    /// How many are handed on at a time.
+    gather: usize,
     /// Of the channel before each stage, and behind the last.
     capacities: Vec<usize>,
     /// Results that each replica of a stage keeps for their memory.
@@ -192,9 +209,15 @@ struct Room {
 }
 
 impl Room {
-    fn of(wiring: &Wiring, replicas: &[usize], capacity: usize) -> Self {
+    /// With `capacity` data sets for each device, and more where they come so soon, one each `period` seconds, that several are handed on
+    /// at a time, and are so small that this takes little.
+    fn of(wiring: &Wiring, replicas: &[usize], capacity: usize, period: f64) -> Self {
         let at = |stage: usize| replicas.get(stage).copied().unwrap_or(1);
-        let capacities: Vec<usize> = (0..=replicas.len()).map(|stage| capacity.saturating_mul(at(stage))).collect();
+        let largest = wiring.live.iter().max().map_or(1, |bytes| *bytes.max(&1));
+        let gather = ((STRIDE / period) as u64).min(GATHERED / largest).clamp(1, MOST_GATHERED) as usize;
+        let least = if gather > 1 { 2 * gather } else { 1 };
+        let capacities = (0..=replicas.len()).map(|stage| capacity.saturating_mul(at(stage)).max(least));
+        let capacities: Vec<usize> = capacities.collect();
         // As many as may be on their way to the next stage and in it, shared among the replicas.
         let kept =
             |stage: usize| capacities[stage + 1].saturating_add(at(stage + 1)).div_ceil(at(stage)).saturating_add(1);
@@ -206,7 +229,7 @@ impl Room {
             (replicas[stage] as u64).saturating_mul(inside.saturating_add(made))
         });
         let bytes = waiting.chain(passing).fold(0, u64::saturating_add);
-        Self { capacities, kept, bytes }
+        Self { gather, capacities, kept, bytes }
     }
 }
 
@@ -218,10 +241,25 @@ mod tests {
     fn room_beyond_all_memory_is_counted_as_that() {
         let (inputs, outputs, routes) = Default::default();
         let wiring = Wiring { slots: 0, inputs, outputs, routes, live: vec![8; 3], made: vec![8; 2] };
-        let room = Room::of(&wiring, &[2, 3], usize::MAX);
+        let room = Room::of(&wiring, &[2, 3], usize::MAX, 1.0);
         assert_eq!((room.capacities, room.bytes), (vec![usize::MAX; 3], u64::MAX));
-        let room = Room::of(&wiring, &[2, 1], 2);
+        let room = Room::of(&wiring, &[2, 1], 2, 1.0);
         assert_eq!((room.capacities, room.kept), (vec![4, 2, 2], vec![3, 4]));
         assert_eq!(room.bytes, 8 * (4 + 2 + 2) + 2 * (16 + 3 * 8) + (16 + 4 * 8));
+    }
+
+    #[test]
+    fn what_comes_soon_and_is_small_is_handed_on_together() {
+        let gathered = |bytes, period| {
+            let (inputs, outputs, routes) = Default::default();
+            let wiring = Wiring { slots: 0, inputs, outputs, routes, live: vec![bytes; 2], made: vec![bytes] };
+            let room = Room::of(&wiring, &[2], 2, period);
+            (room.gather, room.capacities)
+        };
+        assert_eq!(gathered(1000, 1e-3), (1, vec![4, 2]));
+        assert_eq!(gathered(1000, 4.1e-5), (9, vec![18, 18]));
+        assert_eq!(gathered(1 << 18, 4.1e-5), (2, vec![4, 4]));
+        assert_eq!(gathered(1 << 20, 0.0), (1, vec![4, 2]));
+        assert_eq!(gathered(0, 0.0), (32, vec![64, 64]));
     }
 }

@@ -14,7 +14,8 @@ pub struct PipelineOptions {
     /// Which mappings are sought among. Default: all.
     pub among: Among,
     /// Data sets that may wait before each stage, for each of its devices, and behind the last: 1 at least. More make up for times that
-    /// differ from data set to data set, and take memory and latency. Default: 2.
+    /// differ from data set to data set, and take memory and latency. Default: 2. Small data sets that come within less than 0.2 ms are
+    /// handed on several at a time, for which more may wait.
     pub capacity: NonZeroUsize,
     /// Whether costs are measured first, which takes some ten runs of the model on one core. Default: yes.
     pub measure: bool,

@@ -3,10 +3,17 @@
 //!
 //! A sender with data set `n` waits while `n` is `capacity` or more beyond the next to leave. So the least number that is under way
 //! never waits for room, and a line of such channels cannot come to a standstill by itself.
+//!
+//! Where data sets take less than waking a thread does, they are handed on several at a time (`gather`): who waits for room is woken
+//! once there is room for so many, and who waits for data sets once so many are there, or after [`LINGER`].
 
 use crate::lock::lock;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a data set may lie there while more are gathered.
+pub(super) const LINGER: Duration = Duration::from_micros(500);
 
 /// The channel. Any number of threads send and take.
 pub(super) struct Ring<T> {
@@ -14,6 +21,7 @@ pub(super) struct Ring<T> {
     room: Condvar,
     head: Condvar,
     capacity: u64,
+    gather: u64,
 }
 
 struct State<T> {
@@ -23,8 +31,11 @@ struct State<T> {
     /// How many there will be, once that is known.
     total: Option<u64>,
     closed: bool,
-    waiting_for_room: u32,
+    /// What `next` must have come to before those who wait for room are woken.
+    room_at: Option<u64>,
+    /// Takers who wait for the next data set, and those who wait for several.
     waiting_for_head: u32,
+    gathering: u32,
 }
 
 /// What a taker gets.
@@ -46,17 +57,20 @@ pub(super) struct Turn {
 }
 
 impl<T> Ring<T> {
-    /// An empty channel for so many data sets, one at least.
-    pub(super) fn new(capacity: usize) -> Self {
+    /// An empty channel for so many data sets, one at least, that hands on `gather` at a time, half its capacity at most.
+    pub(super) fn new(capacity: usize, gather: usize) -> Self {
         let state = State {
             places: VecDeque::new(),
             next: 0,
             total: None,
             closed: false,
-            waiting_for_room: 0,
+            room_at: None,
             waiting_for_head: 0,
+            gathering: 0,
         };
-        Self { state: Mutex::new(state), room: Condvar::new(), head: Condvar::new(), capacity: capacity.max(1) as u64 }
+        let (room, head) = Default::default();
+        let gather = gather.min(capacity / 2).max(1) as u64;
+        Self { state: Mutex::new(state), room, head, capacity: capacity.max(1) as u64, gather }
     }
 
     /// How many data sets it has room for.
@@ -76,9 +90,10 @@ impl<T> Ring<T> {
     pub(super) fn put(&self, number: u64, item: T) -> Result<(), T> {
         let mut state = lock(&self.state);
         while !state.closed && number - state.next >= self.capacity {
-            state.waiting_for_room += 1;
+            // All before that number leave without this one.
+            let room_at = number - self.capacity + self.gather;
+            state.room_at = Some(state.room_at.map_or(room_at, |known| known.min(room_at)));
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting_for_room -= 1;
         }
         if state.closed {
             return Err(item);
@@ -88,7 +103,7 @@ impl<T> Ring<T> {
             state.places.push_back(None);
         }
         state.places[place] = Some(item);
-        if place == 0 {
+        if (place as u64) < self.gather {
             self.wake_takers(&state);
         }
         Ok(())
@@ -97,6 +112,7 @@ impl<T> Ring<T> {
     /// Takes the next data set, waiting for it; with a turn, only those that are this taker's.
     pub(super) fn take(&self, turn: Option<Turn>) -> Taken<T> {
         let mut state = lock(&self.state);
+        let mut is_patient = self.gather > 1;
         loop {
             if state.closed {
                 return Taken::Closed;
@@ -107,15 +123,21 @@ impl<T> Ring<T> {
             let number = state.next;
             let is_mine = turn.is_none_or(|Turn { taker, of }| number % of == taker);
             if let Some(item) = is_mine.then(|| state.leave()).flatten() {
-                if state.waiting_for_room > 0 {
+                if state.room_at.take_if(|room_at| *room_at <= number + 1).is_some() {
                     self.room.notify_all();
                 }
                 self.wake_takers(&state);
                 return Taken::Item(number, item);
             }
-            state.waiting_for_head += 1;
-            state = self.head.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting_for_head -= 1;
+            if std::mem::take(&mut is_patient) {
+                state.gathering += 1;
+                (state, _) = self.head.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
+                state.gathering -= 1;
+            } else {
+                state.waiting_for_head += 1;
+                state = self.head.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.waiting_for_head -= 1;
+            }
         }
     }
 
@@ -139,7 +161,12 @@ impl<T> Ring<T> {
     /// Lets takers look again, if there is something to see: a call to the system, so only where somebody waits.
     fn wake_takers(&self, state: &MutexGuard<'_, State<T>>) {
         let at_end = state.total == Some(state.next);
-        if state.waiting_for_head > 0 && (at_end || state.places.front().is_some_and(Option::is_some)) {
+        let are_there = |count: u64| {
+            let count = count as usize;
+            state.places.len() >= count && state.places.iter().take(count).all(Option::is_some)
+        };
+        let for_one = state.waiting_for_head > 0 && (at_end || are_there(1));
+        if for_one || state.gathering > 0 && (at_end || are_there(self.gather)) {
             self.head.notify_all();
         }
     }
@@ -163,7 +190,7 @@ mod tests {
 
     #[test]
     fn whoever_sends_the_order_is_kept_and_the_capacity_holds() {
-        let (ring, taken) = (Ring::new(3), AtomicU64::new(0));
+        let (ring, taken) = (Ring::new(3, 1), AtomicU64::new(0));
         thread::scope(|scope| {
             for sender in 0..4u64 {
                 let (ring, taken) = (&ring, &taken);
@@ -186,7 +213,7 @@ mod tests {
 
     #[test]
     fn takers_in_turn_get_every_so_many() {
-        let ring = Ring::new(2);
+        let ring = Ring::new(2, 1);
         thread::scope(|scope| {
             for taker in 0..3 {
                 let ring = &ring;
@@ -205,8 +232,25 @@ mod tests {
     }
 
     #[test]
+    fn gathered_or_not_all_arrive_and_in_order() {
+        for (capacity, gather) in [(2, 1), (8, 4), (8, 100), (3, 2), (64, 32)] {
+            let ring = Ring::new(capacity, gather);
+            thread::scope(|scope| {
+                for sender in 0..3u64 {
+                    let ring = &ring;
+                    scope.spawn(move || (sender..3001).step_by(3).for_each(|at| ring.put(at, at).expect("open")));
+                }
+                // One fewer than the last that is gathered: it comes all the same.
+                (0..3001).for_each(|number| assert_eq!(ring.take(None), Taken::Item(number, number)));
+            });
+            ring.finish(3001);
+            assert_eq!(ring.take(None), Taken::End(3001));
+        }
+    }
+
+    #[test]
     fn what_waits_is_counted_without_the_gaps() {
-        let ring = Ring::new(4);
+        let ring = Ring::new(4, 1);
         ring.put(2, ()).expect("open");
         ring.put(0, ()).expect("open");
         assert_eq!(ring.waiting(), 2);
@@ -216,7 +260,7 @@ mod tests {
 
     #[test]
     fn room_without_bounds_is_no_fault() {
-        let ring = Ring::new(usize::MAX);
+        let ring = Ring::new(usize::MAX, 1);
         (0..3).for_each(|number| ring.put(number, ()).expect("open"));
         assert_eq!(ring.take(None), Taken::Item(0, ()));
         ring.put(3, ()).expect("open");
@@ -224,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_closed_channel_keeps_nobody_waiting() {
-        let ring = Ring::new(1);
+        let ring = Ring::new(1, 1);
         ring.put(0, "first").expect("room");
         thread::scope(|scope| {
             let full = scope.spawn(|| ring.put(1, "second"));

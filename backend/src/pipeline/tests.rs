@@ -24,7 +24,7 @@ fn stage<T: 'static>(
         let work = work.clone();
         Replica { device: format!("device{number}"), start: Box::new(move || -> Work<T> { Box::new(work) }) }
     };
-    Stage { replicas: (0..replicas).map(replica).collect(), in_turn: false, capacity }
+    Stage { replicas: (0..replicas).map(replica).collect(), in_turn: false, capacity, gather: 1 }
 }
 
 /// Sleeps for some microseconds that look random and follow from the number.
@@ -56,7 +56,7 @@ fn results_come_in_order_whatever_stages_take() {
         let stages = [(3, 1, 7), (1, 2, 11), (4, 3, 13)];
         let stages =
             stages.map(|(replicas, capacity, factor)| Stage { in_turn, ..stage(replicas, capacity, slow(factor)) });
-        let line = Line::start(stages.into(), 2).expect("threads");
+        let line = Line::start(stages.into(), 2, 1).expect("threads");
         thread::scope(|scope| {
             scope.spawn(|| push_all(&line, 300));
             let results: Vec<_> = std::iter::from_fn(|| line.next()).collect();
@@ -72,7 +72,8 @@ fn results_come_in_order_whatever_stages_take() {
 
 #[test]
 fn no_more_is_in_flight_than_there_is_room_for() {
-    let line = Line::start(vec![stage(2, 3, |_: &mut Arc<()>| Ok(())), stage(1, 1, |_| Ok(()))], 2).expect("threads");
+    let line =
+        Line::start(vec![stage(2, 3, |_: &mut Arc<()>| Ok(())), stage(1, 1, |_| Ok(()))], 2, 1).expect("threads");
     let (token, pushed) = (Arc::new(()), AtomicU64::new(0));
     // Three stages' channels, and one data set in the hands of each replica.
     let most = line.room() + 3;
@@ -117,7 +118,7 @@ fn a_failure_stands_in_its_place_and_nothing_before_it_is_lost() {
             dawdle(*number * 3);
             Ok(())
         };
-        let line = Line::start(vec![stage(2, 2, well), stage(3, 2, ill), stage(2, 2, well)], 2).expect("threads");
+        let line = Line::start(vec![stage(2, 2, well), stage(3, 2, ill), stage(2, 2, well)], 2, 1).expect("threads");
         let refused = Mutex::new(None);
         let results: Vec<_> = thread::scope(|scope| {
             scope.spawn(|| {
@@ -151,7 +152,7 @@ fn of_several_failures_the_first_data_set_counts() {
         thread::sleep(Duration::from_millis(20 - 5 * (*number).min(3)));
         Err(fails())
     };
-    let line = Line::start(vec![stage(4, 4, all), stage(1, 1, |_| Ok(()))], 1).expect("threads");
+    let line = Line::start(vec![stage(4, 4, all), stage(1, 1, |_| Ok(()))], 1, 1).expect("threads");
     let pushed = (0..4).take_while(|number| line.push(*number).is_ok()).count();
     assert!(pushed > 0);
     let (number, result) = line.next().expect("the failure");
@@ -161,7 +162,7 @@ fn of_several_failures_the_first_data_set_counts() {
 
 #[test]
 fn a_closed_line_keeps_nobody() {
-    let line = Line::start(vec![stage(1, 1, |_: &mut u64| Ok(()))], 1).expect("threads");
+    let line = Line::start(vec![stage(1, 1, |_: &mut u64| Ok(()))], 1, 1).expect("threads");
     thread::scope(|scope| {
         let pusher = scope.spawn(|| (0..).find_map(|number| line.push(number).err()));
         let taker = scope.spawn(|| std::iter::from_fn(|| line.next()).take(5).count());
@@ -175,14 +176,14 @@ fn a_closed_line_keeps_nobody() {
         thread::sleep(Duration::from_millis(20));
         Ok(())
     };
-    let line = Line::start(vec![stage(2, 2, sleepy)], 1).expect("threads");
+    let line = Line::start(vec![stage(2, 2, sleepy)], 1, 1).expect("threads");
     (0..3).for_each(|number| _ = line.push(number));
     drop(line);
 }
 
 #[test]
 fn a_finished_line_takes_no_more() {
-    let line = Line::start(vec![stage(1, 4, |_: &mut u64| Ok(()))], 4).expect("threads");
+    let line = Line::start(vec![stage(1, 4, |_: &mut u64| Ok(()))], 4, 1).expect("threads");
     push_all(&line, 3);
     assert!(matches!(line.push(3), Err(Refused::Finished)));
     assert_eq!(std::iter::from_fn(|| line.next()).count(), 3);

@@ -21,6 +21,9 @@ const TRUST: f64 = 1.3;
 /// Plans of a part of the machine that are run before it is given up.
 const MOST_RUNS: usize = 3;
 
+/// Halvings of what memory may still be spared: to a 64th of what the plan without limits takes.
+const HALVINGS: u32 = 6;
+
 pub(super) struct Search<'c> {
     pub(super) command: &'c FitCommand,
     pub(super) goal: Goal,
@@ -29,9 +32,14 @@ pub(super) struct Search<'c> {
 /// A part of the machine, opened, with its plans: the one of the least prediction first.
 struct Candidate {
     part: Part,
+    /// Under which its plans were made, beside those that are given.
+    limits: Vec<(String, u64)>,
     opened: Opened,
     plans: Vec<(PlanChoice, Arc<Planned>)>,
 }
+
+/// A plan that keeps the deadline with less memory than others.
+type Least = Option<(Row, Arc<Planned>)>;
 
 impl Search<'_> {
     pub(super) fn run(&self, output: Output) -> Result<(), CliError> {
@@ -42,7 +50,7 @@ impl Search<'_> {
         let (whole, parts) = (Part::whole(first.session.inventory()), Part::all(first.session.inventory()));
         let progress = Progress::new(output, "parts of the machine", parts.len() as u64 + 1);
         progress.begin(output, "the whole machine");
-        let candidate = self.plan(whole, first)?;
+        let candidate = self.plan(whole, Vec::new(), first)?;
         let fastest = self.measure(&candidate, 0, &run)?;
         let deadline = self.goal.deadline(fastest.measured_ms.median, 1.0);
         progress.advance();
@@ -60,15 +68,17 @@ impl Search<'_> {
         }
         let smallest = smallest.unwrap_or(candidate);
         report.fewest = report.tried.iter().rev().find(|row| row.kept).cloned();
-        if report.fewest.is_some() {
-            self.least_memory(&smallest, deadline, &run, &mut report)?;
+        if let Some(row) = report.fewest.clone() {
+            let least = self.of_the_plans(&smallest, row, deadline, &run, &mut report)?;
+            let least = self.under_limits(&smallest, least, deadline, &run, &mut report)?;
+            report.beside = least.as_ref().map(|least| self.bounds(&smallest, least)).transpose()?;
+            report.least_memory = least.map(|(row, _)| row);
         }
-        report.beside = self.bounds(&smallest, &report)?;
         output.text_or_json(|| report.text(), &report)
     }
 
     /// Plans for a part by each strategy in two orders, with and without streams.
-    fn plan(&self, part: Part, opened: Opened) -> Result<Candidate, CliError> {
+    fn plan(&self, part: Part, limits: Vec<(String, u64)>, opened: Opened) -> Result<Candidate, CliError> {
         let mut plans: Vec<(PlanChoice, Arc<Planned>)> = Vec::new();
         let mut refused = None;
         for place in &self.command.place {
@@ -89,7 +99,23 @@ impl Search<'_> {
         plans.sort_by(|one, other| predicted_ms(&one.1).total_cmp(&predicted_ms(&other.1)));
         match (plans.is_empty(), refused) {
             (true, Some(error)) => Err(error.into()),
-            _ => Ok(Candidate { part, opened, plans }),
+            _ => Ok(Candidate { part, limits, opened, plans }),
+        }
+    }
+
+    /// Opens a part and plans for it; `None`, with the reason in the report, where there is no plan.
+    fn open(&self, part: &Part, limits: Vec<(String, u64)>) -> Result<Result<Candidate, String>, CliError> {
+        let mut devices = self.command.devices.clone();
+        (devices.threads, devices.only) = (Some(part.threads), part.devices.clone());
+        for (name, bytes) in &limits {
+            devices.memory.retain(|(known, _)| known != name);
+            devices.memory.push((name.clone(), *bytes));
+        }
+        let opened = open(&devices, None, &self.command.model, &PlaceArgs::any(&self.command.constraints), true)?;
+        match self.plan(part.clone(), limits, opened) {
+            Ok(candidate) => Ok(Ok(candidate)),
+            Err(error) if error.is_fault() => Err(error),
+            Err(error) => Ok(Err(error.message)),
         }
     }
 
@@ -101,14 +127,10 @@ impl Search<'_> {
         run: &RunOptions,
         report: &mut Report,
     ) -> Result<Option<Candidate>, CliError> {
-        let mut devices = self.command.devices.clone();
-        (devices.threads, devices.only) = (Some(part.threads), part.devices.clone());
-        let opened = open(&devices, None, &self.command.model, &PlaceArgs::any(&self.command.constraints), true)?;
-        let candidate = match self.plan(part.clone(), opened) {
+        let candidate = match self.open(&part, Vec::new())? {
             Ok(candidate) => candidate,
-            Err(error) if error.is_fault() => return Err(error),
-            Err(error) => {
-                report.without_a_plan.push((part.name(), error.message));
+            Err(reason) => {
+                report.without_a_plan.push((part.name(), reason));
                 return Ok(None);
             }
         };
@@ -128,34 +150,67 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Runs the plans of the smallest part that take less memory than the one that kept the deadline, the least first, until one keeps it.
-    fn least_memory(
+    /// Runs the plans of the smallest part that take less memory than `best`, which kept the deadline, the least first, until one keeps it.
+    fn of_the_plans(
         &self,
         candidate: &Candidate,
+        best: Row,
         deadline: f64,
         run: &RunOptions,
         report: &mut Report,
-    ) -> Result<(), CliError> {
-        let mut best = report.fewest.clone();
-        let mut places: Vec<usize> = (0..candidate.plans.len()).collect();
-        let peak = |place: usize| peak(&candidate.plans[place].1);
-        places.retain(|&place| best.as_ref().is_some_and(|best| peak(place) < best.planned_bytes));
-        places.sort_by_key(|&place| peak(place));
+    ) -> Result<Least, CliError> {
+        let plans = &candidate.plans;
+        let mut places: Vec<usize> = (0..plans.len()).collect();
+        places.retain(|&place| peak(&plans[place].1) < best.planned_bytes);
+        places.sort_by_key(|&place| peak(&plans[place].1));
         for place in places {
             let row = self.measure(candidate, place, run)?.kept(deadline);
-            let kept = row.kept;
             report.tried.push(row.clone());
-            if kept {
-                best = Some(row);
-                break;
+            if row.kept {
+                return Ok(Some((row, Arc::clone(&plans[place].1))));
             }
         }
-        report.least_memory = best;
-        Ok(())
+        let found = plans.iter().find(|(choice, _)| best.is_by(choice));
+        Ok(found.map(|(_, planned)| (best.clone(), Arc::clone(planned))))
+    }
+
+    /// Plans for the same devices under ever other limits of their memory, by bisection of the share that each may take of what it takes
+    /// without: plans that are predicted to keep the deadline are run.
+    fn under_limits(
+        &self,
+        candidate: &Candidate,
+        mut least: Least,
+        deadline: f64,
+        run: &RunOptions,
+        report: &mut Report,
+    ) -> Result<Least, CliError> {
+        let Some((_, planned)) = &least else { return Ok(least) };
+        let memory = planned.plan().memory();
+        let peaks: Vec<u64> = memory.devices().iter().map(|device| device.peak()).collect();
+        let (mut short, mut enough) = (0u64, 1u64 << HALVINGS);
+        while enough - short > 1 {
+            let share = (short + enough) / 2;
+            let limit = |peak: &u64| (u128::from(*peak) * u128::from(share) >> HALVINGS) as u64;
+            let limits = candidate.part.devices.iter().cloned().zip(peaks.iter().map(limit)).collect();
+            let limited = self.open(&candidate.part, limits)?.ok();
+            let limited = limited.filter(|limited| predicted_ms(&limited.plans[0].1) <= deadline * TRUST);
+            let row = limited.as_ref().map(|limited| self.measure(limited, 0, run)).transpose()?;
+            match limited.zip(row.map(|row| row.kept(deadline))) {
+                Some((limited, row)) => {
+                    report.tried.push(row.clone());
+                    match row.kept {
+                        true => (enough, least) = (share, Some((row, Arc::clone(&limited.plans[0].1)))),
+                        false => short = share,
+                    }
+                }
+                None => short = share,
+            }
+        }
+        Ok(least)
     }
 
     fn measure(&self, candidate: &Candidate, plan: usize, run: &RunOptions) -> Result<Row, CliError> {
-        let Candidate { part, opened, plans } = candidate;
+        let Candidate { part, limits, opened, plans } = candidate;
         let (choice, planned) = &plans[plan];
         let options = SeriesOptions::default().with_runs(self.command.repeat, None).with_run(run.clone());
         let prepared = opened.session.ready(planned)?;
@@ -168,16 +223,15 @@ impl Search<'_> {
         if series.last.later.is_some() {
             note("later phases of the model are planned while it runs; their plans' memory is not counted");
         }
-        Ok(Row::measured(part, choice, planned, series.measured_ms, &series.last.measured.peaks))
+        let row = Row::measured(part, choice, planned, series.measured_ms, &series.last.measured.peaks);
+        Ok(row.under(limits))
     }
 
     /// What data take in any order, beside what the plan of least memory takes for other things.
-    fn bounds(&self, candidate: &Candidate, report: &Report) -> Result<Option<Beside>, CliError> {
-        let Some(row) = report.least_memory.as_ref() else { return Ok(None) };
+    fn bounds(&self, candidate: &Candidate, (row, planned): &(Row, Arc<Planned>)) -> Result<Beside, CliError> {
         let problem = candidate.opened.session.problem(&candidate.opened.inputs)?;
         let live = live_bytes(&problem.graph).map_err(CliError::internal)?;
-        let found = candidate.plans.iter().find(|(choice, _)| row.is_by(choice));
-        Ok(found.map(|(_, planned)| Beside::of(planned, &live, row)))
+        Ok(Beside::of(planned, &live, row))
     }
 }
 

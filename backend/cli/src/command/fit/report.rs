@@ -39,6 +39,8 @@ pub(super) struct Row {
     place: String,
     order: String,
     stream: &'static str,
+    /// Limits of memory that the plan was made under, as `--memory` takes them.
+    limits: Vec<String>,
     predicted_ms: f64,
     pub(super) measured_ms: Median,
     /// Whether it was run.
@@ -90,6 +92,7 @@ impl Row {
             place: choice.strategy.to_string(),
             order: choice.order.to_string(),
             stream: stream_name(choice.plan.streaming),
+            limits: Vec::new(),
             predicted_ms: predicted_ms(planned),
             measured_ms: Median::default(),
             measured: false,
@@ -102,6 +105,11 @@ impl Row {
     /// The same, held against a deadline.
     pub(super) fn kept(self, deadline: f64) -> Self {
         Self { kept: self.measured && self.measured_ms.median <= deadline, ..self }
+    }
+
+    /// The same, with the limits under which it was planned.
+    pub(super) fn under(self, limits: &[(String, u64)]) -> Self {
+        Self { limits: limits.iter().map(|(name, bytes)| format!("{name}={bytes}")).collect(), ..self }
     }
 
     pub(super) fn is_by(&self, choice: &PlanChoice) -> bool {
@@ -120,7 +128,13 @@ impl Row {
         [
             self.part.name(),
             self.part.cores.to_string(),
-            format!("{}/{}/{}", self.place, self.order, self.stream),
+            format!(
+                "{}/{}/{}{}",
+                self.place,
+                self.order,
+                self.stream,
+                if self.limits.is_empty() { "" } else { "/limit" }
+            ),
             ms(self.predicted_ms),
             run(ms(median)),
             run(interval(low * 1e-3, high * 1e-3)),
@@ -211,9 +225,10 @@ impl Report {
                 let row = least.as_ref().unwrap_or(fewest);
                 let (devices, cores) = (row.part.name(), row.part.cores);
                 let plural = if cores == 1 { "core" } else { "cores" };
+                let limits = row.limits.iter().map(|limit| format!(", --memory {limit}")).collect::<String>();
                 let _ = writeln!(
                     text,
-                    "{devices} with {cores} {plural} and {} keep it: {} measured, {} predicted, placed by {} in the order {}, streams {}",
+                    "{devices} with {cores} {plural} and {} keep it: {} measured, {} predicted, placed by {} in the order {}, streams {}{limits}",
                     format_bytes(row.measured_bytes),
                     ms(row.measured_ms.median),
                     ms(row.predicted_ms),
