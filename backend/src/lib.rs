@@ -102,6 +102,7 @@ pub mod canonical;
 pub mod compare;
 pub mod constant;
 pub mod device;
+pub mod drops;
 mod error_kind;
 pub mod execute;
 pub mod files;

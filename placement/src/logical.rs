@@ -3,7 +3,8 @@
 //! In a logical graph applications and data are nodes, and groups of them are constructs: a *scatter* is there in so many copies, a *gather* once for
 //! so many of its inputs, a *group-by* once for each index of a scatter, and a *loop* runs so often. [`parse`] reads one,
 //! [`LogicalGraph::unroll`] makes a drop of every copy of every node ([`PhysicalGraph`]), and [`PhysicalGraph::workload`] makes a task of every
-//! drop, for [`footprint`](crate::footprint) and for every strategy. [`PhysicalGraph::write`] writes the drops in DALiuGE's form again.
+//! drop, for [`footprint`](crate::footprint) and for every strategy. [`PhysicalGraph::write`] writes the drops in DALiuGE's form, which
+//! [`parse_template`] reads.
 //!
 //! ```
 //! use anabranch_placement::logical::parse;
@@ -31,8 +32,10 @@
 mod document;
 mod node;
 mod physical;
+mod template;
 mod unroll;
 
 pub use document::{LogicalGraph, parse};
 pub use physical::{Drop, DropKind, PhysicalGraph, Workload};
+pub use template::parse_template;
 pub use unroll::{MAX_DROPS, MAX_LINKS};

@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// The guides whose blocks are run. A document of another part of the project belongs here once its blocks need nothing but the command and
 /// the files of [`prepared`]; blocks in other languages, and those marked `sh no-run`, are left out.
-const GUIDES: [&str; 4] = ["run.md", "compare.md", "costs.md", "report.md"];
+const GUIDES: [&str; 5] = ["run.md", "compare.md", "costs.md", "report.md", "flow.md"];
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
@@ -41,6 +41,8 @@ fn prepared(name: &str, store: &Anabranch) -> PathBuf {
     for (file, here) in [("convnet.onnx", "model.onnx"), ("unet.onnx", "other.onnx"), ("convnet.npz", "arrays.npz")] {
         fs::copy(bundled(file), directory.join(here)).expect("bundled");
     }
+    let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs/wordcount.graph");
+    fs::copy(graph, directory.join("wordcount.graph")).expect("bundled");
     directory
 }
 
@@ -69,7 +71,7 @@ fn every_command_of_the_guides_runs() {
         blocks.iter().for_each(|block| run(name, block, &directory, &store));
     }
     for (file, beginning) in
-        [("run.md/plan.json", "{"), ("compare.md/schedule.csv", "task,device"), ("report.md/page.html", "<!")]
+        [("run.md/plan.json", "{"), ("compare.md/schedule.csv", "task,device"), ("report.md/page.html", "<!"), ("flow.md/words/words.txt", "4 fish")]
     {
         assert!(store.read(file).to_lowercase().starts_with(beginning), "{file}");
     }

@@ -256,7 +256,7 @@ fn refuse_long(text: &str) -> Result<(), Refusal> {
 }
 
 /// A value as text; of an object that holds a `value`, that.
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),

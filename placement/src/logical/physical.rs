@@ -149,6 +149,11 @@ impl PhysicalGraph {
         links.extend(streams);
         refuse_links(links.len() as u64)?;
         links.sort_unstable();
+        Self::of(drops, links)
+    }
+
+    /// The graph of these drops and links, unless there are cycles.
+    pub(super) fn of(drops: Vec<Drop>, links: Vec<(usize, usize)>) -> Result<Self, Refusal> {
         let graph = PhysicalGraph { drops, links };
         // Cycles are found by whoever makes tasks of it, and there is no graph without one.
         graph.workload(1)?;
@@ -160,7 +165,7 @@ impl PhysicalGraph {
         &self.drops
     }
 
-    /// The links, as places of drops, in ascending order.
+    /// The links, as places of drops: in ascending order, or as a template lists them.
     pub fn links(&self) -> &[(usize, usize)] {
         &self.links
     }

@@ -1,24 +1,21 @@
-//! `anabranch flow`: programs whose nodes are functions, under schedulers and placements side by side, checked against plain loops.
+//! `anabranch flow`: programs whose nodes are functions, under schedulers and placements side by side, checked against plain loops; and graphs of
+//! drops, which run for real.
 
 mod drawn;
+mod graph;
+mod program;
 mod report;
 
-use super::costs::{open_store, ready_store, refused};
+use super::args::parse_seconds;
 use super::files::file_of;
-use super::interrupt::cancel_on_interrupt;
-use super::progress::Progress;
-use super::{CliError, MORE, Output, note, pretty, say, trace_file, write_file};
+use super::{CliError, MORE, Output, note, pretty, trace_file, write_file};
 use crate::tensors::ending;
-use anabranch::CancelToken;
-use anabranch::device::{DetectOptions, detect};
 use anabranch::files;
-use anabranch::flow::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};
-use anabranch::flow::{Allocation, Crew, FlowError, FlowOptions, FlowReport, Scheduler};
+use anabranch::flow::{Allocation, Crew, Flow, FlowOptions, FlowReport, Scheduler};
 use anabranch::plan_file::PlanFile;
 use clap::{Args, ValueEnum};
-use report::{Report, Row};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Programs are those of Silva et al. 2016: lcs is the longest common subsequence of two random strings by blocks (a wavefront), matmul a product of
@@ -28,29 +25,36 @@ A central scheduler has one ready queue for all workers; local ones have one a m
 with stealing, idle workers take tasks of others. Machines that this computer does not have are emulated: their messages are counted,
 not sent.
 
+A graph is a logical graph of DALiuGE as its editor EAGLE writes it, or a physical graph template. Its applications are shell commands (BashShellApp,
+with %i0 and %o0 for the paths of inputs and outputs) or simple functions (CopyApp, SleepApp and others), its data files or memory. Run again, it
+does only what is missing or has changed. Its commands are run by `sh -c` as they stand there: run no graph that you do not trust, as with `make`.
+
 An allocation is a plan file (JSON) or, under any other name, a list with a line `NODE WORKER` a node, by number.
 
 Examples:
   anabranch flow lcs --size 20000 --block 500 --workers 2
   anabranch flow pipeline --machines 2 --workers 2 --scheduler central,local,stealing --json
   anabranch flow lcs --machines 2 --workers 2 --place heft --weights measured -o lcs.json
-  anabranch flow lcs --machines 2 --workers 2 --allocation lcs.json --gantt lcs.svg";
+  anabranch flow lcs --machines 2 --workers 2 --allocation lcs.json --gantt lcs.svg
+  anabranch flow wordcount.graph --dir words --dry-run
+  anabranch flow wordcount.graph --dir words --workers 4 --gantt run.svg";
 
-/// Run a dataflow program of functions under central and local schedulers (Silva et al. 2016)
+/// Run a graph of shell commands and files, or a dataflow program of functions under several schedulers
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct FlowCommand {
-    /// What to run
-    program: ProgramName,
+    /// What to run: lcs, matmul, forkjoin, pipeline, or the file of a graph (.graph or .json)
+    #[arg(value_name = "PROGRAM|GRAPH", value_parser = parse_what)]
+    what: What,
     /// Letters of a string, rows of a matrix, or points of an integral [default: 20000, 1000 or 20000000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     size: Option<u64>,
     /// The same of a block or part [default: 500, 100 or 100000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     block: Option<u64>,
-    /// Seed of random strings and matrices
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    seed: u64,
+    /// Seed of random strings and matrices [default: 0]
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
     /// Workers on all machines together [default: one for each processing unit]
     #[arg(long, value_name = "COUNT")]
     workers: Option<u32>,
@@ -75,9 +79,9 @@ pub(crate) struct FlowCommand {
     /// Iterations under way at most [default: four a worker]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
-    /// Runs of the loop and under each scheduler, in turn; the median counts
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    runs: u32,
+    /// Runs of the loop and under each scheduler, in turn; the median counts [default: 3]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
     /// Write the placement: a plan file if its name ends in .json, otherwise a list
     #[arg(short, long, value_name = "FILE", value_parser = file_of(&["json", "txt"]))]
     output: Option<PathBuf>,
@@ -89,6 +93,50 @@ pub(crate) struct FlowCommand {
     /// FILE.json is for ui.perfetto.dev, FILE.paje for ViTE and pj_dump.
     #[arg(long, value_name = "FILE", value_parser = file_of(&["json", "paje"]))]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    graph: GraphArgs,
+}
+
+/// What graphs of drops alone have.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Graph")]
+struct GraphArgs {
+    /// Where commands run and files are, and what is known of them from run to run [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Run all anew, and keep nothing of earlier runs
+    #[arg(long)]
+    fresh: bool,
+    /// List what would run and why, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// End the run, and the commands that run, after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+    /// Let the graph use files outside of the directory, by absolute paths
+    #[arg(long)]
+    outside: bool,
+}
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Program(ProgramName),
+    Graph(PathBuf),
+}
+
+/// The name of a program; any other that has the ending of a graph, or a folder, is that of a file.
+fn parse_what(text: &str) -> Result<What, String> {
+    let path = Path::new(text);
+    match ProgramName::from_str(text, false) {
+        Ok(program) => Ok(What::Program(program)),
+        Err(_) if matches!(ending(path).as_deref(), Some("json" | "graph")) => Ok(What::Graph(path.to_owned())),
+        Err(_) => {
+            let known = ProgramName::value_variants().iter().filter_map(ProgramName::to_possible_value);
+            let known: Vec<String> = known.map(|name| name.get_name().to_owned()).collect();
+            Err(format!("the programs are {}; a graph's file ends in .graph or .json", known.join(", ")))
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -136,44 +184,20 @@ impl From<SchedulerName> for Scheduler {
 
 impl FlowCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let (size, block) = self.sizes()?;
-        match self.program {
-            ProgramName::Lcs => self.compare(&Lcs::random(size, block, self.seed), size, block, output),
-            ProgramName::Matmul => self.compare(&Matmul::random(size, block, self.seed), size, block, output),
-            ProgramName::Forkjoin => {
-                self.compare(&ForkJoin { points: size, parts: size.div_ceil(block) }, size, block, output)
+        match &self.what {
+            What::Program(program) => self.run_program(*program, output),
+            What::Graph(path) => {
+                let given = [
+                    (self.size.is_some(), "--size"),
+                    (self.block.is_some(), "--block"),
+                    (self.seed.is_some(), "--seed"),
+                    (self.window.is_some(), "--window"),
+                    (self.runs.is_some(), "--runs"),
+                ];
+                refuse_given(&given, "a graph; it is of the programs")?;
+                graph::run(self, path, output)
             }
-            ProgramName::Pipeline => {
-                self.compare(&Pipeline { points: size, parts: size.div_ceil(block) }, size, block, output)
-            }
         }
-    }
-
-    /// The size and the block's, within what memory can hold.
-    fn sizes(&self) -> Result<(usize, usize), CliError> {
-        let (usual, usual_block, most) = match self.program {
-            ProgramName::Lcs => (20_000, 500, 1 << 26),
-            ProgramName::Matmul => (1000, 100, 1 << 14),
-            ProgramName::Forkjoin | ProgramName::Pipeline => (20_000_000, 100_000, 1 << 40),
-        };
-        let (size, block) = (self.size.unwrap_or(usual), self.block.unwrap_or(usual_block));
-        if size > most {
-            return Err(CliError::input(format!(
-                "--size {size} is too large for this program; it takes at most {most}"
-            )));
-        }
-        let side = size.div_ceil(block);
-        let nodes = match self.program {
-            ProgramName::Lcs | ProgramName::Matmul => side.saturating_mul(side),
-            ProgramName::Forkjoin => side,
-            ProgramName::Pipeline => 3,
-        };
-        if nodes > MOST_NODES {
-            return Err(CliError::input(format!(
-                "--block {block} makes {nodes} nodes of --size {size}; at most {MOST_NODES} are taken: use larger blocks"
-            )));
-        }
-        Ok((size as usize, block as usize))
     }
 
     fn crew(&self) -> Result<Crew, CliError> {
@@ -190,51 +214,27 @@ impl FlowCommand {
         }
     }
 
-    /// Runs the loop and the flow under each scheduler, in turn.
-    fn compare<P: Program>(&self, program: &P, size: usize, block: usize, output: Output) -> Result<(), CliError> {
-        let crew = self.crew()?;
-        let runner = Runner { command: self, program, crew: &crew, token: cancel_on_interrupt()? };
-        let weigh = runner.weights()?;
-        let started = Instant::now();
-        let allocation = runner.allocation(&*weigh)?;
-        let placing = started.elapsed();
-        self.write_allocation(&allocation)?;
-        let schedulers: Vec<Scheduler> = self.scheduler.iter().map(|name| Scheduler::from(*name)).collect();
-        let progress = Progress::new(output, program.name(), u64::from(self.runs) * (1 + schedulers.len() as u64));
-        let (mut sequential, mut answer) = (Vec::new(), None);
-        let mut rows: Vec<Row> = schedulers.iter().map(|scheduler| Row::new(*scheduler)).collect();
-        for _ in 0..self.runs {
-            let started = Instant::now();
-            let expected = answer.insert(program.sequential());
-            sequential.push(started.elapsed());
-            progress.advance();
-            for row in &mut rows {
-                let options = runner.options(row.scheduler, &allocation);
-                row.add(runner.run(&options, Some(expected))?);
-                progress.advance();
-            }
+    /// The scheduler of what is run once.
+    fn only_scheduler(&self) -> Result<Scheduler, CliError> {
+        match self.scheduler[..] {
+            [name] => Ok(name.into()),
+            _ => Err(CliError::input("a graph runs once, under one scheduler; give one to --scheduler")),
         }
-        drop(progress);
-        if let Some(scheduler) = schedulers.last().filter(|_| self.gantt.is_some() || self.trace.is_some()) {
-            let options = runner.options(*scheduler, &allocation).with_profile(true);
-            self.draw(program.name(), *scheduler, &runner.run(&options, answer.as_ref())?)?;
-        }
-        let flow = program.flow().0.task_graph()?;
-        let report = Report {
-            program: program.name(),
-            size,
-            block,
-            nodes: flow.task_count(),
-            edges: flow.datum_count(),
-            workers: crew.worker_count(),
-            machines: crew.machine_count(),
-            place: if self.allocation.is_some() { "given".to_owned() } else { self.place.clone() },
-            predicted: allocation.predicted().map(|schedule| schedule.makespan),
-            placing,
-            sequential,
-            rows,
+    }
+
+    /// Where the nodes of a flow run.
+    fn allocation_of(&self, flow: &Flow<'_>, crew: &Crew) -> Result<Allocation, CliError> {
+        let Some(path) = &self.allocation else { return Ok(flow.place(&self.place, crew)?) };
+        let text = files::read_text(path, files::MOST_BYTES).map_err(|error| CliError::in_file(path, error))?;
+        let allocation = if is_json(path) {
+            let file: PlanFile = serde_json::from_str(&text).map_err(|error| {
+                CliError::in_file(path, format_args!("is no plan: {}", files::json_problem(&error)))
+            })?;
+            Allocation::from_plan_file(&file, flow, crew)
+        } else {
+            Allocation::from_list(&text, flow)
         };
-        output.text_or_json(|| report.to_string(), &report.json())
+        allocation.map_err(|error| CliError::in_file(path, error))
     }
 
     fn write_allocation(&self, allocation: &Allocation) -> Result<(), CliError> {
@@ -262,80 +262,14 @@ impl FlowCommand {
     }
 }
 
-/// Most nodes of a program.
-const MOST_NODES: u64 = 1 << 20;
+/// Refuses the first option that is given but has no meaning.
+fn refuse_given(options: &[(bool, &str)], what: &str) -> Result<(), CliError> {
+    match options.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => Err(CliError::input(format!("{option} does not go with {what}"))),
+        None => Ok(()),
+    }
+}
 
 fn is_json(path: &Path) -> bool {
     ending(path).as_deref() == Some("json")
-}
-
-/// A program with what is the same in all its runs.
-struct Runner<'a, P> {
-    command: &'a FlowCommand,
-    program: &'a P,
-    crew: &'a Crew,
-    token: CancelToken,
-}
-
-/// Weighs the nodes of a flow.
-type Weigh = dyn Fn(&anabranch::flow::Flow<'_>);
-
-impl<P: Program> Runner<'_, P> {
-    /// What nodes weigh; where that is to be measured, in one run.
-    fn weights(&self) -> Result<Box<Weigh>, CliError> {
-        if self.command.weights == Weights::Assumed {
-            return Ok(Box::new(|_| ()));
-        }
-        let (path, mut store) = open_store(self.command.costs.as_ref())?;
-        ready_store(&path)?;
-        let here = detect(&DetectOptions::default().without_gpu())?.fingerprint();
-        store.settle(&here).iter().for_each(say);
-        let options = FlowOptions::default().with_crew(self.crew.clone()).with_cancel(self.token.clone());
-        let report = self.run(&options.with_profile(true), None)?;
-        let name = format!("{} {}/{}", self.program.name(), self.command.sizes()?.0, self.command.sizes()?.1);
-        report.learn(&name, &mut store);
-        store.save(&path).map_err(refused)?;
-        Ok(Box::new(move |flow| {
-            flow.weigh(&name, &store);
-        }))
-    }
-
-    fn allocation(&self, weigh: &Weigh) -> Result<Allocation, CliError> {
-        let (flow, _) = self.program.flow();
-        weigh(&flow);
-        let Some(path) = &self.command.allocation else { return Ok(flow.place(&self.command.place, self.crew)?) };
-        let text = files::read_text(path, files::MOST_BYTES).map_err(|error| CliError::in_file(path, error))?;
-        let allocation = if is_json(path) {
-            let file: PlanFile = serde_json::from_str(&text).map_err(|error| {
-                CliError::in_file(path, format_args!("is no plan: {}", files::json_problem(&error)))
-            })?;
-            Allocation::from_plan_file(&file, &flow, self.crew)
-        } else {
-            Allocation::from_list(&text, &flow)
-        };
-        allocation.map_err(|error| CliError::in_file(path, error))
-    }
-
-    fn options(&self, scheduler: Scheduler, allocation: &Allocation) -> FlowOptions {
-        let options = FlowOptions::default().with_crew(self.crew.clone()).with_scheduler(scheduler);
-        let options = options.with_allocation(allocation.clone()).with_cancel(self.token.clone());
-        match self.command.window {
-            Some(window) => options.with_window(window as usize),
-            None => options,
-        }
-    }
-
-    /// Runs the flow, and checks its answer.
-    fn run(&self, options: &FlowOptions, expected: Option<&P::Answer>) -> Result<FlowReport, CliError> {
-        let (answer, report) = self.program.run(options).map_err(|error| match error {
-            FlowError::Cancelled => CliError::interrupted(),
-            error => error.into(),
-        })?;
-        match expected {
-            Some(expected) if answer.as_ref() != Some(expected) => {
-                Err(CliError::differs(format!("{}: the flow's answer is not the loop's", self.program.name())))
-            }
-            _ => Ok(report),
-        }
-    }
 }

@@ -1,0 +1,290 @@
+//! Graphs of drops, as DALiuGE has them, run for real: what is to be run, the run, and what became of every drop.
+
+use super::super::costs::{open_store, ready_store, refused};
+use super::super::interrupt::cancel_on_interrupt;
+use super::super::progress::{Progress, waiting};
+use super::super::table::{Table, duration, shortened};
+use super::super::{CliError, Output, say};
+use super::{FlowCommand, Weights};
+use anabranch::CancelToken;
+use anabranch::device::{DetectOptions, detect as detect_devices};
+use anabranch::drops::{DropReport, Naming, Outcome, Prepared, Recipe, State};
+use anabranch::files;
+use anabranch::flow::{Crew, Flow, FlowOptions, Scheduler};
+use anabranch_placement::format::{Format, detect};
+use anabranch_placement::logical::{PhysicalGraph, parse, parse_template};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Characters of a name in a table.
+const WIDTH: usize = 48;
+
+/// Runs a graph, or lists what would run.
+pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<(), CliError> {
+    let scheduler = command.only_scheduler()?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let graph = read(path)?;
+    let naming = Naming::of(&stem).with_outside(command.graph.outside);
+    let recipe = Recipe::new(&graph, &naming).map_err(|error| CliError::in_file(path, error))?;
+    drop(graph);
+    let token = cancel_on_interrupt()?;
+    let directory = command.graph.dir.as_deref().unwrap_or(Path::new("."));
+    let looked = || Prepared::new(&recipe, directory, command.graph.fresh, &token);
+    let prepared =
+        waiting(output, "reading the graph's files", looked).map_err(|error| match token.is_cancelled() {
+            true => CliError::interrupted(),
+            false => error.into(),
+        })?;
+    if command.graph.dry_run {
+        return list(&recipe, &prepared, output);
+    }
+    let run = GraphRun { command, recipe: &recipe, prepared: &prepared, token: &token, scheduler, stem: &stem };
+    run.run(output)
+}
+
+/// The drops of a logical graph, or of a physical graph template.
+fn read(path: &Path) -> Result<PhysicalGraph, CliError> {
+    let in_file = |error: &dyn fmt::Display| CliError::in_file(path, error);
+    let bytes = files::read(path, files::MOST_BYTES).map_err(|error| in_file(&error))?;
+    let is_list =
+        bytes.iter().find(|byte| !byte.is_ascii_whitespace() && !b"\xef\xbb\xbf".contains(byte)) == Some(&b'[');
+    if is_list {
+        return parse_template(&bytes).map_err(|error| in_file(&error));
+    }
+    match detect(&bytes).map_err(|error| in_file(&error))? {
+        Format::Logical => {
+            let name = path.display().to_string();
+            parse(&name, &bytes).and_then(|graph| graph.unroll()).map_err(|error| in_file(&error))
+        }
+        _ => Err(in_file(
+            &"says what tasks cost and not what they do; `anabranch simulate` places it, and a logical graph of DALiuGE can be run",
+        )),
+    }
+}
+
+/// What would run, and why.
+fn list(recipe: &Recipe, prepared: &Prepared<'_>, output: Output) -> Result<(), CliError> {
+    let due: Vec<_> = prepared.due().collect();
+    let (runs, kept) = (due.len(), recipe.application_count() - due.len());
+    let text = || {
+        let mut table = Table::new("application | why");
+        for (label, reason) in &due {
+            table.row([shortened(label, WIDTH), reason.to_string()]);
+        }
+        format!("{runs} applications would run at most, {kept} are kept\n\n{table}")
+    };
+    let due: Vec<Value> =
+        due.iter().map(|(label, reason)| json!({"application": label, "why": reason.to_string()})).collect();
+    output.text_or_json(text, &json!({"would_run": due, "kept": kept}))
+}
+
+struct GraphRun<'a> {
+    command: &'a FlowCommand,
+    recipe: &'a Recipe,
+    prepared: &'a Prepared<'a>,
+    token: &'a CancelToken,
+    scheduler: Scheduler,
+    stem: &'a str,
+}
+
+impl GraphRun<'_> {
+    fn run(&self, output: Output) -> Result<(), CliError> {
+        let usual = FlowOptions::default().crew().worker_count();
+        let crew = match (self.command.workers, self.command.machines) {
+            // Unlike those of programs, workers are not bound to processing units: their commands would be, too.
+            (workers, None) => Crew::of(workers.unwrap_or(usual))?,
+            _ => self.command.crew()?,
+        };
+        let mut store = match self.command.weights {
+            Weights::Assumed => None,
+            Weights::Measured => {
+                let (path, mut store) = open_store(self.command.costs.as_ref())?;
+                ready_store(&path)?;
+                let here = detect_devices(&DetectOptions::default().without_gpu())?.fingerprint();
+                store.settle(&here).iter().for_each(say);
+                Some((path, store))
+            }
+        };
+        let progress = Progress::new(output, self.stem, self.recipe.application_count() as u64);
+        let options = |flow: &Flow<'_>| {
+            if let Some((_, store)) = &store {
+                flow.weigh(self.stem, store);
+            }
+            let allocation = self.command.allocation_of(flow, &crew)?;
+            self.command.write_allocation(&allocation)?;
+            let options = FlowOptions::default().with_crew(crew.clone()).with_scheduler(self.scheduler);
+            Ok::<_, CliError>(options.with_allocation(allocation).with_profile(true))
+        };
+        let work = || self.prepared.run(self.token, &|_| progress.advance(), options);
+        let (outcome, is_late) = within(self.command.graph.timeout, self.token, work)?;
+        let outcome = outcome?;
+        drop(progress);
+        if let Some((path, store)) = &mut store
+            && let Some(measured) = outcome.measured()
+        {
+            measured.learn(self.stem, store);
+            store.save(path).map_err(refused)?;
+        }
+        if let Some(flow) = &outcome.flow {
+            self.command.draw(self.stem, self.scheduler, flow)?;
+        }
+        let report = Report { name: self.stem, recipe: self.recipe, crew: &crew, outcome: &outcome };
+        output.text_or_json(|| report.to_string(), &report.json())?;
+        report.end(self.command.graph.timeout.filter(|_| is_late))
+    }
+}
+
+/// Does work, whose token is used after so long; whether it was.
+fn within<T>(timeout: Option<Duration>, token: &CancelToken, work: impl FnOnce() -> T) -> Result<(T, bool), CliError> {
+    let Some(timeout) = timeout else { return Ok((work(), false)) };
+    thread::scope(|scope| {
+        let (done, ended) = channel::<()>();
+        let watch = move || {
+            let is_late = ended.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
+            if is_late {
+                token.cancel();
+            }
+            is_late
+        };
+        let watch = thread::Builder::new().spawn_scoped(scope, watch)?;
+        let result = work();
+        drop(done);
+        Ok((result, watch.join().unwrap_or(false)))
+    })
+}
+
+struct Report<'a> {
+    name: &'a str,
+    recipe: &'a Recipe,
+    crew: &'a Crew,
+    outcome: &'a Outcome,
+}
+
+/// The drops that are copies of one application.
+struct Copies<'a> {
+    name: &'a str,
+    category: &'a str,
+    drops: Vec<&'a DropReport>,
+}
+
+impl Report<'_> {
+    fn applications(&self) -> impl Iterator<Item = &DropReport> {
+        self.outcome.drops.iter().filter(|drop| drop.application)
+    }
+
+    fn in_state(&self, state: State) -> usize {
+        self.applications().filter(|drop| drop.state == state).count()
+    }
+
+    /// Applications by what people call them, in the order of the graph.
+    fn copies(&self) -> Vec<Copies<'_>> {
+        let mut places = BTreeMap::new();
+        let mut copies: Vec<Copies<'_>> = Vec::new();
+        for drop in self.applications() {
+            let place = *places.entry((&drop.name, &drop.category)).or_insert(copies.len());
+            if place == copies.len() {
+                copies.push(Copies { name: &drop.name, category: &drop.category, drops: Vec::new() });
+            }
+            copies[place].drops.push(drop);
+        }
+        copies
+    }
+
+    fn json(&self) -> Value {
+        let failure = |failed: &anabranch::drops::Failed| {
+            json!({
+                "drop": failed.drop, "why": failed.why, "dependents": failed.dependents,
+                "dependent_count": failed.dependent_count,
+            })
+        };
+        json!({
+            "graph": self.name, "drops": self.outcome.drops, "links": self.recipe.link_count(),
+            "applications": self.recipe.application_count(), "ran": self.outcome.ran(), "kept": self.outcome.kept(),
+            "failed": self.in_state(State::Error), "skipped": self.in_state(State::Skipped),
+            "cancelled": self.outcome.is_cancelled, "workers": self.crew.worker_count(), "machines": self.crew.machine_count(),
+            "failures": self.outcome.failures().iter().map(failure).collect::<Vec<_>>(), "flow": self.outcome.flow,
+        })
+    }
+
+    /// The end of the command, if not all is well.
+    fn end(&self, timeout: Option<Duration>) -> Result<(), CliError> {
+        const AGAIN: &str = "run it again to go on: what has ended well is kept";
+        if self.outcome.is_cancelled {
+            return Err(match timeout {
+                Some(timeout) => {
+                    CliError::input(format!("the run was ended after {} s; {AGAIN}", timeout.as_secs_f64()))
+                }
+                None => CliError::interrupted(),
+            });
+        }
+        let Some(first) = self.outcome.failures().first() else { return Ok(()) };
+        let others = self.outcome.drops.iter().filter(|drop| drop.failure.is_some()).count() - 1;
+        let (why, count) = (first.why.lines().next().unwrap_or_default(), first.dependent_count);
+        Err(CliError::differs(format!(
+            "{} failed: {why} {count} drops depend on it, and {others} others failed; mend that, and {AGAIN}",
+            first.drop
+        )))
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (outcome, recipe) = (self.outcome, self.recipe);
+        writeln!(f, "{}: {} drops, {} links", self.name, recipe.drop_count(), recipe.link_count())?;
+        write!(
+            f,
+            "of {} applications {} ran, {} were kept",
+            recipe.application_count(),
+            outcome.ran(),
+            outcome.kept()
+        )?;
+        for (state, what) in [
+            (State::Error, "failed"),
+            (State::Skipped, "were skipped"),
+            (State::Cancelled, "were cancelled"),
+            (State::NotRun, "were not reached"),
+        ] {
+            match self.in_state(state) {
+                0 => {}
+                count => write!(f, ", {count} {what}")?,
+            }
+        }
+        let workers = self.crew.worker_count();
+        match &outcome.flow {
+            Some(flow) => writeln!(f, "; {} with {workers} workers\n", duration(flow.time.as_secs_f64()))?,
+            None => writeln!(f, "; with {workers} workers\n")?,
+        }
+        let mut table = Table::new("application | kind | >drops | >ran | >kept | >failed | >time | >longest");
+        for copies in self.copies() {
+            let count = |is_meant: &dyn Fn(&DropReport) -> bool| {
+                copies.drops.iter().filter(|drop| is_meant(drop)).count().to_string()
+            };
+            let times = || copies.drops.iter().filter_map(|drop| drop.seconds);
+            table.row([
+                shortened(copies.name, WIDTH),
+                shortened(copies.category, WIDTH),
+                copies.drops.len().to_string(),
+                count(&|drop| drop.seconds.is_some()),
+                count(&|drop| drop.kept),
+                count(&|drop| drop.state == State::Error),
+                duration(times().sum()),
+                duration(times().fold(0.0, f64::max)),
+            ]);
+        }
+        table.fmt(f)?;
+        for failed in outcome.failures() {
+            let (shown, count) = (failed.dependents.len(), failed.dependent_count);
+            writeln!(f, "\n{} failed: {}", failed.drop, failed.why)?;
+            if count > 0 {
+                let more = if count > shown { format!(" and {} more", count - shown) } else { String::new() };
+                writeln!(f, "{count} drops depend on it: {}{more}", failed.dependents.join(", "))?;
+            }
+        }
+        f.write_char('\n')
+    }
+}

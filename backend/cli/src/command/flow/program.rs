@@ -1,0 +1,181 @@
+//! The programs that the command brings along: run beside plain loops under each scheduler, and checked.
+
+use super::super::costs::{open_store, ready_store, refused};
+use super::super::interrupt::cancel_on_interrupt;
+use super::super::progress::Progress;
+use super::super::{CliError, Output, say};
+use super::report::{Report, Row};
+use super::{FlowCommand, ProgramName, Weights, refuse_given};
+use anabranch::CancelToken;
+use anabranch::device::{DetectOptions, detect};
+use anabranch::flow::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};
+use anabranch::flow::{Allocation, Crew, Flow, FlowError, FlowOptions, FlowReport, Scheduler};
+use std::time::Instant;
+
+/// Runs of a program where nothing is said.
+const RUNS: u32 = 3;
+
+/// Most nodes of a program.
+const MOST_NODES: u64 = 1 << 20;
+
+impl FlowCommand {
+    pub(super) fn run_program(&self, program: ProgramName, output: Output) -> Result<(), CliError> {
+        let graph = &self.graph;
+        let given = [
+            (graph.dir.is_some(), "--dir"),
+            (graph.fresh, "--fresh"),
+            (graph.dry_run, "--dry-run"),
+            (graph.timeout.is_some(), "--timeout"),
+            (graph.outside, "--outside"),
+        ];
+        refuse_given(&given, "a program; it is of graphs")?;
+        let ((size, block), seed) = (self.sizes(program)?, self.seed.unwrap_or(0));
+        match program {
+            ProgramName::Lcs => self.compare(&Lcs::random(size, block, seed), size, block, output),
+            ProgramName::Matmul => self.compare(&Matmul::random(size, block, seed), size, block, output),
+            ProgramName::Forkjoin => {
+                self.compare(&ForkJoin { points: size, parts: size.div_ceil(block) }, size, block, output)
+            }
+            ProgramName::Pipeline => {
+                self.compare(&Pipeline { points: size, parts: size.div_ceil(block) }, size, block, output)
+            }
+        }
+    }
+
+    /// The size and the block's, within what memory can hold.
+    fn sizes(&self, program: ProgramName) -> Result<(usize, usize), CliError> {
+        let (usual, usual_block, most) = match program {
+            ProgramName::Lcs => (20_000, 500, 1 << 26),
+            ProgramName::Matmul => (1000, 100, 1 << 14),
+            ProgramName::Forkjoin | ProgramName::Pipeline => (20_000_000, 100_000, 1 << 40),
+        };
+        let (size, block) = (self.size.unwrap_or(usual), self.block.unwrap_or(usual_block));
+        if size > most {
+            return Err(CliError::input(format!(
+                "--size {size} is too large for this program; it takes at most {most}"
+            )));
+        }
+        let side = size.div_ceil(block);
+        let nodes = match program {
+            ProgramName::Lcs | ProgramName::Matmul => side.saturating_mul(side),
+            ProgramName::Forkjoin => side,
+            ProgramName::Pipeline => 3,
+        };
+        if nodes > MOST_NODES {
+            return Err(CliError::input(format!(
+                "--block {block} makes {nodes} nodes of --size {size}; at most {MOST_NODES} are taken: use larger blocks"
+            )));
+        }
+        Ok((size as usize, block as usize))
+    }
+
+    /// Runs the loop and the flow under each scheduler, in turn.
+    fn compare<P: Program>(&self, program: &P, size: usize, block: usize, output: Output) -> Result<(), CliError> {
+        let crew = self.crew()?;
+        let runner = Runner { command: self, program, size, block, crew: &crew, token: cancel_on_interrupt()? };
+        let (runs, weigh) = (self.runs.unwrap_or(RUNS), runner.weights()?);
+        let started = Instant::now();
+        let allocation = runner.allocation(&*weigh)?;
+        let placing = started.elapsed();
+        self.write_allocation(&allocation)?;
+        let schedulers: Vec<Scheduler> = self.scheduler.iter().map(|name| Scheduler::from(*name)).collect();
+        let progress = Progress::new(output, program.name(), u64::from(runs) * (1 + schedulers.len() as u64));
+        let (mut sequential, mut answer) = (Vec::new(), None);
+        let mut rows: Vec<Row> = schedulers.iter().map(|scheduler| Row::new(*scheduler)).collect();
+        for _ in 0..runs {
+            let started = Instant::now();
+            let expected = answer.insert(program.sequential());
+            sequential.push(started.elapsed());
+            progress.advance();
+            for row in &mut rows {
+                let options = runner.options(row.scheduler, &allocation);
+                row.add(runner.run(&options, Some(expected))?);
+                progress.advance();
+            }
+        }
+        drop(progress);
+        if let Some(scheduler) = schedulers.last().filter(|_| self.gantt.is_some() || self.trace.is_some()) {
+            let options = runner.options(*scheduler, &allocation).with_profile(true);
+            self.draw(program.name(), *scheduler, &runner.run(&options, answer.as_ref())?)?;
+        }
+        let flow = program.flow().0.task_graph()?;
+        let report = Report {
+            program: program.name(),
+            size,
+            block,
+            nodes: flow.task_count(),
+            edges: flow.datum_count(),
+            workers: crew.worker_count(),
+            machines: crew.machine_count(),
+            place: if self.allocation.is_some() { "given".to_owned() } else { self.place.clone() },
+            predicted: allocation.predicted().map(|schedule| schedule.makespan),
+            placing,
+            sequential,
+            rows,
+        };
+        output.text_or_json(|| report.to_string(), &report.json())
+    }
+}
+
+/// A program with what is the same in all its runs.
+struct Runner<'a, P> {
+    command: &'a FlowCommand,
+    program: &'a P,
+    size: usize,
+    block: usize,
+    crew: &'a Crew,
+    token: CancelToken,
+}
+
+/// Weighs the nodes of a flow.
+type Weigh = dyn Fn(&Flow<'_>);
+
+impl<P: Program> Runner<'_, P> {
+    /// What nodes weigh; where that is to be measured, in one run.
+    fn weights(&self) -> Result<Box<Weigh>, CliError> {
+        if self.command.weights == Weights::Assumed {
+            return Ok(Box::new(|_| ()));
+        }
+        let (path, mut store) = open_store(self.command.costs.as_ref())?;
+        ready_store(&path)?;
+        let here = detect(&DetectOptions::default().without_gpu())?.fingerprint();
+        store.settle(&here).iter().for_each(say);
+        let options = FlowOptions::default().with_crew(self.crew.clone()).with_cancel(self.token.clone());
+        let report = self.run(&options.with_profile(true), None)?;
+        let name = format!("{} {}/{}", self.program.name(), self.size, self.block);
+        report.learn(&name, &mut store);
+        store.save(&path).map_err(refused)?;
+        Ok(Box::new(move |flow| {
+            flow.weigh(&name, &store);
+        }))
+    }
+
+    fn allocation(&self, weigh: &Weigh) -> Result<Allocation, CliError> {
+        let (flow, _) = self.program.flow();
+        weigh(&flow);
+        self.command.allocation_of(&flow, self.crew)
+    }
+
+    fn options(&self, scheduler: Scheduler, allocation: &Allocation) -> FlowOptions {
+        let options = FlowOptions::default().with_crew(self.crew.clone()).with_scheduler(scheduler);
+        let options = options.with_allocation(allocation.clone()).with_cancel(self.token.clone());
+        match self.command.window {
+            Some(window) => options.with_window(window as usize),
+            None => options,
+        }
+    }
+
+    /// Runs the flow, and checks its answer.
+    fn run(&self, options: &FlowOptions, expected: Option<&P::Answer>) -> Result<FlowReport, CliError> {
+        let (answer, report) = self.program.run(options).map_err(|error| match error {
+            FlowError::Cancelled => CliError::interrupted(),
+            error => error.into(),
+        })?;
+        match expected {
+            Some(expected) if answer.as_ref() != Some(expected) => {
+                Err(CliError::differs(format!("{}: the flow's answer is not the loop's", self.program.name())))
+            }
+            _ => Ok(report),
+        }
+    }
+}
