@@ -100,6 +100,7 @@
 pub mod blocks;
 pub mod canonical;
 pub mod compare;
+pub mod compiled;
 pub mod constant;
 pub mod device;
 pub mod drops;

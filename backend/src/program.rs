@@ -3,15 +3,16 @@
 use crate::constant::Constant;
 use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Index of a value of a [`Program`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ValueId(pub u32);
 
 /// Index of a node of a [`Program`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
 impl ValueId {
@@ -63,7 +64,7 @@ pub struct Value {
 }
 
 /// One of the model's operators, as part of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelOperator {
     /// The model's name for it, or a made-up one.
     pub name: String,
@@ -81,7 +82,7 @@ impl ModelOperator {
 }
 
 /// One op applied to values.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
     /// Unique: what plan files and reports call it. The operator's name, or (`/conv1/Conv+Relu`) what several became.
     pub name: String,
@@ -96,7 +97,7 @@ pub struct Node {
 }
 
 /// An output of the program: a value under the shape that the model declares.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Output {
     /// The model's name for the output.
     pub name: String,

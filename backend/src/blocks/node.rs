@@ -5,10 +5,11 @@ use crate::plan::common_divisor;
 use crate::program::{Node, NodeId, Origin, Program, ValueId};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::op::{Block, Member, NodeSpec, Op, Operand, RowPlan};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Nodes that are to be one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockMembers {
     /// The nodes, in the order in which a chunk goes through them.
     pub members: Vec<NodeId>,

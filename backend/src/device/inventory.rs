@@ -8,13 +8,13 @@ use super::gpu::{GpuDevice, MemorySource};
 use super::granularity::cpu_devices;
 use super::host::{self, Host};
 use crate::names::did_you_mean;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use thiserror::Error;
 
 /// What to look for.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DetectOptions {
     /// How the cores are divided into devices.

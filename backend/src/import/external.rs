@@ -34,6 +34,11 @@ impl Region {
         Ok((Self { path, offset, length }, length))
     }
 
+    /// The file, relative to the model's directory.
+    pub(super) fn into_path(self) -> PathBuf {
+        self.path
+    }
+
     /// Its first byte.
     pub(super) fn offset(&self) -> u64 {
         self.offset

@@ -22,6 +22,7 @@
 
 pub mod attribute;
 mod beneath;
+mod beside;
 mod declared;
 pub mod error;
 mod external;
@@ -40,6 +41,7 @@ pub use error::{ImportError, ImportErrorKind};
 pub use graph::OPSETS;
 pub use limits::Limits;
 pub use model::{Dim, Input, Model, Node, Output, Subgraph, ValueIndex};
+pub(crate) use beside::data_files;
 pub use tensor::dtype as element_type;
 
 use crate::constant::{Constant, ConstantFile};

@@ -61,12 +61,13 @@ use arrival::Arrivals;
 use gang::{Formed, Former};
 use order::Total;
 use predict::{Lags, Prediction};
+use serde::{Deserialize, Serialize};
 use staged::Staged;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How a plan is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PlanOptions {
     /// What is streamed chunk by chunk.

@@ -9,11 +9,13 @@ use super::transfer::{Route, Transfer};
 use super::{HOST, KernelNeeds, PlanDevice};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which constants stay in a GPU's memory between runs; the others are staged.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Residency {
     /// All, where they fit. Where they do not, [`Planner::plan`](crate::planning::Planner::plan) compares plans in which some are staged with
     /// those in which nodes leave the GPU. A plan alone keeps all.

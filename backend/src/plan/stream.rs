@@ -39,7 +39,8 @@ pub enum StreamMode {
 }
 
 /// How large the chunks of a stream are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChunkRule {
     /// About a mebibyte.
     #[default]

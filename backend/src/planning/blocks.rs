@@ -2,11 +2,13 @@
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
+use super::kept::KeptPlan;
 use super::machine::Machine;
 use super::placing::{Placed, Placing};
 use super::request::{BlockSource, PlacementRequest};
 use crate::blocks::{
-    self, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Forming, Readers, block_node, contract, form,
+    self, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Contraction, Forming, Readers, block_node,
+    contract, form,
 };
 use crate::plan::{PlanOptions, StreamMode};
 use crate::plan_file::{FileError, PlanFile};
@@ -29,6 +31,14 @@ pub(super) struct PlacedProgram {
     pub(super) reasons: Vec<String>,
     pub(super) groups: Vec<BlockMembers>,
     pub(super) blocks: Vec<BlockSummary>,
+}
+
+/// A program whose blocks are nodes, and where these are.
+struct Joined {
+    contraction: Contraction,
+    /// By node.
+    device_of: Vec<DeviceId>,
+    blocks: Vec<BlockSummary>,
 }
 
 impl<'a> BlockPlanner<'a> {
@@ -150,28 +160,15 @@ impl<'a> BlockPlanner<'a> {
         groups: &[BlockMembers],
         request: &PlacementRequest,
     ) -> Result<PlacedProgram, PlanningError> {
-        let PlacedProgram { program, placed, reasons, .. } = whole;
-        let contraction = contract(program, groups).map_err(|(_, error)| PlanningError::invalid(error))?;
-        if let Some(fault) = blocks::check(program, &contraction).first() {
-            return Err(PlanningError::invalid(fault));
-        }
+        let PlacedProgram { placed, reasons, .. } = whole;
+        let Joined { contraction, device_of, blocks } = self.joined(whole, groups)?;
         let made = &contraction.program;
-        let device = |nodes: &Vec<NodeId>| placed.placement.device_of[nodes[0].index()];
-        let device_of: Vec<DeviceId> = contraction.members.iter().map(device).collect();
         let order = match &request.blocks {
             BlockSource::Formed => None,
             BlockSource::Given { order, .. } => order.clone(),
             BlockSource::File { plan, .. } => plan.order(made, &self.machine.plan_devices(), &device_of),
         };
-        let blocks: Vec<_> = contraction
-            .blocks
-            .iter()
-            .map(|(node, block)| self.described(whole, *node, block, device_of[node.index()]))
-            .collect();
-        let mut placing = Placing::new(made, self.machine, &self.constraints)?;
-        blocks
-            .iter()
-            .for_each(|block| placing.assume(block.node, device_of[block.node.index()], Some(block.gain.with)));
+        let placing = self.placing(made, &device_of, &blocks)?;
         let fixed = PlacementRequest { order, ..PlacementRequest::fixed(device_of, request.rule) };
         let mut again = placing.place_roomy(&fixed, &self.machine.room(&self.options.weights))?;
         again.placement.strategy = placed.placement.strategy;
@@ -187,6 +184,46 @@ impl<'a> BlockPlanner<'a> {
             groups: groups.to_vec(),
             blocks,
         })
+    }
+
+    /// The blocks of a plan that was kept, placed as it was.
+    ///
+    /// # Errors
+    /// If the groups are no blocks, or do not fit the kept placement.
+    pub(super) fn restored(&self, whole: &PlacedProgram, kept: &KeptPlan) -> Result<PlacedProgram, PlanningError> {
+        let Joined { contraction, device_of, blocks } = self.joined(whole, kept.groups())?;
+        let placed = kept.placed(&self.placing(&contraction.program, &device_of, &blocks)?, &contraction.program)?;
+        let reasons = kept.reasons().to_vec();
+        let program = Arc::new(contraction.program);
+        Ok(PlacedProgram { program, placed, reasons, groups: kept.groups().to_vec(), blocks })
+    }
+
+    /// Each group as one node, where its first member was.
+    fn joined(&self, whole: &PlacedProgram, groups: &[BlockMembers]) -> Result<Joined, PlanningError> {
+        let PlacedProgram { program, placed, .. } = whole;
+        let contraction = contract(program, groups).map_err(|(_, error)| PlanningError::invalid(error))?;
+        if let Some(fault) = blocks::check(program, &contraction).first() {
+            return Err(PlanningError::invalid(fault));
+        }
+        let device = |nodes: &Vec<NodeId>| placed.placement.device_of[nodes[0].index()];
+        let device_of: Vec<DeviceId> = contraction.members.iter().map(device).collect();
+        let described = |(node, block): &(NodeId, BlockNode)| self.described(whole, *node, block, device_of[node.index()]);
+        let blocks = contraction.blocks.iter().map(described).collect();
+        Ok(Joined { contraction, device_of, blocks })
+    }
+
+    /// How a contracted program is placed: with the costs that its blocks are predicted to have where they are.
+    fn placing<'p>(
+        &'p self,
+        made: &'p Program,
+        device_of: &[DeviceId],
+        blocks: &[BlockSummary],
+    ) -> Result<Placing<'p>, PlanningError> {
+        let mut placing = Placing::new(made, self.machine, &self.constraints)?;
+        for block in blocks {
+            placing.assume(block.node, device_of[block.node.index()], Some(block.gain.with));
+        }
+        Ok(placing)
     }
 
     /// What a block of any chunks gains on a device; `None` where the device has no kernel for it.

@@ -8,9 +8,10 @@ use crate::plan::{HOST, MachineDevice};
 use crate::program::{NodeId, Program};
 use crate::tasks::Residence;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use serde::{Deserialize, Serialize};
 
 /// What a placement must respect. Patterns are over node names: `*` stands for any text, `?` for one character.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Constraints {
     /// Nodes that must run on one device. Of several pins that match a node, the first counts.
@@ -19,11 +20,12 @@ pub struct Constraints {
     pub colocated: Vec<String>,
     /// Inputs and outputs that stay on a device, by their names. CPU devices share the host's memory.
     pub resident: Vec<Resident>,
+    #[serde(skip)]
     of_parts: bool,
 }
 
 /// An input or output that the caller keeps on a device from run to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resident {
     /// The name of the input, of the output, or of both.
     pub name: String,
@@ -32,7 +34,7 @@ pub struct Resident {
 }
 
 /// Nodes that must run on one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     /// The pattern of the nodes' names.
     pub pattern: String,

@@ -125,9 +125,14 @@ impl<'a> Placing<'a> {
         let (placement, mut schedule) =
             self.with_problem(&platform, MemoryRule::Resident, |problem| place(problem, request))??;
         self.begin_with_inputs(&mut schedule);
+        Ok(self.given(placement, schedule, platform))
+    }
+
+    /// A placement and its schedule, with what is predicted on the devices of `platform`.
+    pub(super) fn given(&self, placement: Placement, schedule: Schedule, platform: Platform) -> Placed {
         let (tasks, costs) = (self.tasks.clone(), self.costs.clone());
         let (curves, intervals) = (self.curves.clone(), self.intervals.clone());
-        Ok(Placed { tasks, costs, curves, intervals, placement, schedule, platform })
+        Placed { tasks, costs, curves, intervals, placement, schedule, platform }
     }
 
     /// Searches for the best placement within `memory` bytes per device.

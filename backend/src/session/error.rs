@@ -1,5 +1,6 @@
 //! Why a session cannot do what it was asked: one opaque error with a kind, and the file, node, device or input it is about.
 
+use crate::compiled::CompiledError;
 use crate::device::{DetectError, exact_bytes};
 use crate::error_kind::ErrorKind;
 use crate::execute::ExecError;
@@ -26,6 +27,8 @@ pub struct SessionError {
 enum Cause {
     #[error(transparent)]
     Import(#[from] ImportError),
+    #[error(transparent)]
+    Compiled(#[from] CompiledError),
     #[error(transparent)]
     Lower(#[from] LowerError),
     #[error("{0}")]
@@ -68,6 +71,10 @@ pub(super) enum InputError {
     Away { name: String, device: String },
     #[error("input `{name}` has other elements than those that the plan was made for; prepare a plan for these inputs")]
     Fixed { name: String },
+    #[error("input `{name}` is {given}, and {file} was compiled for {expected}; compile it again, or run the model itself")]
+    Compiled { name: String, given: TensorSpec, expected: String, file: String },
+    #[error("input `{name}` decides shapes, and {file} was compiled for other elements; compile it again, or run the model itself")]
+    CompiledFixed { name: String, file: String },
     #[error("which inputs decide shapes was found meanwhile; try again")]
     Undecided,
     #[error("shapes follow from computed values, so that the model is run in phases: only a planned run can do that")]
@@ -176,6 +183,7 @@ impl SessionError {
     fn about(&self) -> About<'_> {
         match &*self.cause {
             Cause::Import(error) => About { file: error.file(), node: error.node(), ..About::of(ErrorKind::Model) },
+            Cause::Compiled(error) => About { file: Some(error.file()), ..About::of(ErrorKind::Model) },
             Cause::Lower(error) => lower(error),
             Cause::Memory(_) => About::of(ErrorKind::Memory),
             Cause::Detect(error) => About::of(ErrorKind::Device).device(&error.device),
@@ -195,6 +203,8 @@ impl SessionError {
                 InputError::Spec { name, .. }
                 | InputError::Unknown { name, .. }
                 | InputError::Away { name, .. }
+                | InputError::Compiled { name, .. }
+                | InputError::CompiledFixed { name, .. }
                 | InputError::Fixed { name },
             ) => About::of(ErrorKind::Input).input(name),
             Cause::Input(InputError::Phases) => About::of(ErrorKind::Infeasible),
@@ -245,6 +255,7 @@ macro_rules! from_causes {
 
 from_causes!(
     ImportError,
+    CompiledError,
     LowerError,
     DetectError,
     PlanningError,

@@ -173,7 +173,8 @@ impl Session {
         let mut filled = inputs;
         for (name, spec) in missing {
             let short = || InputError::NoMemory { name: name.to_owned(), bytes: spec.bytes() };
-            filled = filled.tensor(name, random_tensor(name, &spec, seed).ok_or_else(short)?);
+            let fixed = self.precompiled.as_ref().and_then(|compiled| compiled.fixed(name)).cloned();
+            filled = filled.tensor(name, fixed.or_else(|| random_tensor(name, &spec, seed)).ok_or_else(short)?);
         }
         Ok(filled)
     }

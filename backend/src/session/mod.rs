@@ -5,6 +5,7 @@
 mod array;
 mod budget;
 mod cache;
+mod compiled;
 mod dynamic;
 mod error;
 mod event_json;

@@ -2,12 +2,14 @@
 
 use super::budget::{Budget, Limit};
 use super::cache::Cache;
+use super::compiled::Precompiled;
 use super::error::{SessionError, within_memory};
 use super::loss::Lost;
 use super::options::SessionOptions;
 use super::prepare::{Key, Prepared};
 use super::run::Run;
 use super::value_info::ValueInfo;
+use crate::compiled;
 use crate::device::{Inventory, detect};
 use crate::execute::{DevicePool, RunOutput, Weights};
 use crate::import::{self, ImportError, Model};
@@ -16,7 +18,7 @@ use crate::lock::lock;
 use crate::lower::Phase;
 use crate::planning::{Constraints, Lowered, Machine, MachineDevice, Planned, compute_devices, machine_devices};
 use crate::profile::{CostStore, StoreError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Plans of later phases that are kept for each set of input shapes, on average.
@@ -38,6 +40,10 @@ pub(super) const PHASES: usize = 32;
 pub struct Session {
     /// All of the model.
     pub(crate) whole: Arc<Phase>,
+    /// Where it was read, if it was in a file.
+    pub(super) source: Option<PathBuf>,
+    /// What it was lowered and planned to before, if it is a compiled one.
+    pub(super) precompiled: Option<Precompiled>,
     /// What could not be read of it.
     pub(super) problems: Vec<ImportError>,
     inputs: Vec<ValueInfo>,
@@ -68,12 +74,17 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the ONNX model in a file and takes the inventory of the devices.
+    /// Opens the ONNX model in a file, or a [compiled](crate::compiled) one, and takes the inventory of the devices. The settings that a
+    /// model was compiled with hold where `options` are as by default.
     ///
     /// # Errors
     /// If the file is no usable model, or the options name devices that are not there.
     pub fn open(path: impl AsRef<Path>, options: SessionOptions) -> Result<Self, SessionError> {
-        within_memory(|| Self::new(import::load(path.as_ref())?, options))
+        let path = path.as_ref();
+        within_memory(|| match compiled::is_compiled(path) {
+            true => Self::open_compiled(path, options),
+            false => Ok(Self { source: Some(path.to_owned()), ..Self::new(import::load(path)?, options)? }),
+        })
     }
 
     /// Opens as much of the ONNX model in a file as can be read, to ask what it is and all that stops it: [`Self::problems`], and what
@@ -82,6 +93,9 @@ impl Session {
     /// # Errors
     /// If the file is no ONNX model at all, or the options name devices that are not there.
     pub fn survey(path: impl AsRef<Path>, options: SessionOptions) -> Result<Self, SessionError> {
+        if compiled::is_compiled(path.as_ref()) {
+            return Self::open(path, options);
+        }
         let (model, problems) = import::survey(path.as_ref())?;
         Self::surveyed(model, problems, options)
     }
@@ -103,7 +117,7 @@ impl Session {
     }
 
     /// A model of which some could not be read.
-    fn surveyed(model: Model, problems: Vec<ImportError>, mut options: SessionOptions) -> Result<Self, SessionError> {
+    pub(super) fn surveyed(model: Model, problems: Vec<ImportError>, mut options: SessionOptions) -> Result<Self, SessionError> {
         let mut inventory = detect(&options.devices)?;
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
@@ -123,6 +137,8 @@ impl Session {
             later_lowered: Cache::new(options.plan_capacity.saturating_mul(PHASES)),
             later_prepared: Cache::new(options.plan_capacity.saturating_mul(PHASES)),
             whole: Phase::whole(Arc::new(model)),
+            source: None,
+            precompiled: None,
             of_parts: options.constraints.of_parts(),
             problems,
             inventory,

@@ -116,7 +116,7 @@ impl Session {
                     return Err(InputError::Undecided.into());
                 }
                 // From this lowering and no later one, which may have fixed more than the key holds.
-                let planned = self.planner(&lowered, &self.machine_here()?).plan(&self.choice_of(phase))?;
+                let planned = self.planned(&lowered, &self.choice_of(phase))?;
                 self.make_ready(&Arc::new(planned), deadline)
             });
             match prepared {
@@ -148,7 +148,11 @@ impl Session {
     /// # Errors
     /// As [`Self::prepare`]; also if the platform file does not fit this machine.
     pub fn plan(&self, inputs: &Inputs) -> Result<Planned, SessionError> {
-        Ok(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine()?).plan(&self.choice())?)
+        let lowered = self.lowered(&self.whole, inputs)?;
+        match self.options.platform {
+            None => self.planned(&lowered, &self.choice()),
+            Some(_) => Ok(self.planner(&lowered, &self.machine()?).plan(&self.choice())?),
+        }
     }
 
     /// How those of a phase are made: a plan file is one of the first.
@@ -176,7 +180,7 @@ impl Session {
     /// # Errors
     /// As [`Self::prepare`].
     pub fn plan_with(&self, inputs: &Inputs, choice: &PlanChoice) -> Result<Arc<Planned>, SessionError> {
-        Ok(Arc::new(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine_here()?).plan(choice)?))
+        Ok(Arc::new(self.planned(&*self.lowered(&self.whole, inputs)?, choice)?))
     }
 
     /// The same plan with the prediction that the costs known by now make of it.
@@ -263,6 +267,11 @@ impl Session {
     }
 
     fn lower(&self, phase: &Arc<Phase>, inputs: &Inputs, deciding: &BTreeSet<String>) -> Result<Lowered, SessionError> {
+        if let Some(precompiled) = &self.precompiled {
+            self.check_names(inputs)?;
+            let program = Arc::clone(precompiled.program(inputs)?);
+            return Ok(Lowered { program, weights: Arc::clone(&self.weights), rest: None });
+        }
         let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
         let Key { shapes: input_shapes, fixed, .. } = Key::of(phase, inputs, deciding);
         let mut options = LowerOptions { dims, input_shapes, fixed, fuse, ..LowerOptions::default() };

@@ -11,6 +11,7 @@ use super::progress::waiting;
 use super::table::Table;
 use super::{CliError, Output};
 use crate::text::{amount, wrapped};
+use anabranch::compiled::{self, About};
 use anabranch::device::format_bytes;
 use anabranch::planning::{PlanChoice, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
@@ -51,6 +52,9 @@ struct Inspection {
     assumed: Vec<String>,
     runs: bool,
     obstacles: Vec<Obstacle>,
+    /// What made it, if it is a compiled model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compiled: Option<About>,
     /// Of a model that runs.
     work: Option<Work>,
 }
@@ -65,6 +69,9 @@ impl InspectCommand {
             Some(located) => waiting(output, "opening the model", || Session::survey(&located.file, options))?,
             None => Session::from_bytes(BUILT_IN, options)?,
         };
+        if let Some(located) = located.as_ref().filter(|_| session.compiled().is_some()) {
+            compiled::verify(&located.file)?;
+        }
         let set = located.as_ref().and_then(|located| located.sets.first());
         let given = read_inputs(&self.model, set.map(PathBuf::as_path), &session)?;
         let inspection = waiting(output, "planning", || self.inspected(&session, given));
@@ -86,6 +93,7 @@ impl InspectCommand {
             assumed,
             runs: obstacles.is_empty(),
             obstacles,
+            compiled: session.compiled().cloned(),
             work: planned.ok().map(|(planned, inputs)| Work::of(session, &inputs, &planned)),
         }
     }
@@ -94,6 +102,10 @@ impl InspectCommand {
 impl Inspection {
     fn text(&self) -> String {
         let mut text = format!("{}\n{}", self.model, self.facts);
+        if let Some(about) = &self.compiled {
+            text.push('\n');
+            text += &sentence(&made(about));
+        }
         if !self.assumed.is_empty() {
             let names = self.assumed.join(", ");
             text.push('\n');
@@ -112,6 +124,18 @@ impl Inspection {
         }
         text
     }
+}
+
+/// What made a compiled model, and for what.
+fn made(about: &About) -> String {
+    let About { version, build, kernels, machine, strategy, nodes, .. } = about;
+    let devices = about.devices.iter().map(|(name, key)| format!("{name} ({key})")).collect::<Vec<_>>().join(", ");
+    let source = about.source.as_ref().map_or_else(|| "the built-in model".into(), |path| path.display().to_string());
+    let weights = format_bytes(about.weights);
+    format!(
+        "compiled from {source} by Anabranch {version} ({build}), kernels {kernels}, for {machine}, devices {devices}: {nodes} nodes \
+         placed by {strategy}; weights of {weights} are those that were written"
+    )
 }
 
 /// A sentence under a heading, in lines that terminals can show.

@@ -6,6 +6,7 @@ mod bench;
 mod blocks;
 mod calibrate;
 mod compare;
+mod compile;
 mod costs;
 mod devices;
 mod expect;
@@ -98,6 +99,7 @@ enum Command {
     Run(Box<run::RunCommand>),
     Watch(Box<watch::WatchCommand>),
     Compare(Box<compare::CompareCommand>),
+    Compile(Box<compile::CompileCommand>),
     Bench(Box<bench::BenchCommand>),
     Place(Box<place::PlaceCommand>),
     Profile(Box<profile::ProfileCommand>),
@@ -305,6 +307,7 @@ fn main_or_panic() -> ExitCode {
         Command::Run(command) => command.run(output),
         Command::Watch(command) => command.run(output),
         Command::Compare(command) => command.run(output),
+        Command::Compile(command) => command.run(output),
         Command::Bench(command) => command.run(output),
         Command::Place(command) => command.run(output),
         Command::Profile(command) => command.run(output),

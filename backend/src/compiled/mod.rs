@@ -1,0 +1,350 @@
+//! Compiled models: a lowered program, its weights and its plan in one file (`MODEL.anabranch`), from which a session runs without lowering or
+//! planning anything.
+//!
+//! [`Session::compile`](crate::Session::compile) writes one, [`Session::open`](crate::Session::open) takes it like an ONNX file. It is made for input
+//! shapes, a machine and a version of Anabranch: elsewhere the model is opened from its source, if that is there unchanged, or refused.
+//!
+//! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum ([`container`]), and then judged from the
+//! definitions (`check`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as those of models
+//! do: a file that is changed while it is in use is refused at the next read. [`verify`] compares them with their checksum.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod container;
+mod error;
+mod program;
+mod settings;
+mod source;
+
+pub use error::CompiledError;
+
+use crate::device::Inventory;
+use crate::files;
+use crate::import::{Dim, Input, Model, Output, ValueIndex};
+use crate::planning::{KeptPlan, PlanChoice};
+use crate::program::Program;
+use crate::session::SessionOptions;
+use anabranch_kernels::TensorSpec;
+use container::Container;
+use program::{Gathered, StoredProgram};
+use serde::{Deserialize, Serialize};
+use settings::Settings;
+use source::Source;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What made a compiled model, and for what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct About {
+    /// The version of Anabranch.
+    pub version: String,
+    /// What else tells one build from another, as the one who compiled it said; it decides nothing.
+    pub build: String,
+    /// The version of the kernels.
+    pub kernels: u32,
+    /// The machine, as the cost store knows it.
+    pub machine: String,
+    /// The devices: name and what its costs are filed under.
+    pub devices: Vec<(String, String)>,
+    /// The strategy that placed the nodes.
+    pub strategy: String,
+    /// Nodes of the lowered program.
+    pub nodes: usize,
+    /// Bytes of the weights that stay in the file.
+    pub weights: u64,
+    /// The model's file; none if it was given as bytes.
+    pub source: Option<PathBuf>,
+}
+
+/// What is compiled, and for what.
+pub(crate) struct Compilation<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) file: Option<&'a Path>,
+    pub(crate) options: &'a SessionOptions,
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) build: &'a str,
+    /// In the model's order.
+    pub(crate) inputs: Vec<(String, TensorSpec)>,
+    /// As it was lowered.
+    pub(crate) program: &'a Program,
+    pub(crate) plan: KeptPlan,
+}
+
+/// All of a compiled model but its constants.
+#[derive(Debug, Serialize, Deserialize)]
+struct Description {
+    about: About,
+    source: Option<Source>,
+    settings: Settings,
+    name: String,
+    producer: String,
+    opsets: BTreeMap<String, i64>,
+    inputs: Vec<(String, TensorSpec)>,
+    program: StoredProgram,
+    plan: KeptPlan,
+}
+
+/// An opened compiled model, of which the program is not checked yet.
+pub(crate) struct CompiledFile {
+    path: PathBuf,
+    container: Container,
+    description: Description,
+}
+
+/// A compiled model that is ready to be run.
+pub(crate) struct Compiled {
+    pub(crate) file: PathBuf,
+    pub(crate) about: About,
+    pub(crate) inputs: BTreeMap<String, TensorSpec>,
+    pub(crate) program: Program,
+    pub(crate) plan: KeptPlan,
+    /// How the plan was made.
+    pub(crate) choice: PlanChoice,
+}
+
+/// Whether a file is a compiled model: by its content, whatever its name.
+pub fn is_compiled(path: &Path) -> bool {
+    container::is_one(path)
+}
+
+/// Compares the weights of a compiled model with their checksum, which opening does not: it would have to read all of them. Takes as long as that.
+///
+/// # Errors
+/// If the file is none, cannot be read, or is damaged.
+pub fn verify(path: &Path) -> Result<(), CompiledError> {
+    Container::open(path)?.verify(path)
+}
+
+impl Compilation<'_> {
+    /// Writes the compiled model; a file that is there is replaced as a whole. Equal compilations give equal files.
+    ///
+    /// # Errors
+    /// If the source or a constant cannot be read, or the file cannot be written.
+    pub(crate) fn write(self, path: &Path) -> Result<About, CompiledError> {
+        let refused = |error: String| CompiledError::io(path, error);
+        let mut gathered = Gathered::default();
+        let program = StoredProgram::of(self.program, &mut gathered).map_err(refused)?;
+        let source = self.file.map(Source::of).transpose().map_err(refused)?;
+        let about = About {
+            version: env!("CARGO_PKG_VERSION").into(),
+            build: self.build.into(),
+            kernels: anabranch_kernels::VERSION,
+            machine: self.inventory.fingerprint(),
+            devices: devices(self.inventory),
+            strategy: self.options.strategy.to_string(),
+            nodes: self.program.nodes.len(),
+            weights: gathered.bytes,
+            source: source.as_ref().map(|source| source.model().to_owned()),
+        };
+        let Model { name, producer, opsets, .. } = self.model;
+        let description = Description {
+            about: about.clone(),
+            source,
+            settings: Settings::of(self.options),
+            name: name.clone(),
+            producer: producer.clone(),
+            opsets: opsets.clone(),
+            inputs: self.inputs,
+            program,
+            plan: self.plan,
+        };
+        let mut bytes = Vec::new();
+        ciborium::into_writer(&description, &mut bytes).map_err(|error| refused(error.to_string()))?;
+        let write = |out: &mut dyn std::io::Write| {
+            container::write(out, &bytes, &gathered.held, gathered.bytes, |put| gathered.emit(put))
+        };
+        files::write(path, write).map_err(|error| CompiledError::io(path, error))?;
+        Ok(about)
+    }
+}
+
+/// The devices of an inventory, in its order.
+fn devices(inventory: &Inventory) -> Vec<(String, String)> {
+    inventory.devices().map(|device| (device.name().to_owned(), device.key().to_owned())).collect()
+}
+
+impl CompiledFile {
+    /// Opens a compiled model and verifies all but its weights.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or is of another format.
+    pub(crate) fn open(path: &Path) -> Result<Self, CompiledError> {
+        let container = Container::open(path)?;
+        let description = ciborium::from_reader(container.description());
+        let description = description.map_err(|error| CompiledError::damaged(path, format!("cannot be understood: {error}")))?;
+        Ok(Self { path: path.to_owned(), container, description })
+    }
+
+    /// What of the options a session of it has, and whether its plan can be of use with them.
+    ///
+    /// # Errors
+    /// If the options want another program.
+    pub(crate) fn adopted(&self, options: SessionOptions) -> Result<(SessionOptions, bool), CompiledError> {
+        self.description.settings.adopted(&self.path, options)
+    }
+
+    /// Why it is of no use here, if it is of none: another version, kernels, machine or, where its plan is wanted (`planned`), other devices.
+    pub(crate) fn unfit(&self, inventory: &Inventory, planned: bool) -> Option<String> {
+        let About { version, kernels, machine, devices, .. } = &self.description.about;
+        let here = (env!("CARGO_PKG_VERSION"), anabranch_kernels::VERSION, inventory.fingerprint());
+        if version != here.0 {
+            Some(format!("was compiled by version {version} of Anabranch, and this is {}", here.0))
+        } else if *kernels != here.1 {
+            Some(format!("was compiled for version {kernels} of the kernels, and these are {}", here.1))
+        } else if *machine != here.2 {
+            Some(format!("was compiled on another machine ({machine}; this is {})", here.2))
+        } else if planned && *devices != self::devices(inventory) {
+            let names = devices.iter().map(|(name, key)| format!("{name} ({key})")).collect::<Vec<_>>().join(", ");
+            Some(format!("was compiled for other devices than are here: {names}"))
+        } else {
+            None
+        }
+    }
+
+    /// The model that it was compiled from, if that is there and the same. Reads it.
+    pub(crate) fn source(&self) -> Option<&Path> {
+        self.description.source.as_ref().filter(|source| source.is_unchanged()).map(Source::model)
+    }
+
+    /// Its inputs and outputs as a model without operators.
+    pub(crate) fn model(&self) -> Model {
+        let Description { name, producer, opsets, inputs, program, .. } = &self.description;
+        let known = |spec: &TensorSpec| Some(spec.shape.dims().iter().map(|dim| Dim::Known(*dim)).collect());
+        let mut values: Vec<String> = inputs.iter().map(|(name, _)| name.clone()).collect();
+        let input = |(at, (name, spec)): (usize, &(String, TensorSpec))| Input {
+            name: name.clone(),
+            value: ValueIndex(at as u32),
+            dtype: spec.dtype,
+            dims: known(spec),
+            optional: false,
+        };
+        let inputs = inputs.iter().enumerate().map(input).collect();
+        let mut outputs = Vec::new();
+        for output in program.outputs() {
+            let value = ValueIndex(values.len() as u32);
+            values.push(output.name.clone());
+            let (dtype, dims) = (Some(output.spec.dtype), known(&output.spec));
+            outputs.push(Output { name: output.name.clone(), value, dtype, dims });
+        }
+        let (nodes, initializers) = (Vec::new(), BTreeMap::new());
+        let (name, producer, opsets) = (name.clone(), producer.clone(), opsets.clone());
+        Model { name, producer, opsets, values: values.into(), inputs, outputs, nodes, initializers }
+    }
+
+    /// The program with its plan.
+    ///
+    /// # Errors
+    /// If it is none that lowering could have made.
+    pub(crate) fn read(self) -> Result<Compiled, CompiledError> {
+        let Self { path, container, description } = self;
+        let Description { about, settings, inputs, program, plan, .. } = description;
+        let program = program.program(&container).map_err(|fault| CompiledError::damaged(&path, format!("its program is wrong: {fault}")))?;
+        let given: BTreeMap<_, _> = inputs.into_iter().collect();
+        let wanted = program.inputs.iter().map(|input| program.value(*input));
+        let unknown = wanted.into_iter().find(|value| given.get(&value.name) != Some(&value.spec));
+        match unknown {
+            Some(value) => Err(CompiledError::damaged(&path, format!("its input {:?} is not listed", value.name))),
+            None => Ok(Compiled { file: path, about, inputs: given, program, plan, choice: settings.choice() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{CpuGranularity, DetectOptions};
+    use crate::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+    use crate::{Inputs, Session};
+    use ciborium::Value;
+    use std::fs;
+
+    /// A convolution, a pool, a product and element-wise nodes, compiled.
+    fn compiled(path: &Path) -> Vec<u8> {
+        let weights = |name: &str, dims: &[i64]| {
+            TensorProto::f32s(name, dims, &vec![0.5; dims.iter().product::<i64>() as usize])
+        };
+        let window = |node: NodeProto| node.with(crate::import::proto::AttributeProto::ints("kernel_shape", &[2, 2]));
+        let graph = GraphProto {
+            node: vec![
+                NodeProto::of("Conv", &["x", "w"], &["a"]),
+                window(NodeProto::of("MaxPool", &["a"], &["b"])),
+                NodeProto::of("Flatten", &["b"], &["c"]),
+                NodeProto::of("MatMul", &["c", "m"], &["d"]),
+                NodeProto::of("Softmax", &["d"], &["e"]),
+                NodeProto::of("Clip", &["e", "least"], &["y"]),
+            ],
+            initializer: vec![
+                weights("w", &[2, 1, 2, 2]),
+                weights("m", &[8, 3000]),
+                TensorProto::f32s("least", &[], &[f32::NEG_INFINITY]),
+            ],
+            input: vec![ValueInfoProto::f32s("x", &[1, 1, 4, 4])],
+            output: vec![ValueInfoProto::f32s("y", &[1, 3000])],
+            ..GraphProto::default()
+        };
+        let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
+        let model = ModelProto::of(graph, 17).to_bytes();
+        let session = Session::from_bytes(&model, SessionOptions::default().with_devices(devices)).expect("sound");
+        let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+        session.compile(&inputs, path, "").expect("one phase");
+        fs::read(path).expect("written")
+    }
+
+    /// Whether it opens and plans; what it opens to is then run, whatever it is.
+    fn opens(path: &Path) -> bool {
+        let Ok(session) = Session::open(path, SessionOptions::default()) else { return false };
+        let Ok(inputs) = session.fill_random(Inputs::new(), 0) else { return false };
+        session.run(&inputs).is_ok()
+    }
+
+    /// All numbers of a value, in some order.
+    fn numbers<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
+        match value {
+            Value::Integer(_) | Value::Float(_) => found.push(value),
+            Value::Array(items) => items.iter_mut().for_each(|item| numbers(item, found)),
+            Value::Map(entries) => entries.iter_mut().for_each(|(_, item)| numbers(item, found)),
+            _ => {}
+        }
+    }
+
+    /// The file with another description, and sound checksums.
+    fn rewritten(container: &Container, description: &Value, path: &Path) {
+        let mut bytes = Vec::new();
+        ciborium::into_writer(description, &mut bytes).expect("memory takes it");
+        let at = container.weights_at(0..0).expect("within");
+        let weights = container.file.len() - at - 32;
+        let mut raw = vec![0; weights as usize];
+        container.file.read_exact(at, &mut raw).expect("there");
+        let write = |out: &mut dyn std::io::Write| container::write(out, &bytes, container.held(), weights, |put| put(&raw));
+        files::write(path, write).expect("writable");
+    }
+
+    #[test]
+    fn no_number_of_a_description_is_trusted() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let (sound, other) = (folder.path().join("sound"), folder.path().join("other"));
+        compiled(&sound);
+        let container = Container::open(&sound).expect("sound");
+        let whole: Value = ciborium::from_reader(container.description()).expect("sound");
+        rewritten(&container, &whole, &other);
+        assert!(opens(&sound) && opens(&other));
+        let count = {
+            let (mut copy, mut found) = (whole.clone(), Vec::new());
+            numbers(&mut copy, &mut found);
+            found.len()
+        };
+        // Each is changed in one way, all ways in turn.
+        let ways = [Value::from(0), Value::from(u32::MAX), Value::from(u64::MAX), Value::from(-1), Value::from(f64::NAN), Value::from(7)];
+        let mut refused = 0;
+        for at in 0..count {
+            let (mut copy, mut found) = (whole.clone(), Vec::new());
+            numbers(&mut copy, &mut found);
+            *found[at] = ways[at % ways.len()].clone();
+            rewritten(&container, &copy, &other);
+            refused += usize::from(!opens(&other));
+        }
+        assert!(refused > count / 3, "{refused} of {count}");
+    }
+}

@@ -1,0 +1,187 @@
+//! A program as a compiled model holds it: everything but constants in the description, and these beside it.
+
+use super::check;
+use super::container::{ALIGNMENT, Container};
+use crate::constant::{Constant, Identity, LARGE};
+use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
+use anabranch_kernels::{Buffer, DType, Tensor, TensorSpec};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// A program without the elements of its constants.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StoredProgram {
+    values: Vec<StoredValue>,
+    nodes: Vec<Node>,
+    inputs: Vec<ValueId>,
+    outputs: Vec<Output>,
+    /// Constants by number, for inputs by name.
+    fixed: BTreeMap<String, u32>,
+    constants: Vec<StoredConstant>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredValue {
+    name: String,
+    spec: TensorSpec,
+    origin: StoredOrigin,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum StoredOrigin {
+    Input,
+    /// The elements of the constant of this number, under the value's shape.
+    Constant(u32),
+    Node(NodeId),
+}
+
+/// A constant's place among the small ones, which are read at once, or among the weights.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredConstant {
+    spec: TensorSpec,
+    small: bool,
+    at: u64,
+}
+
+/// Constants to be written, each once.
+#[derive(Default)]
+pub(super) struct Gathered {
+    numbers: BTreeMap<(Identity, DType), u32>,
+    stored: Vec<StoredConstant>,
+    /// Elements of the small ones.
+    pub(super) held: Vec<u8>,
+    weights: Vec<Constant>,
+    /// Bytes of the weights with what lies between them.
+    pub(super) bytes: u64,
+}
+
+impl Gathered {
+    /// The number of a constant.
+    fn number(&mut self, constant: &Constant) -> Result<u32, String> {
+        let next = self.stored.len() as u32;
+        let key = (constant.identity().clone(), constant.dtype());
+        if let Some(known) = self.numbers.get(&key) {
+            return Ok(*known);
+        }
+        let small = constant.bytes() < LARGE;
+        let at = if small { self.held.len() as u64 } else { self.bytes };
+        if small {
+            self.held.extend_from_slice(constant.load().map_err(|error| error.to_string())?.bytes());
+            self.held.resize(self.held.len().next_multiple_of(ALIGNMENT as usize), 0);
+        } else {
+            self.bytes += (constant.bytes() as u64).next_multiple_of(ALIGNMENT);
+            self.weights.push(constant.clone());
+        }
+        self.numbers.insert(key, next);
+        self.stored.push(StoredConstant { spec: constant.spec().clone(), small, at });
+        Ok(next)
+    }
+
+    /// Gives the weights to `put`, one after the other: at most one is in memory at a time.
+    pub(super) fn emit(&self, put: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        for constant in &self.weights {
+            let tensor = constant.load().map_err(io::Error::other)?;
+            put(tensor.bytes())?;
+            let rest = (tensor.bytes().len() as u64).next_multiple_of(ALIGNMENT) - tensor.bytes().len() as u64;
+            put(&[0; ALIGNMENT as usize][..rest as usize])?;
+        }
+        Ok(())
+    }
+}
+
+impl StoredProgram {
+    /// A program as it is stored; its constants are gathered.
+    ///
+    /// # Errors
+    /// If a constant cannot be read.
+    pub(super) fn of(program: &Program, gathered: &mut Gathered) -> Result<Self, String> {
+        let mut value = |value: &Value| {
+            let origin = match &value.origin {
+                Origin::Input => StoredOrigin::Input,
+                Origin::Node(node) => StoredOrigin::Node(*node),
+                Origin::Constant(constant) => StoredOrigin::Constant(gathered.number(constant)?),
+            };
+            Ok(StoredValue { name: value.name.clone(), spec: value.spec.clone(), origin })
+        };
+        let values = program.values.iter().map(&mut value).collect::<Result<Vec<_>, String>>()?;
+        let mut number = |(name, tensor): (&String, &Tensor)| {
+            Ok((name.clone(), gathered.number(&Constant::from(tensor.clone()))?))
+        };
+        let fixed = program.fixed.iter().map(&mut number).collect::<Result<_, String>>()?;
+        Ok(Self {
+            values,
+            nodes: program.nodes.clone(),
+            inputs: program.inputs.clone(),
+            outputs: program.outputs.clone(),
+            fixed,
+            constants: std::mem::take(&mut gathered.stored),
+        })
+    }
+
+    /// What the caller receives.
+    pub(super) fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// The program, checked; large constants stay in the container's file.
+    ///
+    /// # Errors
+    /// What of it is not sound.
+    pub(super) fn program(self, container: &Container) -> Result<Program, String> {
+        // Small constants are copied: together they are no more than what is there.
+        let small = self.constants.iter().filter(|stored| stored.small).map(|stored| stored.spec.bytes());
+        if small.fold(0, usize::saturating_add) > container.held().len() {
+            return Err("its small constants are larger than their place".into());
+        }
+        let constants = self.constants.iter().map(|stored| stored.constant(container));
+        let constants = constants.collect::<Result<Vec<_>, String>>()?;
+        let constant = |number: u32| constants.get(number as usize).ok_or_else(|| format!("there is no constant {number}"));
+        let value = |StoredValue { name, spec, origin }: StoredValue| {
+            let origin = match origin {
+                StoredOrigin::Input => Origin::Input,
+                StoredOrigin::Node(node) => Origin::Node(node),
+                StoredOrigin::Constant(number) => {
+                    let same = constant(number)?.reshaped(spec.shape.clone());
+                    Origin::Constant(same.map_err(|error| format!("constant {name:?}: {error}"))?)
+                }
+            };
+            Ok(Value { name, spec, origin })
+        };
+        let values = self.values.into_iter().map(value).collect::<Result<Vec<_>, String>>()?;
+        let fixed = |(name, number): (String, u32)| {
+            let tensor = constant(number)?.held().ok_or_else(|| format!("input {name:?} is fixed and large"))?;
+            Ok((name, tensor))
+        };
+        let fixed = self.fixed.into_iter().map(fixed).collect::<Result<_, String>>()?;
+        let Self { nodes, inputs, outputs, .. } = self;
+        let program = Program { values, nodes, inputs, outputs, fixed };
+        match check::fault(&program) {
+            None => Ok(program),
+            Some(fault) => Err(fault),
+        }
+    }
+}
+
+impl StoredConstant {
+    fn constant(&self, container: &Container) -> Result<Constant, String> {
+        let (bytes, spec) = (self.spec.bytes() as u64, self.spec.clone());
+        let beyond = || "a constant lies beyond its end".to_owned();
+        let end = self.at.checked_add(bytes).ok_or_else(beyond)?;
+        if !self.small {
+            if !self.at.is_multiple_of(ALIGNMENT) {
+                return Err("a weight is not aligned".into());
+            }
+            let at = container.weights_at(self.at..end).ok_or_else(beyond)?;
+            return Ok(Constant::in_file(spec, Arc::clone(&container.file), at, format!("at byte {at}")));
+        }
+        let (from, to) = (usize::try_from(self.at), usize::try_from(end));
+        let raw = from.ok().zip(to.ok()).and_then(|(from, to)| container.held().get(from..to)).ok_or_else(beyond)?;
+        if spec.dtype == DType::Bool && raw.iter().any(|byte| *byte > 1) {
+            return Err("a constant holds what is no truth value".into());
+        }
+        let tensor = Tensor::new(spec, Arc::new(Buffer::copied(raw))).map_err(|error| error.to_string())?;
+        Ok(tensor.into())
+    }
+}

@@ -1,0 +1,59 @@
+//! The model that a compiled one was made of: where it was, and whether it is still the same.
+
+use crate::files;
+use crate::import;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A model's file, and the files beside it that hold its tensors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Source {
+    /// The model's file first.
+    files: Vec<SourceFile>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SourceFile {
+    path: PathBuf,
+    bytes: u64,
+    /// BLAKE3 of its content.
+    hash: [u8; 32],
+}
+
+impl Source {
+    /// The files of a model as they are now. Reads all of them.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub(super) fn of(model: &Path) -> Result<Self, String> {
+        let beside = import::data_files(model).map_err(|error| error.to_string())?;
+        let file = |path: PathBuf| SourceFile::of(&path).map_err(|error| format!("{}: {error}", path.display()));
+        let model = std::fs::canonicalize(model).map_err(|error| format!("{}: {error}", model.display()))?;
+        let folder = model.parent().unwrap_or(Path::new(".")).to_owned();
+        let all = std::iter::once(model).chain(beside.into_iter().map(|path| folder.join(path)));
+        Ok(Self { files: all.map(file).collect::<Result<_, _>>()? })
+    }
+
+    /// The model's file.
+    pub(super) fn model(&self) -> &Path {
+        self.files.first().map_or(Path::new(""), |file| &file.path)
+    }
+
+    /// Whether all files are there with the same content. Reads those that have the same size.
+    pub(super) fn is_unchanged(&self) -> bool {
+        let same = |file: &SourceFile| {
+            let size = std::fs::metadata(&file.path).is_ok_and(|found| found.is_file() && found.len() == file.bytes);
+            size && SourceFile::of(&file.path).is_ok_and(|found| found == *file)
+        };
+        !self.files.is_empty() && self.files.iter().all(same)
+    }
+}
+
+impl SourceFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let (mut file, mut hasher) = (files::open(path)?, blake3::Hasher::new());
+        let bytes = io::copy(&mut file, &mut hasher)?;
+        Ok(Self { path: path.to_owned(), bytes, hash: *hasher.finalize().as_bytes() })
+    }
+}

@@ -1,0 +1,154 @@
+//! Sessions of compiled models: what is written, what is opened in its place where it cannot be used, and what takes the place of lowering and planning.
+
+use super::error::{InputError, SessionError, within_memory};
+use super::inputs::Inputs;
+use super::open::Session;
+use super::options::SessionOptions;
+use crate::compiled::{About, Compilation, Compiled, CompiledError, CompiledFile};
+use crate::error_kind::ErrorKind;
+use crate::import;
+use crate::planning::{KeptPlan, Lowered, Machine, PlanChoice, Planned};
+use crate::program::Program;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a session of a compiled model has in the place of a graph.
+pub(super) struct Precompiled {
+    compiled: Compiled,
+    program: Arc<Program>,
+    /// Whether devices and constraints are those of its plan.
+    same: bool,
+}
+
+impl Session {
+    /// Compiles the model for inputs like these, and writes it to a file: [`Self::open`] opens that without lowering or planning. `build` is kept
+    /// in it to be shown.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`]; if the model runs in phases, since the programs of later ones depend on what the first computes; if it is compiled
+    /// already, or is planned for devices of a platform file; and if the file cannot be written.
+    pub fn compile(&self, inputs: &Inputs, path: &Path, build: &str) -> Result<About, SessionError> {
+        let refused = |problem: String| SessionError::from(CompiledError::io(path, problem));
+        if self.precompiled.is_some() {
+            return Err(refused("the model is compiled already; name its source".into()));
+        }
+        if self.options.platform.is_some() {
+            return Err(refused("a plan for the devices of a platform file is run by nobody; leave it out".into()));
+        }
+        within_memory(|| {
+            let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
+            if let Some(rest) = &lowered.rest {
+                let step = rest.steps().next().map_or_else(String::new, |name| format!(", the first of which is {name:?}"));
+                let left = rest.operators();
+                let why = "depend on values that a run computes";
+                return Err(refused(format!(
+                    "the model runs in phases: the shapes of {left} operators {why}{step}; run the model itself"
+                )));
+            }
+            let (planner, choice) = (self.planner(&lowered, &machine), self.choice());
+            let planned = planner.plan(&choice)?;
+            let plan = KeptPlan::of(&planned, &choice.plan);
+            let again = planner.restore(&plan)?;
+            if !again.is_same_plan(&planned) || again.plan().memory() != planned.plan().memory() {
+                return Err(refused("the plan does not come back as it was, which is a fault of Anabranch".into()));
+            }
+            let order = self.whole.model.inputs.iter();
+            let given = order.filter_map(|input| Some((input.name.clone(), inputs.given(&input.name)?.spec().clone())));
+            let compilation = Compilation {
+                model: &self.whole.model,
+                file: self.source.as_deref(),
+                options: &self.options,
+                inventory: &self.inventory,
+                build,
+                inputs: given.collect(),
+                program: &lowered.program,
+                plan,
+            };
+            Ok(compilation.write(path)?)
+        })
+    }
+
+    /// Opens a compiled model; one that is of no use here from its source, if that is unchanged, with a note.
+    pub(super) fn open_compiled(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
+        let file = CompiledFile::open(path)?;
+        let (options, same) = file.adopted(options)?;
+        let mut session = Self::surveyed(file.model(), Vec::new(), options.clone())?;
+        if let Some(why) = file.unfit(&session.inventory, same) {
+            return Self::open_source(path, &file, &why, options);
+        }
+        let mut compiled = file.read()?;
+        let program = Arc::new(std::mem::take(&mut compiled.program));
+        session.precompiled = Some(Precompiled { compiled, program, same });
+        Ok(session)
+    }
+
+    fn open_source(
+        path: &Path,
+        file: &CompiledFile,
+        why: &str,
+        options: SessionOptions,
+    ) -> Result<Self, SessionError> {
+        let Some(source) = file.source() else {
+            let text = format!("{why}, and the model that it was made of is gone or another by now");
+            return Err(CompiledError::elsewhere(path, text).into());
+        };
+        let mut session = Self::surveyed(import::load(source)?, Vec::new(), options)?;
+        session.source = Some(source.to_owned());
+        let (name, source) = (path.display(), source.display());
+        session.inventory.notes.push(format!(
+            "{name} {why}: the model is lowered and planned anew from {source}; `anabranch compile` makes it again for here"
+        ));
+        Ok(session)
+    }
+
+    /// What made the model, if it is a compiled one.
+    pub fn compiled(&self) -> Option<&About> {
+        self.precompiled.as_ref().map(|precompiled| &precompiled.compiled.about)
+    }
+
+    /// The plan of the whole model that `choice` makes here and now: the compiled one, where it is of this choice.
+    pub(super) fn planned(&self, lowered: &Lowered, choice: &PlanChoice) -> Result<Planned, SessionError> {
+        if let Some(precompiled) = self.precompiled.as_ref().filter(|known| known.is_of(choice))
+            && self.lost.names().is_empty()
+        {
+            // Devices are not calibrated for a plan that is there.
+            let machine = Machine::present(&self.inventory, self.costs().here());
+            match self.planner(lowered, &machine).restore(&precompiled.compiled.plan) {
+                // The devices may hold less by now.
+                Err(error) if error.kind() == ErrorKind::Memory => {}
+                Err(error) => return Err(CompiledError::elsewhere(&precompiled.compiled.file, error).into()),
+                Ok(planned) => return Ok(planned),
+            }
+        }
+        Ok(self.planner(lowered, &self.machine_here()?).plan(choice)?)
+    }
+}
+
+impl Precompiled {
+    fn is_of(&self, choice: &PlanChoice) -> bool {
+        self.same && self.compiled.choice == *choice
+    }
+
+    /// The program, if these are inputs for it.
+    pub(super) fn program(&self, inputs: &Inputs) -> Result<&Arc<Program>, InputError> {
+        let file = || self.compiled.file.display().to_string();
+        let wrong = self.compiled.inputs.iter().find(|(name, spec)| inputs.given(name).is_none_or(|given| given.spec() != *spec));
+        if let Some((name, spec)) = wrong {
+            let (name, expected) = (name.clone(), spec.to_string());
+            return Err(match inputs.given(&name) {
+                None => InputError::Missing { name, expected },
+                Some(given) => InputError::Compiled { name, given: given.spec().clone(), expected, file: file() },
+            });
+        }
+        let other = self.program.fixed.iter().find(|(name, fixed)| !inputs.find(name).is_some_and(|given| given.same_bits(fixed)));
+        match other {
+            Some((name, _)) => Err(InputError::CompiledFixed { name: name.clone(), file: file() }),
+            None => Ok(&self.program),
+        }
+    }
+
+    /// The elements that an input must have.
+    pub(super) fn fixed(&self, name: &str) -> Option<&anabranch_kernels::Tensor> {
+        self.program.fixed.get(name)
+    }
+}

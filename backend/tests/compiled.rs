@@ -1,0 +1,217 @@
+//! Compiled models: the same bits as from the model, refused or rebuilt elsewhere, and never trusted.
+
+use anabranch::compiled::{is_compiled, verify};
+use anabranch::device::CpuGranularity;
+use anabranch::import::proto::{DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type};
+use anabranch::plan::StreamMode;
+use anabranch::session::ErrorKind;
+use anabranch::{DetectOptions, Inputs, Outputs, PlanOptions, Session, SessionOptions, Strategy, Tensor};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const MODELS: [&str; 9] = ["mlp", "mlp_external", "convnet", "fire", "mobile", "unet", "vit", "encoder", "decoder"];
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name)
+}
+
+fn options() -> SessionOptions {
+    let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
+    SessionOptions::default().with_devices(devices).with_dim("batch", 3).with_dim("sequence", 5)
+}
+
+/// A session of a model with all the sizes that it wants, and its inputs.
+fn opened(path: &Path, mut options: SessionOptions) -> (Session, Inputs) {
+    loop {
+        let session = Session::open(path, options.clone()).expect("a sound model");
+        match session.fill_random(Inputs::new(), 7) {
+            Ok(inputs) => return (session, inputs),
+            Err(error) => {
+                let symbol = error.symbol().unwrap_or_else(|| panic!("{}: {error}", path.display())).to_owned();
+                options = options.with_dim(symbol, 4);
+            }
+        }
+    }
+}
+
+fn same(session: &Session, one: &Outputs, other: &Outputs) -> bool {
+    let names: Vec<_> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
+    let tensor = |outputs: &Outputs, name: &str| outputs.tensor(name).expect("made").clone();
+    names.iter().all(|name| tensor(one, name).same_bits(&tensor(other, name)))
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+/// `mlp` compiled into a folder, with its bytes.
+fn compiled(folder: &TempDir) -> (PathBuf, Vec<u8>) {
+    let (model, file) = (folder.path().join("m.onnx"), folder.path().join("m.anabranch"));
+    fs::copy(data("mlp.onnx"), &model).expect("there");
+    let (session, inputs) = opened(&model, options());
+    session.compile(&inputs, &file, "a test").expect("one phase");
+    let bytes = fs::read(&file).expect("written");
+    (file, bytes)
+}
+
+#[test]
+fn compiled_models_make_the_same_bits_by_the_same_plan_and_equal_files() {
+    let folder = folder();
+    for name in MODELS {
+        let model = data(&format!("{name}.onnx"));
+        for (way, options) in [
+            ("heft", options()),
+            ("auto", options().with_strategy(Strategy::AUTO)),
+            ("always", options().with_plan(PlanOptions::default().with_streaming(StreamMode::Always))),
+        ] {
+            let file = folder.path().join(format!("{name}-{way}.anabranch"));
+            let (session, inputs) = opened(&model, options.clone());
+            let about = session.compile(&inputs, &file, "a test").unwrap_or_else(|error| panic!("{name} {way}: {error}"));
+            assert!(is_compiled(&file) && !is_compiled(&model) && session.compiled().is_none());
+            let again = Session::open(&file, SessionOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(again.compiled(), Some(&about));
+            assert_eq!((again.outputs().len(), again.inputs().len()), (session.outputs().len(), inputs.len()));
+            let filled = again.fill_random(Inputs::new(), 7).expect("sizes are known");
+            let (source, kept) = (session.prepare(&inputs).expect("a plan"), again.prepare(&filled).expect("a plan"));
+            assert!(kept.is_same_plan(&source) && kept.plan().memory() == source.plan().memory(), "{name} {way}");
+            assert_eq!(kept.plan().predicted().makespan, source.plan().predicted().makespan, "{name} {way}");
+            let (one, other) = (session.run(&inputs).expect("runs"), again.run(&filled).expect("runs"));
+            assert!(same(&session, &one, &other), "{name} {way}");
+            verify(&file).expect("as written");
+            let twice = folder.path().join("twice.anabranch");
+            opened(&model, options).0.compile(&inputs, &twice, "a test").expect("again");
+            assert!(fs::read(&file).expect("written") == fs::read(&twice).expect("written"), "{name} {way}");
+        }
+    }
+}
+
+#[test]
+fn other_plans_are_made_of_the_compiled_program() {
+    let folder = folder();
+    let (file, _) = compiled(&folder);
+    let (session, inputs) = opened(&data("mlp.onnx"), options());
+    let expected = session.run(&inputs).expect("runs");
+    let machine = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
+    for other in [
+        SessionOptions::default().with_strategy(Strategy::CPU),
+        SessionOptions::default().with_devices(machine).with_dim("batch", 3),
+    ] {
+        let other = Session::open(&file, other).expect("the program is the same");
+        assert!(other.compiled().is_some() && other.inventory().notes.iter().all(|note| !note.contains("compile")));
+        assert!(same(&session, &expected, &other.run(&inputs).expect("runs")));
+    }
+    let refused = Session::open(&file, SessionOptions::default().with_dim("batch", 4)).err().expect("another program");
+    assert!(refused.to_string().contains("was compiled with batch=3, not with batch=4"), "{refused}");
+    assert_eq!(refused.file(), Some(&*file));
+    let wide = opened(&data("mlp.onnx"), options().with_dim("batch", 8)).1;
+    let wrong = Session::open(&file, SessionOptions::default()).expect("sound").run(&wide).err().expect("another shape");
+    assert!(wrong.kind() == ErrorKind::Input && wrong.to_string().contains("compile it again"), "{wrong}");
+    let none = Session::open(&file, SessionOptions::default()).expect("sound").run(&Inputs::new()).err().expect("no input");
+    assert_eq!(none.kind(), ErrorKind::MissingInput, "{none}");
+}
+
+#[test]
+fn elements_that_decide_shapes_are_part_of_what_was_compiled() {
+    let folder = folder();
+    let shape = ValueInfoProto::tensor("shape", data_type::INT64, vec![DimensionProto::known(2)]);
+    let graph = GraphProto {
+        node: vec![NodeProto::of("Reshape", &["x", "shape"], &["r"]), NodeProto::of("Add", &["r", "r"], &["y"])],
+        input: vec![ValueInfoProto::f32s("x", &[6]), shape],
+        output: vec![ValueInfoProto { name: "y".into(), r#type: None }],
+        ..GraphProto::default()
+    };
+    let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options()).expect("a sound model");
+    let x = Tensor::zeroed(anabranch::TensorSpec::new(anabranch::DType::F32, anabranch::Shape::new([6]).expect("small")));
+    let given = |dims: [i64; 2]| Inputs::new().tensor("x", x.clone()).tensor("shape", Tensor::from_i64s(&dims));
+    let file = folder.path().join("m.anabranch");
+    assert_eq!(session.compile(&given([2, 3]), &file, "").expect("one phase").source, None);
+    let again = Session::open(&file, SessionOptions::default()).expect("sound");
+    assert_eq!(again.run(&given([2, 3])).expect("as compiled").tensor("y").expect("made").shape().dims(), [2, 3]);
+    let filled = again.fill_random(Inputs::new(), 1).expect("known");
+    assert!(filled.find("shape").is_some_and(|shape| shape.same_bits(&Tensor::from_i64s(&[2, 3]))));
+    let error = again.run(&given([3, 2])).err().expect("other elements");
+    assert_eq!((error.kind(), error.input()), (ErrorKind::Input, Some("shape")), "{error}");
+}
+
+#[test]
+fn models_that_run_in_phases_are_refused_by_name() {
+    let x = ValueInfoProto::tensor("x", data_type::FLOAT, vec![DimensionProto::symbol("n")]);
+    let graph = GraphProto {
+        node: vec![
+            NodeProto::of("Exp", &["x"], &["e"]),
+            NodeProto::of("NonZero", &["e"], &["at"]).named("where"),
+            NodeProto::of("Add", &["at", "at"], &["y"]),
+        ],
+        input: vec![x],
+        output: vec![ValueInfoProto { name: "y".into(), r#type: None }],
+        ..GraphProto::default()
+    };
+    let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options().with_dim("n", 4)).expect("sound");
+    let inputs = session.fill_random(Inputs::new(), 0).expect("known sizes");
+    let folder = folder();
+    let error = session.compile(&inputs, &folder.path().join("m.anabranch"), "").err().expect("phases").to_string();
+    assert!(error.contains("runs in phases") && error.contains("\"where\"") && error.contains("run the model"), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn damaged_files_are_refused_and_never_open_to_something_else() {
+    let folder = folder();
+    let (file, sound) = compiled(&folder);
+    // Checksums are tried byte by byte where containers are tested; here is what a session makes of it.
+    let front = u64::from_le_bytes(sound[40..48].try_into().expect("eight bytes")) as usize;
+    let step = (front / 200).max(1);
+    for at in (0..96).chain((96..front).step_by(step)) {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 0x41;
+        fs::write(&file, &bytes).expect("writable");
+        let error = Session::open(&file, SessionOptions::default()).err().unwrap_or_else(|| panic!("byte {at}"));
+        assert_eq!(error.file(), Some(&*file), "byte {at}: {error}");
+    }
+    for length in (0..sound.len()).step_by((sound.len() / 300).max(1)) {
+        fs::write(&file, &sound[..length]).expect("writable");
+        assert!(Session::open(&file, SessionOptions::default()).is_err(), "{length} bytes");
+    }
+    let mut weights = sound.clone();
+    let last = weights.len() - 33;
+    if last >= front {
+        weights[last] ^= 1;
+        fs::write(&file, &weights).expect("writable");
+        assert!(verify(&file).err().expect("changed").to_string().contains("its weights are not"));
+    }
+}
+
+#[test]
+fn elsewhere_the_unchanged_source_is_opened_and_else_nothing() {
+    let folder = folder();
+    let (file, sound) = compiled(&folder);
+    // Another version of Anabranch wrote it: the text is replaced by one of the same length.
+    let version = env!("CARGO_PKG_VERSION").as_bytes();
+    let at = sound.windows(version.len()).position(|found| found == version).expect("the version is in it");
+    let mut bytes = sound.clone();
+    bytes[at] = b'9';
+    let front = u64::from_le_bytes(bytes[40..48].try_into().expect("eight bytes")) as usize;
+    let checksum = blake3::Hasher::new().update(&bytes[..64]).update(&bytes[96..front]).finalize();
+    bytes[64..96].copy_from_slice(checksum.as_bytes());
+    fs::write(&file, &bytes).expect("writable");
+    let session = Session::open(&file, SessionOptions::default()).expect("the source is there");
+    assert!(session.compiled().is_none());
+    let told = session.inventory().notes.iter().any(|note| note.contains("by version 9") && note.contains("`anabranch compile`"));
+    assert!(told, "{:?}", session.inventory().notes);
+    let inputs = session.fill_random(Inputs::new(), 7).expect("sizes are those that were compiled with");
+    let (source, expected) = opened(&data("mlp.onnx"), options());
+    assert!(same(&source, &source.run(&expected).expect("runs"), &session.run(&inputs).expect("runs")));
+    let model = folder.path().join("m.onnx");
+    let mut changed = fs::read(&model).expect("there");
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    fs::write(&model, changed).expect("writable");
+    for _ in 0..2 {
+        let error = Session::open(&file, SessionOptions::default()).err().expect("no source").to_string();
+        assert!(error.contains("by version 9") && error.contains("gone or another") && error.contains("compile`"), "{error}");
+        let _ = fs::remove_file(&model);
+    }
+    fs::write(&file, &sound).expect("writable");
+    assert!(Session::open(&file, SessionOptions::default()).is_ok(), "the source is not needed here");
+}
