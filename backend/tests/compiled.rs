@@ -1,11 +1,11 @@
 //! Compiled models: the same bits as from the model, refused or rebuilt elsewhere, and never trusted.
 
-use anabranch::compiled::{is_compiled, verify};
+use anabranch::compiled::{Cache, is_compiled, verify};
 use anabranch::device::CpuGranularity;
 use anabranch::import::proto::{DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type};
 use anabranch::plan::StreamMode;
 use anabranch::session::ErrorKind;
-use anabranch::{DetectOptions, Inputs, Outputs, PlanOptions, Session, SessionOptions, Strategy, Tensor};
+use anabranch::{DetectOptions, Inputs, Outputs, PlanOptions, Session, SessionError, SessionOptions, Strategy, Tensor};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -67,9 +67,11 @@ fn compiled_models_make_the_same_bits_by_the_same_plan_and_equal_files() {
         ] {
             let file = folder.path().join(format!("{name}-{way}.anabranch"));
             let (session, inputs) = opened(&model, options.clone());
-            let about = session.compile(&inputs, &file, "a test").unwrap_or_else(|error| panic!("{name} {way}: {error}"));
+            let about =
+                session.compile(&inputs, &file, "a test").unwrap_or_else(|error| panic!("{name} {way}: {error}"));
             assert!(is_compiled(&file) && !is_compiled(&model) && session.compiled().is_none());
-            let again = Session::open(&file, SessionOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let again =
+                Session::open(&file, SessionOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(again.compiled(), Some(&about));
             assert_eq!((again.outputs().len(), again.inputs().len()), (session.outputs().len(), inputs.len()));
             let filled = again.fill_random(Inputs::new(), 7).expect("sizes are known");
@@ -105,9 +107,11 @@ fn other_plans_are_made_of_the_compiled_program() {
     assert!(refused.to_string().contains("was compiled with batch=3, not with batch=4"), "{refused}");
     assert_eq!(refused.file(), Some(&*file));
     let wide = opened(&data("mlp.onnx"), options().with_dim("batch", 8)).1;
-    let wrong = Session::open(&file, SessionOptions::default()).expect("sound").run(&wide).err().expect("another shape");
+    let wrong =
+        Session::open(&file, SessionOptions::default()).expect("sound").run(&wide).err().expect("another shape");
     assert!(wrong.kind() == ErrorKind::Input && wrong.to_string().contains("compile it again"), "{wrong}");
-    let none = Session::open(&file, SessionOptions::default()).expect("sound").run(&Inputs::new()).err().expect("no input");
+    let none =
+        Session::open(&file, SessionOptions::default()).expect("sound").run(&Inputs::new()).err().expect("no input");
     assert_eq!(none.kind(), ErrorKind::MissingInput, "{none}");
 }
 
@@ -122,7 +126,8 @@ fn elements_that_decide_shapes_are_part_of_what_was_compiled() {
         ..GraphProto::default()
     };
     let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options()).expect("a sound model");
-    let x = Tensor::zeroed(anabranch::TensorSpec::new(anabranch::DType::F32, anabranch::Shape::new([6]).expect("small")));
+    let x =
+        Tensor::zeroed(anabranch::TensorSpec::new(anabranch::DType::F32, anabranch::Shape::new([6]).expect("small")));
     let given = |dims: [i64; 2]| Inputs::new().tensor("x", x.clone()).tensor("shape", Tensor::from_i64s(&dims));
     let file = folder.path().join("m.anabranch");
     assert_eq!(session.compile(&given([2, 3]), &file, "").expect("one phase").source, None);
@@ -147,11 +152,15 @@ fn models_that_run_in_phases_are_refused_by_name() {
         output: vec![ValueInfoProto { name: "y".into(), r#type: None }],
         ..GraphProto::default()
     };
-    let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options().with_dim("n", 4)).expect("sound");
+    let session =
+        Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options().with_dim("n", 4)).expect("sound");
     let inputs = session.fill_random(Inputs::new(), 0).expect("known sizes");
     let folder = folder();
     let error = session.compile(&inputs, &folder.path().join("m.anabranch"), "").err().expect("phases").to_string();
-    assert!(error.contains("runs in phases") && error.contains("\"where\"") && error.contains("run the model"), "{error}");
+    assert!(
+        error.contains("runs in phases") && error.contains("\"where\"") && error.contains("run the model"),
+        "{error}"
+    );
     assert_eq!(fs::read_dir(folder.path()).expect("a directory").count(), 0);
 }
 
@@ -197,7 +206,11 @@ fn elsewhere_the_unchanged_source_is_opened_and_else_nothing() {
     fs::write(&file, &bytes).expect("writable");
     let session = Session::open(&file, SessionOptions::default()).expect("the source is there");
     assert!(session.compiled().is_none());
-    let told = session.inventory().notes.iter().any(|note| note.contains("by version 9") && note.contains("`anabranch compile`"));
+    let told = session
+        .inventory()
+        .notes
+        .iter()
+        .any(|note| note.contains("by version 9") && note.contains("`anabranch compile`"));
     assert!(told, "{:?}", session.inventory().notes);
     let inputs = session.fill_random(Inputs::new(), 7).expect("sizes are those that were compiled with");
     let (source, expected) = opened(&data("mlp.onnx"), options());
@@ -209,9 +222,51 @@ fn elsewhere_the_unchanged_source_is_opened_and_else_nothing() {
     fs::write(&model, changed).expect("writable");
     for _ in 0..2 {
         let error = Session::open(&file, SessionOptions::default()).err().expect("no source").to_string();
-        assert!(error.contains("by version 9") && error.contains("gone or another") && error.contains("compile`"), "{error}");
+        assert!(
+            error.contains("by version 9") && error.contains("gone or another") && error.contains("compile`"),
+            "{error}"
+        );
         let _ = fs::remove_file(&model);
     }
     fs::write(&file, &sound).expect("writable");
     assert!(Session::open(&file, SessionOptions::default()).is_ok(), "the source is not needed here");
+}
+
+#[test]
+fn a_cache_finds_what_was_compiled_forgets_what_changed_and_is_bounded() {
+    let folder = folder();
+    let (model, kept) = (folder.path().join("m.onnx"), folder.path().join("kept"));
+    fs::copy(data("mlp.onnx"), &model).expect("there");
+    let files = || {
+        let entries =
+            fs::read_dir(&kept).map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>());
+        entries.unwrap_or_default().into_iter().filter(|path| path.extension().is_some()).collect::<Vec<_>>()
+    };
+    let open = |cache: &Cache, batch: usize| {
+        let inputs = |session: &Session| session.fill_random(Inputs::new(), 7);
+        let options = options().with_dim("batch", batch);
+        let (session, inputs): (Session, Inputs) =
+            cache.open::<SessionError>(&model, &options, ("", ""), inputs).expect("sound");
+        assert!(session.compiled().is_some(), "{batch}");
+        let (source, expected) = opened(&model, options);
+        assert!(same(&source, &source.run(&expected).expect("runs"), &session.run(&inputs).expect("runs")), "{batch}");
+    };
+    let cache = Cache::new(&kept);
+    for (batch, count) in [(3, 1), (3, 1), (4, 2), (3, 2)] {
+        open(&cache, batch);
+        assert_eq!(files().len(), count);
+    }
+    for file in files() {
+        fs::write(file, b"\x89anabranch\r\n\x1a\n\0\0 and then something else").expect("writable");
+    }
+    open(&cache, 3);
+    assert_eq!(files().len(), 2, "one is made again");
+    let (before, time) = (files(), std::time::SystemTime::UNIX_EPOCH);
+    fs::File::options().append(true).open(&model).and_then(|file| file.set_modified(time)).expect("its own");
+    open(&cache, 3);
+    assert_eq!(files().len(), before.len() + 1, "another model by its time of change");
+    fs::write(kept.join("mine.anabranch"), "not of the cache").expect("writable");
+    open(&cache.with_most(1), 5);
+    assert_eq!(files().len(), 2, "what was written last, and what is nobody's");
+    assert!(kept.join("mine.anabranch").exists());
 }

@@ -7,6 +7,9 @@ use anabranch_kernels::op::Op;
 use anabranch_kernels::{TensorSpec, cpu};
 use std::collections::BTreeSet;
 
+/// Bytes that all values together take less than: more than any machine has, and so little that sums of sizes do not overflow.
+const MOST: u64 = 1 << 46;
+
 /// What is wrong with a program, if anything is. Prepares each node's kernel, which judges the node itself. O(nodes + edges), and what the kernels'
 /// tables take.
 pub(super) fn fault(program: &Program) -> Option<String> {
@@ -23,6 +26,10 @@ fn ids(program: &Program) -> Option<String> {
 
 /// Whether each value comes from where it says, and from there alone.
 fn values(program: &Program) -> Option<String> {
+    let bytes = program.values.iter().map(|value| value.spec.bytes() as u64).fold(0, u64::saturating_add);
+    if bytes >= MOST {
+        return Some("its values are larger than any machine".into());
+    }
     let mut made = vec![0usize; program.values.len()];
     let outputs = program.nodes.iter().flat_map(|node| &node.outputs);
     outputs.chain(&program.inputs).for_each(|value| made[value.index()] += 1);
@@ -48,7 +55,8 @@ fn callers(program: &Program) -> Option<String> {
     if let Some(again) = inputs.iter().find(|input| !names.insert(&input.name)) {
         return Some(format!("it has two inputs {:?}", again.name));
     }
-    let fits = |(name, spec): (&String, &TensorSpec)| inputs.iter().any(|input| input.name == *name && input.spec == *spec);
+    let fits =
+        |(name, spec): (&String, &TensorSpec)| inputs.iter().any(|input| input.name == *name && input.spec == *spec);
     if let Some((name, _)) = program.fixed.iter().find(|(name, tensor)| !fits((name, tensor.spec()))) {
         return Some(format!("its input {name:?} has elements of another type"));
     }
@@ -129,7 +137,7 @@ mod tests {
             ("no value v7", |program| program.outputs[0].value = ValueId(7)),
             ("does not come from", |program| program.values[1].origin = Origin::Node(NodeId(9))),
             ("does not come from", |program| program.values[1].origin = Origin::Input),
-            ("does not come from", |program| program.values[0].spec.dtype = anabranch_kernels::DType::I64, ),
+            ("does not come from", |program| program.values[0].spec.dtype = anabranch_kernels::DType::I64),
             ("does not come from", |program| program.inputs.push(ValueId(0))),
             ("it reads", |program| program.nodes.swap(0, 1)),
             ("it reads", |program| program.nodes[0].inputs.clear()),

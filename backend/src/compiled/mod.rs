@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 mod check;
 mod container;
 mod error;
@@ -17,6 +18,7 @@ mod program;
 mod settings;
 mod source;
 
+pub use cache::Cache;
 pub use error::CompiledError;
 
 use crate::device::Inventory;
@@ -126,7 +128,8 @@ impl Compilation<'_> {
         let refused = |error: String| CompiledError::io(path, error);
         let mut gathered = Gathered::default();
         let program = StoredProgram::of(self.program, &mut gathered).map_err(refused)?;
-        let source = self.file.map(Source::of).transpose().map_err(refused)?;
+        // A path that cannot be written down is not remembered.
+        let source = self.file.map(Source::of).transpose().map_err(refused)?.filter(Source::is_text);
         let about = About {
             version: env!("CARGO_PKG_VERSION").into(),
             build: self.build.into(),
@@ -173,7 +176,8 @@ impl CompiledFile {
     pub(crate) fn open(path: &Path) -> Result<Self, CompiledError> {
         let container = Container::open(path)?;
         let description = ciborium::from_reader(container.description());
-        let description = description.map_err(|error| CompiledError::damaged(path, format!("cannot be understood: {error}")))?;
+        let description =
+            description.map_err(|error| CompiledError::damaged(path, format!("cannot be understood: {error}")))?;
         Ok(Self { path: path.to_owned(), container, description })
     }
 
@@ -240,7 +244,9 @@ impl CompiledFile {
     pub(crate) fn read(self) -> Result<Compiled, CompiledError> {
         let Self { path, container, description } = self;
         let Description { about, settings, inputs, program, plan, .. } = description;
-        let program = program.program(&container).map_err(|fault| CompiledError::damaged(&path, format!("its program is wrong: {fault}")))?;
+        let program = program
+            .program(&container)
+            .map_err(|fault| CompiledError::damaged(&path, format!("its program is wrong: {fault}")))?;
         let given: BTreeMap<_, _> = inputs.into_iter().collect();
         let wanted = program.inputs.iter().map(|input| program.value(*input));
         let unknown = wanted.into_iter().find(|value| given.get(&value.name) != Some(&value.spec));
@@ -262,9 +268,8 @@ mod tests {
 
     /// A convolution, a pool, a product and element-wise nodes, compiled.
     fn compiled(path: &Path) -> Vec<u8> {
-        let weights = |name: &str, dims: &[i64]| {
-            TensorProto::f32s(name, dims, &vec![0.5; dims.iter().product::<i64>() as usize])
-        };
+        let weights =
+            |name: &str, dims: &[i64]| TensorProto::f32s(name, dims, &vec![0.5; dims.iter().product::<i64>() as usize]);
         let window = |node: NodeProto| node.with(crate::import::proto::AttributeProto::ints("kernel_shape", &[2, 2]));
         let graph = GraphProto {
             node: vec![
@@ -317,7 +322,8 @@ mod tests {
         let weights = container.file.len() - at - 32;
         let mut raw = vec![0; weights as usize];
         container.file.read_exact(at, &mut raw).expect("there");
-        let write = |out: &mut dyn std::io::Write| container::write(out, &bytes, container.held(), weights, |put| put(&raw));
+        let write =
+            |out: &mut dyn std::io::Write| container::write(out, &bytes, container.held(), weights, |put| put(&raw));
         files::write(path, write).expect("writable");
     }
 
@@ -336,7 +342,14 @@ mod tests {
             found.len()
         };
         // Each is changed in one way, all ways in turn.
-        let ways = [Value::from(0), Value::from(u32::MAX), Value::from(u64::MAX), Value::from(-1), Value::from(f64::NAN), Value::from(7)];
+        let ways = [
+            Value::from(0),
+            Value::from(u32::MAX),
+            Value::from(u64::MAX),
+            Value::from(-1),
+            Value::from(f64::NAN),
+            Value::from(7),
+        ];
         let mut refused = 0;
         for at in 0..count {
             let (mut copy, mut found) = (whole.clone(), Vec::new());

@@ -106,9 +106,8 @@ impl StoredProgram {
             Ok(StoredValue { name: value.name.clone(), spec: value.spec.clone(), origin })
         };
         let values = program.values.iter().map(&mut value).collect::<Result<Vec<_>, String>>()?;
-        let mut number = |(name, tensor): (&String, &Tensor)| {
-            Ok((name.clone(), gathered.number(&Constant::from(tensor.clone()))?))
-        };
+        let mut number =
+            |(name, tensor): (&String, &Tensor)| Ok((name.clone(), gathered.number(&Constant::from(tensor.clone()))?));
         let fixed = program.fixed.iter().map(&mut number).collect::<Result<_, String>>()?;
         Ok(Self {
             values,
@@ -137,7 +136,8 @@ impl StoredProgram {
         }
         let constants = self.constants.iter().map(|stored| stored.constant(container));
         let constants = constants.collect::<Result<Vec<_>, String>>()?;
-        let constant = |number: u32| constants.get(number as usize).ok_or_else(|| format!("there is no constant {number}"));
+        let constant =
+            |number: u32| constants.get(number as usize).ok_or_else(|| format!("there is no constant {number}"));
         let value = |StoredValue { name, spec, origin }: StoredValue| {
             let origin = match origin {
                 StoredOrigin::Input => Origin::Input,

@@ -96,12 +96,14 @@ mod tests {
     #[test]
     fn what_is_not_given_is_taken_over_and_what_is_stays() {
         let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine);
-        let made = SessionOptions::default().with_devices(devices.clone()).with_strategy(Strategy::AUTO).with_dim("n", 4);
+        let made =
+            SessionOptions::default().with_devices(devices.clone()).with_strategy(Strategy::AUTO).with_dim("n", 4);
         let settings = Settings::of(&made);
         let path = Path::new("m.anabranch");
         let (options, same) = settings.adopted(path, SessionOptions::default()).expect("nothing else is asked for");
         assert!(same && options.devices == devices && options.strategy == Strategy::AUTO && options.dims["n"] == 4);
-        let other = SessionOptions::default().with_strategy(Strategy::CPU).with_devices(DetectOptions::default().without_gpu());
+        let other =
+            SessionOptions::default().with_strategy(Strategy::CPU).with_devices(DetectOptions::default().without_gpu());
         let (options, same) = settings.adopted(path, other).expect("plans can be made anew");
         assert!(!same && options.devices.no_gpu && options.strategy == Strategy::CPU);
         for other in [

@@ -40,6 +40,11 @@ impl Source {
         self.files.first().map_or(Path::new(""), |file| &file.path)
     }
 
+    /// Whether all paths are UTF-8.
+    pub(super) fn is_text(&self) -> bool {
+        self.files.iter().all(|file| file.path.to_str().is_some())
+    }
+
     /// Whether all files are there with the same content. Reads those that have the same size.
     pub(super) fn is_unchanged(&self) -> bool {
         let same = |file: &SourceFile| {

@@ -37,11 +37,11 @@ mod subgraph;
 mod tensor;
 
 pub use attribute::{Attribute, AttributeError};
+pub(crate) use beside::data_files;
 pub use error::{ImportError, ImportErrorKind};
 pub use graph::OPSETS;
 pub use limits::Limits;
 pub use model::{Dim, Input, Model, Node, Output, Subgraph, ValueIndex};
-pub(crate) use beside::data_files;
 pub use tensor::dtype as element_type;
 
 use crate::constant::{Constant, ConstantFile};

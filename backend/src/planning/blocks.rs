@@ -207,7 +207,8 @@ impl<'a> BlockPlanner<'a> {
         }
         let device = |nodes: &Vec<NodeId>| placed.placement.device_of[nodes[0].index()];
         let device_of: Vec<DeviceId> = contraction.members.iter().map(device).collect();
-        let described = |(node, block): &(NodeId, BlockNode)| self.described(whole, *node, block, device_of[node.index()]);
+        let described =
+            |(node, block): &(NodeId, BlockNode)| self.described(whole, *node, block, device_of[node.index()]);
         let blocks = contraction.blocks.iter().map(described).collect();
         Ok(Joined { contraction, device_of, blocks })
     }

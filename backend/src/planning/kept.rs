@@ -20,7 +20,13 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Strategies of assignments that were given.
+/// Seconds that no schedule takes.
+const ENDLESS: f64 = 1e9;
+
+/// Chunks of one stream that no plan has under way.
+const CHUNKS: u32 = 1 << 16;
+
+/// The strategy of an assignment that was given.
 const GIVEN: &str = "fixed";
 
 /// What decides a plan.
@@ -105,9 +111,13 @@ impl KeptPlan {
     fn fits(&self, planner: &Planner<'_>) -> Result<(), PlanningError> {
         let program = &planner.lowered.program;
         let here = &planner.machine.devices;
-        let same = |(kept, here): (&PlanDevice, &crate::plan::MachineDevice)| (&kept.name, kept.kind) == (&here.name, here.kind);
+        let same = |(kept, here): (&PlanDevice, &crate::plan::MachineDevice)| {
+            (&kept.name, kept.kind) == (&here.name, here.kind)
+        };
         let devices = self.devices.len() == here.len() && self.devices.iter().zip(here).all(same);
         require(devices, "is for other devices")?;
+        let sound = is_span(0.0, self.schedule.makespan) && self.options.capacity < CHUNKS;
+        require(sound, "has times or streams that no plan has")?;
         let placed = self.whole.len() == tasks_of(program) && self.whole.iter().all(|on| on.index() < here.len());
         require(placed, "has other tasks")?;
         let nodes = || self.groups.iter().flat_map(|group| &group.members);
@@ -178,7 +188,7 @@ fn tasks_of(program: &Program) -> usize {
 }
 
 fn is_span(start: f64, end: f64) -> bool {
-    start.is_finite() && end.is_finite() && 0.0 <= start && start <= end
+    0.0 <= start && start <= end && end < ENDLESS
 }
 
 fn require(holds: bool, problem: &str) -> Result<(), PlanningError> {

@@ -38,7 +38,8 @@ impl Session {
         within_memory(|| {
             let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
             if let Some(rest) = &lowered.rest {
-                let step = rest.steps().next().map_or_else(String::new, |name| format!(", the first of which is {name:?}"));
+                let step =
+                    rest.steps().next().map_or_else(String::new, |name| format!(", the first of which is {name:?}"));
                 let left = rest.operators();
                 let why = "depend on values that a run computes";
                 return Err(refused(format!(
@@ -82,12 +83,7 @@ impl Session {
         Ok(session)
     }
 
-    fn open_source(
-        path: &Path,
-        file: &CompiledFile,
-        why: &str,
-        options: SessionOptions,
-    ) -> Result<Self, SessionError> {
+    fn open_source(path: &Path, file: &CompiledFile, why: &str, options: SessionOptions) -> Result<Self, SessionError> {
         let Some(source) = file.source() else {
             let text = format!("{why}, and the model that it was made of is gone or another by now");
             return Err(CompiledError::elsewhere(path, text).into());
@@ -132,7 +128,11 @@ impl Precompiled {
     /// The program, if these are inputs for it.
     pub(super) fn program(&self, inputs: &Inputs) -> Result<&Arc<Program>, InputError> {
         let file = || self.compiled.file.display().to_string();
-        let wrong = self.compiled.inputs.iter().find(|(name, spec)| inputs.given(name).is_none_or(|given| given.spec() != *spec));
+        let wrong = self
+            .compiled
+            .inputs
+            .iter()
+            .find(|(name, spec)| inputs.given(name).is_none_or(|given| given.spec() != *spec));
         if let Some((name, spec)) = wrong {
             let (name, expected) = (name.clone(), spec.to_string());
             return Err(match inputs.given(&name) {
@@ -140,7 +140,11 @@ impl Precompiled {
                 Some(given) => InputError::Compiled { name, given: given.spec().clone(), expected, file: file() },
             });
         }
-        let other = self.program.fixed.iter().find(|(name, fixed)| !inputs.find(name).is_some_and(|given| given.same_bits(fixed)));
+        let other = self
+            .program
+            .fixed
+            .iter()
+            .find(|(name, fixed)| !inputs.find(name).is_some_and(|given| given.same_bits(fixed)));
         match other {
             Some((name, _)) => Err(InputError::CompiledFixed { name: name.clone(), file: file() }),
             None => Ok(&self.program),

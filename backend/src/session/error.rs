@@ -71,9 +71,13 @@ pub(super) enum InputError {
     Away { name: String, device: String },
     #[error("input `{name}` has other elements than those that the plan was made for; prepare a plan for these inputs")]
     Fixed { name: String },
-    #[error("input `{name}` is {given}, and {file} was compiled for {expected}; compile it again, or run the model itself")]
+    #[error(
+        "input `{name}` is {given}, and {file} was compiled for {expected}; compile it again, or run the model itself"
+    )]
     Compiled { name: String, given: TensorSpec, expected: String, file: String },
-    #[error("input `{name}` decides shapes, and {file} was compiled for other elements; compile it again, or run the model itself")]
+    #[error(
+        "input `{name}` decides shapes, and {file} was compiled for other elements; compile it again, or run the model itself"
+    )]
     CompiledFixed { name: String, file: String },
     #[error("which inputs decide shapes was found meanwhile; try again")]
     Undecided,

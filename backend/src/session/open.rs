@@ -117,7 +117,11 @@ impl Session {
     }
 
     /// A model of which some could not be read.
-    pub(super) fn surveyed(model: Model, problems: Vec<ImportError>, mut options: SessionOptions) -> Result<Self, SessionError> {
+    pub(super) fn surveyed(
+        model: Model,
+        problems: Vec<ImportError>,
+        mut options: SessionOptions,
+    ) -> Result<Self, SessionError> {
         let mut inventory = detect(&options.devices)?;
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));

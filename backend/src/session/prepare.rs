@@ -180,7 +180,7 @@ impl Session {
     /// # Errors
     /// As [`Self::prepare`].
     pub fn plan_with(&self, inputs: &Inputs, choice: &PlanChoice) -> Result<Arc<Planned>, SessionError> {
-        Ok(Arc::new(self.planned(&*self.lowered(&self.whole, inputs)?, choice)?))
+        Ok(Arc::new(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine_here()?).plan(choice)?))
     }
 
     /// The same plan with the prediction that the costs known by now make of it.

@@ -70,8 +70,22 @@ pub(crate) struct ModelArgs {
     /// Size of a symbolic dimension, as in batch=4; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     pub(crate) dim: Vec<(String, usize)>,
+    /// Keep the model compiled in a directory, and open it from there [default: ANABRANCH_CACHE, if that is set]
+    ///
+    /// As `anabranch compile` would, for these inputs and settings; plans stay as they were made. What has gone unused longest is removed when all
+    /// takes more than 8 GiB.
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    pub(crate) cache: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) fuse: FuseArgs,
+}
+
+impl ModelArgs {
+    /// Where compiled models are kept, if anywhere.
+    pub(super) fn cache(&self) -> Option<PathBuf> {
+        let set = || std::env::var_os("ANABRANCH_CACHE").filter(|folder| !folder.is_empty() && self.model.is_some());
+        self.cache.clone().or_else(|| set().map(PathBuf::from))
+    }
 }
 
 /// How nodes are fused.

@@ -172,6 +172,7 @@ impl BenchCommand {
             image_norm: None,
             random: Some(self.random),
             dim: self.dim.clone(),
+            cache: None,
             fuse: self.fuse.clone(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::files::file_of;
-use super::open::{self, open};
+use super::open::{self, inputs_of, open_session, save_costs};
 use super::progress::waiting;
 use super::{CliError, Output, lossy, version, wrote};
 use anabranch::device::format_bytes;
@@ -38,11 +38,15 @@ pub(crate) struct CompileCommand {
 
 impl CompileCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let opened = open(&self.devices, None, &self.model, &self.place, true)?;
-        open::print_notes(&opened.session, output);
-        let compile = || opened.session.compile(&opened.inputs, &self.output, &version::short());
+        if self.model.cache.is_some() {
+            return Err(CliError::input("--cache is for commands that run the model; leave it out"));
+        }
+        let (session, store, sets) = open_session(&self.devices, None, &self.model, &self.place, true)?;
+        open::print_notes(&session, output);
+        let inputs = inputs_of(&self.model, &sets, &session)?;
+        let compile = || session.compile(&inputs, &self.output, &version::short());
         let about = waiting(output, "compiling", compile)?;
-        opened.save_costs()?;
+        save_costs(&session, &store)?;
         wrote(&self.output);
         let model = open::model_name(&self.model);
         let text = || {

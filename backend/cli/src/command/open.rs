@@ -5,7 +5,8 @@ use super::costs::{open_store, ready_store, refused};
 use super::hints::{is_absence, notes};
 use super::inputs::{Located, read_inputs};
 use super::progress::waiting;
-use super::{CliError, Output, note};
+use super::{CliError, Output, note, version};
+use anabranch::compiled::Cache;
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
 use std::path::{Path, PathBuf};
@@ -43,14 +44,31 @@ pub(super) fn open(
     place: &PlaceArgs,
     will_save: bool,
 ) -> Result<Opened, CliError> {
+    if let Some(folder) = model.cache() {
+        let (options, store) = options(devices, platform, model, place, will_save)?;
+        if let Some(Located { file, sets }) = located(model)? {
+            let (asked, build) = (format!("{:?} {:?}", model.input, model.random), version::short());
+            let open = || {
+                Cache::new(folder).open(&file, &options, (&asked, &build), |session| inputs_of(model, &sets, session))
+            };
+            let (session, inputs) = waiting(Output { json: false }, "opening the model", open)?;
+            return Ok(Opened { session, inputs, store, sets });
+        }
+        return Err(CliError::input("--cache keeps models of files, and the built-in one is none; name a model"));
+    }
     let (session, store, sets) = open_session(devices, platform, model, place, will_save)?;
-    let given = read_inputs(model, sets.first().map(PathBuf::as_path), &session)?;
+    let inputs = inputs_of(model, &sets, &session)?;
+    Ok(Opened { session, inputs, store, sets })
+}
+
+/// The inputs that the command line names, and random ones where it says so.
+pub(super) fn inputs_of(model: &ModelArgs, sets: &[PathBuf], session: &Session) -> Result<Inputs, CliError> {
+    let given = read_inputs(model, sets.first().map(PathBuf::as_path), session)?;
     let seed = model.random.or((model.input.is_empty() && sets.is_empty()).then_some(0));
-    let inputs = match seed {
+    Ok(match seed {
         Some(seed) => session.fill_random(given, seed)?,
         None => given,
-    };
-    Ok(Opened { session, inputs, store, sets })
+    })
 }
 
 /// Where the model is that the command line names.
@@ -66,6 +84,24 @@ pub(super) fn open_session(
     place: &PlaceArgs,
     will_save: bool,
 ) -> Result<(Session, PathBuf, Vec<PathBuf>), CliError> {
+    let (options, store) = options(devices, platform, model, place, will_save)?;
+    let located = located(model)?;
+    let opened = || match &located {
+        Some(located) => Session::open(&located.file, options),
+        None => Session::from_bytes(BUILT_IN, options),
+    };
+    let session = waiting(Output { json: false }, "opening the model", opened)?;
+    Ok((session, store, located.map_or_else(Vec::new, |located| located.sets)))
+}
+
+/// The options of a session that the command line describes, and where its cost store is.
+fn options(
+    devices: &DeviceArgs,
+    platform: Option<PlatformFile>,
+    model: &ModelArgs,
+    place: &PlaceArgs,
+    will_save: bool,
+) -> Result<(SessionOptions, PathBuf), CliError> {
     named_once("--dim", &model.dim)?;
     let (store, costs) = open_store(place.constraints.costs.as_ref())?;
     if will_save {
@@ -85,13 +121,7 @@ pub(super) fn open_session(
         .with_on_device_loss(place.on_device_loss.into());
     options.dims = model.dim.iter().cloned().collect();
     options.platform = platform;
-    let located = located(model)?;
-    let opened = || match &located {
-        Some(located) => Session::open(&located.file, options),
-        None => Session::from_bytes(BUILT_IN, options),
-    };
-    let session = waiting(Output { json: false }, "opening the model", opened)?;
-    Ok((session, store, located.map_or_else(Vec::new, |located| located.sets)))
+    Ok((options, store))
 }
 
 pub(super) fn strategy(place: &str) -> Strategy {

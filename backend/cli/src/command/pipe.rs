@@ -232,6 +232,6 @@ impl PipeCommand {
     /// The model with what is the same in all data sets.
     fn model(&self) -> ModelArgs {
         let (model, input, dim, fuse) = (self.model.clone(), self.input.clone(), self.dim.clone(), self.fuse.clone());
-        ModelArgs { model, input, image_norm: None, random: None, dim, fuse }
+        ModelArgs { model, input, image_norm: None, random: None, dim, cache: None, fuse }
     }
 }
