@@ -224,10 +224,9 @@ impl Report<'_> {
         }
         let Some(first) = self.outcome.failures().first() else { return Ok(()) };
         let others = self.outcome.drops.iter().filter(|drop| drop.failure.is_some()).count() - 1;
-        let (why, count) = (first.why.lines().next().unwrap_or_default(), first.dependent_count);
         Err(CliError::differs(format!(
-            "{} failed: {why} {count} drops depend on it, and {others} others failed; mend that, and {AGAIN}",
-            first.drop
+            "{} failed: {}\n{} drops depend on it, and {others} others failed; mend that, and {AGAIN}",
+            first.drop, first.why, first.dependent_count
         )))
     }
 }
