@@ -70,9 +70,12 @@ fn every_command_of_the_guides_runs() {
         let directory = prepared(name, &store);
         blocks.iter().for_each(|block| run(name, block, &directory, &store));
     }
-    for (file, beginning) in
-        [("run.md/plan.json", "{"), ("compare.md/schedule.csv", "task,device"), ("report.md/page.html", "<!"), ("flow.md/words/words.txt", "4 fish")]
-    {
+    for (file, beginning) in [
+        ("run.md/plan.json", "{"),
+        ("compare.md/schedule.csv", "task,device"),
+        ("report.md/page.html", "<!"),
+        ("flow.md/words/words.txt", "4 fish"),
+    ] {
         assert!(store.read(file).to_lowercase().starts_with(beginning), "{file}");
     }
 }

@@ -110,7 +110,7 @@ impl<'r> Prepared<'r> {
         let is_same = record.is_some_and(|record| record.inputs.as_deref() == Some(inputs));
         let is_held = |&output: &usize| {
             let data = &self.recipe.nodes[output];
-            !(matches!(data.kind, Kind::Memory(..)) && !data.outputs.is_empty())
+            !matches!(data.kind, Kind::Memory(..)) || data.outputs.is_empty()
         };
         is_same && self.refuted(node).is_none() && (self.reasons[place].is_none() || node.outputs.iter().all(is_held))
     }

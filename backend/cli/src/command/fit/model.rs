@@ -190,7 +190,7 @@ impl Search<'_> {
         let (mut short, mut enough) = (0u64, 1u64 << HALVINGS);
         while enough - short > 1 {
             let share = (short + enough) / 2;
-            let limit = |peak: &u64| (u128::from(*peak) * u128::from(share) >> HALVINGS) as u64;
+            let limit = |peak: &u64| ((u128::from(*peak) * u128::from(share)) >> HALVINGS) as u64;
             let limits = candidate.part.devices.iter().cloned().zip(peaks.iter().map(limit)).collect();
             let limited = self.open(&candidate.part, limits)?.ok();
             let limited = limited.filter(|limited| predicted_ms(&limited.plans[0].1) <= deadline * TRUST);
