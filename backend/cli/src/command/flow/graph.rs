@@ -43,7 +43,7 @@ pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<
     if command.graph.dry_run {
         return list(&recipe, &prepared, output);
     }
-    let run = GraphRun { command, recipe: &recipe, prepared: &prepared, token: &token, scheduler, stem: &stem };
+    let run = GraphRun { command, recipe: &recipe, prepared, token: &token, scheduler, stem: &stem };
     run.run(output)
 }
 
@@ -86,14 +86,14 @@ fn list(recipe: &Recipe, prepared: &Prepared<'_>, output: Output) -> Result<(), 
 struct GraphRun<'a> {
     command: &'a FlowCommand,
     recipe: &'a Recipe,
-    prepared: &'a Prepared<'a>,
+    prepared: Prepared<'a>,
     token: &'a CancelToken,
     scheduler: Scheduler,
     stem: &'a str,
 }
 
 impl GraphRun<'_> {
-    fn run(&self, output: Output) -> Result<(), CliError> {
+    fn run(self, output: Output) -> Result<(), CliError> {
         let usual = FlowOptions::default().crew().worker_count();
         let crew = match (self.command.workers, self.command.machines) {
             // Unlike those of programs, workers are not bound to processing units: their commands would be, too.
@@ -124,6 +124,8 @@ impl GraphRun<'_> {
         let (outcome, is_late) = within(self.command.graph.timeout, self.token, work)?;
         let outcome = outcome?;
         drop(progress);
+        // It holds its directory, where the cost store may be, too.
+        drop(self.prepared);
         if let Some((path, store)) = &mut store
             && let Some(measured) = outcome.measured()
         {
