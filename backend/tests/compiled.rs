@@ -110,11 +110,10 @@ fn other_plans_are_made_of_the_compiled_program() {
     assert!(refused.to_string().contains("was compiled with batch=3, not with batch=4"), "{refused}");
     assert_eq!(refused.file(), Some(&*file));
     let wide = opened(&data("mlp.onnx"), options().with_dim("batch", 8)).1;
-    let wrong =
-        Session::open(&file, SessionOptions::default()).expect("sound").run(&wide).err().expect("another shape");
+    let wrong = Session::open(&file, SessionOptions::default()).expect("sound").run(&wide).expect_err("another shape");
     assert!(wrong.kind() == ErrorKind::Input && wrong.to_string().contains("compile it again"), "{wrong}");
     let none =
-        Session::open(&file, SessionOptions::default()).expect("sound").run(&Inputs::new()).err().expect("no input");
+        Session::open(&file, SessionOptions::default()).expect("sound").run(&Inputs::new()).expect_err("no input");
     assert_eq!(none.kind(), ErrorKind::MissingInput, "{none}");
 }
 
@@ -138,7 +137,7 @@ fn elements_that_decide_shapes_are_part_of_what_was_compiled() {
     assert_eq!(again.run(&given([2, 3])).expect("as compiled").tensor("y").expect("made").shape().dims(), [2, 3]);
     let filled = again.fill_random(Inputs::new(), 1).expect("known");
     assert!(filled.find("shape").is_some_and(|shape| shape.same_bits(&Tensor::from_i64s(&[2, 3]))));
-    let error = again.run(&given([3, 2])).err().expect("other elements");
+    let error = again.run(&given([3, 2])).expect_err("other elements");
     assert_eq!((error.kind(), error.input()), (ErrorKind::Input, Some("shape")), "{error}");
 }
 
@@ -163,7 +162,7 @@ fn models_that_run_in_phases_are_refused_by_name() {
         Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options().with_dim("n", 64)).expect("sound");
     let inputs = session.fill_random(Inputs::new(), 0).expect("known sizes");
     let folder = folder();
-    let error = session.compile(&inputs, &folder.path().join("m.anabranch"), "").err().expect("phases").to_string();
+    let error = session.compile(&inputs, &folder.path().join("m.anabranch"), "").expect_err("phases").to_string();
     assert!(
         error.contains("runs in phases") && error.contains("\"where\"") && error.contains("run the model"),
         "{error}"
@@ -194,7 +193,7 @@ fn damaged_files_are_refused_and_never_open_to_something_else() {
     if last >= front {
         weights[last] ^= 1;
         fs::write(&file, &weights).expect("writable");
-        assert!(verify(&file).err().expect("changed").to_string().contains("its weights are not"));
+        assert!(verify(&file).expect_err("changed").to_string().contains("its weights are not"));
     }
 }
 

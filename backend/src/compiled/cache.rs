@@ -1,8 +1,8 @@
 //! A directory of compiled models that sessions find again by what they are made from, and for.
 //!
-//! A file's name begins with a key: of the model's files (path, size, time of change), the options, the kernels and the format. What follows tells
-//! inputs of other shapes apart. Costs are no part of the key: a plan stays until its file goes. Files that have gone unused longest are removed when all are larger
-//! than the bound together.
+//! A file's name begins with a key: of the model's files (path, size, time of change), the options, the kernels and the format. What follows
+//! tells inputs of other shapes apart. Costs are no part of the key: a plan stays until its file goes. When all files together are larger than
+//! the bound, those that have gone unused longest are removed.
 
 use super::container::FORMAT;
 use super::is_compiled;
@@ -42,9 +42,9 @@ impl Cache {
         Self { most, ..self }
     }
 
-    /// A session of the model in a file, and the inputs that `inputs` gives it: a compiled one that is known to be of this model, these options, and
-    /// inputs like these; else one that is compiled now. `asked` is whatever else the inputs depend on. What cannot be compiled, or kept, is opened as it is.
-    /// The key is found without reading any tensor.
+    /// A session of the model in a file, and the inputs that `inputs` gives it: a compiled one of this model, these options and inputs like these, if
+    /// there is one; else one that is compiled now. `asked` is whatever else the inputs depend on, `build` is kept to be shown. What cannot be
+    /// compiled, or kept, is opened as it is.
     ///
     /// # Errors
     /// As [`Session::open`], and what `inputs` fails with for the model itself.

@@ -10,8 +10,8 @@
 //! | last 32 | BLAKE3 of the weights |
 //!
 //! Numbers are little endian. All places follow from the sizes, and the sizes from the file's length, so that nothing in a file can point
-//! beyond it; memory is taken for what comes before the weights alone. The checksum before the weights is verified whenever a file is opened. That of the weights is
-//! not, since that would read all of them: [`Container::verify`] does, when a person asks.
+//! beyond it; memory is taken for what comes before the weights alone. The checksum of that is verified whenever a file is opened. That of the
+//! weights is not, since it would have all of them read: [`Container::verify`] does, when a person asks.
 
 use super::error::CompiledError;
 use crate::constant::ConstantFile;

@@ -1,4 +1,4 @@
-//! Sessions of compiled models: what is written, what is opened in its place where it cannot be used, and what takes the place of lowering and planning.
+//! Sessions of compiled models: what is written, what is opened where it cannot be used, and what takes the place of lowering and planning.
 
 use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
