@@ -27,7 +27,7 @@ impl TrafficCount {
     pub(super) fn put(&self, reader: Task, machine: u32, bytes: u64, hand: &mut Hand) {
         self.waiting(reader).fetch_add(bytes, Ordering::Relaxed);
         if hand.machine != if self.is_central { 0 } else { machine } {
-            hand.traffic.add(bytes);
+            hand.log.traffic.add(bytes);
         }
     }
 
@@ -35,8 +35,8 @@ impl TrafficCount {
     pub(super) fn take(&self, task: Task, machine: u32, hand: &mut Hand) {
         let bytes = self.waiting(task).swap(0, Ordering::Relaxed);
         if hand.machine != if self.is_central { 0 } else { machine } {
-            hand.traffic.add(bytes);
-            hand.tally.stolen += u64::from(!self.is_central);
+            hand.log.traffic.add(bytes);
+            hand.log.tally.stolen += u64::from(!self.is_central);
         }
     }
 }

@@ -1,7 +1,11 @@
 //! `anabranch flow`: programs whose nodes are functions, under schedulers and placements side by side, checked against plain loops.
 
 mod drawn;
+mod processes;
+mod program;
 mod report;
+
+pub(super) use processes::MachineCommand;
 
 use super::costs::{open_store, ready_store, refused};
 use super::files::file_of;
@@ -12,11 +16,14 @@ use crate::tensors::ending;
 use anabranch::CancelToken;
 use anabranch::device::{DetectOptions, detect};
 use anabranch::files;
-use anabranch::flow::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};
+use anabranch::flow::programs::Program;
 use anabranch::flow::{Allocation, Crew, FlowError, FlowOptions, FlowReport, Scheduler};
 use anabranch::plan_file::PlanFile;
 use clap::{Args, ValueEnum};
+use processes::{Job, Machines};
+use program::{ProgramName, WithProgram};
 use report::{Report, Row};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -26,13 +33,15 @@ matrices by blocks, forkjoin an integral in parts that are added up, pipeline th
 
 A central scheduler has one ready queue for all workers; local ones have one a machine, where nodes run that the placement puts there;
 with stealing, idle workers take tasks of others. Machines that this computer does not have are emulated: their messages are counted,
-not sent.
+not sent. With --processes each is a process, and messages go over sockets; then workers steal within their machine alone, unless the
+scheduler is a central one, which is in the first process, as is what has a state.
 
 An allocation is a plan file (JSON) or, under any other name, a list with a line `NODE WORKER` a node, by number.
 
 Examples:
   anabranch flow lcs --size 20000 --block 500 --workers 2
   anabranch flow pipeline --machines 2 --workers 2 --scheduler central,local,stealing --json
+  anabranch flow lcs --machines 2 --workers 2 --processes --scheduler central,local
   anabranch flow lcs --machines 2 --workers 2 --place heft --weights measured -o lcs.json
   anabranch flow lcs --machines 2 --workers 2 --allocation lcs.json --gantt lcs.svg";
 
@@ -54,9 +63,12 @@ pub(crate) struct FlowCommand {
     /// Workers on all machines together [default: one for each processing unit]
     #[arg(long, value_name = "COUNT")]
     workers: Option<u32>,
-    /// Emulated machines among which the workers are shared out [default: those with a last-level cache of their own]
+    /// Machines among which the workers are shared out [default: those with a last-level cache of their own]
     #[arg(long, value_name = "COUNT")]
     machines: Option<u32>,
+    /// Make each of these machines a process, and send the messages between them over sockets
+    #[arg(long, requires = "machines")]
+    processes: bool,
     /// Who gives workers their tasks; several, separated by commas, are compared
     #[arg(long, value_enum, value_delimiter = ',', default_value = "stealing")]
     scheduler: Vec<SchedulerName>,
@@ -91,19 +103,7 @@ pub(crate) struct FlowCommand {
     trace: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProgramName {
-    /// Longest common subsequence
-    Lcs,
-    /// Product of matrices
-    Matmul,
-    /// Integral by fork and join
-    Forkjoin,
-    /// Integral as a pipeline
-    Pipeline,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 enum SchedulerName {
     /// One ready queue for all
     Central,
@@ -134,19 +134,25 @@ impl From<SchedulerName> for Scheduler {
     }
 }
 
+struct Comparison<'a> {
+    command: &'a FlowCommand,
+    size: usize,
+    block: usize,
+    output: Output,
+}
+
+impl WithProgram for Comparison<'_> {
+    type Result = Result<(), CliError>;
+
+    fn with<P: Program>(self, program: &P) -> Self::Result {
+        self.command.compare(program, self.size, self.block, self.output)
+    }
+}
+
 impl FlowCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let (size, block) = self.sizes()?;
-        match self.program {
-            ProgramName::Lcs => self.compare(&Lcs::random(size, block, self.seed), size, block, output),
-            ProgramName::Matmul => self.compare(&Matmul::random(size, block, self.seed), size, block, output),
-            ProgramName::Forkjoin => {
-                self.compare(&ForkJoin { points: size, parts: size.div_ceil(block) }, size, block, output)
-            }
-            ProgramName::Pipeline => {
-                self.compare(&Pipeline { points: size, parts: size.div_ceil(block) }, size, block, output)
-            }
-        }
+        self.program.with(size, block, self.seed, Comparison { command: self, size, block, output })
     }
 
     /// The size and the block's, within what memory can hold.
@@ -199,25 +205,24 @@ impl FlowCommand {
         let allocation = runner.allocation(&*weigh)?;
         let placing = started.elapsed();
         self.write_allocation(&allocation)?;
-        let schedulers: Vec<Scheduler> = self.scheduler.iter().map(|name| Scheduler::from(*name)).collect();
+        let schedulers = &self.scheduler;
         let progress = Progress::new(output, program.name(), u64::from(self.runs) * (1 + schedulers.len() as u64));
         let (mut sequential, mut answer) = (Vec::new(), None);
-        let mut rows: Vec<Row> = schedulers.iter().map(|scheduler| Row::new(*scheduler)).collect();
+        let mut rows: Vec<Row> = schedulers.iter().map(|scheduler| Row::new((*scheduler).into())).collect();
         for _ in 0..self.runs {
             let started = Instant::now();
             let expected = answer.insert(program.sequential());
             sequential.push(started.elapsed());
             progress.advance();
-            for row in &mut rows {
-                let options = runner.options(row.scheduler, &allocation);
-                row.add(runner.run(&options, Some(expected))?);
+            for (row, scheduler) in rows.iter_mut().zip(schedulers) {
+                row.add(runner.run_placed(*scheduler, &allocation, false, Some(expected))?);
                 progress.advance();
             }
         }
         drop(progress);
         if let Some(scheduler) = schedulers.last().filter(|_| self.gantt.is_some() || self.trace.is_some()) {
-            let options = runner.options(*scheduler, &allocation).with_profile(true);
-            self.draw(program.name(), *scheduler, &runner.run(&options, answer.as_ref())?)?;
+            let report = runner.run_placed(*scheduler, &allocation, true, answer.as_ref())?;
+            self.draw(program.name(), (*scheduler).into(), &report)?;
         }
         let flow = program.flow().0.task_graph()?;
         let report = Report {
@@ -228,6 +233,7 @@ impl FlowCommand {
             edges: flow.datum_count(),
             workers: crew.worker_count(),
             machines: crew.machine_count(),
+            processes: self.processes,
             place: if self.allocation.is_some() { "given".to_owned() } else { self.place.clone() },
             predicted: allocation.predicted().map(|schedule| schedule.makespan),
             placing,
@@ -301,7 +307,11 @@ impl<P: Program> Runner<'_, P> {
     }
 
     fn allocation(&self, weigh: &Weigh) -> Result<Allocation, CliError> {
-        let (flow, _) = self.program.flow();
+        let (flow, answers) = self.program.flow();
+        if self.command.processes {
+            // As `Program::run_among` has it.
+            let _ = answers.machine(0);
+        }
         weigh(&flow);
         let Some(path) = &self.command.allocation else { return Ok(flow.place(&self.command.place, self.crew)?) };
         let text = files::read_text(path, files::MOST_BYTES).map_err(|error| CliError::in_file(path, error))?;
@@ -325,12 +335,54 @@ impl<P: Program> Runner<'_, P> {
         }
     }
 
+    /// Runs the flow as it was placed, in processes if these are wanted, and checks its answer.
+    fn run_placed(
+        &self,
+        scheduler: SchedulerName,
+        allocation: &Allocation,
+        profile: bool,
+        expected: Option<&P::Answer>,
+    ) -> Result<FlowReport, CliError> {
+        let options = self.options(scheduler.into(), allocation).with_profile(profile);
+        if !self.command.processes {
+            return self.run(&options, expected);
+        }
+        let (command, machines) = (self.command, self.crew.machine_count());
+        let (size, block) = command.sizes()?;
+        let job = Job {
+            program: command.program,
+            size,
+            block,
+            seed: command.seed,
+            machines,
+            workers_each: self.crew.worker_count() / machines,
+            window: command.window,
+            scheduler,
+            allocation: allocation.to_list(),
+            profile,
+        };
+        let (others, peers) = Machines::start(&job)?;
+        let ran = self.program.run_among(&options, peers).map_err(|error| match error {
+            FlowError::Cancelled => CliError::interrupted(),
+            error => others.explain(error),
+        })?;
+        self.checked(ran, expected)
+    }
+
     /// Runs the flow, and checks its answer.
     fn run(&self, options: &FlowOptions, expected: Option<&P::Answer>) -> Result<FlowReport, CliError> {
-        let (answer, report) = self.program.run(options).map_err(|error| match error {
+        let ran = self.program.run(options).map_err(|error| match error {
             FlowError::Cancelled => CliError::interrupted(),
             error => error.into(),
         })?;
+        self.checked(ran, expected)
+    }
+
+    fn checked(
+        &self,
+        (answer, report): (Option<P::Answer>, FlowReport),
+        expected: Option<&P::Answer>,
+    ) -> Result<FlowReport, CliError> {
         match expected {
             Some(expected) if answer.as_ref() != Some(expected) => {
                 Err(CliError::differs(format!("{}: the flow's answer is not the loop's", self.program.name())))
