@@ -229,10 +229,10 @@ impl<'e, 'f> Engine<'e, 'f> {
     fn step(&self, task: Task, hand: &mut Hand) -> Option<Task> {
         hand.task = task;
         let node = &self.nodes[task.node as usize];
-        if let Some(traffic) = &self.traffic {
-            traffic.take(task, node.machine, hand);
-        }
         let is_dropped = self.matching.was_dropped(task.node, task.slot);
+        if let Some(traffic) = &self.traffic {
+            traffic.take(task, node.machine, is_dropped, hand);
+        }
         let (outcome, times) = if is_dropped {
             node.body.discard(task.slot as usize);
             (Outcome::Dropped, None)
