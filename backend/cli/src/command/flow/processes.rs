@@ -127,10 +127,10 @@ impl MachineCommand {
         let refused = |error: io::Error| {
             CliError::input(format!("{NAME} is started by `anabranch flow --processes`, not by hand: {error}"))
         };
-        let mut told = UnixStream::from(stdin().as_fd().try_clone_to_owned().map_err(refused)?);
+        let told = UnixStream::from(stdin().as_fd().try_clone_to_owned().map_err(refused)?);
         let peers = Peers::take_over(&told).map_err(refused)?;
         let mut job = Vec::new();
-        told.by_ref().take(files::MOST_BYTES).read_to_end(&mut job).map_err(refused)?;
+        (&told).take(files::MOST_BYTES).read_to_end(&mut job).map_err(refused)?;
         let job: Job = serde_json::from_slice(&job)?;
         job.program.with(job.size, job.block, job.seed, Machine { job: &job, peers })
     }
