@@ -102,3 +102,144 @@ fn what_cannot_be_run_is_refused_with_the_next_step() {
     command.refuses(&["flow", "lcs", "--size", "10", "--allocation", "bad.json"], &["bad.json", "\"edge\""]);
     command.refuses(&["flow", "sort"], &["sort", "pipeline"]);
 }
+
+/// The processes that the command has started.
+#[cfg(target_os = "linux")]
+fn children(of: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn is_there(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn machines_as_processes_give_the_same_and_send_what_is_counted() {
+    let command = Anabranch::new();
+    for (program, size, block) in
+        [("lcs", "90", "15"), ("matmul", "40", "10"), ("forkjoin", "1000", "100"), ("pipeline", "1000", "50")]
+    {
+        let sized = ["flow", program, "--size", size, "--block", block, "--runs", "1"];
+        let spread = ["--workers", "4", "--machines", "2", "--processes", "--scheduler", ALL];
+        let report = command.json(&[&sized[..], &spread].concat());
+        assert_eq!(report["processes"], true);
+        for row in rows(&report) {
+            let operands = &row["sent"]["operands"];
+            assert_eq!(
+                (&operands["messages"], &operands["bytes"]),
+                (&row["messages"], &row["bytes"]),
+                "{program} {row}"
+            );
+            assert!(row["sent"]["all"]["bytes"].as_u64() >= row["bytes"].as_u64(), "{program} {row}");
+            assert_eq!(row["workers"].as_array().map(Vec::len), Some(4), "{program} {row}");
+        }
+    }
+    // The counts are those of emulated machines where nodes are placed alike.
+    let sized =
+        ["flow", "lcs", "--size", "60", "--block", "10", "--machines", "3", "--workers", "3", "--scheduler", "local"];
+    let run = |more: &[&str]| command.json(&[&sized[..], more].concat());
+    let apart = run(&["--processes", "--place", "hash", "-o", "list.txt"]);
+    let emulated = run(&["--allocation", "list.txt"]);
+    let counts = |report: &Value| (rows(report)[0]["messages"].clone(), rows(report)[0]["bytes"].clone());
+    assert_eq!(counts(&apart), counts(&emulated));
+    assert_eq!(rows(&emulated)[0]["sent"], Value::Null);
+    let text = command.text(&[&sized[..], &["--processes", "--gantt", "chart.svg", "--trace", "trace.json"]].concat());
+    assert!(text.contains("each a process") && text.contains("over sockets"), "{text}");
+    assert!(command.read("chart.svg").contains("machine 2 worker2"));
+}
+
+/// A process that is killed ends the run, which names it; no other process is left.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_process_that_dies_ends_the_run_and_none_is_left() {
+    use std::process::{Command, Stdio};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    for (scheduler, victim, signal, code, says) in [
+        ("local", "machine", "KILL", Some(2), "machine 1"),
+        ("central", "machine", "KILL", Some(2), "machine 1"),
+        ("local", "leader", "INT", Some(130), "interrupted"),
+        ("central", "leader", "TERM", Some(130), "interrupted"),
+        ("local", "leader", "KILL", None, ""),
+        ("central", "leader", "KILL", None, ""),
+    ] {
+        // Runs of some tenths of a second without end.
+        let mut leader = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+            .args([
+                "flow",
+                "pipeline",
+                "--size",
+                "100000000",
+                "--block",
+                "100000",
+                "--runs",
+                "10000",
+                "--place",
+                "hash",
+            ])
+            .args(["--machines", "3", "--workers", "3", "--processes", "--scheduler", scheduler])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let deadline = Instant::now() + Duration::from_secs(120);
+        let mut seen = Vec::new();
+        while leader.try_wait().expect("it is our child").is_none() {
+            assert!(Instant::now() < deadline, "{scheduler} {victim} {signal}");
+            let others = children(leader.id());
+            // Who leads is told once: the second time would end it at once.
+            if let ([first, _], true) = (&others[..], victim == "machine" || seen.is_empty()) {
+                // A machine whose part of a run is over is not missed: then it is the next run's.
+                let to = if victim == "leader" { leader.id() } else { *first };
+                assert!(
+                    Command::new("kill")
+                        .arg(format!("-{signal}"))
+                        .arg(to.to_string())
+                        .stderr(Stdio::null())
+                        .status()
+                        .is_ok()
+                );
+                seen.extend(others);
+            }
+            sleep(Duration::from_millis(50));
+        }
+        let output = leader.wait_with_output().expect("it has ended");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), code, "{scheduler} {victim} {signal}: {message}");
+        assert!(message.contains(says), "{scheduler} {victim} {signal}: {message}");
+        assert!(!seen.is_empty());
+        while seen.iter().any(|process| is_there(*process)) {
+            assert!(Instant::now() < deadline, "a process is left: {scheduler} {victim} {signal}");
+            sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn processes_are_refused_where_they_cannot_be() {
+    let command = Anabranch::new();
+    command.refuses(&["flow", "lcs", "--processes"], &["--machines"]);
+    let many = ["flow", "lcs", "--size", "10", "--machines", "33", "--workers", "33", "--processes"];
+    command.refuses(&many, &["33 machines", "fewer --machines"]);
+    let list: String = (0..4).map(|node| format!("{node} 1\n")).collect();
+    fs::write(command.path("far.txt"), list).expect("written");
+    let far = [
+        "flow",
+        "pipeline",
+        "--size",
+        "10",
+        "--machines",
+        "2",
+        "--workers",
+        "2",
+        "--processes",
+        "--allocation",
+        "far.txt",
+    ];
+    command.refuses(&far, &["\"kept\"", "machine 0"]);
+    command.refuses(&["flow-machine"], &["--processes", "not by hand"]);
+    assert!(!command.text(&["--help"]).contains("flow-machine"));
+}

@@ -2,13 +2,15 @@
 
 use super::body::{Body, Outcome};
 use super::error::FlowError;
-use super::graph::{Declared, Flow, Kind, Settings};
+use super::graph::{self, Declared, Flow, Input, Kind};
 use super::hand::Hand;
+use super::log::Log;
 use super::matching::{Admission, Matching};
 use super::options::FlowOptions;
 use super::placing;
 use super::queues::{Home, Queues, Task};
-use super::report::{FlowEvent, FlowReport, NodeReport, Traffic};
+use super::remote::Far;
+use super::report::FlowReport;
 use super::traffic::TrafficCount;
 use crate::device::affinity;
 use crate::execute::CancelToken;
@@ -16,116 +18,132 @@ use crate::execute::sync::{AtomicBool, AtomicU64, AtomicUsize, start_scoped, thr
 use crate::execute::wait::Waiter;
 use crate::lock::lock;
 use anabranch_kernels::panic_text;
-use crossbeam_deque::Worker;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{self, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// How often a worker that waits looks whether its run is cancelled.
-const TICK: Duration = Duration::from_millis(2);
+pub(super) const TICK: Duration = Duration::from_millis(2);
 
 /// How long it looks for work at most before it does so: while it looks for work it does not see that its run is cancelled.
 const LONGEST_SPIN: Duration = Duration::from_millis(1);
 
 /// Runs a flow that was verified.
 pub(super) fn run(flow: Flow<'_>, options: &FlowOptions) -> Result<FlowReport, FlowError> {
-    let machines = placing::machines(&flow, options)?;
-    let (engine, deques) = Engine::new(flow, options, machines);
-    let hands = deques
-        .into_iter()
-        .enumerate()
-        .map(|(worker, deque)| Hand::new(worker, deque, options, engine.nodes.len()))
-        .collect();
-    let hands = engine.run(hands);
-    engine.report(hands)
+    let homes = placing::homes(&flow, placing::machines(&flow, options)?.as_deref());
+    let (engine, hands) = Engine::new(flow, options, homes, None);
+    let logs = engine.run(hands);
+    engine.report(logs, engine.since.elapsed())
 }
 
-struct Engine<'e, 'f> {
-    nodes: Vec<Node<'f>>,
-    matching: Matching,
+/// A run. Of one whose machines are processes of their own it is what this process has of it.
+pub(super) struct Engine<'e, 'f> {
+    pub(super) nodes: Vec<Node<'f>>,
+    pub(super) matching: Matching,
     queues: Queues,
-    options: &'e FlowOptions,
+    pub(super) options: &'e FlowOptions,
     traffic: Option<TrafficCount>,
+    /// The other processes.
+    pub(super) far: Option<Far>,
     /// By worker.
     waiters: Vec<Waiter>,
     asleep: AtomicUsize,
     is_over: AtomicBool,
-    failure: Mutex<Option<FlowError>>,
-    since: Instant,
+    pub(super) failure: Mutex<Option<FlowError>>,
+    pub(super) since: Instant,
 }
 
 /// A node as the run needs it.
-struct Node<'f> {
-    name: String,
-    body: Box<dyn Body + 'f>,
-    /// With the bytes that each gets.
-    readers: Box<[(u32, u64)]>,
+pub(super) struct Node<'f> {
+    pub(super) name: String,
+    pub(super) body: Box<dyn Body + 'f>,
+    pub(super) inputs: Box<[Input<'f>]>,
+    pub(super) readers: Box<[Reader]>,
     home: Home,
     /// The machine that it belongs to as far as messages are concerned.
-    machine: u32,
+    pub(super) machine: u32,
     /// Of a source: what it has delivered.
-    items: Option<AtomicU64>,
+    pub(super) items: Option<AtomicU64>,
+}
+
+/// A port that reads a node.
+pub(super) struct Reader {
+    pub(super) node: u32,
+    pub(super) port: u32,
+    /// What it gets of each operand.
+    pub(super) bytes: u64,
 }
 
 impl<'e, 'f> Engine<'e, 'f> {
-    /// An engine, and each worker's deque. `machines` are the nodes' under a local scheduler.
-    fn new(flow: Flow<'f>, options: &'e FlowOptions, machines: Option<Vec<u32>>) -> (Self, Vec<Worker<Task>>) {
+    /// An engine, and the workers of this process. `homes` are the nodes'.
+    pub(super) fn new(
+        flow: Flow<'f>,
+        options: &'e FlowOptions,
+        homes: Vec<Home>,
+        far: Option<Far>,
+    ) -> (Self, Vec<Hand>) {
         let total = (!flow.has_source()).then_some(options.iterations);
-        let window = options.window().min(total.map_or(usize::MAX, |total| total.clamp(1, 1 << 32) as usize));
-        let matching = Matching::new(&flow.nodes, window, total);
-        let (queues, deques) = Queues::new(options.crew(), options.scheduler);
-        let node = |(number, declared): (usize, Declared<'f>)| {
+        let window = flow.window(options);
+        let crew = options.crew();
+        let machines: Vec<u32> = homes.iter().map(|home| home.machine(crew)).collect();
+        let is_own = |machine: u32| far.as_ref().is_none_or(|far| far.is_own(machine));
+        let (leads, others) = far.as_ref().map_or((true, 0), |far| (far.leads(), far.awaited()));
+        let matching = Matching::new(&flow.nodes, window, total, |node| is_own(machines[node]), others);
+        let (queues, deques) = Queues::new(crew, options.scheduler);
+        let node = |((declared, home), machine): ((Declared<'f>, Home), u32)| {
             declared.body.open(window);
-            let settings = *lock(&declared.settings);
-            let near = machines.as_ref().map(|machines| machines[number]);
-            let bytes =
-                |(reader, bytes): &(usize, Arc<atomic::AtomicU64>)| (*reader as u32, bytes.load(Ordering::Relaxed));
-            let home = home(settings, near);
+            let reader = |reader: &graph::Reader| Reader {
+                node: reader.node as u32,
+                port: reader.port as u32,
+                bytes: reader.bytes.load(Ordering::Relaxed),
+            };
             Node {
                 name: declared.name,
-                readers: declared.readers.iter().map(bytes).collect(),
+                readers: declared.readers.iter().map(reader).collect(),
+                inputs: declared.inputs.into(),
                 home,
-                machine: match home {
-                    Home::Worker(worker) => options.crew().machine_of(worker),
-                    Home::Machine(machine) | Home::Near(machine) => machine,
-                    Home::Anywhere => 0,
-                },
-                items: (declared.kind == Kind::Source).then(AtomicU64::default),
+                machine,
+                items: (declared.kind == Kind::Source && (leads || is_own(machine))).then(AtomicU64::default),
                 body: declared.body,
             }
         };
-        let nodes: Vec<Node<'f>> = flow.nodes.into_iter().enumerate().map(node).collect();
+        let nodes: Vec<Node<'f>> = flow.nodes.into_iter().zip(homes).zip(machines).map(node).collect();
         let engine = Engine {
-            traffic: (options.crew().machine_count() > 1).then(|| TrafficCount::new(nodes.len(), window, options)),
+            traffic: (crew.machine_count() > 1).then(|| TrafficCount::new(nodes.len(), window, options)),
             nodes,
             matching,
             queues,
             options,
+            far,
             waiters: deques.iter().map(|_| Waiter::default()).collect(),
             asleep: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
             failure: Mutex::new(None),
             since: Instant::now(),
         };
-        (engine, deques)
+        let hands = deques.into_iter().enumerate();
+        let hands = hands.map(|(worker, deque)| Hand::new(worker, deque, options, engine.nodes.len()));
+        let is_here = |hand: &Hand| engine.far.as_ref().is_none_or(|far| far.is_own(hand.machine));
+        let hands = hands.filter(is_here).collect();
+        (engine, hands)
     }
 
     /// Lets all workers work, the first of them on the calling thread, until nothing is left to do.
-    fn run(&self, hands: Vec<Hand>) -> Vec<Hand> {
+    pub(super) fn run(&self, hands: Vec<Hand>) -> Vec<Log> {
         let (sender, finished) = crossbeam_channel::unbounded();
         thread::scope(|scope| {
             let mut hands = hands.into_iter();
             let first = hands.next();
             for hand in hands {
                 let (sender, worker) = (sender.clone(), hand.worker as u32);
-                let work = move || drop(sender.send(self.work(hand)));
+                let work = move || drop(sender.send(self.work(hand).log));
                 if let Err(error) = start_scoped(scope, format!("flow worker {worker}"), work) {
                     self.fail(FlowError::NoThread { worker, reason: error.to_string() });
                 }
             }
-            first.into_iter().for_each(|hand| drop(sender.send(self.work(hand))));
+            first.into_iter().for_each(|hand| drop(sender.send(self.work(hand).log)));
         });
         drop(sender);
         finished.into_iter().collect()
@@ -166,7 +184,7 @@ impl<'e, 'f> Engine<'e, 'f> {
 
     /// Begins as many iterations as may be under way.
     fn begin(&self, hand: &mut Hand) -> Option<Task> {
-        (0..self.matching.window()).for_each(|slot| self.admit(slot as u32, hand));
+        (0..self.matching.window()).for_each(|slot| self.admit(slot as u32, &mut hand.ready));
         self.share(hand)
     }
 
@@ -202,7 +220,7 @@ impl<'e, 'f> Engine<'e, 'f> {
             self.waiters[hand.worker].wait(spin, ready, before);
             if is_asleep.get() {
                 self.asleep.fetch_sub(1, Ordering::SeqCst);
-                hand.tally.sleeps += 1;
+                hand.log.tally.sleeps += 1;
             }
         }
     }
@@ -211,25 +229,33 @@ impl<'e, 'f> Engine<'e, 'f> {
     fn step(&self, task: Task, hand: &mut Hand) -> Option<Task> {
         hand.task = task;
         let node = &self.nodes[task.node as usize];
-        if let Some(traffic) = &self.traffic {
-            traffic.take(task, node.machine, hand);
-        }
-        let start = self.options.profile.then(|| self.now());
         let is_dropped = self.matching.was_dropped(task.node, task.slot);
-        let outcome = if is_dropped {
+        if let Some(traffic) = &self.traffic {
+            traffic.take(task, node.machine, is_dropped, hand);
+        }
+        let (outcome, times) = if is_dropped {
             node.body.discard(task.slot as usize);
-            Outcome::Dropped
+            (Outcome::Dropped, None)
+        } else if let Some(far) = self.far.as_ref().filter(|far| !far.is_own_worker(hand.machine)) {
+            far.call(self, task, hand)?
         } else {
-            node.body.run(task.slot as usize)
+            self.perform(node, task.slot)
         };
         if !is_dropped && outcome != Outcome::Ended {
-            hand.tally.tasks += 1;
-            if let Some(start) = start {
-                hand.record(start, self.now(), self.matching.iteration(task.slot), outcome);
+            hand.log.tally.tasks += 1;
+            if let Some((start, end)) = times {
+                hand.record(start, end, self.matching.iteration(task.slot), outcome);
             }
         }
         self.pass_on(task, node, outcome, hand);
         self.share(hand)
+    }
+
+    /// Runs a node in the iteration of a slot: what became of it, and, in a run that is profiled, when.
+    pub(super) fn perform(&self, node: &Node<'_>, slot: u32) -> (Outcome, Option<(u64, u64)>) {
+        let start = self.options.profile.then(|| self.now());
+        let outcome = node.body.run(slot as usize);
+        (outcome, start.map(|start| (start, self.now())))
     }
 
     /// Says to all who read a node that its operand is there, or will not be.
@@ -237,35 +263,79 @@ impl<'e, 'f> Engine<'e, 'f> {
         if let Some(items) = &node.items {
             match outcome {
                 Outcome::Delivered => drop(items.fetch_add(1, Ordering::Relaxed)),
-                _ => self.matching.end(self.matching.iteration(task.slot)),
+                _ => self.end_source(self.matching.iteration(task.slot)),
             }
         }
         if let Some(slot) = self.matching.leave(task.node) {
             hand.ready.push(Task { slot, ..task });
         }
         let is_dropped = outcome != Outcome::Delivered;
-        for &(reader, bytes) in &node.readers {
+        for reader in &node.readers {
+            let (to, machine) = (Task { node: reader.node, ..task }, self.nodes[reader.node as usize].machine);
             if let Some(traffic) = self.traffic.as_ref().filter(|_| !is_dropped) {
-                traffic.put(Task { node: reader, ..task }, self.nodes[reader as usize].machine, bytes, hand);
+                traffic.put(to, machine, reader.bytes, hand);
             }
-            if self.matching.arrive(reader, task.slot, is_dropped) && self.matching.may_begin(reader, task.slot) {
-                hand.ready.push(Task { node: reader, ..task });
+            match self.far.as_ref().filter(|far| !far.is_own(machine)) {
+                Some(far) => far.pass(self, reader, task.slot, is_dropped),
+                None => self.arrive(to, is_dropped, &mut hand.ready),
             }
         }
-        if node.readers.is_empty() && self.matching.finish(task.slot) {
-            self.admit(task.slot, hand);
+        if node.readers.is_empty() {
+            self.finish(task.slot, &mut hand.ready);
+        }
+    }
+
+    /// An operand of a task is there, or will never be.
+    pub(super) fn arrive(&self, task: Task, is_dropped: bool, ready: &mut Vec<Task>) {
+        if self.matching.arrive(task.node, task.slot, is_dropped) && self.matching.may_begin(task.node, task.slot) {
+            ready.push(task);
+        }
+    }
+
+    /// A source had nothing for an iteration.
+    pub(super) fn end_source(&self, iteration: u64) {
+        self.matching.end(iteration);
+        self.far.iter().for_each(|far| far.ended(self, iteration));
+    }
+
+    /// A sink, or all those of another process, are done in the iteration of a slot.
+    pub(super) fn finish(&self, slot: u32, ready: &mut Vec<Task>) {
+        if self.matching.finish(slot) {
+            match self.far.as_ref().filter(|far| !far.leads()) {
+                Some(far) => far.finished(self, slot),
+                None => self.admit(slot, ready),
+            }
         }
     }
 
     /// Begins the next iteration in a slot, if there is one.
-    fn admit(&self, slot: u32, hand: &mut Hand) {
+    fn admit(&self, slot: u32, ready: &mut Vec<Task>) {
         match self.matching.admit(slot) {
             Admission::Begun => {
-                let begun = self.matching.roots().iter().filter(|node| self.matching.may_begin(**node, slot));
-                hand.ready.extend(begun.map(|node| Task { node: *node, slot }));
+                self.far.iter().for_each(|far| far.begin(self, slot));
+                self.begin_roots(slot, ready);
             }
             Admission::NoMore => {}
             Admission::AllDone => self.end(),
+        }
+    }
+
+    /// The nodes of this process that begin an iteration, which is in a slot, can run.
+    pub(super) fn begin_roots(&self, slot: u32, ready: &mut Vec<Task>) {
+        let begun = self.matching.roots().iter().filter(|node| self.matching.may_begin(**node, slot));
+        ready.extend(begun.map(|node| Task { node: *node, slot }));
+    }
+
+    /// Shares what somebody has made ready who is no worker.
+    pub(super) fn share_all(&self, ready: &mut Vec<Task>) {
+        let home = |task: &Task| self.nodes[task.node as usize].home;
+        ready.iter().for_each(|task| self.queues.push_from_outside(*task, home(task)));
+        // As in `share`.
+        fence(Ordering::SeqCst);
+        for task in ready.drain(..) {
+            if self.asleep.load(Ordering::SeqCst) > 0 {
+                self.wake_for(home(&task), None);
+            }
         }
     }
 
@@ -290,15 +360,16 @@ impl<'e, 'f> Engine<'e, 'f> {
             if finds && self.queues.is_for(hand.worker, home) {
                 finds = false;
             } else if self.asleep.load(Ordering::SeqCst) > 0 {
-                self.wake_for(home, hand.worker);
+                self.wake_for(home, Some(hand.worker));
             }
         }
         kept
     }
 
     /// Wakes somebody else for a task of this home, if there is one asleep; thieves only where nobody sleeps whose task it is.
-    fn wake_for(&self, home: Home, worker: usize) {
-        let others = || (1..self.waiters.len()).map(|step| (worker + step) % self.waiters.len());
+    fn wake_for(&self, home: Home, worker: Option<usize>) {
+        let (first, count) = (worker.map_or(0, |worker| worker + 1), self.waiters.len());
+        let others = || (0..count - usize::from(worker.is_some())).map(|step| (first + step) % count);
         let is_woken =
             others().filter(|other| self.queues.is_for(*other, home)).any(|other| self.waiters[other].wake());
         if !is_woken {
@@ -317,7 +388,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         others.any(|other| self.queues.has_work(other) && self.waiters[other].wake());
     }
 
-    fn is_cancelled(&self) -> bool {
+    pub(super) fn is_cancelled(&self) -> bool {
         let is_cancelled = self.options.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
         if is_cancelled {
             self.fail(FlowError::Cancelled);
@@ -326,75 +397,27 @@ impl<'e, 'f> Engine<'e, 'f> {
     }
 
     /// Ends the run; the first failure counts.
-    fn fail(&self, failure: FlowError) {
+    pub(super) fn fail(&self, failure: FlowError) {
         lock(&self.failure).get_or_insert(failure);
+        self.far.iter().for_each(Far::give_up);
         self.end();
     }
 
+    /// Whether nothing is left to do.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
     /// Nothing is left to do.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         for waiter in &self.waiters {
             waiter.wake();
         }
     }
 
+    /// Nanoseconds since the run's start.
     fn now(&self) -> u64 {
-        self.since.elapsed().as_nanos() as u64
-    }
-
-    fn report(self, mut hands: Vec<Hand>) -> Result<FlowReport, FlowError> {
-        let time = self.since.elapsed();
-        if let Some(failure) = lock(&self.failure).take() {
-            return Err(failure);
-        }
-        self.verify_sources()?;
-        hands.sort_by_key(|hand| hand.worker);
-        let is_local = self.options.scheduler.is_local();
-        let times = |number: usize| hands.iter().filter_map(move |hand| hand.times.get(number)).copied();
-        let node = |(number, node): (usize, &Node<'_>)| NodeReport {
-            name: node.name.clone(),
-            machine: is_local.then_some(node.machine),
-            operands: times(number).map(|(operands, _)| operands).sum(),
-            busy_ns: times(number).map(|(_, busy)| busy).sum(),
-        };
-        let mut events: Vec<FlowEvent> = hands.iter().flat_map(|hand| hand.events.iter().copied()).collect();
-        events.sort_by_key(|event| (event.start, event.worker));
-        Ok(FlowReport {
-            iterations: self.matching.total(),
-            time,
-            workers: hands.iter().map(|hand| hand.tally).collect(),
-            nodes: self.nodes.iter().enumerate().map(node).collect(),
-            traffic: Traffic {
-                messages: hands.iter().map(|hand| hand.traffic.messages).sum(),
-                bytes: hands.iter().map(|hand| hand.traffic.bytes).sum(),
-            },
-            events,
-            is_cut: hands.iter().any(|hand| hand.is_cut),
-        })
-    }
-
-    /// Whether all sources had as many items.
-    fn verify_sources(&self) -> Result<(), FlowError> {
-        let counts = || self.nodes.iter().filter_map(|node| Some((node, node.items.as_ref()?.load(Ordering::Relaxed))));
-        let (Some((first, items)), Some((other, more))) =
-            (counts().min_by_key(|(_, items)| *items), counts().max_by_key(|(_, items)| *items))
-        else {
-            return Ok(());
-        };
-        match items == more {
-            true => Ok(()),
-            false => Err(FlowError::Uneven { ended: first.name.clone(), items, other: other.name.clone(), more }),
-        }
-    }
-}
-
-/// Where the tasks of a node go.
-fn home(settings: Settings, near: Option<u32>) -> Home {
-    match (settings.worker, settings.machine, near) {
-        (Some(worker), ..) => Home::Worker(worker),
-        (None, Some(machine), _) => Home::Machine(machine),
-        (None, None, Some(machine)) => Home::Near(machine),
-        (None, None, None) => Home::Anywhere,
+        self.since.elapsed().as_nanos() as u64 + self.far.as_ref().map_or(0, Far::start)
     }
 }

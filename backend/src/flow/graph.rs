@@ -5,7 +5,8 @@ use super::engine;
 use super::error::FlowError;
 use super::inputs::{Inputs, NoInput};
 use super::options::FlowOptions;
-use super::ports::{Edge, Outlet, Output};
+use super::ports::{Edge, Line, Outlet, Output};
+use super::remote::{self, Peers};
 use super::report::FlowReport;
 use crate::lock::lock;
 use std::collections::BTreeSet;
@@ -24,8 +25,8 @@ use std::sync::{Arc, Mutex};
 pub struct Flow<'f> {
     pub(super) nodes: Vec<Declared<'f>>,
     identity: Identity,
-    /// The producers of what the node that is declared next reads.
-    reads: Vec<usize>,
+    /// What the node that is declared next reads.
+    reads: Vec<Input<'f>>,
     /// What was declared wrongly.
     faults: Vec<FlowError>,
 }
@@ -48,11 +49,26 @@ pub(super) struct Declared<'f> {
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) settings: Arc<Mutex<Settings>>,
-    /// The nodes that it reads, port by port.
-    pub(super) inputs: Vec<usize>,
-    /// The nodes that read it, with the bytes that each of them gets; one entry a port.
-    pub(super) readers: Vec<(usize, Arc<AtomicU64>)>,
+    /// What it reads, port by port.
+    pub(super) inputs: Vec<Input<'f>>,
+    /// The nodes that read it; one entry a port.
+    pub(super) readers: Vec<Reader>,
     pub(super) body: Box<dyn Body + 'f>,
+}
+
+/// What a port of a node reads.
+pub(super) struct Input<'f> {
+    pub(super) producer: usize,
+    pub(super) line: Arc<dyn Line + 'f>,
+}
+
+/// A port that reads a node.
+pub(super) struct Reader {
+    pub(super) node: usize,
+    /// The number of the port among those that the reader has.
+    pub(super) port: usize,
+    /// What it gets of each operand.
+    pub(super) bytes: Arc<AtomicU64>,
 }
 
 /// What a user says of a node beside its function.
@@ -144,10 +160,10 @@ impl<'f> Flow<'f> {
 
     /// A node that keeps what it reads, in the order of iterations. It weighs nothing.
     pub fn collect<T: Clone + Send + 'f>(&mut self, name: impl Into<String>, input: &Output<'f, T>) -> Collected<T> {
-        let collected = Collected(Arc::default());
-        let kept = Arc::clone(&collected.0);
-        self.serializer(name, input, move |operand| lock(&kept).push(operand)).weight(0.0);
-        collected
+        let items: Arc<Mutex<Vec<T>>> = Arc::default();
+        let kept = Arc::clone(&items);
+        let node = self.serializer(name, input, move |operand| lock(&kept).push(operand)).weight(0.0);
+        Collected { items, settings: node.settings }
     }
 
     /// Runs the flow to its end: until the sources have ended and every iteration has gone through.
@@ -160,6 +176,25 @@ impl<'f> Flow<'f> {
     pub fn run(self, options: &FlowOptions) -> Result<FlowReport, FlowError> {
         self.verify(options)?;
         engine::run(self, options)
+    }
+
+    /// Runs this process's part of a flow of which each machine of the crew is a process, all of them started with the same flow and options: operands
+    /// go from one to another as messages. Each process calls this with its own end of [`Peers`]; that of machine 0 leads, gives the other
+    /// processes' iterations out, and has the report of them all, the others that of themselves.
+    ///
+    /// Under a local scheduler a process runs the nodes of its machine, and steals within it alone. Under a central one the ready queue and all
+    /// operands are in the process of machine 0, and the workers of the others run what its scheduler sends them, one task at a time; nodes
+    /// with a state, which includes sources and what is collected, run on machine 0 unless they are bound to another.
+    ///
+    /// What a function keeps stays in the process that runs it: [`Collected::machine`] binds what is collected to the machine that wants it. Ports
+    /// whose operands can leave their process need [`Output::travels`].
+    ///
+    /// # Errors
+    /// As [`Flow::run`]; a port that cannot travel but would have to; and in machine 0 by the machine's number what fails in another
+    /// process, among it that the process hangs up, for which the others then end, too.
+    pub fn run_among(self, options: &FlowOptions, peers: Peers) -> Result<FlowReport, FlowError> {
+        self.verify(options)?;
+        remote::run(self, options, peers)
     }
 
     /// Number of nodes.
@@ -215,14 +250,16 @@ impl<'f> Flow<'f> {
     }
 
     /// Lets the node that is declared next read a port.
-    pub(super) fn link<T: Clone>(&mut self, output: &Output<'f, T>) -> Arc<Edge<T>> {
+    pub(super) fn link<T: Clone + Send + 'f>(&mut self, output: &Output<'f, T>) -> Arc<Edge<T>> {
         let next = self.nodes.len();
         let outlet = output.outlet.upgrade().filter(|_| output.flow == self.identity.0);
         match outlet.zip(self.nodes.get_mut(output.node)) {
             Some((outlet, node)) => {
-                node.readers.push((next, Arc::clone(&outlet.bytes)));
-                self.reads.push(output.node);
-                outlet.connect()
+                let (port, bytes, edge) = (self.reads.len(), Arc::clone(&outlet.bytes), outlet.connect());
+                node.readers.push(Reader { node: next, port, bytes });
+                let line: Arc<Edge<T>> = Arc::clone(&edge);
+                self.reads.push(Input { producer: output.node, line });
+                edge
             }
             None => {
                 self.faults.push(FlowError::Foreign { node: next });
@@ -265,6 +302,12 @@ impl<'f> Flow<'f> {
         }
     }
 
+    /// Iterations under way at most.
+    pub(super) fn window(&self, options: &FlowOptions) -> usize {
+        let most = if self.has_source() { usize::MAX } else { options.iterations.clamp(1, 1 << 32) as usize };
+        options.window().min(most)
+    }
+
     /// Whether some node is a source.
     pub(super) fn has_source(&self) -> bool {
         self.nodes.iter().any(|node| node.kind == Kind::Source)
@@ -279,11 +322,20 @@ impl fmt::Debug for Flow<'_> {
 
 /// What [`Flow::collect`] keeps.
 #[derive(Clone, Debug)]
-pub struct Collected<T>(Arc<Mutex<Vec<T>>>);
+pub struct Collected<T> {
+    items: Arc<Mutex<Vec<T>>>,
+    settings: Arc<Mutex<Settings>>,
+}
 
 impl<T> Collected<T> {
     /// What has been kept until now, in the order of iterations; it is no longer kept then.
     pub fn take(&self) -> Vec<T> {
-        std::mem::take(&mut lock(&self.0))
+        std::mem::take(&mut lock(&self.items))
+    }
+
+    /// Only workers of this machine keep it, which says where it is after [`Flow::run_among`].
+    pub fn machine(self, machine: u32) -> Self {
+        lock(&self.settings).machine = Some(machine);
+        self
     }
 }

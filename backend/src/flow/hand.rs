@@ -1,9 +1,10 @@
 //! What one worker of a run has for itself.
 
 use super::body::Outcome;
+use super::log::Log;
 use super::options::FlowOptions;
 use super::queues::Task;
-use super::report::{FlowEvent, MOST_EVENTS, Traffic, WorkerReport};
+use super::report::{FlowEvent, MOST_EVENTS, WorkerReport};
 use crossbeam_deque::Worker;
 
 pub(super) struct Hand {
@@ -14,13 +15,7 @@ pub(super) struct Hand {
     pub(super) ready: Vec<Task>,
     /// What it is at.
     pub(super) task: Task,
-    pub(super) tally: WorkerReport,
-    pub(super) traffic: Traffic,
-    pub(super) events: Vec<FlowEvent>,
-    /// Whether more ran than events were kept.
-    pub(super) is_cut: bool,
-    /// Operands and nanoseconds, by node; empty where the run is not profiled.
-    pub(super) times: Vec<(u64, u64)>,
+    pub(super) log: Log,
 }
 
 impl Hand {
@@ -32,26 +27,28 @@ impl Hand {
             deque,
             ready: Vec::new(),
             task: Task { node: 0, slot: 0 },
-            tally: WorkerReport { machine, ..WorkerReport::default() },
-            traffic: Traffic::default(),
-            events: Vec::new(),
-            is_cut: false,
-            times: if options.profile { vec![(0, 0); nodes] } else { Vec::new() },
+            log: Log {
+                worker: worker as u32,
+                tally: WorkerReport { machine, ..WorkerReport::default() },
+                times: if options.profile { vec![(0, 0); nodes] } else { Vec::new() },
+                ..Log::default()
+            },
         }
     }
 
     /// Notes when the task at hand ran, of a run that is profiled.
     pub(super) fn record(&mut self, start: u64, end: u64, iteration: u64, outcome: Outcome) {
         let Task { node, .. } = self.task;
-        self.tally.busy_ns += end - start;
+        let log = &mut self.log;
+        log.tally.busy_ns += end - start;
         if outcome == Outcome::Delivered {
-            let (operands, busy) = &mut self.times[node as usize];
+            let (operands, busy) = &mut log.times[node as usize];
             (*operands, *busy) = (*operands + 1, *busy + (end - start));
         }
-        if self.events.len() < MOST_EVENTS {
-            self.events.push(FlowEvent { node, iteration, worker: self.worker as u32, start, end });
+        if log.events.len() < MOST_EVENTS {
+            log.events.push(FlowEvent { node, iteration, worker: self.worker as u32, start, end });
         } else {
-            self.is_cut = true;
+            log.is_cut = true;
         }
     }
 }

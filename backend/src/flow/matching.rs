@@ -39,16 +39,26 @@ struct Turns {
 }
 
 impl Matching {
-    /// For these nodes with so many iterations under way at most, of `total` if there are no sources.
-    pub(super) fn new(nodes: &[Declared<'_>], window: usize, total: Option<u64>) -> Self {
+    /// For these nodes with so many iterations under way at most, of `total` if there are no sources. Where other processes run some of
+    /// them only those that are this one's begin and end iterations here; `others` are the processes that this one waits for, each as for a sink.
+    pub(super) fn new(
+        nodes: &[Declared<'_>],
+        window: usize,
+        total: Option<u64>,
+        is_own: impl Fn(usize) -> bool,
+        others: u32,
+    ) -> Self {
         let inputs: Vec<u32> = nodes.iter().map(|node| node.inputs.len() as u32).collect();
         let of_all =
             |value: fn(u32) -> u32| inputs.iter().flat_map(move |count| std::iter::repeat_n(value(*count), window));
-        let sinks = nodes.iter().filter(|node| node.readers.is_empty()).count() as u32;
+        let sinks = nodes.iter().enumerate().filter(|(node, declared)| declared.readers.is_empty() && is_own(*node));
+        let sinks = sinks.count() as u32 + others;
         let turns = nodes.iter().map(|node| matches!(node.kind, Kind::Serial | Kind::Source).then(Mutex::default));
+        let roots = (0..).zip(&inputs).filter(|(node, count)| **count == 0 && is_own(*node as usize));
+        let roots = roots.map(|(node, _)| node);
         Matching {
             window,
-            roots: (0..).zip(&inputs).filter(|(_, count)| **count == 0).map(|(node, _)| node).collect(),
+            roots: roots.collect(),
             missing: of_all(|count| count).map(AtomicU32::new).collect(),
             dropped: of_all(|_| 0).map(|_| AtomicBool::new(false)).collect(),
             turns: turns.collect(),
@@ -75,6 +85,11 @@ impl Matching {
     /// The number of the iteration in a slot.
     pub(super) fn iteration(&self, slot: u32) -> u64 {
         self.iterations[slot as usize].load(Ordering::Relaxed)
+    }
+
+    /// An iteration is in a slot, as the process says that leads.
+    pub(super) fn note(&self, slot: u32, iteration: u64) {
+        self.iterations[slot as usize].store(iteration, Ordering::Relaxed);
     }
 
     /// Begins the next iteration in a slot that is free; otherwise there are no more, and the slot stays free: whether all are

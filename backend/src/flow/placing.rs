@@ -2,8 +2,9 @@
 
 use super::allocation::Allocation;
 use super::error::FlowError;
-use super::graph::Flow;
+use super::graph::{Flow, Settings};
 use super::options::{Crew, FlowOptions};
+use super::queues::Home;
 use crate::lock::lock;
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::cost::CostTable;
@@ -38,6 +39,22 @@ pub(super) fn machines(flow: &Flow<'_>, options: &FlowOptions) -> Result<Option<
     })
 }
 
+/// Where the tasks of each node go. `machines` are the nodes' under a local scheduler.
+pub(super) fn homes(flow: &Flow<'_>, machines: Option<&[u32]>) -> Vec<Home> {
+    let nodes = flow.nodes.iter().enumerate();
+    nodes.map(|(number, node)| home(*lock(&node.settings), machines.map(|machines| machines[number]))).collect()
+}
+
+/// Where the tasks of a node go.
+fn home(settings: Settings, near: Option<u32>) -> Home {
+    match (settings.worker, settings.machine, near) {
+        (Some(worker), ..) => Home::Worker(worker),
+        (None, Some(machine), _) => Home::Machine(machine),
+        (None, None, Some(machine)) => Home::Near(machine),
+        (None, None, None) => Home::Anywhere,
+    }
+}
+
 impl Flow<'_> {
     /// One iteration of the flow as a graph of tasks: a task a node, in the order in which they were declared, and a datum for each
     /// pair of a node and a port that it reads. A pin is the task's pin to the device of its worker.
@@ -52,8 +69,8 @@ impl Flow<'_> {
             });
         }
         for (producer, node) in (0..).zip(&self.nodes) {
-            for (reader, bytes) in &node.readers {
-                builder.edge(TaskId(producer), TaskId(*reader as u32), bytes.load(Ordering::Relaxed));
+            for reader in &node.readers {
+                builder.edge(TaskId(producer), TaskId(reader.node as u32), reader.bytes.load(Ordering::Relaxed));
             }
         }
         builder.build().map_err(|error| FlowError::Options(error.to_string()))

@@ -1,6 +1,7 @@
 //! Typed ports: what a node delivers, and the slots in which operands wait for the nodes that read them.
 
 use super::graph::Settings;
+use super::parcel::Parcel;
 use crate::lock::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,6 +48,17 @@ impl<'f, T> Output<'f, T> {
         self
     }
 
+    /// Lets the port's operands be sent to other processes ([`Flow::run_among`](super::Flow::run_among)).
+    pub fn travels(self) -> Self
+    where
+        T: Parcel,
+    {
+        if let Some(outlet) = self.outlet.upgrade() {
+            outlet.codec.get_or_init(|| Codec { pack: T::pack, unpack: T::unpack });
+        }
+        self
+    }
+
     /// A further port of the same node, which delivers a part of what the node makes: `part` is called once for each operand, by
     /// the worker that has made it.
     pub fn port<U: Send + 'f>(&self, part: impl Fn(&T) -> U + Send + Sync + 'f) -> Output<'f, U> {
@@ -86,6 +98,13 @@ pub(super) struct Outlet<'f, T> {
     /// The same once the run begins, when nothing is added any more.
     ends: OnceLock<Ends<'f, T>>,
     pub(super) bytes: Arc<AtomicU64>,
+    codec: Arc<OnceLock<Codec<T>>>,
+}
+
+/// How an operand becomes bytes and comes back.
+struct Codec<T> {
+    pack: fn(&T, &mut Vec<u8>),
+    unpack: fn(&[u8]) -> Option<T>,
 }
 
 struct Ends<'f, T> {
@@ -111,6 +130,7 @@ impl<T> Outlet<'_, T> {
             declared: Mutex::new(ends),
             ends: OnceLock::new(),
             bytes: Arc::new(AtomicU64::new(size_of::<T>() as u64)),
+            codec: Arc::default(),
         }
     }
 
@@ -119,7 +139,7 @@ impl<T> Outlet<'_, T> {
     where
         T: Clone,
     {
-        let edge = Arc::new(Edge::new());
+        let edge = Arc::new(Edge { slots: OnceLock::new(), codec: Arc::clone(&self.codec) });
         let mut declared = lock(&self.declared);
         declared.edges.push(Arc::clone(&edge));
         declared.copy = Some(T::clone);
@@ -153,11 +173,12 @@ impl<T> Outlet<'_, T> {
 /// is there for the compiler's proof of it and is never waited for.
 pub(super) struct Edge<T> {
     slots: OnceLock<Box<[Mutex<Option<T>>]>>,
+    codec: Arc<OnceLock<Codec<T>>>,
 }
 
 impl<T> Edge<T> {
     pub(super) fn new() -> Self {
-        Edge { slots: OnceLock::new() }
+        Edge { slots: OnceLock::new(), codec: Arc::default() }
     }
 
     fn open(&self, window: usize) {
@@ -175,5 +196,33 @@ impl<T> Edge<T> {
     /// The operand of an iteration; none where the node that makes it has dropped it.
     pub(super) fn take(&self, slot: usize) -> Option<T> {
         lock(self.slot(slot)).take()
+    }
+}
+
+/// An edge for those who do not know its type: where operands leave and enter the process.
+pub(super) trait Line: Send + Sync {
+    /// Whether its operands can be sent.
+    fn travels(&self) -> bool;
+
+    /// Appends the bytes of the operand of an iteration, which is then gone from here; whether there was one.
+    fn depart(&self, slot: usize, bytes: &mut Vec<u8>) -> bool;
+
+    /// Puts the operand that these bytes are where its reader takes it; whether they are one.
+    fn land(&self, slot: usize, bytes: &[u8]) -> bool;
+}
+
+impl<T: Send> Line for Edge<T> {
+    fn travels(&self) -> bool {
+        self.codec.get().is_some()
+    }
+
+    fn depart(&self, slot: usize, bytes: &mut Vec<u8>) -> bool {
+        let operand = self.codec.get().zip(self.take(slot));
+        operand.inspect(|(codec, operand)| (codec.pack)(operand, bytes)).is_some()
+    }
+
+    fn land(&self, slot: usize, bytes: &[u8]) -> bool {
+        let operand = self.codec.get().and_then(|codec| (codec.unpack)(bytes));
+        operand.map(|operand| self.put(slot, operand)).is_some()
     }
 }

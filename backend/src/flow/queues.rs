@@ -27,6 +27,17 @@ pub(super) enum Home {
     Worker(u32),
 }
 
+impl Home {
+    /// The machine that tasks go to; 0 where they go to any worker.
+    pub(super) fn machine(self, crew: &Crew) -> u32 {
+        match self {
+            Home::Worker(worker) => crew.machine_of(worker),
+            Home::Machine(machine) | Home::Near(machine) => machine,
+            Home::Anywhere => 0,
+        }
+    }
+}
+
 pub(super) struct Queues {
     scheduler: Scheduler,
     /// By worker.
@@ -90,9 +101,16 @@ impl Queues {
     /// Puts a task where those look who may run it. `worker` has made it ready.
     pub(super) fn push(&self, task: Task, home: Home, worker: usize, deque: &Worker<Task>) {
         match home {
+            Home::Near(_) | Home::Anywhere if self.scheduler.steals() && self.is_for(worker, home) => deque.push(task),
+            _ => self.push_from_outside(task, home),
+        }
+    }
+
+    /// The same of a task that no worker has made ready.
+    pub(super) fn push_from_outside(&self, task: Task, home: Home) {
+        match home {
             Home::Worker(own) => self.pinned[own as usize].push(task),
             Home::Machine(machine) => self.bound[machine as usize].push(task),
-            _ if self.scheduler.steals() && self.is_for(worker, home) => deque.push(task),
             Home::Near(machine) => self.shared[machine as usize].push(task),
             Home::Anywhere => self.shared[0].push(task),
         }

@@ -1,6 +1,6 @@
 //! What a run did: iterations, workers, messages, and what ran when.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Events that a worker keeps at most: a long stream's are counted, but not kept, after that.
@@ -20,6 +20,9 @@ pub struct FlowReport {
     pub nodes: Vec<NodeReport>,
     /// What went from one machine to another.
     pub traffic: Traffic,
+    /// What went over sockets, of a run whose machines are processes ([`Flow::run_among`](super::Flow::run_among)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Sent>,
     /// What ran when, by start; empty unless it was asked for.
     #[serde(skip)]
     pub events: Vec<FlowEvent>,
@@ -29,7 +32,7 @@ pub struct FlowReport {
 }
 
 /// What a worker did.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct WorkerReport {
     /// Its machine.
     pub machine: u32,
@@ -59,7 +62,7 @@ pub struct NodeReport {
 
 /// What goes from one machine to another: operands to the machine of their node, and tasks with their operands where the central
 /// scheduler of machine 0 hands them out or another machine steals them. Requests for tasks and notices of ends are not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// How many messages.
     pub messages: u64,
@@ -72,10 +75,24 @@ impl Traffic {
         self.messages += 1;
         self.bytes += bytes;
     }
+
+    pub(super) fn join(&mut self, other: Self) {
+        self.messages = self.messages.saturating_add(other.messages);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// What processes sent one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Operands and tasks with their operands: what [`FlowReport::traffic`] reckons with.
+    pub operands: Traffic,
+    /// All frames and their bytes, with heads, beginnings and ends of iterations, and what became of tasks.
+    pub all: Traffic,
 }
 
 /// A node that ran. Times in nanoseconds since the run's start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowEvent {
     /// Number of the node, in the order in which nodes were declared.
     pub node: u32,

@@ -27,16 +27,17 @@ impl TrafficCount {
     pub(super) fn put(&self, reader: Task, machine: u32, bytes: u64, hand: &mut Hand) {
         self.waiting(reader).fetch_add(bytes, Ordering::Relaxed);
         if hand.machine != if self.is_central { 0 } else { machine } {
-            hand.traffic.add(bytes);
+            hand.log.traffic.add(bytes);
         }
     }
 
-    /// A task goes from its scheduler, which under local ones is that of its machine, to the worker that runs it.
-    pub(super) fn take(&self, task: Task, machine: u32, hand: &mut Hand) {
+    /// A task goes from its scheduler, which under local ones is that of its machine, to the worker that runs it, unless an operand was
+    /// dropped and there is nothing to run.
+    pub(super) fn take(&self, task: Task, machine: u32, is_dropped: bool, hand: &mut Hand) {
         let bytes = self.waiting(task).swap(0, Ordering::Relaxed);
-        if hand.machine != if self.is_central { 0 } else { machine } {
-            hand.traffic.add(bytes);
-            hand.tally.stolen += u64::from(!self.is_central);
+        if !is_dropped && hand.machine != if self.is_central { 0 } else { machine } {
+            hand.log.traffic.add(bytes);
+            hand.log.tally.stolen += u64::from(!self.is_central);
         }
     }
 }

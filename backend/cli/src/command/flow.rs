@@ -3,8 +3,12 @@
 
 mod drawn;
 mod graph;
+mod named;
+mod processes;
 mod program;
 mod report;
+
+pub(super) use processes::MachineCommand;
 
 use super::args::parse_seconds;
 use super::files::file_of;
@@ -14,6 +18,8 @@ use anabranch::files;
 use anabranch::flow::{Allocation, Crew, Flow, FlowOptions, FlowReport, Scheduler};
 use anabranch::plan_file::PlanFile;
 use clap::{Args, ValueEnum};
+use named::ProgramName;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +29,8 @@ matrices by blocks, forkjoin an integral in parts that are added up, pipeline th
 
 A central scheduler has one ready queue for all workers; local ones have one a machine, where nodes run that the placement puts there;
 with stealing, idle workers take tasks of others. Machines that this computer does not have are emulated: their messages are counted,
-not sent.
+not sent. With --processes each is a process, and messages go over sockets; then workers steal within their machine alone, unless the
+scheduler is a central one, which is in the first process, as is what has a state.
 
 A graph is a logical graph of DALiuGE as its editor EAGLE writes it, or a physical graph template. Its applications are shell commands (BashShellApp,
 with %i0 and %o0 for the paths of inputs and outputs) or simple functions (CopyApp, SleepApp and others), its data files or memory. Run again, it
@@ -34,6 +41,7 @@ An allocation is a plan file (JSON) or, under any other name, a list with a line
 Examples:
   anabranch flow lcs --size 20000 --block 500 --workers 2
   anabranch flow pipeline --machines 2 --workers 2 --scheduler central,local,stealing --json
+  anabranch flow lcs --machines 2 --workers 2 --processes --scheduler central,local
   anabranch flow lcs --machines 2 --workers 2 --place heft --weights measured -o lcs.json
   anabranch flow lcs --machines 2 --workers 2 --allocation lcs.json --gantt lcs.svg
   anabranch flow wordcount.graph --dir words --dry-run
@@ -61,6 +69,9 @@ pub(crate) struct FlowCommand {
     /// Emulated machines among which the workers are shared out [default: those with a last-level cache of their own]
     #[arg(long, value_name = "COUNT")]
     machines: Option<u32>,
+    /// Make each of these machines a process, and send the messages between them over sockets
+    #[arg(long, requires = "machines")]
+    processes: bool,
     /// Who gives workers their tasks; several, separated by commas, are compared
     #[arg(long, value_enum, value_delimiter = ',', default_value = "stealing")]
     scheduler: Vec<SchedulerName>,
@@ -139,19 +150,7 @@ fn parse_what(text: &str) -> Result<What, String> {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProgramName {
-    /// Longest common subsequence
-    Lcs,
-    /// Product of matrices
-    Matmul,
-    /// Integral by fork and join
-    Forkjoin,
-    /// Integral as a pipeline
-    Pipeline,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 enum SchedulerName {
     /// One ready queue for all
     Central,
@@ -193,6 +192,7 @@ impl FlowCommand {
                     (self.seed.is_some(), "--seed"),
                     (self.window.is_some(), "--window"),
                     (self.runs.is_some(), "--runs"),
+                    (self.processes, "--processes"),
                 ];
                 refuse_given(&given, "a graph; it is of the programs")?;
                 graph::run(self, path, output)

@@ -113,6 +113,8 @@ enum Command {
     Costs(costs::CostsCommand),
     Pipe(Box<pipe::PipeCommand>),
     Flow(Box<flow::FlowCommand>),
+    #[command(hide = true)]
+    FlowMachine(flow::MachineCommand),
     Fit(Box<fit::FitCommand>),
     Strategies(strategies::StrategiesCommand),
     Formats(formats::FormatsCommand),
@@ -321,6 +323,7 @@ fn main_or_panic() -> ExitCode {
         Command::Costs(command) => command.run(output),
         Command::Pipe(command) => command.run(output),
         Command::Flow(command) => command.run(output),
+        Command::FlowMachine(command) => command.run(),
         Command::Fit(command) => command.run(output),
         Command::Strategies(command) => command.run(output),
         Command::Formats(command) => command.run(output),

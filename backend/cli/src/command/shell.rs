@@ -53,6 +53,6 @@ fn pages(command: &clap::Command, directory: &Path) -> Result<(), CliError> {
     };
     let text = page(command.clone()).map_err(CliError::internal)?;
     write_file(&directory.join(format!("{name}.1")), text)?;
-    let below = command.get_subcommands().filter(|below| below.get_name() != "help");
+    let below = command.get_subcommands().filter(|below| below.get_name() != "help" && !below.is_hide_set());
     below.into_iter().try_for_each(|below| pages(below, directory))
 }

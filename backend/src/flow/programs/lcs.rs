@@ -44,8 +44,8 @@ impl Program for Lcs {
     fn flow(&self) -> (Flow<'_>, Collected<u32>) {
         let mut flow = Flow::new();
         let zeros: Border = vec![0; self.block + 1].into();
-        let edge = flow.feeder("edge", zeros).weight(0.0);
         let bytes = 4 * (self.block as u64 + 1);
+        let edge = flow.feeder("edge", zeros).weight(0.0).bytes(bytes).travels();
         let mut above = vec![edge.clone(); self.b.len().div_ceil(self.block)];
         let mut left = edge.clone();
         for (row, a) in self.a.chunks(self.block).enumerate() {
@@ -55,11 +55,11 @@ impl Program for Lcs {
                     block(a, b, &top, &left)
                 });
                 let both = both.weight(seconds(a, b)).bytes(2 * bytes);
-                above[column] = both.port(|both: &[Border; 2]| Arc::clone(&both[0])).bytes(bytes);
-                left = both.port(|both: &[Border; 2]| Arc::clone(&both[1])).bytes(bytes);
+                above[column] = both.port(|both: &[Border; 2]| Arc::clone(&both[0])).bytes(bytes).travels();
+                left = both.port(|both: &[Border; 2]| Arc::clone(&both[1])).bytes(bytes).travels();
             }
         }
-        let length = flow.node("length", &left, |column| column.last().copied().unwrap_or(0)).weight(0.0);
+        let length = flow.node("length", &left, |column| column.last().copied().unwrap_or(0)).weight(0.0).travels();
         let length = flow.collect("kept", &length);
         (flow, length)
     }

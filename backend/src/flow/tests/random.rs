@@ -1,6 +1,6 @@
 //! Random flows under random options give what a loop over their nodes gives.
 
-use super::super::{Flow, FlowOptions, Output, Scheduler};
+use super::super::{Collected, Flow, FlowOptions, Output, Scheduler};
 use super::options;
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
@@ -72,37 +72,74 @@ fn declared(
             drops.is_none_or(|divisor| !value.is_multiple_of(divisor)).then_some(value)
         })
     };
+    let output = output.travels();
     match plan.machine {
         Some(machine) => output.machine(machine),
         None => output,
     }
 }
 
+/// The flow of these plans, and what each node delivers.
+fn flow(plans: &[Plan], items: u64) -> (Flow<'static>, Vec<Collected<u64>>) {
+    let mut flow = Flow::new();
+    let mut outputs = vec![flow.source("items", 0..items).travels()];
+    for (number, plan) in plans.iter().enumerate() {
+        let output = declared(&mut flow, &outputs, number, plan);
+        outputs.push(output);
+    }
+    let collected = outputs.iter().enumerate();
+    let collected = collected.map(|(number, output)| flow.collect(format!("kept {number}"), output)).collect();
+    (flow, collected)
+}
+
+fn options_of(unstructured: &mut Unstructured<'_>, machines: u32) -> Result<FlowOptions> {
+    let workers = unstructured.int_in_range(1..=2)?;
+    let scheduler: Scheduler = *unstructured.choose(&Scheduler::ALL)?;
+    let options = options(machines, workers, scheduler).with_spin(std::time::Duration::ZERO);
+    Ok(options.with_window(unstructured.int_in_range(1..=6)?))
+}
+
+fn verify(plans: &[Plan], items: u64, collected: &[Collected<u64>], options: &FlowOptions) {
+    let expected = expected(plans, items);
+    for (number, collected) in collected.iter().enumerate() {
+        let wanted: Vec<u64> = expected.iter().filter_map(|operands| operands[number]).collect();
+        assert_eq!(collected.take(), wanted, "node {number} of {plans:?} under {options:?}");
+    }
+}
+
 #[test]
 fn random_flows_give_what_a_loop_gives() {
     arbtest(|unstructured| {
-        let (machines, workers) = (unstructured.int_in_range(1..=3)?, unstructured.int_in_range(1..=2)?);
+        let machines = unstructured.int_in_range(1..=3)?;
         let plans = plans(unstructured, machines)?;
         let items = unstructured.int_in_range(0..=40)?;
-        let scheduler: Scheduler = *unstructured.choose(&Scheduler::ALL)?;
-        let options: FlowOptions = options(machines, workers, scheduler)
-            .with_window(unstructured.int_in_range(1..=6)?)
-            .with_spin(std::time::Duration::ZERO);
-        let mut flow = Flow::new();
-        let mut outputs = vec![flow.source("items", 0..items)];
-        for (number, plan) in plans.iter().enumerate() {
-            let output = declared(&mut flow, &outputs, number, plan);
-            outputs.push(output);
-        }
-        let collected: Vec<_> =
-            outputs.iter().enumerate().map(|(number, output)| flow.collect(format!("kept {number}"), output)).collect();
+        let options = options_of(unstructured, machines)?;
+        let (flow, collected) = flow(&plans, items);
         let report = flow.run(&options).expect("a sound flow");
         assert_eq!(report.iterations, items);
-        let expected = expected(&plans, items);
-        for (number, collected) in collected.iter().enumerate() {
-            let wanted: Vec<u64> = expected.iter().filter_map(|operands| operands[number]).collect();
-            assert_eq!(collected.take(), wanted, "node {number} of {plans:?} under {options:?}");
-        }
+        verify(&plans, items, &collected, &options);
+        Ok(())
+    })
+    .budget_ms(700);
+}
+
+#[cfg(not(feature = "schedules"))]
+#[test]
+fn random_flows_among_processes_give_what_a_loop_gives() {
+    arbtest(|unstructured| {
+        let machines = unstructured.int_in_range(2..=3)?;
+        let plans = plans(unstructured, machines)?;
+        let items = unstructured.int_in_range(0..=40)?;
+        let options = options_of(unstructured, machines)?;
+        let mut runs = super::remote::among(machines, |peers| {
+            let (flow, collected) = flow(&plans, items);
+            let collected: Vec<_> = collected.into_iter().map(|collected| collected.machine(0)).collect();
+            let report = flow.run_among(&options, peers).expect("a sound flow");
+            (collected, report)
+        });
+        let (collected, report) = runs.swap_remove(0);
+        assert_eq!((report.iterations, report.sent.map(|sent| sent.operands)), (items, Some(report.traffic)));
+        verify(&plans, items, &collected, &options);
         Ok(())
     })
     .budget_ms(700);

@@ -4,11 +4,13 @@ use super::super::costs::{open_store, ready_store, refused};
 use super::super::interrupt::cancel_on_interrupt;
 use super::super::progress::Progress;
 use super::super::{CliError, Output, say};
+use super::named::{ProgramName, WithProgram};
+use super::processes::{Job, Machines};
 use super::report::{Report, Row};
-use super::{FlowCommand, ProgramName, Weights, refuse_given};
+use super::{FlowCommand, SchedulerName, Weights, refuse_given};
 use anabranch::CancelToken;
 use anabranch::device::{DetectOptions, detect};
-use anabranch::flow::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};
+use anabranch::flow::programs::Program;
 use anabranch::flow::{Allocation, Crew, Flow, FlowError, FlowOptions, FlowReport, Scheduler};
 use std::time::Instant;
 
@@ -30,16 +32,7 @@ impl FlowCommand {
         ];
         refuse_given(&given, "a program; it is of graphs")?;
         let ((size, block), seed) = (self.sizes(program)?, self.seed.unwrap_or(0));
-        match program {
-            ProgramName::Lcs => self.compare(&Lcs::random(size, block, seed), size, block, output),
-            ProgramName::Matmul => self.compare(&Matmul::random(size, block, seed), size, block, output),
-            ProgramName::Forkjoin => {
-                self.compare(&ForkJoin { points: size, parts: size.div_ceil(block) }, size, block, output)
-            }
-            ProgramName::Pipeline => {
-                self.compare(&Pipeline { points: size, parts: size.div_ceil(block) }, size, block, output)
-            }
-        }
+        program.with(size, block, seed, Comparison { command: self, name: program, size, block, seed, output })
     }
 
     /// The size and the block's, within what memory can hold.
@@ -68,35 +61,49 @@ impl FlowCommand {
         }
         Ok((size as usize, block as usize))
     }
+}
+
+/// A program that is to be run as the command says.
+struct Comparison<'a> {
+    command: &'a FlowCommand,
+    name: ProgramName,
+    size: usize,
+    block: usize,
+    seed: u64,
+    output: Output,
+}
+
+impl WithProgram for Comparison<'_> {
+    type Result = Result<(), CliError>;
 
     /// Runs the loop and the flow under each scheduler, in turn.
-    fn compare<P: Program>(&self, program: &P, size: usize, block: usize, output: Output) -> Result<(), CliError> {
-        let crew = self.crew()?;
-        let runner = Runner { command: self, program, size, block, crew: &crew, token: cancel_on_interrupt()? };
-        let (runs, weigh) = (self.runs.unwrap_or(RUNS), runner.weights()?);
+    fn with<P: Program>(self, program: &P) -> Result<(), CliError> {
+        let Self { command, size, block, output, .. } = self;
+        let crew = command.crew()?;
+        let runner = Runner { job: &self, program, crew: &crew, token: cancel_on_interrupt()? };
+        let (runs, weigh) = (command.runs.unwrap_or(RUNS), runner.weights()?);
         let started = Instant::now();
         let allocation = runner.allocation(&*weigh)?;
         let placing = started.elapsed();
-        self.write_allocation(&allocation)?;
-        let schedulers: Vec<Scheduler> = self.scheduler.iter().map(|name| Scheduler::from(*name)).collect();
+        command.write_allocation(&allocation)?;
+        let schedulers = &command.scheduler;
         let progress = Progress::new(output, program.name(), u64::from(runs) * (1 + schedulers.len() as u64));
         let (mut sequential, mut answer) = (Vec::new(), None);
-        let mut rows: Vec<Row> = schedulers.iter().map(|scheduler| Row::new(*scheduler)).collect();
+        let mut rows: Vec<Row> = schedulers.iter().map(|scheduler| Row::new((*scheduler).into())).collect();
         for _ in 0..runs {
             let started = Instant::now();
             let expected = answer.insert(program.sequential());
             sequential.push(started.elapsed());
             progress.advance();
-            for row in &mut rows {
-                let options = runner.options(row.scheduler, &allocation);
-                row.add(runner.run(&options, Some(expected))?);
+            for (row, scheduler) in rows.iter_mut().zip(schedulers) {
+                row.add(runner.run_placed(*scheduler, &allocation, false, Some(expected))?);
                 progress.advance();
             }
         }
         drop(progress);
-        if let Some(scheduler) = schedulers.last().filter(|_| self.gantt.is_some() || self.trace.is_some()) {
-            let options = runner.options(*scheduler, &allocation).with_profile(true);
-            self.draw(program.name(), *scheduler, &runner.run(&options, answer.as_ref())?)?;
+        if let Some(scheduler) = schedulers.last().filter(|_| command.gantt.is_some() || command.trace.is_some()) {
+            let report = runner.run_placed(*scheduler, &allocation, true, answer.as_ref())?;
+            command.draw(program.name(), (*scheduler).into(), &report)?;
         }
         let flow = program.flow().0.task_graph()?;
         let report = Report {
@@ -107,7 +114,8 @@ impl FlowCommand {
             edges: flow.datum_count(),
             workers: crew.worker_count(),
             machines: crew.machine_count(),
-            place: if self.allocation.is_some() { "given".to_owned() } else { self.place.clone() },
+            processes: command.processes,
+            place: if command.allocation.is_some() { "given".to_owned() } else { command.place.clone() },
             predicted: allocation.predicted().map(|schedule| schedule.makespan),
             placing,
             sequential,
@@ -119,10 +127,8 @@ impl FlowCommand {
 
 /// A program with what is the same in all its runs.
 struct Runner<'a, P> {
-    command: &'a FlowCommand,
+    job: &'a Comparison<'a>,
     program: &'a P,
-    size: usize,
-    block: usize,
     crew: &'a Crew,
     token: CancelToken,
 }
@@ -133,16 +139,16 @@ type Weigh = dyn Fn(&Flow<'_>);
 impl<P: Program> Runner<'_, P> {
     /// What nodes weigh; where that is to be measured, in one run.
     fn weights(&self) -> Result<Box<Weigh>, CliError> {
-        if self.command.weights == Weights::Assumed {
+        if self.job.command.weights == Weights::Assumed {
             return Ok(Box::new(|_| ()));
         }
-        let (path, mut store) = open_store(self.command.costs.as_ref())?;
+        let (path, mut store) = open_store(self.job.command.costs.as_ref())?;
         ready_store(&path)?;
         let here = detect(&DetectOptions::default().without_gpu())?.fingerprint();
         store.settle(&here).iter().for_each(say);
         let options = FlowOptions::default().with_crew(self.crew.clone()).with_cancel(self.token.clone());
         let report = self.run(&options.with_profile(true), None)?;
-        let name = format!("{} {}/{}", self.program.name(), self.size, self.block);
+        let name = format!("{} {}/{}", self.program.name(), self.job.size, self.job.block);
         report.learn(&name, &mut store);
         store.save(&path).map_err(refused)?;
         Ok(Box::new(move |flow| {
@@ -151,26 +157,72 @@ impl<P: Program> Runner<'_, P> {
     }
 
     fn allocation(&self, weigh: &Weigh) -> Result<Allocation, CliError> {
-        let (flow, _) = self.program.flow();
+        let (flow, answers) = self.program.flow();
+        if self.job.command.processes {
+            // As `Program::run_among` has it.
+            let _ = answers.machine(0);
+        }
         weigh(&flow);
-        self.command.allocation_of(&flow, self.crew)
+        self.job.command.allocation_of(&flow, self.crew)
     }
 
     fn options(&self, scheduler: Scheduler, allocation: &Allocation) -> FlowOptions {
         let options = FlowOptions::default().with_crew(self.crew.clone()).with_scheduler(scheduler);
         let options = options.with_allocation(allocation.clone()).with_cancel(self.token.clone());
-        match self.command.window {
+        match self.job.command.window {
             Some(window) => options.with_window(window as usize),
             None => options,
         }
     }
 
+    /// Runs the flow as it was placed, in processes if these are wanted, and checks its answer.
+    fn run_placed(
+        &self,
+        scheduler: SchedulerName,
+        allocation: &Allocation,
+        profile: bool,
+        expected: Option<&P::Answer>,
+    ) -> Result<FlowReport, CliError> {
+        let options = self.options(scheduler.into(), allocation).with_profile(profile);
+        let Comparison { command, name, size, block, seed, .. } = *self.job;
+        if !command.processes {
+            return self.run(&options, expected);
+        }
+        let machines = self.crew.machine_count();
+        let job = Job {
+            program: name,
+            size,
+            block,
+            seed,
+            machines,
+            workers_each: self.crew.worker_count() / machines,
+            window: command.window,
+            scheduler,
+            allocation: allocation.to_list(),
+            profile,
+        };
+        let (others, peers) = Machines::start(&job)?;
+        let ran = self.program.run_among(&options, peers).map_err(|error| match error {
+            FlowError::Cancelled => CliError::interrupted(),
+            error => others.explain(error),
+        })?;
+        self.checked(ran, expected)
+    }
+
     /// Runs the flow, and checks its answer.
     fn run(&self, options: &FlowOptions, expected: Option<&P::Answer>) -> Result<FlowReport, CliError> {
-        let (answer, report) = self.program.run(options).map_err(|error| match error {
+        let ran = self.program.run(options).map_err(|error| match error {
             FlowError::Cancelled => CliError::interrupted(),
             error => error.into(),
         })?;
+        self.checked(ran, expected)
+    }
+
+    fn checked(
+        &self,
+        (answer, report): (Option<P::Answer>, FlowReport),
+        expected: Option<&P::Answer>,
+    ) -> Result<FlowReport, CliError> {
         match expected {
             Some(expected) if answer.as_ref() != Some(expected) => {
                 Err(CliError::differs(format!("{}: the flow's answer is not the loop's", self.program.name())))

@@ -1,0 +1,158 @@
+//! Machines as processes: copies of this command, each with a socket to each other, which run one flow together.
+
+use super::SchedulerName;
+use super::named::{ProgramName, WithProgram};
+use crate::command::CliError;
+use anabranch::files;
+use anabranch::flow::programs::Program;
+use anabranch::flow::{Allocation, Crew, FlowError, FlowOptions, FlowReport, Peers};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write, stdin};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// What the command calls itself as a process of another.
+const NAME: &str = "flow-machine";
+
+/// How long a process that was just started may leave what it is told unread.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Be a machine of `anabranch flow --processes`, which starts this
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct MachineCommand {}
+
+/// What a process is to run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Job {
+    pub(super) program: ProgramName,
+    pub(super) size: usize,
+    pub(super) block: usize,
+    pub(super) seed: u64,
+    pub(super) machines: u32,
+    pub(super) workers_each: u32,
+    pub(super) window: Option<u32>,
+    pub(super) scheduler: SchedulerName,
+    /// As a list.
+    pub(super) allocation: String,
+    pub(super) profile: bool,
+}
+
+impl Job {
+    fn options(&self) -> Result<FlowOptions, FlowError> {
+        let crew = Crew::machines(self.machines, self.workers_each)?;
+        let options = FlowOptions::default().with_crew(crew).with_scheduler(self.scheduler.into());
+        let options = options.with_profile(self.profile);
+        Ok(match self.window {
+            Some(window) => options.with_window(window as usize),
+            None => options,
+        })
+    }
+}
+
+/// The other machines of a run. None outlives this.
+pub(super) struct Machines(Vec<Child>);
+
+impl Machines {
+    /// Starts a process for each machine but the first; they, and the end that this process has.
+    pub(super) fn start(job: &Job) -> Result<(Self, Peers), CliError> {
+        let refused = |error: io::Error| CliError::input(format!("--processes: {error}; use fewer --machines"));
+        let mut peers = Peers::pairs(job.machines).map_err(refused)?.into_iter();
+        let own = peers.next().ok_or_else(|| CliError::internal("no machines"))?;
+        let mut machines = Machines(Vec::new());
+        let program = std::env::current_exe().map_err(refused)?;
+        let job = serde_json::to_vec(job)?;
+        for peers in peers {
+            let (mut here, there) = UnixStream::pair().map_err(refused)?;
+            // A group of its own: Ctrl-C is for this process alone, which ends the others.
+            let child = Command::new(&program)
+                .arg(NAME)
+                .stdin(Stdio::from(OwnedFd::from(there)))
+                .stdout(Stdio::null())
+                .process_group(0)
+                .spawn();
+            machines.0.push(child.map_err(refused)?);
+            let machine = peers.machine();
+            let told = here.set_write_timeout(Some(PATIENCE)).and_then(|()| peers.hand_over(&here));
+            let told = told.and_then(|()| here.write_all(&job)).and_then(|()| here.shutdown(Shutdown::Write));
+            told.map_err(|error| {
+                CliError::input(format!("the process of machine {machine} could not be told: {error}"))
+            })?;
+        }
+        Ok((machines, own))
+    }
+
+    /// What ended a run, with how the process ended that was its reason.
+    pub(super) fn explain(mut self, error: FlowError) -> CliError {
+        let FlowError::Machine { machine, reason } = &error else { return error.into() };
+        let child = (*machine as usize).checked_sub(1).and_then(|number| self.0.get_mut(number));
+        match child.and_then(ended) {
+            Some(status) if !status.success() && reason.starts_with("it hung up") => {
+                CliError::input(format!("{error} ({status})"))
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // One that has ended already needs no more than to be waited for.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// How a process ended that has hung up: it may still be about to end.
+fn ended(child: &mut Child) -> Option<ExitStatus> {
+    for _ in 0..50 {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+impl MachineCommand {
+    /// Runs one machine of a flow.
+    pub(crate) fn run(self) -> Result<(), CliError> {
+        let refused = |error: io::Error| {
+            CliError::input(format!("{NAME} is started by `anabranch flow --processes`, not by hand: {error}"))
+        };
+        let told = UnixStream::from(stdin().as_fd().try_clone_to_owned().map_err(refused)?);
+        let peers = Peers::take_over(&told).map_err(refused)?;
+        let mut job = Vec::new();
+        (&told).take(files::MOST_BYTES).read_to_end(&mut job).map_err(refused)?;
+        let job: Job = serde_json::from_slice(&job)?;
+        job.program.with(job.size, job.block, job.seed, Machine { job: &job, peers })
+    }
+}
+
+/// A machine that is to run a program.
+struct Machine<'a> {
+    job: &'a Job,
+    peers: Peers,
+}
+
+impl WithProgram for Machine<'_> {
+    type Result = Result<(), CliError>;
+
+    fn with<P: Program>(self, program: &P) -> Self::Result {
+        let allocation = Allocation::from_list(&self.job.allocation, &program.flow().0)?;
+        let options = self.job.options()?.with_allocation(allocation);
+        let ran: Result<(_, FlowReport), FlowError> = program.run_among(&options, self.peers);
+        match ran {
+            // What happened in the run the process has heard that leads it.
+            Err(FlowError::Machine { .. } | FlowError::Panicked { .. }) => Ok(()),
+            ran => Ok(ran.map(drop)?),
+        }
+    }
+}
