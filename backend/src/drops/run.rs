@@ -6,7 +6,7 @@ use super::outcome::{DropReport, Failed, Outcome};
 use super::plan::Prepared;
 use super::recipe::{Kind, Node};
 use super::shell::{self, Failure};
-use super::state::{Record, Records, State};
+use super::state::{Record, Records, State, now};
 use crate::execute::CancelToken;
 use crate::files;
 use crate::flow::{Flow, FlowError, FlowOptions, Output};
@@ -15,7 +15,7 @@ use crate::quoted::Name;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// What nodes without inputs read.
 const START: &str = "(start)";
@@ -385,20 +385,6 @@ impl Log {
     }
 }
 
-impl Record {
-    /// Forgets what was, since something new begins.
-    fn begin(&mut self, state: State) {
-        self.forget();
-        self.state = state;
-    }
-
-    fn complete(&mut self, sum: &Sum) {
-        self.begin(State::Completed);
-        self.set_sum(sum);
-        self.at = Some(now());
-    }
-}
-
 /// The state of a drop that was not reached.
 fn unreached(node: &Node) -> State {
     if node.kind.is_application() { State::NotRun } else { State::Initialized }
@@ -421,8 +407,4 @@ fn told(failure: &Failure) -> String {
         Failure::Ended(status, said) if said.is_empty() => format!("its command ended with {status}"),
         Failure::Ended(status, said) => format!("its command ended with {status}; it said last:\n{said}"),
     }
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a file of states says it is.
 const FORMAT: &str = "anabranch drop states";
@@ -96,6 +97,23 @@ impl Record {
     pub(super) fn forget(&mut self) {
         *self = Record { state: self.state, ..Record::default() };
     }
+
+    /// Forgets what was, since something new begins.
+    pub(super) fn begin(&mut self, state: State) {
+        self.forget();
+        self.state = state;
+    }
+
+    pub(super) fn complete(&mut self, sum: &Sum) {
+        self.begin(State::Completed);
+        self.set_sum(sum);
+        self.at = Some(now());
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The records of a directory, by the drops' ids.
