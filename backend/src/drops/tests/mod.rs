@@ -100,7 +100,7 @@ fn every_change_has_its_reason() {
     assert_eq!(run(&drops, path).ran(), 2);
     assert_eq!(due(&drops, path), []);
     fs::write(path.join("b"), "other").unwrap();
-    assert_eq!(due(&drops, path), [Reason::Changed("b b".to_owned()), after()]);
+    assert_eq!(due(&drops, path), [Reason::Changed("b b".to_owned()), Reason::Inputs]);
     // What is made is as it was: who reads it is kept.
     let outcome = run(&drops, path);
     assert_eq!((outcome.ran(), outcome.kept()), (1, 1));
