@@ -1,11 +1,13 @@
 //! A directory of compiled models that sessions find again by what they are made from, and for.
 //!
-//! A file's name begins with a key: of the model's files (path, size, time of change), the options, the kernels and the format. What follows
+//! A file's name begins with a key: of the model's files (path, which file it is, size, times of change), the options, the machine, the kernels and the format. What follows
 //! tells inputs of other shapes apart. Costs are no part of the key: a plan stays until its file goes. When all files together are larger than
 //! the bound, those that have gone unused longest are removed.
 
 use super::container::FORMAT;
-use super::is_compiled;
+use super::source::{placed, stamp};
+use super::{CompiledFile, is_compiled};
+use crate::device::{DetectOptions, detect};
 use crate::files;
 use crate::import::{self, ImportError};
 use crate::planning::Strategy;
@@ -63,8 +65,10 @@ impl Cache {
         for file in key.iter().flat_map(|key| self.known(key)) {
             let known = Session::open(&file, options.clone()).ok().filter(|session| session.compiled().is_some());
             let Some(session) = known else {
-                // Damaged, or of no use here.
-                let _ = fs::remove_file(&file);
+                if CompiledFile::open(&file).is_err() {
+                    // Damaged: what is of use elsewhere goes when it has been unused for long.
+                    let _ = fs::remove_file(&file);
+                }
                 continue;
             };
             if let Ok(inputs) = inputs(&session)
@@ -76,9 +80,13 @@ impl Cache {
         }
         let session = Session::open(model, options.clone())?;
         let given = inputs(&session)?;
+        // A model that has changed since is not kept as what it was.
+        let key = key.filter(|known| self::key(model, options, asked).is_ok_and(|now| now == *known));
         let Some(file) = key.map(|key| self.place(&key, &given)) else { return Ok((session, given)) };
         let is_written = files::make_directory(&file).is_ok() && session.compile(&given, &file, build).is_ok();
-        if is_written && let Ok(compiled) = Session::open(&file, options.clone()) {
+        // With what was measured on the way.
+        let options = SessionOptions { costs: session.costs(), ..options.clone() };
+        if is_written && let Ok(compiled) = Session::open(&file, options) {
             self.trim(&file);
             return Ok((compiled, given));
         }
@@ -138,17 +146,15 @@ impl Cache {
 /// What a compiled model is made of and for, as digits.
 fn key(model: &Path, options: &SessionOptions, asked: &str) -> Result<String, ImportError> {
     let mut hasher = blake3::Hasher::new();
-    let here = fs::canonicalize(model).unwrap_or_else(|_| model.to_owned());
-    let folder = here.parent().unwrap_or(Path::new(".")).to_owned();
-    let beside = import::data_files(model)?.into_iter().map(|path| folder.join(path));
-    for path in std::iter::once(here.clone()).chain(beside) {
-        let facts = fs::metadata(&path).ok();
-        let changed = facts.as_ref().and_then(|facts| facts.modified().ok());
-        hasher.update(format!("{path:?} {:?} {changed:?}\n", facts.map(|facts| facts.len())).as_bytes());
+    let (model, folder) = placed(model).unwrap_or_else(|_| (model.to_owned(), PathBuf::new()));
+    let beside = import::data_files(&model)?.into_iter().map(|path| folder.join(path));
+    for path in std::iter::once(model.clone()).chain(beside) {
+        hasher.update(format!("{path:?} {}\n", stamp(&path)).as_bytes());
     }
     let options = SessionOptions { costs: CostStore::default(), ..options.clone() };
     let versions = (env!("CARGO_PKG_VERSION"), anabranch_kernels::VERSION, FORMAT);
-    hasher.update(format!("{versions:?} {options:?} {asked}").as_bytes());
+    let machine = detect(&DetectOptions::default().without_gpu()).map(|inventory| inventory.fingerprint());
+    hasher.update(format!("{versions:?} {:?} {options:?} {asked}", machine.ok()).as_bytes());
     Ok(hasher.finalize().to_hex()[..DIGITS].to_owned())
 }
 

@@ -5,7 +5,7 @@
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_kernels::op::Op;
 use anabranch_kernels::{TensorSpec, cpu};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes that all values together take less than: more than any machine has, and so little that sums of sizes do not overflow.
 const MOST: u64 = 1 << 46;
@@ -30,18 +30,18 @@ fn values(program: &Program) -> Option<String> {
     if bytes >= MOST {
         return Some("its values are larger than any machine".into());
     }
-    let mut made = vec![0usize; program.values.len()];
-    let outputs = program.nodes.iter().flat_map(|node| &node.outputs);
-    outputs.chain(&program.inputs).for_each(|value| made[value.index()] += 1);
+    // How often each is made, and by which node at last; none for inputs.
+    let mut made = vec![(0usize, None); program.values.len()];
+    let outputs = program.node_ids().flat_map(|id| program.node(id).outputs.iter().map(move |value| (value, Some(id))));
+    for (value, maker) in outputs.chain(program.inputs.iter().map(|input| (input, None))) {
+        made[value.index()] = (made[value.index()].0 + 1, maker);
+    }
     let sound = |at: usize| {
-        let (id, value) = (ValueId(at as u32), &program.values[at]);
+        let value = &program.values[at];
         match &value.origin {
-            Origin::Constant(constant) => made[at] == 0 && *constant.spec() == value.spec,
-            Origin::Input => made[at] == 1 && program.inputs.contains(&id),
-            Origin::Node(node) => {
-                let node = program.nodes.get(node.index());
-                made[at] == 1 && node.is_some_and(|node| node.outputs.contains(&id))
-            }
+            Origin::Constant(constant) => made[at].0 == 0 && *constant.spec() == value.spec,
+            Origin::Input => made[at] == (1, None),
+            Origin::Node(node) => made[at] == (1, Some(*node)),
         }
     };
     let wrong = (0..program.values.len()).find(|at| !sound(*at));
@@ -50,13 +50,12 @@ fn values(program: &Program) -> Option<String> {
 
 /// Whether what the caller gives and gets can be told apart, and has the type that it says.
 fn callers(program: &Program) -> Option<String> {
-    let mut names = BTreeSet::new();
-    let inputs: Vec<_> = program.inputs.iter().map(|input| program.value(*input)).collect();
-    if let Some(again) = inputs.iter().find(|input| !names.insert(&input.name)) {
+    let mut specs = BTreeMap::new();
+    let inputs = program.inputs.iter().map(|input| program.value(*input));
+    if let Some(again) = inputs.into_iter().find(|input| specs.insert(&input.name, &input.spec).is_some()) {
         return Some(format!("it has two inputs {:?}", again.name));
     }
-    let fits =
-        |(name, spec): (&String, &TensorSpec)| inputs.iter().any(|input| input.name == *name && input.spec == *spec);
+    let fits = |(name, spec): (&String, &TensorSpec)| specs.get(name) == Some(&spec);
     if let Some((name, _)) = program.fixed.iter().find(|(name, tensor)| !fits((name, tensor.spec()))) {
         return Some(format!("its input {name:?} has elements of another type"));
     }

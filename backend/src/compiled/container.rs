@@ -39,6 +39,10 @@ const PAGE: u64 = 4096;
 /// Bytes of a checksum.
 const CHECKSUM: u64 = 32;
 
+/// Bytes of a description, and of all before the weights, at most: they are taken into memory.
+const MOST_DESCRIPTION: u64 = 1 << 26;
+const MOST_FRONT: u64 = 1 << 30;
+
 /// Bytes that are read at a time to be verified.
 const PIECE: usize = 1 << 20;
 
@@ -88,6 +92,9 @@ pub(super) fn write(
     let sizes = Sizes { description: description.len() as u64, held: held.len() as u64, weights: bytes };
     let large = || io::Error::other("the model is larger than any file");
     let [held_at, weights_at, _] = sizes.places().ok_or_else(large)?;
+    if sizes.description > MOST_DESCRIPTION || weights_at > MOST_FRONT {
+        return Err(io::Error::other("the model has more nodes or small constants than can be opened again"));
+    }
     let mut front = vec![0; HEADER];
     front[..16].copy_from_slice(MAGIC);
     front[16..20].copy_from_slice(&FORMAT.to_le_bytes());
@@ -146,6 +153,9 @@ impl Container {
         let Some([_, weights_at, _]) = places else {
             return Err(damaged("it is cut off, or something was added to it"));
         };
+        if sizes.description > MOST_DESCRIPTION || weights_at > MOST_FRONT {
+            return Err(damaged("its description is larger than any that is written"));
+        }
         let mut front = Vec::new();
         // No more than the file has.
         let bytes = usize::try_from(weights_at).ok().filter(|bytes| front.try_reserve_exact(*bytes).is_ok());

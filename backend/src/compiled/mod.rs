@@ -20,6 +20,7 @@ mod source;
 
 pub use cache::Cache;
 pub use error::CompiledError;
+pub(crate) use source::stamp;
 
 use crate::device::Inventory;
 use crate::files;

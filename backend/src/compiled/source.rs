@@ -29,8 +29,7 @@ impl Source {
     pub(super) fn of(model: &Path) -> Result<Self, String> {
         let beside = import::data_files(model).map_err(|error| error.to_string())?;
         let file = |path: PathBuf| SourceFile::of(&path).map_err(|error| format!("{}: {error}", path.display()));
-        let model = std::fs::canonicalize(model).map_err(|error| format!("{}: {error}", model.display()))?;
-        let folder = model.parent().unwrap_or(Path::new(".")).to_owned();
+        let (model, folder) = placed(model).map_err(|error| format!("{}: {error}", model.display()))?;
         let all = std::iter::once(model).chain(beside.into_iter().map(|path| folder.join(path)));
         Ok(Self { files: all.map(file).collect::<Result<_, _>>()? })
     }
@@ -53,6 +52,31 @@ impl Source {
         };
         !self.files.is_empty() && self.files.iter().all(same)
     }
+}
+
+/// The path of a model and its folder, from the root. Only links to the folder are followed: the files beside a link to a model are the link's.
+///
+/// # Errors
+/// If the folder is not there.
+pub(super) fn placed(model: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let folder = model.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::fs::canonicalize(folder)?;
+    let name = model.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((folder.join(name), folder))
+}
+
+/// What changes with a file, without reading it: which file it is, its size and times.
+pub(crate) fn stamp(path: &Path) -> String {
+    let facts = std::fs::metadata(path).ok();
+    #[cfg(unix)]
+    let further = facts.as_ref().map(|facts| {
+        use std::os::unix::fs::MetadataExt;
+        (facts.dev(), facts.ino(), facts.ctime(), facts.ctime_nsec())
+    });
+    #[cfg(not(unix))]
+    let further = ();
+    let changed = facts.as_ref().and_then(|facts| facts.modified().ok());
+    format!("{:?} {changed:?} {further:?}", facts.map(|facts| facts.len()))
 }
 
 impl SourceFile {

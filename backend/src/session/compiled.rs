@@ -4,7 +4,7 @@ use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
 use super::open::Session;
 use super::options::SessionOptions;
-use crate::compiled::{About, Compilation, Compiled, CompiledError, CompiledFile};
+use crate::compiled::{self, About, Compilation, Compiled, CompiledError, CompiledFile};
 use crate::error_kind::ErrorKind;
 use crate::import;
 use crate::planning::{KeptPlan, Lowered, Machine, PlanChoice, Planned};
@@ -35,6 +35,9 @@ impl Session {
         if self.options.platform.is_some() {
             return Err(refused("a plan for the devices of a platform file is run by nobody; leave it out".into()));
         }
+        if self.source.as_ref().is_some_and(|(model, stamp)| compiled::stamp(model) != *stamp) {
+            return Err(refused("the model's file was changed since it was opened; open it again".into()));
+        }
         within_memory(|| {
             let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
             if let Some(rest) = &lowered.rest {
@@ -57,7 +60,7 @@ impl Session {
             let given = order.filter_map(|input| Some((input.name.clone(), inputs.given(&input.name)?.spec().clone())));
             let compilation = Compilation {
                 model: &self.whole.model,
-                file: self.source.as_deref(),
+                file: self.source.as_ref().map(|(model, _)| model.as_path()),
                 options: &self.options,
                 inventory: &self.inventory,
                 build,
@@ -74,7 +77,11 @@ impl Session {
         let file = CompiledFile::open(path)?;
         let (options, same) = file.adopted(options)?;
         let mut session = Self::surveyed(file.model(), Vec::new(), options.clone())?;
-        if let Some(why) = file.unfit(&session.inventory, same) {
+        // A file decides of no more memory than there is.
+        let host = session.inventory.host.memory;
+        let is_beyond = session.inventory.cpus.iter().any(|cpu| cpu.memory > host);
+        let beyond = is_beyond.then(|| "was compiled for more memory than there is here".to_owned());
+        if let Some(why) = file.unfit(&session.inventory, same).or(beyond) {
             return Self::open_source(path, &file, &why, options);
         }
         let mut compiled = file.read()?;
@@ -88,8 +95,9 @@ impl Session {
             let text = format!("{why}, and the model that it was made of is gone or another by now");
             return Err(CompiledError::elsewhere(path, text).into());
         };
+        let stamp = compiled::stamp(source);
         let mut session = Self::surveyed(import::load(source)?, Vec::new(), options)?;
-        session.source = Some(source.to_owned());
+        session.source = Some((source.to_owned(), stamp));
         let (name, source) = (path.display(), source.display());
         session.inventory.notes.push(format!(
             "{name} {why}: the model is lowered and planned anew from {source}; `anabranch compile` makes it again for here"

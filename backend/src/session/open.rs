@@ -40,8 +40,8 @@ pub(super) const PHASES: usize = 32;
 pub struct Session {
     /// All of the model.
     pub(crate) whole: Arc<Phase>,
-    /// Where it was read, if it was in a file.
-    pub(super) source: Option<PathBuf>,
+    /// Where it was read, if it was in a file, and that file's stamp then.
+    pub(super) source: Option<(PathBuf, String)>,
     /// What it was lowered and planned to before, if it is a compiled one.
     pub(super) precompiled: Option<Precompiled>,
     /// What could not be read of it.
@@ -83,7 +83,11 @@ impl Session {
         let path = path.as_ref();
         within_memory(|| match compiled::is_compiled(path) {
             true => Self::open_compiled(path, options),
-            false => Ok(Self { source: Some(path.to_owned()), ..Self::new(import::load(path)?, options)? }),
+            false => {
+                let stamp = compiled::stamp(path);
+                let session = Self::new(import::load(path)?, options)?;
+                Ok(Self { source: Some((path.to_owned(), stamp)), ..session })
+            }
         })
     }
 

@@ -15,7 +15,7 @@ Examples:
   anabranch compile model.onnx --dim batch=8 --place auto -o model.anabranch
   anabranch run model.anabranch
 
-What else a command line says when it names the file (--place, --cpu-devices …) holds; what it leaves out is as it was compiled. On another machine, \
+What else a command line says when it names the file (--place, --cpu-devices …) holds; what it leaves out, or gives as it is by default, is as it was compiled. On another machine, \
 with other devices or another version, the model is opened from its source if that is still there and the same, or refused. `anabranch inspect` \
 says what a file was made for, and reads all of its weights to see that they are those that were written.";
 

@@ -130,7 +130,10 @@ impl Inspection {
 fn made(about: &About) -> String {
     let About { version, build, kernels, machine, strategy, nodes, .. } = about;
     let devices = about.devices.iter().map(|(name, key)| format!("{name} ({key})")).collect::<Vec<_>>().join(", ");
-    let source = about.source.as_ref().map_or_else(|| "the built-in model".into(), |path| path.display().to_string());
+    let source = about
+        .source
+        .as_ref()
+        .map_or_else(|| "a model whose file is not known".into(), |path| path.display().to_string());
     let weights = format_bytes(about.weights);
     format!(
         "compiled from {source} by Anabranch {version} ({build}), kernels {kernels}, for {machine}, devices {devices}: {nodes} nodes \

@@ -111,7 +111,11 @@ impl Search<'_> {
             devices.memory.retain(|(known, _)| known != name);
             devices.memory.push((name.clone(), *bytes));
         }
-        let opened = open(&devices, None, &self.command.model, &PlaceArgs::any(&self.command.constraints), true)?;
+        let opened = match open(&devices, None, &self.command.model, &PlaceArgs::any(&self.command.constraints), true) {
+            // Not even the inputs have room.
+            Err(error) if !limits.is_empty() && !error.is_fault() => return Ok(Err(error.message)),
+            opened => opened?,
+        };
         match self.plan(part.clone(), limits, opened) {
             Ok(candidate) => Ok(Ok(candidate)),
             Err(error) if error.is_fault() => Err(error),
