@@ -213,6 +213,33 @@ fn an_interruption_ends_the_commands() {
 }
 
 #[test]
+fn a_second_interruption_ends_the_commands_at_once() {
+    let command = Anabranch::new();
+    let deaf = "trap '' TERM; sleep 1000 & echo $! > child; echo $$ > leader; wait";
+    write(&command, "deaf.graph", &[app(1, "deaf", deaf)], &[]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["flow", "deaf.graph"])
+        .current_dir(command.directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    wait_until(
+        || fs::read_to_string(command.path("leader")).is_ok_and(|text| text.ends_with('\n')),
+        "the command runs",
+    );
+    let mut status = None;
+    let interrupt = || {
+        let _ = Command::new("kill").arg("-INT").arg(child.id().to_string()).status();
+        status = child.try_wait().expect("it is our child");
+        status.is_some()
+    };
+    wait_until(interrupt, "the run ends");
+    assert_eq!(status.and_then(|status| status.code()), Some(130));
+    wait_until(|| is_gone(&command, "leader") && is_gone(&command, "child"), "the commands end with the run");
+}
+
+#[test]
 fn nothing_that_a_graph_calls_a_file_leaves_the_directory() {
     let command = Anabranch::new();
     let refused = |path: &str, parts: &[&str]| {

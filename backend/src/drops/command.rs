@@ -1,13 +1,16 @@
 //! The shell command of an application: DALiuGE's fields put together, and its placeholders for the paths of inputs and outputs.
 //!
-//! `%i0`, `%i1`, … are the paths of inputs in the order of the application's links, `%i[X]` is the input whose id is `X`, or all inputs that are
-//! copies of the node with the key `X` (separated by blanks where the placeholder begins a word, by commas within one); `%o` is the same for
-//! outputs (DALiuGE, `dlg/droputils.py` and `dlg/apps/bash_shell_app.py`).
+//! `%i0`, `%i1`, … are the paths of inputs in the order of the application's links, which in a logical graph is that of the nodes. `%i[X]` is the
+//! input whose id is `X`, or all inputs that are copies of the node with the key `X` (separated by blanks where the placeholder begins a word, by
+//! commas within one); `%o` is the same for outputs (DALiuGE, `dlg/droputils.py` and `dlg/apps/bash_shell_app.py`).
 
 use super::names::quoted;
 use crate::quoted::Name;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+/// Bytes that a command may have: Linux takes an argument of 128 KiB with the zero at its end (`MAX_ARG_STRLEN`).
+const MOST_BYTES: usize = (128 << 10) - 1;
 
 /// A drop as commands name it, and its path; data that are not kept have none.
 pub(super) struct Operand<'a> {
@@ -44,7 +47,7 @@ fn is_said(text: &&str) -> bool {
 /// A command with paths in the place of placeholders. `O(length + placeholders × operands)`.
 ///
 /// # Errors
-/// What a placeholder names that is not there, or has no path.
+/// What a placeholder names that is not there, or has no path; more than [`MOST_BYTES`].
 pub(super) fn expanded(command: &str, inputs: &[Operand<'_>], outputs: &[Operand<'_>]) -> Result<String, String> {
     let mut text = String::with_capacity(command.len());
     let mut rest = command;
@@ -81,11 +84,20 @@ pub(super) fn expanded(command: &str, inputs: &[Operand<'_>], outputs: &[Operand
                 Some(path) => text.push_str(&quoted(path)),
                 None => return Err(format!("{} is data without a path", Name(operand.id))),
             }
+            refuse_long(&text)?;
         }
         rest = &rest[length..];
     }
     text.push_str(rest);
+    refuse_long(&text)?;
     Ok(text)
+}
+
+fn refuse_long(command: &str) -> Result<(), String> {
+    match command.len() > MOST_BYTES {
+        true => Err(format!("it is longer than the {MOST_BYTES} bytes that a command may have; gather in steps")),
+        false => Ok(()),
+    }
 }
 
 enum Named<'a> {
@@ -142,6 +154,15 @@ mod tests {
             ("%i3", "`null`"),
         ] {
             assert!(expand(command).unwrap_err().contains(part), "{command}");
+        }
+    }
+
+    #[test]
+    fn commands_are_as_long_as_the_system_takes_them() {
+        let inputs = [Operand { id: "x", path: Some("p".repeat(MOST_BYTES / 2).into()) }];
+        assert_eq!(expanded("%i0%i0.", &inputs, &[]).map(|text| text.len()), Ok(MOST_BYTES));
+        for command in ["%i0%i0..", "%i0 %i0 %i0"] {
+            assert!(expanded(command, &inputs, &[]).unwrap_err().contains("gather in steps"));
         }
     }
 

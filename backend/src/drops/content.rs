@@ -130,11 +130,17 @@ impl Drop for Held {
     }
 }
 
-/// Removes a file if it is there.
+/// Removes a regular file, or a link and not what it leads to, if it is there.
+///
+/// # Errors
+/// What is there and neither of these, such as a device; what cannot be removed.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(found) if !found.is_file() && !found.is_symlink() => {
+            Err(io::Error::new(ErrorKind::InvalidInput, "is there and no regular file; remove it, or name another"))
+        }
+        _ => fs::remove_file(path),
     }
 }
 

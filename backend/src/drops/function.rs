@@ -1,6 +1,7 @@
 //! Applications that are functions here: DALiuGE's simple ones, on bytes as they are where DALiuGE pickles.
 
 use super::content;
+use crate::device::format_bytes;
 use crate::execute::CancelToken;
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,10 @@ fn joined(inputs: &mut dyn Iterator<Item = Result<Vec<u8>, String>>) -> Result<V
     for input in inputs {
         let input = input?;
         if (bytes.len() + input.len()) as u64 > content::MOST_MEMORY {
-            return Err(content::too_much());
+            return Err(format!(
+                "its inputs are more than {} together, which is what a function reads; use a command",
+                format_bytes(content::MOST_MEMORY)
+            ));
         }
         bytes.extend_from_slice(&input);
     }

@@ -52,6 +52,7 @@ pub use names::Naming;
 pub use outcome::{DropReport, Failed, Outcome};
 pub use plan::{Prepared, Reason};
 pub use recipe::Recipe;
+pub use shell::end_all;
 pub use state::State;
 
 use crate::flow::FlowError;

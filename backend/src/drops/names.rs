@@ -3,6 +3,7 @@
 use super::{DropsError, refused};
 use crate::quoted::Name;
 use anabranch_placement::logical::Drop;
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
 /// Characters of a made name's parts.
@@ -21,7 +22,7 @@ impl Naming {
         Naming { stem: safe(graph), outside: false }
     }
 
-    /// The same where absolute paths of the graph may be used, too.
+    /// The same where absolute paths of the graph may be used, too, and links may lead out of the directory.
     pub fn with_outside(self, outside: bool) -> Self {
         Naming { outside, ..self }
     }
@@ -80,10 +81,27 @@ impl Naming {
         }
     }
 
+    /// Refuses to write a file whose folder a symbolic link leads out of the directory, which is canonical, unless that may be.
+    pub(super) fn refuse_outside(&self, directory: &Path, path: &Path) -> io::Result<()> {
+        match self.outside || is_within(directory, path) {
+            true => Ok(()),
+            false => Err(io::Error::new(
+                ErrorKind::InvalidInput,
+                "a symbolic link leads it out of the directory of the run; remove the link, or allow it (--outside)",
+            )),
+        }
+    }
+
     /// The path of a memory drop, where a command needs one.
     pub(super) fn memory(&self, drop: &Drop) -> PathBuf {
         self.memory_folder().join(made(drop))
     }
+}
+
+/// Whether the folder of an absolute path, or what there is of it, lies within a canonical directory, wherever links lead.
+pub(super) fn is_within(directory: &Path, path: &Path) -> bool {
+    let nearest = path.ancestors().skip(1).find_map(|folder| folder.canonicalize().ok());
+    nearest.is_some_and(|folder| folder.starts_with(directory))
 }
 
 /// A name for a drop that has none: what people call it, and its id.

@@ -5,10 +5,11 @@
 //! there, and are kept if these turn out to be the same. Bytes in memory do not outlive a run, so who makes them runs where somebody who reads
 //! them does.
 
-use super::DropsError;
 use super::content::{Sum, sum_of_file, sum_of_texts};
+use super::names::is_within;
 use super::recipe::{Kind, Node, Recipe};
 use super::state::{self, Records};
+use super::{DropsError, refused};
 use crate::execute::CancelToken;
 use crate::files::Held;
 use crate::quoted::Name;
@@ -53,7 +54,7 @@ pub enum Reason {
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Reason::New => f.write_str("has not ended well yet"),
+            Reason::New => f.write_str("nothing is known of it, or it has not ended well"),
             Reason::Command => f.write_str("its command or outputs changed"),
             Reason::Inputs => f.write_str("its inputs changed"),
             Reason::Missing(output) => write!(f, "{output} is missing"),
@@ -68,11 +69,25 @@ impl<'r> Prepared<'r> {
     /// Looks at a directory, which is made if it is not there. With `fresh` nothing is kept. Reads every file of the graph once.
     ///
     /// # Errors
-    /// A directory that cannot be used or that another process runs a graph in; a file of states that is none of ours; cancellation.
+    /// A directory that cannot be used or that another process runs a graph in; an absolute path in it; a file of states that is none of ours;
+    /// cancellation.
     pub fn new(recipe: &'r Recipe, directory: &Path, fresh: bool, token: &CancelToken) -> Result<Self, DropsError> {
         let told = |error: std::io::Error| DropsError::Refused(format!("{}: {error}", directory.display()));
         fs::create_dir_all(directory).map_err(told)?;
         let directory = fs::canonicalize(directory).map_err(told)?;
+        for node in &recipe.nodes {
+            // One file would have two names.
+            if let Kind::File(path) = &node.kind
+                && path.is_absolute()
+                && is_within(&directory, path)
+            {
+                return refused(format!(
+                    "drop {} has the file {}, which lies within the directory of the run; write it relative to the directory",
+                    Name(&node.label()),
+                    Name(&path.to_string_lossy())
+                ));
+            }
+        }
         let path = directory.join(recipe.naming.state_file());
         let held = Held::beside(&path).map_err(told)?;
         let records = state::load(&path)?;

@@ -39,7 +39,7 @@ type Token = Arc<[Datum]>;
 
 impl Prepared<'_> {
     /// Runs what is to be run. `prepare` may weigh and place the flow, and says who runs it; `done` is told the label of each application that is
-    /// done. All files of states and outputs are written when this returns, whatever happened.
+    /// done. All files of states and outputs are written when this returns, whatever happened since the flow began.
     ///
     /// # Errors
     /// What a flow refuses before it runs, what `prepare` says, a panic, or a file of states that cannot be written. That applications failed or the
@@ -53,7 +53,10 @@ impl Prepared<'_> {
         let run = Run::new(self, token, done);
         let flow = run.flow();
         let options = prepare(&flow)?.with_cancel(token.clone()).with_iterations(1).with_window(1);
-        let ended = flow.run(&options);
+        let ended = match flow.run(&options) {
+            Err(error) if !may_have_begun(&error) => return Err(DropsError::Flow(error).into()),
+            ended => ended,
+        };
         let is_cancelled = matches!(ended, Err(FlowError::Cancelled));
         let folder = self.directory.join(self.recipe.naming.memory_folder());
         // Empty by now, or never made.
@@ -102,7 +105,11 @@ impl<'r> Run<'r> {
             node.outputs.iter().enumerate().for_each(|(position, &output)| positions[output] = position);
         }
         let record = |node: &Node| {
-            let known = prepared.records.get(&node.id).cloned().unwrap_or_default();
+            let mut known = prepared.records.get(&node.id).cloned().unwrap_or_default();
+            // What it made by another command may be another's by now.
+            if node.kind.is_application() && known.work != Some(node.work(prepared.recipe)) {
+                known.forget();
+            }
             (node.id.clone(), Record { state: unreached(node), ..known })
         };
         let records = nodes.iter().map(record).collect();
@@ -215,9 +222,11 @@ impl<'r> Run<'r> {
 
     /// Removes what is where outputs go, and makes their folders.
     fn clear(&self, place: usize) -> Result<(), String> {
+        let Prepared { recipe, directory, .. } = self.prepared;
         for &output in &self.node(place).outputs {
             if let Some(path) = self.path(output) {
                 let told = |error| format!("its output {}: {error}", Name(&path.to_string_lossy()));
+                recipe.naming.refuse_outside(directory, &path).map_err(told)?;
                 remove(&path).and_then(|()| files::make_directory(&path)).map_err(told)?;
             }
         }
@@ -337,6 +346,8 @@ impl<'r> Run<'r> {
     fn finish(self, is_cancelled: bool) -> Result<Outcome, DropsError> {
         let recipe = self.prepared.recipe;
         let mut log = self.log.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // A flow whose last application was ended, and passes nothing on, has come to its end.
+        let is_cancelled = is_cancelled || log.records.values().any(|record| record.state == State::Cancelled);
         let (mut drops, mut failures) = (Vec::with_capacity(recipe.nodes.len()), Vec::new());
         for (place, node) in recipe.nodes.iter().enumerate() {
             let seen = std::mem::take(&mut log.seen[place]);
@@ -385,6 +396,11 @@ impl Log {
     }
 }
 
+/// Whether a run that ended so may have run something.
+fn may_have_begun(error: &FlowError) -> bool {
+    matches!(error, FlowError::Panicked { .. } | FlowError::Cancelled | FlowError::NoThread { .. })
+}
+
 /// The state of a drop that was not reached.
 fn unreached(node: &Node) -> State {
     if node.kind.is_application() { State::NotRun } else { State::Initialized }
@@ -404,6 +420,10 @@ fn told(failure: &Failure) -> String {
     match failure {
         Failure::NotStarted(error) => format!("the shell cannot be started: {error}"),
         Failure::Cancelled => "cancelled".to_owned(),
+        Failure::AtTerminal => {
+            "it stopped to read the terminal, which commands cannot; give it what it asks for in its command or a file"
+                .to_owned()
+        }
         Failure::Ended(status, said) if said.is_empty() => format!("its command ended with {status}"),
         Failure::Ended(status, said) => format!("its command ended with {status}; it said last:\n{said}"),
     }

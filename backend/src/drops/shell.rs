@@ -1,9 +1,12 @@
 //! Running a command by the shell: its process group, the last that it says, and its end with the run.
 //!
-//! What a command leaves running when it ends is ended, too. The command is looked at every few milliseconds.
+//! What a command leaves running when it ends is ended, too, unless that has made itself a process group of its own, as `setsid` and `timeout` do.
+//! The command is looked at every few milliseconds.
 
 use crate::execute::CancelToken;
 use crate::lock::lock;
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, Read};
 use std::path::Path;
@@ -19,10 +22,24 @@ const KEPT: usize = 4096;
 const LINES: usize = 8;
 /// How often at least it is looked whether a command has ended.
 const LOOK: Duration = Duration::from_millis(8);
-/// How long a cancelled command may take to end itself.
+/// How long a cancelled command's own process may take to end: when it has, all others of its group are ended at once. That of `cd x; prog` is the
+/// shell, so `prog` has no time of its own.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long what an ended command has said is waited for.
 const DRAIN: Duration = Duration::from_millis(500);
+
+/// The process groups of all commands that run now.
+#[cfg(unix)]
+static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// Ends the commands of all runs of this process at once, and waits for none: for who ends the process without waiting for its runs. What they were
+/// writing stays as it is, and is made again by the next run. Where there are no process groups it does nothing.
+pub fn end_all() {
+    #[cfg(unix)]
+    lock(&GROUPS).iter().for_each(|&group| {
+        let _ = kill_process_group(group, Signal::KILL);
+    });
+}
 
 /// Why a command has not ended well.
 #[derive(Debug)]
@@ -31,17 +48,22 @@ pub(super) enum Failure {
     /// With the last lines that it said.
     Ended(ExitStatus, String),
     Cancelled,
+    /// It wanted to read the terminal, or to change it, for which the system stops who is not in its foreground.
+    AtTerminal,
 }
 
-/// Runs a command in a directory, and waits for its end. It reads nothing; `DLG_UID` and `DLG_ROOT` tell it the application's id and the directory.
+/// Runs a command in a directory, and waits for its end. It reads nothing, also not from the terminal; `DLG_UID` and `DLG_ROOT` tell it the
+/// application's id and the directory.
 pub(super) fn run(command: &str, directory: &Path, id: &str, token: &CancelToken) -> Result<(), Failure> {
     let (mut child, said) = start(command, directory, id).map_err(Failure::NotStarted)?;
-    let was_cancelled = wait(&mut child, token);
+    let ended = wait(&mut child, token);
     // While the leader is not waited for, its group's number is nobody else's.
     signal(&mut child, true);
+    #[cfg(unix)]
+    lock(&GROUPS).retain(|&group| group != Pid::from_child(&child));
     let status = child.wait().map_err(Failure::NotStarted)?;
+    ended?;
     match status.success() {
-        _ if was_cancelled => Err(Failure::Cancelled),
         true => Ok(()),
         false => Err(Failure::Ended(status, said.last_lines())),
     }
@@ -55,50 +77,68 @@ fn start(command: &str, directory: &Path, id: &str) -> io::Result<(Child, Said)>
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut shell, 0);
     let child = shell.spawn()?;
+    #[cfg(unix)]
+    lock(&GROUPS).push(Pid::from_child(&child));
     // The pipe's own writers have to go, so that it ends with the command.
     drop(shell);
     Ok((child, Said::by(reader)))
 }
 
-/// Waits until the command has ended, by itself or since the run was cancelled: whether that was so.
-fn wait(child: &mut Child, token: &CancelToken) -> bool {
+/// Waits until the command has ended by itself, or is to be ended.
+fn wait(child: &mut Child, token: &CancelToken) -> Result<(), Failure> {
     let mut pause = Duration::from_micros(500);
     let mut asked: Option<Instant> = None;
-    while !has_ended(child) {
+    loop {
+        match look(child) {
+            Look::Runs => {}
+            Look::AtTerminal => return Err(Failure::AtTerminal),
+            Look::Ended if asked.is_some() => return Err(Failure::Cancelled),
+            Look::Ended => return Ok(()),
+        }
         match asked {
             None if token.is_cancelled() => {
                 signal(child, false);
                 asked = Some(Instant::now());
             }
-            Some(since) if since.elapsed() > GRACE => {
-                signal(child, true);
-                return true;
-            }
+            Some(since) if since.elapsed() > GRACE => return Err(Failure::Cancelled),
             _ => {}
         }
         thread::sleep(pause);
         pause = (pause * 2).min(LOOK);
     }
-    asked.is_some()
 }
 
-/// Whether a command has ended. It is not waited for: its number stays its own.
+/// How a command is found.
+enum Look {
+    Runs,
+    Ended,
+    #[cfg_attr(not(unix), allow(dead_code))]
+    AtTerminal,
+}
+
+/// Looks at a command. It is not waited for: its number stays its own. Who else has stopped it may let it go on.
 #[cfg(unix)]
-fn has_ended(child: &mut Child) -> bool {
-    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
+fn look(child: &mut Child) -> Look {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let terminal = [Signal::TTIN, Signal::TTOU].map(|signal| signal.as_raw());
+    match waitid(WaitId::Pid(Pid::from_child(child)), options) {
+        Ok(None) => Look::Runs,
+        Ok(Some(status)) if status.stopped() => match status.stopping_signal() {
+            Some(signal) if terminal.contains(&signal) => Look::AtTerminal,
+            _ => Look::Runs,
+        },
+        _ => Look::Ended,
+    }
 }
 
 #[cfg(not(unix))]
-fn has_ended(child: &mut Child) -> bool {
-    !matches!(child.try_wait(), Ok(None))
+fn look(child: &mut Child) -> Look {
+    if matches!(child.try_wait(), Ok(None)) { Look::Runs } else { Look::Ended }
 }
 
 /// Asks all processes of a command to end, or ends them.
 #[cfg(unix)]
 fn signal(child: &mut Child, is_final: bool) {
-    use rustix::process::{Pid, Signal, kill_process_group};
     let _ = kill_process_group(Pid::from_child(child), if is_final { Signal::KILL } else { Signal::TERM });
 }
 
@@ -191,6 +231,12 @@ mod tests {
             });
             assert!(matches!(here(command, &token), Err(Failure::Cancelled)), "{command}");
         }
+    }
+
+    #[test]
+    fn who_wants_to_read_the_terminal_is_ended() {
+        let token = CancelToken::new();
+        assert!(matches!(here("kill -TTIN $$; exit 0", &token), Err(Failure::AtTerminal)));
     }
 
     /// Whether a process has ended; one that nobody waits for yet has.

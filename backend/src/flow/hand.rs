@@ -40,10 +40,11 @@ impl Hand {
     pub(super) fn record(&mut self, start: u64, end: u64, iteration: u64, outcome: Outcome) {
         let Task { node, .. } = self.task;
         let log = &mut self.log;
-        log.tally.busy_ns += end - start;
+        let time = end.saturating_sub(start);
+        log.tally.busy_ns = log.tally.busy_ns.saturating_add(time);
         if outcome == Outcome::Delivered {
             let (operands, busy) = &mut log.times[node as usize];
-            (*operands, *busy) = (*operands + 1, *busy + (end - start));
+            (*operands, *busy) = (*operands + 1, busy.saturating_add(time));
         }
         if log.events.len() < MOST_EVENTS {
             log.events.push(FlowEvent { node, iteration, worker: self.worker as u32, start, end });

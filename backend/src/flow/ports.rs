@@ -207,7 +207,7 @@ pub(super) trait Line: Send + Sync {
     /// Appends the bytes of the operand of an iteration, which is then gone from here; whether there was one.
     fn depart(&self, slot: usize, bytes: &mut Vec<u8>) -> bool;
 
-    /// Puts the operand that these bytes are where its reader takes it; whether they are one.
+    /// Puts the operand that these bytes are where its reader takes it; whether they are one, and none was there.
     fn land(&self, slot: usize, bytes: &[u8]) -> bool;
 }
 
@@ -223,6 +223,6 @@ impl<T: Send> Line for Edge<T> {
 
     fn land(&self, slot: usize, bytes: &[u8]) -> bool {
         let operand = self.codec.get().and_then(|codec| (codec.unpack)(bytes));
-        operand.map(|operand| self.put(slot, operand)).is_some()
+        operand.is_some_and(|operand| lock(self.slot(slot)).replace(operand).is_none())
     }
 }

@@ -113,6 +113,47 @@ fn every_change_has_its_reason() {
 }
 
 #[test]
+fn what_another_command_made_is_not_kept_though_a_run_between_did_not_reach_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let drops = |command: &str| [file("a"), shell("first", command, &["a"], &["b"]), file("b")];
+    let (one, other) = (drops("cat %i0 > %o0"), drops("cat < %i0 > %o0"));
+    fs::write(path.join("a"), "1").unwrap();
+    assert_eq!((run(&one, path).ran(), due(&one, path)), (1, vec![]));
+    fs::remove_file(path.join("a")).unwrap();
+    assert_eq!(run(&other, path).ran(), 0);
+    fs::write(path.join("a"), "1").unwrap();
+    assert_eq!(due(&one, path), [Reason::New]);
+}
+
+#[test]
+fn no_link_leads_an_output_out_of_the_directory() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().canonicalize().unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), path.join("sub")).unwrap();
+    fs::write(elsewhere.path().join("x"), "precious").unwrap();
+    let at = |file: &str| json!({"oid": "x", "categoryType": "Data", "category": "File", "filepath": file});
+    for file in ["sub/x", "sub/new/x"] {
+        let outcome = run(&[shell("a", "echo made > %o0", &[], &["x"]), at(file)], &path);
+        let why = &outcome.failures()[0].why;
+        assert!(why.contains("symbolic link") && why.contains("--outside"), "{why}");
+    }
+    assert_eq!(
+        (text(elsewhere.path(), "x").as_str(), fs::read_dir(elsewhere.path()).unwrap().count()),
+        ("precious", 1)
+    );
+    let naming = Naming::of("test").with_outside(true);
+    assert!(naming.refuse_outside(&path, &path.join("sub/x")).is_ok());
+    // What is read may be a link, and an absolute path may not be another name of a file in the directory.
+    assert_eq!(run(&[at("sub/x"), shell("a", "grep -q precious %i0", &["x"], &[])], &path).ran(), 1);
+    let inside = path.join("new/x").display().to_string();
+    let graph = parse_template(json!([at(&inside)]).to_string().as_bytes()).unwrap();
+    let recipe = Recipe::new(&graph, &naming).unwrap();
+    let error = Prepared::new(&recipe, &path, false, &CancelToken::new()).unwrap_err().to_string();
+    assert!(error.contains("write it relative to the directory"), "{error}");
+}
+
+#[test]
 fn commands_that_do_not_write_or_write_too_little_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
@@ -132,7 +173,8 @@ fn commands_that_do_not_write_or_write_too_little_are_told() {
     assert!(!path.join("y").exists(), "what is left of a failure is removed");
     assert_eq!((state(&outcome, "y"), text(path, "z").trim()), (State::Error, "0"));
     fs::create_dir(path.join("x")).unwrap();
-    assert!(run(&drops, path).failures()[0].why.starts_with("its output"), "a folder is not removed");
+    let outcome = run(&drops, path);
+    assert!(outcome.failures()[0].why.contains("no regular file; remove it"), "{:?}", outcome.failures());
 }
 
 #[test]

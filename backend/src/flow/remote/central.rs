@@ -8,6 +8,7 @@ use super::super::engine::{Engine, TICK};
 use super::super::error::FlowError;
 use super::super::hand::Hand;
 use super::super::queues::Task;
+use super::listen::MOST;
 use super::post::{Head, Kind, MOST_BYTES, content_of};
 use super::{Control, Far, Share, too_long, workers_of};
 use crate::lock::lock;
@@ -18,12 +19,12 @@ use std::sync::Mutex;
 use std::thread;
 
 /// What became of a task, and, in a run that is profiled, when it ran.
-type Result = (Outcome, Option<(u64, u64)>);
+type Done = (Outcome, Option<(u64, u64)>);
 
 /// Where the leader keeps what it knows of a worker of another process.
 pub(super) struct Desk {
     at: Mutex<Option<At>>,
-    results: (Sender<Result>, Receiver<Result>),
+    results: (Sender<Done>, Receiver<Done>),
 }
 
 /// What a worker is at.
@@ -51,7 +52,7 @@ type Order = (Head, Vec<u8>);
 
 impl Far {
     /// Has a task run by the worker of another process for which this thread stands; none if the run is over before.
-    pub(crate) fn call(&self, engine: &Engine<'_, '_>, task: Task, hand: &Hand) -> Option<Result> {
+    pub(crate) fn call(&self, engine: &Engine<'_, '_>, task: Task, hand: &Hand) -> Option<Done> {
         let Task { node, slot } = task;
         let (desk, iteration) = (&self.desks[hand.worker], engine.matching.iteration(slot));
         let mut frame = Head { kind: Kind::Task, node, port: hand.worker as u32, slot, iteration }.frame();
@@ -108,7 +109,8 @@ impl Engine<'_, '_> {
                     times => {
                         let (start, end) = times.split_at_checked(8)?;
                         let (start, end) = (start.try_into().ok()?, end.try_into().ok()?);
-                        Some((u64::from_le_bytes(start), u64::from_le_bytes(end))).filter(|(start, end)| start <= end)
+                        let times = (u64::from_le_bytes(start), u64::from_le_bytes(end));
+                        Some(times).filter(|(start, end)| start <= end && *end < MOST)
                     }
                 };
                 let node = &self.nodes[node as usize];
@@ -139,13 +141,14 @@ impl Engine<'_, '_> {
         });
         if lock(&self.failure).is_none() {
             let share = Share { logs: Vec::new(), items: Vec::new(), sent: far.post.sent() };
-            far.tell(0, &Control::Share(share), || false);
+            // Where it cannot be told the leader sees that this process hangs up.
+            let _ = far.tell(0, &Control::Share(share), || false);
         }
         far.post.hang_up();
     }
 
     /// Gives each worker what it is sent.
-    fn hand_out(&self, far: &Far, workers: &[(u32, Sender<Order>)]) -> std::result::Result<(), String> {
+    fn hand_out(&self, far: &Far, workers: &[(u32, Sender<Order>)]) -> Result<(), String> {
         let stop = || self.is_cancelled();
         let Some(mut ear) = far.post.listen(0, &stop) else { return Ok(()) };
         let mut content = Vec::new();
@@ -223,8 +226,11 @@ impl Engine<'_, '_> {
 
     /// This process cannot go on, and says so.
     fn refuse(&self, far: &Far, failure: FlowError) {
-        far.tell(0, &Control::Failed { reason: failure.to_string() }, || false);
         self.fail(failure);
+        // The first counts.
+        let first = lock(&self.failure).as_ref().map(ToString::to_string);
+        // Where it cannot be told the leader sees that this process hangs up.
+        first.into_iter().for_each(|reason| drop(far.tell(0, &Control::Failed { reason }, || false)));
     }
 }
 

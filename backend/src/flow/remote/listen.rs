@@ -1,10 +1,10 @@
 //! What a process hears from its peers. Every message is checked before anything is done with it: whatever a peer says, it neither panics nor
 //! takes memory beyond what the run has anyway.
 
-use super::super::engine::Engine;
+use super::super::engine::{Engine, Node};
 use super::super::error::FlowError;
 use super::super::queues::Task;
-use super::post::{Ear, Head, Kind};
+use super::post::{Ear, Head, Kind, is_gone};
 use super::{Control, Far, Share, workers_of};
 use crate::lock::lock;
 use anabranch_kernels::panic_text;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Most of any number in a report: more than tasks, bytes or nanoseconds of any run, and many of them can be added up.
-const MOST: u64 = 1 << 48;
+pub(super) const MOST: u64 = 1 << 48;
 
 /// What was heard from a peer.
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Engine<'_, '_> {
     pub(super) fn hear(&self, peer: u32, ear: &mut Ear<'_>, content: &mut Vec<u8>) -> Result<Option<Head>, Refusal> {
         match ear.next(content) {
             Ok(head) => Ok(head),
-            Err(_) if self.is_cancelled() => Ok(None),
+            Err(error) if is_gone(&error) || self.is_cancelled() => Ok(None),
             Err(error) => Err(format!("{error}; nothing more is heard of machine {peer}")),
         }
     }
@@ -126,7 +126,9 @@ impl Engine<'_, '_> {
             Kind::Finished if far.leads() && is_due && heard.is_new(Head::of(kind, slot, iteration)) => {
                 far.ends[peer as usize].then(|| self.finish(slot, &mut heard.ready))?;
             }
-            Kind::Ended if far.leads() && far.begins[peer as usize] => self.end_source(iteration),
+            Kind::Ended if far.leads() && self.nodes.iter().any(|node| is_source(node, peer)) => {
+                self.end_source(iteration)
+            }
             _ => return None,
         }
         Some(())
@@ -163,9 +165,20 @@ impl Engine<'_, '_> {
                 && log.times.len() <= nodes
                 && log.times.iter().all(|(operands, busy)| are_small(&[*operands, *busy]))
                 && log.events.iter().all(|event| {
-                    (event.node as usize) < nodes && event.worker == log.worker && event.start <= event.end
+                    (event.node as usize) < nodes
+                        && event.worker == log.worker
+                        && event.start <= event.end
+                        && are_small(&[event.end, event.iteration])
                 })
         });
-        workers.into_iter().eq(own) && are_logs && share.items.iter().all(|(node, _)| (*node as usize) < nodes)
+        let are_items = share.items.iter().all(|(node, _)| {
+            !far.is_central && self.nodes.get(*node as usize).is_some_and(|node| is_source(node, peer))
+        });
+        workers.into_iter().eq(own) && are_logs && are_items
     }
+}
+
+/// Whether a node is a source of a machine's.
+fn is_source(node: &Node<'_>, machine: u32) -> bool {
+    node.machine == machine && node.items.is_some()
 }

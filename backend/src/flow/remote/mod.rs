@@ -24,6 +24,7 @@ use crate::lock::lock;
 use central::Desk;
 use post::{Head, Kind, MOST_BYTES, Post, content_of};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -168,6 +169,11 @@ fn out_of_place(machine: u32) -> FlowError {
     FlowError::Machine { machine, reason: "what it says is out of place".to_owned() }
 }
 
+/// A message could not be sent though its receiver is there.
+fn unsent(machine: u32, error: &io::Error) -> FlowError {
+    FlowError::Machine { machine, reason: format!("nothing can be sent to it: {error}") }
+}
+
 /// Nanoseconds of the clock that all processes share.
 fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -224,11 +230,9 @@ impl Far {
         self.start
     }
 
-    /// The run has failed: with the leader it ends everywhere.
+    /// The run has failed: with the leader it ends everywhere; another says so, for which it need hear nothing more.
     pub(super) fn give_up(&self) {
-        if self.leads() {
-            self.post.hang_up();
-        }
+        if self.leads() { self.post.hang_up() } else { self.post.deafen() }
     }
 
     /// Sends an operand of a node to the process of its reader, or says that there will be none.
@@ -271,20 +275,25 @@ impl Far {
 
     fn send(&self, engine: &Engine<'_, '_>, to: u32, frame: Vec<u8>, operands: Option<u64>) {
         // What the leader is told is told though all is over: it may be why.
-        self.post.send(to, frame, operands, || engine.is_cancelled() || engine.is_over() && to != 0);
-    }
-
-    fn tell(&self, to: u32, control: &Control, stop: impl Fn() -> bool) {
-        let mut frame = Head::of(Kind::Control, 0, 0).frame();
-        // No map with keys that are no texts, and nothing that refuses: it can be written.
-        let _ = serde_json::to_writer(&mut frame, control);
-        if content_of(&frame) <= MOST_BYTES {
-            self.post.send(to, frame, None, stop);
+        let stop = || engine.is_cancelled() || engine.is_over() && to != 0;
+        if let Err(error) = self.post.send(to, frame, operands, stop) {
+            engine.fail(unsent(to, &error));
         }
     }
 
+    fn tell(&self, to: u32, control: &Control, stop: impl Fn() -> bool) -> Result<(), FlowError> {
+        let mut frame = Head::of(Kind::Control, 0, 0).frame();
+        // No map with keys that are no texts, and nothing that refuses: it can be written.
+        let _ = serde_json::to_writer(&mut frame, control);
+        if content_of(&frame) > MOST_BYTES {
+            return self.tell(to, &Control::Failed { reason: "its report is too long".to_owned() }, stop);
+        }
+        self.post.send(to, frame, None, stop).map_err(|error| unsent(to, &error))
+    }
+
     fn tell_all(&self, engine: &Engine<'_, '_>, control: &Control) {
-        self.post.peers().for_each(|peer| self.tell(peer, control, || engine.is_cancelled()));
+        let tell = |peer| self.tell(peer, control, || engine.is_cancelled());
+        self.post.peers().filter_map(|peer| tell(peer).err()).for_each(|failure| engine.fail(failure));
     }
 
     /// The next control message of a peer before the run.
@@ -305,8 +314,7 @@ impl Far {
     /// Makes sure that all processes are ready for the same run.
     fn meet(&self, run: &str, options: &FlowOptions) -> Result<(), FlowError> {
         if !self.leads() {
-            self.tell(0, &Control::Ready { run: run.to_owned() }, || false);
-            return Ok(());
+            return self.tell(0, &Control::Ready { run: run.to_owned() }, || false);
         }
         for peer in self.post.peers() {
             match self.expect(peer, options)? {
@@ -335,8 +343,7 @@ impl Engine<'_, '_> {
         self.since = Instant::now();
         if far.leads() {
             let at = monotonic();
-            far.post.peers().for_each(|peer| far.tell(peer, &Control::Start { at }, || false));
-            return Ok(());
+            return far.post.peers().try_for_each(|peer| far.tell(peer, &Control::Start { at }, || false));
         }
         match far.expect(0, self.options)? {
             Control::Start { at } => (self.since, far.start) = (Instant::now(), monotonic().saturating_sub(at)),
@@ -346,17 +353,23 @@ impl Engine<'_, '_> {
     }
 
     /// The end of a process that does not lead: it says what it did, or why it could not go on.
-    fn leave(&self, far: &Far, logs: Vec<Log>) -> Vec<Log> {
+    fn leave(&self, far: &Far, mut logs: Vec<Log>) -> Vec<Log> {
+        // One message holds them all: an event has less than 128 bytes, but for numbers that no run comes to.
+        let most = MOST_BYTES / 2 / 128 / logs.len().max(1);
+        for log in &mut logs {
+            log.is_cut |= log.events.len() > most;
+            log.events.truncate(most);
+        }
         let failure = lock(&self.failure).as_ref().map(ToString::to_string);
-        let is_failed = failure.is_some();
         let items =
             (0..).zip(&self.nodes).filter_map(|(node, own)| Some((node, own.items.as_ref()?.load(Ordering::Relaxed))));
         let share = Share { logs, items: items.collect(), sent: far.post.sent() };
         let control = failure.map_or(Control::Share(share), |reason| Control::Failed { reason });
-        far.tell(0, &control, || false);
+        // Where it cannot be told the leader sees that this process hangs up.
+        let _ = far.tell(0, &control, || false);
         far.post.hang_up();
         match control {
-            Control::Share(share) if !is_failed => share.logs,
+            Control::Share(share) => share.logs,
             _ => Vec::new(),
         }
     }

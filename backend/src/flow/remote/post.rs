@@ -2,7 +2,8 @@
 //!
 //! A process reads each peer with a thread of its own, which writes nothing unless the process leads: it only puts operands where they are taken. So
 //! whoever writes to a process that does not lead is read, whatever others wait for; the leader's readers write to such processes
-//! alone, so that they go on, too, and whoever writes to the leader is read. Nobody waits for ever, though whoever finds no room in a socket waits.
+//! alone, so that they go on, too, and whoever writes to the leader is read. One that has failed hears nobody, which whoever writes to it sees at once.
+//! Nobody waits for ever, though whoever finds no room in a socket waits.
 //! What is sent and not yet read is bounded as operands are: by edges times iterations under way.
 
 use super::super::report::Sent;
@@ -80,10 +81,10 @@ pub(super) fn content_of(frame: &[u8]) -> usize {
 /// A process's sockets.
 pub(super) struct Post {
     /// By machine.
-    desks: Vec<Option<Desk>>,
+    lines: Vec<Option<Line>>,
 }
 
-struct Desk {
+struct Line {
     stream: UnixStream,
     state: Mutex<State>,
 }
@@ -97,53 +98,65 @@ struct State {
 
 impl Post {
     pub(super) fn new(streams: Vec<Option<UnixStream>>) -> io::Result<Self> {
-        let desk = |stream: UnixStream| {
+        let line = |stream: UnixStream| {
             stream.set_read_timeout(Some(LOOK))?;
             stream.set_write_timeout(Some(LOOK))?;
-            Ok(Desk { stream, state: Mutex::default() })
+            Ok(Line { stream, state: Mutex::default() })
         };
-        let desks = streams.into_iter().map(|stream| stream.map(desk).transpose());
-        Ok(Post { desks: desks.collect::<io::Result<_>>()? })
+        let lines = streams.into_iter().map(|stream| stream.map(line).transpose());
+        Ok(Post { lines: lines.collect::<io::Result<_>>()? })
     }
 
     /// The other machines.
     pub(super) fn peers(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..).zip(&self.desks).filter_map(|(peer, desk)| desk.as_ref().map(|_| peer))
+        (0..).zip(&self.lines).filter_map(|(peer, line)| line.as_ref().map(|_| peer))
     }
 
-    /// Sends a message, whose operands, if it is one, have so many bytes. One that cannot be sent is lost: who reads from that peer sees that it
-    /// has gone. While there is no room `stop` is asked whether to leave it.
-    pub(super) fn send(&self, to: u32, mut frame: Vec<u8>, operands: Option<u64>, stop: impl Fn() -> bool) {
-        let Some(Some(desk)) = self.desks.get(to as usize) else { return };
+    /// Sends a message, whose operands, if it is one, have so many bytes. One to a peer that has gone is lost: who reads from that peer sees
+    /// that. While there is no room `stop` is asked whether to leave it.
+    pub(super) fn send(
+        &self,
+        to: u32,
+        mut frame: Vec<u8>,
+        operands: Option<u64>,
+        stop: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        let Some(Some(line)) = self.lines.get(to as usize) else { return Ok(()) };
         let length = (content_of(&frame) as u32).to_le_bytes();
         frame[HEAD - 4..HEAD].copy_from_slice(&length);
-        let mut state = lock(&desk.state);
+        let mut state = lock(&line.state);
         let mut rest = &frame[..];
         while !rest.is_empty() && !state.is_torn {
-            match (&desk.stream).write(rest) {
+            match (&line.stream).write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_wait(&error) && !stop() => {}
-                Err(_) => state.is_torn = true,
+                Err(error) => {
+                    state.is_torn = true;
+                    if !is_gone(&error) && !is_wait(&error) {
+                        return Err(error);
+                    }
+                }
             }
         }
         if !state.is_torn {
             state.sent.all.add(frame.len() as u64);
             operands.into_iter().for_each(|bytes| state.sent.operands.add(bytes));
         }
+        Ok(())
     }
 
     /// What was sent until now, to all peers.
     pub(super) fn sent(&self) -> Sent {
         let mut all = Sent::default();
-        self.desks.iter().flatten().for_each(|desk| all.join(lock(&desk.state).sent));
+        self.lines.iter().flatten().for_each(|line| all.join(lock(&line.state).sent));
         all
     }
 
     /// What a peer says; `stop` is asked whether to go on while it says nothing.
     pub(super) fn listen<'a>(&'a self, peer: u32, stop: &'a dyn Fn() -> bool) -> Option<Ear<'a>> {
-        let desk = self.desks.get(peer as usize)?.as_ref()?;
-        Some(Ear(BufReader::with_capacity(1 << 16, Patient { stream: &desk.stream, stop })))
+        let line = self.lines.get(peer as usize)?.as_ref()?;
+        Some(Ear(BufReader::with_capacity(1 << 16, Patient { stream: &line.stream, stop })))
     }
 
     /// The next message of a peer, and nothing of what comes behind it.
@@ -153,13 +166,18 @@ impl Post {
         stop: &dyn Fn() -> bool,
         content: &mut Vec<u8>,
     ) -> io::Result<Option<Head>> {
-        let Some(Some(desk)) = self.desks.get(peer as usize) else { return Ok(None) };
-        next(&mut Patient { stream: &desk.stream, stop }, content)
+        let Some(Some(line)) = self.lines.get(peer as usize) else { return Ok(None) };
+        next(&mut Patient { stream: &line.stream, stop }, content)
+    }
+
+    /// Hears nobody any more: who writes here sees that, and does not wait.
+    pub(super) fn deafen(&self) {
+        self.lines.iter().flatten().for_each(|line| drop(line.stream.shutdown(Shutdown::Read)));
     }
 
     /// Ends all talk: who waits at a socket, here or there, sees its end.
     pub(super) fn hang_up(&self) {
-        self.desks.iter().flatten().for_each(|desk| drop(desk.stream.shutdown(Shutdown::Both)));
+        self.lines.iter().flatten().for_each(|line| drop(line.stream.shutdown(Shutdown::Both)));
     }
 }
 
@@ -222,6 +240,11 @@ impl Read for Patient<'_> {
     }
 }
 
+/// Whether a peer has gone, be it within a message.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
+}
+
 fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
@@ -239,7 +262,7 @@ mod tests {
         let head = Head { kind: Kind::Operand, node: 7, port: 1, slot: 3, iteration: 1 << 40 };
         let mut frame = head.frame();
         frame.extend(b"operand");
-        posts[0].send(1, frame, Some(7), || true);
+        posts[0].send(1, frame, Some(7), || true).expect("room");
         posts[0].hang_up();
         let (mut ear, mut content) = (posts[1].listen(0, &|| true).expect("a peer"), Vec::new());
         assert_eq!(ear.next(&mut content).expect("a message"), Some(head));
@@ -247,6 +270,23 @@ mod tests {
         assert_eq!(ear.next(&mut content).expect("the end"), None);
         let sent = Sent { operands: Traffic { messages: 1, bytes: 7 }, all: Traffic { messages: 1, bytes: 32 } };
         assert_eq!((posts[0].sent(), posts[1].sent()), (sent, Sent::default()));
+    }
+
+    #[test]
+    fn who_hears_nobody_is_heard_and_lets_nobody_wait() {
+        let (here, there) = UnixStream::pair().expect("sockets");
+        let posts =
+            [vec![None, Some(here)], vec![Some(there), None]].map(|streams| Post::new(streams).expect("sockets"));
+        posts[1].deafen();
+        let head = Head::of(Kind::Begin, 0, 0);
+        let mut long = head.frame();
+        long.resize(1 << 24, 0);
+        posts[0].send(1, long, None, || false).expect("no failure");
+        posts[1].send(0, head.frame(), None, || false).expect("room");
+        let mut content = Vec::new();
+        assert_eq!(posts[0].hear_one(1, &|| true, &mut content).expect("a message"), Some(head));
+        assert_eq!(posts[1].hear_one(0, &|| true, &mut content).expect("the end"), None);
+        assert_eq!(posts[0].sent(), Sent::default());
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) fn timeline(program: &str, scheduler: Scheduler, report: &FlowReport)
     let interval = |event: &FlowEvent| Interval {
         start: event.start as f64 / 1e9,
         end: event.end as f64 / 1e9,
-        colour: ((u64::from(event.node) + event.iteration) % COLOURS) as usize,
+        colour: (u64::from(event.node).wrapping_add(event.iteration) % COLOURS) as usize,
         tip: format!(
             "{}, iteration {}: {}",
             name(report, event),

@@ -55,7 +55,8 @@ impl Job {
     }
 }
 
-/// The other machines of a run. None outlives this.
+/// The other machines of a run. None outlives this; where a second Ctrl-C or SIGKILL ends the command each still finishes the function that
+/// it is in.
 pub(super) struct Machines(Vec<Child>);
 
 impl Machines {
