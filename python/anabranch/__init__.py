@@ -7,13 +7,14 @@
 
 A session places the model's nodes on CPU devices and GPUs, plans order, transfers and memory, and runs that plan. It tells the plan
 (`Session.plan`), what runs take (`Session.profile`), how ways to place compare (`Session.compare`), and learns real costs
-(`Session.refine`). `devices` lists what is there; `place` is the laboratory for graphs and platforms that need not be.
+(`Session.refine`). `devices` lists what is there; `place` is the laboratory for graphs and platforms that need not be. `Flow` runs graphs of Python functions.
 
 Errors are those of `anabranch.errors`, all below `AnabranchError`.
 """
 
 from . import errors
 from .errors import AnabranchError
+from .flow import Flow, FlowReport
 from .laboratory import Schedule, place, strategies
 from .pipeline import Pipeline
 from .session import Session, Value, devices
@@ -23,6 +24,8 @@ __all__ = [
     "AnabranchError",
     "Comparison",
     "Devices",
+    "Flow",
+    "FlowReport",
     "Pipeline",
     "Plan",
     "Profile",

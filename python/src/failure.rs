@@ -1,5 +1,6 @@
 //! What goes wrong, on its way to a Python exception.
 
+use anabranch::flow::FlowError;
 use anabranch::pipeline::PipelineError;
 use anabranch::{ErrorKind, SessionError};
 use anabranch_kernels::{OutOfMemory, panic_text};
@@ -84,6 +85,18 @@ impl From<PipelineError> for Failure {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let about = About { node: owned(error.node()), device: owned(error.device()), ..About::default() };
         Self { about: Box::new(about), ..Self::new(error.kind(), &error) }
+    }
+}
+
+impl From<FlowError> for Failure {
+    fn from(error: FlowError) -> Self {
+        let kind = match &error {
+            FlowError::Cancelled => ErrorKind::Cancelled,
+            FlowError::Place(_) | FlowError::Problem(_) => ErrorKind::Infeasible,
+            FlowError::NoThread { .. } => ErrorKind::Memory,
+            _ => ErrorKind::Input,
+        };
+        Self::new(kind, error)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What of the Python package `anabranch` is compiled: sessions, plans, profiles, pipelines and the laboratory.
+//! What of the Python package `anabranch` is compiled: sessions, plans, profiles, pipelines, flows and the laboratory.
 //!
 //! This side knows bytes, names and JSON; what people see (arrays, dictionaries, documentation, types) is written in Python beside it. Work
 //! is done without the interpreter's lock (`work`), arrays are read where they are and outputs handed over without a copy (`tensors`),
@@ -9,6 +9,7 @@
 
 mod devices;
 mod failure;
+mod flow;
 mod laboratory;
 mod options;
 mod pipeline;
@@ -23,6 +24,8 @@ mod work;
 mod native {
     #[pymodule_export]
     use super::devices::{devices, strategies};
+    #[pymodule_export]
+    use super::flow::{FlowRun, place_flow, run_flow};
     #[pymodule_export]
     use super::laboratory::{Schedule, place};
     #[pymodule_export]

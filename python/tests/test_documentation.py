@@ -14,10 +14,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 
 def test_the_pages_code_is_python_and_its_laboratory_works():
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         compile(block, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    exec(blocks[1], {"networkx": networkx, "ab": ab})
+    for block in blocks[1:]:
+        exec(block, {"networkx": networkx, "ab": ab})
 
 
 def test_everything_public_is_documented_and_on_the_page():

@@ -2,8 +2,10 @@
 
 use crate::command;
 use crate::report::{About, data, trace, utc};
+use crate::trace::Trace;
 use anabranch::Session;
 use anabranch::compare::{Comparison, Series};
+use anabranch::flow::{FlowReport, Scheduler};
 use anabranch::planning::{Planned, PlanningError};
 use anabranch::session::Run;
 use serde_json::Value;
@@ -40,8 +42,25 @@ pub fn report(session: &Session, model: &str, series: &Series) -> serde_json::Re
 /// # Errors
 /// If it cannot be written, which is a fault of Anabranch.
 pub fn chrome_trace(run: &Run) -> io::Result<String> {
+    chrome(&trace(run))
+}
+
+/// The chart of `flow --gantt`.
+pub fn flow_chart(name: &str, scheduler: Scheduler, report: &FlowReport) -> String {
+    command::flow_timeline(name, scheduler, report).svg()
+}
+
+/// The trace of `flow --trace`, in Chrome's format.
+///
+/// # Errors
+/// If it cannot be written, which is a fault of Anabranch.
+pub fn flow_trace(report: &FlowReport) -> io::Result<String> {
+    chrome(&command::flow_trace(report))
+}
+
+fn chrome(trace: &Trace) -> io::Result<String> {
     let mut text = Vec::new();
-    trace(run).write_chrome(&mut text)?;
+    trace.write_chrome(&mut text)?;
     String::from_utf8(text).map_err(io::Error::other)
 }
 

@@ -82,6 +82,25 @@ impl Crew {
         Ok(crew)
     }
 
+    /// So many workers shared out among so many machines: without machines as by [`Crew::detect`], without workers one for each processing
+    /// unit that this process may use, or a machine if those are more.
+    ///
+    /// # Errors
+    /// Workers that are no multiple of the machines; no machine or worker, or more than 1024 workers.
+    pub fn shared_out(workers: Option<u32>, machines: Option<u32>) -> Result<Self, FlowError> {
+        let usual = units();
+        match (workers, machines) {
+            (workers, None) => Self::detect(workers.unwrap_or(usual)),
+            (None, Some(machines)) => Self::machines(machines, usual.div_ceil(machines.max(1))),
+            (Some(workers), Some(machines)) if machines > 0 && workers % machines == 0 => {
+                Self::machines(machines, workers / machines)
+            }
+            (Some(workers), Some(machines)) => Err(FlowError::Options(format!(
+                "{workers} workers cannot be shared out among {machines} machines; take a multiple of the machines"
+            ))),
+        }
+    }
+
     /// The same with other links.
     pub fn with_links(self, links: Links) -> Self {
         Crew { links, ..self }
@@ -137,6 +156,11 @@ impl Crew {
             _ => Ok(()),
         }
     }
+}
+
+/// Processing units that this process may use, as far as a crew can be so large.
+fn units() -> u32 {
+    std::thread::available_parallelism().map_or(1, |units| units.get() as u32).min(MOST_WORKERS)
 }
 
 /// Who gives workers their tasks (Silva et al., section II and III). With all of them nodes that are bound to a worker or machine stay there.
@@ -195,8 +219,7 @@ pub struct FlowOptions {
 impl Default for FlowOptions {
     /// One worker for each processing unit that this process may use.
     fn default() -> Self {
-        let units = std::thread::available_parallelism().map_or(1, |units| units.get() as u32);
-        let machine_of = vec![0; units.min(MOST_WORKERS) as usize];
+        let machine_of = vec![0; units() as usize];
         let crew = Crew { units: vec![None; machine_of.len()], machine_of, links: Links::default() };
         FlowOptions {
             crew,

@@ -13,6 +13,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// Refuses the first option that is given: whether it is, its name, and why not.
+pub(crate) fn refuse_given(options: &[(bool, &str, &str)], what: &str) -> Result<(), CliError> {
+    match options.iter().find(|(is_given, ..)| *is_given) {
+        Some((_, option, why)) => Err(CliError::input(format!("{option} does not go with {what}: {why}"))),
+        None => Ok(()),
+    }
+}
+
 /// Which devices there are.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Devices")]

@@ -5,7 +5,7 @@ mod machine;
 mod model;
 mod report;
 
-use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, parse_percent, parse_positive};
+use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, parse_percent, parse_positive, refuse_given};
 use super::files::file_of;
 use super::trial::RuleArgs;
 use super::{CliError, MORE, Output};
@@ -117,14 +117,6 @@ impl AlikeArgs {
             (self.latency.is_some(), "--latency", ALIKE),
         ];
         refuse_given(&given, what)
-    }
-}
-
-/// Refuses the first option that is given: whether it is, its name, and why not.
-fn refuse_given(options: &[(bool, &str, &str)], what: &str) -> Result<(), CliError> {
-    match options.iter().find(|(is_given, ..)| *is_given) {
-        Some((_, option, why)) => Err(CliError::input(format!("{option} does not go with {what}: {why}"))),
-        None => Ok(()),
     }
 }
 

@@ -8,14 +8,15 @@ mod processes;
 mod program;
 mod report;
 
+pub(crate) use drawn::{timeline, trace};
 pub(super) use processes::MachineCommand;
 
-use super::args::parse_seconds;
+use super::args::{parse_seconds, refuse_given};
 use super::files::file_of;
 use super::{CliError, MORE, Output, note, pretty, trace_file, write_file};
 use crate::tensors::ending;
 use anabranch::files;
-use anabranch::flow::{Allocation, Crew, Flow, FlowOptions, FlowReport, Scheduler};
+use anabranch::flow::{Allocation, Crew, Flow, FlowReport, Scheduler};
 use anabranch::plan_file::PlanFile;
 use clap::{Args, ValueEnum};
 use named::ProgramName;
@@ -186,32 +187,23 @@ impl FlowCommand {
         match &self.what {
             What::Program(program) => self.run_program(*program, output),
             What::Graph(path) => {
+                const WHY: &str = "it is of the programs";
                 let given = [
-                    (self.size.is_some(), "--size"),
-                    (self.block.is_some(), "--block"),
-                    (self.seed.is_some(), "--seed"),
-                    (self.window.is_some(), "--window"),
-                    (self.runs.is_some(), "--runs"),
-                    (self.processes, "--processes"),
+                    (self.size.is_some(), "--size", WHY),
+                    (self.block.is_some(), "--block", WHY),
+                    (self.seed.is_some(), "--seed", WHY),
+                    (self.window.is_some(), "--window", WHY),
+                    (self.runs.is_some(), "--runs", WHY),
+                    (self.processes, "--processes", WHY),
                 ];
-                refuse_given(&given, "a graph; it is of the programs")?;
+                refuse_given(&given, "a graph")?;
                 graph::run(self, path, output)
             }
         }
     }
 
     fn crew(&self) -> Result<Crew, CliError> {
-        let usual = FlowOptions::default().crew().worker_count();
-        match (self.workers, self.machines) {
-            (workers, None) => Ok(Crew::detect(workers.unwrap_or(usual))?),
-            (None, Some(machines)) => Ok(Crew::machines(machines, usual.div_ceil(machines.max(1)))?),
-            (Some(workers), Some(machines)) if machines > 0 && workers % machines == 0 => {
-                Ok(Crew::machines(machines, workers / machines)?)
-            }
-            (Some(workers), Some(machines)) => Err(CliError::input(format!(
-                "{workers} workers cannot be shared out among {machines} machines; give a multiple of --machines to --workers"
-            ))),
-        }
+        Ok(Crew::shared_out(self.workers, self.machines)?)
     }
 
     /// The scheduler of what is run once.
@@ -259,14 +251,6 @@ impl FlowCommand {
             trace_file::write(path, None, &drawn::trace(report))?;
         }
         Ok(())
-    }
-}
-
-/// Refuses the first option that is given but has no meaning.
-fn refuse_given(options: &[(bool, &str)], what: &str) -> Result<(), CliError> {
-    match options.iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => Err(CliError::input(format!("{option} does not go with {what}"))),
-        None => Ok(()),
     }
 }
 

@@ -55,6 +55,7 @@ pub use place::{dot, plan_file};
 pub use simulate::{Tried, TryOptions, try_problem};
 
 pub(crate) use compare::page_of as comparison_page;
+pub(crate) use flow::{timeline as flow_timeline, trace as flow_trace};
 pub(crate) use html::typed;
 pub(crate) use run::reported;
 

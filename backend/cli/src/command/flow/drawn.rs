@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 const COLOURS: u64 = 5;
 
 /// A lane for each worker.
-pub(super) fn timeline(program: &str, scheduler: Scheduler, report: &FlowReport) -> Timeline {
+pub(crate) fn timeline(program: &str, scheduler: Scheduler, report: &FlowReport) -> Timeline {
     let end = report.time.as_secs_f64();
     let interval = |event: &FlowEvent| Interval {
         start: event.start as f64 / 1e9,
@@ -47,7 +47,7 @@ pub(super) fn timeline(program: &str, scheduler: Scheduler, report: &FlowReport)
 }
 
 /// A group for each machine, a track for each worker.
-pub(super) fn trace(report: &FlowReport) -> Trace {
+pub(crate) fn trace(report: &FlowReport) -> Trace {
     let mut trace = Trace::default();
     let machines = report.workers.iter().map(|worker| worker.machine).max().map_or(0, |last| last + 1);
     let groups: Vec<_> = (0..machines).map(|machine| trace.group(&format!("machine {machine}"))).collect();

@@ -1,5 +1,6 @@
 //! The programs that the command brings along: run beside plain loops under each scheduler, and checked.
 
+use super::super::args::refuse_given;
 use super::super::costs::{open_store, ready_store, refused};
 use super::super::interrupt::cancel_on_interrupt;
 use super::super::progress::Progress;
@@ -7,7 +8,7 @@ use super::super::{CliError, Output, say};
 use super::named::{ProgramName, WithProgram};
 use super::processes::{Job, Machines};
 use super::report::{Report, Row};
-use super::{FlowCommand, SchedulerName, Weights, refuse_given};
+use super::{FlowCommand, SchedulerName, Weights};
 use anabranch::CancelToken;
 use anabranch::device::{DetectOptions, detect};
 use anabranch::flow::programs::Program;
@@ -23,14 +24,15 @@ const MOST_NODES: u64 = 1 << 20;
 impl FlowCommand {
     pub(super) fn run_program(&self, program: ProgramName, output: Output) -> Result<(), CliError> {
         let graph = &self.graph;
+        const WHY: &str = "it is of graphs";
         let given = [
-            (graph.dir.is_some(), "--dir"),
-            (graph.fresh, "--fresh"),
-            (graph.dry_run, "--dry-run"),
-            (graph.timeout.is_some(), "--timeout"),
-            (graph.outside, "--outside"),
+            (graph.dir.is_some(), "--dir", WHY),
+            (graph.fresh, "--fresh", WHY),
+            (graph.dry_run, "--dry-run", WHY),
+            (graph.timeout.is_some(), "--timeout", WHY),
+            (graph.outside, "--outside", WHY),
         ];
-        refuse_given(&given, "a program; it is of graphs")?;
+        refuse_given(&given, "a program")?;
         let ((size, block), seed) = (self.sizes(program)?, self.seed.unwrap_or(0));
         program.with(size, block, seed, Comparison { command: self, name: program, size, block, seed, output })
     }
