@@ -74,7 +74,7 @@ pub mod experiment;
 pub use bound::lower_bound;
 pub use choose::{ChooseError, ChooseOptions, Chosen, choose, choose_with};
 pub use evaluate::{Performance, evaluate};
-pub use front::front;
+pub use front::{best_of, front};
 pub use goal::Goal;
 pub use heuristics::{HEURISTICS, heuristics};
 pub use mapping::{Interval, Mapping, MappingError, Sharing};

@@ -313,6 +313,8 @@ fn what_cannot_be_run_is_refused_with_the_next_step() {
     command.refuses(&["flow", "join.graph", "--runs", "2"], &["--runs", "programs"]);
     command.refuses(&["flow", "lcs", "--dry-run"], &["--dry-run", "graphs"]);
     command.refuses(&["flow", "none.graph"], &["none.graph"]);
+    command.refuses(&["flow", "join.graph", "--dry-run", "--dir", "nowhere"], &["nowhere", "a run makes it"]);
+    assert!(!command.path("nowhere").exists());
     command.refuses(&["flow", "join.graph", "--place", "best"], &["\"best\"", "heft"]);
     fs::write(command.path("join.drops.json"), "{\"precious\": true}").expect("written");
     command.refuses(&["flow", "join.graph"], &["join.drops.json", "move it away"]);

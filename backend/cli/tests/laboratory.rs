@@ -289,6 +289,7 @@ fn pipelines_are_mapped_by_all_methods() {
     assert!(text.contains("chosen: period") && text.contains("h7b") && text.contains("decode"), "{text}");
     laboratory.refuses(&["pipeline", "chain.json", "--period", "1"], &["chain.json", "within the limit", "nearest"]);
     laboratory.refuses(&["pipeline", "none.json"], &["none.json"]);
+    laboratory.refuses(&["pipeline", "chain.json", "--bandwidth", "1"], &["--bandwidth", "its links itself"]);
     laboratory.refuses(&["pipeline"], &["FILE.json"]);
     let text = laboratory.text(&["pipeline", "--help"]);
     assert!(text.contains("stage,in,out") && text.contains("anabranch-pipeline"), "{text}");

@@ -62,6 +62,51 @@ fn files_become_results_of_their_names_with_the_bits_of_runs() {
 }
 
 #[test]
+fn what_was_made_of_other_files_is_not_taken_for_done() {
+    let command = Anabranch::new();
+    let inputs = reference("mlp");
+    std::fs::copy(bundled("mlp.onnx"), command.path("own.onnx")).expect("writable");
+    for at in 0..4 {
+        write(&command, &format!("set{at}.npz"), &inputs);
+    }
+    let pipe = ["pipe", "own.onnx", "--no-gpu", "--no-measure", "--inputs", "set*.npz", "-o", "results"];
+    command.json(&pipe);
+    // A data set that is newer than its results.
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    let touch = |file: &str| {
+        let file = std::fs::File::options().write(true).open(command.path(file)).expect("there");
+        file.set_modified(later).expect("it is ours");
+    };
+    touch("set2.npz");
+    let report = command.json(&[&pipe[..], &["--resume"]].concat());
+    assert_eq!((&report["done"], &report["skipped"]), (&1.into(), &3.into()));
+    // Another model under the same name.
+    touch("own.onnx");
+    let output = command.run(&[&pipe[..], &["--resume"]].concat());
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("another model") && message.contains("--resume"), "{message}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_ends_the_stream_with_a_report_and_the_next_step() {
+    let command = Anabranch::new();
+    let (model, inputs) = (bundled("mlp.onnx"), reference("mlp"));
+    (0..6).for_each(|at| write(&command, &format!("set{at}.npz"), &inputs));
+    std::fs::write(command.path("set4.npz"), "junk").expect("writable");
+    let pipe = ["pipe", &model, "--no-gpu", "--no-measure", "--together", "--inputs", "set*.npz", "-o", "results"];
+    let output = command.run(&pipe);
+    let (text, message) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("set4.npz") && message.contains("--resume"), "{message}");
+    assert!(text.contains("of 6 data sets"), "{text}");
+    write(&command, "set4.npz", &inputs);
+    let report = command.json(&[&pipe[..], &["--resume"]].concat());
+    assert!(report["skipped"].as_u64() > Some(0), "{report}");
+    assert!((0..6).all(|at| command.path(&format!("results/set{at}.npz")).is_file()));
+}
+
+#[test]
 fn rows_of_an_archive_are_cut_into_data_sets() {
     let command = Anabranch::new();
     let (model, inputs) = (bundled("mlp.onnx"), reference("mlp"));

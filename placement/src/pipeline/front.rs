@@ -1,6 +1,7 @@
 //! The mappings of which none is better in period and latency both.
 
-use super::choose::{ChooseOptions, Chosen, choose_with};
+use super::bound::lower_bound;
+use super::choose::{ChooseError, ChooseOptions, Chosen, choose_with};
 use super::evaluate::performance;
 use super::exact;
 use super::goal::{Goal, within};
@@ -39,4 +40,22 @@ pub fn front(problem: &Problem, options: ChooseOptions) -> (Vec<Chosen>, bool) {
         }
     }
     (front, false)
+}
+
+/// The best for a goal of what was chosen for it and of a front, which was looked for longer.
+///
+/// # Errors
+/// What choosing failed with, if none of the front keeps the goal's limits either.
+pub fn best_of(
+    chosen: Result<Chosen, ChooseError>,
+    front: &[Chosen],
+    problem: &Problem,
+    goal: Goal,
+) -> Result<Chosen, ChooseError> {
+    let better = |best: Result<Chosen, ChooseError>, next: &Chosen| match &best {
+        Ok(best) if !goal.prefers(next.performance, best.performance) => Ok(best.clone()),
+        // What was proven is proven for another goal.
+        _ => Ok(Chosen { lower_bound: lower_bound(problem, goal), proven: false, ..next.clone() }),
+    };
+    front.iter().filter(|found| goal.admits(found.performance)).fold(chosen, better)
 }

@@ -223,7 +223,12 @@ impl PipeCommand {
         // The rates of devices that were not known, so that the next pipeline begins sooner.
         open::save_costs(&session, &store)?;
         match ran.failure {
-            Some(failure) => Err(failure.into()),
+            Some(failure) => {
+                if self.output.is_some() && !output.json {
+                    super::note("what is done is kept; once that is mended, --resume does the rest");
+                }
+                Err(failure)
+            }
             None if token.is_cancelled() && ran.done < wanted.len() as u64 => Err(CliError::interrupted()),
             None => Ok(()),
         }

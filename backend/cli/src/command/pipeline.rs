@@ -3,10 +3,11 @@
 mod experiments;
 mod report;
 
-use super::args::parse_positive;
+use super::args::{parse_positive, refuse_given};
 use super::files::file_of;
 use super::progress::waiting;
 use super::{CliError, MORE, Output, say, write_file};
+use crate::tensors::ending;
 use anabranch_placement::pipeline::document::{self, Document};
 use anabranch_placement::pipeline::exact::ExactOptions;
 use anabranch_placement::pipeline::experiment::Sought;
@@ -70,9 +71,9 @@ pub(crate) struct PipelineCommand {
     /// Bytes a second of all links of a CSV file [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = parse_positive)]
     bandwidth: Option<f64>,
-    /// Latency of all links of a CSV file
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = seconds)]
-    link_latency: f64,
+    /// Latency of all links of a CSV file [default: 0]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    link_latency: Option<f64>,
     /// Draw period over latency of all mappings, with the front
     #[arg(long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     chart: Option<PathBuf>,
@@ -125,7 +126,14 @@ impl PipelineCommand {
         let Some(file) = &self.file else {
             return self.experiments.run(output, self.sought()?, exact, self.seed);
         };
-        let link = Link { latency: self.link_latency, bandwidth: self.bandwidth.unwrap_or(f64::INFINITY) };
+        if ending(file).as_deref() == Some("json") {
+            const WHY: &str = "it says its links itself";
+            let given =
+                [(self.bandwidth.is_some(), "--bandwidth", WHY), (self.link_latency.is_some(), "--link-latency", WHY)];
+            refuse_given(&given, "a JSON file")?;
+        }
+        let link =
+            Link { latency: self.link_latency.unwrap_or(0.0), bandwidth: self.bandwidth.unwrap_or(f64::INFINITY) };
         let Document { name, stages, processors, mut rules } = document::read(file, link)?;
         if let Some(communication) = self.communication {
             rules.communication = match communication {

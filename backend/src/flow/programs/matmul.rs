@@ -82,7 +82,8 @@ impl Program for Matmul {
             places.zip(blocks).for_each(|((row, column), block)| self.place(&mut whole, row, column, &block));
             whole
         });
-        let whole = whole.bytes(4 * (self.size * self.size) as u64).travels();
+        let whole =
+            whole.weight(1e-9 * (self.size * self.size) as f64).bytes(4 * (self.size * self.size) as u64).travels();
         let whole = flow.collect("kept", &whole);
         (flow, whole)
     }

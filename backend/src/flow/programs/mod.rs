@@ -92,6 +92,22 @@ mod tests {
         }
     }
 
+    /// The nodes whose weights are seconds are few enough to take no second.
+    fn is_weighed<P: Program>(program: &P) {
+        let crew = Crew::of(2).expect("a small crew");
+        let allocation = program.flow().0.place("heft", &crew).expect("a sound flow");
+        let predicted = allocation.predicted().map(|schedule| schedule.makespan);
+        assert!(predicted.is_some_and(|seconds| seconds < 0.1), "{}: {predicted:?}", program.name());
+    }
+
+    #[test]
+    fn small_programs_are_predicted_to_take_little() {
+        is_weighed(&Lcs::random(60, 20, 1));
+        is_weighed(&Matmul::random(40, 20, 2));
+        is_weighed(&ForkJoin { points: 1000, parts: 4 });
+        is_weighed(&Pipeline { points: 1000, parts: 4 });
+    }
+
     #[test]
     fn answers_are_what_they_are_known_to_be() {
         let lcs = Lcs::new(b"dataflow".to_vec(), b"autoflow".to_vec(), 3);

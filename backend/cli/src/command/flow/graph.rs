@@ -34,6 +34,9 @@ pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<
     drop(graph);
     let token = cancel_on_interrupt()?;
     let directory = command.graph.dir.as_deref().unwrap_or(Path::new("."));
+    if command.graph.dry_run && !directory.is_dir() {
+        return Err(CliError::in_file(directory, "there is no such directory yet; a run makes it"));
+    }
     let looked = || Prepared::new(&recipe, directory, command.graph.fresh, &token);
     let prepared =
         waiting(output, "reading the graph's files", looked).map_err(|error| match token.is_cancelled() {

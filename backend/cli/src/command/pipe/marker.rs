@@ -4,8 +4,9 @@ use super::PipeCommand;
 use super::source::Source;
 use crate::command::{CliError, read_file, write_file};
 use serde::{Deserialize, Serialize};
+use std::fs::Metadata;
 use std::path::{Path, absolute};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Its name.
 const FILE: &str = "anabranch-pipe.json";
@@ -30,20 +31,20 @@ pub(super) struct Marker {
 impl Marker {
     /// That of a command.
     pub(super) fn new(command: &PipeCommand, source: &Source<'_>) -> Result<Self, CliError> {
-        let whole = |path: &Path| -> Result<String, CliError> {
-            let path = absolute(path).map_err(|error| CliError::in_file(path, error))?;
-            Ok(path.to_string_lossy().into_owned())
-        };
-        let model = command.model.as_deref().map_or_else(|| Ok("the built-in model".to_owned()), whole)?;
-        let patterns = command.inputs.iter().map(|pattern| whole(Path::new(pattern)));
-        let dims = command.dim.iter().map(|(name, size)| format!("{name}={size}"));
+        let model = command.model.as_deref().map_or_else(|| Ok("the built-in model".to_owned()), state)?;
+        let patterns = command.inputs.iter().map(|pattern| state(Path::new(pattern)));
+        let dims = command.dim.iter().map(|(name, size)| Ok(format!("{name}={size}")));
+        let given = command.input.iter().map(|input| match input.split_once('=') {
+            Some((name, path)) => Ok(format!("{name}={}", state(Path::new(path))?)),
+            None => state(Path::new(input)),
+        });
         Ok(Self {
             model,
             source: patterns.collect::<Result<_, _>>()?,
             batch: command.batch.get(),
             seed: command.random.map(|_| command.seed),
             count: source.is_numbered().then(|| source.count()),
-            common: command.input.iter().cloned().chain(dims).collect(),
+            common: given.chain(dims).collect::<Result<_, CliError>>()?,
         })
     }
 
@@ -99,9 +100,35 @@ impl Marker {
     }
 }
 
+/// A file's whole path, with its size and when it was last written: what was made of another file of that name is not of this one. A pattern's or
+/// another text's is the path alone.
+fn state(path: &Path) -> Result<String, CliError> {
+    let whole = absolute(path).map_err(|error| CliError::in_file(path, error))?;
+    let file = path.metadata().ok().filter(Metadata::is_file);
+    let written = file.as_ref().and_then(|file| file.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+    Ok(match file.zip(written) {
+        Some((file, written)) => format!("{} ({} bytes, of {written:?})", whole.display(), file.len()),
+        None => whole.to_string_lossy().into_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_was_written_again_is_another() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("model.onnx");
+        std::fs::write(&path, "one").expect("writable");
+        let first = state(&path).expect("a path");
+        assert_eq!(state(&path).expect("a path"), first);
+        let file = std::fs::File::options().write(true).open(&path).expect("there");
+        file.set_modified(UNIX_EPOCH + std::time::Duration::from_secs(7)).expect("it is ours");
+        assert_ne!(state(&path).expect("a path"), first);
+        let pattern = directory.path().join("*.npy");
+        assert_eq!(state(&pattern).expect("a path"), pattern.to_string_lossy());
+    }
 
     #[test]
     fn results_of_other_data_sets_are_refused_with_the_next_step() {

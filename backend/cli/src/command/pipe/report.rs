@@ -60,12 +60,15 @@ impl Report {
     /// The figures of the whole, in a line.
     pub(super) fn headline(&self) -> String {
         let off = self.period_error_percent.map_or(String::new(), |off| format!(", predicted {}", error(off)));
+        // One result has none after it.
+        let period =
+            (self.measured.period > 0.0).then(|| format!(": one every {}{off}", duration(self.measured.period)));
         format!(
-            "{} of {} data sets in {}: one every {}{off}; latency {} (p50), {} (p95), {} (p99)",
+            "{} of {} data sets in {}{}; latency {} (p50), {} (p95), {} (p99)",
             self.done,
             self.wanted,
             duration(self.seconds),
-            duration(self.measured.period),
+            period.unwrap_or_default(),
             duration(self.measured.latency.p50),
             duration(self.measured.latency.p95),
             duration(self.measured.latency.p99),

@@ -45,7 +45,7 @@ pub(super) struct Ran {
     pub(super) done: u64,
     pub(super) took: Duration,
     /// What ended it early.
-    pub(super) failure: Option<PipelineError>,
+    pub(super) failure: Option<CliError>,
 }
 
 /// One pipeline of several. Times in seconds.
@@ -102,11 +102,10 @@ impl Rounds<'_> {
                 measured_period: measured.period,
                 off,
             });
-            let failure = match stopped {
-                Some(Stopped::File(error)) => return Err(error),
-                Some(Stopped::Stage(failure)) => Some(failure.renumbered(|at| part[at as usize])),
-                None => None,
-            };
+            let failure = stopped.map(|stopped| match stopped {
+                Stopped::File(error) => error,
+                Stopped::Stage(failure) => failure.renumbered(|at| part[at as usize]).into(),
+            });
             if last || failure.is_some() || self.token.is_cancelled() {
                 return Ok(Ran { plan, measured, rounds, done: done as u64, took: begun.elapsed(), failure });
             }

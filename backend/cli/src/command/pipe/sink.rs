@@ -44,10 +44,10 @@ impl<'a> Sink<'a> {
         Ok(sink)
     }
 
-    /// Whether a data set's results are there.
+    /// Whether a data set's results are there, and no older than its file.
     pub(super) fn has(&self, data_set: u64) -> bool {
         let made = self.path(data_set).and_then(|path| path.metadata().ok()).and_then(|file| file.modified().ok());
-        made.zip(self.since).is_some_and(|(made, since)| made >= since)
+        made.zip(self.since.max(self.source.written(data_set))).is_some_and(|(made, since)| made >= since)
     }
 
     /// Whether there is a file where its results would be.

@@ -11,6 +11,7 @@ use anabranch_kernels::{Buffer, Shape, Tensor, TensorSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Different random data sets that are made: more take turns.
 const MOST_RANDOM: u64 = 16;
@@ -81,6 +82,14 @@ impl<'a> Source<'a> {
             Sets::Files(files) => stem(&files[at as usize]),
             // As wide whatever their count is: a data set keeps its name when more come.
             Sets::Rows { .. } | Sets::Random { .. } => format!("{at:08}"),
+        }
+    }
+
+    /// When the file that is a data set was last written; none where it has no file of its own.
+    pub(super) fn written(&self, at: u64) -> Option<SystemTime> {
+        match &self.sets {
+            Sets::Files(files) => files[at as usize].metadata().and_then(|file| file.modified()).ok(),
+            Sets::Rows { .. } | Sets::Random { .. } => None,
         }
     }
 

@@ -4,8 +4,8 @@ use super::super::table::{Table, duration};
 use crate::chart::{Point, Scatter};
 use anabranch_placement::pipeline::check::check;
 use anabranch_placement::pipeline::{
-    ChooseError, ChooseOptions, Chosen, Goal, Mapping, Performance, Problem, Sharing, choose_with, front, heuristics,
-    lower_bound,
+    ChooseError, ChooseOptions, Chosen, Goal, Mapping, Performance, Problem, Sharing, best_of, choose_with, front,
+    heuristics, lower_bound,
 };
 use serde::Serialize;
 use std::fmt::Write;
@@ -64,7 +64,8 @@ impl Report {
             proven: chosen.proven,
             mapping: chosen.mapping.clone(),
         };
-        let chosen = choose_with(problem, goal, options)?;
+        let (front, front_proven) = front(problem, options);
+        let chosen = best_of(choose_with(problem, goal, options), &front, problem, goal)?;
         let found = heuristics(problem, goal, seed).into_iter().map(|(name, mapping, performance)| Row {
             method: name.to_owned(),
             period: performance.period,
@@ -74,7 +75,6 @@ impl Report {
             mapping,
         });
         let heuristics: Vec<Row> = found.collect();
-        let (front, front_proven) = front(problem, options);
         let front: Vec<Row> = front.iter().map(of).collect();
         let chosen = of(&chosen);
         let wrong = [&chosen].into_iter().chain(&heuristics).chain(&front).find_map(|row| {
