@@ -71,7 +71,8 @@ pub(crate) struct PipeCommand {
     output: Option<PathBuf>,
     /// Leave out data sets whose outputs are there
     ///
-    /// Only those that this command made with the same model and data sets.
+    /// Only those that this command made with the same model and data sets. Outputs that are older than their data set's file are made anew; those
+    /// of a model, archive or --input that was written since are refused. A model's external data is not looked at.
     #[arg(long, requires = "output")]
     resume: bool,
     #[command(flatten)]
