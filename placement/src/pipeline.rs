@@ -3,14 +3,17 @@
 //!
 //! A chain of `n` stages is cut into intervals of consecutive stages. Each interval has processors of its own, which share it in one
 //! of three ways: one processor runs it alone; several run it *replicated*, taking the data sets in turn; or several run it
-//! *data-parallel*, each a part of every data set. With `q` replicas in interval `j`, `c_j` the time of its slowest replica (of a
-//! data-parallel group, the inverse of the sum of its rates), and `t_j` the time of the slowest transfer from its processors to the
-//! next interval's,
+//! *data-parallel*, each a part of every data set. With `q` replicas in interval `j`, `c_j` the time of its slowest replica, and `t_j` the
+//! time of the slowest transfer from its processors to the next interval's,
 //!
 //! * the period is `max (t_{j−1} + c_j + t_j) / q_j` where a processor receives, computes or sends at any time
 //!   ([`Communication::OnePort`], the paper's model), and `max (t_{j−1}, c_j, t_j) / q_j` where it does all three at a time
 //!   ([`Communication::Overlapped`]);
 //! * the latency is `t_0 + Σ (c_j + t_j)`.
+//!
+//! A data-parallel group takes the inverse of the sum of its rates; with a share `f_s` of stage `s` that it does not divide
+//! ([`Stage::serial`]; Amdahl, *Validity of the single processor approach*, 1967), on equal processors `Σ t_s (f_s + (1 − f_s) / p)`. Its
+//! processors get and give their parts one after the other, or a datum as one where they share a memory ([`Processors::with_team`]).
 //!
 //! [`evaluate()`] computes both and [`mod@check`] plays mappings out, data set by data set. For mappings whose intervals are joined by
 //! transfers of one duration both say the same period; where replicas hang on different links, or the slow replicas of several intervals never

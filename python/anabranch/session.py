@@ -318,7 +318,8 @@ class Session:
             inputs: As for `plan`.
             goal: What is sought: the least ``period`` from result to result, or the least ``latency`` of each.
             stages: Which mappings are sought among: ``all``, ``together`` (all devices, one data set at a time), ``replicated`` (a whole
-                copy on each core) or ``pipelined`` (stages on one device each).
+                copy on each core), ``data-parallel`` (all cores of a CPU device work at each data set together) or ``pipelined`` (stages on
+                one device each).
             capacity: Data sets that may wait before each stage, for each of its devices.
             measure: Whether costs are measured first, which takes some ten runs of the model on one core.
         """

@@ -29,9 +29,10 @@ impl Pipeline {
             "all" => Among::All,
             "together" => Among::Together,
             "replicated" => Among::Replicated(None),
+            "data-parallel" => Among::DataParallel(None),
             "pipelined" => Among::Pipelined,
             _ => {
-                let text = "write all, together, replicated or pipelined";
+                let text = "write all, together, replicated, data-parallel or pipelined";
                 return Err(Failure::argument(format_args!("option `stages` = {stages:?}: {text}")));
             }
         };

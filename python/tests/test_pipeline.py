@@ -7,7 +7,7 @@ from conftest import DATA, reference, session
 import anabranch as ab
 
 
-@pytest.mark.parametrize("stages", ["together", "replicated", "pipelined"])
+@pytest.mark.parametrize("stages", ["all", "together", "replicated", "pipelined"])
 def test_a_stream_gives_what_runs_give_in_order(stages):
     own = session(DATA / "mlp.onnx", cpu_devices="core")
     (name, x), = reference("mlp")[0].items()

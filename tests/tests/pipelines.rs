@@ -92,8 +92,71 @@ fn however_they_are_mapped_results_are_those_of_runs() {
             let mapping = stages(&session, &costs, on);
             let found = run(&session, &costs, &sets, Among::Given(mapping));
             assert_same(&found, &expected, &format!("{model} in two stages"));
+            let found = run(&session, &costs, &sets, Among::DataParallel(NonZeroUsize::new(2)));
+            assert_same(&found, &expected, &format!("{model} on a group of cores"));
         }
     }
+}
+
+#[test]
+fn a_group_of_cores_is_a_device_of_a_stage_by_its_name() {
+    let session = open("convnet", false);
+    let sets = sets(&session, 9);
+    let mut costs = StageCosts::of(&session, &sets[0], false).expect("costs");
+    let cores: Vec<String> = costs.processors().map(str::to_owned).collect();
+    if cores.len() < 2 {
+        return;
+    }
+    let group = cores[..2].join("+");
+    let on: &[&[&str]] = if cores.len() > 2 { &[&[&group], &[&cores[2]]] } else { &[&[&group]] };
+    let mapping = stages(&session, &costs, on);
+    let file = std::env::temp_dir().join(format!("anabranch-group-{}.json", std::process::id()));
+    std::fs::write(&file, serde_json::to_vec(&mapping).expect("plain data")).expect("writable");
+    let read = StageMapping::read(&file);
+    std::fs::remove_file(&file).expect("it was written");
+    assert_eq!(read.expect("it was written so"), mapping);
+    let expected: Vec<Outputs> = sets.iter().map(|inputs| session.run(inputs).expect("it runs")).collect();
+    let options = PipelineOptions::default().with_among(Among::Given(mapping.clone()));
+    let pipeline = Pipeline::with_costs(&session, &costs, &options).expect("a mapping");
+    let mut results = Vec::new();
+    let ran = pipeline.run_all(sets.iter().cloned().map(Ok), |finished| {
+        results.push(finished.outputs);
+        Ok::<(), PipelineError>(())
+    });
+    ran.expect("no stage fails");
+    assert_same(&results, &expected, "a group of cores");
+    let (plan, measured) = (pipeline.plan(), pipeline.measured());
+    assert_eq!(plan.mapping, mapping);
+    assert_eq!((&plan.stages[0].devices[..], plan.stages[0].in_turn), (&[group.clone()][..], false));
+    assert_eq!((&measured.stages[0].devices[0].device, measured.stages[0].devices[0].data_sets), (&group, 9));
+    assert!(plan.handover > 0.0 && plan.period >= plan.stages[0].seconds[0] + plan.handover * (1.0 - 1e-9));
+    // What it was measured to take is what it is predicted to take the next time.
+    costs.learn_from(plan, &measured);
+    drop(pipeline);
+    let again = Pipeline::with_costs(&session, &costs, &options).expect("a mapping");
+    let (found, wanted) = (again.plan().stages[0].seconds[0], measured.stages[0].devices[0].seconds);
+    assert!((found / wanted - 1.0).abs() < 1e-9, "{found} {wanted}");
+}
+
+#[test]
+fn a_group_holds_its_memory_once() {
+    let session = open("convnet", false);
+    let set = &sets(&session, 1)[0];
+    let costs = StageCosts::of(&session, set, false).expect("costs");
+    if costs.processors().count() < 2 {
+        return;
+    }
+    let held = |among: Among| {
+        let options = PipelineOptions::default().with_among(among);
+        let pipeline = Pipeline::with_costs(&session, &costs, &options).expect("it fits");
+        (pipeline.plan().held[0].1 - pipeline.plan().in_flight, session.held_bytes()[0])
+    };
+    let two = NonZeroUsize::new(2);
+    let (one, group, copies) =
+        (held(Among::Replicated(NonZeroUsize::new(1))), held(Among::DataParallel(two)), held(Among::Replicated(two)));
+    // A team's threads have room of their own for what they pack, which is little beside a copy of the values.
+    assert!(one.0 <= group.0 && group.0 < copies.0, "{one:?} {group:?} {copies:?}");
+    assert!(group.1 < copies.1);
 }
 
 #[test]
@@ -190,8 +253,9 @@ fn memory_is_known_before_and_limits_hold_for_all_together() {
         let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
         let options = SessionOptions::default().with_devices(devices.with_memory("cpu0", limit));
         let session = session("convnet", options);
+        // Where latency counts data sets are handed on one at a time: so no measured time decides on bytes.
         let options = PipelineOptions::default().with_measuring(false).with_among(Among::Replicated(None));
-        let pipeline = Pipeline::open(&session, &sets(&session, 1)[0], &options)?;
+        let pipeline = Pipeline::open(&session, &sets(&session, 1)[0], &options.with_goal(Goal::Latency))?;
         let (plan, held) = (pipeline.plan(), session.held_bytes());
         assert_eq!(plan.held, [("cpu0".to_owned(), held[0])]);
         assert!(plan.in_flight > 0 && plan.in_flight < held[0]);
@@ -225,7 +289,32 @@ fn mappings_that_cannot_be_are_refused_with_what_is_wrong() {
     refuse(&|mapping| drop(mapping.stages[0].nodes.pop()), "no stage");
     refuse(&|mapping| mapping.stages[0].devices.push(core.clone()), "twice");
     refuse(&|mapping| mapping.stages[0].devices.clear(), "no device");
+    if let Some(other) = costs.processors().nth(1) {
+        let group = format!("{core}+{other}");
+        refuse(&|mapping| mapping.stages[0].devices = vec![group.clone(), core.clone()], "either on one group");
+        refuse(&|mapping| mapping.stages[0].devices = vec![format!("{group}+{core}")], "twice");
+    }
     let far = PipelineOptions::default().with_goal(Goal::LatencyWithin { period: 1e-12 });
     let error = Pipeline::with_costs(&session, &costs, &far).expect_err("nothing is so fast");
     assert!(error.kind() == ErrorKind::Infeasible && error.to_string().contains("the nearest has a period"), "{error}");
+}
+
+#[test]
+fn only_cores_of_one_device_share_a_data_set() {
+    let devices = DetectOptions::default().with_software_gpu(true).with_cpu_granularity(CpuGranularity::Core);
+    let session = session("convnet", SessionOptions::default().with_devices(devices));
+    let set = &sets(&session, 1)[0];
+    let costs = StageCosts::of(&session, set, false).expect("costs");
+    let devices: Vec<String> = costs.processors().map(str::to_owned).collect();
+    for other in &devices[1..] {
+        let group = format!("{}+{other}", devices[0]);
+        let mapping = stages(&session, &costs, &[&[&group]]);
+        let options = PipelineOptions::default().with_among(Among::Given(mapping));
+        let error = Pipeline::with_costs(&session, &costs, &options).expect_err("they have memories of their own");
+        assert_eq!(error.kind(), ErrorKind::PlanFile);
+        assert!(error.to_string().contains(&group) && error.to_string().contains("of one CPU device"), "{error}");
+    }
+    let options = PipelineOptions::default().with_among(Among::DataParallel(None));
+    let error = Pipeline::with_costs(&session, &costs, &options).expect_err("each device is one core").to_string();
+    assert!(error.contains("no CPU device has more than 1"), "{error}");
 }

@@ -159,10 +159,38 @@ fn what_cannot_be_is_refused_with_the_next_step() {
     command.refuses(&with(&["--random", "0"]), &["--random"]);
     command.refuses(&with(&["--inputs", "none*.npy"]), &["none*.npy"]);
     command.refuses(&with(&["--random", "2", "--replicate", "99999"]), &["99999 copies", "cores"]);
+    command.refuses(&with(&["--random", "2", "--split", "99999"]), &["99999 cores", "no CPU device has more"]);
+    command.refuses(&with(&["--random", "2", "--split", "half"]), &["--split", "auto, off or a number"]);
+    command.refuses(&with(&["--random", "2", "--split", "2", "--replicate", "2"]), &["--split", "--replicate"]);
     command.refuses(&with(&["--random", "2", "--latency", "1e-9"]), &["the nearest has", "allow more"]);
     command.refuses(&with(&["--random", "2", "--latency", "0"]), &["--latency", "above 0"]);
     command.refuses(&with(&["--random", "2", "--plan", "none.json"]), &["none.json"]);
     command.refuses(&with(&["--random", "2", "--together", "--memory", "cpu0=1KiB"]), &["cpu0"]);
+}
+
+#[test]
+fn a_data_set_is_shared_among_cores_as_said_and_as_written() {
+    let command = Anabranch::new();
+    let pipe = ["pipe", "--no-gpu", "--no-measure", "--cpu-devices", "machine", "--random", "8"];
+    let with = |more: &[&'static str]| [&pipe[..], more].concat();
+    let all = command.json(&with(&["--replicate", "auto"]));
+    let cores = all["plan"]["candidates"].as_array().expect("some").iter();
+    let copies =
+        cores.filter(|tried| tried["how"] == "a copy on each core").map(|tried| tried["devices"][0].as_array());
+    if copies.flatten().next().is_none_or(|devices| devices.len() < 2) {
+        return;
+    }
+    let group = "cpu0.0+cpu0.1";
+    let report = command.json(&with(&["--split", "2", "--write-plan", "p.json", "--gantt", "g.svg"]));
+    assert_eq!((&report["done"], &report["plan"]["stages"][0]["devices"]), (&8.into(), &[group].into()));
+    assert_eq!(report["measured"]["stages"][0]["devices"][0]["device"], group);
+    assert!(report["plan"]["handover"].as_f64().is_some_and(|seconds| seconds > 0.0), "{report}");
+    assert!(command.read("g.svg").contains(group) && command.read("p.json").contains(group));
+    let text = command.text(&with(&["--plan", "p.json"]));
+    assert!(text.contains(group) && text.contains("* given") && text.contains("Handing over"), "{text}");
+    let without = command.json(&with(&["--split", "off"]));
+    let tried = without["plan"]["candidates"].as_array().expect("some");
+    assert!(!tried.is_empty() && !tried.iter().any(|tried| tried["devices"].to_string().contains('+')), "{without}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Which nodes are a stage, and which devices do its work: what a pipeline file holds and people edit.
 
 use super::costs::StageCosts;
+use super::teams::group_name;
 use crate::error_kind::ErrorKind;
 use crate::execute::ExecError;
 use crate::files;
@@ -24,7 +25,8 @@ pub struct StageMapping {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageDevices {
-    /// The devices, each of which does the whole work of the stage for some of the data sets.
+    /// The devices, each of which does the whole work of the stage for some of the data sets. Or one group of cores of one CPU device, joined
+    /// as in `cpu0.0+cpu0.1`, which work at each data set together.
     pub devices: Vec<String>,
     /// The names of the stage's nodes, in an order in which each comes after those that it reads.
     pub nodes: Vec<String>,
@@ -38,7 +40,34 @@ pub(super) struct Stages {
     /// How many nodes each stage has.
     pub(super) sizes: Vec<usize>,
     /// The processors of each stage.
-    pub(super) on: Vec<Vec<usize>>,
+    pub(super) on: Vec<On>,
+}
+
+/// The processors of a stage, and how they share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct On {
+    pub(super) processors: Vec<usize>,
+    pub(super) sharing: Sharing,
+}
+
+impl On {
+    /// One processor, or several of which each works at another data set.
+    pub(super) fn each(processors: Vec<usize>) -> Self {
+        let sharing = if processors.len() == 1 { Sharing::Single } else { Sharing::Replicated };
+        Self { processors, sharing }
+    }
+
+    /// Cores that work at each data set together.
+    pub(super) fn group(cores: Vec<usize>) -> Self {
+        let sharing = if cores.len() == 1 { Sharing::Single } else { Sharing::DataParallel };
+        Self { processors: cores, sharing }
+    }
+
+    /// What takes data sets: each of the processors, or all of them as one.
+    pub(super) fn takers(&self) -> impl ExactSizeIterator<Item = &[usize]> {
+        let size = if self.sharing == Sharing::DataParallel { self.processors.len() } else { 1 };
+        self.processors.chunks(size.max(1))
+    }
 }
 
 impl StageMapping {
@@ -53,8 +82,8 @@ impl StageMapping {
     }
 
     pub(super) fn of(stages: &Stages, costs: &StageCosts) -> Self {
-        let stage = |(at, on): (usize, &Vec<usize>)| StageDevices {
-            devices: on.iter().map(|processor| costs.processors[*processor].name.clone()).collect(),
+        let stage = |(at, on): (usize, &On)| StageDevices {
+            devices: on.takers().map(|taker| group_name(taker, &costs.processors)).collect(),
             nodes: stages.nodes(at).iter().map(|node| costs.program().node(*node).name.clone()).collect(),
         };
         Self { stages: stages.on.iter().enumerate().map(stage).collect() }
@@ -74,12 +103,7 @@ impl StageMapping {
                 let unknown = || refused(format!("a stage has the node {name:?}, which is not in the model"));
                 stages.order.push(*nodes.get(name.as_str()).ok_or_else(unknown)?);
             }
-            let processor = |name: &String| {
-                let known = || costs.processors().collect::<Vec<_>>().join(", ");
-                let unknown = || refused(format!("a stage is on {name:?}, but the devices of stages are {}", known()));
-                costs.processors().position(|known| known == name).ok_or_else(unknown)
-            };
-            stages.on.push(stage.devices.iter().map(processor).collect::<Result<_, _>>()?);
+            stages.on.push(stage.on(costs)?);
             stages.sizes.push(stage.nodes.len());
         }
         stages.verify(costs)?;
@@ -87,14 +111,38 @@ impl StageMapping {
     }
 }
 
+impl StageDevices {
+    fn on(&self, costs: &StageCosts) -> Result<On, SessionError> {
+        let processor = |name: &str| {
+            let known = || costs.processors().collect::<Vec<_>>().join(", ");
+            let unknown = || refused(format!("a stage is on {name:?}, but the devices of stages are {}", known()));
+            costs.processors().position(|known| known == name).ok_or_else(unknown)
+        };
+        let group = |name: &String| name.split('+').map(processor).collect::<Result<Vec<_>, _>>();
+        let mut takers = self.devices.iter().map(group).collect::<Result<Vec<_>, _>>()?;
+        match &mut takers[..] {
+            [only] => Ok(On::group(std::mem::take(only))),
+            several if several.iter().all(|taker| taker.len() == 1) => Ok(On::each(takers.concat())),
+            _ => Err(refused(format!(
+                "a stage is on {}; it is either on one group of cores or on devices that take data sets by turns",
+                self.devices.join(", ")
+            ))),
+        }
+    }
+}
+
 impl Stages {
     /// What a mapping over cuts of the program means: `sizes` are the nodes of each of its stages.
     pub(super) fn of(mapping: &Mapping, order: &[NodeId], sizes: &[usize]) -> Self {
         let size = |interval: &Interval| sizes[interval.stages.clone()].iter().sum();
+        let on = |interval: &Interval| match interval.sharing {
+            Sharing::Single | Sharing::Replicated => On::each(interval.processors.clone()),
+            Sharing::DataParallel => On::group(interval.processors.clone()),
+        };
         Self {
             order: order.to_vec(),
             sizes: mapping.intervals.iter().map(size).collect(),
-            on: mapping.intervals.iter().map(|interval| interval.processors.clone()).collect(),
+            on: mapping.intervals.iter().map(on).collect(),
         }
     }
 
@@ -106,16 +154,15 @@ impl Stages {
 
     /// The same over stages that are these themselves.
     pub(super) fn mapping(&self) -> Mapping {
-        let sharing = |on: &Vec<usize>| if on.len() == 1 { Sharing::Single } else { Sharing::Replicated };
-        let interval = |(at, on): (usize, &Vec<usize>)| Interval {
+        let interval = |(at, on): (usize, &On)| Interval {
             stages: at..at + 1,
-            processors: on.clone(),
-            sharing: sharing(on),
+            processors: on.processors.clone(),
+            sharing: on.sharing,
         };
         Mapping { intervals: self.on.iter().enumerate().map(interval).collect() }
     }
 
-    /// Sees that all nodes are there once, each after what it reads, and each processor in one stage at most.
+    /// Sees that all nodes are there once, each after what it reads, each processor in one stage at most, and that groups can be.
     pub(super) fn verify(&self, costs: &StageCosts) -> Result<(), SessionError> {
         let program = costs.program();
         let name = |node: NodeId| &program.node(node).name;
@@ -137,17 +184,19 @@ impl Stages {
             return Err(refused(format!("node {:?} is in no stage", name(left))));
         }
         let mut taken = vec![false; costs.processors.len()];
-        for processor in self.on.iter().flatten() {
+        for processor in self.on.iter().flat_map(|on| &on.processors) {
             if std::mem::replace(&mut taken[*processor], true) {
                 let name = &costs.processors[*processor].name;
                 return Err(refused(format!("{name} is named twice; a device does the work of one stage")));
             }
         }
-        match (self.on.iter().position(Vec::is_empty), self.sizes.iter().position(|size| *size == 0)) {
-            (Some(at), _) => Err(refused(format!("stage {at} has no device"))),
-            (_, Some(at)) => Err(refused(format!("stage {at} has no node"))),
-            _ => Ok(()),
+        if let Some(at) = self.on.iter().position(|on| on.processors.is_empty()) {
+            return Err(refused(format!("stage {at} has no device")));
         }
+        if let Some(at) = self.sizes.iter().position(|size| *size == 0) {
+            return Err(refused(format!("stage {at} has no node")));
+        }
+        self.on.iter().flat_map(On::takers).try_for_each(|taker| costs.taker(taker).map(drop))
     }
 }
 

@@ -144,7 +144,10 @@ impl StageCosts {
                 furthest = furthest.max(seconds / predicted).max(predicted / seconds);
             }
             match &stages {
-                Some(stages) => self.learn(stages.nodes(at), stages.on[at][0], seconds),
+                Some(stages) => {
+                    let taker = stages.on[at].takers().next().unwrap_or_default();
+                    self.learn(stages.nodes(at), taker, seconds);
+                }
                 None => self.together = seconds,
             }
         }

@@ -1,12 +1,10 @@
 //! Streams of data sets: a model as a pipeline of stages that work at the same time on different devices.
 //!
 //! The lowered, fused program is cut into intervals of its order; each is a program of its own, planned and run on its device as any
-//! other, with channels of stated capacity between. A stage may have several devices, of which each works at another data set. Which
-//! nodes are a stage, and where, is chosen for the least time between results, or the least time of each, within bounds on the
-//! other; the theory is in [`anabranch_placement::pipeline`]. [`Pipeline`] is the way in.
-//!
-//! Stages that share out the rows of one data set ("data-parallel") are not among them: within a device that is what its team of
-//! threads does in every kernel, and all devices together are one of the mappings that are compared.
+//! other, with channels of stated capacity between. A stage may have several devices, of which each works at another data set
+//! (*replicated*), or several cores of one CPU device, which work at each data set together (*data-parallel*). Which nodes are a stage, and
+//! where, is chosen for the least time between results, or the least time of each, within bounds on the other; the theory is in
+//! [`anabranch_placement::pipeline`]. [`Pipeline`] is the way in.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +12,7 @@ mod choice;
 mod costs;
 mod error;
 mod face;
+mod handover;
 mod interval;
 mod line;
 mod mapping;
@@ -24,6 +23,8 @@ mod packet;
 mod plan;
 mod processors;
 mod ring;
+mod room;
+mod teams;
 #[cfg(test)]
 mod tests;
 mod times;

@@ -5,10 +5,12 @@ use super::costs::StageCosts;
 use super::face::{Parts, Pipeline};
 use super::interval::{Cut, Part};
 use super::line::{Line, Replica, Stage, Work};
-use super::mapping::{StageMapping, Stages, refused};
+use super::mapping::{On, StageMapping, Stages, refused};
 use super::options::PipelineOptions;
 use super::packet::{Packet, work};
 use super::plan::{PipelinePlan, StagePlan, Tried};
+use super::processors::Processor;
+use super::room::Room;
 use super::wiring::Wiring;
 use crate::execute::Executor;
 use crate::planning::Planned;
@@ -87,7 +89,7 @@ impl Opening<'_> {
         let stage = StagePlan {
             devices: vec![device],
             nodes: program.nodes.iter().map(|node| node.name.clone()).collect(),
-            seconds: vec![candidate.performance.period],
+            seconds: vec![self.costs.together],
             in_turn: false,
             bytes_in: wiring.live[0],
         };
@@ -103,23 +105,25 @@ impl Opening<'_> {
         let program = &self.costs.lowered.program;
         let cut = Cut::new(program, &stages.order, &stages.sizes);
         let wiring = Wiring::of(&cut, program)?;
-        let counts: Vec<usize> = stages.on.iter().map(Vec::len).collect();
+        let takers = |on: &On| on.takers().map(|taker| self.costs.taker(taker)).collect::<Result<Vec<_>, _>>();
+        let takers = stages.on.iter().map(takers).collect::<Result<Vec<_>, _>>()?;
+        let counts: Vec<usize> = takers.iter().map(Vec::len).collect();
         let room = Room::of(&wiring, &counts, self.options.capacity.get(), self.stride(candidate));
-        let plans = self.plans(&cut, stages)?;
+        let plans = self.plans(&cut, &takers)?;
         let of_all: Vec<_> = plans.iter().flatten().cloned().collect();
         let (charge, held) = self.session.hold(&of_all, room.bytes)?;
         let (mut line, mut described) = (Vec::new(), Vec::new());
         for (at, plans) in plans.into_iter().enumerate() {
-            let on = &stages.on[at];
-            let keys = on.iter().map(|processor| &self.costs.processors[*processor].key);
+            let on = &takers[at];
             // Devices of different kinds round differently: which takes which data set is then no matter of time.
-            let in_turn = keys.clone().any(|key| *key != self.costs.processors[on[0]].key);
+            let in_turn = on.iter().any(|processor| processor.key != on[0].key);
             let replicas = plans
                 .iter()
                 .zip(on)
-                .map(|((planned, _), processor)| self.replica(planned, *processor, &wiring, at, room.kept[at]));
+                .map(|((planned, _), processor)| self.replica(planned, processor, &wiring, at, room.kept[at]));
             let replicas = replicas.collect::<Result<Vec<_>, _>>()?;
-            let seconds = on.iter().map(|processor| self.costs.sum(stages.nodes(at), *processor)).collect();
+            let taken = stages.on[at].takers();
+            let seconds = taken.map(|taker| self.costs.seconds_on(stages.nodes(at), taker)).collect();
             described.push(StagePlan {
                 devices: replicas.iter().map(|replica| replica.device.clone()).collect(),
                 nodes: stages.nodes(at).iter().map(|node| program.node(*node).name.clone()).collect(),
@@ -143,24 +147,28 @@ impl Opening<'_> {
 
     /// The plans of all replicas, by stage, with the session's devices that they are on.
     #[expect(clippy::type_complexity, reason = "what the session charges")]
-    fn plans(&self, cut: &Cut, stages: &Stages) -> Result<Vec<Vec<(Arc<Planned>, Vec<usize>)>>, SessionError> {
-        let planned = |part: &Part, processor: usize| {
+    fn plans(
+        &self,
+        cut: &Cut,
+        takers: &[Vec<Processor>],
+    ) -> Result<Vec<Vec<(Arc<Planned>, Vec<usize>)>>, SessionError> {
+        let planned = |part: &Part, processor: &Processor| {
             let planned = self.costs.plan(&part.program, processor, self.session.choice())?;
-            Ok((planned, self.costs.processors[processor].homes.clone()))
+            Ok((planned, processor.homes.clone()))
         };
-        let stage = |(part, on): (_, &Vec<usize>)| on.iter().map(|processor| planned(part, *processor)).collect();
-        cut.parts.iter().zip(&stages.on).map(stage).collect()
+        let stage = |(part, on): (_, &Vec<Processor>)| on.iter().map(|processor| planned(part, processor)).collect();
+        cut.parts.iter().zip(takers).map(stage).collect()
     }
 
     fn replica(
         &self,
         planned: &Arc<Planned>,
-        processor: usize,
+        processor: &Processor,
         wiring: &Wiring,
         stage: usize,
         kept: usize,
     ) -> Result<Replica<Packet>, SessionError> {
-        let pool = self.costs.processors[processor].pool(self.session);
+        let pool = processor.pool(self.session);
         let executor = Executor::new(Arc::clone(planned.plan()), Arc::new(planned.kernels()), &pool)?;
         let (route, options) = (wiring.routes[stage].clone(), self.options.run.clone());
         let start = move || -> Work<Packet> {
@@ -171,7 +179,7 @@ impl Opening<'_> {
             };
             work(run, route, kept, options)
         };
-        Ok(Replica { device: self.costs.processors[processor].name.clone(), start: Box::new(start) })
+        Ok(Replica { device: processor.name.clone(), start: Box::new(start) })
     }
 
     fn plan(&self, candidate: &Candidate, stages: Vec<StagePlan>, held: Vec<u64>, in_flight: u64) -> PipelinePlan {
@@ -182,84 +190,11 @@ impl Opening<'_> {
             stages,
             period: candidate.performance.period,
             latency: candidate.performance.latency,
+            handover: self.costs.handover,
             held: names.zip(held).collect(),
             in_flight,
             candidates: Vec::new(),
             mapping: mapping.unwrap_or_default(),
         }
-    }
-}
-
-/// Data sets that come within so many seconds are handed on together: beside them, waking a thread (some 10 µs) is little.
-const STRIDE: f64 = 4e-4;
-/// At most so many, and so many bytes of values.
-const MOST_GATHERED: u64 = 32;
-const GATHERED: u64 = 1 << 19;
-
-/// How many data sets may be where, and the bytes of their values.
-struct Room {
-    /// How many are handed on at a time.
-    gather: usize,
-    /// Of the channel before each stage, and behind the last.
-    capacities: Vec<usize>,
-    /// Results that each replica of a stage keeps for their memory.
-    kept: Vec<usize>,
-    /// Of all that is in flight or kept, at most.
-    bytes: u64,
-}
-
-impl Room {
-    /// With `capacity` data sets for each device, and more where they come so soon, one each `period` seconds, that several are handed on
-    /// at a time, and are so small that this takes little.
-    fn of(wiring: &Wiring, replicas: &[usize], capacity: usize, period: f64) -> Self {
-        let at = |stage: usize| replicas.get(stage).copied().unwrap_or(1);
-        let largest = wiring.live.iter().max().map_or(1, |bytes| *bytes.max(&1));
-        let gather = ((STRIDE / period) as u64).min(GATHERED / largest).clamp(1, MOST_GATHERED) as usize;
-        let least = if gather > 1 { 2 * gather } else { 1 };
-        let capacities = (0..=replicas.len()).map(|stage| capacity.saturating_mul(at(stage)).max(least));
-        let capacities: Vec<usize> = capacities.collect();
-        // As many as may be on their way to the next stage and in it, shared among the replicas.
-        let kept =
-            |stage: usize| capacities[stage + 1].saturating_add(at(stage + 1)).div_ceil(at(stage)).saturating_add(1);
-        let kept: Vec<usize> = (0..replicas.len()).map(kept).collect();
-        let waiting = capacities.iter().zip(&wiring.live).map(|(sets, bytes)| (*sets as u64).saturating_mul(*bytes));
-        let passing = (0..replicas.len()).map(|stage| {
-            let inside = wiring.live[stage].saturating_add(wiring.live[stage + 1]);
-            let made = (kept[stage] as u64).saturating_mul(wiring.made[stage]);
-            (replicas[stage] as u64).saturating_mul(inside.saturating_add(made))
-        });
-        let bytes = waiting.chain(passing).fold(0, u64::saturating_add);
-        Self { gather, capacities, kept, bytes }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn room_beyond_all_memory_is_counted_as_that() {
-        let (inputs, outputs, routes) = Default::default();
-        let wiring = Wiring { slots: 0, inputs, outputs, routes, live: vec![8; 3], made: vec![8; 2] };
-        let room = Room::of(&wiring, &[2, 3], usize::MAX, 1.0);
-        assert_eq!((room.capacities, room.bytes), (vec![usize::MAX; 3], u64::MAX));
-        let room = Room::of(&wiring, &[2, 1], 2, 1.0);
-        assert_eq!((room.capacities, room.kept), (vec![4, 2, 2], vec![3, 4]));
-        assert_eq!(room.bytes, 8 * (4 + 2 + 2) + 2 * (16 + 3 * 8) + (16 + 4 * 8));
-    }
-
-    #[test]
-    fn what_comes_soon_and_is_small_is_handed_on_together() {
-        let gathered = |bytes, period| {
-            let (inputs, outputs, routes) = Default::default();
-            let wiring = Wiring { slots: 0, inputs, outputs, routes, live: vec![bytes; 2], made: vec![bytes] };
-            let room = Room::of(&wiring, &[2], 2, period);
-            (room.gather, room.capacities)
-        };
-        assert_eq!(gathered(1000, 1e-3), (1, vec![4, 2]));
-        assert_eq!(gathered(1000, 4.1e-5), (9, vec![18, 18]));
-        assert_eq!(gathered(1 << 18, 4.1e-5), (2, vec![4, 4]));
-        assert_eq!(gathered(1 << 20, 0.0), (1, vec![4, 2]));
-        assert_eq!(gathered(0, 0.0), (32, vec![64, 64]));
     }
 }

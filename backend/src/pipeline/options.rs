@@ -17,7 +17,10 @@ pub struct PipelineOptions {
     /// differ from data set to data set, and take memory and latency. Default: 2. Small data sets that come within less than 0.2 ms are
     /// handed on several at a time, for which more may wait.
     pub capacity: NonZeroUsize,
-    /// Whether costs are measured first, which takes some ten runs of the model on one core. Default: yes.
+    /// Whether stages may be data-parallel: several cores of one CPU device work at each data set together. Default: yes.
+    pub data_parallel: bool,
+    /// Whether costs are measured first, which takes some ten runs of the model on one core, and as many on all cores of each CPU device
+    /// together. Default: yes.
     pub measure: bool,
     /// How each stage is run.
     pub run: RunOptions,
@@ -27,13 +30,16 @@ pub struct PipelineOptions {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Among {
-    /// All of these, and stages some of which are replicated.
+    /// All of these, and stages some of which are replicated or data-parallel.
     #[default]
     All,
     /// All devices together, one data set at a time: what [`Session::run`](crate::Session::run) does.
     Together,
     /// A whole copy of the model on each of so many cores; on all if no number is given.
     Replicated(Option<NonZeroUsize>),
+    /// The whole model on so many cores of one CPU device, which work at each data set together; on all of the device that has most if no
+    /// number is given.
+    DataParallel(Option<NonZeroUsize>),
     /// Stages on one device each.
     Pipelined,
     /// This mapping alone.
@@ -43,7 +49,8 @@ pub enum Among {
 impl Default for PipelineOptions {
     fn default() -> Self {
         let capacity = NonZeroUsize::MIN.saturating_add(1);
-        Self { goal: Goal::Period, among: Among::All, capacity, measure: true, run: RunOptions::default() }
+        let (goal, among, run) = (Goal::Period, Among::All, RunOptions::default());
+        Self { goal, among, capacity, data_parallel: true, measure: true, run }
     }
 }
 
@@ -61,6 +68,11 @@ impl PipelineOptions {
     /// Lets so many data sets wait before each stage, for each of its devices.
     pub fn with_capacity(self, capacity: NonZeroUsize) -> Self {
         Self { capacity, ..self }
+    }
+
+    /// Lets stages be data-parallel, or not.
+    pub fn with_data_parallel(self, data_parallel: bool) -> Self {
+        Self { data_parallel, ..self }
     }
 
     /// Measures costs first, or not.

@@ -2,7 +2,8 @@
 
 use super::choice::Candidate;
 use super::costs::StageCosts;
-use super::mapping::StageMapping;
+use super::mapping::{On, StageMapping};
+use super::teams::group_name;
 use serde::Serialize;
 
 /// What a pipeline will do, and what is predicted of it. Times in seconds, sizes in bytes.
@@ -16,6 +17,8 @@ pub struct PipelinePlan {
     pub period: f64,
     /// From the beginning of a data set to its result.
     pub latency: f64,
+    /// What handing over a data set takes at each stage, as measured; part of the period and the latency.
+    pub handover: f64,
     /// What each device of the session holds at most for the pipeline: weights, the stages' own memory, and on the host what is in flight.
     pub held: Vec<(String, u64)>,
     /// What is in flight between stages at most: values that wait, that pass stages, and memory that is kept for the next.
@@ -30,7 +33,8 @@ pub struct PipelinePlan {
 /// A stage. Times in seconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StagePlan {
-    /// Where it runs: more than one device for a stage that is replicated.
+    /// Where it runs: more than one device for a stage that is replicated. Cores that work at each data set together are one, as in
+    /// `cpu0.0+cpu0.1`.
     pub devices: Vec<String>,
     /// The nodes.
     pub nodes: Vec<String>,
@@ -47,7 +51,7 @@ pub struct StagePlan {
 pub struct Tried {
     /// How it was found.
     pub how: String,
-    /// The devices of each of its stages; none where all devices work together.
+    /// The devices of each of its stages, as in [`StagePlan::devices`]; none where all devices work together.
     pub devices: Vec<Vec<String>>,
     /// Predicted seconds from result to result.
     pub period: f64,
@@ -59,7 +63,7 @@ pub struct Tried {
 
 impl Tried {
     pub(super) fn of(candidate: &Candidate, costs: &StageCosts, refused: Option<String>) -> Self {
-        let names = |on: &Vec<usize>| on.iter().map(|at| costs.processors[*at].name.clone()).collect();
+        let names = |on: &On| on.takers().map(|taker| group_name(taker, &costs.processors)).collect();
         let stages = candidate.stages.as_ref();
         Self {
             how: candidate.how.clone(),

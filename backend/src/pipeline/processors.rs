@@ -1,5 +1,6 @@
-//! What stages can be put on: each core of the session's CPU devices, and each GPU, which a core feeds.
+//! What stages can be put on: each core of the session's CPU devices, several of one device as a group, and each GPU, which a core feeds.
 
+use super::teams::Team;
 use crate::device::{CpuDevice, CpuGranularity, DetectOptions, Inventory, detect};
 use crate::execute::{ComputeDevice, DevicePool, GpuOpener};
 use crate::planning::{Machine, compute_devices};
@@ -44,19 +45,23 @@ impl Processor {
     }
 }
 
-/// The processors of a session's devices, without GPUs that it has given up: cores first.
+/// The processors of a session's devices, without GPUs that it has given up: cores first. And which of them are cores of one device.
 ///
 /// # Errors
 /// If the machine's cores cannot be told apart.
-pub(super) fn processors(session: &Session) -> Result<Vec<Processor>, SessionError> {
+pub(super) fn processors(session: &Session) -> Result<(Vec<Processor>, Vec<Team>), SessionError> {
     let inventory = session.inventory();
     let fine = detect(&DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core))?;
     let part = |cpus: Vec<CpuDevice>| Inventory { cpus, gpus: Vec::new(), notes: Vec::new(), ..inventory.clone() };
-    let mut all = Vec::new();
+    let (mut all, mut teams) = (Vec::new(), Vec::new());
     for (home, device) in inventory.cpus.iter().enumerate() {
+        let first = all.len();
         for core in cores(device, &fine.cpus) {
             let (name, key) = (core.name.clone(), core.key.clone());
             all.push(Processor { name, key, devices: part(vec![core]), homes: vec![home] });
+        }
+        if all.len() > first + 1 {
+            teams.push(Team { device: device.clone(), home, cores: (first..all.len()).collect() });
         }
     }
     // The last core is the one that a pipeline of few stages leaves idle.
@@ -70,7 +75,7 @@ pub(super) fn processors(session: &Session) -> Result<Vec<Processor>, SessionErr
             all.push(Processor { name: gpu.name.clone(), key: gpu.key.clone(), devices, homes });
         }
     }
-    Ok(all)
+    Ok((all, teams))
 }
 
 /// A device as devices of one core each. A device of one thread is that already.

@@ -11,6 +11,7 @@ use super::problem::{Parallel, Problem};
 use super::processors::Port;
 use super::stages::StageKind;
 use super::weights::Weights;
+use std::ops::Range;
 
 /// Steps beyond which the simple part of a bound has to do.
 const STEPS: usize = 20_000_000;
@@ -84,12 +85,24 @@ fn shortest_cycle(problem: &Problem, links: &Links, start: usize, end: usize) ->
     if !parallel || kind < StageKind::DataParallel {
         return least;
     }
-    let rates: f64 = (0..problem.processor_count()).map(|it| 1.0 / problem.seconds(it, start..end)).sum();
     let shortest = |out: bool| {
         let of = |processor: &Vec<(f64, f64)>| if out { processor[end].1 } else { processor[start].0 };
         links.0.iter().map(of).fold(f64::INFINITY, f64::min)
     };
-    least.min(cycle(rules.communication, shortest(false), 1.0 / rates, shortest(true), 1))
+    least.min(cycle(rules.communication, shortest(false), together(problem, start..end), shortest(true), 1))
+}
+
+/// Less than no data-parallel group takes for some stages: a whole team with the shortest serial part of its members.
+fn together(problem: &Problem, stages: Range<usize>) -> f64 {
+    let of = |team: &[usize]| {
+        let serial = team.iter().map(|&it| problem.serial_seconds(it, stages.clone())).fold(f64::INFINITY, f64::min);
+        let own = |&it: &usize| problem.seconds(it, stages.clone()) - problem.serial_seconds(it, stages.clone());
+        serial + 1.0 / team.iter().map(|it| 1.0 / own(it).max(0.0)).sum::<f64>()
+    };
+    match problem.processors().teams() {
+        [] => of(&(0..problem.processor_count()).collect::<Vec<_>>()),
+        teams => teams.iter().map(|team| of(team)).fold(f64::INFINITY, f64::min),
+    }
 }
 
 fn latency(problem: &Problem) -> f64 {
@@ -97,11 +110,10 @@ fn latency(problem: &Problem) -> f64 {
     let data = &problem.stages().data;
     let link = |from, to, place: usize| problem.processors().link(from, to).seconds(data[place] as f64);
     let transfers = stages * processors * processors <= STEPS;
-    let together = |stage: usize| {
+    let group = |stage: usize| {
         let can = problem.rules().parallel != Parallel::Never
             && problem.stages().stages[stage].kind == StageKind::DataParallel;
-        let rates = (0..processors).map(|it| 1.0 / problem.seconds(it, stage..stage + 1)).sum::<f64>();
-        if can { 1.0 / rates } else { f64::INFINITY }
+        if can { together(problem, stage..stage + 1) } else { f64::INFINITY }
     };
     // When the data before a stage can be on each processor; a group of all stands last, to and from which nothing is paid.
     let mut there: Vec<f64> = (0..processors).map(|it| link(Port::Outside, Port::Processor(it), 0)).collect();
@@ -109,7 +121,7 @@ fn latency(problem: &Problem) -> f64 {
     there.push(0.0);
     for stage in 0..stages {
         let mut done: Vec<f64> = (0..processors).map(|it| there[it] + problem.seconds(it, stage..stage + 1)).collect();
-        done.push(there[processors] + together(stage));
+        done.push(there[processors] + group(stage));
         let least = anywhere(&done);
         if stage + 1 == stages {
             let out = |it: usize| done[it] + link(Port::Processor(it), Port::Outside, stages);

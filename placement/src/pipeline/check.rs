@@ -5,7 +5,8 @@
 //! is at one thing at a time, or at three where communication is overlapped. Buffers for what is under way are as many as are needed. The
 //! period is played with all data sets waiting outside, the latency with one coming each period. Results leave in order.
 //!
-//! A data-parallel group is one processor, to which the parts come one after the other.
+//! A data-parallel group is one processor, to which the parts come one after the other; or a datum as a whole, over the slowest of the links,
+//! where the group is of a team.
 
 use super::evaluate::Performance;
 use super::mapping::{Interval, Mapping, Sharing};
@@ -91,7 +92,12 @@ fn structure(problem: &Problem, mapping: &Mapping) -> Vec<Violation> {
                         Parallel::Interval => true,
                     },
                 };
-                if !shared || stages[stage].times[processor].is_none() {
+                let teams = problem.processors().teams();
+                let parted = several && interval.sharing == Sharing::DataParallel && !teams.is_empty();
+                let own = teams.iter().find(|team| team.contains(&processor));
+                let apart =
+                    parted && own.is_none_or(|team| interval.processors.iter().any(|other| !team.contains(other)));
+                if !shared || apart || stages[stage].times[processor].is_none() {
                     violations.push(Violation::CannotRun { stage, processor });
                 }
             }
@@ -131,6 +137,8 @@ fn memories(problem: &Problem, mapping: &Mapping) -> Vec<Violation> {
 struct Unit {
     /// Processors and the part of each data set that each of them has.
     parts: Vec<(usize, f64)>,
+    /// Whether a datum comes to them as a whole instead.
+    as_one: bool,
     seconds: f64,
     free: [f64; 3],
 }
@@ -156,20 +164,28 @@ fn greatest_divisor(a: usize, b: usize) -> usize {
 }
 
 fn units(problem: &Problem, interval: &Interval) -> Vec<Unit> {
-    let seconds = |processor: usize| {
-        let stages = &problem.stages().stages[interval.stages.clone()];
-        stages.iter().map(|stage| stage.times[processor].unwrap_or(f64::INFINITY)).sum::<f64>()
-    };
-    let unit = |parts, seconds| Unit { parts, seconds, free: [0.0; 3] };
+    let stages = &problem.stages().stages[interval.stages.clone()];
+    let seconds =
+        |processor: usize| stages.iter().map(|stage| stage.times[processor].unwrap_or(f64::INFINITY)).sum::<f64>();
+    let as_one = !problem.processors().teams().is_empty();
+    let unit = |parts, seconds| Unit { parts, as_one, seconds, free: [0.0; 3] };
     if interval.sharing != Sharing::DataParallel {
         return interval.processors.iter().map(|&processor| unit(vec![(processor, 1.0)], seconds(processor))).collect();
     }
-    // All finish together: each takes rate over all rates of the data set.
+    let undivided =
+        |processor: usize| stages.iter().map(|it| it.times[processor].unwrap_or(0.0) * it.serial).sum::<f64>();
+    let divided = |processor: usize| {
+        let times = stages.iter().map(|it| it.times[processor].unwrap_or(f64::INFINITY) * (1.0 - it.serial));
+        times.sum::<f64>()
+    };
+    // First what is not divided; then all finish together: each takes rate over all rates of the data set.
+    let serial = interval.processors.iter().map(|&processor| undivided(processor)).fold(0.0, f64::max);
+    let parallel = 1.0 / interval.processors.iter().map(|&processor| 1.0 / divided(processor)).sum::<f64>();
     let idle = interval.processors.iter().any(|&processor| seconds(processor) == 0.0);
     let rates: f64 = interval.processors.iter().map(|&processor| 1.0 / seconds(processor)).sum();
     let equal = 1.0 / interval.processors.len() as f64;
     let part = |&processor: &usize| (processor, if idle { equal } else { 1.0 / seconds(processor) / rates });
-    vec![unit(interval.processors.iter().map(part).collect(), if idle { 0.0 } else { 1.0 / rates })]
+    vec![unit(interval.processors.iter().map(part).collect(), serial + parallel)]
 }
 
 /// When each data set came and left.
@@ -185,14 +201,8 @@ fn results(problem: &Problem, mapping: &Mapping, pace: f64, count: usize) -> Vec
             let turn = |units: &Vec<Unit>| number % units.len();
             let sender = place.checked_sub(1).map(|before| (before, turn(&intervals[before])));
             let receiver = (place < intervals.len()).then(|| (place, turn(&intervals[place])));
-            let outside = [(None, 1.0)];
-            let ports = |unit: Option<(usize, usize)>| match unit {
-                Some((place, turn)) => {
-                    intervals[place][turn].parts.iter().map(|&(processor, part)| (Some(processor), part)).collect()
-                }
-                None => outside.to_vec(),
-            };
-            let seconds = message_seconds(problem, &ports(sender), &ports(receiver), datum);
+            let unit = |at: Option<(usize, usize)>| at.map(|(place, turn)| &intervals[place][turn]);
+            let seconds = message_seconds(problem, unit(sender), unit(receiver), datum);
             let mut start = ready;
             if let Some((place, turn)) = sender {
                 start = start.max(intervals[place][turn].free[SEND]);
@@ -218,15 +228,27 @@ fn results(problem: &Problem, mapping: &Mapping, pace: f64, count: usize) -> Vec
     results
 }
 
-/// Seconds of all messages of one datum, one after the other.
-fn message_seconds(problem: &Problem, from: &[(Option<usize>, f64)], to: &[(Option<usize>, f64)], datum: usize) -> f64 {
-    let port = |place: Option<usize>| place.map_or(Port::Outside, Port::Processor);
-    let mut seconds = 0.0;
-    for &(sender, sent) in from {
-        for &(receiver, taken) in to {
-            let link = problem.processors().link(port(sender), port(receiver));
-            seconds += link.latency + problem.stages().data[datum] as f64 * sent * taken / link.bandwidth;
+/// Seconds of all messages of one datum, one after the other, or of the slowest where it comes as a whole. Nobody is the outside.
+fn message_seconds(problem: &Problem, from: Option<&Unit>, to: Option<&Unit>, datum: usize) -> f64 {
+    let ports = |unit: Option<&Unit>| match unit {
+        Some(Unit { parts, as_one, .. }) => {
+            let part =
+                |&(processor, part): &(usize, f64)| (Port::Processor(processor), if *as_one { 1.0 } else { part });
+            parts.iter().map(part).collect()
         }
+        None => vec![(Port::Outside, 1.0)],
+    };
+    let together = |as_one: bool, seconds: f64, next: f64| if as_one { seconds.max(next) } else { seconds + next };
+    let is_one = |unit: Option<&Unit>| unit.is_some_and(|unit| unit.as_one);
+    let mut seconds = 0.0;
+    for (sender, sent) in ports(from) {
+        let mut own = 0.0;
+        for (receiver, taken) in ports(to) {
+            let link = problem.processors().link(sender, receiver);
+            let bytes = problem.stages().data[datum] as f64 * sent * taken;
+            own = together(is_one(to), own, link.latency + bytes / link.bandwidth);
+        }
+        seconds = together(is_one(from), seconds, own);
     }
     seconds
 }

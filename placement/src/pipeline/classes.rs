@@ -22,6 +22,7 @@ fn alike(problem: &Problem, one: usize, other: usize) -> bool {
     let stages = &problem.stages().stages;
     stages.iter().all(|stage| stage.times[one] == stage.times[other])
         && same_memory(problem, one, other)
+        && team(problem, one) == team(problem, other)
         && link(a, b) == link(b, a)
         && others.chain([Port::Outside]).all(|port| link(a, port) == link(b, port) && link(port, a) == link(port, b))
 }
@@ -37,6 +38,10 @@ fn same_memory(problem: &Problem, one: usize, other: usize) -> bool {
         }
         _ => false,
     }
+}
+
+fn team(problem: &Problem, processor: usize) -> Option<usize> {
+    problem.processors().teams().iter().position(|members| members.contains(&processor))
 }
 
 fn memory_is_own(problem: &Problem, processor: usize) -> bool {

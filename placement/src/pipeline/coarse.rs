@@ -48,10 +48,14 @@ fn least_seconds(problem: &Problem, start: usize, end: usize) -> f64 {
 fn joined(problem: &Problem, start: usize, end: usize) -> Stage {
     let run = &problem.stages().stages[start..end];
     let time = |processor| Some(problem.seconds(processor, start..end)).filter(|seconds| seconds.is_finite());
+    // Of the first that can run it: what is found with it is judged by the stages themselves.
+    let able = (0..problem.processor_count()).find(|&processor| problem.seconds(processor, start..end) > 0.0);
+    let share = able.map_or(0.0, |it| problem.serial_seconds(it, start..end) / problem.seconds(it, start..end));
     Stage {
         name: run[0].name.clone(),
         kind: run.iter().map(|stage| stage.kind).min().unwrap_or_default(),
         times: (0..problem.processor_count()).map(time).collect(),
+        serial: share.clamp(0.0, 1.0),
         weights: run.iter().fold(0, |sum, stage| sum.saturating_add(stage.weights)),
         activations: run.iter().map(|stage| stage.activations).max().unwrap_or(0),
     }

@@ -6,7 +6,7 @@
 //! "version": 1,
 //! "name": "frames",
 //! "stages": [
-//!   {"name": "decode", "work": 14, "kind": "data-parallel", "weights": 0, "activations": 4096},
+//!   {"name": "decode", "work": 14, "kind": "data-parallel", "serial": 0.1, "weights": 0, "activations": 4096},
 //!   {"name": "detect", "times": [4.0, null, 2.5]}
 //! ],
 //! "data": [100, 20, 1],
@@ -14,6 +14,7 @@
 //! "link": {"latency": 1e-5, "bandwidth": 1e10},
 //! "links": [{"from": "outside", "to": "gpu0", "latency": 2e-5, "bandwidth": 8e9}],
 //! "memories": [{"bytes": 1000000, "processors": ["cpu0", "cpu1"]}],
+//! "teams": [["cpu0", "cpu1"]],
 //! "rules": {"communication": "overlapped", "replication": true, "parallel": "stage"}
 //! }
 //! ```
@@ -26,6 +27,7 @@
 //! | `stages[].times` | seconds of one data set on each processor; `null` where the stage cannot run | `work` over speed |
 //! | `stages[].work` | operations of one data set | refused without `times` |
 //! | `stages[].kind` | `monolithic`, `replicable` or `data-parallel` | `replicable` |
+//! | `stages[].serial` | the share of its time that a data-parallel group does not divide | 0 |
 //! | `stages[].weights`, `.activations` | bytes that stay, and that each processor needs while it runs | 0 |
 //! | `data` | bytes into the first stage, between stages, and out of the last | refused |
 //! | `processors[].name` | each once, and not `outside` | refused |
@@ -33,6 +35,7 @@
 //! | `link` | `latency` in seconds and `bandwidth` in bytes a second (`null`: no limit) of all links | links take no time |
 //! | `links[]` | the same for the link `from` one `to` the other, of processors or `outside` | as `link` |
 //! | `memories[]` | `bytes` of a memory, and the `processors` that work in it | no limit |
+//! | `teams[]` | processors of one memory that can be a data-parallel group, to which data come as one | any can, part by part |
 //! | `rules` | [`Rules`] | one-port, replication, nothing data-parallel |
 //!
 //! A CSV file has a line a stage under a head line: `stage`, `in` and `out` (bytes, where the `out` of a stage is the `in` of the next), if wanted `kind`,
@@ -104,6 +107,8 @@ struct File {
     #[serde(default)]
     memories: Vec<MemoryEntry>,
     #[serde(default)]
+    teams: Vec<Vec<String>>,
+    #[serde(default)]
     rules: Rules,
 }
 
@@ -115,6 +120,8 @@ struct StageEntry {
     times: Option<Vec<Option<f64>>>,
     #[serde(default)]
     kind: StageKind,
+    #[serde(default)]
+    serial: f64,
     #[serde(default)]
     weights: u64,
     #[serde(default)]
@@ -182,7 +189,7 @@ fn parse_json(stem: &str, bytes: &[u8]) -> Result<Document, Refusal> {
     let speeds = file.processors.iter().enumerate().map(speed).collect::<Result<Vec<f64>, Refusal>>()?;
     let stages = file.stages.into_iter().enumerate();
     let stages = stages.map(|(place, entry)| stage(place, entry, &speeds)).collect::<Result<Vec<Stage>, Refusal>>()?;
-    let processors = processors(names, &ports, file.link, &file.links, file.memories)?;
+    let processors = processors(names, &ports, file.link, &file.links, &file.memories, &file.teams)?;
     let name = file.name.unwrap_or_else(|| stem.to_owned());
     Ok(Document { name, stages: Stages::new(stages, file.data), processors, rules: file.rules })
 }
@@ -203,7 +210,10 @@ fn stage(place: usize, entry: StageEntry, speeds: &[f64]) -> Result<Stage, Refus
         (None, None) => return Err(Refusal::Missing { place: format!("stages[{place}]"), what: "`times` or `work`" }),
     };
     let name = entry.name.unwrap_or_else(|| place.to_string());
-    Ok(Stage::new(name, times).with_kind(entry.kind).with_memory(entry.weights, entry.activations))
+    Ok(Stage::new(name, times)
+        .with_kind(entry.kind)
+        .with_serial(entry.serial)
+        .with_memory(entry.weights, entry.activations))
 }
 
 /// Ports by name.
@@ -223,7 +233,8 @@ fn processors(
     ports: &BTreeMap<String, Port>,
     all: LinkEntry,
     links: &[PairEntry],
-    memories: Vec<MemoryEntry>,
+    memories: &[MemoryEntry],
+    teams: &[Vec<String>],
 ) -> Result<Processors, Refusal> {
     let place = |port: Port| match port {
         Port::Outside => names.len(),
@@ -243,16 +254,19 @@ fn processors(
     let all = link(all.latency, all.bandwidth);
     let between = |from, to| own.get(&(place(from), place(to))).copied().unwrap_or(all);
     let mut processors = Processors::new(names.clone(), between);
-    for (number, memory) in memories.into_iter().enumerate() {
-        let mut members = Vec::new();
-        for name in &memory.processors {
-            let place = format!("memories[{number}].processors");
-            match port(place.clone(), name)? {
-                Port::Processor(processor) => members.push(processor),
-                Port::Outside => return Err(Refusal::Unknown { place, what: "processor", name: name.clone() }),
-            }
-        }
+    let member = |place: &String, name: &String| match port(place.clone(), name)? {
+        Port::Processor(processor) => Ok(processor),
+        Port::Outside => Err(Refusal::Unknown { place: place.clone(), what: "processor", name: name.clone() }),
+    };
+    let members = |place: String, names: &[String]| {
+        names.iter().map(|name| member(&place, name)).collect::<Result<Vec<_>, Refusal>>()
+    };
+    for (number, memory) in memories.iter().enumerate() {
+        let members = members(format!("memories[{number}].processors"), &memory.processors)?;
         processors = processors.with_memory(memory.bytes, members);
+    }
+    for (number, team) in teams.iter().enumerate() {
+        processors = processors.with_team(members(format!("teams[{number}]"), team)?);
     }
     Ok(processors)
 }
@@ -374,7 +388,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let cases: [(&str, &str); 9] = [
+        let cases: [(&str, &str); 10] = [
             ("", "EOF"),
             ("{}", "missing field"),
             (r#"{"format":"x","version":1,"stages":[],"data":[],"processors":[]}"#, "not anabranch-pipeline"),
@@ -390,6 +404,10 @@ mod tests {
             (
                 r#"{"format":"anabranch-pipeline","version":1,"stages":[],"data":[],"processors":[{"name":"a"}],"links":[{"from":"a","to":"b"}]}"#,
                 "links[0].to",
+            ),
+            (
+                r#"{"format":"anabranch-pipeline","version":1,"stages":[],"data":[],"processors":[{"name":"a"}],"teams":[["a"],["b"]]}"#,
+                "teams[1]",
             ),
             ("stage,in,cpu\na,1,2\n", "out"),
             ("stage,in,out,cpu\na,1,2,3\nb,3,1,4\n", "line 3"),

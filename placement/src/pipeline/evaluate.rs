@@ -67,11 +67,17 @@ pub(super) fn cycle(model: Communication, incoming: f64, compute: f64, outgoing:
 
 /// Seconds of an interval's stages for one data set, on its slowest processor or on all of its group; infinite where one cannot run them.
 pub(super) fn compute(problem: &Problem, interval: &Interval) -> f64 {
-    let times = interval.processors.iter().map(|&processor| problem.seconds(processor, interval.stages.clone()));
+    let stages = || interval.stages.clone();
+    let processors = interval.processors.iter().copied();
     match interval.sharing {
-        Sharing::Single | Sharing::Replicated => times.fold(0.0, f64::max),
-        Sharing::DataParallel => 1.0 / times.map(f64::recip).sum::<f64>(),
+        Sharing::Single | Sharing::Replicated => processors.map(|it| problem.seconds(it, stages())).fold(0.0, f64::max),
+        Sharing::DataParallel => problem.group_seconds(processors.map(|it| (1, it)), stages()),
     }
+}
+
+/// Whether a datum comes to each processor in a part of its own: to a group, unless that is of a team, in one memory.
+pub(super) fn is_parted(problem: &Problem, sharing: Sharing) -> bool {
+    sharing == Sharing::DataParallel && problem.processors().teams().is_empty()
 }
 
 /// One end of a transfer: ports, and which part of each datum passes them.
@@ -85,16 +91,16 @@ impl End {
     /// That of an interval of a mapping, where `None` is the outside.
     fn of(problem: &Problem, interval: Option<&Interval>) -> Self {
         let Some(interval) = interval else { return Self::outside() };
-        let whole = compute(problem, interval);
-        let part = |processor: usize| match interval.sharing {
-            // Of stages that take no time everybody has an equal part.
-            Sharing::DataParallel if whole == 0.0 => 1.0 / interval.processors.len() as f64,
-            Sharing::DataParallel => whole / problem.seconds(processor, interval.stages.clone()),
-            Sharing::Single | Sharing::Replicated => 1.0,
-        };
-        let ports =
-            interval.processors.iter().map(|&processor| (Port::Processor(processor), part(processor))).collect();
-        End { ports, grouped: interval.sharing == Sharing::DataParallel }
+        if !is_parted(problem, interval.sharing) {
+            return Self::equal(problem, &interval.processors, interval.sharing);
+        }
+        let seconds = |processor: usize| problem.seconds(processor, interval.stages.clone());
+        let whole = 1.0 / interval.processors.iter().map(|&processor| 1.0 / seconds(processor)).sum::<f64>();
+        // Of stages that take no time everybody has an equal part.
+        let equal = 1.0 / interval.processors.len() as f64;
+        let part = |processor: usize| if whole == 0.0 { equal } else { whole / seconds(processor) };
+        let ports = interval.processors.iter().map(|&processor| (Port::Processor(processor), part(processor)));
+        End { ports: ports.collect(), grouped: true }
     }
 
     pub(super) fn outside() -> Self {
@@ -102,8 +108,8 @@ impl End {
     }
 
     /// That of processors of which everybody has an equal part, whatever stages they can run.
-    pub(super) fn equal(processors: &[usize], sharing: Sharing) -> Self {
-        let grouped = sharing == Sharing::DataParallel;
+    pub(super) fn equal(problem: &Problem, processors: &[usize], sharing: Sharing) -> Self {
+        let grouped = is_parted(problem, sharing);
         let part = if grouped { 1.0 / processors.len() as f64 } else { 1.0 };
         End { ports: processors.iter().map(|&processor| (Port::Processor(processor), part)).collect(), grouped }
     }
@@ -151,5 +157,22 @@ mod tests {
         let first = |processors| interval(0..1, processors, Sharing::DataParallel);
         near(value(vec![first(&[0, 1]), interval(1..4, &[2, 3], Sharing::Replicated)]), 5.0, 14.0 / 3.0 + 10.0);
         near(value(vec![first(&[1, 2, 3]), single(1..4, 0)]), 5.0, 14.0 / 3.0 + 5.0);
+    }
+
+    /// Amdahl's law for the serial share; a team of one memory gets its datum once, others of no team are no group.
+    #[test]
+    fn a_team_divides_what_is_not_serial_and_gets_its_datum_as_one() {
+        let stage = Stage::of_work("stage", 8.0, &[1.0; 4]).with_kind(StageKind::DataParallel).with_serial(0.25);
+        let problem = |teams: &[&[usize]]| {
+            let processors = Processors::uniform(vec!["P".into(); 4], Link { latency: 0.5, bandwidth: 4.0 });
+            let processors = teams.iter().fold(processors, |all, team| all.with_team(team.to_vec()));
+            let rules = Rules { parallel: Parallel::Interval, ..Rules::default() };
+            Problem::new(Stages::new(vec![stage.clone()], vec![4, 4]), processors, rules).unwrap()
+        };
+        let group = |processors: &[usize]| Mapping::whole(1, processors.into(), Sharing::DataParallel);
+        let period = |teams: &[&[usize]], on: &[usize]| evaluate(&problem(teams), &group(on)).map(|found| found.period);
+        assert_eq!(period(&[&[0, 1, 2]], &[0, 1, 2]), Ok(1.5 + 8.0 * (0.25 + 0.75 / 3.0) + 1.5));
+        assert_eq!(period(&[], &[0, 1, 2]), Ok(2.5 + 8.0 * (0.25 + 0.75 / 3.0) + 2.5));
+        assert_eq!(period(&[&[0, 1, 2]], &[2, 3]), Err(MappingError::Team { interval: 0 }));
     }
 }

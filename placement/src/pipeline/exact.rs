@@ -298,10 +298,12 @@ impl<'a> Search<'a> {
 /// Seconds of an interval on the slowest of a group, or on all of it.
 fn seconds(problem: &Problem, groups: &Groups, group: &Group, start: usize, end: usize) -> f64 {
     let used = group.counts.iter().zip(&groups.classes).filter(|(count, _)| **count > 0);
-    let times = used.map(|(&count, class)| (count, problem.seconds(class[0], start..end)));
+    let mut used = used.map(|(&count, class)| (count, class[0]));
     match group.sharing {
-        Sharing::DataParallel => 1.0 / times.map(|(count, time)| count as f64 / time).sum::<f64>(),
-        Sharing::Single | Sharing::Replicated => times.fold(0.0, |most, (_, time)| time.max(most)),
+        Sharing::DataParallel => problem.group_seconds(used, start..end),
+        Sharing::Single | Sharing::Replicated => {
+            used.by_ref().fold(0.0, |most, (_, processor)| problem.seconds(processor, start..end).max(most))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! share an interval; with what passes between two of them.
 
 use super::classes::{classes, links_alike};
-use super::evaluate::{End, transfer};
+use super::evaluate::{End, is_parted, transfer};
 use super::mapping::Sharing;
 use super::problem::{Parallel, Problem};
 
@@ -55,20 +55,23 @@ impl Groups {
             return None;
         }
         let uniform = links_alike(problem);
+        // Whether a datum comes to a group as to one processor.
+        let as_one = !is_parted(problem, Sharing::DataParallel);
         let rules = problem.rules();
         let mut sides: Vec<u64> = Vec::new();
         let mut groups = Vec::new();
         for step in 1..sets {
             let counts = counts_of(step, &classes);
             let (size, kinds) = (counts.iter().sum::<usize>(), counts.iter().filter(|&&count| count > 0).count());
-            let parallel = rules.parallel != Parallel::Never && size > 1 && (uniform || kinds == 1);
+            let fits = if as_one { is_team(problem, &classes, &counts) } else { uniform || kinds == 1 };
+            let parallel = rules.parallel != Parallel::Never && size > 1 && fits;
             let ways = [
                 (Sharing::Single, size == 1),
                 (Sharing::Replicated, size > 1 && rules.replication),
                 (Sharing::DataParallel, parallel),
             ];
             for (sharing, _) in ways.into_iter().filter(|&(_, possible)| possible) {
-                let key = side_key(&counts, sharing, uniform);
+                let key = side_key(&counts, is_parted(problem, sharing), uniform);
                 let side = sides.iter().position(|&known| known == key).unwrap_or_else(|| {
                     sides.push(key);
                     sides.len() - 1
@@ -79,7 +82,7 @@ impl Groups {
                 groups.push(Group { counts: counts.clone(), sharing, side, step });
             }
         }
-        let complete = rules.parallel == Parallel::Never || uniform || classes.len() == 1;
+        let complete = rules.parallel == Parallel::Never || as_one || uniform || classes.len() == 1;
         let (places, count) = (problem.stage_count() + 1, sides.len());
         let mut all = Groups { classes, groups, sides: count, hops: Vec::new(), places, sets, complete };
         all.hops = all.tabulate(problem);
@@ -91,7 +94,7 @@ impl Groups {
         let mut hops = Vec::with_capacity((self.sides + 1).pow(2) * self.places);
         for from in 0..=self.sides {
             for to in 0..=self.sides {
-                let pair = self.pair(from, to);
+                let pair = self.pair(problem, from, to);
                 let hop = |place| match &pair {
                     Some((sender, receiver)) => transfer(problem, sender, receiver, place),
                     None => f64::INFINITY,
@@ -104,7 +107,7 @@ impl Groups {
 
     /// Ends of groups of two sides with different processors. Parts are equal: where they are not in truth, links are alike, so that only
     /// their sum matters; and who cannot run some stage has links all the same.
-    fn pair(&self, from: usize, to: usize) -> Option<(End, End)> {
+    fn pair(&self, problem: &Problem, from: usize, to: usize) -> Option<(End, End)> {
         let of = |side| self.groups.iter().filter(move |group| group.side == side);
         let disjoint = |a: &Group, b: &Group| {
             let mut counts = a.counts.iter().zip(&b.counts).zip(&self.classes);
@@ -119,7 +122,7 @@ impl Groups {
                 (Some(a), Some(b))
             }
         };
-        let of_group = |group: &Group, front| End::equal(&self.members(&group.counts, front), group.sharing);
+        let of_group = |group: &Group, front| End::equal(problem, &self.members(&group.counts, front), group.sharing);
         let end = |group: Option<&Group>, front| group.map_or_else(End::outside, |group| of_group(group, front));
         Some((end(first, true), end(second, false)))
     }
@@ -155,12 +158,15 @@ fn counts_of(mut set: usize, classes: &[Vec<usize>]) -> Vec<usize> {
 }
 
 /// Equal for groups between which and any other transfers take equally long. Parts of a datum do not matter where links are alike or processors are.
-fn side_key(counts: &[usize], sharing: Sharing, uniform: bool) -> u64 {
+fn side_key(counts: &[usize], parted: bool, uniform: bool) -> u64 {
     let size = counts.iter().sum::<usize>() as u64;
     let classes = counts.iter().enumerate().filter(|(_, count)| **count > 0);
     let mask = if uniform { 0 } else { classes.fold(0u64, |mask, (class, _)| mask | 1 << (class % 48)) };
-    match sharing {
-        Sharing::DataParallel => mask << 12 | size,
-        Sharing::Single | Sharing::Replicated => mask << 12,
-    }
+    mask << 12 | if parted { size } else { 0 }
+}
+
+/// Whether so many of each class are of one team, where there are teams.
+fn is_team(problem: &Problem, classes: &[Vec<usize>], counts: &[usize]) -> bool {
+    let used = classes.iter().zip(counts).filter(|(_, count)| **count > 0);
+    problem.processors().can_group(&used.map(|(class, _)| class[0]).collect::<Vec<_>>())
 }

@@ -64,10 +64,17 @@ pub(super) fn whole(problem: &Problem) -> Vec<(&'static str, Mapping)> {
     let (stages, by_speed) = (problem.stage_count(), Estimate::new(problem).by_speed);
     let single = |&processor: &usize| ("one processor", Mapping::whole(stages, vec![processor], Sharing::Single));
     let mut all: Vec<(&'static str, Mapping)> = by_speed.iter().map(single).collect();
+    let members = |team: &Vec<usize>| by_speed.iter().copied().filter(|it| team.contains(it)).collect();
+    let teams: Vec<Vec<usize>> = match problem.processors().teams() {
+        [] => vec![by_speed.clone()],
+        teams => teams.iter().map(members).collect(),
+    };
     for count in 2..=by_speed.len() {
-        for (how, sharing) in [("replicated", Sharing::Replicated), ("data-parallel", Sharing::DataParallel)] {
-            all.push((how, Mapping::whole(stages, by_speed[..count].to_vec(), sharing)));
-        }
+        all.push(("replicated", Mapping::whole(stages, by_speed[..count].to_vec(), Sharing::Replicated)));
+        let groups = teams.iter().filter_map(|team| team.get(..count));
+        all.extend(
+            groups.map(|group| ("data-parallel", Mapping::whole(stages, group.to_vec(), Sharing::DataParallel))),
+        );
     }
     all
 }

@@ -13,7 +13,7 @@ pub enum Sharing {
     Single,
     /// Processor `k mod q` of `q` runs data set `k`.
     Replicated,
-    /// Each runs a part of every data set, in proportion to its rate.
+    /// Each runs a part of every data set, in proportion to its rate; but for what is serial of a stage.
     DataParallel,
 }
 
@@ -65,6 +65,9 @@ pub enum MappingError {
     /// A stage that cannot be shared in this way, by its kind or by the rules.
     #[error("stage {stage} cannot be shared as interval {interval} shares it")]
     Kind { interval: usize, stage: usize },
+    /// Processors of no one team as a group.
+    #[error("interval {interval} is data-parallel on processors that are not of one team")]
+    Team { interval: usize },
     /// A stage that cannot run on its processor.
     #[error("stage {stage} cannot run on processor {processor}")]
     CannotRun { stage: usize, processor: usize },
@@ -184,8 +187,11 @@ fn verify_sharing(problem: &Problem, place: usize, interval: &Interval) -> Resul
         Parallel::Interval => false,
     };
     let wrong = |&stage: &usize| long || problem.stages().stages[stage].kind < least;
-    match interval.stages.clone().find(wrong) {
-        Some(stage) => Err(MappingError::Kind { interval: place, stage }),
-        None => Ok(()),
+    if let Some(stage) = interval.stages.clone().find(wrong) {
+        return Err(MappingError::Kind { interval: place, stage });
+    }
+    match interval.sharing == Sharing::DataParallel && !problem.processors().can_group(&interval.processors) {
+        true => Err(MappingError::Team { interval: place }),
+        false => Ok(()),
     }
 }

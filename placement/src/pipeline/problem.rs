@@ -85,6 +85,12 @@ pub enum ProblemError {
     /// A memory that names a processor that is not there, or that another memory names.
     #[error("memory {memory} names processor {processor}, which is not there or has a memory")]
     Memory { memory: usize, processor: usize },
+    /// A team that names a processor that is not there, or that another team names.
+    #[error("team {team} names processor {processor}, which is not there or has a team")]
+    Team { team: usize, processor: usize },
+    /// A share that is none.
+    #[error("stage {stage:?} is said to be serial by a share of {share}; a share is from 0 to 1")]
+    Serial { stage: String, share: f64 },
 }
 
 /// Most stages of a problem.
@@ -92,14 +98,24 @@ pub const MAX_STAGES: usize = 4096;
 /// Most processors of a problem.
 pub const MAX_PROCESSORS: usize = 1024;
 
+/// Sums over the first stages of a chain on one processor.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Before {
+    seconds: f64,
+    /// Of these, what a data-parallel group does not divide.
+    serial: f64,
+    /// How many of the stages cannot run there.
+    barred: u32,
+}
+
 /// Stages and processors that fit each other, and the rules of mapping.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     stages: Stages,
     processors: Processors,
     rules: Rules,
-    /// By processor: seconds of the stages before each place, and how many of them cannot run there.
-    before: Vec<Vec<(f64, u32)>>,
+    /// By processor, of the stages before each place.
+    before: Vec<Vec<Before>>,
 }
 
 impl Problem {
@@ -111,7 +127,9 @@ impl Problem {
         verify_sizes(&stages, &processors)?;
         verify_times(&stages, &processors)?;
         verify_links(&processors)?;
-        verify_memories(&processors)?;
+        let memories = processors.memories().iter().map(|(_, members)| members);
+        verify_once(&processors, memories, |memory, processor| ProblemError::Memory { memory, processor })?;
+        verify_once(&processors, processors.teams(), |team, processor| ProblemError::Team { team, processor })?;
         let before = (0..processors.count()).map(|processor| sums(&stages, processor)).collect();
         Ok(Problem { stages, processors, rules, before })
     }
@@ -143,21 +161,37 @@ impl Problem {
 
     /// Seconds of some stages on one processor for one data set; infinite where one of them cannot run there.
     pub fn seconds(&self, processor: usize, stages: Range<usize>) -> f64 {
-        let ((before, barred), (after, all)) =
-            (self.before[processor][stages.start], self.before[processor][stages.end]);
-        if all > barred { f64::INFINITY } else { after - before }
+        let (before, after) = (self.before[processor][stages.start], self.before[processor][stages.end]);
+        if after.barred > before.barred { f64::INFINITY } else { after.seconds - before.seconds }
+    }
+
+    /// Of the seconds of some stages on a processor, those that a data-parallel group does not divide.
+    pub(super) fn serial_seconds(&self, processor: usize, stages: Range<usize>) -> f64 {
+        self.before[processor][stages.end].serial - self.before[processor][stages.start].serial
+    }
+
+    /// Seconds of some stages for one data set on a data-parallel group, of so many processors like each of these: what is not divided on
+    /// the slowest of them, and then the inverse of the sum of their rates.
+    pub(super) fn group_seconds(&self, group: impl Iterator<Item = (usize, usize)>, stages: Range<usize>) -> f64 {
+        let (mut serial, mut rates) = (0.0f64, 0.0);
+        for (count, processor) in group {
+            let own = self.serial_seconds(processor, stages.clone());
+            serial = serial.max(own);
+            rates += count as f64 / (self.seconds(processor, stages.clone()) - own).max(0.0);
+        }
+        serial + 1.0 / rates
     }
 }
 
-fn sums(stages: &Stages, processor: usize) -> Vec<(f64, u32)> {
-    let mut sums = vec![(0.0, 0)];
-    let (mut seconds, mut barred) = (0.0, 0);
+fn sums(stages: &Stages, processor: usize) -> Vec<Before> {
+    let mut sum = Before::default();
+    let mut sums = vec![sum];
     for stage in &stages.stages {
         match stage.times[processor] {
-            Some(time) => seconds += time,
-            None => barred += 1,
+            Some(time) => (sum.seconds, sum.serial) = (sum.seconds + time, sum.serial + time * stage.serial),
+            None => sum.barred += 1,
         }
-        sums.push((seconds, barred));
+        sums.push(sum);
     }
     sums
 }
@@ -189,6 +223,9 @@ fn verify_times(stages: &Stages, processors: &Processors) -> Result<(), ProblemE
                 return Err(ProblemError::Time { stage: stage.name.clone(), processor: processor.clone(), time });
             }
         }
+        if !(0.0..=1.0).contains(&stage.serial) {
+            return Err(ProblemError::Serial { stage: stage.name.clone(), share: stage.serial });
+        }
         if stage.times.iter().all(Option::is_none) {
             return Err(ProblemError::Nowhere { stage: stage.name.clone() });
         }
@@ -211,13 +248,18 @@ fn verify_links(processors: &Processors) -> Result<(), ProblemError> {
     Ok(())
 }
 
-fn verify_memories(processors: &Processors) -> Result<(), ProblemError> {
+/// Sees that each processor of these sets is there, and in one of them.
+fn verify_once<'a>(
+    processors: &Processors,
+    sets: impl IntoIterator<Item = &'a Vec<usize>>,
+    refusal: impl Fn(usize, usize) -> ProblemError,
+) -> Result<(), ProblemError> {
     let mut taken = vec![false; processors.count()];
-    for (memory, (_, members)) in processors.memories().iter().enumerate() {
+    for (set, members) in sets.into_iter().enumerate() {
         for &processor in members {
             match taken.get_mut(processor) {
                 Some(taken) if !*taken => *taken = true,
-                _ => return Err(ProblemError::Memory { memory, processor }),
+                _ => return Err(refusal(set, processor)),
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What stages are mapped to: processors, the links between them and to the outside, and the memories that they share.
+//! What stages are mapped to: processors, the links between them and to the outside, the memories that they share, and the teams in which
+//! they can work at one data set.
 
 /// A link in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +37,8 @@ pub struct Processors {
     links: Vec<Link>,
     /// Bytes of each memory, and the processors that work in it.
     memories: Vec<(u64, Vec<usize>)>,
+    /// Processors that can be a data-parallel group; where there are no teams, any can.
+    teams: Vec<Vec<usize>>,
 }
 
 impl Processors {
@@ -48,7 +51,7 @@ impl Processors {
             if from == to { Link::FREE } else { link(port(from), port(to)) }
         };
         let links = (0..(count + 1) * (count + 1)).map(between).collect();
-        Processors { names, links, memories: Vec::new() }
+        Processors { names, links, memories: Vec::new(), teams: Vec::new() }
     }
 
     /// Processors whose links are all alike: *communication homogeneous*.
@@ -59,6 +62,13 @@ impl Processors {
     /// The same with a memory of `bytes` that `processors` work in, each of which works in one memory at most.
     pub fn with_memory(mut self, bytes: u64, processors: Vec<usize>) -> Self {
         self.memories.push((bytes, processors));
+        self
+    }
+
+    /// The same with a team: processors of one memory, so that a datum comes to a data-parallel group of them, and leaves it, as one. Where
+    /// there are teams, only processors of one team can be a group; each is in one team at most.
+    pub fn with_team(mut self, processors: Vec<usize>) -> Self {
+        self.teams.push(processors);
         self
     }
 
@@ -84,5 +94,16 @@ impl Processors {
     /// Bytes of each memory with a limit, and the processors that work in it.
     pub fn memories(&self) -> &[(u64, Vec<usize>)] {
         &self.memories
+    }
+
+    /// The teams; none where any processors can be a data-parallel group.
+    pub fn teams(&self) -> &[Vec<usize>] {
+        &self.teams
+    }
+
+    /// Whether these can be a data-parallel group.
+    pub(super) fn can_group(&self, processors: &[usize]) -> bool {
+        let all_in = |team: &Vec<usize>| processors.iter().all(|processor| team.contains(processor));
+        self.teams.is_empty() || self.teams.iter().any(all_in)
     }
 }

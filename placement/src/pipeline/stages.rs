@@ -24,6 +24,8 @@ pub struct Stage {
     pub kind: StageKind,
     /// Seconds that one data set takes on each processor; `None` where the stage cannot run.
     pub times: Vec<Option<f64>>,
+    /// The share of its time, from 0 to 1, that a data-parallel group does not divide among its processors (Amdahl's law).
+    pub serial: f64,
     /// Bytes that stay where the stage runs, once for all processors of one memory.
     pub weights: u64,
     /// Bytes that the stage needs while it runs, for each processor that runs it.
@@ -31,9 +33,9 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A replicable stage without weights and activations.
+    /// A replicable stage without weights and activations, all of which a group would divide.
     pub fn new(name: impl Into<String>, times: Vec<Option<f64>>) -> Self {
-        Stage { name: name.into(), kind: StageKind::default(), times, weights: 0, activations: 0 }
+        Stage { name: name.into(), kind: StageKind::default(), times, serial: 0.0, weights: 0, activations: 0 }
     }
 
     /// A stage of `work` operations on processors of these speeds, in operations a second.
@@ -44,6 +46,11 @@ impl Stage {
     /// The same stage of another kind.
     pub fn with_kind(self, kind: StageKind) -> Self {
         Stage { kind, ..self }
+    }
+
+    /// The same stage, of whose time a group does not divide this share, from 0 to 1.
+    pub fn with_serial(self, serial: f64) -> Self {
+        Stage { serial, ..self }
     }
 
     /// The same stage with `weights` and `activations` in bytes.

@@ -37,7 +37,8 @@ pub(crate) fn problem(
             });
         }
         let kind = *random.choose(&[StageKind::Monolithic, StageKind::Replicable, StageKind::DataParallel])?;
-        list.push(Stage::new(number.to_string(), times).with_kind(kind).with_memory(random.int_in_range(0..=9)?, 1));
+        let stage = Stage::new(number.to_string(), times).with_kind(kind).with_memory(random.int_in_range(0..=9)?, 1);
+        list.push(stage.with_serial(*random.choose(&[0.0, 0.0, 0.25, 1.0])?));
     }
     let data = (0..=stages).map(|_| random.int_in_range(0..=8u64)).collect::<Result<Vec<u64>>>()?;
     let names = (0..processors).map(|it| it.to_string()).collect();
@@ -51,6 +52,13 @@ pub(crate) fn problem(
     if random.ratio(1, 3)? {
         let bytes = random.int_in_range(20..=60)?;
         processors_with_links = processors_with_links.with_memory(bytes, (0..processors.div_ceil(2)).collect());
+    }
+    if random.ratio(1, 3)? {
+        let first = random.int_in_range(1..=processors)?;
+        processors_with_links = processors_with_links.with_team((0..first).collect());
+        if random.arbitrary()? {
+            processors_with_links = processors_with_links.with_team((first..processors).collect());
+        }
     }
     let rules = Rules {
         communication: *random.choose(&[Communication::OnePort, Communication::Overlapped])?,

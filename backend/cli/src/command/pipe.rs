@@ -25,14 +25,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 const EXAMPLES: &str = "\
-A data set is what one run of the model takes. Costs are measured first; then the model is cut into stages, or copied, or run on all
+A data set is what one run of the model takes. Costs are measured first; then the model is cut into stages, each on one device, on copies
+or on a group of cores that work at each data set together, or copied, or run on all
 devices together, whichever is predicted to give a result most often; --period and --latency bound one and make the other small.
 While data sets go through, stages are measured, and cut anew where they take other times (--rounds).
 
 Examples:
   anabranch pipe model.onnx --inputs 'frames/*.npy' -o results
   anabranch pipe model.onnx --inputs video.npz --batch 4 -o results --resume
-  anabranch pipe model.onnx --random 500 --latency 40 --gantt pipe.svg --json";
+  anabranch pipe model.onnx --random 500 --latency 40 --gantt pipe.svg --json
+  anabranch pipe model.onnx --random 500 --split 4";
 
 /// Data sets before a stage: beyond that they are memory and latency only.
 const MOST_WAITING: usize = 65_536;
@@ -111,12 +113,24 @@ struct MappingArgs {
     ///
     /// off is for stages on one device each, N for N cores with a whole copy each.
     #[arg(long, value_name = "auto|off|N", default_value = "auto", hide_default_value = true)]
-    replicate: Replicate,
+    replicate: Share,
+    /// Share each data set among cores: auto, off or N cores [default: auto]
+    ///
+    /// auto lets a stage be on a group of cores of one CPU device, which divide the rows of each data set among them; N is for the whole
+    /// model on N cores so.
+    #[arg(
+        long,
+        value_name = "auto|off|N",
+        default_value = "auto",
+        hide_default_value = true,
+        conflicts_with = "replicate"
+    )]
+    split: Share,
     /// Run each data set on all devices together, as `run` does
-    #[arg(long, conflicts_with_all = ["plan", "replicate"])]
+    #[arg(long, conflicts_with_all = ["plan", "replicate", "split"])]
     together: bool,
     /// The stages that this file says, which --write-plan wrote
-    #[arg(long, value_name = "PLAN.json", conflicts_with = "replicate")]
+    #[arg(long, value_name = "PLAN.json", conflicts_with_all = ["replicate", "split"])]
     plan: Option<PathBuf>,
     /// Write the stages at the end, for --plan
     #[arg(long, value_name = "PLAN.json", value_parser = file_of(&["json"]))]
@@ -132,22 +146,22 @@ struct MappingArgs {
     no_measure: bool,
 }
 
-/// Which stages may be replicated.
+/// How many devices may share a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Replicate {
+enum Share {
     Auto,
     Off,
-    Copies(NonZeroUsize),
+    Among(NonZeroUsize),
 }
 
-impl FromStr for Replicate {
+impl FromStr for Share {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            number => number.parse().map(Self::Copies).map_err(|_| format!("{number} is not auto, off or a number")),
+            number => number.parse().map(Self::Among).map_err(|_| format!("{number} is not auto, off or a number")),
         }
     }
 }
@@ -173,15 +187,16 @@ impl MappingArgs {
             (None, Some(latency)) => Goal::PeriodWithin { latency },
             (None, None) => Goal::Period,
         };
-        let among = match (&self.plan, self.together, self.replicate) {
-            (Some(path), _, _) => Among::Given(StageMapping::read(path)?),
-            (None, true, _) => Among::Together,
-            (None, false, Replicate::Auto) => Among::All,
-            (None, false, Replicate::Off) => Among::Pipelined,
-            (None, false, Replicate::Copies(copies)) => Among::Replicated(Some(copies)),
+        let among = match (&self.plan, self.replicate, self.split) {
+            (Some(path), ..) => Among::Given(StageMapping::read(path)?),
+            _ if self.together => Among::Together,
+            (None, _, Share::Among(cores)) => Among::DataParallel(Some(cores)),
+            (None, Share::Among(copies), _) => Among::Replicated(Some(copies)),
+            (None, Share::Off, _) => Among::Pipelined,
+            (None, Share::Auto, _) => Among::All,
         };
         let options = PipelineOptions::default().with_goal(goal).with_among(among).with_capacity(self.capacity);
-        Ok(options.with_measuring(!self.no_measure))
+        Ok(options.with_data_parallel(self.split != Share::Off).with_measuring(!self.no_measure))
     }
 }
 

@@ -30,7 +30,7 @@ stage cannot run:
   decode,60000,6000000,monolithic,0.014,0.028,
   detect,6000000,20000,replicable,0.024,0.048,0.003
 
-JSON has links, speeds, memories and rules as well:
+JSON has links, speeds, memories, teams and rules as well:
 
   {\"format\": \"anabranch-pipeline\", \"version\": 1, \"data\": [60000, 6000000, 20000],
    \"stages\": [{\"name\": \"decode\", \"work\": 0.028}, {\"name\": \"detect\", \"times\": [0.024, 0.003]}],

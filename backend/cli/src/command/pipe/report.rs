@@ -78,7 +78,7 @@ impl Report {
     fn candidates(&self) -> Table {
         let mut table = Table::new("mapping | >period | >latency | stages on");
         for tried in &self.plan.candidates {
-            let stages: Vec<String> = tried.devices.iter().map(|on| on.join("+")).collect();
+            let stages: Vec<String> = tried.devices.iter().map(|on| on.join(", ")).collect();
             let stages = if stages.is_empty() { "all devices".into() } else { stages.join(" > ") };
             let refused = tried.refused.as_ref().map_or(String::new(), |why| format!("; {why}"));
             let taken = if tried.how == self.plan.how { "* " } else { "  " };
@@ -139,12 +139,17 @@ impl fmt::Display for Report {
         if self.rounds.len() > 1 {
             writeln!(f, "Rounds: time between results\n{}", self.rounds())?;
         }
+        let handover = duration(self.plan.handover);
+        writeln!(f, "Handing over a data set takes {handover} at each stage, which is part of what is predicted")?;
         if self.measured.period > 1.1 * self.measured.stage_period {
             let own = duration(self.measured.stage_period);
-            writeln!(f, "Stages alone could give one every {own}: reading, writing or other programs took the rest\n")?;
+            writeln!(
+                f,
+                "Stages alone could give one every {own}: hand-overs, reading, writing or other programs took the rest"
+            )?;
         }
         let held = self.plan.held.iter().filter(|(_, bytes)| *bytes > 0);
         let held: Vec<String> = held.map(|(device, bytes)| format!("{device} {}", format_bytes(*bytes))).collect();
-        writeln!(f, "Memory at most: {}; of that in flight {}", held.join(", "), format_bytes(self.plan.in_flight))
+        writeln!(f, "\nMemory at most: {}; of that in flight {}", held.join(", "), format_bytes(self.plan.in_flight))
     }
 }
