@@ -282,7 +282,13 @@ impl<'r> Run<'r> {
                 if let Some(bytes) = made {
                     files::write(&path, |file| file.write_all(bytes)).map_err(told)?;
                 }
-                let found = sum_of_file(&path, self.token).map_err(told)?;
+                let found = sum_of_file(&path, self.token).map_err(|error| match error.kind() {
+                    ErrorKind::InvalidInput => format!(
+                        "it has made {}, which is no regular file: a drop is one file, into which a command can pack a folder; remove it",
+                        Name(&path.to_string_lossy())
+                    ),
+                    _ => told(error),
+                })?;
                 let absent = || format!("it has ended well, but has not written {}", Name(&path.to_string_lossy()));
                 Ok(Datum { sum: found.ok_or_else(absent)?, held: None })
             }
