@@ -90,7 +90,7 @@ fn runs_are_drawn_and_traced() {
 #[test]
 fn what_cannot_be_run_is_refused_with_the_next_step() {
     let command = Anabranch::new();
-    command.refuses(&["flow", "lcs", "--workers", "3", "--machines", "2"], &["3 workers", "multiple of --machines"]);
+    command.refuses(&["flow", "lcs", "--workers", "3", "--machines", "2"], &["3 workers", "multiple of the machines"]);
     command.refuses(&["flow", "lcs", "--workers", "0"], &["1 to 1024"]);
     command.refuses(&["flow", "lcs", "--size", "10000", "--block", "1"], &["--block 1", "larger blocks"]);
     command.refuses(&["flow", "matmul", "--size", "100000"], &["at most 16384"]);

@@ -114,7 +114,7 @@ struct MappingArgs {
     /// off is for stages on one device each, N for N cores with a whole copy each.
     #[arg(long, value_name = "auto|off|N", default_value = "auto", hide_default_value = true)]
     replicate: Share,
-    /// Share each data set among cores: auto, off or N cores [default: auto]
+    /// Share each data set among cores: auto, off or N [default: auto]
     ///
     /// auto lets a stage be on a group of cores of one CPU device, which divide the rows of each data set among them; N is for the whole
     /// model on N cores so.
