@@ -57,7 +57,7 @@ pub(crate) struct PipeCommand {
     /// The random elements' seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// Rows that make one data set, of FILE.npz or of random elements
+    /// Rows that make one data set, of FILE.npz or random elements
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     batch: NonZeroUsize,
     /// An input that is the same in all data sets; may be repeated
