@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from html import escape
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class Node:
     _kind: str
     _does: Any
     _reads: list[int]
+    _is_used: bool = False
 
 
 class Flow:
@@ -54,7 +56,8 @@ class Flow:
     lock, as NumPy's larger operations do, `Session.run`, hashing, compression, files and sockets.
 
     A function is called by whichever worker is free, so what it keeps or changes outside must bear several threads; a `serializer` is
-    called for one iteration after the other. Operands are not copied: nodes that read the same one share the object.
+    called for one iteration after the other, by one worker or another. ``threading.local`` starts anew in each call, and context variables are
+    not the caller's. Operands are not copied: nodes that read the same one share the object.
     """
 
     def __init__(self) -> None:
@@ -77,8 +80,8 @@ class Flow:
         return self._declare("serializer", name, function, reads, settings)
 
     def source(self, name: str, items: Iterable[Any], **settings: Any) -> Node:
-        """A node that delivers items, each of which is an iteration. Every run asks for a new iterator. All sources of a flow must have
-        as many items."""
+        """A node that delivers items, each of which is an iteration. Every run asks for a new iterator, so that a generator is for one run.
+        All sources of a flow must have as many items."""
         return self._declare("source", name, items, (), settings)
 
     def feeder(self, name: str, operand: Any, **settings: Any) -> Node:
@@ -102,7 +105,7 @@ class Flow:
             InputError: If the flow cannot run, or there is no such strategy.
         """
         options = self._options(workers=workers, machines=machines, place=strategy)
-        return dict(_native.place_flow(self._declared(), options))
+        return dict(_native.place_flow(self._declared(lambda _: None), options))
 
     def run(
         self,
@@ -110,7 +113,7 @@ class Flow:
         workers: int | None = None,
         machines: int | None = None,
         scheduler: str = "stealing",
-        place: str = "sucuri",
+        place: str | None = None,
         allocation: Mapping[str, int] | None = None,
         window: int | None = None,
         iterations: int | None = None,
@@ -120,37 +123,47 @@ class Flow:
 
         Args:
             workers: Threads that call functions, of all machines together; one for each processing unit if not given.
-            machines: Emulated machines among which the workers are shared out: messages between them are counted. If not given, those
-                cores are one that share a last-level cache.
+            machines: Emulated machines among which the workers are shared out: messages between them are counted. One if not given.
             scheduler: ``central`` (one ready queue), ``central-stealing``, ``local`` (one for each machine) or ``stealing``.
-            place: The strategy that gives nodes their machines, for local schedulers.
-            allocation: The worker of each node by name, as `place` gives it, in place of a strategy.
+            place: The strategy that gives nodes their machines, for local schedulers; ``sucuri`` if not given.
+            allocation: The worker of each node by name, as `place` gives it, in place of a strategy. For local schedulers, too.
             window: Iterations under way at most; four a worker if not given.
             iterations: How many there are, where the flow has no source; one if not given.
             profile: Whether to note what ran when, for the report's chart, trace and times.
 
         Raises:
             InputError: If the flow or the arguments cannot be run; also if sources have not as many items.
+            PlacementError: If the strategy finds no placement.
             Exception: What a function raised, with a note of node and iteration.
         """
+        if scheduler.startswith("central") and (place is not None or allocation is not None):
+            raise InputError(f"scheduler {scheduler!r} has one queue for all: `place` and `allocation` are for `local` and `stealing`")
+        if place is not None and allocation is not None:
+            raise InputError("`allocation` says where nodes are: leave `place` out")
+        if iterations is not None and any(node._kind == "source" for node in self._nodes):
+            raise InputError("the sources say how many iterations there are: leave `iterations` out, or cut them with `itertools.islice`")
         options = self._options(
             workers=workers,
             machines=machines,
             scheduler=scheduler,
-            place=place,
+            place=place or "sucuri",
             allocation=None if allocation is None else self._in_order(allocation),
             window=window,
             iterations=iterations,
             profile=profile,
         )
-        return FlowReport(_native.run_flow(self._declared(), options))
+        return FlowReport(_native.run_flow(self._declared(self._items), options), profile)
 
     def weigh(self, report: FlowReport) -> None:
-        """Gives nodes the mean seconds that they took in a profiled run as their weights."""
-        took = {row["name"]: row for row in report.rows() if row["operands"] and row["busy_ms"]}
+        """Gives nodes the mean seconds that they took for an operand in a profiled run as their weights, and those that delivered none 0. What
+        waited for the interpreter's lock is part of it: one worker measures best.
+
+        Raises:
+            InputError: If the run was not profiled.
+        """
+        took = {row["name"]: row["busy_ms"] / max(row["operands"], 1) / 1e3 for row in report._profiled().rows()}
         for node in self._nodes:
-            if row := took.get(node.name):
-                node.weight = row["busy_ms"] / row["operands"] / 1e3
+            node.weight = took.get(node.name, node.weight)
 
     def _declare(self, kind: str, name: str, does: Any, reads: tuple[Node, ...], settings: Mapping[str, Any]) -> Node:
         known = {"weight": 1.0, "pin": None, "machine": None, "bytes": None}
@@ -158,23 +171,32 @@ class Flow:
             raise InputError(f"node {name!r} has no setting {min(unknown)!r}: the settings are {', '.join(known)}")
         if kind not in ("source", "feeder") and not callable(does):
             raise InputError(f"node {name!r} has no function but {type(does).__name__}: give the function before what it reads")
-        if kind == "source":
-            iter(does)
+        if kind == "source" and not (isinstance(does, Iterable) or hasattr(does, "__getitem__")):
+            raise InputError(f"source {name!r} has no items but {type(does).__name__}: give it a list, a range or a generator")
         for read in reads:
             if not isinstance(read, Node) or read._flow is not self:
-                raise InputError(f"node {name!r} reads {read!r}, which is no node of this flow")
+                raise InputError(f"node {name!r} reads {type(read).__name__}, which is no node of this flow")
         given = {**known, **settings}
         node = Node(name, **given, _flow=self, _number=len(self._nodes), _kind=kind, _does=does, _reads=[read._number for read in reads])
         self._nodes.append(node)
         return node
 
-    def _declared(self) -> list[dict[str, Any]]:
-        """The nodes as the compiled part takes them."""
+    @staticmethod
+    def _items(node: Node) -> Any:
+        """An iterator of a source for one run."""
+        items = iter(node._does)
+        if items is node._does and node._is_used:
+            raise InputError(f"source {node.name!r} is an iterator, which an earlier run has used up: give a list, or another flow")
+        node._is_used = True
+        return items
+
+    def _declared(self, items: Callable[[Node], Any]) -> list[dict[str, Any]]:
+        """The nodes as the compiled part takes them, with these iterators for sources."""
         return [
             {
                 "kind": node._kind,
-                "name": node.name,
-                "does": iter(node._does) if node._kind == "source" else node._does,
+                "name": str(node.name),
+                "does": items(node) if node._kind == "source" else node._does,
                 "reads": node._reads,
                 "weight": float(node.weight),
                 **{key: _whole(f"node {node.name!r} has {key}", getattr(node, key), 0) for key in ("pin", "machine", "bytes")},
@@ -182,13 +204,13 @@ class Flow:
             for node in self._nodes
         ]
 
-    def _in_order(self, allocation: Mapping[str, int]) -> list[tuple[str, int]]:
+    def _in_order(self, allocation: Mapping[str, int]) -> list[tuple[str, int | None]]:
         names = [node.name for node in self._nodes]
         if missing := [name for name in names if name not in allocation]:
             raise InputError(f"the allocation has no worker for node {missing[0]!r}")
         if unknown := [name for name in allocation if name not in names]:
             raise InputError(f"the allocation has node {unknown[0]!r}, which the flow has not")
-        return [(name, int(allocation[name])) for name in names]
+        return [(name, _whole(f"the allocation puts node {name!r} on worker", allocation[name], 0)) for name in names]
 
     @staticmethod
     def _options(**given: Any) -> str:
@@ -205,8 +227,9 @@ class Flow:
 
 def _whole(what: str, number: int | None, least: int) -> int | None:
     """The number, if it is one that a count can be."""
-    if number is not None and not (isinstance(number, Integral) and least <= number < 1 << 31):
-        raise InputError(f"{what} {number!r}: write a whole number from {least}")
+    most = 1 << (62 if what.endswith("bytes") else 31)
+    if number is not None and not (isinstance(number, Integral) and least <= number < most):
+        raise InputError(f"{what} {number!r}: write a whole number from {least} to {most - 1}")
     return number
 
 
@@ -218,8 +241,9 @@ class FlowReport:
             ``stolen``, ``sleeps``, ``busy_ns`` of each.
     """
 
-    def __init__(self, run: _native.FlowRun) -> None:
+    def __init__(self, run: _native.FlowRun, is_profiled: bool) -> None:
         self._run = run
+        self._is_profiled = is_profiled
         self.facts: dict[str, Any] = json.loads(run.data())
         nodes = self.facts.pop("nodes")
         self._rows = Rows(
@@ -249,14 +273,19 @@ class FlowReport:
 
     def svg(self) -> str:
         """What each worker did over time, of a profiled run, as SVG."""
-        return self._run.svg()
+        return self._profiled()._run.svg()
 
     def save_trace(self, path: str | Path) -> None:
         """Writes that as a trace for ui.perfetto.dev."""
-        Path(path).write_text(self._run.trace(), encoding="utf-8")
+        Path(path).write_text(self._profiled()._run.trace(), encoding="utf-8")
+
+    def _profiled(self) -> FlowReport:
+        if not self._is_profiled:
+            raise InputError("nothing was noted of when what ran: run the flow with `profile=True`")
+        return self
 
     def _repr_html_(self) -> str:
-        return self.svg()
+        return self.svg() if self._is_profiled else f"<pre>{escape(repr(self))}</pre>"
 
     def __repr__(self) -> str:
         messages = self.facts["traffic"]["messages"]

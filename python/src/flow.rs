@@ -47,8 +47,9 @@ struct Options {
 }
 
 impl Options {
+    /// Workers of one machine stay on no core: what functions start, such as processes, would stay there, too.
     fn crew(&self) -> Result<Crew> {
-        Ok(Crew::shared_out(self.workers, self.machines)?)
+        Ok(Crew::shared_out(self.workers, Some(self.machines.unwrap_or(1)))?)
     }
 }
 
@@ -117,7 +118,8 @@ pub(crate) fn run_flow(py: Python<'_>, nodes: Vec<Declared>, options: &str) -> P
         Err(FlowError::Panicked { node, iteration, message }) => match raised.take(&message) {
             Some(error) => {
                 let note = format!("in node {node:?} of the flow, iteration {iteration}");
-                error.value(py).call_method1("add_note", (note,))?;
+                // An exception that takes no note is better than none.
+                let _ = error.value(py).call_method1("add_note", (note,));
                 Err(error)
             }
             None => Err(Failure::internal(message).raise(py)),

@@ -23,6 +23,7 @@ def scaled():
 def test_results_depend_on_no_scheduler(scheduler):
     flow, kept = scaled()
     report = flow.run(workers=2, machines=2, scheduler=scheduler, profile=True)
+    assert "<pre>" in ab.flow.FlowReport(report._run, False)._repr_html_()
     assert kept == [number * 3 for number in range(1000) if number % 2]
     assert report.facts["iterations"] == 1000 and report.tasks >= 3500
     assert {row["name"]: row["operands"] for row in report.rows()}["odd"] == 500
@@ -37,6 +38,28 @@ def test_a_flow_runs_again_and_from_several_threads():
     for thread in threads:
         thread.join()
     assert sorted(kept) == sorted(4 * [number * 3 for number in range(1000) if number % 2])
+
+
+def test_an_iterator_is_for_one_run_and_placing_asks_for_none():
+    asked = []
+
+    class Items:
+        def __iter__(self):
+            asked.append(self)
+            return iter(range(5))
+
+    flow = ab.Flow()
+    kept = flow.collect("kept", flow.source("items", Items()))
+    flow.place("heft", workers=2)
+    assert not asked
+    flow.run()
+    flow.run()
+    assert kept == 2 * list(range(5)) and len(asked) == 2
+    flow = ab.Flow()
+    flow.source("once", (item for item in range(5)))
+    flow.run()
+    with pytest.raises(ab.errors.InputError, match="'once' is an iterator"):
+        flow.run()
 
 
 def test_what_has_a_state_is_called_in_order_and_flows_nest():
@@ -128,8 +151,14 @@ def test_wrong_flows_are_refused_by_name():
         flow.node("node", first)
     with pytest.raises(ab.errors.InputError, match="no node of this flow"):
         flow.node("node", abs, ab.Flow().source("other", []))
-    with pytest.raises(TypeError):
+    with pytest.raises(ab.errors.InputError, match="no items"):
         flow.source("nothing", 3)
+    with pytest.raises(ab.errors.InputError, match="islice"):
+        flow.run(iterations=2)
+    with pytest.raises(ab.errors.InputError, match="one queue"):
+        flow.run(scheduler="central", place="heft")
+    with pytest.raises(ab.errors.InputError, match="profile=True"):
+        flow.weigh(flow.run())
     with pytest.raises(ab.errors.InputError, match="no nodes"):
         ab.Flow().run()
     with pytest.raises(ab.errors.InputError, match="fame"):
@@ -138,8 +167,8 @@ def test_wrong_flows_are_refused_by_name():
         flow.run(workers=3, machines=2)
     with pytest.raises(ab.errors.InputError, match="workers"):
         flow.run(workers=-1)
-    with pytest.raises(ab.errors.InputError, match="iterations"):
-        flow.run(iterations=0.5)
+    with pytest.raises(ab.errors.InputError, match="window"):
+        flow.run(window=0.5)
     with pytest.raises(ab.errors.InputError, match="'first' has pin -1"):
         first.pin = -1
         flow.run()

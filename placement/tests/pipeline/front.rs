@@ -9,7 +9,6 @@ use arbtest::arbtest;
 #[test]
 fn no_mapping_of_the_front_beats_what_is_chosen() {
     let options = ChooseOptions { neighbours: 30, exact: ExactOptions { steps: 10 } };
-    let mut helped = 0;
     arbtest(|random| {
         let problem = random::problem(random, 12, 6, Links::Different)?;
         let (front, _) = front(&problem, options);
@@ -17,8 +16,7 @@ fn no_mapping_of_the_front_beats_what_is_chosen() {
         let Performance { period, latency } = middle;
         for goal in [Goal::Period, Goal::Latency, Goal::PeriodWithin { latency }, Goal::LatencyWithin { period }] {
             let alone = choose_with(&problem, goal, options);
-            let chosen = best_of(alone.clone(), &front, &problem, goal).expect("the front has one");
-            helped += usize::from(alone.as_ref() != Ok(&chosen));
+            let chosen = best_of(alone, &front, &problem, goal).expect("the front has one");
             assert!(goal.admits(chosen.performance), "{goal:?} {chosen:?}");
             assert_eq!(check(&problem, &chosen.mapping, chosen.performance), []);
             let (key, _) = goal.key(chosen.performance);
@@ -31,5 +29,4 @@ fn no_mapping_of_the_front_beats_what_is_chosen() {
         Ok(())
     })
     .budget_ms(1500);
-    assert!(helped > 0);
 }
