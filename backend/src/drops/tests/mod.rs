@@ -172,7 +172,7 @@ fn commands_that_do_not_write_or_write_too_little_are_told() {
     let outcome = run(&drops, path);
     let why: Vec<&str> = outcome.failures().iter().map(|failed| failed.why.as_str()).collect();
     assert!(why[0].contains("has not written") && why[1].contains("exit status: 4"), "{why:?}");
-    assert!(why[2].contains("folder, which is no regular file") && path.join("folder").is_dir(), "{why:?}");
+    assert!(why[2].contains("which is no regular file") && path.join("folder").is_dir(), "{why:?}");
     assert!(!path.join("y").exists(), "what is left of a failure is removed");
     assert_eq!((state(&outcome, "y"), text(path, "z").trim()), (State::Error, "0"));
     fs::create_dir(path.join("x")).unwrap();
