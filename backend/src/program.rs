@@ -63,6 +63,16 @@ pub struct Value {
     pub origin: Origin,
 }
 
+impl Value {
+    /// The constant that it is, if it is one.
+    pub(crate) fn constant(&self) -> Option<&Constant> {
+        match &self.origin {
+            Origin::Constant(constant) => Some(constant),
+            Origin::Input | Origin::Node(_) => None,
+        }
+    }
+}
+
 /// One of the model's operators, as part of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelOperator {
@@ -181,10 +191,7 @@ impl Program {
 
     /// The value if it is a constant.
     pub fn constant(&self, id: ValueId) -> Option<&Constant> {
-        match &self.value(id).origin {
-            Origin::Constant(constant) => Some(constant),
-            Origin::Input | Origin::Node(_) => None,
-        }
+        self.value(id).constant()
     }
 
     /// For each value, the nodes that read it, ascending and without repeats. O(nodes + edges).

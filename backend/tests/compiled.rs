@@ -1,6 +1,6 @@
 //! Compiled models: the same bits as from the model, refused or rebuilt elsewhere, and never trusted.
 
-use anabranch::compiled::{Cache, is_compiled, verify};
+use anabranch::compiled::{Cache, Course, Kept, is_compiled};
 use anabranch::device::CpuGranularity;
 use anabranch::import::proto::{
     DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
@@ -83,7 +83,7 @@ fn compiled_models_make_the_same_bits_by_the_same_plan_and_equal_files() {
             assert_eq!(kept.plan().predicted().makespan, source.plan().predicted().makespan, "{name} {way}");
             let (one, other) = (session.run(&inputs).expect("runs"), again.run(&filled).expect("runs"));
             assert!(same(&session, &one, &other), "{name} {way}");
-            verify(&file).expect("as written");
+            again.verify_weights().expect("as written");
             let twice = folder.path().join("twice.anabranch");
             opened(&model, options).0.compile(&inputs, &twice, "a test").expect("again");
             assert!(fs::read(&file).expect("written") == fs::read(&twice).expect("written"), "{name} {way}");
@@ -127,18 +127,29 @@ fn elements_that_decide_shapes_are_part_of_what_was_compiled() {
         output: vec![ValueInfoProto { name: "y".into(), r#type: None }],
         ..GraphProto::default()
     };
-    let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options()).expect("a sound model");
+    let bytes = ModelProto::of(graph, 17).to_bytes();
+    let session = Session::from_bytes(&bytes, options()).expect("a sound model");
     let x =
         Tensor::zeroed(anabranch::TensorSpec::new(anabranch::DType::F32, anabranch::Shape::new([6]).expect("small")));
     let given = |dims: [i64; 2]| Inputs::new().tensor("x", x.clone()).tensor("shape", Tensor::from_i64s(&dims));
     let file = folder.path().join("m.anabranch");
-    assert_eq!(session.compile(&given([2, 3]), &file, "").expect("one phase").source, None);
+    let about = session.compile(&given([2, 3]), &file, "").expect("one phase");
+    assert_eq!((about.source, about.fixed), (None, vec!["shape".to_owned()]));
     let again = Session::open(&file, SessionOptions::default()).expect("sound");
     assert_eq!(again.run(&given([2, 3])).expect("as compiled").tensor("y").expect("made").shape().dims(), [2, 3]);
     let filled = again.fill_random(Inputs::new(), 1).expect("known");
     assert!(filled.find("shape").is_some_and(|shape| shape.same_bits(&Tensor::from_i64s(&[2, 3]))));
     let error = again.run(&given([3, 2])).expect_err("other elements");
     assert_eq!((error.kind(), error.input()), (ErrorKind::Input, Some("shape")), "{error}");
+    // A cache keeps one for each.
+    let (model, cache) = (folder.path().join("m.onnx"), Cache::new(folder.path().join("kept")));
+    fs::write(&model, bytes).expect("writable");
+    for (dims, is_found) in [([2, 3], false), ([3, 2], false), ([2, 3], true), ([3, 2], true)] {
+        let kept = cache.open::<SessionError>(&model, &options(), "", |_| Ok(given(dims))).expect("sound");
+        assert_eq!(matches!(kept.course, Course::Found(_)), is_found, "{:?}", kept.course);
+        let found = kept.session.run(&kept.inputs).expect("runs");
+        assert_eq!(found.tensor("y").expect("made").shape().dims(), dims.map(|dim| dim as usize));
+    }
 }
 
 #[test]
@@ -187,13 +198,6 @@ fn damaged_files_are_refused_and_never_open_to_something_else() {
     for length in (0..sound.len()).step_by((sound.len() / 300).max(1)) {
         fs::write(&file, &sound[..length]).expect("writable");
         assert!(Session::open(&file, SessionOptions::default()).is_err(), "{length} bytes");
-    }
-    let mut weights = sound.clone();
-    let last = weights.len() - 33;
-    if last >= front {
-        weights[last] ^= 1;
-        fs::write(&file, &weights).expect("writable");
-        assert!(verify(&file).expect_err("changed").to_string().contains("its weights are not"));
     }
 }
 
@@ -251,21 +255,23 @@ fn a_cache_finds_what_was_compiled_forgets_what_changed_and_is_bounded() {
     let open = |cache: &Cache, batch: usize| {
         let inputs = |session: &Session| session.fill_random(Inputs::new(), 7);
         let options = options().with_dim("batch", batch);
-        let (session, inputs): (Session, Inputs) =
-            cache.open::<SessionError>(&model, &options, ("", ""), inputs).expect("sound");
+        let kept = cache.open::<SessionError>(&model, &options, "", inputs).expect("sound");
+        let Kept { session, inputs, course, .. } = kept;
         assert!(session.compiled().is_some(), "{batch}");
         let (source, expected) = opened(&model, options);
         assert!(same(&source, &source.run(&expected).expect("runs"), &session.run(&inputs).expect("runs")), "{batch}");
+        course
     };
     let cache = Cache::new(&kept);
-    for (batch, count) in [(3, 1), (3, 1), (4, 2), (3, 2)] {
-        open(&cache, batch);
-        assert_eq!(files().len(), count);
+    for (batch, count, is_found) in [(3, 1, false), (3, 1, true), (4, 2, false), (3, 2, true)] {
+        let course = open(&cache, batch);
+        assert_eq!((files().len(), matches!(course, Course::Found(_))), (count, is_found), "{course:?}");
     }
     for file in files() {
         fs::write(file, b"\x89anabranch\r\n\x1a\n\0\0 and then something else").expect("writable");
     }
-    open(&cache, 3);
+    let course = open(&cache, 3);
+    assert!(matches!(&course, Course::Made { damaged: Some(why), .. } if why.contains("compiled model")), "{course:?}");
     assert_eq!(files().len(), 2, "one is made again");
     let (before, time) = (files(), std::time::SystemTime::UNIX_EPOCH);
     fs::File::options().append(true).open(&model).and_then(|file| file.set_modified(time)).expect("its own");

@@ -49,7 +49,10 @@ fn plain(key: &str, value: &Value) -> Option<String> {
 fn set(options: &mut SessionOptions, key: &str, value: Value) -> Set {
     let SessionOptions { devices, constraints, .. } = options;
     match key {
-        "place" => options.strategy = strategy(&read::<String>(value)?),
+        "place" => {
+            options.strategy = strategy(&read::<String>(value)?);
+            options.stated.insert("strategy");
+        }
         "devices" => devices.only = read(value)?,
         "memory" => devices.memory_overrides = memory(read(value)?)?,
         "emulate" => devices.slowdowns = read::<BTreeMap<String, f64>>(value)?.into_iter().collect(),

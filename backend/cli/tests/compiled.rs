@@ -42,13 +42,63 @@ fn what_cannot_be_compiled_or_opened_is_refused_in_words() {
     command.refuses(&["compile", &model, "-o", "m.anabranch", "--no-gpu"], &["batch", "--dim"]);
     command.text(&compile(&model, "m.anabranch"));
     command.refuses(&["run", "m.anabranch", "--dim", "batch=5"], &["m.anabranch", "batch=4", "`anabranch compile`"]);
-    command.refuses(&["compile", "m.anabranch", "-o", "n.anabranch"], &["compiled already"]);
+    command
+        .refuses(&["compile", "m.anabranch", "-o", "n.anabranch"], &["compiled already", "its source, /", "mlp.onnx"]);
     let mut bytes = fs::read(command.path("m.anabranch")).expect("written");
     bytes[100] ^= 1;
     fs::write(command.path("m.anabranch"), bytes).expect("writable");
     for name in ["run", "bench", "inspect"] {
         command.refuses(&[name, "m.anabranch"], &["m.anabranch", "its checksum is wrong", "`anabranch compile`"]);
     }
+}
+
+#[test]
+fn each_option_of_a_compiled_model_can_be_said_anew() {
+    let command = Anabranch::new();
+    let model = bundled("mlp.onnx");
+    command.text(&[&compile(&model, "m.anabranch")[..], &["--place", "cpu1"]].concat());
+    let run =
+        |more: &[&str]| command.json(&[&["run", "m.anabranch", "--repeat", "1", "--no-learn"][..], more].concat());
+    assert_eq!(run(&[])["strategy"], "cpu1");
+    assert_eq!(run(&["--place", "heft"])["strategy"], "heft", "though that is the default");
+    assert_eq!(run(&["--order", "fifo"])["strategy"], "cpu1", "each by itself");
+}
+
+/// Whatever the elements and the file's name are, and not only these.
+#[test]
+fn a_cache_knows_inputs_by_their_shapes() {
+    let command = Anabranch::new();
+    let model = bundled("mlp.onnx");
+    let run = |more: &[&str]| {
+        let once = ["run", &model, "--no-gpu", "--cache", "kept", "--repeat", "1", "--no-learn"];
+        command.json(&[&once[..], more].concat())
+    };
+    let kept = || fs::read_dir(command.path("kept")).expect("made").map(|entry| entry.expect("there").path());
+    let first = run(&["--dim", "batch=4", "--random", "1"]);
+    for seed in ["2", "3"] {
+        assert_eq!(run(&["--dim", "batch=4", "--random", seed])["compiled"], first["compiled"], "{seed}");
+    }
+    assert_eq!(kept().count(), 1);
+    let other = run(&["--dim", "batch=5", "--random", "1"]);
+    assert!(other["compiled"] != first["compiled"] && kept().count() == 2);
+    // Without sizes it is refused, whatever is kept.
+    command.refuses(&["run", &model, "--no-gpu", "--cache", "kept"], &["batch", "--dim"]);
+    // A kept model whose weights are not those that were written is made anew.
+    let file = command.path(first["compiled"].as_str().expect("kept"));
+    let sound = fs::read(&file).expect("written");
+    let mut bytes = sound.clone();
+    let at = bytes.len() - 1024;
+    bytes[at] ^= 1;
+    fs::write(&file, bytes).expect("writable");
+    assert_eq!(run(&["--dim", "batch=4", "--random", "1"])["outputs"], first["outputs"]);
+    assert!(fs::read(&file).expect("made anew") == sound);
+    // What cannot be kept is run all the same, and that it is not kept is said.
+    fs::write(command.path("taken"), "").expect("writable");
+    let once = ["--dim", "batch=4", "--no-gpu", "--repeat", "1", "--no-learn", "--cache", "taken"];
+    let output = command.run(&[&["run", &model][..], &once].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("is not kept") && said.contains("taken"), "{said}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A directory of compiled models that sessions find again by what they are made from, and for.
 //!
-//! A file's name begins with a key: of the model's files (path, which file it is, size, times of change), the options, the machine, the kernels and the format. What follows
-//! tells inputs of other shapes apart. Costs are no part of the key: a plan stays until its file goes. When all files together are larger than
-//! the bound, those that have gone unused longest are removed.
+//! A file's name begins with a key: of the model's files (path, which file it is, size, times of change), the options, the inputs' names, types and
+//! shapes, the machine, the kernels and the format. What follows tells the elements of inputs that decide shapes apart. Costs are no part of the
+//! key: a plan stays until its file goes. When all files together are larger than the bound, those that have gone unused longest are removed.
 
 use super::container::FORMAT;
 use super::source::{placed, stamp};
@@ -13,6 +13,7 @@ use crate::import::{self, ImportError};
 use crate::planning::Strategy;
 use crate::profile::CostStore;
 use crate::session::{Inputs, Session, SessionError, SessionOptions};
+use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -23,7 +24,7 @@ const MOST: u64 = 8 << 30;
 /// What names of its files end in.
 const ENDING: &str = "anabranch";
 
-/// Characters of a key, and of what tells inputs apart.
+/// Characters of a key, and of what follows it.
 const DIGITS: usize = 32;
 
 /// A directory of compiled models.
@@ -31,6 +32,34 @@ const DIGITS: usize = 32;
 pub struct Cache {
     folder: PathBuf,
     most: u64,
+}
+
+/// What a cache opened.
+#[non_exhaustive]
+pub struct Kept {
+    /// Of the compiled model, or of the model itself.
+    pub session: Session,
+    /// What it is to be run with.
+    pub inputs: Inputs,
+    /// How the cache came to it.
+    pub course: Course,
+}
+
+/// How a cache came to a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Course {
+    /// It was kept in this file.
+    Found(PathBuf),
+    /// It was compiled now.
+    Made {
+        /// Where it is kept.
+        file: PathBuf,
+        /// What was wrong with the file that was there before, and is removed.
+        damaged: Option<String>,
+    },
+    /// It is not kept, for this reason.
+    Passed(String),
 }
 
 impl Cache {
@@ -44,53 +73,68 @@ impl Cache {
         Self { most, ..self }
     }
 
-    /// A session of the model in a file, and the inputs that `inputs` gives it: a compiled one of this model, these options and inputs like these, if
-    /// there is one; else one that is compiled now. `asked` is whatever else the inputs depend on, `build` is kept to be shown. What cannot be
-    /// compiled, or kept, is opened as it is.
+    /// A session of the model in a file, and the inputs that `inputs` gives it: a compiled one of this model, these options and inputs of these shapes,
+    /// if there is one that is sound; else one that is compiled now. `build` is kept to be shown. What cannot be compiled, or kept, is opened as it is.
+    /// Reads all weights of a kept model to see that they are those that were written.
     ///
     /// # Errors
-    /// As [`Session::open`], and what `inputs` fails with for the model itself.
+    /// As [`Session::open`], and what `inputs` fails with.
     pub fn open<E: From<SessionError>>(
         &self,
         model: &Path,
         options: &SessionOptions,
-        (asked, build): (&str, &str),
-        mut inputs: impl FnMut(&Session) -> Result<Inputs, E>,
-    ) -> Result<(Session, Inputs), E> {
-        // A plan file may say something else next time.
-        let key = match is_compiled(model) || matches!(options.strategy, Strategy::PlanFile(_)) {
-            true => None,
-            false => Some(key(model, options, asked).map_err(SessionError::from)?),
-        };
-        for file in key.iter().flat_map(|key| self.known(key)) {
-            let known = Session::open(&file, options.clone()).ok().filter(|session| session.compiled().is_some());
-            let Some(session) = known else {
-                if CompiledFile::open(&file).is_err() {
-                    // Damaged: what is of use elsewhere goes when it has been unused for long.
+        build: &str,
+        inputs: impl FnOnce(&Session) -> Result<Inputs, E>,
+    ) -> Result<Kept, E> {
+        let session = Session::open(model, options.clone())?;
+        let inputs = inputs(&session)?;
+        let passed = |session, inputs, why: String| Ok(Kept { session, inputs, course: Course::Passed(why) });
+        if is_compiled(model) {
+            return passed(session, inputs, "it is a compiled model already".into());
+        }
+        if matches!(options.strategy, Strategy::PlanFile(_)) {
+            return passed(session, inputs, "its plan file may say something else next time".into());
+        }
+        let key = |inputs| key(model, options, inputs).map_err(SessionError::from);
+        let before = key(&inputs)?;
+        let mut damaged = None;
+        for file in self.known(&before) {
+            match found(&file, options, &inputs) {
+                Ok(Some(session)) => {
+                    touch(&file);
+                    return Ok(Kept { session, inputs, course: Course::Found(file) });
+                }
+                // Of use elsewhere, or for other elements: it goes when it has been unused for long.
+                Ok(None) => {}
+                Err(error) => {
+                    damaged = Some(error);
                     let _ = fs::remove_file(&file);
                 }
-                continue;
-            };
-            if let Ok(inputs) = inputs(&session)
-                && session.prepare(&inputs).is_ok()
-            {
-                touch(&file);
-                return Ok((session, inputs));
             }
         }
-        let session = Session::open(model, options.clone())?;
-        let given = inputs(&session)?;
-        // A model that has changed since is not kept as what it was.
-        let key = key.filter(|known| self::key(model, options, asked).is_ok_and(|now| now == *known));
-        let Some(file) = key.map(|key| self.place(&key, &given)) else { return Ok((session, given)) };
-        let is_written = files::make_directory(&file).is_ok() && session.compile(&given, &file, build).is_ok();
+        let prepared = session.prepare(&inputs);
+        if let Err(error) = prepared {
+            return passed(session, inputs, error.to_string());
+        }
+        if key(&inputs)? != before {
+            return passed(session, inputs, "it was changed while it was opened".into());
+        }
+        let file = self.place(&before, &session, &inputs);
+        if let Err(error) = files::make_directory(&file) {
+            return passed(session, inputs, format!("{}: {error}", self.folder.display()));
+        }
+        if let Err(error) = session.compile(&inputs, &file, build) {
+            return passed(session, inputs, error.to_string());
+        }
         // With what was measured on the way.
         let options = SessionOptions { costs: session.costs(), ..options.clone() };
-        if is_written && let Ok(compiled) = Session::open(&file, options) {
-            self.trim(&file);
-            return Ok((compiled, given));
+        match Session::open(&file, options) {
+            Ok(session) => {
+                self.trim(&file);
+                Ok(Kept { session, inputs, course: Course::Made { file, damaged } })
+            }
+            Err(error) => passed(session, inputs, error.to_string()),
         }
-        Ok((session, given))
     }
 
     /// The files of a key, the last used first.
@@ -100,14 +144,15 @@ impl Cache {
         known.into_iter().rev().map(|(path, ..)| path).collect()
     }
 
-    /// Where a compiled model for inputs like these goes.
-    fn place(&self, key: &str, inputs: &Inputs) -> PathBuf {
+    /// Where a compiled model for inputs like these goes: apart from those for other elements of the inputs that decide shapes.
+    fn place(&self, key: &str, session: &Session, inputs: &Inputs) -> PathBuf {
+        let deciding: BTreeSet<String> = session.deciding_inputs().into_iter().collect();
         let mut hasher = blake3::Hasher::new();
-        for (name, spec) in inputs.specs() {
-            hasher.update(format!("{name:?} {spec}\n").as_bytes());
+        for (name, tensor) in inputs.iter().filter(|(name, _)| deciding.contains(*name)) {
+            hasher.update(format!("{name:?} {}\n", tensor.bytes().len()).as_bytes()).update(tensor.bytes());
         }
-        let shapes = &hasher.finalize().to_hex()[..DIGITS];
-        self.folder.join(format!("{key}-{shapes}.{ENDING}"))
+        let elements = &hasher.finalize().to_hex()[..DIGITS];
+        self.folder.join(format!("{key}-{elements}.{ENDING}"))
     }
 
     /// All files that this cache may have written, the last used last: path, time and bytes. No other file is ever touched.
@@ -115,7 +160,7 @@ impl Cache {
         let is_own = |path: &Path| {
             let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
             let digits = |text: &str| text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-            let named = stem.split_once('-').is_some_and(|(key, shapes)| digits(key) && digits(shapes));
+            let named = stem.split_once('-').is_some_and(|(key, elements)| digits(key) && digits(elements));
             named && path.extension().is_some_and(|ending| ending == ENDING)
         };
         let found = |entry: fs::DirEntry| {
@@ -143,18 +188,34 @@ impl Cache {
     }
 }
 
+/// The session of a kept model, if it is for such inputs and of use here.
+///
+/// # Errors
+/// If it is damaged, or cannot be read.
+fn found(file: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<Option<Session>, String> {
+    CompiledFile::open(file).map_err(|error| error.to_string())?;
+    let known = Session::open(file, options.clone()).ok().filter(|session| session.compiled().is_some());
+    let Some(session) = known.filter(|session| session.prepare(inputs).is_ok()) else { return Ok(None) };
+    session.verify_weights().map_err(|error| error.to_string())?;
+    Ok(Some(session))
+}
+
 /// What a compiled model is made of and for, as digits.
-fn key(model: &Path, options: &SessionOptions, asked: &str) -> Result<String, ImportError> {
+fn key(model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<String, ImportError> {
     let mut hasher = blake3::Hasher::new();
     let (model, folder) = placed(model).unwrap_or_else(|_| (model.to_owned(), PathBuf::new()));
     let beside = import::data_files(&model)?.into_iter().map(|path| folder.join(path));
     for path in std::iter::once(model.clone()).chain(beside) {
         hasher.update(format!("{path:?} {}\n", stamp(&path)).as_bytes());
     }
-    let options = SessionOptions { costs: CostStore::default(), ..options.clone() };
+    for (name, spec) in inputs.specs() {
+        hasher.update(format!("{name:?} {spec}\n").as_bytes());
+    }
+    // Whether someone said what is as by default makes no other plan.
+    let options = SessionOptions { costs: CostStore::default(), stated: BTreeSet::new(), ..options.clone() };
     let versions = (env!("CARGO_PKG_VERSION"), anabranch_kernels::VERSION, FORMAT);
     let machine = detect(&DetectOptions::default().without_gpu()).map(|inventory| inventory.fingerprint());
-    hasher.update(format!("{versions:?} {:?} {options:?} {asked}", machine.ok()).as_bytes());
+    hasher.update(format!("{versions:?} {:?} {options:?}", machine.ok()).as_bytes());
     Ok(hasher.finalize().to_hex()[..DIGITS].to_owned())
 }
 

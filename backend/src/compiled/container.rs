@@ -4,20 +4,20 @@
 //! |---|---|
 //! | 0..16 | [`MAGIC`] |
 //! | 16..20 | [`FORMAT`], then four zero bytes |
-//! | 24..64 | bytes of the description, bytes of the small constants, place and bytes of the weights, and zero |
+//! | 24..64 | bytes of the description, bytes of the small constants, place and bytes of the weights, and how many weights there are |
 //! | 64..96 | BLAKE3 of all bytes before the weights but these |
-//! | 96.. | the description; at the next multiple of 64 the small constants; at the next of 4096 the weights |
-//! | last 32 | BLAKE3 of the weights |
+//! | 96.. | the description; at the next multiple of 64 the small constants; at the next of 4096 the weights, each at a multiple of 64 |
+//! | then | BLAKE3 of each weight |
+//! | last 32 | BLAKE3 of those |
 //!
 //! Numbers are little endian. All places follow from the sizes, and the sizes from the file's length, so that nothing in a file can point
-//! beyond it; memory is taken for what comes before the weights alone. The checksum of that is verified whenever a file is opened. That of the
-//! weights is not, since it would have all of them read: [`Container::verify`] does, when a person asks.
+//! beyond it; memory is taken for all but the weights. The checksum of that is verified whenever a file is opened, that of a weight when it is
+//! first read: a damaged one is never computed with.
 
 use super::error::CompiledError;
 use crate::constant::ConstantFile;
 use crate::files;
 use std::io::{self, Read, Write};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(super) const MAGIC: &[u8; 16] = b"\x89anabranch\r\n\x1a\n\0\0";
 
 /// The version of the format, and of what its programs mean: raised whenever either changes.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 96;
@@ -43,15 +43,14 @@ const CHECKSUM: u64 = 32;
 const MOST_DESCRIPTION: u64 = 1 << 26;
 const MOST_FRONT: u64 = 1 << 30;
 
-/// Bytes that are read at a time to be verified.
-const PIECE: usize = 1 << 20;
-
 /// An opened container.
 pub(super) struct Container {
     /// The file, whose length is what the header says.
     pub(super) file: Arc<ConstantFile>,
     /// All that comes before the weights.
     front: Vec<u8>,
+    /// The checksums of the weights, one after the other.
+    checksums: Vec<u8>,
     sizes: Sizes,
 }
 
@@ -61,14 +60,23 @@ struct Sizes {
     description: u64,
     held: u64,
     weights: u64,
+    /// How many weights there are.
+    count: u64,
 }
 
 impl Sizes {
-    /// Where the small constants begin, the weights, and the file ends; `None` if that is more than any file.
-    fn places(self) -> Option<[u64; 3]> {
+    /// Where the small constants begin, the weights, and their checksums, and the file ends; `None` if that is more than any file.
+    fn places(self) -> Option<[u64; 4]> {
         let held = (HEADER as u64).checked_add(self.description)?.checked_next_multiple_of(ALIGNMENT)?;
         let weights = held.checked_add(self.held)?.checked_next_multiple_of(PAGE)?;
-        Some([held, weights, weights.checked_add(self.weights)?.checked_add(CHECKSUM)?])
+        let checksums = weights.checked_add(self.weights)?;
+        Some([held, weights, checksums, checksums.checked_add(self.count.checked_add(1)?.checked_mul(CHECKSUM)?)?])
+    }
+
+    /// Whether what is taken into memory is no more than is ever written.
+    fn fit(self) -> bool {
+        let front = self.places().map_or(u64::MAX, |[_, weights, ..]| weights);
+        self.description <= MOST_DESCRIPTION && front <= MOST_FRONT && self.count <= MOST_DESCRIPTION / CHECKSUM
     }
 }
 
@@ -78,27 +86,28 @@ pub(super) fn is_one(path: &Path) -> bool {
     files::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *MAGIC
 }
 
-/// Writes a container. `weights` gives the weights, of `bytes` bytes, piece by piece.
+/// Writes a container. `weights` gives the weights, one after the other: so many, which take `bytes` bytes with what lies between them.
 ///
 /// # Errors
-/// If `out` takes no more, or `weights` fails or gives another number of bytes.
+/// If `out` takes no more, or `weights` fails or gives others than it said.
 pub(super) fn write(
     out: &mut dyn Write,
     description: &[u8],
     held: &[u8],
-    bytes: u64,
+    (count, bytes): (usize, u64),
     weights: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let sizes = Sizes { description: description.len() as u64, held: held.len() as u64, weights: bytes };
+    let (description_bytes, held_bytes) = (description.len() as u64, held.len() as u64);
+    let sizes = Sizes { description: description_bytes, held: held_bytes, weights: bytes, count: count as u64 };
     let large = || io::Error::other("the model is larger than any file");
-    let [held_at, weights_at, _] = sizes.places().ok_or_else(large)?;
-    if sizes.description > MOST_DESCRIPTION || weights_at > MOST_FRONT {
+    let [held_at, weights_at, ..] = sizes.places().ok_or_else(large)?;
+    if !sizes.fit() {
         return Err(io::Error::other("the model has more nodes or small constants than can be opened again"));
     }
     let mut front = vec![0; HEADER];
     front[..16].copy_from_slice(MAGIC);
     front[16..20].copy_from_slice(&FORMAT.to_le_bytes());
-    for (at, number) in (24..).step_by(8).zip([sizes.description, sizes.held, weights_at, bytes]) {
+    for (at, number) in (24..).step_by(8).zip([sizes.description, sizes.held, weights_at, bytes, sizes.count]) {
         front[at..at + 8].copy_from_slice(&number.to_le_bytes());
     }
     front.extend_from_slice(description);
@@ -108,16 +117,19 @@ pub(super) fn write(
     let checksum = checksum(&front);
     front[64..HEADER].copy_from_slice(checksum.as_bytes());
     out.write_all(&front)?;
-    let (mut hasher, mut written) = (blake3::Hasher::new(), 0u64);
-    weights(&mut |piece| {
-        hasher.update(piece);
-        written += piece.len() as u64;
-        out.write_all(piece)
+    let (mut checksums, mut written) = (Vec::new(), 0u64);
+    weights(&mut |weight| {
+        checksums.extend_from_slice(blake3::hash(weight).as_bytes());
+        let whole = (weight.len() as u64).next_multiple_of(ALIGNMENT);
+        written += whole;
+        out.write_all(weight)?;
+        out.write_all(&[0; ALIGNMENT as usize][..(whole - weight.len() as u64) as usize])
     })?;
-    if written != bytes {
+    if written != bytes || checksums.len() as u64 != sizes.count * CHECKSUM {
         return Err(io::Error::other("a constant has another size than it had"));
     }
-    out.write_all(hasher.finalize().as_bytes())
+    out.write_all(&checksums)?;
+    out.write_all(blake3::hash(&checksums).as_bytes())
 }
 
 /// Of all before the weights but the checksum itself.
@@ -148,24 +160,30 @@ impl Container {
         if format != FORMAT {
             return Err(damaged(&format!("of format {format}, and this version of Anabranch reads {FORMAT}")));
         }
-        let sizes = Sizes { description: number(24), held: number(32), weights: number(48) };
-        let places = sizes.places().filter(|[_, weights, end]| *weights == number(40) && *end == file.len());
-        let Some([_, weights_at, _]) = places else {
+        let sizes = Sizes { description: number(24), held: number(32), weights: number(48), count: number(56) };
+        let places = sizes.places().filter(|[_, weights, _, end]| *weights == number(40) && *end == file.len());
+        let Some([_, weights_at, checksums_at, end]) = places else {
             return Err(damaged("it is cut off, or something was added to it"));
         };
-        if sizes.description > MOST_DESCRIPTION || weights_at > MOST_FRONT {
+        if !sizes.fit() {
             return Err(damaged("its description is larger than any that is written"));
         }
-        let mut front = Vec::new();
-        // No more than the file has.
-        let bytes = usize::try_from(weights_at).ok().filter(|bytes| front.try_reserve_exact(*bytes).is_ok());
-        let bytes = bytes.ok_or_else(|| damaged("its description takes more memory than there is"))?;
-        front.resize(bytes, 0);
-        file.read_exact(0, &mut front).map_err(io)?;
-        if checksum(&front).as_bytes()[..] != front[64..HEADER] {
+        let read = |from: u64, to: u64| {
+            let mut part = Vec::new();
+            // No more than the file has.
+            let bytes = usize::try_from(to - from).ok().filter(|bytes| part.try_reserve_exact(*bytes).is_ok());
+            let bytes = bytes.ok_or_else(|| damaged("its description takes more memory than there is"))?;
+            part.resize(bytes, 0);
+            file.read_exact(from, &mut part).map_err(io)?;
+            Ok(part)
+        };
+        let (front, mut checksums) = (read(0, weights_at)?, read(checksums_at, end)?);
+        let known = checksums.split_off(checksums.len() - CHECKSUM as usize);
+        let is_sound = checksum(&front).as_bytes()[..] == front[64..HEADER];
+        if !is_sound || blake3::hash(&checksums).as_bytes()[..] != known {
             return Err(damaged("its checksum is wrong"));
         }
-        Ok(Self { file: Arc::new(file), front, sizes })
+        Ok(Self { file: Arc::new(file), front, checksums, sizes })
     }
 
     pub(super) fn description(&self) -> &[u8] {
@@ -178,32 +196,12 @@ impl Container {
         &self.front[at..][..self.sizes.held as usize]
     }
 
-    /// Where weights lie in the file that lie there among themselves; `None` if they are not all within.
-    pub(super) fn weights_at(&self, place: Range<u64>) -> Option<u64> {
-        let within = place.start <= place.end && place.end <= self.sizes.weights;
-        within.then_some(self.front.len() as u64 + place.start)
-    }
-
-    /// Reads all weights and compares them with their checksum. Takes a mebibyte of memory.
-    ///
-    /// # Errors
-    /// If they cannot be read, or are not those that were written.
-    pub(super) fn verify(&self, path: &Path) -> Result<(), CompiledError> {
-        let io = |error| CompiledError::io(path, error);
-        let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
-        let (mut at, end) = (self.front.len() as u64, self.front.len() as u64 + self.sizes.weights);
-        while at < end {
-            let most = (end - at).min(PIECE as u64) as usize;
-            self.file.read_exact(at, &mut piece[..most]).map_err(io)?;
-            hasher.update(&piece[..most]);
-            at += most as u64;
-        }
-        let mut known = [0; CHECKSUM as usize];
-        self.file.read_exact(end, &mut known).map_err(io)?;
-        match *hasher.finalize().as_bytes() == known {
-            true => Ok(()),
-            false => Err(CompiledError::damaged(path, "its weights are not those that were written")),
-        }
+    /// Where a weight of so many bytes lies in the file that lies `at` there among the weights, and the checksum of the weight of this number; `None`
+    /// if it is not within, or there is none of this number.
+    pub(super) fn weight(&self, number: usize, at: u64, bytes: u64) -> Option<(u64, [u8; 32])> {
+        at.checked_add(bytes).filter(|end| *end <= self.sizes.weights)?;
+        let checksum = self.checksums.chunks_exact(CHECKSUM as usize).nth(number)?;
+        Some((self.front.len() as u64 + at, checksum.try_into().ok()?))
     }
 }
 
@@ -212,11 +210,11 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A container of 5 bytes of description, 3 of small constants and 70 of weights.
+    /// A container of 5 bytes of description, 3 of small constants and weights of 64 and 30 bytes.
     fn bytes() -> Vec<u8> {
         let mut bytes = Vec::new();
-        let weights = |put: &mut dyn FnMut(&[u8]) -> io::Result<()>| put(&[7; 40]).and_then(|()| put(&[8; 30]));
-        write(&mut bytes, b"about", &[1, 2, 3], 70, weights).expect("memory takes it");
+        let weights = |put: &mut dyn FnMut(&[u8]) -> io::Result<()>| put(&[7; 64]).and_then(|()| put(&[8; 30]));
+        write(&mut bytes, b"about", &[1, 2, 3], (2, 128), weights).expect("memory takes it");
         bytes
     }
 
@@ -230,28 +228,22 @@ mod tests {
     fn what_was_written_comes_back() {
         let container = opened(&bytes()).expect("sound");
         assert_eq!((container.description(), container.held()), (&b"about"[..], &[1, 2, 3][..]));
-        let at = container.weights_at(38..42).expect("within");
-        let mut read = [0; 4];
+        let (at, checksum) = container.weight(1, 64, 30).expect("within");
+        let mut read = [0; 30];
         container.file.read_exact(at, &mut read).expect("there");
-        assert_eq!(read, [7, 7, 8, 8]);
-        assert_eq!((at % PAGE, container.weights_at(60..71)), (38, None));
-        container.verify(Path::new("m")).expect("as written");
+        assert_eq!((read, checksum), ([8; 30], *blake3::hash(&[8; 30]).as_bytes()));
+        assert_eq!((at % PAGE, container.weight(2, 0, 64), container.weight(1, 64, 65)), (64, None, None));
+        assert_eq!(container.weight(0, u64::MAX, 1), None);
     }
 
     #[test]
-    fn no_byte_before_the_weights_can_change_and_none_can_be_missing_or_more() {
+    fn no_byte_but_of_weights_can_change_and_none_can_be_missing_or_more() {
         let sound = bytes();
-        let weights = sound.len() - 70 - 32;
-        for at in 0..weights {
+        let weights = sound.len() - 3 * 32 - 128..sound.len() - 3 * 32;
+        for at in (0..sound.len()).filter(|at| !weights.contains(at)) {
             let mut bytes = sound.clone();
             bytes[at] ^= 1 << (at % 8);
             assert!(opened(&bytes).is_err(), "byte {at}");
-        }
-        for at in weights..sound.len() {
-            let mut bytes = sound.clone();
-            bytes[at] ^= 1;
-            let error = opened(&bytes).expect("weights are not read").verify(Path::new("m")).expect_err("changed");
-            assert!(error.to_string().contains("`anabranch compile`"), "{error}");
         }
         assert!((0..sound.len()).all(|length| opened(&sound[..length]).is_err()));
         assert!(opened(&[&sound[..], &[0]].concat()).is_err());
@@ -259,14 +251,14 @@ mod tests {
 
     #[test]
     fn sizes_beyond_any_file_are_refused_before_memory_is_taken() {
-        for at in [24, 32, 40, 48] {
+        for at in [24, 32, 40, 48, 56] {
             let mut bytes = bytes();
             bytes[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
             let error = opened(&bytes).err().expect("too large").to_string();
             assert!(error.contains("cut off"), "{error}");
         }
         let mut newer = bytes();
-        newer[16] = 2;
-        assert!(opened(&newer).err().expect("newer").to_string().contains("of format 2, and this version"));
+        newer[16] = 3;
+        assert!(opened(&newer).err().expect("newer").to_string().contains("of format 3, and this version"));
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum (`container`), and then judged from
 //! the definitions (`check`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as
-//! those of models do: a file that is changed while it is in use is refused at the next read. [`verify`] compares them with their checksum.
+//! those of models do: a file that is changed while it is in use is refused at the next read. Each is compared with a checksum of its own before
+//! it is first read; [`Session::verify_weights`](crate::Session::verify_weights) does so at once.
 
 #![forbid(unsafe_code)]
 
@@ -18,9 +19,9 @@ mod program;
 mod settings;
 mod source;
 
-pub use cache::Cache;
+pub use cache::{Cache, Course, Kept};
 pub use error::CompiledError;
-pub(crate) use source::stamp;
+pub(crate) use source::{Source, stamp};
 
 use crate::device::Inventory;
 use crate::files;
@@ -33,7 +34,6 @@ use container::Container;
 use program::{Gathered, StoredProgram};
 use serde::{Deserialize, Serialize};
 use settings::Settings;
-use source::Source;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -55,8 +55,10 @@ pub struct About {
     pub strategy: String,
     /// Nodes of the lowered program.
     pub nodes: usize,
-    /// Bytes of the weights that stay in the file.
+    /// Bytes of all constants.
     pub weights: u64,
+    /// The inputs that decide shapes: it is for the elements alone that they had when it was compiled.
+    pub fixed: Vec<String>,
     /// The model's file; none if it was given as bytes.
     pub source: Option<PathBuf>,
 }
@@ -100,6 +102,8 @@ pub(crate) struct CompiledFile {
 pub(crate) struct Compiled {
     pub(crate) file: PathBuf,
     pub(crate) about: About,
+    /// What it was made of, if that is known.
+    pub(crate) source: Option<Source>,
     pub(crate) inputs: BTreeMap<String, TensorSpec>,
     pub(crate) program: Program,
     pub(crate) plan: KeptPlan,
@@ -110,14 +114,6 @@ pub(crate) struct Compiled {
 /// Whether a file is a compiled model: by its content, whatever its name.
 pub fn is_compiled(path: &Path) -> bool {
     container::is_one(path)
-}
-
-/// Compares the weights of a compiled model with their checksum, which opening does not: it would have to read all of them. Takes as long as that.
-///
-/// # Errors
-/// If the file is none, cannot be read, or is damaged.
-pub fn verify(path: &Path) -> Result<(), CompiledError> {
-    Container::open(path)?.verify(path)
 }
 
 impl Compilation<'_> {
@@ -139,7 +135,8 @@ impl Compilation<'_> {
             devices: devices(self.inventory),
             strategy: self.options.strategy.to_string(),
             nodes: self.program.nodes.len(),
-            weights: gathered.bytes,
+            weights: gathered.held.len() as u64 + gathered.bytes,
+            fixed: self.program.fixed.keys().cloned().collect(),
             source: source.as_ref().map(|source| source.model().to_owned()),
         };
         let Model { name, producer, opsets, .. } = self.model;
@@ -157,7 +154,7 @@ impl Compilation<'_> {
         let mut bytes = Vec::new();
         ciborium::into_writer(&description, &mut bytes).map_err(|error| refused(error.to_string()))?;
         let write = |out: &mut dyn std::io::Write| {
-            container::write(out, &bytes, &gathered.held, gathered.bytes, |put| gathered.emit(put))
+            container::write(out, &bytes, &gathered.held, gathered.size(), |put| gathered.emit(put))
         };
         files::write(path, write).map_err(|error| CompiledError::io(path, error))?;
         Ok(about)
@@ -244,7 +241,7 @@ impl CompiledFile {
     /// If it is none that lowering could have made.
     pub(crate) fn read(self) -> Result<Compiled, CompiledError> {
         let Self { path, container, description } = self;
-        let Description { about, settings, inputs, program, plan, .. } = description;
+        let Description { about, source, settings, inputs, program, plan, .. } = description;
         let program = program
             .program(&container)
             .map_err(|fault| CompiledError::damaged(&path, format!("its program is wrong: {fault}")))?;
@@ -253,7 +250,7 @@ impl CompiledFile {
         let unknown = wanted.into_iter().find(|value| given.get(&value.name) != Some(&value.spec));
         match unknown {
             Some(value) => Err(CompiledError::damaged(&path, format!("its input {:?} is not listed", value.name))),
-            None => Ok(Compiled { file: path, about, inputs: given, program, plan, choice: settings.choice() }),
+            None => Ok(Compiled { file: path, about, source, inputs: given, program, plan, choice: settings.choice() }),
         }
     }
 }
@@ -315,17 +312,35 @@ mod tests {
         }
     }
 
-    /// The file with another description, and sound checksums.
+    /// The file with another description, and sound checksums. Its one weight is `m`.
     fn rewritten(container: &Container, description: &Value, path: &Path) {
         let mut bytes = Vec::new();
         ciborium::into_writer(description, &mut bytes).expect("memory takes it");
-        let at = container.weights_at(0..0).expect("within");
-        let weights = container.file.len() - at - 32;
-        let mut raw = vec![0; weights as usize];
-        container.file.read_exact(at, &mut raw).expect("there");
-        let write =
-            |out: &mut dyn std::io::Write| container::write(out, &bytes, container.held(), weights, |put| put(&raw));
+        let mut weight = vec![0; 4 * 8 * 3000];
+        let (at, _) = container.weight(0, 0, weight.len() as u64).expect("within");
+        container.file.read_exact(at, &mut weight).expect("there");
+        let write = |out: &mut dyn std::io::Write| {
+            container::write(out, &bytes, container.held(), (1, weight.len() as u64), |put| put(&weight))
+        };
         files::write(path, write).expect("writable");
+    }
+
+    #[test]
+    fn a_damaged_weight_is_refused_before_it_is_computed_with() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let file = folder.path().join("m");
+        let mut bytes = compiled(&file);
+        let at = {
+            let container = Container::open(&file).expect("sound");
+            container.weight(0, 0, 1).expect("within").0 as usize
+        };
+        bytes[at + 4 * 8 * 3000 - 1] ^= 1;
+        fs::write(&file, bytes).expect("writable");
+        let session = Session::open(&file, SessionOptions::default()).expect("all but a weight is as it was");
+        let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+        let error = session.run(&inputs).expect_err("damaged").to_string();
+        assert!(error.contains("is damaged: tensor `m`") && error.contains("`anabranch compile`"), "{error}");
+        assert!(session.verify_weights().expect_err("damaged").to_string().contains("is damaged"));
     }
 
     #[test]

@@ -79,15 +79,14 @@ impl Gathered {
         Ok(next)
     }
 
+    /// How many weights there are, and their bytes with what lies between them.
+    pub(super) fn size(&self) -> (usize, u64) {
+        (self.weights.len(), self.bytes)
+    }
+
     /// Gives the weights to `put`, one after the other: at most one is in memory at a time.
     pub(super) fn emit(&self, put: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        for constant in &self.weights {
-            let tensor = constant.load().map_err(io::Error::other)?;
-            put(tensor.bytes())?;
-            let rest = (tensor.bytes().len() as u64).next_multiple_of(ALIGNMENT) - tensor.bytes().len() as u64;
-            put(&[0; ALIGNMENT as usize][..rest as usize])?;
-        }
-        Ok(())
+        self.weights.iter().try_for_each(|constant| put(constant.load().map_err(io::Error::other)?.bytes()))
     }
 }
 
@@ -134,8 +133,19 @@ impl StoredProgram {
         if small.fold(0, usize::saturating_add) > container.held().len() {
             return Err("its small constants are larger than their place".into());
         }
-        let constants = self.constants.iter().map(|stored| stored.constant(container));
-        let constants = constants.collect::<Result<Vec<_>, String>>()?;
+        let mut names = BTreeMap::new();
+        for StoredValue { name, origin, .. } in &self.values {
+            if let StoredOrigin::Constant(number) = origin {
+                names.entry(*number as usize).or_insert(name);
+            }
+        }
+        let (mut constants, mut weights) = (Vec::new(), 0);
+        for (at, stored) in self.constants.iter().enumerate() {
+            // Those that only an input is fixed to have no name.
+            let name = names.get(&at).map_or_else(String::new, |name| (*name).clone());
+            constants.push(stored.constant(container, name, weights)?);
+            weights += usize::from(!stored.small);
+        }
         let constant =
             |number: u32| constants.get(number as usize).ok_or_else(|| format!("there is no constant {number}"));
         let value = |StoredValue { name, spec, origin }: StoredValue| {
@@ -165,17 +175,18 @@ impl StoredProgram {
 }
 
 impl StoredConstant {
-    fn constant(&self, container: &Container) -> Result<Constant, String> {
+    /// The constant; of a large one the name and how many of such are before it.
+    fn constant(&self, container: &Container, name: String, number: usize) -> Result<Constant, String> {
         let (bytes, spec) = (self.spec.bytes() as u64, self.spec.clone());
         let beyond = || "a constant lies beyond its end".to_owned();
-        let end = self.at.checked_add(bytes).ok_or_else(beyond)?;
         if !self.small {
             if !self.at.is_multiple_of(ALIGNMENT) {
                 return Err("a weight is not aligned".into());
             }
-            let at = container.weights_at(self.at..end).ok_or_else(beyond)?;
-            return Ok(Constant::in_file(spec, Arc::clone(&container.file), at, format!("at byte {at}")));
+            let (at, checksum) = container.weight(number, self.at, bytes).ok_or_else(beyond)?;
+            return Ok(Constant::in_file_of(spec, (Arc::clone(&container.file), at), name, checksum));
         }
+        let end = self.at.checked_add(bytes).ok_or_else(beyond)?;
         let (from, to) = (usize::try_from(self.at), usize::try_from(end));
         let raw = from.ok().zip(to.ok()).and_then(|(from, to)| container.held().get(from..to)).ok_or_else(beyond)?;
         if spec.dtype == DType::Bool && raw.iter().any(|byte| *byte > 1) {

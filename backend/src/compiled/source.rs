@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A model's file, and the files beside it that hold its tensors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Source {
+pub(crate) struct Source {
     /// The model's file first.
     files: Vec<SourceFile>,
 }
@@ -45,7 +45,7 @@ impl Source {
     }
 
     /// Whether all files are there with the same content. Reads those that have the same size.
-    pub(super) fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         let same = |file: &SourceFile| {
             let size = std::fs::metadata(&file.path).is_ok_and(|found| found.is_file() && found.len() == file.bytes);
             size && SourceFile::of(&file.path).is_ok_and(|found| found == *file)

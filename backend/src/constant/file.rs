@@ -4,6 +4,8 @@ use super::ConstantError;
 use anabranch_kernels::{Buffer, DType, TensorSpec};
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 /// An opened file with constants.
@@ -24,6 +26,45 @@ struct State {
 impl State {
     fn of(metadata: &Metadata) -> Self {
         Self { bytes: metadata.len(), modified: metadata.modified().ok() }
+    }
+}
+
+/// The BLAKE3 hash that a tensor of a file has to have.
+pub(super) struct Checksum {
+    hash: [u8; 32],
+    /// Whether it was seen to have it. Whoever finds it not seen looks; two that do so at once see the same.
+    is_verified: AtomicBool,
+}
+
+/// Bytes that are read at a time to be hashed.
+const PIECE: usize = 1 << 20;
+
+impl Checksum {
+    pub(super) fn new(hash: [u8; 32]) -> Self {
+        Self { hash, is_verified: AtomicBool::new(false) }
+    }
+
+    /// Reads the tensor `name` in these bytes of a file and compares, unless that was done. Takes a mebibyte of memory.
+    ///
+    /// # Errors
+    /// If it has another hash, the file was changed since it was opened, or cannot be read.
+    pub(super) fn verify(&self, file: &ConstantFile, name: &str, place: Range<u64>) -> Result<(), ConstantError> {
+        if self.is_verified.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
+        let mut at = place.start;
+        while at < place.end {
+            let part = &mut piece[..(place.end - at).min(PIECE as u64) as usize];
+            file.read_part(name, at, part)?;
+            hasher.update(part);
+            at += part.len() as u64;
+        }
+        if *hasher.finalize().as_bytes() != self.hash {
+            return Err(ConstantError::Damaged { file: file.name.clone(), tensor: name.to_owned() });
+        }
+        self.is_verified.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }
 

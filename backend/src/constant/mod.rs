@@ -6,6 +6,7 @@
 
 mod file;
 
+use file::Checksum;
 pub(crate) use file::ConstantFile;
 
 use crate::quoted::Name;
@@ -39,7 +40,7 @@ struct Data {
 
 enum Source {
     Held(Arc<Buffer>),
-    File { file: Arc<ConstantFile>, offset: u64, name: String },
+    File { file: Arc<ConstantFile>, offset: u64, name: String, checksum: Option<Checksum> },
     Made { inputs: Vec<Constant>, make: Make },
 }
 
@@ -70,6 +71,18 @@ pub enum ConstantError {
         Name(tensor)
     )]
     Changed {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+    },
+    /// The elements are not those that were written.
+    #[error(
+        "{} is damaged: tensor {} is not as it was written; make the file again, with `anabranch compile` if that made it",
+        Name(file),
+        Name(tensor)
+    )]
+    Damaged {
         /// The file.
         file: String,
         /// The tensor.
@@ -113,7 +126,18 @@ pub enum ConstantError {
 impl Constant {
     /// A constant of a file.
     pub(crate) fn in_file(spec: TensorSpec, file: Arc<ConstantFile>, offset: u64, name: String) -> Self {
-        Self::new(spec, next_identity(), Source::File { file, offset, name })
+        Self::new(spec, next_identity(), Source::File { file, offset, name, checksum: None })
+    }
+
+    /// A constant of a file, whose bytes have this BLAKE3 hash: they are compared with it before the first is given to anybody.
+    pub(crate) fn in_file_of(
+        spec: TensorSpec,
+        (file, offset): (Arc<ConstantFile>, u64),
+        name: String,
+        hash: [u8; 32],
+    ) -> Self {
+        let checksum = Some(Checksum::new(hash));
+        Self::new(spec, next_identity(), Source::File { file, offset, name, checksum })
     }
 
     /// A constant that `make` computes from `inputs`, in the same way wherever `how` is the same. Small ones, and those at the end
@@ -224,7 +248,8 @@ impl Constant {
         pieces: impl Iterator<Item = Range<usize>>,
         mut take: impl FnMut(&Range<usize>, &[u8]),
     ) -> Result<(), ConstantError> {
-        let Source::File { file, offset, name } = &self.data.source else {
+        self.verify()?;
+        let Source::File { file, offset, name, .. } = &self.data.source else {
             let raw = self.load()?;
             pieces.for_each(|piece| take(&piece, &raw.bytes()[piece.clone()]));
             return Ok(());
@@ -244,10 +269,24 @@ impl Constant {
         Ok(())
     }
 
+    /// Compares the elements with their checksum, if they have one and nobody has done so: reads all of them for it.
+    ///
+    /// # Errors
+    /// If they are not those that were written, or cannot be read.
+    pub(crate) fn verify(&self) -> Result<(), ConstantError> {
+        match &self.data.source {
+            Source::File { file, offset, name, checksum: Some(checksum) } => {
+                checksum.verify(file, name, *offset..*offset + self.bytes() as u64)
+            }
+            Source::Held(_) | Source::File { .. } | Source::Made { .. } => Ok(()),
+        }
+    }
+
     fn fresh(&self) -> Result<Arc<Buffer>, ConstantError> {
+        self.verify()?;
         match &self.data.source {
             Source::Held(buffer) => Ok(Arc::clone(buffer)),
-            Source::File { file, offset, name } => file.read(name, *offset, &self.spec).map(Arc::new),
+            Source::File { file, offset, name, .. } => file.read(name, *offset, &self.spec).map(Arc::new),
             Source::Made { inputs, make } => {
                 let inputs = inputs.iter().map(Self::load).collect::<Result<Vec<_>, _>>()?;
                 Ok(Arc::clone(make(&inputs).map_err(ConstantError::Made)?.buffer()))

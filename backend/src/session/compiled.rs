@@ -4,11 +4,12 @@ use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
 use super::open::Session;
 use super::options::SessionOptions;
-use crate::compiled::{self, About, Compilation, Compiled, CompiledError, CompiledFile};
+use crate::compiled::{self, About, Compilation, Compiled, CompiledError, CompiledFile, Source};
+use crate::constant::{Constant, ConstantError};
 use crate::error_kind::ErrorKind;
 use crate::import;
 use crate::planning::{KeptPlan, Lowered, Machine, PlanChoice, Planned};
-use crate::program::Program;
+use crate::program::{Program, Value};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,7 +31,9 @@ impl Session {
     pub fn compile(&self, inputs: &Inputs, path: &Path, build: &str) -> Result<About, SessionError> {
         let refused = |problem: String| SessionError::from(CompiledError::io(path, problem));
         if self.precompiled.is_some() {
-            return Err(refused("the model is compiled already; name its source".into()));
+            let source = self.compiled().and_then(|about| about.source.as_ref());
+            let source = source.map_or_else(String::new, |source| format!(", {}", source.display()));
+            return Err(refused(format!("the model is compiled already; name its source{source}")));
         }
         if self.options.platform.is_some() {
             return Err(refused("a plan for the devices of a platform file is run by nobody; leave it out".into()));
@@ -108,6 +111,26 @@ impl Session {
     /// What made the model, if it is a compiled one.
     pub fn compiled(&self) -> Option<&About> {
         self.precompiled.as_ref().map(|precompiled| &precompiled.compiled.about)
+    }
+
+    /// The file that is open, if it is a compiled model.
+    pub fn compiled_file(&self) -> Option<&Path> {
+        self.precompiled.as_ref().map(|precompiled| precompiled.compiled.file.as_path())
+    }
+
+    /// Reads all weights of a compiled model and compares them with their checksums, which otherwise happens to each when it is first read. Does
+    /// nothing for other models, whose files have none.
+    ///
+    /// # Errors
+    /// If one is not as it was written, or cannot be read.
+    pub fn verify_weights(&self) -> Result<(), ConstantError> {
+        let values = self.precompiled.iter().flat_map(|precompiled| &precompiled.program.values);
+        values.filter_map(Value::constant).try_for_each(Constant::verify)
+    }
+
+    /// Whether the files that a compiled model was made of are there as they were, if they are known. Reads them.
+    pub fn has_source(&self) -> Option<bool> {
+        self.precompiled.as_ref()?.compiled.source.as_ref().map(Source::is_unchanged)
     }
 
     /// The plan of the whole model that `choice` makes here and now: the compiled one, where it is of this choice.

@@ -6,7 +6,7 @@ use crate::lower::Rewrites;
 use crate::plan::PlanOptions;
 use crate::planning::{Constraints, Order, PlanChoice, PlatformFile, Strategy};
 use crate::profile::CostStore;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
 /// Options of a [`Session`](super::Session). Start from [`Default`] and name what differs:
@@ -43,6 +43,9 @@ pub struct SessionOptions {
     pub calibrate: bool,
     /// What a run does that loses a GPU. Default: it fails.
     pub on_device_loss: OnDeviceLoss,
+    /// Of [`SETTINGS`](super::SETTINGS), those that hold though they are as by default; a [compiled](crate::compiled) model otherwise brings its own along.
+    /// [`Self::set`] adds what it sets. Default: none.
+    pub stated: BTreeSet<&'static str>,
 }
 
 impl Default for SessionOptions {
@@ -60,6 +63,7 @@ impl Default for SessionOptions {
             plan_capacity: 8,
             calibrate: false,
             on_device_loss: OnDeviceLoss::default(),
+            stated: BTreeSet::new(),
         }
     }
 }
@@ -158,6 +162,17 @@ impl SessionOptions {
     /// Lets runs that lose a GPU fail, or be made again without it.
     pub fn with_on_device_loss(self, on_device_loss: OnDeviceLoss) -> Self {
         Self { on_device_loss, ..self }
+    }
+
+    /// Lets the setting of this name, see [`Self::stated`], hold as it is.
+    pub fn with_stated(mut self, name: &'static str) -> Self {
+        self.stated.insert(name);
+        self
+    }
+
+    /// Whether the setting of this name is stated.
+    pub(crate) fn states(&self, name: &str) -> bool {
+        self.stated.contains(name)
     }
 
     /// How the session's own plans are made.

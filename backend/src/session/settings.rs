@@ -54,7 +54,9 @@ impl SessionOptions {
     /// If there is no such option, or it has no such value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         let wrong = |why| SettingError { name: name.to_owned(), value: value.to_owned(), why };
-        self.apply(name, value).map_err(wrong)
+        self.apply(name, value).map_err(wrong)?;
+        self.stated.extend(SETTINGS.iter().map(|(known, _)| *known).find(|known| *known == name));
+        Ok(())
     }
 
     fn apply(&mut self, name: &str, value: &str) -> Result<(), String> {

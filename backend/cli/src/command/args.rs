@@ -25,9 +25,9 @@ pub(crate) fn refuse_given(options: &[(bool, &str, &str)], what: &str) -> Result
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
-    /// One CPU device a machine, package, numa, l3 or core
-    #[arg(long, value_name = "DIVISION", default_value = "l3")]
-    pub(crate) cpu_devices: CpuGranularity,
+    /// One CPU device a machine, package, numa, l3 or core [default: l3]
+    #[arg(long, value_name = "DIVISION")]
+    pub(crate) cpu_devices: Option<CpuGranularity>,
     /// Threads of each CPU device, instead of one a core
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
@@ -146,16 +146,16 @@ fn unfused_help() -> String {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct PlaceArgs {
-    /// Strategy, device or plan file
+    /// Strategy, device or plan file [default: heft]
     ///
     /// `anabranch strategies` lists strategies, `anabranch devices` devices; `anabranch place -o` writes plan files.
-    #[arg(long, value_name = "WAY", default_value = "heft")]
-    pub(crate) place: String,
-    /// Which ready node goes first: pct, msr, fifo or frugal
+    #[arg(long, value_name = "WAY")]
+    pub(crate) place: Option<String>,
+    /// Which ready node goes first: pct, msr, fifo or frugal [default: pct]
     ///
     /// A plan file brings its own order along.
-    #[arg(long, value_name = "ORDER", default_value = "pct")]
-    pub(crate) order: Order,
+    #[arg(long, value_name = "ORDER")]
+    pub(crate) order: Option<Order>,
     #[command(flatten)]
     pub(crate) constraints: ConstraintArgs,
     #[command(flatten)]
@@ -190,23 +190,23 @@ impl From<DeviceLoss> for OnDeviceLoss {
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct WeightArgs {
-    /// Which weights stay in a GPU's memory from run to run
+    /// Which weights stay in a GPU's memory from run to run [default: auto]
     ///
     /// The others are sent there in each run shortly before they are read. A plan file says itself how many bytes stay, unless this is
     /// `resident` or `staged`.
-    #[arg(long, value_enum, value_name = "MODE", default_value_t, hide_short_help = true)]
-    pub(crate) weights: Weights,
+    #[arg(long, value_enum, value_name = "MODE", hide_short_help = true)]
+    pub(crate) weights: Option<Weights>,
 }
 
 /// What goes through devices in chunks.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Streaming")]
 pub(crate) struct StreamArgs {
-    /// What streams in chunks
+    /// What streams in chunks [default: auto]
     ///
     /// Between devices, and through the nodes of one device. A plan file names its own blocks.
-    #[arg(long, value_enum, value_name = "MODE", default_value_t = Streamed::Auto)]
-    pub(crate) stream: Streamed,
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) stream: Option<Streamed>,
     /// Size of a chunk, for example 256KiB or 7rows [default: from the caches' sizes; about 1 MiB between devices]
     #[arg(long, value_name = "SIZE", value_parser = parse_chunk, hide_short_help = true)]
     pub(crate) chunk: Option<ChunkRule>,
@@ -236,11 +236,11 @@ impl Streamed {
 impl PlaceArgs {
     /// For commands that do not place, or place in ways of their own.
     pub(crate) fn any(constraints: &ConstraintArgs) -> Self {
-        let streaming = StreamArgs { stream: Streamed::Off, chunk: None };
+        let streaming = StreamArgs { stream: Some(Streamed::Off), chunk: None };
         let weights = WeightArgs::default();
         Self {
-            place: "heft".into(),
-            order: Order::Pct,
+            place: None,
+            order: None,
             constraints: constraints.clone(),
             weights,
             streaming,
@@ -251,8 +251,21 @@ impl PlaceArgs {
     /// The options of plans.
     pub(crate) fn options(&self) -> PlanOptions {
         let StreamArgs { stream, chunk } = self.streaming;
-        let options = PlanOptions::default().with_streaming(stream.mode()).with_chunk(chunk.unwrap_or_default());
+        let mode = stream.unwrap_or(Streamed::Auto).mode();
+        let options = PlanOptions::default().with_streaming(mode).with_chunk(chunk.unwrap_or_default());
         options.with_weights(self.weights.residency())
+    }
+
+    /// The settings that the command line says, though it may say what holds anyway.
+    pub(crate) fn stated(&self, devices: &DeviceArgs) -> impl Iterator<Item = &'static str> + use<> {
+        let said = [
+            ("strategy", self.place.is_some()),
+            ("order", self.order.is_some()),
+            ("stream", self.streaming.stream.is_some()),
+            ("weights", self.weights.weights.is_some()),
+            ("cpu_devices", devices.cpu_devices.is_some()),
+        ];
+        said.into_iter().filter_map(|(name, is_said)| is_said.then_some(name))
     }
 }
 
@@ -287,7 +300,7 @@ pub(crate) enum Weights {
 
 impl WeightArgs {
     pub(crate) fn residency(self) -> Residency {
-        match self.weights {
+        match self.weights.unwrap_or_default() {
             Weights::Resident => Residency::Resident,
             Weights::Staged => Residency::Staged,
             Weights::Auto => Residency::Auto,
@@ -320,7 +333,7 @@ impl DeviceArgs {
         named_once("--memory", &self.memory)?;
         named_once("--emulate", &self.emulate)?;
         let mut options = DetectOptions::default();
-        (options.cpu_granularity, options.threads) = (self.cpu_devices, self.threads);
+        (options.cpu_granularity, options.threads) = (self.cpu_devices.unwrap_or_default(), self.threads);
         (options.software_gpu, options.no_gpu) = (self.software_gpu, self.no_gpu);
         (options.memory_overrides, options.slowdowns) = (self.memory.clone(), self.emulate.clone());
         options.only.clone_from(&self.only);

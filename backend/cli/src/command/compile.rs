@@ -4,7 +4,7 @@ use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::files::file_of;
 use super::open::{self, inputs_of, open_session, save_costs};
 use super::progress::waiting;
-use super::{CliError, Output, lossy, version, wrote};
+use super::{CliError, Output, lossy, note, version, wrote};
 use anabranch::device::format_bytes;
 use clap::Args;
 use serde_json::json;
@@ -15,9 +15,9 @@ Examples:
   anabranch compile model.onnx --dim batch=8 --place auto -o model.anabranch
   anabranch run model.anabranch
 
-What else a command line says when it names the file (--place, --cpu-devices …) holds; what it leaves out, or gives as it is by default, is as it was compiled. On another machine, \
-with other devices or another version, the model is opened from its source if that is still there and the same, or refused. `anabranch inspect` \
-says what a file was made for, and reads all of its weights to see that they are those that were written.";
+What else a command line says when it names the file (--place, --cpu-devices …) holds, option by option; what it leaves out is as it was compiled. \
+On another machine, with other devices or another version, the model is opened from its source if that is still there and the same, or refused. \
+A weight that is not as it was written is refused when it is first read; `anabranch inspect` reads all of them, and says what a file was made for.";
 
 /// Lower, place and plan a model once, and keep that with its weights in a file that opens at once
 ///
@@ -51,8 +51,12 @@ impl CompileCommand {
         let model = open::model_name(&self.model);
         let text = || {
             let (weights, nodes) = (format_bytes(about.weights), about.nodes);
-            format!("{model}: {nodes} nodes, placed by {}; weights of {weights}\n", about.strategy)
+            format!("{model}: {nodes} nodes, placed by {}; constants of {weights}\n", about.strategy)
         };
+        if !about.fixed.is_empty() {
+            let names = about.fixed.join(", ");
+            note(format_args!("shapes follow from the elements of {names}: the file is for those of this call alone"));
+        }
         let value = json!({ "model": model, "file": lossy(&self.output), "compiled": about });
         output.text_or_json(text, &value)
     }

@@ -11,7 +11,7 @@ use super::progress::waiting;
 use super::table::Table;
 use super::{CliError, Output};
 use crate::text::{amount, wrapped};
-use anabranch::compiled::{self, About};
+use anabranch::compiled::About;
 use anabranch::device::format_bytes;
 use anabranch::planning::{PlanChoice, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
@@ -55,6 +55,9 @@ struct Inspection {
     /// What made it, if it is a compiled model.
     #[serde(skip_serializing_if = "Option::is_none")]
     compiled: Option<About>,
+    /// Whether that model's files are there as they were, if they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_source: Option<bool>,
     /// Of a model that runs.
     work: Option<Work>,
 }
@@ -69,9 +72,7 @@ impl InspectCommand {
             Some(located) => waiting(output, "opening the model", || Session::survey(&located.file, options))?,
             None => Session::from_bytes(BUILT_IN, options)?,
         };
-        if let Some(located) = located.as_ref().filter(|_| session.compiled().is_some()) {
-            compiled::verify(&located.file)?;
-        }
+        session.verify_weights().map_err(CliError::input)?;
         let set = located.as_ref().and_then(|located| located.sets.first());
         let given = read_inputs(&self.model, set.map(PathBuf::as_path), &session)?;
         let inspection = waiting(output, "planning", || self.inspected(&session, given));
@@ -94,6 +95,7 @@ impl InspectCommand {
             runs: obstacles.is_empty(),
             obstacles,
             compiled: session.compiled().cloned(),
+            has_source: session.has_source(),
             work: planned.ok().map(|(planned, inputs)| Work::of(session, &inputs, &planned)),
         }
     }
@@ -104,7 +106,7 @@ impl Inspection {
         let mut text = format!("{}\n{}", self.model, self.facts);
         if let Some(about) = &self.compiled {
             text.push('\n');
-            text += &sentence(&made(about));
+            text += &sentence(&made(about, self.has_source));
         }
         if !self.assumed.is_empty() {
             let names = self.assumed.join(", ");
@@ -127,17 +129,24 @@ impl Inspection {
 }
 
 /// What made a compiled model, and for what.
-fn made(about: &About) -> String {
-    let About { version, build, kernels, machine, strategy, nodes, .. } = about;
+fn made(about: &About, has_source: Option<bool>) -> String {
+    let About { version, build, kernels, machine, strategy, nodes, fixed, .. } = about;
     let devices = about.devices.iter().map(|(name, key)| format!("{name} ({key})")).collect::<Vec<_>>().join(", ");
-    let source = about
-        .source
-        .as_ref()
-        .map_or_else(|| "a model whose file is not known".into(), |path| path.display().to_string());
+    let source = about.source.as_ref().map_or_else(
+        || "a model whose file is not known".into(),
+        |path| match has_source {
+            Some(false) => format!("{} (which is gone or another by now)", path.display()),
+            _ => path.display().to_string(),
+        },
+    );
     let weights = format_bytes(about.weights);
+    let elements = match fixed.is_empty() {
+        true => String::new(),
+        false => format!("; for the elements that {} had then, which decide shapes", fixed.join(", ")),
+    };
     format!(
         "compiled from {source} by Anabranch {version} ({build}), kernels {kernels}, for {machine}, devices {devices}: {nodes} nodes \
-         placed by {strategy}; weights of {weights} are those that were written"
+         placed by {strategy}; constants of {weights}, which are as they were written{elements}"
     )
 }
 

@@ -5,8 +5,8 @@ use super::costs::{open_store, ready_store, refused};
 use super::hints::{is_absence, notes};
 use super::inputs::{Located, read_inputs};
 use super::progress::waiting;
-use super::{CliError, Output, note, version};
-use anabranch::compiled::Cache;
+use super::{CliError, Output, note, version, wrote};
+use anabranch::compiled::{Cache, Course, Kept};
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
 use std::path::{Path, PathBuf};
@@ -44,20 +44,27 @@ pub(super) fn open(
     place: &PlaceArgs,
     will_save: bool,
 ) -> Result<Opened, CliError> {
-    if let Some(folder) = model.cache() {
-        let (options, store) = options(devices, platform, model, place, will_save)?;
-        if let Some(Located { file, sets }) = located(model)? {
-            let (asked, build) = (format!("{:?} {:?}", model.input, model.random), version::short());
-            let open = || {
-                Cache::new(folder).open(&file, &options, (&asked, &build), |session| inputs_of(model, &sets, session))
-            };
-            let (session, inputs) = waiting(Output { json: false }, "opening the model", open)?;
-            return Ok(Opened { session, inputs, store, sets });
-        }
+    let Some(folder) = model.cache() else {
+        let (session, store, sets) = open_session(devices, platform, model, place, will_save)?;
+        let inputs = inputs_of(model, &sets, &session)?;
+        return Ok(Opened { session, inputs, store, sets });
+    };
+    let (options, store) = options(devices, platform, model, place, will_save)?;
+    let Some(Located { file, sets }) = located(model)? else {
         return Err(CliError::input("--cache keeps models of files, and the built-in one is none; name a model"));
+    };
+    let (cache, build) = (Cache::new(folder), version::short());
+    let open = || cache.open(&file, &options, &build, |session| inputs_of(model, &sets, session));
+    let Kept { session, inputs, course, .. } = waiting(Output { json: false }, "opening the model", open)?;
+    match course {
+        Course::Found(kept) => note(format_args!("opened from {}", kept.display())),
+        Course::Made { file, damaged } => {
+            damaged.iter().for_each(note);
+            wrote(&file);
+        }
+        Course::Passed(why) => note(format_args!("{} is not kept: {why}", file.display())),
+        _ => {}
     }
-    let (session, store, sets) = open_session(devices, platform, model, place, will_save)?;
-    let inputs = inputs_of(model, &sets, &session)?;
     Ok(Opened { session, inputs, store, sets })
 }
 
@@ -111,14 +118,15 @@ fn options(
     let pinned = pins.fold(Constraints::default(), |all, (pattern, device)| all.with_pin(pattern, device));
     let mut options = SessionOptions::default()
         .with_devices(devices.options()?)
-        .with_strategy(strategy(&place.place))
-        .with_order(place.order)
+        .with_strategy(place.place.as_deref().map_or_else(Strategy::default, strategy))
+        .with_order(place.order.unwrap_or_default())
         .with_constraints(place.constraints.colocate.iter().fold(pinned, Constraints::with_colocated))
         .with_fusion(model.fuse.rewrites())
         .with_plan(place.options())
         .with_costs(costs)
         .with_calibration(true)
         .with_on_device_loss(place.on_device_loss.into());
+    options.stated.extend(place.stated(devices));
     options.dims = model.dim.iter().cloned().collect();
     options.platform = platform;
     Ok((options, store))

@@ -35,8 +35,8 @@ impl ProfileCommand {
         let (mut nodes, mut last) = (Vec::new(), None);
         for kind in ["cpu", "gpu"] {
             for stream in self.modes() {
-                let streaming = StreamArgs { stream, ..self.place.streaming.clone() };
-                let place = PlaceArgs { place: kind.to_owned(), streaming, ..self.place.clone() };
+                let streaming = StreamArgs { stream: Some(stream), ..self.place.streaming.clone() };
+                let place = PlaceArgs { place: Some(kind.to_owned()), streaming, ..self.place.clone() };
                 let opened = open(&self.devices, None, &self.model, &place, true)?;
                 if kind == "gpu" && opened.session.inventory().gpus.is_empty() {
                     open::print_all_notes(&opened.session, Output { json: false });
@@ -63,8 +63,8 @@ impl ProfileCommand {
     /// To know what streaming gains, nodes are measured alone and in blocks.
     fn modes(&self) -> Vec<Streamed> {
         match self.place.streaming.stream {
-            Streamed::Auto => vec![Streamed::Off, Streamed::Always],
-            mode => vec![mode],
+            None | Some(Streamed::Auto) => vec![Streamed::Off, Streamed::Always],
+            Some(mode) => vec![mode],
         }
     }
 

@@ -1,6 +1,7 @@
 //! What `anabranch run` tells of a run: predicted beside measured, for the whole and for each device.
 
 use super::blocks::BlockLine;
+use super::lossy;
 use super::phases::Phases;
 use super::staged::Staged;
 use super::table::{Table, digits, duration, error, interval};
@@ -20,6 +21,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     model: String,
+    /// The compiled model's file, if it is one or was found in a cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compiled: Option<String>,
     strategy: String,
     nodes: usize,
     outputs: Vec<OutputLine>,
@@ -144,6 +148,7 @@ impl Report {
         let traffic = measured.traffic(Some(plan));
         Self {
             model,
+            compiled: session.compiled_file().map(lossy),
             strategy: plan.strategy().to_owned(),
             nodes: run.prepared.program.nodes.len(),
             outputs: run.outputs.iter().map(|(name, tensor)| OutputLine::new(name, tensor)).collect(),
