@@ -330,3 +330,21 @@ fn what_cannot_be_run_is_refused_with_the_next_step() {
         command.refuses(&["flow", "bad.json"], &["bad.json", part]);
     }
 }
+
+#[test]
+fn no_application_writes_over_the_graph() {
+    let command = Anabranch::new();
+    let nodes = [app(1, "make", "echo gone > %o0"), file(2, "own.graph")];
+    write(&command, "own.graph", &nodes, &[(1, 2)]);
+    let before = command.read("own.graph");
+    command.refuses(&["flow", "own.graph", "--dir", "."], &["own.graph", "written over", "another name"]);
+    assert_eq!(command.read("own.graph"), before);
+}
+
+#[test]
+fn what_a_field_says_is_shown_as_it_stands() {
+    let command = Anabranch::new();
+    let scatter = json!({"key": 1, "name": "parts", "category": "Scatter", "isGroup": true, "fields": [{"name": "num_of_copies", "value": "x"}]});
+    write(&command, "odd.graph", &[scatter, file(2, "a")], &[]);
+    command.refuses(&["flow", "odd.graph", "--dir", "."], &["odd.graph", "num_of_copies", "\"x\""]);
+}

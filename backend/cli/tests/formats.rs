@@ -59,7 +59,7 @@ fn examples_are_written_and_can_be_used() {
     let written = command.run(&["formats", "--write", "examples"]);
     let told = String::from_utf8_lossy(&written.stderr);
     assert!(written.status.success() && told.contains("wrote examples/graph.csv"), "{told}");
-    for format in ["plan", "platform", "problem", "events", "costs", "schedule", "assignment"] {
+    for format in ["plan", "platform", "problem", "events", "costs", "schedule", "assignment", "pipeline", "stages"] {
         conforms(&command, format, &format!("examples/{format}.json"));
     }
     // Once more changes nothing; what is not ours stays.
@@ -72,7 +72,13 @@ fn examples_are_written_and_can_be_used() {
     let simulated = command.json(&["simulate", &in_examples("graph.csv"), &in_examples("devices.csv")]);
     assert_eq!(simulated["tasks"], 6);
     let columns = |file: &str| command.read(&in_examples(file)).lines().next().expect("a heading").to_owned();
-    for (format, file) in [("graph", "graph.csv"), ("devices", "devices.csv"), ("schedule-csv", "schedule.csv")] {
+    let tables = [
+        ("graph", "graph.csv"),
+        ("devices", "devices.csv"),
+        ("schedule-csv", "schedule.csv"),
+        ("pipeline-csv", "stages.csv"),
+    ];
+    for (format, file) in tables {
         let schema = schema_of(&command, format);
         let names: Vec<_> = schema["fields"].as_array().expect("fields").iter().map(|f| f["name"].as_str()).collect();
         let names: Vec<_> = names.into_iter().flatten().collect();
@@ -82,11 +88,19 @@ fn examples_are_written_and_can_be_used() {
     let problem = in_examples("problem.json");
     let given = command.json(&["simulate", &problem, "--assignment", &in_examples("assignment.json")]);
     assert_eq!(given["valid"], true);
+    for file in ["pipeline.json", "stages.csv"] {
+        let mapped = command.json(&["pipeline", &in_examples(file)]);
+        assert!(mapped["chosen"]["period"].as_f64() > Some(0.0), "{mapped}");
+    }
+    let piped = ["pipe", "--no-gpu", "--cpu-devices", "core", "--random", "8", "--write-plan", "written.json"];
+    command.text(&piped);
+    conforms(&command, "stages", "written.json");
+    command.refuses(&["pipe", "--random", "8", "--plan", &in_examples("stages.csv")], &["`anabranch formats stages`"]);
     let platform = in_examples("platform.json");
     let placed = command.json(&["place", "--no-gpu", "--platform", &platform, "--place", "heft"]);
     assert!(placed["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()));
     assert!(command.text(&["costs", "--costs", &in_examples("costs.json")]).contains("Negate"));
-    assert_eq!(command.json(&["formats"]).as_array().map(Vec::len), Some(10));
+    assert_eq!(command.json(&["formats"]).as_array().map(Vec::len), Some(13));
     command.refuses(&["formats", "plam"], &["did you mean `plan`?", "platform"]);
 }
 

@@ -112,6 +112,26 @@ impl<'r> Prepared<'r> {
         Ok(prepared)
     }
 
+    /// Sees that no application writes over a file, such as the one that the graph was read from.
+    ///
+    /// # Errors
+    /// If one does.
+    pub fn keeps(&self, file: &Path) -> Result<(), DropsError> {
+        let Ok(file) = fs::canonicalize(file) else { return Ok(()) };
+        let is_over = |(place, node): &(usize, &Node)| {
+            let path = node.path().filter(|_| self.recipe.maker(*place).is_some());
+            path.and_then(|path| fs::canonicalize(self.directory.join(path)).ok()).is_some_and(|path| path == file)
+        };
+        match self.recipe.nodes.iter().enumerate().find(is_over) {
+            None => Ok(()),
+            Some((_, node)) => refused(format!(
+                "drop {} would be written over {}, which the graph is read from; give one of them another name",
+                Name(&node.label()),
+                Name(&file.to_string_lossy())
+            )),
+        }
+    }
+
     /// The applications that are to be run at most, by label, each with the reason, in an order in which they can be.
     pub fn due(&self) -> impl Iterator<Item = (String, &Reason)> {
         let due = |&place: &usize| Some((self.recipe.nodes[place].label(), self.reasons[place].as_ref()?));

@@ -82,8 +82,8 @@ impl Crew {
         Ok(crew)
     }
 
-    /// So many workers shared out among so many machines: without machines as by [`Crew::detect`], without workers one for each processing
-    /// unit that this process may use, or a machine if those are more.
+    /// So many workers shared out among so many machines: without machines as by [`Crew::detect`], without workers as many as there are
+    /// processing units that this process may use and can be shared out alike, one a machine at least.
     ///
     /// # Errors
     /// Workers that are no multiple of the machines; no machine or worker, or more than 1024 workers.
@@ -91,7 +91,7 @@ impl Crew {
         let usual = units();
         match (workers, machines) {
             (workers, None) => Self::detect(workers.unwrap_or(usual)),
-            (None, Some(machines)) => Self::machines(machines, usual.div_ceil(machines.max(1))),
+            (None, Some(machines)) => Self::machines(machines, (usual / machines.max(1)).max(1)),
             (Some(workers), Some(machines)) if machines > 0 && workers % machines == 0 => {
                 Self::machines(machines, workers / machines)
             }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// If the file cannot be read, is not an ONNX model, or names files that a model may not.
-pub(crate) fn data_files(path: &Path) -> Result<BTreeSet<PathBuf>> {
+pub fn data_files(path: &Path) -> Result<BTreeSet<PathBuf>> {
     let limits = Limits::default();
     let found = open(path, &limits).and_then(|file| {
         let model = proto::read(Reader::of_file(&file), &limits)?;

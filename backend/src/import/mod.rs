@@ -37,7 +37,7 @@ mod subgraph;
 mod tensor;
 
 pub use attribute::{Attribute, AttributeError};
-pub(crate) use beside::data_files;
+pub use beside::data_files;
 pub use error::{ImportError, ImportErrorKind};
 pub use graph::OPSETS;
 pub use limits::Limits;

@@ -78,7 +78,8 @@ impl StageMapping {
     pub fn read(path: &Path) -> Result<Self, SessionError> {
         let refused = |error: String| refused(format!("{}: {error}", path.display()));
         let text = files::read(path, files::MOST_BYTES).map_err(|error| refused(error.to_string()))?;
-        serde_json::from_slice(&text).map_err(|error| refused(error.to_string()))
+        let wrong = |error| refused(format!("{error}; `anabranch formats stages` shows what stands in one"));
+        serde_json::from_slice(&text).map_err(wrong)
     }
 
     pub(super) fn of(stages: &Stages, costs: &StageCosts) -> Self {

@@ -54,6 +54,9 @@ pub enum Refusal {
     /// A number outside its range.
     #[error("{place} is {value}, and should be {expected}")]
     Number { place: String, value: f64, expected: &'static str },
+    /// A text where something else should be.
+    #[error("{place} is {found:?}, and should be {expected}")]
+    Text { place: String, found: String, expected: &'static str },
     /// A name or number of something that is not there.
     #[error("{place} names the {what} {name:?}, which the file does not define")]
     Unknown { place: String, what: &'static str, name: String },

@@ -92,13 +92,14 @@ const USUAL: f64 = 5.0;
 /// A field that does not hold what it should.
 pub(super) struct Odd {
     field: &'static str,
-    value: f64,
+    found: String,
     expected: &'static str,
 }
 
 impl Odd {
     pub(super) fn at(self, place: &str) -> Refusal {
-        Refusal::Number { place: format!("{} of {place}", self.field), value: self.value, expected: self.expected }
+        let Self { field, found, expected } = self;
+        Refusal::Text { place: format!("{field} of {place}"), found, expected }
     }
 }
 
@@ -167,6 +168,6 @@ fn number(
     let Some((field, text)) = said else { return Ok(usual) };
     match text.trim().parse::<f64>() {
         Ok(value) if is_right(value) => Ok(value),
-        parsed => Err(Odd { field, value: parsed.unwrap_or(f64::NAN), expected }),
+        _ => Err(Odd { field, found: text.trim().to_owned(), expected }),
     }
 }

@@ -66,6 +66,8 @@ pub struct Document {
     pub processors: Processors,
     /// How.
     pub rules: Rules,
+    /// Whether it was CSV, which says nothing of links.
+    pub is_table: bool,
 }
 
 /// Reads a file of either format. `link` is what CSV does not say.
@@ -98,7 +100,7 @@ struct File {
     version: u32,
     name: Option<String>,
     stages: Vec<StageEntry>,
-    data: Vec<u64>,
+    data: Vec<f64>,
     processors: Vec<ProcessorEntry>,
     #[serde(default)]
     link: LinkEntry,
@@ -190,8 +192,23 @@ fn parse_json(stem: &str, bytes: &[u8]) -> Result<Document, Refusal> {
     let stages = file.stages.into_iter().enumerate();
     let stages = stages.map(|(place, entry)| stage(place, entry, &speeds)).collect::<Result<Vec<Stage>, Refusal>>()?;
     let processors = processors(names, &ports, file.link, &file.links, &file.memories, &file.teams)?;
+    let data = file.data.into_iter().enumerate().map(|(place, value)| bytes_of(place, value));
+    let data = data.collect::<Result<Vec<u64>, Refusal>>()?;
     let name = file.name.unwrap_or_else(|| stem.to_owned());
-    Ok(Document { name, stages: Stages::new(stages, file.data), processors, rules: file.rules })
+    Ok(Document { name, stages: Stages::new(stages, data), processors, rules: file.rules, is_table: false })
+}
+
+/// A number of bytes, written as people's programs write it: 1e6 and 1000000.0 are one.
+fn bytes_of(place: usize, value: f64) -> Result<u64, Refusal> {
+    /// Up to here floating point has every whole number.
+    const MOST: f64 = (1u64 << 53) as f64;
+    match value.fract() == 0.0 && (0.0..=MOST).contains(&value) {
+        true => Ok(value as u64),
+        false => {
+            let place = format!("data[{place}]");
+            Err(Refusal::Number { place, value, expected: "a whole number of bytes, at most 2⁵³" })
+        }
+    }
 }
 
 fn check_counts(stages: usize, processors: usize) -> Result<(), Refusal> {
@@ -319,7 +336,7 @@ mod table {
             stages.push(stage.with_memory(row.bytes(4)?, row.bytes(5)?));
         }
         let (stages, processors) = (Stages::new(stages, data), Processors::uniform(names, link));
-        Ok(Document { name: stem.to_owned(), stages, processors, rules: Rules::default() })
+        Ok(Document { name: stem.to_owned(), stages, processors, rules: Rules::default(), is_table: true })
     }
 
     struct Row<'a> {

@@ -42,13 +42,13 @@ pub fn front(problem: &Problem, options: ChooseOptions) -> (Vec<Chosen>, bool) {
     (front, false)
 }
 
-/// The best for a goal of what was chosen for it and of a front, which was looked for longer.
+/// The best for a goal of what was chosen for it and of a front, which was looked for longer. A front that is proven to be complete has the optimum.
 ///
 /// # Errors
 /// What choosing failed with, if none of the front keeps the goal's limits either.
 pub fn best_of(
     chosen: Result<Chosen, ChooseError>,
-    front: &[Chosen],
+    (front, is_complete): (&[Chosen], bool),
     problem: &Problem,
     goal: Goal,
 ) -> Result<Chosen, ChooseError> {
@@ -57,5 +57,9 @@ pub fn best_of(
         // What was proven is proven for another goal.
         _ => Ok(Chosen { lower_bound: lower_bound(problem, goal), proven: false, ..next.clone() }),
     };
-    front.iter().filter(|found| goal.admits(found.performance)).fold(chosen, better)
+    let best = front.iter().filter(|found| goal.admits(found.performance)).fold(chosen, better)?;
+    match is_complete {
+        true => Ok(Chosen { lower_bound: goal.key(best.performance).0, proven: true, ..best }),
+        false => Ok(best),
+    }
 }

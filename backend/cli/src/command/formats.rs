@@ -60,7 +60,7 @@ macro_rules! entry {
 }
 
 /// All of them.
-const FORMATS: [Format; 10] = [
+const FORMATS: [Format; 13] = [
     entry!(
         "plan",
         "plan.json",
@@ -76,6 +76,15 @@ const FORMATS: [Format; 10] = [
     entry!("schedule", "schedule.json", "tasks and transfers with their times", "place, simulate --schedule", "—"),
     entry!("schedule-csv", "schedule.csv", "tasks with their times", "place, simulate --schedule", "—"),
     entry!("events", "events.json", "what happened in a run", "run --profile", "—"),
+    entry!("pipeline", "pipeline.json", "a chain of stages with its processors", "—", "pipeline"),
+    entry!("pipeline-csv", "stages.csv", "the same, with links all alike", "—", "pipeline"),
+    entry!(
+        "stages",
+        "stages.json",
+        "which nodes are a stage, and on which devices",
+        "pipe --write-plan",
+        "pipe --plan"
+    ),
     entry!("costs", "costs.json", "measured times, by machine", "run, calibrate, profile", "all that plan"),
 ];
 

@@ -74,7 +74,7 @@ pub(crate) struct PipeCommand {
     /// Leave out data sets whose outputs are there
     ///
     /// Only those that this command made with the same model and data sets. Outputs that are older than their data set's file are made anew; those
-    /// of a model, archive or --input that was written since are refused. A model's external data is not looked at.
+    /// of a model, its external data, an archive or --input that was written since are refused.
     #[arg(long, requires = "output")]
     resume: bool,
     #[command(flatten)]
@@ -129,7 +129,7 @@ struct MappingArgs {
     /// Run each data set on all devices together, as `run` does
     #[arg(long, conflicts_with_all = ["plan", "replicate", "split"])]
     together: bool,
-    /// The stages that this file says, which --write-plan wrote
+    /// The stages that this file says, as --write-plan writes it
     #[arg(long, value_name = "PLAN.json", conflicts_with_all = ["replicate", "split"])]
     plan: Option<PathBuf>,
     /// Write the stages at the end, for --plan

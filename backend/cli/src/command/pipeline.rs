@@ -7,7 +7,6 @@ use super::args::{parse_positive, refuse_given};
 use super::files::file_of;
 use super::progress::waiting;
 use super::{CliError, MORE, Output, say, write_file};
-use crate::tensors::ending;
 use anabranch_placement::pipeline::document::{self, Document};
 use anabranch_placement::pipeline::exact::ExactOptions;
 use anabranch_placement::pipeline::experiment::Sought;
@@ -126,15 +125,15 @@ impl PipelineCommand {
         let Some(file) = &self.file else {
             return self.experiments.run(output, self.sought()?, exact, self.seed);
         };
-        if ending(file).as_deref() == Some("json") {
+        let link =
+            Link { latency: self.link_latency.unwrap_or(0.0), bandwidth: self.bandwidth.unwrap_or(f64::INFINITY) };
+        let Document { name, stages, processors, mut rules, is_table } = document::read(file, link)?;
+        if !is_table {
             const WHY: &str = "it says its links itself";
             let given =
                 [(self.bandwidth.is_some(), "--bandwidth", WHY), (self.link_latency.is_some(), "--link-latency", WHY)];
             refuse_given(&given, "a JSON file")?;
         }
-        let link =
-            Link { latency: self.link_latency.unwrap_or(0.0), bandwidth: self.bandwidth.unwrap_or(f64::INFINITY) };
-        let Document { name, stages, processors, mut rules } = document::read(file, link)?;
         if let Some(communication) = self.communication {
             rules.communication = match communication {
                 CommunicationName::OnePort => Communication::OnePort,
@@ -179,6 +178,16 @@ impl PipelineCommand {
             let message = "experiments seek the least period; --latency-factor and --period-factor set limits there";
             return Err(CliError::input(message));
         }
+        const OWN: &str = "they have stages, processors and rules of their own";
+        let given = [
+            (self.communication.is_some(), "--communication", OWN),
+            (self.no_replication, "--no-replication", OWN),
+            (self.parallel.is_some(), "--parallel", OWN),
+            (self.bandwidth.is_some(), "--bandwidth", OWN),
+            (self.link_latency.is_some(), "--link-latency", OWN),
+            (self.chart.is_some(), "--chart", "they print tables; --json has the figures"),
+        ];
+        refuse_given(&given, "--experiments")?;
         Ok(self.experiments.sought())
     }
 }

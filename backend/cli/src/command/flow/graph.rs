@@ -43,6 +43,7 @@ pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<
             true => CliError::interrupted(),
             false => error.into(),
         })?;
+    prepared.keeps(path)?;
     if command.graph.dry_run {
         return list(&recipe, &prepared, output);
     }

@@ -3,6 +3,9 @@
 use super::PipeCommand;
 use super::source::Source;
 use crate::command::{CliError, read_file, write_file};
+use anabranch::compiled::is_compiled;
+use anabranch::import::data_files;
+use anabranch::lower::Rewrites;
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
 use std::path::{Path, absolute};
@@ -31,9 +34,12 @@ pub(super) struct Marker {
 impl Marker {
     /// That of a command.
     pub(super) fn new(command: &PipeCommand, source: &Source<'_>) -> Result<Self, CliError> {
-        let model = command.model.as_deref().map_or_else(|| Ok("the built-in model".to_owned()), state)?;
+        let model = command.model.as_deref().map_or_else(|| Ok("the built-in model".to_owned()), model_state)?;
         let patterns = command.inputs.iter().map(|pattern| state(Path::new(pattern)));
         let dims = command.dim.iter().map(|(name, size)| Ok(format!("{name}={size}")));
+        let fuse = Some(command.fuse.rewrites()).filter(|fuse| *fuse != Rewrites::ALL);
+        let names = |fuse: Rewrites| fuse.iter().map(|rewrite| rewrite.to_string()).collect::<Vec<_>>().join(",");
+        let fuse = fuse.map(|fuse| Ok(format!("fused: {}", names(fuse))));
         let given = command.input.iter().map(|input| match input.split_once('=') {
             Some((name, path)) => Ok(format!("{name}={}", state(Path::new(path))?)),
             None => state(Path::new(input)),
@@ -44,7 +50,7 @@ impl Marker {
             batch: command.batch.get(),
             seed: command.random.map(|_| command.seed),
             count: source.is_numbered().then(|| source.count()),
-            common: given.chain(dims).collect::<Result<_, CliError>>()?,
+            common: given.chain(dims).chain(fuse).collect::<Result<_, CliError>>()?,
         })
     }
 
@@ -91,13 +97,24 @@ impl Marker {
                 ("--batch", marker.batch.to_string()),
                 ("--seed", number(marker.seed)),
                 ("number of data sets", number(marker.count)),
-                ("--input and --dim", marker.common.join(" ")),
+                ("--input, --dim or --no-fuse", marker.common.join(" ")),
             ]
         };
         let mut both = of(other).into_iter().zip(of(self));
         let ((what, theirs), (_, ours)) = both.find(|(theirs, ours)| theirs != ours)?;
         Some(format!("another {what}: {theirs:?}, not {ours:?}"))
     }
+}
+
+/// As [`state`], of a model and of the files beside it that hold its tensors.
+fn model_state(path: &Path) -> Result<String, CliError> {
+    if !path.is_file() || is_compiled(path) {
+        return state(path);
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let beside = data_files(path).map_err(|error| CliError::input(error.to_string()))?;
+    let all = std::iter::once(path.to_owned()).chain(beside.into_iter().map(|file| folder.join(file)));
+    Ok(all.map(|file| state(&file)).collect::<Result<Vec<_>, _>>()?.join(", "))
 }
 
 /// A file's whole path, with its size and when it was last written: what was made of another file of that name is not of this one. A pattern's or

@@ -91,10 +91,10 @@ impl Rounds<'_> {
             let rest = &wanted[done..];
             let last = settled || rounds.len() as u32 >= most || rest.len() < 3 * LEARNT * devices;
             let part = if last { rest } else { &rest[..LEARNT * devices] };
-            let stopped = self.round(&pipeline, part, &progress).err();
+            let (kept, stopped) = self.round(&pipeline, part, &progress);
             let (plan, measured) = (pipeline.plan().clone(), pipeline.measured());
             let off = costs.learn_from(&plan, &measured);
-            done += measured.data_sets as usize;
+            done += kept;
             rounds.push(Round {
                 how: plan.how.clone(),
                 data_sets: measured.data_sets,
@@ -102,7 +102,7 @@ impl Rounds<'_> {
                 measured_period: measured.period,
                 off,
             });
-            let failure = stopped.map(|stopped| match stopped {
+            let failure = stopped.err().map(|stopped| match stopped {
                 Stopped::File(error) => error,
                 Stopped::Stage(failure) => failure.renumbered(|at| part[at as usize]).into(),
             });
@@ -116,19 +116,23 @@ impl Rounds<'_> {
         }
     }
 
-    fn round(&self, pipeline: &Pipeline, part: &[u64], progress: &Progress) -> Result<(), Stopped> {
+    /// Runs some data sets through one pipeline: of how many the results were kept, and what ended it early.
+    fn round(&self, pipeline: &Pipeline, part: &[u64], progress: &Progress) -> (usize, Result<(), Stopped>) {
+        let mut kept = 0;
         let wanted = part.iter().take_while(|_| !self.token.is_cancelled());
         let inputs = wanted.map(|at| self.source.set(*at).map_err(Stopped::File));
         let mut live = Live::new(if self.live { To::Error } else { To::Nobody }, SHOWN_EVERY);
-        pipeline.run_all(inputs, |Finished { data_set, outputs, .. }| {
+        let stopped = pipeline.run_all(inputs, |Finished { data_set, outputs, .. }| {
             self.sink.put(part[data_set as usize], &outputs).map_err(Stopped::File)?;
+            kept += 1;
             progress.advance();
             if live.is_due() {
                 let (picture, line) = picture(pipeline);
                 live.show(&picture, &line).map_err(Stopped::File)?;
             }
             Ok(())
-        })
+        });
+        (kept, stopped)
     }
 }
 

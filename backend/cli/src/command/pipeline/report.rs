@@ -65,7 +65,7 @@ impl Report {
             mapping: chosen.mapping.clone(),
         };
         let (front, front_proven) = front(problem, options);
-        let chosen = best_of(choose_with(problem, goal, options), &front, problem, goal)?;
+        let chosen = best_of(choose_with(problem, goal, options), (&front, front_proven), problem, goal)?;
         let found = heuristics(problem, goal, seed).into_iter().map(|(name, mapping, performance)| Row {
             method: name.to_owned(),
             period: performance.period,
