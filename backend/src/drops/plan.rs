@@ -119,7 +119,7 @@ impl<'r> Prepared<'r> {
     pub fn keeps(&self, file: &Path) -> Result<(), DropsError> {
         let Ok(file) = fs::canonicalize(file) else { return Ok(()) };
         let is_over = |(place, node): &(usize, &Node)| {
-            let path = node.path().filter(|_| self.recipe.maker(*place).is_some());
+            let path = node.kind.path().filter(|_| self.recipe.maker(*place).is_some());
             path.and_then(|path| fs::canonicalize(self.directory.join(path)).ok()).is_some_and(|path| path == file)
         };
         match self.recipe.nodes.iter().enumerate().find(is_over) {
