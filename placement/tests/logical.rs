@@ -160,7 +160,10 @@ fn what_cannot_be_unrolled_is_refused_by_name() {
         (refused(&[group(1, "Scatter", 1, ("num_of_copies", "2"))], &[]), "within itself"),
         (refused(&[group(1, "Scatter", 0, ("num_of_copies", "0"))], &[]), "num_of_copies of node \"g1\""),
         (refused(&[group(1, "Scatter", 0, ("num_of_copies", "many"))], &[]), "num_of_copies of node \"g1\""),
-        (refused(&[group(1, "Scatter", 0, ("num_of_copies", "2.7"))], &[]), "num_of_copies of node \"g1\" (1) is \"2.7\""),
+        (
+            refused(&[group(1, "Scatter", 0, ("num_of_copies", "2.7"))], &[]),
+            "num_of_copies of node \"g1\" (1) is \"2.7\"",
+        ),
         (refused(&[app(1, 0, &[("execution_time", "-1")])], &[]), "execution_time of node \"a1\""),
         (refused(&[group(1, "Gather", 0, ("num_of_inputs", "2"))], &[]), "has no input"),
         (refused(&[data(1, 0), group(2, "GroupBy", 0, ("group_key", "None"))], &[(1, 2)]), "in no scatter"),
