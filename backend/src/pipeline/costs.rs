@@ -125,8 +125,9 @@ impl StageCosts {
         nodes.iter().map(|node| self.seconds[node.index()][processor]).sum()
     }
 
-    /// The way from one processor's memory to another's; `None` for the host's, where data sets come from and go to. Half of a hand-over is
-    /// the latency of every way: a stage pays for one half as it takes a data set, for the other as it gives it on.
+    /// The way from one processor's memory to another's; `None` for the host's, where data sets come from and go to: measured times have that
+    /// way in them. Half of a hand-over is the latency of every way: a stage pays for one half as it takes a data set, for the other as
+    /// it gives it on.
     pub(super) fn link(&self, from: Option<usize>, to: Option<usize>) -> Link {
         let device = |end: Option<usize>| {
             let processor = end.map(|end| &self.processors[end]);
@@ -134,8 +135,11 @@ impl StageCosts {
             machine.devices.into_iter().last()
         };
         let half = self.handover / 2.0;
+        let is_gpu = |end: Option<usize>| end.is_some_and(|end| !self.processors[end].is_core());
+        let from_stage_to_stage = from.is_some() && to.is_some();
+        let is_paid = from_stage_to_stage || (!self.measured && (is_gpu(from) || is_gpu(to)));
         match (device(from), device(to)) {
-            (Some(a), Some(b)) if a.name != b.name && from.is_some() && to.is_some() => {
+            (Some(a), Some(b)) if a.name != b.name && is_paid => {
                 let known = link(&self.machine, &a, &b);
                 // Between CPU devices the latency is that of a message, which is what a hand-over is.
                 let own = if (a.kind, b.kind) == (DeviceKind::Cpu, DeviceKind::Cpu) { 0.0 } else { known.latency };

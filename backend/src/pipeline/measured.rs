@@ -1,6 +1,7 @@
 //! What a pipeline was measured to do.
 
 use super::costs::StageCosts;
+use super::mapping::On;
 use super::plan::PipelinePlan;
 use super::times::{Histogram, StageSpan, Times};
 use crate::profile::median;
@@ -136,21 +137,80 @@ impl StageCosts {
         // A mapping of another model, or of other devices, says nothing of these costs.
         let Ok(stages) = plan.mapping.stages(self) else { return furthest };
         for (at, (stage, planned)) in measured.stages.iter().zip(&plan.stages).enumerate() {
-            let known = stage.devices.iter().filter(|replica| replica.data_sets > 1 && replica.seconds > 0.0);
-            let seconds: Vec<f64> = known.map(|replica| replica.seconds).collect();
-            let Some(seconds) = median(&seconds) else { continue };
-            let predicted = planned.seconds.iter().copied().fold(0.0, f64::max);
-            if predicted > 0.0 {
-                furthest = furthest.max(seconds / predicted).max(predicted / seconds);
-            }
-            match &stages {
-                Some(stages) => {
-                    let taker = stages.on[at].takers().next().unwrap_or_default();
-                    self.learn(stages.nodes(at), taker, seconds);
+            let kinds = stages.as_ref().map_or_else(|| vec![(&[][..], vec![0])], |stages| self.kinds(&stages.on[at]));
+            for (taker, places) in kinds {
+                let replicas = places.iter().filter_map(|place| stage.devices.get(*place));
+                let known = replicas.filter(|replica| replica.data_sets > 1 && replica.seconds > 0.0);
+                let seconds: Vec<f64> = known.map(|replica| replica.seconds).collect();
+                let Some(seconds) = median(&seconds) else { continue };
+                let predicted = planned.seconds.get(places[0]).copied().unwrap_or(0.0);
+                if predicted > 0.0 {
+                    furthest = furthest.max(seconds / predicted).max(predicted / seconds);
                 }
-                None => self.together = seconds,
+                match &stages {
+                    Some(stages) => self.learn(stages.nodes(at), taker, seconds),
+                    None => self.together = seconds,
+                }
             }
         }
         furthest
+    }
+
+    /// The takers of a stage by kind: the first of each, and the places of its equals.
+    fn kinds<'a>(&self, on: &'a On) -> Vec<(&'a [usize], Vec<usize>)> {
+        let key = |taker: &[usize]| &self.processors[taker[0]].key;
+        let mut kinds: Vec<(&[usize], Vec<usize>)> = Vec::new();
+        for (place, taker) in on.takers().enumerate() {
+            match kinds.iter_mut().find(|(first, _)| key(first) == key(taker)) {
+                Some((_, places)) => places.push(place),
+                None => kinds.push((taker, vec![place])),
+            }
+        }
+        kinds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::mapping::{StageMapping, Stages};
+    use crate::pipeline::plan::StagePlan;
+    use crate::program::NodeId;
+
+    /// One stage by turns on two cores of one kind and one of another: each kind learns from its own.
+    #[test]
+    fn devices_of_different_kinds_learn_what_each_of_them_took() {
+        let mut costs = StageCosts::made_up(3, 0.0);
+        costs.processors[2].key = "another kind".into();
+        let nodes: Vec<NodeId> = costs.program().node_ids().collect();
+        let count = nodes.len() as f64;
+        let stages = Stages { sizes: vec![nodes.len()], order: nodes.clone(), on: vec![On::each(vec![0, 1, 2])] };
+        let devices: Vec<String> = costs.processors().map(str::to_owned).collect();
+        let replica = |(device, seconds): (&String, f64)| MeasuredReplica {
+            device: device.clone(),
+            data_sets: 9,
+            seconds: seconds * count,
+            busy: 1.0,
+            spans: Vec::new(),
+        };
+        let took = devices.iter().zip([2.0, 2.0, 8.0]).map(replica).collect();
+        let stage = StagePlan { devices, nodes: Vec::new(), seconds: vec![count; 3], in_turn: true, bytes_in: 0 };
+        let plan = PipelinePlan {
+            how: "given".into(),
+            stages: vec![stage],
+            period: count,
+            latency: count,
+            handover: 0.0,
+            held: Vec::new(),
+            in_flight: 0,
+            candidates: Vec::new(),
+            mapping: StageMapping::of(&stages, &costs),
+        };
+        let latency = LatencyShares { p50: 1.0, p95: 1.0, p99: 1.0 };
+        let stages = vec![MeasuredStage { devices: took }];
+        let measured = Measured { data_sets: 27, period: 1.0, stage_period: 1.0, latency, stages };
+        assert_eq!(costs.learn_from(&plan, &measured), 8.0);
+        let sums: Vec<f64> = (0..3).map(|processor| costs.sum(&nodes, processor) / count).collect();
+        assert!(sums.iter().zip([2.0, 2.0, 8.0]).all(|(found, wanted)| (found - wanted).abs() < 1e-12), "{sums:?}");
     }
 }
