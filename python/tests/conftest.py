@@ -1,5 +1,6 @@
 """Models and small helpers that the tests share."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -48,3 +49,11 @@ def reference(name):
 @pytest.fixture
 def mlp():
     return session(DATA / "mlp.onnx", dims={"batch": 2})
+
+
+@pytest.fixture
+def interruptible():
+    """An interrupt is raised here: a process in the background of a shell begins with none."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

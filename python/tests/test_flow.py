@@ -191,7 +191,7 @@ def test_wrong_flows_are_refused_by_name():
         alone.run()
 
 
-def test_an_interrupt_ends_a_run():
+def test_an_interrupt_ends_a_run(interruptible):
     flow = ab.Flow()
     forever = flow.source("forever", iter(int, 1))
     flow.node("rest", lambda _: time.sleep(0.001), forever)

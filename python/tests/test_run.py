@@ -184,7 +184,7 @@ def test_many_threads_get_their_own_results():
 LONG = (300, 1024)
 
 
-def test_an_interrupt_stops_a_run_of_the_main_thread():
+def test_an_interrupt_stops_a_run_of_the_main_thread(interruptible):
     own, x = session(chain(*LONG)), np.ones((1024, 1024), np.float32)
     begun = threading.Event()
 
@@ -193,17 +193,12 @@ def test_an_interrupt_stops_a_run_of_the_main_thread():
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGINT)
 
-    # A process in the background of a shell begins without a handler.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
     thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            begun.set()
-            while True:
-                own.run({"x": x})
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        begun.set()
+        while True:
+            own.run({"x": x})
     thread.join()
     # The session is as good as before.
     assert session(unary("Relu", [1])).run({"x": [1.0]})["y"] == 1
