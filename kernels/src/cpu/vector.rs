@@ -8,6 +8,9 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::store_first;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Numbers of an [`Isa::Vector`], whatever registers the processor has.

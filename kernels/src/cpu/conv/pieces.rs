@@ -1,5 +1,10 @@
 //! Rows of a panel put together from pieces of an image.
 
+#[cfg(target_arch = "x86_64")]
+mod masked;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 /// Columns of one vector.
 pub(super) const LANES: usize = 16;
 
@@ -36,10 +41,10 @@ pub(super) fn write_rows(pieces: &[Piece], source: &[f32], distances: (usize, us
         assert!(first <= last && greatest.is_some_and(|last| last < source.len()), "a piece outside of the image");
     }
     #[cfg(target_arch = "x86_64")]
-    if stride <= 2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") {
-        // SAFETY: AVX-512F and BMI2 are there; every element of every piece was shown above to lie in the source, for the first
+    if let Some(write) = x86::ways(stride).next() {
+        // SAFETY: the processor has the instruction set; every element of every piece was shown above to lie in the source, for the first
         // channel and the last and hence for all, and in the row.
-        return unsafe { avx512::write_rows(pieces, source, distances, rows, width) };
+        return unsafe { write(pieces, source, plane, rows, width) };
     }
     plain(pieces, source, distances, rows, width);
 }
@@ -60,136 +65,6 @@ fn plain(pieces: &[Piece], source: &[f32], (plane, stride): (usize, usize), rows
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod avx512 {
-    use super::{LANES, Piece};
-    use std::arch::x86_64::*;
-
-    /// Vectors of the widest row that is written at once.
-    const VECTORS: usize = 3;
-
-    /// Pieces of each vector that are read without a loop: any sixteen pixels of rows of fifteen or more are two.
-    const PIECES: usize = 2;
-
-    /// # Safety
-    /// The elements of all pieces lie in the source and in the rows; the stride is 1 or 2.
-    pub(super) unsafe fn write_rows(
-        pieces: &[Piece],
-        source: &[f32],
-        distances: (usize, usize),
-        rows: &mut [f32],
-        width: usize,
-    ) {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            match (distances, few(pieces, source, distances.1, width)) {
-                ((plane, 1), Some(few)) => write_few::<1>(&few, plane, rows),
-                ((plane, 2), Some(few)) => write_few::<2>(&few, plane, rows),
-                ((plane, 1), None) => write_many::<1>(pieces, source, plane, rows, width),
-                ((plane, _), None) => write_many::<2>(pieces, source, plane, rows, width),
-                _ => unreachable!("strides of 1 and 2 only"),
-            }
-        }
-    }
-
-    /// Where the pieces of each vector come from in the first channel, and which lanes they are.
-    type Few = [[(*const f32, __mmask16); PIECES]; VECTORS];
-
-    /// The pieces by vector, if the row has this kernel's width and no vector has more than fit.
-    fn few(pieces: &[Piece], source: &[f32], stride: usize, width: usize) -> Option<Few> {
-        let mut few = [[(source.as_ptr(), 0); PIECES]; VECTORS];
-        let mut counts = [0; VECTORS];
-        if width != VECTORS * LANES {
-            return None;
-        }
-        for piece in pieces {
-            let count = &mut counts[piece.vector];
-            *few[piece.vector].get_mut(*count)? = (origin(piece, source, stride), mask_of(piece));
-            *count += 1;
-        }
-        Some(few)
-    }
-
-    /// # Safety
-    /// In each channel, the elements that the masks select are readable.
-    #[target_feature(enable = "avx512f,bmi2")]
-    unsafe fn write_few<const STRIDE: usize>(few: &Few, plane: usize, rows: &mut [f32]) {
-        let few = *few;
-        for (channel, row) in rows.as_chunks_mut::<{ VECTORS * LANES }>().0.iter_mut().enumerate() {
-            for (vector, to) in row.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-                let mut values = _mm512_setzero_ps();
-                for (from, mask) in few[vector] {
-                    // Most vectors have one piece.
-                    if mask != 0 {
-                        // SAFETY: passed on to the caller.
-                        values = unsafe { replaced::<STRIDE>(values, mask, from.wrapping_add(channel * plane)) };
-                    }
-                }
-                // SAFETY: a vector of the row.
-                unsafe { _mm512_storeu_ps(to.as_mut_ptr(), values) };
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`write_rows`]; the stride is `STRIDE`.
-    #[target_feature(enable = "avx512f,bmi2")]
-    unsafe fn write_many<const STRIDE: usize>(
-        pieces: &[Piece],
-        source: &[f32],
-        plane: usize,
-        rows: &mut [f32],
-        width: usize,
-    ) {
-        for (channel, row) in rows.chunks_exact_mut(width).enumerate() {
-            let mut pieces = pieces.iter().peekable();
-            for (vector, to) in row.chunks_mut(LANES).enumerate() {
-                let mut values = _mm512_setzero_ps();
-                while let Some(piece) = pieces.next_if(|piece| piece.vector == vector) {
-                    let from = origin(piece, source, STRIDE).wrapping_add(channel * plane);
-                    // SAFETY: as the caller promises; only lanes of the piece are read.
-                    values = unsafe { replaced::<STRIDE>(values, mask_of(piece), from) };
-                }
-                let present = if to.len() == LANES { u16::MAX } else { (1 << to.len()) - 1 };
-                // SAFETY: the mask selects the elements of `to`.
-                unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), present, values) };
-            }
-        }
-    }
-
-    /// Where lane 0 of the piece's vector would come from in the first channel.
-    fn origin(piece: &Piece, source: &[f32], stride: usize) -> *const f32 {
-        source.as_ptr().wrapping_add(piece.origin.wrapping_add(piece.vector * LANES * stride))
-    }
-
-    fn mask_of(piece: &Piece) -> __mmask16 {
-        (u16::MAX << piece.first) & (u16::MAX >> (LANES - piece.end))
-    }
-
-    /// `values` with the lanes of `mask` replaced by every `STRIDE`-th element from `from` on.
-    ///
-    /// # Safety
-    /// Those elements are readable.
-    #[inline]
-    #[target_feature(enable = "avx512f,bmi2")]
-    unsafe fn replaced<const STRIDE: usize>(values: __m512, mask: __mmask16, from: *const f32) -> __m512 {
-        if STRIDE == 1 {
-            // SAFETY: passed on to the caller.
-            return unsafe { _mm512_mask_loadu_ps(values, mask, from) };
-        }
-        let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-        let spread = _pdep_u32(u32::from(mask), 0x5555_5555);
-        let (low, high) = (spread as u16, (spread >> LANES) as u16);
-        // SAFETY: bit 2i of the masks is bit i of `mask`, so exactly the elements that the caller speaks of are read.
-        let elements = unsafe {
-            let low = _mm512_maskz_loadu_ps(low, from);
-            let high = _mm512_maskz_loadu_ps(high, from.wrapping_add(LANES));
-            _mm512_permutex2var_ps(low, even, high)
-        };
-        _mm512_mask_mov_ps(values, mask, elements)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,13 +80,20 @@ mod tests {
         };
         let pieces =
             [piece(0, 2..9, 3), piece(0, 9..16, 7), piece(2, 0..1, 0), piece(2, 15..16, 9usize.wrapping_sub(11))];
-        for (width, stride) in [(48, 1), (48, 2), (40, 1), (16, 2), (8, 1)] {
+        for (width, stride) in [(48, 1), (48, 2), (40, 1), (16, 1), (16, 2), (8, 1), (48, 3)] {
             let pieces: Vec<_> = pieces.iter().filter(|p| p.vector * LANES + p.end <= width).copied().collect();
-            let mut found = vec![-1.0; 3 * width];
-            write_rows(&pieces, &source, (90, stride), &mut found, width);
             let mut want = vec![-1.0; 3 * width];
             plain(&pieces, &source, (90, stride), &mut want, width);
+            let mut found = vec![-1.0; 3 * width];
+            write_rows(&pieces, &source, (90, stride), &mut found, width);
             assert_eq!(found, want, "width {width}, stride {stride}");
+            #[cfg(target_arch = "x86_64")]
+            for (way, write) in x86::ways(stride).enumerate() {
+                let mut found = vec![-1.0; 3 * width];
+                // SAFETY: the processor has the instruction set, and `write_rows` has checked the pieces.
+                unsafe { write(&pieces, &source, 90, &mut found, width) };
+                assert_eq!(found, want, "way {way}, width {width}, stride {stride}");
+            }
         }
     }
 

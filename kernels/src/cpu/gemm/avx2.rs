@@ -3,24 +3,32 @@
 use super::block::{Blocks, compute};
 use super::micro::MicroKernel;
 use super::simd::Simd;
+use crate::cpu::vector::store_first;
 use std::arch::x86_64::*;
 
 pub(super) static KERNEL: MicroKernel = MicroKernel { name: "AVX2", rows: 6, columns: 16, lanes: 8, run };
 
 struct Avx2;
 
+/// The first lanes of a vector.
+#[derive(Clone, Copy)]
+struct First {
+    count: usize,
+    mask: __m256i,
+}
+
 impl Simd for Avx2 {
     type Vector = __m256;
-    type Mask = __m256i;
+    type Mask = First;
 
     const LANES: usize = 8;
 
     #[inline(always)]
-    unsafe fn mask(lanes: usize) -> __m256i {
+    unsafe fn mask(lanes: usize) -> First {
         // SAFETY: the caller's, as in all functions below.
         unsafe {
             let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-            _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes as i32), numbers)
+            First { count: lanes, mask: _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes as i32), numbers) }
         }
     }
 
@@ -37,9 +45,9 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn load_masked(from: *const f32, mask: __m256i) -> __m256 {
+    unsafe fn load_masked(from: *const f32, mask: First) -> __m256 {
         // SAFETY: as above.
-        unsafe { _mm256_maskload_ps(from, mask) }
+        unsafe { _mm256_maskload_ps(from, mask.mask) }
     }
 
     #[inline(always)]
@@ -49,9 +57,9 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn store_masked(to: *mut f32, mask: __m256i, vector: __m256) {
+    unsafe fn store_masked(to: *mut f32, mask: First, vector: __m256) {
         // SAFETY: as above.
-        unsafe { _mm256_maskstore_ps(to, mask, vector) }
+        unsafe { store_first(to, mask.count, vector) }
     }
 
     #[inline(always)]

@@ -361,6 +361,7 @@ direct_kernel!(
 /// Masked loads and stores, and the choice of every second lane of two vectors.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use crate::cpu::vector::store_first;
     use std::arch::x86_64::*;
 
     /// # Safety
@@ -412,12 +413,12 @@ mod x86 {
     }
 
     /// # Safety
-    /// The elements that the mask selects are writable.
+    /// The mask selects the first elements, which are writable.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn store_256(to: *mut f32, mask: u16, values: __m256) {
         // SAFETY: passed on to the caller.
-        unsafe { _mm256_maskstore_ps(to, lanes_of(mask), values) };
+        unsafe { store_first(to, mask.trailing_ones() as usize, values) };
     }
 
     #[inline]
