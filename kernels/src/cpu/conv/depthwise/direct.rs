@@ -106,7 +106,7 @@ impl Direct {
 #[cfg(target_arch = "x86_64")]
 macro_rules! direct_kernel {
     ($name:ident, $features:literal, $lanes:literal, $vector:ty, $zero:ident, $splat:ident, $fused:ident,
-     $greater:ident, $lesser:ident, $load:ident, $store:ident, $every_second:ident, $every_other:ident, $shifted:ident) => {
+     $greater:ident, $lesser:ident, $whole:ident, $load:ident, $store:ident, $every_second:ident, $every_other:ident, $shifted:ident) => {
         mod $name {
             use super::x86::*;
             use super::{Direct, Uniform};
@@ -192,13 +192,16 @@ macro_rules! direct_kernel {
                         _ => 4,
                     };
                     let (now, later) = out.split_at_mut(rows * width);
-                    for x in (0..width).step_by(LANES) {
+                    for (x, masks) in (0..width).step_by(LANES).zip(direct.masks.as_chunks::<3>().0) {
+                        let all = u16::MAX >> (16 - LANES);
+                        let whole = masks.iter().all(|[low, high]| *low == all && (STRIDE == 1 || *high == all));
                         // SAFETY: passed on to the caller; so many rows are left, and `x` is less than a row.
                         unsafe {
-                            match rows {
-                                1 => three::<STRIDE, 1>(direct, plane, &window, finish, (y, x), now),
-                                2 => three::<STRIDE, 2>(direct, plane, &window, finish, (y, x), now),
-                                _ => three::<STRIDE, 4>(direct, plane, &window, finish, (y, x), now),
+                            match (rows, whole) {
+                                (1, _) => three::<STRIDE, 1, false>(direct, plane, &window, finish, (y, x), now),
+                                (2, _) => three::<STRIDE, 2, false>(direct, plane, &window, finish, (y, x), now),
+                                (_, false) => three::<STRIDE, 4, false>(direct, plane, &window, finish, (y, x), now),
+                                (_, true) => three::<STRIDE, 4, true>(direct, plane, &window, finish, (y, x), now),
                             }
                         }
                     }
@@ -209,10 +212,10 @@ macro_rules! direct_kernel {
             /// Computes one vector of each of `ROWS` rows from row `y` and column `x` on.
             ///
             /// # Safety
-            /// As [`run_three`]; `out` has so many rows.
+            /// As [`run_three`]; `out` has so many rows; if `WHOLE`, all that the vector's windows cover lies in the rows.
             #[inline]
             #[target_feature(enable = $features)]
-            unsafe fn three<const STRIDE: usize, const ROWS: usize>(
+            unsafe fn three<const STRIDE: usize, const ROWS: usize, const WHOLE: bool>(
                 direct: &Direct,
                 plane: &[f32],
                 window: &[[$vector; 3]; 3],
@@ -236,7 +239,12 @@ macro_rules! direct_kernel {
                         // SAFETY: the masks select elements of this row of the channel only.
                         unsafe {
                             match (STRIDE, kx) {
+                                (1, _) if WHOLE => values[kx] = $whole(from),
                                 (1, _) => values[kx] = $load(low, from),
+                                (_, 0) if WHOLE => {
+                                    let (low, high) = ($whole(from), $whole(from.wrapping_add(LANES)));
+                                    (values[0], values[1]) = ($every_second(low, high), $every_other(low, high));
+                                }
                                 (_, 0) => {
                                     let (low, high) = ($load(low, from), $load(high, from.wrapping_add(LANES)));
                                     (values[0], values[1]) = ($every_second(low, high), $every_other(low, high));
@@ -334,6 +342,7 @@ direct_kernel!(
     _mm512_fmadd_ps,
     _mm512_max_ps,
     _mm512_min_ps,
+    _mm512_loadu_ps,
     load_512,
     store_512,
     even_512,
@@ -351,6 +360,7 @@ direct_kernel!(
     _mm256_fmadd_ps,
     _mm256_max_ps,
     _mm256_min_ps,
+    _mm256_loadu_ps,
     load_256,
     store_256,
     even_256,
