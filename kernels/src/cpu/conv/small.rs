@@ -7,7 +7,7 @@
 use super::geometry::Geometry;
 use super::image::Coverage;
 use crate::cpu::elements::{elements, elements_mut};
-use crate::cpu::gemm::{self, Finish, Left, MicroKernel, PanelSource, Product, Right, View};
+use crate::cpu::gemm::{self, Finish, Left, MicroKernel, PanelSource, Panels, Product, Right, View};
 use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::Epilogue;
 use crate::cpu::team::{Grid, Tile};
@@ -76,21 +76,43 @@ impl Kernel {
         batch * rows * columns
     }
 
+    /// The blocks of rows of all products' left-hand matrices: a row for each element of a window, in which lie the pixels of the block.
+    fn blocks(&self) -> Grid {
+        let height = self.micro.block_height(self.geometry.pixels());
+        let batch = self.products.batch * self.geometry.pixels().div_ceil(height);
+        Grid { batch, rows: self.geometry.depth(), columns: height, tile_rows: WINDOW_ROWS, tile_columns: height }
+    }
+
+    fn block_floats(&self) -> usize {
+        let Grid { batch, rows, columns, .. } = self.blocks();
+        batch * rows * columns
+    }
+
+    fn write_block(&self, tile: &mut Tile<'_, f32>, input: &[f32], windows: &[f32]) {
+        let (depth, pixels, width) = (self.geometry.depth(), self.geometry.pixels(), self.windows().columns);
+        let (steps, height) = (tile.rows.clone(), tile.columns.len());
+        let (product, block) = (tile.matrix / pixels.div_ceil(height), tile.matrix % pixels.div_ceil(height));
+        let windows = match self.geometry.is_pointwise() {
+            true => self.coverage.image(&self.geometry, input, product).data,
+            false => &windows[product * depth * width..][..depth * width],
+        };
+        let view = View::with_strides(windows, depth, pixels, (width, 1));
+        let first = block * height;
+        gemm::pack_left(view, steps, first..pixels.min(first + height), height, tile.whole_rows());
+    }
+
     fn write_windows(&self, tile: &mut Tile<'_, f32>, input: &[f32]) {
         let (rows, width) = (tile.rows.clone(), tile.columns.len());
         self.coverage.image(&self.geometry, input, tile.matrix).pack(rows, 0, width, tile.whole_rows());
     }
 
     /// A tile of a product: rows are pixels, columns are maps.
-    fn multiply(&self, tile: &mut Tile<'_, f32>, input: &[f32], windows: &[f32]) {
-        let (depth, pixels, width) = (self.geometry.depth(), self.geometry.pixels(), self.windows().columns);
-        let left = match self.geometry.is_pointwise() {
-            true => self.coverage.image(&self.geometry, input, tile.matrix).data,
-            false => &windows[tile.matrix * depth * width..][..depth * width],
-        };
-        let left = View::with_strides(left, pixels, depth, (1, width));
+    fn multiply(&self, tile: &mut Tile<'_, f32>, blocks: &[f32]) {
+        let Grid { rows, columns, .. } = self.blocks();
+        let (pixels, size) = (self.geometry.pixels(), Panels::floats(columns, rows, self.geometry.pixels()));
+        let left = Panels::new(&blocks[tile.matrix * size..][..size], rows, pixels, columns);
         let right = self.weights.panels(tile.matrix % self.geometry.group);
-        Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(tile, Finish::Nothing);
+        Product::new(self.micro, Left::Packed(left), Right::Packed(right)).compute(tile, Finish::Nothing);
     }
 
     /// Output channels from the transposed products.
@@ -110,7 +132,7 @@ impl Kernel {
 impl CpuKernel for Kernel {
     fn scratch_bytes(&self) -> usize {
         let products = self.products.batch * self.products.rows * self.products.columns;
-        (self.window_floats() + products) * size_of::<f32>()
+        (self.window_floats() + self.block_floats() + products) * size_of::<f32>()
     }
 
     fn resident_bytes(&self) -> usize {
@@ -129,10 +151,13 @@ impl CpuKernel for Kernel {
         self.weights.check()?;
         let (input, extras) = (elements(call.inputs[0]), &call.inputs[2..]);
         let scratch = elements_mut(&mut call.scratch[..self.scratch_bytes()]);
-        let (windows, products) = scratch.split_at_mut(self.window_floats());
+        let (windows, rest) = scratch.split_at_mut(self.window_floats());
+        let (blocks, products) = rest.split_at_mut(self.block_floats());
         call.team.run_tiles(windows, self.windows(), &|mut tile| self.write_windows(&mut tile, input));
         let windows = &*windows;
-        call.team.run_tiles(products, self.products, &|mut tile| self.multiply(&mut tile, input, windows));
+        call.team.run_tiles(blocks, self.blocks(), &|mut tile| self.write_block(&mut tile, input, windows));
+        let blocks = &*blocks;
+        call.team.run_tiles(products, self.products, &|mut tile| self.multiply(&mut tile, blocks));
         let (batch, rows, columns) = (self.products.batch, self.geometry.group_maps(), self.geometry.pixels());
         let order = Grid { batch, rows, columns, tile_rows: REORDERED, tile_columns: columns };
         let products = &*products;

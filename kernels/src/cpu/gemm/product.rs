@@ -16,6 +16,9 @@ use std::ops::Range;
 /// Most steps of the depth that are added up in one sweep over a tile.
 const SLICE: usize = 384;
 
+/// Columns of panels of which a row is one line of a cache.
+const NARROW: usize = 16;
+
 /// Steps of each slice of the depth, of which the last may have fewer.
 pub(super) fn slice(depth: usize) -> usize {
     even_cut(depth, SLICE, 1)
@@ -246,14 +249,16 @@ impl<'a> Product<'a> {
     }
 
     /// Whether B is read where it is: it is packed, or its rows are contiguous and packing would not pay, because few
-    /// blocks of rows read it or the panel's rows spread over enough sets of the first-level cache.
+    /// blocks of rows read it or the panel's rows spread over enough sets of the first-level cache. A narrow panel's rows are
+    /// read faster than they are packed wherever they do not all fall into the same few sets.
     fn in_place(&self, slice: usize, rows: usize) -> bool {
         match self.right {
             Right::Packed(_) => true,
             Right::Source(_) => false,
             Right::View(view) => {
-                let few = rows <= 2 * self.kernel.rows;
-                view.column_stride() == 1 && (few || slice <= 8 * cache_sets(view.row_stride()))
+                let (few, sets) = (rows <= 2 * self.kernel.rows, cache_sets(view.row_stride()));
+                let spread = slice <= 8 * sets || self.kernel.columns <= NARROW && sets >= 4;
+                view.column_stride() == 1 && (few || spread)
             }
         }
     }
