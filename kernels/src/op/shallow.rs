@@ -1,4 +1,5 @@
-//! Which convolutions CPUs compute from rows where they are: a function of their shapes.
+//! Which convolutions CPUs compute from rows where they are, because writing their windows would cost much beside the products: a function of
+//! their shapes.
 
 use super::{Conv, NodeSpec};
 use crate::tensor::TensorSpec;
@@ -16,7 +17,8 @@ const LANES: usize = 16;
 const MOST_STRIDE: usize = 4;
 
 impl Conv {
-    /// Whether it has few channels, outputs that are near each other, and rows and maps that mostly fill vectors and panels.
+    /// Whether it has few channels, as the first of a network, or few maps, as the last of one that makes images; outputs that are near each
+    /// other; and rows that mostly fill vectors, and maps that mostly fill panels if there are several.
     pub(crate) fn is_shallow(&self, node: &NodeSpec) -> bool {
         let dims = |spec: Option<&TensorSpec>| <[usize; 4]>::try_from(spec?.shape.dims()).ok();
         let weights = dims(node.inputs.get(1));
@@ -25,8 +27,10 @@ impl Conv {
         };
         let filled = |count: usize, block: usize| 4 * count >= 3 * count.next_multiple_of(block);
         let is_window = [rows, columns] != [1, 1] && self.strides[1] <= MOST_STRIDE;
-        let is_full = filled(wide, LANES) && filled(maps / self.group.max(1), PANEL);
-        (1..=MOST_CHANNELS).contains(&channels) && is_window && is_full
+        let maps = maps / self.group.max(1);
+        let is_first = (1..=MOST_CHANNELS).contains(&channels) && filled(maps, PANEL);
+        let is_last = channels > 0 && (1..=PANEL).contains(&maps);
+        (is_first || is_last) && is_window && filled(wide, LANES)
     }
 }
 
@@ -46,9 +50,11 @@ mod tests {
             op.is_shallow(&node)
         };
         assert!(is_shallow([3, 16, 1], [3, 1], 48) && is_shallow([6, 16, 2], [3, 2], 48));
+        assert!(is_shallow([64, 3, 1], [3, 1], 48) && is_shallow([3, 4, 1], [3, 1], 48));
         for (parts, window, wide) in [
             ([5, 16, 1], [3, 1], 48),
-            ([3, 4, 1], [3, 1], 48),
+            ([3, 9, 1], [3, 1], 48),
+            ([64, 3, 1], [1, 1], 48),
             ([3, 16, 1], [3, 1], 18),
             ([3, 16, 1], [1, 1], 48),
             ([3, 16, 1], [8, 8], 48),

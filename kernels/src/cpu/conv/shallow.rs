@@ -1,6 +1,6 @@
-//! Convolutions of few channels, as the first of a network.
+//! Convolutions of few channels, as the first of a network, or of few maps, as its last.
 //!
-//! Panels of windows would cost much beside the few maps that read them, so windows are read where they are, from [`Lines`]: a block of
+//! Panels of windows would cost much beside the products of few maps or channels, so windows are read where they are, from [`Lines`]: a block of
 //! maps and of neighbouring outputs of a row is summed up in registers.
 
 use super::geometry::Geometry;
@@ -52,11 +52,10 @@ impl Kernel {
         let Geometry { images, output: [high, wide], window, .. } = geometry;
         let (channels, maps) = (geometry.group_channels(), geometry.group_maps());
         let lines = Lines::new(&geometry);
-        let rows = ROWS.min(high);
-        let channel = lines.count(rows).saturating_mul(lines.length());
-        if channel.saturating_mul(channels) > MOST {
-            return Ok(None);
-        }
+        let channel = |rows: usize| lines.count(rows).saturating_mul(lines.length());
+        let fits = |rows: &usize| channel(*rows).saturating_mul(channels) <= MOST;
+        let Some(rows) = (ROWS.min(high).min(1)..=ROWS.min(high)).rev().find(fits) else { return Ok(None) };
+        let channel = channel(rows);
         let taps = (0..window[0]).flat_map(|y| (0..window[1]).map(move |x| (y, x)));
         let offsets =
             taps.flat_map(|tap| (0..channels).map(|at| at * channel + lines.offset(tap)).collect::<Vec<_>>()).collect();
@@ -140,6 +139,12 @@ impl Loop for Sums<'_, '_> {
     fn run<I: Isa>(mut self) {
         let wide = self.kernel.geometry.output[1];
         let vectors = if I::WIDE { VECTORS } else { 1 };
+        if self.finishes.len() <= HALF {
+            for row in 0..self.tile.columns.len() / wide {
+                (0..wide).step_by(LANES).for_each(|x| self.block::<I, HALF, 1>(row, x, 0, 0));
+            }
+            return;
+        }
         // A panel's outputs one after the other: writing all maps in turn would touch a page for each.
         for panel in (0..self.finishes.len()).step_by(PANEL) {
             for row in 0..self.tile.columns.len() / wide {

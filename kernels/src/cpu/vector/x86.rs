@@ -184,17 +184,11 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn load_part(from: &[f32], beyond: Self::Vector) -> Self::Vector {
-        let half = |start: usize, beyond: __m256| {
-            let Some(from) = from.get(start..).filter(|rest| !rest.is_empty()) else { return beyond };
-            // SAFETY: as for `splat`; the mask selects elements of `from` only.
-            unsafe {
-                let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-                let mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(from.len().min(LANES) as i32), numbers);
-                let found = _mm256_maskload_ps(from.as_ptr(), mask);
-                _mm256_blendv_ps(beyond, found, _mm256_castsi256_ps(mask))
-            }
-        };
-        [half(0, beyond[0]), half(LANES / 2, beyond[1])]
+        let mut lanes = [0.0; LANES];
+        Self::store(beyond, &mut lanes);
+        let count = from.len().min(LANES);
+        lanes[..count].copy_from_slice(&from[..count]);
+        Self::load(&lanes)
     }
 
     #[inline(always)]
@@ -208,12 +202,10 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn store_part(vector: Self::Vector, to: &mut [f32]) {
-        let rest = to.len().saturating_sub(LANES / 2);
-        // SAFETY: as for `splat`; so many elements of `to` are writable.
-        unsafe {
-            store_first(to.as_mut_ptr(), to.len().min(LANES / 2), vector[0]);
-            store_first(to.as_mut_ptr().wrapping_add(LANES / 2), rest.min(LANES / 2), vector[1]);
-        }
+        let mut lanes = [0.0; LANES];
+        Self::store(vector, &mut lanes);
+        let count = to.len().min(LANES);
+        to[..count].copy_from_slice(&lanes[..count]);
     }
 
     #[inline(always)]

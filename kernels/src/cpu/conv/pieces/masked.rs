@@ -1,0 +1,151 @@
+//! Rows of pieces by loads that leave out lanes: one text for the instruction sets of `x86`.
+
+use super::{LANES, Piece};
+
+/// Pieces of each vector that are read without a loop: any sixteen pixels of rows of fifteen or more are two.
+const PIECES: usize = 2;
+
+/// Registers and their masked loads. Everything is `#[inline(always)]`, for use inside functions that enable the set.
+///
+/// # Safety
+/// All functions: the processor has the instruction set. Those that take a pointer: the elements that they read or write are valid for that.
+pub(super) trait Masked {
+    /// [`LANES`] numbers.
+    type Vector: Copy;
+    /// Lanes, as loads with the stride that it was made for want them.
+    type Mask: Copy;
+
+    unsafe fn zeros() -> Self::Vector;
+
+    unsafe fn load(from: *const f32) -> Self::Vector;
+
+    /// The lanes of a piece.
+    unsafe fn mask<const STRIDE: usize>(piece: &Piece) -> Self::Mask;
+
+    /// `values`, which are zero there, with every `STRIDE`-th element from `from` on in the lanes of `mask`, which are all that is read.
+    unsafe fn with<const STRIDE: usize>(values: Self::Vector, mask: Self::Mask, from: *const f32) -> Self::Vector;
+
+    unsafe fn store(to: &mut [f32; LANES], vector: Self::Vector);
+
+    /// Stores the first lanes, as many as there is room for.
+    unsafe fn store_part(to: &mut [f32], vector: Self::Vector);
+}
+
+/// Where the pieces of each vector come from in the first channel, and which lanes they are.
+struct Few<S: Masked, const VECTORS: usize> {
+    parts: [[(*const f32, S::Mask); PIECES]; VECTORS],
+    counts: [usize; VECTORS],
+    /// Whether the vector is one piece of neighbours: most are, where rows are long.
+    whole: [bool; VECTORS],
+}
+
+impl<S: Masked, const VECTORS: usize> Few<S, VECTORS> {
+    /// The pieces by vector, if no vector has more than fit.
+    ///
+    /// # Safety
+    /// As [`Masked`] says.
+    #[inline(always)]
+    unsafe fn new<const STRIDE: usize>(pieces: &[Piece], source: &[f32]) -> Option<Self> {
+        // SAFETY: passed on to the caller.
+        let nothing = unsafe { S::mask::<STRIDE>(&Piece::default()) };
+        let parts = [[(source.as_ptr(), nothing); PIECES]; VECTORS];
+        let mut few = Self { parts, counts: [0; VECTORS], whole: [false; VECTORS] };
+        for piece in pieces {
+            let count = &mut few.counts[piece.vector];
+            // SAFETY: as above.
+            let mask = unsafe { S::mask::<STRIDE>(piece) };
+            *few.parts[piece.vector].get_mut(*count)? = (origin(piece, source, STRIDE), mask);
+            *count += 1;
+            few.whole[piece.vector] = STRIDE == 1 && (piece.first, piece.end) == (0, LANES);
+        }
+        Some(few)
+    }
+}
+
+/// Writes each channel's row of `width` columns.
+///
+/// # Safety
+/// The processor has the instruction set; the elements of all pieces lie in the source, for every channel, and in the rows.
+#[inline(always)]
+pub(super) unsafe fn write<S: Masked, const STRIDE: usize>(
+    pieces: &[Piece],
+    source: &[f32],
+    plane: usize,
+    rows: &mut [f32],
+    width: usize,
+) {
+    // Panels of narrow and of wide vectors.
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match width / LANES {
+            1 if width == LANES => write_vectors::<S, STRIDE, 1>(pieces, source, plane, rows),
+            3 if width == 3 * LANES => write_vectors::<S, STRIDE, 3>(pieces, source, plane, rows),
+            _ => write_many::<S, STRIDE>(pieces, source, plane, rows, width),
+        }
+    }
+}
+
+/// # Safety
+/// As [`write`]; rows have `VECTORS` whole vectors.
+#[inline(always)]
+unsafe fn write_vectors<S: Masked, const STRIDE: usize, const VECTORS: usize>(
+    pieces: &[Piece],
+    source: &[f32],
+    plane: usize,
+    rows: &mut [f32],
+) {
+    // SAFETY: passed on to the caller.
+    let Some(few) = (unsafe { Few::<S, VECTORS>::new::<STRIDE>(pieces, source) }) else {
+        // SAFETY: as above.
+        return unsafe { write_many::<S, STRIDE>(pieces, source, plane, rows, VECTORS * LANES) };
+    };
+    for (channel, row) in rows.chunks_exact_mut(VECTORS * LANES).enumerate() {
+        for (v, to) in row.as_chunks_mut().0.iter_mut().enumerate() {
+            let parts = &few.parts[v];
+            // SAFETY: as above.
+            unsafe {
+                if few.whole[v] {
+                    S::store(to, S::load(parts[0].0.wrapping_add(channel * plane)));
+                    continue;
+                }
+                let mut values = S::zeros();
+                for (from, mask) in &parts[..few.counts[v]] {
+                    values = S::with::<STRIDE>(values, *mask, from.wrapping_add(channel * plane));
+                }
+                S::store(to, values);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`write`].
+#[inline(always)]
+unsafe fn write_many<S: Masked, const STRIDE: usize>(
+    pieces: &[Piece],
+    source: &[f32],
+    plane: usize,
+    rows: &mut [f32],
+    width: usize,
+) {
+    for (channel, row) in rows.chunks_exact_mut(width).enumerate() {
+        let mut pieces = pieces.iter().peekable();
+        for (vector, to) in row.chunks_mut(LANES).enumerate() {
+            // SAFETY: passed on to the caller.
+            unsafe {
+                let mut values = S::zeros();
+                while let Some(piece) = pieces.next_if(|piece| piece.vector == vector) {
+                    let from = origin(piece, source, STRIDE).wrapping_add(channel * plane);
+                    values = S::with::<STRIDE>(values, S::mask::<STRIDE>(piece), from);
+                }
+                S::store_part(to, values);
+            }
+        }
+    }
+}
+
+/// Where lane 0 of the piece's vector would come from in the first channel.
+#[inline(always)]
+fn origin(piece: &Piece, source: &[f32], stride: usize) -> *const f32 {
+    source.as_ptr().wrapping_add(piece.origin.wrapping_add(piece.vector * LANES * stride))
+}
