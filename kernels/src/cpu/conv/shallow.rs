@@ -270,10 +270,13 @@ mod tests {
             (1, 8, [7, 61], [5, 4], [1, 1], [1, 1]),
             (4, 15, [11, 31], [2, 7], [2, 2], [2, 1]),
             (2, 31, [8, 45], [3, 2], [1, 3], [1, 2]),
+            (9, 3, [9, 60], [3, 3], [1, 1], [1, 1]),
+            (40, 5, [9, 61], [3, 5], [1, 2], [1, 1]),
+            (90, 1, [9, 120], [3, 3], [2, 1], [1, 1]),
         ] {
             let steps = Steps { strides, pads: [1, 2, 0, 1], dilations };
             let (node, kernel) = kernel([channels, maps, 1], size, window, steps);
-            let kernel = kernel.expect("few channels of wide rows");
+            let kernel = kernel.expect("few channels or maps, and wide rows");
             let numbers = |count: usize| (0..count).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect::<Vec<_>>();
             let (image, raw) = (numbers(channels * size[0] * size[1]), numbers(node.inputs[1].shape.elements()));
             let mut scratch = vec![0.0; kernel.scratch_bytes() / size_of::<f32>()];
@@ -281,7 +284,8 @@ mod tests {
             let weights = kernel.weights.matrices(&inputs, &mut scratch).expect("weights of this call").panels(0);
             let [high, wide] = kernel.geometry.output;
             let mut lines = vec![f32::NAN; kernel.workspace()[0]];
-            let rows = ROWS.min(high);
+            let rows = kernel.grid.tile_columns / wide;
+            assert!(rows == ROWS.min(high) || channels == 90, "what all rows need fits");
             for (lines, plane) in lines.chunks_exact_mut(kernel.channel).zip(image.chunks_exact(size[0] * size[1])) {
                 kernel.lines.fill(plane, 0, lines);
             }
@@ -304,7 +308,7 @@ mod tests {
                         f64::from(element) * f64::from(raw[map * channels * taps + step])
                     });
                     let want = (terms.sum::<f64>() * 2.0 + map as f64 / 8.0).clamp(-1.5, 4.0);
-                    assert!((f64::from(*found) - want).abs() < 1e-5, "level {level}, {at} of {node:?}: {found} {want}");
+                    assert!((f64::from(*found) - want).abs() < 3e-5, "level {level}, {at} of {node:?}: {found} {want}");
                 }
             }
         }
