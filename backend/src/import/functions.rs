@@ -383,6 +383,3 @@ fn of_graph(graph: &GraphProto) -> (u64, u64) {
     let values = graph.input.iter().chain(&graph.output).map(|value| value.name.len() as u64 + ENTRY);
     (nodes, bytes.saturating_add(tensors.chain(values).fold(0, u64::saturating_add)))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,10 +1,10 @@
 //! Functions of models: what their calls become, and what is refused.
 
-use crate::import::proto::{
+use anabranch::import::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
     attribute_type,
 };
-use crate::import::{Attribute, Limits, Model, from_bytes_within};
+use anabranch::import::{Attribute, Limits, Model, from_bytes_within};
 
 fn function(name: &str, inputs: &[&str], outputs: &[&str], node: Vec<NodeProto>) -> FunctionProto {
     let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
@@ -42,7 +42,7 @@ fn load(node: Vec<NodeProto>, functions: Vec<FunctionProto>) -> Result<Model, St
 fn shown(model: &Model) -> Vec<String> {
     let name = |value: &Option<_>| value.map_or("-", |value| model.value_name(value)).to_owned();
     let names = |values: &[Option<_>]| values.iter().map(name).collect::<Vec<_>>().join(",");
-    let shown = |node: &crate::import::Node| {
+    let shown = |node: &anabranch::import::Node| {
         format!("{} {}({})={}", node.name, node.op_type, names(&node.inputs), names(&node.outputs))
     };
     model.nodes.iter().map(shown).collect()
