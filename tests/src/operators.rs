@@ -80,7 +80,9 @@ fn section(text: &mut String, domain: &str, shown: &Tallies) {
             REASONS.iter().find(|(start, _)| name.starts_with(start)).map_or("no lowering yet", |(_, why)| why);
         missing.entry(reason).or_default().push(name);
     }
-    text.push_str("\nNot there:\n\n");
+    if !missing.is_empty() {
+        text.push_str("\nNot there:\n\n");
+    }
     for (reason, names) in missing {
         let _ = writeln!(text, "- {reason}: {}", names.join(", "));
     }
